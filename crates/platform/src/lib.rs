@@ -1,0 +1,65 @@
+//! The only crate of quietline that knows the machine.
+//!
+//! # The problem
+//!
+//! Code that must not touch a contended cache line has to know which CPU it runs on, and has to change that
+//! CPU's data without a locked instruction. Code that must be *proved* not to touch one has to run on machines
+//! that do not exist: under a model checker, or on a hundred simulated CPUs. Both needs meet in one place.
+//!
+//! # The contended way
+//!
+//! A program that imports `core::sync::atomic` directly can neither be model-checked nor simulated, and a
+//! program that keeps "per-thread" data by thread-local storage pays for threads instead of CPUs: data of idle
+//! threads, registration of every thread, destructors when they vanish.
+//!
+//! # Our way
+//!
+//! Everything above this crate takes its atomics, cells, spin hints, threads, CPU numbers, per-CPU operations,
+//! pages, parking and clocks from here. One back end stands behind these names, chosen when the crate is built:
+//!
+//! ```text
+//!      quietline-sync, quietline-slab, quietline-vfs, ...
+//!                          |
+//!      atomic  cell  hint  thread  percpu  membarrier        the swapped names
+//!                          |
+//!        +-----------------+--------------------+
+//!      native            model                (sim)
+//!      Linux, rseq       loom                 N virtual CPUs
+//!                          |
+//!      pages  futex  clock  fork  cpu                        native in every back end
+//! ```
+//!
+//! * **native** — `core`'s atomics; per-CPU operations as restartable sequences ([`percpu`]), or, where the
+//!   kernel or the C library offers none, as short locked sections on per-CPU slots.
+//! * **model** — built by `RUSTFLAGS="--cfg loom"`: loom explores every interleaving. A per-CPU operation is one
+//!   indivisible step on one CPU, which is what a restartable sequence promises.
+//! * **sim** — reached by `--cfg quietline_sim` when that back end exists; it must offer the same names.
+//!
+//! # Guarantees
+//!
+//! * A per-CPU operation happens entirely on one CPU or not at all, also across preemption, migration and
+//!   signals, and for threads that this library has never seen.
+//! * Every allocation that can fail says so by [`AllocError`].
+//! * After `fork` the child may use everything at once: the locks inside are taken across the fork.
+//!
+//! # Limits
+//!
+//! * Linux only. Restartable sequences on x86_64 and aarch64; elsewhere the fallback.
+//! * Threads made by a raw `clone` that shares memory but gives no thread-local storage are not supported.
+//!
+//! # Lock order
+//!
+//! The page allocator's lock and the per-CPU allocator's lock are leaves: nothing is called while they are held,
+//! except that the per-CPU allocator maps a chunk.
+
+#[cfg(all(loom, quietline_sim))]
+compile_error!("choose one back end: --cfg loom or --cfg quietline_sim");
+
+#[cfg(not(loom))]
+#[path = "native/mod.rs"]
+mod backend;
+#[cfg(loom)]
+#[path = "model/mod.rs"]
+mod backend;
+
+pub use backend::{atomic, cell, hint, model, thread};

@@ -1,0 +1,1 @@
+//! The Linux kernel's object layer as a library.

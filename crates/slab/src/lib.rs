@@ -1,0 +1,1 @@
+//! Slab caches with per-CPU sheaves.

@@ -1,0 +1,1 @@
+//! Per-CPU data, counters, ids, RCU, locks and reference counts.

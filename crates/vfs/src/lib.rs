@@ -1,0 +1,1 @@
+//! Dentries, inodes, files and descriptor tables.

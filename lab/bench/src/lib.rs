@@ -1,0 +1,1 @@
+//! Workloads, adapters and the harness that times them.

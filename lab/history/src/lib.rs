@@ -1,0 +1,1 @@
+//! The contended ways of 2008 to 2017, in miniature.
