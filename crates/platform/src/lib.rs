@@ -62,4 +62,19 @@ mod backend;
 #[path = "model/mod.rs"]
 mod backend;
 
+#[cfg(not(loom))]
+pub mod clock;
+pub mod cpu;
+mod error;
+pub mod fault;
+#[cfg(not(loom))]
+pub mod fork;
+pub mod futex;
+pub mod heap;
+pub mod membarrier;
+#[cfg(not(loom))]
+pub mod pages;
+pub mod percpu;
+
 pub use backend::{atomic, cell, hint, model, thread};
+pub use error::AllocError;

@@ -11,6 +11,9 @@ pub mod atomic {
 /// Cells whose accesses a model checker can see.
 pub mod cell;
 
+pub(crate) mod cpu;
+pub(crate) mod percpu;
+
 /// Hints to the processor.
 pub mod hint {
     pub use core::hint::spin_loop;

@@ -1,0 +1,45 @@
+//! Allocation faults on demand, for tests.
+//!
+//! Every fallible allocation of the library (pages, per-CPU words, heap objects) asks [`check`] first. A test
+//! arms the calling thread with [`fail_nth`] and walks n upwards until nothing fails any more: each allocation
+//! of the code under test has then failed once.
+
+use crate::AllocError;
+use std::cell::Cell;
+
+thread_local! {
+    /// Allocations until the failing one; 0 is "disarmed".
+    static COUNTDOWN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Makes the `nth` fallible allocation from now on by this thread fail (1 is the next one). 0 disarms.
+pub fn fail_nth(nth: u64) {
+    COUNTDOWN.with(|c| c.set(nth));
+}
+
+/// Whether an armed fault has not fired yet.
+pub fn armed() -> bool {
+    COUNTDOWN.with(|c| c.get() != 0)
+}
+
+/// Called before each fallible allocation.
+///
+/// # Errors
+/// [`AllocError`] when this is the allocation that was chosen to fail.
+#[inline]
+pub fn check() -> Result<(), AllocError> {
+    // A thread whose thread-local storage is already gone is not under test.
+    COUNTDOWN
+        .try_with(|c| match c.get() {
+            0 => Ok(()),
+            1 => {
+                c.set(0);
+                Err(AllocError)
+            }
+            n => {
+                c.set(n - 1);
+                Ok(())
+            }
+        })
+        .unwrap_or(Ok(()))
+}

@@ -1,0 +1,177 @@
+//! An allocation of words, and the dispatch of each operation to the body in use.
+
+use super::chunk::{self, SHIFT};
+use super::slots::Slot;
+use super::{offset, rseq};
+use crate::AllocError;
+use crate::percpu::Sheaf;
+use crate::percpu::locked::Locked;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// `N` words for each CPU.
+#[derive(Debug)]
+pub(crate) struct Area<const N: usize> {
+    words: NonNull<AtomicU64>,
+}
+
+// SAFETY: words are atomics, reached by per-CPU operations that are indivisible on their CPU.
+unsafe impl<const N: usize> Send for Area<N> {}
+// SAFETY: as above.
+unsafe impl<const N: usize> Sync for Area<N> {}
+
+/// One operation: the restartable body on the words of whatever CPU it runs on, or the fallback's on a slot's.
+macro_rules! dispatch {
+    ($self:ident, $rseq:expr, $slot:expr) => {{
+        let offset = offset();
+        if offset != 0 {
+            // SAFETY: a non-zero offset is that of this thread's rseq area; the pointers are into our words.
+            unsafe { $rseq(offset) }
+        } else {
+            let slot = Slot::enter();
+            // Some contracts ask nothing of the caller, and then their steps are safe.
+            #[allow(unused_unsafe)]
+            // SAFETY: the slot's words are ours while its lock is held; the rest is the caller's promise.
+            unsafe {
+                $slot(Locked($self.copy(slot.number())))
+            }
+        }
+    }};
+}
+
+impl<const N: usize> Area<N> {
+    pub(crate) fn new() -> Result<Self, AllocError> {
+        Ok(Self { words: chunk::alloc(N * 8)?.cast() })
+    }
+
+    pub(crate) fn word(&self, cpu: usize, index: usize) -> &AtomicU64 {
+        &self.copy(cpu)[index]
+    }
+
+    /// The address of CPU 0's copy of a word.
+    #[inline(always)]
+    fn at(&self, index: usize) -> *mut u64 {
+        assert!(index < N, "no such per-CPU word");
+        // SAFETY: in range.
+        unsafe { self.words.as_ptr().add(index).cast() }
+    }
+
+    /// One CPU's copy.
+    fn copy(&self, cpu: usize) -> &[AtomicU64] {
+        assert!(cpu < super::slots(), "no such CPU");
+        // SAFETY: every CPU's copy lies inside the chunk, and lives as long as the area.
+        unsafe { core::slice::from_raw_parts(self.words.as_ptr().byte_add(cpu << SHIFT), N) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn add(&self, index: usize, value: u64) {
+        let at = self.at(index);
+        dispatch!(self, |o| rseq::add(o, at, value), |w: Locked| w.add(index, value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn add_within(&self, index: usize, value: i64, bound: i64) -> bool {
+        let at = self.at(index);
+        dispatch!(self, |o| rseq::add_within(o, at, value, bound), |w: Locked| w
+            .add_within(index, value, bound))
+    }
+
+    #[inline(always)]
+    pub(crate) fn increment_unless(&self, index: usize, mask: u64) -> Option<u64> {
+        let at = self.at(index);
+        dispatch!(self, |o| rseq::increment_unless(o, at, mask), |w: Locked| w.increment_unless(index, mask))
+    }
+
+    #[inline(always)]
+    pub(crate) fn compare_store(&self, index: usize, expect: u64, new: u64) -> bool {
+        let at = self.at(index);
+        dispatch!(self, |o| rseq::compare_store(o, at, expect, new), |w: Locked| w
+            .compare_store(index, expect, new))
+    }
+
+    #[inline(always)]
+    pub(crate) fn swap(&self, index: usize, new: u64) -> u64 {
+        let at = self.at(index);
+        dispatch!(self, |o| rseq::swap(o, at, new), |w: Locked| w.swap(index, new))
+    }
+
+    #[inline(always)]
+    pub(crate) fn swap_unless(&self, index: usize, guard: usize, new: u64) -> Option<u64> {
+        let (at, guard_at) = (self.at(index), self.at(guard));
+        dispatch!(self, |o| rseq::swap_unless(o, at, guard_at, new), |w: Locked| w
+            .swap_unless(index, guard, new))
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn increment_selected(&self, selector: &AtomicU64) -> usize {
+        let at = self.at(0);
+        dispatch!(self, |o| rseq::increment_selected(o, at, selector.as_ptr()), |w: Locked| {
+            // ORDERING: pairs with the store that flips the selector: whoever reads the new index sees what was
+            // written before the flip.
+            let index = selector.load(Ordering::Acquire) as usize;
+            w.add(index, 1);
+            index
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn list_push(&self, index: usize, node: NonNull<AtomicU64>) {
+        let at = self.at(index);
+        dispatch!(self, |o| rseq::list_push(o, at, node.as_ptr().cast()), |w: Locked| w
+            .list_push(index, node))
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn list_pop(&self, index: usize) -> Option<NonNull<AtomicU64>> {
+        let at = self.at(index);
+        dispatch!(self, |o| NonNull::new(rseq::list_pop(o, at).cast()), |w: Locked| w.list_pop(index))
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn sheaf_pop(&self, index: usize) -> usize {
+        let at = self.at(index);
+        dispatch!(self, |o| rseq::sheaf_pop(o, at), |w: Locked| w.sheaf_pop(index))
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn sheaf_push(&self, index: usize, value: usize) -> bool {
+        let at = self.at(index);
+        dispatch!(self, |o| rseq::sheaf_push(o, at, value), |w: Locked| w.sheaf_push(index, value))
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn sheaf_pop_many(&self, index: usize, dst: *mut usize, n: usize) -> usize {
+        let at = self.at(index);
+        dispatch!(self, |o| rseq::sheaf_pop_many(o, at, dst, n), |w: Locked| w.sheaf_pop_many(index, dst, n))
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn sheaf_push_many(&self, index: usize, src: *const usize, n: usize) -> usize {
+        let at = self.at(index);
+        dispatch!(self, |o| rseq::sheaf_push_many(o, at, src, n), |w: Locked| w
+            .sheaf_push_many(index, src, n))
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn sheaf_replace(
+        &self,
+        index: usize,
+        guard: usize,
+        new: NonNull<Sheaf>,
+        full: bool,
+    ) -> Option<NonNull<Sheaf>> {
+        let (at, guard_at) = (self.at(index), self.at(guard));
+        dispatch!(
+            self,
+            |o| NonNull::new(rseq::sheaf_replace(o, at, guard_at, new.as_ptr().cast(), full).cast()),
+            |w: Locked| w.sheaf_replace(index, guard, new, full)
+        )
+    }
+}
+
+impl<const N: usize> Drop for Area<N> {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this size in `new`; nobody can call an operation any more.
+        unsafe { chunk::free(self.words.cast(), N * 8) };
+    }
+}

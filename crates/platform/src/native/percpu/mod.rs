@@ -1,0 +1,28 @@
+//! The native bodies of the per-CPU operations, and the choice between them.
+
+mod area;
+mod chunk;
+mod mode;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod probe;
+#[cfg_attr(target_arch = "x86_64", path = "rseq_x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "rseq_aarch64.rs")]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "rseq_none.rs")]
+pub(crate) mod rseq;
+pub(crate) mod slots;
+
+pub(crate) use area::Area;
+pub(crate) use chunk::{fork_after, fork_before};
+pub use mode::{Body, active};
+pub(crate) use mode::{current, offset, slots};
+#[cfg(test)]
+pub(crate) use rseq::inject;
+
+/// After it returns, every per-CPU operation that another thread had begun before has ended or will start anew,
+/// and what that thread wrote before is visible. Costs microseconds: slow paths only.
+pub fn fence() {
+    match active() {
+        Body::Rseq => crate::membarrier::rseq(),
+        Body::Fallback => slots::fence(),
+    }
+}

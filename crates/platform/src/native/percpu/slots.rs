@@ -1,0 +1,84 @@
+//! The fallback body: a lock for each CPU slot.
+//!
+//! The CPU number is only a hint where to start: an operation takes the first slot that is free. So a signal
+//! handler that interrupts a holder goes on with another slot instead of waiting for itself, and a thread that
+//! vanishes inside (killed by its process's end) harms nobody. All words of slot n, of every area, are under
+//! lock n. There are at least [`MIN`] slots: only if as many holders were interrupted at once by handlers that want
+//! a slot of their own would those wait for each other.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// Slots at least.
+pub(super) const MIN: usize = 32;
+/// Slots at most: the size of the lock table.
+pub(super) const MAX: usize = 256;
+
+#[repr(align(64))]
+struct Lock(AtomicBool);
+
+static LOCKS: [Lock; MAX] = [const { Lock(AtomicBool::new(false)) }; MAX];
+
+/// A slot held by the caller.
+pub(crate) struct Slot(usize);
+
+impl Slot {
+    /// Takes a slot, preferably that of the current CPU.
+    pub(crate) fn enter() -> Self {
+        let n = super::slots();
+        let start = hint();
+        for i in start.. {
+            if try_lock(i % n) {
+                return Self(i % n);
+            }
+            if i % n == n - 1 {
+                std::thread::yield_now();
+            }
+        }
+        unreachable!("the range has no end")
+    }
+
+    /// The slot's number, in place of a CPU's.
+    pub(crate) fn number(&self) -> usize {
+        self.0
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // ORDERING: pairs with the acquire in `try_lock`: the next holder sees what this one wrote.
+        LOCKS[self.0].0.store(false, Ordering::Release);
+    }
+}
+
+fn try_lock(slot: usize) -> bool {
+    // ORDERING: pairs with the release in `drop`; on failure nothing is read.
+    LOCKS[slot].0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
+fn lock(slot: usize) {
+    while !try_lock(slot) {
+        std::thread::yield_now();
+    }
+}
+
+/// Waits until every slot has been free once.
+pub(super) fn fence() {
+    for slot in 0..super::slots() {
+        lock(slot);
+        drop(Slot(slot));
+    }
+}
+
+pub(super) fn lock_all() {
+    (0..MAX).for_each(lock);
+}
+
+pub(super) fn unlock_all() {
+    (0..MAX).for_each(|slot| drop(Slot(slot)));
+}
+
+/// The number of the CPU that the caller runs on, as the C library knows it.
+pub(super) fn hint() -> usize {
+    // SAFETY: sched_getcpu takes nothing and touches nothing of ours.
+    unsafe { libc::sched_getcpu() }.max(0) as usize
+}

@@ -1,0 +1,254 @@
+//! Aligned blocks of pages, from `mmap`, given back by `munmap` and `madvise`.
+//!
+//! A block is a power of two from 4 KiB to 64 KiB, aligned to its own size, so that the block of an object is
+//! found by masking the object's address. Blocks of one size are carved from 2 MiB regions; the first block of
+//! a region holds the region's bookkeeping. From the second region of a size on, the kernel is asked for huge
+//! pages. A region whose blocks are all free goes back to the system, but for one per size, whose memory goes
+//! back while its addresses stay. Larger sizes are mapped one by one.
+//!
+//! This is the slow path below the slow path: one lock per size.
+
+use crate::{AllocError, fault};
+use core::ptr::{self, NonNull};
+use std::sync::{Mutex, MutexGuard};
+
+/// The smallest block, and the machine's page on x86_64.
+pub const PAGE_SIZE: usize = 4096;
+
+const REGION: usize = 2 << 20;
+const LARGEST_CARVED: usize = 64 << 10;
+const CLASSES: usize = (LARGEST_CARVED / PAGE_SIZE).ilog2() as usize + 1;
+
+/// Bookkeeping of a region, in its first block.
+#[repr(C)]
+struct Region {
+    next: *mut Region,
+    prev: *mut Region,
+    free: usize,
+    /// One bit for each block: free.
+    vacant: [u64; REGION / PAGE_SIZE / 64],
+}
+
+/// The regions of one block size that have a free block, and how many blocks are out.
+struct Class {
+    /// Regions with at least one free block; full regions are on no list.
+    open: *mut Region,
+    regions: usize,
+    blocks: usize,
+}
+
+// SAFETY: the pointers are only followed under the class's lock.
+unsafe impl Send for Class {}
+
+const EMPTY: Mutex<Class> = Mutex::new(Class { open: ptr::null_mut(), regions: 0, blocks: 0 });
+static CLASS: [Mutex<Class>; CLASSES] = [EMPTY; CLASSES];
+
+fn lock(class: usize) -> MutexGuard<'static, Class> {
+    CLASS[class].lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Memory that the page allocator holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Bytes of address space mapped for carved blocks.
+    pub mapped: usize,
+    /// Bytes in blocks that are in use.
+    pub used: usize,
+}
+
+/// What all carved sizes together hold now.
+pub fn usage() -> Usage {
+    let mut usage = Usage::default();
+    for class in 0..CLASSES {
+        let c = lock(class);
+        usage.mapped += c.regions * REGION;
+        usage.used += c.blocks * (PAGE_SIZE << class);
+    }
+    usage
+}
+
+fn class_of(size: usize) -> usize {
+    assert!(size.is_power_of_two() && size >= PAGE_SIZE, "a block is a power of two of at least a page");
+    (size / PAGE_SIZE).ilog2() as usize
+}
+
+/// A block of `size` bytes, aligned to `size`. Its content is unspecified: zero or a former block's.
+///
+/// # Errors
+/// [`AllocError`] when the system gives no memory.
+///
+/// # Panics
+/// When `size` is not a power of two or below [`PAGE_SIZE`].
+pub fn alloc(size: usize) -> Result<NonNull<u8>, AllocError> {
+    let class = class_of(size);
+    fault::check()?;
+    if class >= CLASSES {
+        return map_aligned(size, size);
+    }
+    let mut c = lock(class);
+    if c.open.is_null() {
+        let region = map_aligned(REGION, REGION)?.cast::<Region>();
+        if c.regions > 0 {
+            // SAFETY: the mapping is ours. A refusal changes nothing but speed.
+            unsafe { libc::madvise(region.as_ptr().cast(), REGION, libc::MADV_HUGEPAGE) };
+        }
+        let blocks = REGION / size;
+        // SAFETY: a fresh, zeroed mapping, larger and more aligned than Region; block 0 stays taken.
+        unsafe {
+            let r = region.as_ptr();
+            for block in 1..blocks {
+                (*r).vacant[block / 64] |= 1 << (block % 64);
+            }
+            (*r).free = blocks - 1;
+        }
+        c.regions += 1;
+        c.link(region.as_ptr());
+    }
+    let r = c.open;
+    // SAFETY: regions on the open list are mapped and have a free block; the class is locked.
+    let block = unsafe {
+        let word = (*r).vacant.iter().position(|w| *w != 0).expect("an open region has a free block");
+        let bit = (*r).vacant[word].trailing_zeros() as usize;
+        (*r).vacant[word] &= !(1 << bit);
+        (*r).free -= 1;
+        if (*r).free == 0 {
+            c.unlink(r);
+        }
+        r.cast::<u8>().add((word * 64 + bit) * size)
+    };
+    c.blocks += 1;
+    // SAFETY: an address inside a mapping is not null.
+    Ok(unsafe { NonNull::new_unchecked(block) })
+}
+
+/// Gives `block` back.
+///
+/// # Safety
+/// `block` came from [`alloc`] with the same `size`, and nothing uses it any more.
+pub unsafe fn free(block: NonNull<u8>, size: usize) {
+    let class = class_of(size);
+    if class >= CLASSES {
+        // SAFETY: it was mapped alone, with this size.
+        unsafe { libc::munmap(block.as_ptr().cast(), size) };
+        return;
+    }
+    let r = (block.as_ptr() as usize & !(REGION - 1)) as *mut Region;
+    let index = (block.as_ptr() as usize - r as usize) / size;
+    let last = REGION / size - 1;
+    let mut c = lock(class);
+    // SAFETY: a carved block lies in a mapped region, whose bookkeeping is at its start; the class is locked.
+    unsafe {
+        debug_assert!((*r).vacant[index / 64] & (1 << (index % 64)) == 0, "block freed twice");
+        (*r).vacant[index / 64] |= 1 << (index % 64);
+        (*r).free += 1;
+        if (*r).free == 1 {
+            c.link(r);
+        }
+        if (*r).free == last {
+            if c.regions > 1 {
+                c.unlink(r);
+                c.regions -= 1;
+                libc::munmap(r.cast(), REGION);
+            } else {
+                libc::madvise(r.cast::<u8>().add(size).cast(), REGION - size, libc::MADV_DONTNEED);
+            }
+        }
+    }
+    c.blocks -= 1;
+}
+
+impl Class {
+    /// # Safety
+    /// `r` is a mapped region of this class on no list.
+    unsafe fn link_raw(&mut self, r: *mut Region) {
+        // SAFETY: by contract; `open` is null or a mapped region.
+        unsafe {
+            (*r).prev = ptr::null_mut();
+            (*r).next = self.open;
+            if !self.open.is_null() {
+                (*self.open).prev = r;
+            }
+        }
+        self.open = r;
+    }
+
+    fn link(&mut self, r: *mut Region) {
+        // SAFETY: callers hold the class's lock and pass a region that has just become open.
+        unsafe { self.link_raw(r) }
+    }
+
+    fn unlink(&mut self, r: *mut Region) {
+        // SAFETY: callers hold the class's lock and pass a region on the open list; its neighbours are mapped.
+        unsafe {
+            if (*r).prev.is_null() {
+                self.open = (*r).next;
+            } else {
+                (*(*r).prev).next = (*r).next;
+            }
+            if !(*r).next.is_null() {
+                (*(*r).next).prev = (*r).prev;
+            }
+        }
+    }
+}
+
+/// Maps `size` bytes aligned to `align`, zeroed, not counted against overcommit until touched.
+pub(crate) fn map_aligned(size: usize, align: usize) -> Result<NonNull<u8>, AllocError> {
+    let padded = if align > PAGE_SIZE { size.checked_add(align).ok_or(AllocError)? } else { size };
+    // SAFETY: a fresh anonymous mapping; nothing is replaced.
+    let raw = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            padded,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if raw == libc::MAP_FAILED {
+        return Err(AllocError);
+    }
+    let start = raw as usize;
+    let aligned = start.next_multiple_of(align.max(PAGE_SIZE));
+    // SAFETY: both pieces lie inside the mapping just made and outside the part that is kept.
+    unsafe {
+        if aligned > start {
+            libc::munmap(raw, aligned - start);
+        }
+        let end = aligned + size;
+        if start + padded > end {
+            libc::munmap(end as *mut libc::c_void, start + padded - end);
+        }
+    }
+    NonNull::new(aligned as *mut u8).ok_or(AllocError)
+}
+
+/// Unmaps what [`map_aligned`] mapped.
+///
+/// # Safety
+/// The mapping is the caller's, of that size, and unused.
+pub(crate) unsafe fn unmap(start: NonNull<u8>, size: usize) {
+    // SAFETY: by contract.
+    unsafe { libc::munmap(start.as_ptr().cast(), size) };
+}
+
+static HELD: Held = Held(core::cell::UnsafeCell::new([const { None }; CLASSES]));
+
+/// The classes' guards across a `fork`. Only the forking thread touches it, under the fork registry's lock.
+struct Held(core::cell::UnsafeCell<[Option<MutexGuard<'static, Class>>; CLASSES]>);
+// SAFETY: see `Held`: one thread at a time, the one that holds the fork registry's lock.
+unsafe impl Sync for Held {}
+
+pub(crate) fn fork_before() {
+    for class in 0..CLASSES {
+        let guard = lock(class);
+        // SAFETY: only the forking thread, under the registry's lock.
+        unsafe { (*HELD.0.get())[class] = Some(guard) };
+    }
+}
+
+pub(crate) fn fork_after() {
+    // SAFETY: as above; in the child it is the only thread.
+    unsafe { *HELD.0.get() = [const { None }; CLASSES] };
+}

@@ -1,0 +1,316 @@
+//! Per-CPU words, and the operations on them that need no locked instruction.
+//!
+//! # The problem and the contended way
+//!
+//! A statistic, a free list or an id counter that all CPUs share is a cache line that all CPUs want: a locked
+//! instruction, and a transfer, for each operation. One copy per thread needs registration, and cleaning up
+//! after threads that vanish. A plain read-modify-write on one copy per *CPU* would do, if only the thread
+//! stayed on that CPU from its read to its write.
+//!
+//! # Our way
+//!
+//! A *restartable sequence* (rseq, Linux 4.18, registered for every thread by glibc since 2.35) is such a promise
+//! in reverse: the thread may be preempted, migrated or hit by a signal in the middle, but then it does not go on,
+//! it starts again. Each operation here reads the CPU number, works on that CPU's words, and ends in **one** store,
+//! its commit. Before that store nothing has happened; after it, everything has.
+//!
+//! Every operation has a contract in pseudo-code, which is what happens *indivisibly on one CPU*, and three bodies:
+//!
+//! | body | used | how it is indivisible |
+//! |---|---|---|
+//! | restartable sequence | native, the default | the kernel restarts it |
+//! | slots | native, where rseq or membarrier is missing, or by `QUIETLINE_PERCPU=fallback` | a lock for each CPU slot; any free slot will do, so a signal handler that interrupts a holder takes another |
+//! | model | loom, and as the reference in tests | a mutex for each modelled CPU |
+//!
+//! The choice is made once, when the first words are allocated. `QUIETLINE_PERCPU` may be `auto` (the default),
+//! `rseq` (refuse to fall back: panic where it is missing) or `fallback`.
+//!
+//! # Layout
+//!
+//! As in the kernel's per-CPU allocator: a chunk has one unit of 64 KiB for each CPU, side by side, and an
+//! allocation has the same offset in every unit. A pointer to per-CPU words is the pointer to CPU 0's copy; the
+//! copy of CPU n is `n << 16` bytes further. Copies of different CPUs never share a line; different words of the
+//! same CPU may.
+//!
+//! # Guarantees
+//!
+//! * Indivisible against threads on the same CPU, against migration and against signal handlers.
+//! * No locked instruction, no fence and no system call in the restartable bodies.
+//! * After [`fence`] returns, every operation that another thread had begun before has ended or will start anew.
+//!
+//! # Limits
+//!
+//! Other CPUs may *read* words at any time ([`Words::load`]). They may *write* only what no operation of the
+//! owner can be writing: see [`Words::swap_unless`] for the handshake.
+
+use crate::AllocError;
+use crate::atomic::AtomicU64;
+use crate::backend::percpu as body;
+use core::ptr::NonNull;
+
+pub(crate) mod locked;
+pub mod sheaf;
+pub use sheaf::{OwnedSheaf, Sheaf};
+
+pub use body::{Body, active, fence};
+#[cfg(not(loom))]
+pub(crate) use body::{fork_after, fork_before};
+
+/// `N` 64-bit words for each CPU, zeroed.
+///
+/// The operations without a `cpu` argument act on the words of the CPU that the caller happens to run on, and
+/// write only that CPU's lines.
+#[derive(Debug)]
+pub struct Words<const N: usize> {
+    area: body::Area<N>,
+}
+
+impl<const N: usize> Words<N> {
+    /// Allocates the words. O(size of a chunk's bitmap); takes the per-CPU allocator's lock.
+    ///
+    /// # Errors
+    /// [`AllocError`] when no chunk has room and none can be mapped.
+    pub fn new() -> Result<Self, AllocError> {
+        Ok(Self { area: body::Area::new()? })
+    }
+
+    /// CPUs that have a copy.
+    pub fn cpus(&self) -> usize {
+        crate::cpu::nr_cpus()
+    }
+
+    /// Sets one word of every CPU, before the words are shared.
+    pub fn init(&mut self, index: usize, value: u64) {
+        for cpu in 0..self.cpus() {
+            // Relaxed: nobody else can see the words yet; sharing them publishes this.
+            self.area.word(cpu, index).store(value, crate::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// The word of `cpu` as an atomic. Readers on other CPUs see each commit whole, in no particular order with
+    /// other words. Storing to it is only safe for operations while the owner is kept out (see
+    /// [`swap_unless`](Self::swap_unless)).
+    ///
+    /// # Panics
+    /// When `cpu` or `index` is out of range.
+    pub fn word(&self, cpu: usize, index: usize) -> &AtomicU64 {
+        self.area.word(cpu, index)
+    }
+
+    /// Reads `cpu`'s word, relaxed.
+    pub fn load(&self, cpu: usize, index: usize) -> u64 {
+        // Relaxed: a statistic; callers that need order bring their own fence.
+        self.area.word(cpu, index).load(crate::atomic::Ordering::Relaxed)
+    }
+
+    /// The wrapping sum of a word over all CPUs. Exact when nobody writes. O(CPUs).
+    pub fn sum(&self, index: usize) -> u64 {
+        (0..self.cpus()).fold(0u64, |sum, cpu| sum.wrapping_add(self.load(cpu, index)))
+    }
+
+    /// `word += value`, wrapping (`this_cpu_add`). The store is a release store.
+    ///
+    /// ```text
+    /// w[index] := w[index] + value
+    /// ```
+    #[inline(always)]
+    pub fn add(&self, index: usize, value: u64) {
+        self.area.add(index, value);
+    }
+
+    /// Adds, if the result stays strictly between `-bound` and `bound`; false, and nothing changed, if not
+    /// (`percpu_counter_add_batch`). `bound` is at least 1.
+    ///
+    /// ```text
+    /// x := w[index] + value
+    /// if not (-bound < x < bound): return false
+    /// w[index] := x; return true
+    /// ```
+    #[inline(always)]
+    pub fn add_within(&self, index: usize, value: i64, bound: i64) -> bool {
+        self.area.add_within(index, value, bound)
+    }
+
+    /// Takes the next number of a batch, unless the batch is at its end (`get_next_ino`).
+    ///
+    /// ```text
+    /// v := w[index]
+    /// if v & mask = 0: return none
+    /// w[index] := v + 1; return v
+    /// ```
+    #[inline(always)]
+    pub fn increment_unless(&self, index: usize, mask: u64) -> Option<u64> {
+        self.area.increment_unless(index, mask)
+    }
+
+    /// Replaces a word that has the expected value (`this_cpu_cmpxchg`).
+    ///
+    /// ```text
+    /// if w[index] != expect: return false
+    /// w[index] := new; return true
+    /// ```
+    #[inline(always)]
+    pub fn compare_store(&self, index: usize, expect: u64, new: u64) -> bool {
+        self.area.compare_store(index, expect, new)
+    }
+
+    /// Replaces a word and returns what it held (`this_cpu_xchg`).
+    ///
+    /// ```text
+    /// old := w[index]; w[index] := new; return old
+    /// ```
+    #[inline(always)]
+    pub fn swap(&self, index: usize, new: u64) -> u64 {
+        self.area.swap(index, new)
+    }
+
+    /// [`swap`](Self::swap), refused while the guard word is not zero.
+    ///
+    /// Another CPU that wants to take `w[index]` away stores a non-zero guard into the owner's copy, calls
+    /// [`fence`], and then has `w[index]` to itself until it stores zero again.
+    ///
+    /// ```text
+    /// if w[guard] != 0: return none
+    /// old := w[index]; w[index] := new; return old
+    /// ```
+    #[inline(always)]
+    pub fn swap_unless(&self, index: usize, guard: usize, new: u64) -> Option<u64> {
+        self.area.swap_unless(index, guard, new)
+    }
+
+    /// Adds one to the word that `selector` names, and returns its index. The selector is read, with acquire
+    /// order, inside the sequence: after a store to it and a [`fence`], nobody adds to the old word any more.
+    ///
+    /// ```text
+    /// i := *selector; w[i] := w[i] + 1; return i
+    /// ```
+    ///
+    /// # Safety
+    /// The selector must always hold an index below `N`.
+    #[inline(always)]
+    pub unsafe fn increment_selected(&self, selector: &AtomicU64) -> usize {
+        // SAFETY: passed on.
+        unsafe { self.area.increment_selected(selector) }
+    }
+
+    /// Pushes a node on the list whose head is the word. The node's first word becomes the link.
+    ///
+    /// ```text
+    /// *node := w[index]; w[index] := node
+    /// ```
+    ///
+    /// # Safety
+    /// `node` is valid for writing a word, aligned to one, and the caller's to give.
+    #[inline(always)]
+    pub unsafe fn list_push(&self, index: usize, node: NonNull<AtomicU64>) {
+        // SAFETY: passed on.
+        unsafe { self.area.list_push(index, node) }
+    }
+
+    /// Pops the node that was pushed last on this CPU's list. (`swap` with 0 takes the whole list.)
+    ///
+    /// ```text
+    /// p := w[index]
+    /// if p = 0: return none
+    /// w[index] := *p; return p
+    /// ```
+    ///
+    /// # Safety
+    /// Every node on the list is valid for reading until it has been popped, and is popped only by this
+    /// operation or taken by [`swap`](Self::swap) with a [`fence`] before its memory goes away.
+    #[inline(always)]
+    pub unsafe fn list_pop(&self, index: usize) -> Option<NonNull<AtomicU64>> {
+        // SAFETY: passed on.
+        unsafe { self.area.list_pop(index) }
+    }
+
+    /// Pops a value from the sheaf that the word points to; 0 when the sheaf is empty.
+    ///
+    /// ```text
+    /// s := w[index]
+    /// if s.len = 0: return 0
+    /// s.len := s.len - 1; return s.slots[s.len]
+    /// ```
+    ///
+    /// # Safety
+    /// The word points to a [`Sheaf`] (perhaps [`Sheaf::stub`]) that outlives every operation in flight.
+    #[inline(always)]
+    pub unsafe fn sheaf_pop(&self, index: usize) -> usize {
+        // SAFETY: passed on.
+        unsafe { self.area.sheaf_pop(index) }
+    }
+
+    /// Pushes a value; false when the sheaf is full.
+    ///
+    /// ```text
+    /// s := w[index]
+    /// if s.len = s.capacity: return false
+    /// s.slots[s.len] := value; s.len := s.len + 1; return true
+    /// ```
+    ///
+    /// # Safety
+    /// As [`sheaf_pop`](Self::sheaf_pop).
+    #[inline(always)]
+    pub unsafe fn sheaf_push(&self, index: usize, value: usize) -> bool {
+        // SAFETY: passed on.
+        unsafe { self.area.sheaf_push(index, value) }
+    }
+
+    /// Pops up to `n` values into `dst` in one commit; how many. The values that were pushed last come out, in
+    /// the order in which they lie. `dst` may be scribbled on up to `n` values even when fewer are returned.
+    ///
+    /// ```text
+    /// s := w[index]; k := min(n, s.len)
+    /// dst[0..k] := s.slots[s.len - k .. s.len]; s.len := s.len - k; return k
+    /// ```
+    ///
+    /// # Safety
+    /// As [`sheaf_pop`](Self::sheaf_pop); `dst` is valid for writing `n` values.
+    #[inline(always)]
+    pub unsafe fn sheaf_pop_many(&self, index: usize, dst: *mut usize, n: usize) -> usize {
+        // SAFETY: passed on.
+        unsafe { self.area.sheaf_pop_many(index, dst, n) }
+    }
+
+    /// Pushes up to `n` values from `src` in one commit; how many.
+    ///
+    /// ```text
+    /// s := w[index]; k := min(n, s.capacity - s.len)
+    /// s.slots[s.len .. s.len + k] := src[0..k]; s.len := s.len + k; return k
+    /// ```
+    ///
+    /// # Safety
+    /// As [`sheaf_pop`](Self::sheaf_pop); `src` is valid for reading `n` values.
+    #[inline(always)]
+    pub unsafe fn sheaf_push_many(&self, index: usize, src: *const usize, n: usize) -> usize {
+        // SAFETY: passed on.
+        unsafe { self.area.sheaf_push_many(index, src, n) }
+    }
+
+    /// Puts another sheaf in the place of an empty one (`full` false) or of a full one (`full` true), unless the
+    /// guard word is not zero; the sheaf that was there, or none and nothing changed. Emptiness is checked in the
+    /// same sequence as the swap: a sheaf that was refilled in between is left alone.
+    ///
+    /// ```text
+    /// s := w[index]
+    /// if w[guard] != 0 or s.len != (full ? s.capacity : 0): return none
+    /// w[index] := new; return s
+    /// ```
+    ///
+    /// # Safety
+    /// As [`sheaf_pop`](Self::sheaf_pop), for the old sheaf and the new one.
+    #[inline(always)]
+    pub unsafe fn sheaf_replace(
+        &self,
+        index: usize,
+        guard: usize,
+        new: NonNull<Sheaf>,
+        full: bool,
+    ) -> Option<NonNull<Sheaf>> {
+        // SAFETY: passed on.
+        unsafe { self.area.sheaf_replace(index, guard, new, full) }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

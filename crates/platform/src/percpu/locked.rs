@@ -1,0 +1,162 @@
+//! The contracts of the per-CPU operations, executed step by step by a caller that keeps everybody else out.
+//!
+//! The fallback runs this under a slot's lock, the model back end under a modelled CPU's mutex, and the tests hold
+//! the restartable sequences against it.
+
+use super::Sheaf;
+use crate::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release};
+use core::ptr::NonNull;
+
+/// One CPU's words, nobody else operating on them. (Others may read single words; so the stores are atomic.)
+///
+/// Relaxed throughout, unless noted: the lock that keeps others out also orders.
+pub(crate) struct Locked<'a>(pub(crate) &'a [AtomicU64]);
+
+impl Locked<'_> {
+    pub(crate) fn add(&self, index: usize, value: u64) {
+        let x = self.0[index].load(Relaxed).wrapping_add(value);
+        // ORDERING: pairs with an acquire load of the word elsewhere: who sees the sum sees what the adder did
+        // before. A reader that sees the old value learns nothing.
+        self.0[index].store(x, Release);
+    }
+
+    pub(crate) fn add_within(&self, index: usize, value: i64, bound: i64) -> bool {
+        let x = (self.0[index].load(Relaxed) as i64).wrapping_add(value);
+        let within = -bound < x && x < bound;
+        if within {
+            self.0[index].store(x as u64, Relaxed);
+        }
+        within
+    }
+
+    pub(crate) fn increment_unless(&self, index: usize, mask: u64) -> Option<u64> {
+        let v = self.0[index].load(Relaxed);
+        if v & mask == 0 {
+            return None;
+        }
+        self.0[index].store(v.wrapping_add(1), Relaxed);
+        Some(v)
+    }
+
+    pub(crate) fn compare_store(&self, index: usize, expect: u64, new: u64) -> bool {
+        let equal = self.0[index].load(Relaxed) == expect;
+        if equal {
+            self.0[index].store(new, Relaxed);
+        }
+        equal
+    }
+
+    pub(crate) fn swap(&self, index: usize, new: u64) -> u64 {
+        let old = self.0[index].load(Relaxed);
+        self.0[index].store(new, Relaxed);
+        old
+    }
+
+    pub(crate) fn swap_unless(&self, index: usize, guard: usize, new: u64) -> Option<u64> {
+        (self.0[guard].load(Relaxed) == 0).then(|| self.swap(index, new))
+    }
+
+    /// # Safety
+    /// `node` is valid for writing a word and the caller's to give.
+    pub(crate) unsafe fn list_push(&self, index: usize, node: NonNull<AtomicU64>) {
+        // SAFETY: by contract.
+        unsafe { node.as_ref() }.store(self.0[index].load(Relaxed), Relaxed);
+        self.0[index].store(node.as_ptr() as u64, Relaxed);
+    }
+
+    /// # Safety
+    /// Every node on the list is valid for reading.
+    pub(crate) unsafe fn list_pop(&self, index: usize) -> Option<NonNull<AtomicU64>> {
+        let node = NonNull::new(self.0[index].load(Relaxed) as *mut AtomicU64)?;
+        // SAFETY: by contract.
+        self.0[index].store(unsafe { node.as_ref() }.load(Relaxed), Relaxed);
+        Some(node)
+    }
+
+    /// # Safety
+    /// The word points to a live sheaf.
+    unsafe fn sheaf(&self, index: usize) -> &Sheaf {
+        // SAFETY: by contract.
+        unsafe { &*(self.0[index].load(Relaxed) as *const Sheaf) }
+    }
+
+    /// # Safety
+    /// The word points to a live sheaf.
+    pub(crate) unsafe fn sheaf_pop(&self, index: usize) -> usize {
+        // SAFETY: by contract.
+        let s = unsafe { self.sheaf(index) };
+        let Some(len) = s.len().checked_sub(1) else { return 0 };
+        s.len.store(len as u64, Relaxed);
+        s.slot(len).load(Relaxed)
+    }
+
+    /// # Safety
+    /// The word points to a live sheaf.
+    pub(crate) unsafe fn sheaf_push(&self, index: usize, value: usize) -> bool {
+        // SAFETY: by contract.
+        let s = unsafe { self.sheaf(index) };
+        let len = s.len();
+        if len == s.capacity() {
+            return false;
+        }
+        s.slot(len).store(value, Relaxed);
+        s.len.store(len as u64 + 1, Relaxed);
+        true
+    }
+
+    /// # Safety
+    /// The word points to a live sheaf; `dst` is valid for writing `n` values.
+    pub(crate) unsafe fn sheaf_pop_many(&self, index: usize, dst: *mut usize, n: usize) -> usize {
+        // SAFETY: by contract.
+        let s = unsafe { self.sheaf(index) };
+        let k = n.min(s.len());
+        if k == 0 {
+            return 0;
+        }
+        let first = s.len() - k;
+        for i in 0..k {
+            // SAFETY: i < k <= n.
+            unsafe { dst.add(i).write(s.slot(first + i).load(Relaxed)) };
+        }
+        s.len.store(first as u64, Relaxed);
+        k
+    }
+
+    /// # Safety
+    /// The word points to a live sheaf; `src` is valid for reading `n` values.
+    pub(crate) unsafe fn sheaf_push_many(&self, index: usize, src: *const usize, n: usize) -> usize {
+        // SAFETY: by contract.
+        let s = unsafe { self.sheaf(index) };
+        let len = s.len();
+        let k = n.min(s.capacity() - len);
+        if k == 0 {
+            return 0;
+        }
+        for i in 0..k {
+            // SAFETY: i < k <= n.
+            s.slot(len + i).store(unsafe { src.add(i).read() }, Relaxed);
+        }
+        s.len.store((len + k) as u64, Relaxed);
+        k
+    }
+
+    /// # Safety
+    /// The word points to a live sheaf.
+    pub(crate) unsafe fn sheaf_replace(
+        &self,
+        index: usize,
+        guard: usize,
+        new: NonNull<Sheaf>,
+        full: bool,
+    ) -> Option<NonNull<Sheaf>> {
+        if self.0[guard].load(Relaxed) != 0 {
+            return None;
+        }
+        // SAFETY: by contract.
+        let s = unsafe { self.sheaf(index) };
+        if s.len() != if full { s.capacity() } else { 0 } {
+            return None;
+        }
+        NonNull::new(self.swap(index, new.as_ptr() as u64) as *mut Sheaf)
+    }
+}

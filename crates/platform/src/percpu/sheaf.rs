@@ -1,0 +1,224 @@
+//! An array of objects behind a per-CPU pointer.
+
+use crate::AllocError;
+use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::ptr::NonNull;
+
+/// A counted array of non-zero values (addresses, descriptor numbers plus one).
+///
+/// While a per-CPU word points to it, only the sheaf operations of [`Words`](super::Words) on that CPU may change
+/// it. Fields are atomics so that a reader elsewhere may look at the length.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Sheaf {
+    pub(crate) len: AtomicU64,
+    pub(crate) capacity: u64,
+    /// For lists of sheaves; belongs to whoever owns the sheaf.
+    link: AtomicUsize,
+    slots: Slots,
+}
+
+/// Where the values lie, as the restartable sequences know it.
+#[cfg(not(loom))]
+pub(crate) const LEN: usize = core::mem::offset_of!(Sheaf, len);
+#[cfg(not(loom))]
+pub(crate) const CAPACITY: usize = core::mem::offset_of!(Sheaf, capacity);
+#[cfg(not(loom))]
+pub(crate) const SLOTS: usize = core::mem::offset_of!(Sheaf, slots);
+
+/// Natively the values follow the header.
+#[cfg(not(loom))]
+type Slots = [AtomicUsize; 0];
+#[cfg(loom)]
+type Slots = Box<[AtomicUsize]>;
+
+#[cfg(not(loom))]
+static STUB: Sheaf = Sheaf { len: AtomicU64::new(0), capacity: 0, link: AtomicUsize::new(0), slots: [] };
+
+impl Sheaf {
+    /// A sheaf that is empty and full at once, and that no operation writes: what a per-CPU word points to before
+    /// its CPU has a sheaf.
+    #[cfg(not(loom))]
+    pub fn stub() -> NonNull<Sheaf> {
+        NonNull::from(&STUB)
+    }
+
+    /// Whether this is [`Sheaf::stub`].
+    pub fn is_stub(&self) -> bool {
+        self.capacity == 0
+    }
+
+    /// Values inside.
+    pub fn len(&self) -> usize {
+        // Relaxed: exact for the owner, a hint for others.
+        self.len.load(Ordering::Relaxed) as usize
+    }
+
+    /// Whether nothing is inside.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Values that fit.
+    pub fn capacity(&self) -> usize {
+        self.capacity as usize
+    }
+
+    pub(crate) fn slot(&self, i: usize) -> &AtomicUsize {
+        assert!(i < self.capacity());
+        #[cfg(not(loom))]
+        // SAFETY: the header is followed by `capacity` slots (see `OwnedSheaf::new`), and i is below that.
+        unsafe {
+            &*self.slots.as_ptr().add(i)
+        }
+        #[cfg(loom)]
+        &self.slots[i]
+    }
+}
+
+#[cfg(loom)]
+mod stub {
+    use super::*;
+
+    /// Address of a leaked stub: loom's atomics cannot live in statics, and no operation touches a stub's.
+    pub(super) fn get() -> NonNull<Sheaf> {
+        let stub =
+            Sheaf { len: AtomicU64::new(0), capacity: 0, link: AtomicUsize::new(0), slots: Box::new([]) };
+        NonNull::from(Box::leak(Box::new(stub)))
+    }
+}
+
+#[cfg(loom)]
+impl Sheaf {
+    /// A sheaf that is empty and full at once (see the native back end). One leaks for each call.
+    pub fn stub() -> NonNull<Sheaf> {
+        stub::get()
+    }
+}
+
+/// A sheaf that nobody else can reach. Dropping it frees the array, not the values.
+#[derive(Debug)]
+pub struct OwnedSheaf(NonNull<Sheaf>);
+
+// SAFETY: an owned sheaf is reachable by its owner alone; its values are plain numbers.
+unsafe impl Send for OwnedSheaf {}
+
+#[cfg(not(loom))]
+fn layout(capacity: usize) -> core::alloc::Layout {
+    let slots = core::alloc::Layout::array::<usize>(capacity).expect("a sheaf's capacity is small");
+    let (layout, offset) =
+        core::alloc::Layout::new::<Sheaf>().extend(slots).expect("a sheaf's capacity is small");
+    debug_assert_eq!(offset, SLOTS);
+    // A line of its own: neighbours on the heap belong to other CPUs.
+    layout.align_to(64).expect("64 is a power of two").pad_to_align()
+}
+
+impl OwnedSheaf {
+    /// An empty sheaf for `capacity` values.
+    ///
+    /// # Errors
+    /// [`AllocError`] when the heap is exhausted.
+    ///
+    /// # Panics
+    /// When `capacity` is 0 or above 65,536.
+    pub fn new(capacity: usize) -> Result<Self, AllocError> {
+        assert!((1..=65_536).contains(&capacity), "a sheaf holds 1 to 65,536 values");
+        crate::fault::check()?;
+        #[cfg(not(loom))]
+        {
+            // SAFETY: the layout has a size above zero; the zeroed memory is a valid header and valid slots.
+            let memory = unsafe { std::alloc::alloc_zeroed(layout(capacity)) }.cast::<Sheaf>();
+            let sheaf = NonNull::new(memory).ok_or(AllocError)?;
+            // SAFETY: fresh memory of our own.
+            unsafe { (*sheaf.as_ptr()).capacity = capacity as u64 };
+            Ok(Self(sheaf))
+        }
+        #[cfg(loom)]
+        Ok(Self(NonNull::from(Box::leak(Box::new(Sheaf {
+            len: AtomicU64::new(0),
+            capacity: capacity as u64,
+            link: AtomicUsize::new(0),
+            slots: (0..capacity).map(|_| AtomicUsize::new(0)).collect(),
+        })))))
+    }
+
+    /// Gives up ownership, to put the sheaf behind a per-CPU word or on a list.
+    pub fn into_raw(self) -> NonNull<Sheaf> {
+        let raw = self.0;
+        core::mem::forget(self);
+        raw
+    }
+
+    /// Takes ownership back.
+    ///
+    /// # Safety
+    /// `raw` came from [`into_raw`](Self::into_raw), is not a stub, and nobody else can reach it any more.
+    pub unsafe fn from_raw(raw: NonNull<Sheaf>) -> Self {
+        Self(raw)
+    }
+
+    /// Adds a value; false when full.
+    pub fn push(&mut self, value: usize) -> bool {
+        let len = self.len();
+        if len == self.capacity() {
+            return false;
+        }
+        // Relaxed: nobody else can reach the sheaf.
+        self.slot(len).store(value, Ordering::Relaxed);
+        self.len.store(len as u64 + 1, Ordering::Relaxed);
+        true
+    }
+
+    /// Takes out the value that was added last.
+    pub fn pop(&mut self) -> Option<usize> {
+        let len = self.len().checked_sub(1)?;
+        // Relaxed: nobody else can reach the sheaf.
+        let value = self.slot(len).load(Ordering::Relaxed);
+        self.len.store(len as u64, Ordering::Relaxed);
+        Some(value)
+    }
+
+    /// The values, first pushed first.
+    #[cfg(not(loom))]
+    pub fn values(&mut self) -> &mut [usize] {
+        let len = self.len();
+        // SAFETY: the first `len` slots are initialised, AtomicUsize has usize's layout, and we own the sheaf.
+        unsafe { core::slice::from_raw_parts_mut(self.slots.as_ptr().cast_mut().cast::<usize>(), len) }
+    }
+
+    /// The value for lists of sheaves.
+    pub fn link(&self) -> usize {
+        // Relaxed: belongs to the owner.
+        self.link.load(Ordering::Relaxed)
+    }
+
+    /// Sets the value for lists of sheaves.
+    pub fn set_link(&mut self, value: usize) {
+        // Relaxed: belongs to the owner.
+        self.link.store(value, Ordering::Relaxed);
+    }
+}
+
+impl core::ops::Deref for OwnedSheaf {
+    type Target = Sheaf;
+
+    fn deref(&self) -> &Sheaf {
+        // SAFETY: the pointer is valid while we own it.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for OwnedSheaf {
+    fn drop(&mut self) {
+        #[cfg(not(loom))]
+        // SAFETY: allocated with this layout in `new`.
+        unsafe {
+            std::alloc::dealloc(self.0.as_ptr().cast(), layout(self.capacity()));
+        }
+        #[cfg(loom)]
+        // SAFETY: boxed in `new`.
+        unsafe {
+            drop(Box::from_raw(self.0.as_ptr()));
+        }
+    }
+}

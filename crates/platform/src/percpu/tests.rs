@@ -1,0 +1,474 @@
+//! The bodies against each other, and the active body under preemption, migration and signals.
+
+use super::locked::Locked;
+use super::{OwnedSheaf, Sheaf, Words, fence};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// The injected delay is global: tests that set it take turns.
+static DELAYED: Mutex<()> = Mutex::new(());
+
+/// xorshift64*: a seed gives the same sequence everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: plain calls on a set of our own.
+    unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
+        (0..libc::CPU_SETSIZE as usize).filter(|&c| libc::CPU_ISSET(c, &set)).collect()
+    }
+}
+
+fn pin(cpu: usize) {
+    // SAFETY: plain calls on a set of our own.
+    unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &set);
+    }
+}
+
+fn set_delay(turns: u32) {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    crate::backend::percpu::inject::set_delay(turns);
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = turns;
+}
+
+/// Runs one random sequence of operations on the active body and on the reference, comparing every result and
+/// every word.
+fn agree(seed: u64) {
+    const N: usize = 6; // 0: arithmetic, 1: guard, 2: list, 3: sheaf, 4: id, 5: swap
+    pin(allowed_cpus()[0]);
+    let mut random = Random(seed);
+    let mut words = Words::<N>::new().unwrap();
+    let reference: [AtomicU64; N] = Default::default();
+    let capacity = 1 + random.below(70) as usize;
+    let (ours, theirs) = (OwnedSheaf::new(capacity).unwrap(), OwnedSheaf::new(capacity).unwrap());
+    let (ours, theirs) = (ours.into_raw(), theirs.into_raw());
+    words.init(3, ours.as_ptr() as u64);
+    reference[3].store(theirs.as_ptr() as u64, Relaxed);
+    let nodes: Vec<(AtomicU64, AtomicU64)> = (0..4000).map(|_| Default::default()).collect();
+    let index_of = |p: Option<NonNull<AtomicU64>>, second: bool| {
+        p.map(|p| nodes.iter().position(|n| p.as_ptr().cast_const() == if second { &n.1 } else { &n.0 }))
+    };
+    let mut used = 0;
+    for step in 0..4000 {
+        let locked = Locked(&reference);
+        let v = random.next();
+        let context = || format!("seed {seed} step {step}");
+        // SAFETY: the sheaves and nodes outlive the loop; the buffers have room.
+        unsafe {
+            match random.below(13) {
+                0 => {
+                    words.add(0, v);
+                    locked.add(0, v);
+                }
+                1 => {
+                    let (small, bound) = ((v % 64) as i64 - 32, 1 + (v % 50) as i64);
+                    assert_eq!(
+                        words.add_within(5, small, bound),
+                        locked.add_within(5, small, bound),
+                        "{}",
+                        context()
+                    );
+                }
+                2 => {
+                    let mask = (1u64 << random.below(12)) - 1;
+                    assert_eq!(
+                        words.increment_unless(4, mask),
+                        locked.increment_unless(4, mask),
+                        "{}",
+                        context()
+                    );
+                }
+                3 => {
+                    let expect = if v % 2 == 0 { reference[4].load(Relaxed) } else { v };
+                    assert_eq!(
+                        words.compare_store(4, expect, v),
+                        locked.compare_store(4, expect, v),
+                        "{}",
+                        context()
+                    );
+                }
+                4 => assert_eq!(words.swap(5, v % 40), locked.swap(5, v % 40), "{}", context()),
+                5 => {
+                    if v % 3 == 0 {
+                        assert_eq!(words.swap(1, v % 2), locked.swap(1, v % 2), "{}", context());
+                    }
+                    assert_eq!(
+                        words.swap_unless(5, 1, v % 9),
+                        locked.swap_unless(5, 1, v % 9),
+                        "{}",
+                        context()
+                    );
+                }
+                6 => {
+                    let (ours, theirs) = (AtomicU64::new(v % 6), AtomicU64::new(v % 6));
+                    if v % 6 != 3 && v % 6 != 2 && v % 6 != 1 {
+                        let i = words.increment_selected(&ours);
+                        let j = theirs.load(Relaxed) as usize;
+                        locked.add(j, 1);
+                        assert_eq!(i, j, "{}", context());
+                    }
+                }
+                7 => {
+                    if used < nodes.len() {
+                        words.list_push(2, NonNull::from(&nodes[used].0));
+                        locked.list_push(2, NonNull::from(&nodes[used].1));
+                        used += 1;
+                    }
+                }
+                8 => {
+                    let (ours, theirs) = (words.list_pop(2), locked.list_pop(2));
+                    assert_eq!(index_of(ours, false), index_of(theirs, true), "{}", context());
+                }
+                9 => assert_eq!(words.sheaf_pop(3), locked.sheaf_pop(3), "{}", context()),
+                10 => {
+                    let v = v as usize | 1;
+                    assert_eq!(words.sheaf_push(3, v), locked.sheaf_push(3, v), "{}", context());
+                }
+                11 => {
+                    let (mut a, mut b) = ([0usize; 80], [0usize; 80]);
+                    let n = random.below(80) as usize;
+                    let k = words.sheaf_pop_many(3, a.as_mut_ptr(), n);
+                    assert_eq!(k, locked.sheaf_pop_many(3, b.as_mut_ptr(), n), "{}", context());
+                    assert_eq!(a[..k], b[..k], "{}", context());
+                }
+                _ => {
+                    let src: Vec<usize> =
+                        (0..random.below(80) as usize).map(|_| random.next() as usize).collect();
+                    let k = words.sheaf_push_many(3, src.as_ptr(), src.len());
+                    assert_eq!(k, locked.sheaf_push_many(3, src.as_ptr(), src.len()), "{}", context());
+                }
+            }
+            let (a, b) = (ours.as_ref(), theirs.as_ref());
+            assert_eq!(a.len(), b.len(), "{}", context());
+            (0..a.len())
+                .for_each(|i| assert_eq!(a.slot(i).load(Relaxed), b.slot(i).load(Relaxed), "{}", context()));
+        }
+        for i in [0, 1, 4, 5] {
+            assert_eq!(words.sum(i), reference[i].load(Relaxed), "seed {seed} step {step} word {i}");
+        }
+    }
+    // Replacing: by emptiness, by fullness, and never under the guard.
+    // SAFETY: all sheaves are alive.
+    unsafe {
+        let stub = Sheaf::stub();
+        words.swap(1, 1);
+        assert_eq!(words.sheaf_replace(3, 1, stub, false), None, "the guard is up");
+        words.swap(1, 0);
+        while words.sheaf_pop(3) != 0 {}
+        assert_eq!(words.sheaf_replace(3, 1, stub, true), None, "an empty sheaf is not full");
+        while words.sheaf_push(3, 7) {}
+        assert_eq!(words.sheaf_replace(3, 1, stub, false), None, "a full sheaf is not empty");
+        assert_eq!(words.sheaf_replace(3, 1, stub, true), Some(ours));
+        assert_eq!((words.sheaf_pop(3), words.sheaf_push(3, 7)), (0, false), "the stub is empty and full");
+        let mut buffer = [1usize; 4];
+        assert_eq!(words.sheaf_pop_many(3, buffer.as_mut_ptr(), 4), 0);
+        assert_eq!(words.sheaf_push_many(3, buffer.as_ptr(), 4), 0);
+        assert_eq!(words.sheaf_replace(3, 1, ours, false), Some(stub));
+        drop(OwnedSheaf::from_raw(ours));
+        drop(OwnedSheaf::from_raw(theirs));
+    }
+}
+
+#[test]
+fn bodies_agree() {
+    std::thread::spawn(|| (1..=40).for_each(agree)).join().unwrap();
+}
+
+const TOKENS: usize = 64;
+
+/// What the storm's threads and signal handlers work on.
+struct Arena {
+    /// 0: counter, 1: guard, 2: list, 3: sheaf, 4: ids, 5: counter within bounds
+    words: Words<6>,
+    handled: AtomicU64,
+    added: AtomicU64,
+}
+
+static ARENA: std::sync::OnceLock<Arena> = std::sync::OnceLock::new();
+
+/// Interrupts whatever runs, sequences included, and works on the same words.
+extern "C" fn on_alarm(_: libc::c_int) {
+    if let Some(arena) = ARENA.get() {
+        arena.words.add(0, 1);
+        arena.handled.fetch_add(1, Relaxed);
+        // SAFETY: nodes and sheaves of the storm live for ever.
+        unsafe {
+            if let Some(node) = arena.words.list_pop(2) {
+                arena.words.list_push(2, node);
+            }
+            let value = arena.words.sheaf_pop(3);
+            if value != 0 && !arena.words.sheaf_push(3, value) {
+                // Migrated to a CPU whose sheaf is full: the list has room.
+                arena.words.list_push(2, NonNull::new(value as *mut AtomicU64).unwrap());
+            }
+        }
+    }
+}
+
+/// Threads on all CPUs, more than there are CPUs, migrating, interrupted by signals, with a delay inside every
+/// sequence: nothing is lost, nothing is doubled.
+#[test]
+fn storm() {
+    let _turn = DELAYED.lock().unwrap();
+    let cpus = allowed_cpus();
+    let mut words = Words::<6>::new().unwrap();
+    for cpu in 0..words.cpus() {
+        let sheaf = OwnedSheaf::new(TOKENS * 2).unwrap().into_raw();
+        words.word(cpu, 3).store(sheaf.as_ptr() as u64, Relaxed);
+    }
+    words.init(4, 1);
+    let tokens: &'static [AtomicU64] = Vec::leak((0..TOKENS).map(|_| AtomicU64::new(0)).collect());
+    ARENA.set(Arena { words, handled: 0.into(), added: 0.into() }).ok().unwrap();
+    let arena = ARENA.get().unwrap();
+    for (i, token) in tokens.iter().enumerate() {
+        // SAFETY: the tokens live for ever and are distinct.
+        unsafe {
+            if i % 2 == 0 {
+                arena.words.list_push(2, NonNull::from(token));
+            } else {
+                assert!(arena.words.sheaf_push(3, token as *const _ as usize));
+            }
+        }
+    }
+    // SAFETY: the handler only calls operations that are safe in handlers.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = on_alarm as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESTART;
+        assert_eq!(libc::sigaction(libc::SIGALRM, &action, core::ptr::null_mut()), 0);
+    }
+    set_delay(2_000);
+    let aborts = aborts();
+    let stop = AtomicBool::new(false);
+    let threads = Mutex::new(Vec::new());
+    let ids: Vec<Vec<u64>> = std::thread::scope(|s| {
+        let workers: Vec<_> = (0..2 * cpus.len() + 2)
+            .map(|w| {
+                let (stop, cpus, threads) = (&stop, &cpus, &threads);
+                s.spawn(move || {
+                    // SAFETY: asks for the thread's own name.
+                    threads.lock().unwrap().push(unsafe { libc::pthread_self() });
+                    let mut random = Random(w as u64 + 1);
+                    let (mut ids, mut turns) = (Vec::new(), 0u64);
+                    while !stop.load(Relaxed) {
+                        turns += 1;
+                        if turns % 64 == 0 {
+                            pin(cpus[random.below(cpus.len() as u64) as usize]);
+                        }
+                        arena.words.add(0, 3);
+                        arena.added.fetch_add(3, Relaxed);
+                        ids.extend(arena.words.increment_unless(4, u64::MAX));
+                        arena.words.add_within(5, random.below(21) as i64 - 10, 100);
+                        // SAFETY: tokens and sheaves live for ever; the buffer has room.
+                        unsafe {
+                            if let Some(node) = arena.words.list_pop(2) {
+                                if !arena.words.sheaf_push(3, node.as_ptr() as usize) {
+                                    arena.words.list_push(2, node);
+                                }
+                            }
+                            let mut buffer = [0usize; 8];
+                            let k =
+                                arena.words.sheaf_pop_many(3, buffer.as_mut_ptr(), 1 + turns as usize % 8);
+                            let pushed = arena.words.sheaf_push_many(3, buffer.as_ptr(), k);
+                            for &value in &buffer[pushed..k] {
+                                arena.words.list_push(2, NonNull::new(value as *mut AtomicU64).unwrap());
+                            }
+                            let value = arena.words.sheaf_pop(3);
+                            if value != 0 {
+                                arena.words.list_push(2, NonNull::new(value as *mut AtomicU64).unwrap());
+                            }
+                        }
+                    }
+                    ids
+                })
+            })
+            .collect();
+        let start = Instant::now();
+        let mut random = Random(99);
+        while start.elapsed() < Duration::from_millis(1500) {
+            let thread = {
+                let threads = threads.lock().unwrap();
+                threads.get(random.below(threads.len().max(1) as u64) as usize).copied()
+            };
+            if let Some(thread) = thread {
+                // SAFETY: the thread is alive: it stops only after this loop.
+                unsafe { libc::pthread_kill(thread, libc::SIGALRM) };
+            }
+            std::thread::yield_now();
+        }
+        stop.store(true, Relaxed);
+        workers.into_iter().map(|w| w.join().unwrap()).collect()
+    });
+    set_delay(0);
+    assert!(arena.handled.load(Relaxed) > 0, "signals were handled");
+    if super::active() == crate::percpu::Body::Rseq {
+        assert!(self::aborts() > aborts, "sequences were interrupted inside");
+    }
+    assert_eq!(
+        arena.words.sum(0),
+        arena.added.load(Relaxed) + arena.handled.load(Relaxed),
+        "no addition is lost"
+    );
+    let within = (0..arena.words.cpus()).map(|c| arena.words.load(c, 5) as i64);
+    within.for_each(|x| assert!(-100 < x && x < 100));
+    // Ids of one CPU are distinct: count them against what the words say was handed out.
+    let handed: u64 = (0..arena.words.cpus()).map(|c| arena.words.load(c, 4) - 1).sum();
+    assert_eq!(
+        ids.iter().map(Vec::len).sum::<usize>() as u64,
+        handed,
+        "each number is handed out once per CPU"
+    );
+    let mut found: Vec<usize> = Vec::new();
+    for cpu in 0..arena.words.cpus() {
+        let mut node = arena.words.load(cpu, 2) as usize;
+        while node != 0 {
+            found.push(node);
+            assert!(found.len() <= TOKENS, "a cycle or a duplicate");
+            // SAFETY: list nodes are tokens, which live for ever.
+            node = unsafe { (*(node as *const AtomicU64)).load(Relaxed) } as usize;
+        }
+        // SAFETY: every CPU has a sheaf, which lives for ever.
+        let sheaf = unsafe { &*(arena.words.load(cpu, 3) as *const Sheaf) };
+        found.extend((0..sheaf.len()).map(|i| sheaf.slot(i).load(Relaxed)));
+    }
+    found.sort_unstable();
+    let all: Vec<usize> = tokens.iter().map(|t| t as *const _ as usize).collect();
+    assert_eq!(found, all, "each token is in exactly one place");
+}
+
+fn aborts() -> u64 {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    return crate::backend::percpu::inject::aborts();
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    0
+}
+
+/// A drainer takes other CPUs' sheaves away under the guard and [`fence`], while their owners push, pop and
+/// replace: each value is in exactly one place.
+#[test]
+fn drain_under_guard() {
+    let _turn = DELAYED.lock().unwrap();
+    set_delay(200);
+    let mut words = Words::<2>::new().unwrap(); // 0: sheaf, 1: guard
+    words.init(0, Sheaf::stub().as_ptr() as u64);
+    let words = &words;
+    let (stop, next, drained) = (AtomicBool::new(false), AtomicUsize::new(1), Mutex::new(Vec::new()));
+    let (stop, next, drained) = (&stop, &next, &drained);
+    let popped: Vec<Vec<usize>> = std::thread::scope(|s| {
+        let workers: Vec<_> = (0..3)
+            .map(|_| {
+                s.spawn(move || {
+                    let mut popped = Vec::new();
+                    while !stop.load(Relaxed) {
+                        let value = next.fetch_add(1, Relaxed);
+                        // SAFETY: sheaves are freed only when taken out and owned.
+                        unsafe {
+                            while !words.sheaf_push(0, value) {
+                                let fresh = OwnedSheaf::new(8).unwrap().into_raw();
+                                match words.sheaf_replace(0, 1, fresh, true) {
+                                    None => drop(OwnedSheaf::from_raw(fresh)),
+                                    Some(old) if old.as_ref().is_stub() => {}
+                                    Some(old) => {
+                                        let mut old = OwnedSheaf::from_raw(old);
+                                        popped.extend(core::iter::from_fn(|| old.pop()));
+                                    }
+                                }
+                            }
+                            if value % 3 == 0 {
+                                popped.push(words.sheaf_pop(0));
+                            }
+                        }
+                    }
+                    popped
+                })
+            })
+            .collect();
+        for round in 0..150 {
+            let cpu = round % words.cpus();
+            words.word(cpu, 1).store(1, Relaxed);
+            fence();
+            let taken = words.word(cpu, 0).swap(Sheaf::stub().as_ptr() as u64, Relaxed);
+            fence();
+            words.word(cpu, 1).store(0, Relaxed);
+            let taken = NonNull::new(taken as *mut Sheaf).unwrap();
+            // SAFETY: nobody else can reach the sheaf: the word was swapped, and the fence ended what was in flight.
+            unsafe {
+                if !taken.as_ref().is_stub() {
+                    let mut taken = OwnedSheaf::from_raw(taken);
+                    drained.lock().unwrap().extend(core::iter::from_fn(|| taken.pop()));
+                }
+            }
+        }
+        stop.store(true, Relaxed);
+        workers.into_iter().map(|w| w.join().unwrap()).collect()
+    });
+    set_delay(0);
+    let mut all: Vec<usize> = popped.into_iter().flatten().filter(|v| *v != 0).collect();
+    all.append(&mut drained.lock().unwrap());
+    for cpu in 0..words.cpus() {
+        let sheaf = NonNull::new(words.load(cpu, 0) as *mut Sheaf).unwrap();
+        // SAFETY: the workers are gone.
+        unsafe {
+            if !sheaf.as_ref().is_stub() {
+                let mut sheaf = OwnedSheaf::from_raw(sheaf);
+                all.extend(core::iter::from_fn(|| sheaf.pop()));
+            }
+        }
+    }
+    all.sort_unstable();
+    assert_eq!(all, (1..next.load(Relaxed)).collect::<Vec<_>>(), "each value is in exactly one place");
+}
+
+/// Threads that the library has never seen come, work, and vanish without a word.
+#[test]
+fn threads_come_and_go() {
+    let words = Words::<1>::new().unwrap();
+    for _ in 0..50 {
+        std::thread::scope(|s| {
+            (0..8).for_each(|_| {
+                s.spawn(|| (0..100).for_each(|_| words.add(0, 1)));
+            });
+        });
+    }
+    assert_eq!(words.sum(0), 50 * 8 * 100);
+}
+
+#[test]
+fn words_are_zeroed_distinct_and_reused() {
+    let a = Words::<3>::new().unwrap();
+    let b = Words::<200>::new().unwrap();
+    (0..100).for_each(|_| b.add(199, 1));
+    assert_eq!((a.sum(0), a.sum(2), b.sum(0), b.sum(199)), (0, 0, 0, 100));
+    drop(b);
+    assert_eq!(Words::<200>::new().unwrap().sum(199), 0, "reused words are zeroed again");
+}
+
+#[test]
+fn allocation_failure_is_an_error() {
+    crate::fault::fail_nth(1);
+    assert!(Words::<1>::new().is_err());
+    crate::fault::fail_nth(1);
+    assert!(OwnedSheaf::new(4).is_err());
+    assert!(!crate::fault::armed());
+    assert!(Words::<1>::new().is_ok());
+}
