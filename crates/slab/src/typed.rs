@@ -1,0 +1,270 @@
+//! Typed caches: no unsafe for callers.
+
+use crate::bulk::Entry;
+use crate::cache::RawCache;
+use crate::options::{CacheError, Options};
+use crate::stats::Stats;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+use quietline_platform::AllocError;
+use quietline_sync::rcu;
+
+/// A cache of `T`s. Works for every `T` up to 16 KiB: with `Drop`, zero-sized, over-aligned.
+///
+/// ```
+/// use quietline_slab::Cache;
+///
+/// let cache = Cache::<[u64; 8]>::new("example").unwrap();
+/// let mut slot = cache.alloc([7; 8]).unwrap();
+/// slot[0] += 1;
+/// assert_eq!(slot[0] + slot[1], 15);
+/// drop(slot); // drops the value and gives the memory back to this CPU's sheaf
+/// ```
+pub struct Cache<T> {
+    raw: RawCache,
+    of: PhantomData<fn() -> T>,
+}
+
+/// A value in a [`Cache`], owned: dropping it drops the value in place and frees its memory.
+pub struct Slot<'a, T> {
+    value: NonNull<T>,
+    cache: &'a Cache<T>,
+}
+
+// SAFETY: a slot owns its value, like a box; the cache is shared by design.
+unsafe impl<T: Send> Send for Slot<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Slot<'_, T> {}
+
+impl<T> Cache<T> {
+    /// An empty cache; `name` is shown in statistics.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn new(name: &'static str) -> Result<Self, CacheError> {
+        Self::with_options(Options::new(name, size_of::<T>(), align_of::<T>()))
+    }
+
+    /// A cache with tunables other than the defaults.
+    ///
+    /// # Errors
+    /// [`CacheError`]; [`CacheError::BadLayout`] when the options are not for a `T`, or have hooks or RCU, which
+    /// [`TypesafeCache`] is for.
+    pub fn with_options(options: Options) -> Result<Self, CacheError> {
+        let fits = options.size >= size_of::<T>() && options.align >= align_of::<T>();
+        if !fits || options.ctor.is_some() || options.dtor.is_some() || options.typesafe.is_some() {
+            return Err(CacheError::BadLayout);
+        }
+        Ok(Self { raw: RawCache::new(options)?, of: PhantomData })
+    }
+
+    /// Stores `value`. Costs and lines as [`RawCache::alloc`].
+    ///
+    /// # Errors
+    /// [`AllocError`]; `value` is dropped.
+    #[inline(always)]
+    pub fn alloc(&self, value: T) -> Result<Slot<'_, T>, AllocError> {
+        let memory = self.raw.alloc()?.cast::<T>();
+        // SAFETY: fresh memory of T's size and alignment.
+        unsafe { memory.write(value) };
+        Ok(Slot { value: memory, cache: self })
+    }
+
+    /// Stores `N` values in one bulk operation, all or nothing.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub fn alloc_bulk<const N: usize>(
+        &self,
+        mut make: impl FnMut(usize) -> T,
+    ) -> Result<[Slot<'_, T>; N], AllocError> {
+        let mut objects: [Entry; N] = [None; N];
+        self.raw.alloc_bulk(&mut objects)?;
+        let mut i = 0;
+        Ok(objects.map(|object| {
+            let memory = object.expect("a bulk allocation fills every entry").cast::<T>();
+            // SAFETY: fresh memory of T's size and alignment. Should `make` panic, memory is leaked, not reused.
+            unsafe { memory.write(make(i)) };
+            i += 1;
+            Slot { value: memory, cache: self }
+        }))
+    }
+
+    /// Drops the values of `slots` and frees their memory in one bulk operation.
+    pub fn free_bulk<const N: usize>(&self, slots: [Slot<'_, T>; N]) {
+        let mut objects: [Entry; N] = slots.map(|slot| {
+            assert!(core::ptr::eq(slot.cache, self), "the slot belongs to another cache");
+            let slot = ManuallyDrop::new(slot);
+            // SAFETY: the slot owns the value, and is forgotten.
+            unsafe { slot.value.drop_in_place() };
+            Some(slot.value.cast())
+        });
+        // SAFETY: they came from this cache, and their owners are gone.
+        unsafe { self.raw.free_bulk(&mut objects) };
+    }
+
+    /// What the cache holds now.
+    pub fn stats(&self) -> Stats {
+        self.raw.stats()
+    }
+
+    /// Gives cached memory back: see [`RawCache::shrink`].
+    pub fn shrink(&self) {
+        self.raw.shrink();
+    }
+
+    /// Frees memory that [`Slot::into_raw`] gave out.
+    ///
+    /// # Safety
+    /// `value` came from a slot of this cache, and its value has been dropped or moved out.
+    #[inline(always)]
+    pub unsafe fn free_raw(&self, value: NonNull<T>) {
+        // SAFETY: passed on.
+        unsafe { self.raw.free(value.cast()) };
+    }
+}
+
+impl<T> Slot<'_, T> {
+    /// Gives up ownership; the value stays alive until it is dropped and freed by [`Cache::free_raw`].
+    #[inline(always)]
+    pub fn into_raw(self) -> NonNull<T> {
+        ManuallyDrop::new(self).value
+    }
+
+    /// Moves the value out and frees its memory.
+    pub fn into_inner(self) -> T {
+        let slot = ManuallyDrop::new(self);
+        // SAFETY: the slot owns the value, and is forgotten.
+        unsafe {
+            let value = slot.value.read();
+            slot.cache.raw.free(slot.value.cast());
+            value
+        }
+    }
+}
+
+impl<T> Deref for Slot<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the slot owns the value.
+        unsafe { self.value.as_ref() }
+    }
+}
+
+impl<T> DerefMut for Slot<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the slot owns the value.
+        unsafe { self.value.as_mut() }
+    }
+}
+
+impl<T> Drop for Slot<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the slot owns the value, which came from this cache.
+        unsafe {
+            self.value.drop_in_place();
+            self.cache.raw.free(self.value.cast());
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Slot<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T> fmt::Debug for Cache<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("stats", &self.stats()).finish()
+    }
+}
+
+/// A `T` that can be constructed in a typesafe cache: what a reader may see of it before it is first used, and
+/// between its lives. Its fields are atomics or cells; the constructed state survives freeing.
+pub trait Typesafe: Sync + Send {
+    /// The state of memory that has never been used.
+    fn construct() -> Self;
+
+    /// Where in a free object the allocator may keep four bytes that no reader looks at, or none: see
+    /// [`Options::link_offset`].
+    const LINK_OFFSET: Option<usize> = None;
+}
+
+/// A cache of `T`s that readers may find without owning them (`SLAB_TYPESAFE_BY_RCU`): memory that a read section
+/// may look at stays a `T` until the section ends, though perhaps another one, in another life.
+///
+/// Whoever finds one through a pointer must therefore take a reference and then look at the pointer again.
+pub struct TypesafeCache<T: Typesafe> {
+    raw: RawCache,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Typesafe> TypesafeCache<T> {
+    /// An empty cache whose readers are those of `domain`.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn new(name: &'static str, domain: &'static rcu::Domain) -> Result<Self, CacheError> {
+        unsafe fn ctor<T: Typesafe>(memory: NonNull<u8>) {
+            // SAFETY: the cache passes memory of T's size and alignment that nobody uses.
+            unsafe { memory.cast::<T>().write(T::construct()) };
+        }
+        unsafe fn dtor<T: Typesafe>(memory: NonNull<u8>) {
+            // SAFETY: the cache passes a constructed object that nobody uses any more.
+            unsafe { memory.cast::<T>().drop_in_place() };
+        }
+        let raw = RawCache::new(Options {
+            ctor: Some(ctor::<T>),
+            dtor: core::mem::needs_drop::<T>().then_some(dtor::<T> as _),
+            typesafe: Some(domain),
+            link_offset: T::LINK_OFFSET,
+            ..Options::new(name, size_of::<T>(), align_of::<T>())
+        })?;
+        Ok(Self { raw, of: PhantomData })
+    }
+
+    /// A `T` in the state in which it was freed, or freshly constructed. Costs and lines as [`RawCache::alloc`].
+    ///
+    /// The pointer may be dereferenced, shared, until the object is freed and the grace period after that is over.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    #[inline(always)]
+    pub fn alloc(&self) -> Result<NonNull<T>, AllocError> {
+        Ok(self.raw.alloc()?.cast())
+    }
+
+    /// Gives a `T` back, in whatever state; readers may go on looking at it, and it may be reused at once.
+    ///
+    /// # Safety
+    /// `object` came from [`alloc`](Self::alloc) of this cache, and its owner uses it no more.
+    #[inline(always)]
+    pub unsafe fn free(&self, object: NonNull<T>) {
+        // SAFETY: passed on.
+        unsafe { self.raw.free(object.cast()) };
+    }
+
+    /// What the cache holds now.
+    pub fn stats(&self) -> Stats {
+        self.raw.stats()
+    }
+
+    /// Gives cached memory back, that of empty slabs after a grace period: see [`RawCache::shrink`].
+    pub fn shrink(&self) {
+        self.raw.shrink();
+    }
+}
+
+impl<T: Typesafe> fmt::Debug for TypesafeCache<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TypesafeCache").field("stats", &self.stats()).finish()
+    }
+}

@@ -1,0 +1,247 @@
+//! RCU: readers that write no shared line, and writers that wait for them.
+//!
+//! # The problem and the contended way
+//!
+//! A reader that follows a pointer must be sure that what it points to stays until the reader is done. A lock, or a
+//! count in the object, makes every reader write the object's line.
+//!
+//! # Our way
+//!
+//! The shape of the kernel's SRCU, on restartable sequences: each CPU has a pair of counters, sections entered and
+//! sections left, in two editions. A reader adds one to *entered* of the current edition on the CPU where it begins,
+//! and one to *left* of the same edition on the CPU where it ends; both are plain additions to the CPU's own line.
+//! A grace period makes the other edition current, and waits until the old edition's counters agree:
+//!
+//! ```text
+//!   reader                          grace period
+//!   e := edition (in the sequence)  edition := other
+//!   entered[e][cpu] += 1            fence: restarts sequences in flight, so nobody enters the old edition any
+//!   ... reads ...                          more, and everybody's entries are visible
+//!   left[e][cpu'] += 1              E := sum of entered[old]        (it can no longer change)
+//!                                   wait until sum of left[old] = E
+//! ```
+//!
+//! Because the edition is read *inside* the restartable sequence, one barrier ends all uncertainty about late
+//! entries; SRCU, whose readers may sleep between reading the index and counting, needs two rounds.
+//!
+//! # Guarantees
+//!
+//! * A read section has no locked instruction and no fence; it may be entered by any thread, without registration,
+//!   and its [`Guard`] may be dropped on another CPU or by another thread.
+//! * [`Domain::synchronize`] returns after every section that was open when it was called has ended; what the caller
+//!   wrote before is seen by every section that begins later.
+//! * A callback ([`Domain::call`]) runs after such a grace period, by whoever finds it due; never inside the call
+//!   that queues it, unless more than the backlog limit is queued.
+//!
+//! # Limits
+//!
+//! * No thread of its own: callbacks make progress when somebody queues, synchronizes or calls
+//!   [`Domain::poll`]. At most [`BATCH`] per CPU wait for that.
+//! * A guard that a thread holds across `fork` protects nothing in the child.
+//! * Waiting for a grace period inside a read section of the same domain waits for ever; the stall report says so.
+//!
+//! # Lock order
+//!
+//! The grace-period lock, inside it the lock of the collected callbacks; callbacks run under neither.
+//!
+//! # Source
+//!
+//! `kernel/rcu/srcutree.c`; M. Desnoyers et al., "User-Level Implementations of Read-Copy Update", 2012 (the
+//! membarrier pairing).
+
+mod callbacks;
+mod grace;
+#[cfg(not(loom))]
+mod stall;
+
+pub use callbacks::{BATCH, Head};
+#[cfg(not(loom))]
+pub use stall::{Stall, set_stall_handler};
+
+use callbacks::Callbacks;
+use core::marker::PhantomData;
+use crossbeam_utils::CachePadded;
+use grace::Grace;
+use quietline_platform::AllocError;
+use quietline_platform::atomic::AtomicU64;
+use quietline_platform::percpu::Words;
+
+/// Words of one edition: entered, left.
+const PER_EDITION: usize = 2;
+/// Words of one generation: two editions. Each `fork` moves the child to the next generation, so that guards of the
+/// parent's time count nowhere that matters.
+const PER_GENERATION: usize = 2 * PER_EDITION;
+/// Generations before words are used again.
+#[cfg(not(loom))]
+const GENERATIONS: usize = 8;
+#[cfg(loom)]
+const GENERATIONS: usize = 1;
+const WORDS: usize = PER_GENERATION * GENERATIONS;
+
+/// Readers that are waited for together. Most programs need only [`global`].
+#[derive(Debug)]
+pub struct Domain {
+    readers: Words<WORDS>,
+    /// Index of the current edition's *entered* word. Read by every reader, written once for each grace period.
+    edition: CachePadded<AtomicU64>,
+    grace: CachePadded<Grace>,
+    callbacks: Callbacks,
+    #[cfg(not(loom))]
+    node: quietline_platform::fork::Node,
+}
+
+/// An open read section. Ends when dropped.
+#[derive(Debug)]
+#[must_use = "the section ends at once if the guard is dropped"]
+pub struct Guard<'a> {
+    domain: &'a Domain,
+    entered: usize,
+}
+
+/// A section inside a section: free, because the outer one protects already.
+#[derive(Debug, Clone, Copy)]
+pub struct Nested<'g>(PhantomData<&'g Guard<'g>>);
+
+impl Domain {
+    /// A domain without readers.
+    ///
+    /// # Errors
+    /// [`AllocError`] when memory for the counters cannot be had.
+    pub fn new() -> Result<Box<Self>, AllocError> {
+        let domain = Self {
+            readers: Words::new()?,
+            edition: CachePadded::new(AtomicU64::new(0)),
+            grace: CachePadded::new(Grace::new()),
+            callbacks: Callbacks::new()?,
+            #[cfg(not(loom))]
+            node: quietline_platform::fork::Node::new(quietline_platform::fork::Rank::Domain),
+        };
+        #[cfg_attr(loom, allow(unused_mut))]
+        let mut domain = quietline_platform::heap::try_box(domain)?;
+        #[cfg(not(loom))]
+        {
+            let owner: *const Domain = &*domain;
+            // SAFETY: the box stays where it is, and `drop` takes it out of the registry first.
+            unsafe { domain.node.register(owner)? };
+        }
+        Ok(domain)
+    }
+
+    /// Opens a read section: about a nanosecond, one plain addition to the CPU's own line.
+    ///
+    /// Writes no shared line.
+    #[inline(always)]
+    pub fn read(&self) -> Guard<'_> {
+        // SAFETY: the edition is always an index below WORDS.
+        let entered = unsafe { self.readers.increment_selected(&self.edition) };
+        // The sequence is a barrier for the compiler, which with the fence in `Grace::begin` is one for the processor.
+        Guard { domain: self, entered }
+    }
+
+    /// Waits for a grace period: every section open now has ended when it returns. Microseconds when readers are
+    /// short; callbacks that become due run here too.
+    ///
+    /// # Panics
+    /// Never; but called inside a read section of this domain it never returns, and reports a stall after ten
+    /// seconds.
+    pub fn synchronize(&self) {
+        self.wait_for(self.grace.cookie());
+    }
+
+    /// A ticket for the next full grace period, to be given to [`elapsed`](Self::elapsed)
+    /// (`get_state_synchronize_rcu`). A full memory barrier.
+    pub fn ticket(&self) -> u64 {
+        self.grace.cookie()
+    }
+
+    /// Whether the grace period of a ticket is over (`poll_state_synchronize_rcu`).
+    pub fn elapsed(&self, ticket: u64) -> bool {
+        self.grace.completed() >= ticket
+    }
+
+    /// Moves a grace period on if one is wanted and nobody else is at it, and runs callbacks that are due; never
+    /// waits. Whether callbacks are still queued, apart from those of the CPUs' unfinished batches.
+    pub fn poll(&self) -> bool {
+        self.advance(u64::MAX);
+        self.callbacks.run_ready(self.grace.completed(), usize::MAX);
+        self.callbacks.backlog() > 0
+    }
+
+    fn wait_for(&self, ticket: u64) {
+        let mut wait = grace::Wait::new();
+        while !self.elapsed(ticket) {
+            self.advance(ticket);
+            if self.elapsed(ticket) {
+                break;
+            }
+            wait.pause(self);
+        }
+        self.callbacks.run_ready(self.grace.completed(), usize::MAX);
+    }
+
+    /// One step of the grace-period machine, if nobody else is making one.
+    fn advance(&self, wanted: u64) {
+        self.grace.advance(&self.readers, &self.edition, &self.callbacks, wanted);
+    }
+}
+
+impl<'a> Guard<'a> {
+    /// The domain whose section this is.
+    pub fn domain(&self) -> &'a Domain {
+        self.domain
+    }
+
+    /// A section inside this one, at no cost.
+    #[inline(always)]
+    pub fn nested(&self) -> Nested<'_> {
+        Nested(PhantomData)
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // A release store: what the section read was read before it counts as left.
+        self.domain.readers.add(self.entered + 1, 1);
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        #[cfg(not(loom))]
+        self.node.unregister();
+        // No guard borrows the domain any more, so every callback is due.
+        self.callbacks.run_all();
+    }
+}
+
+/// The domain of everything that brings none of its own.
+///
+/// # Errors
+/// [`AllocError`] when its counters cannot be allocated, on the first call.
+#[cfg(not(loom))]
+pub fn global() -> Result<&'static Domain, AllocError> {
+    static GLOBAL: std::sync::OnceLock<Box<Domain>> = std::sync::OnceLock::new();
+    match GLOBAL.get() {
+        Some(domain) => Ok(domain),
+        None => {
+            let fresh = Domain::new()?;
+            Ok(GLOBAL.get_or_init(|| fresh))
+        }
+    }
+}
+
+/// `before` holds the grace-period lock; the child starts a new generation of counters.
+#[cfg(not(loom))]
+// SAFETY: every step of the machine and every list of callbacks is under the grace-period lock, which `before` takes.
+unsafe impl quietline_platform::fork::AtFork for Domain {
+    fn before(&self) {
+        self.grace.fork_before();
+        self.callbacks.fork_before();
+    }
+
+    fn after(&self, child: bool) {
+        self.callbacks.fork_after(child);
+        self.grace.fork_after(child, &self.readers, &self.edition);
+    }
+}

@@ -1,0 +1,204 @@
+//! A fair lock that is cheap while nobody waits.
+
+mod queue;
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+
+use quietline_platform::cell::UnsafeCell;
+#[cfg(not(loom))]
+use quietline_platform::fork::AtFork;
+
+use queue::QueuedLock;
+
+/// A value that one thread at a time may use.
+///
+/// ```text
+///   holder ── held ◄── first ◄── head ◄────── second ◄────── tail
+///             (word)   watches   watches      each watches its own node
+///                      the word  the first's  and then sleeps on it
+///                                place
+/// ```
+///
+/// To lock a free lock is one locked instruction, to unlock is one plain store. One waiter watches the lock's word;
+/// the others queue up for its place with nodes on their own stacks and watch those, so that a release moves
+/// a fixed number of lines however many wait. After a budget of spins each of them sleeps until it is woken.
+///
+/// Differs from the kernel's: waiters sleep, because in user space a holder can lose its CPU; and the queue's nodes
+/// live on the stack, so locks may be nested without bound.
+///
+/// # Guarantees
+///
+/// * Waiters take the lock in the order in which they queued up. A newcomer gets past one only if both arrive in the
+///   same moment: it must have found nobody waiting.
+/// * The lock is released when the guard is dropped, also by a panic. There is no poisoning: who catches panics
+///   looks after the value.
+///
+/// # Limits
+///
+/// Not recursive; not for signal handlers.
+///
+/// # Source
+///
+/// J. Mellor-Crummey, M. Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors", TOCS
+/// 1991 (the queue); `kernel/locking/qspinlock.c`, Linux 6.1 (a queue beside a word).
+pub struct SpinLock<T> {
+    lock: QueuedLock,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the lock owns the value; to send the one is to send the other.
+unsafe impl<T: Send> Send for SpinLock<T> {}
+// SAFETY: a shared lock gives the value to one thread at a time, which is to send it from thread to thread.
+unsafe impl<T: Send> Sync for SpinLock<T> {}
+
+impl<T> SpinLock<T> {
+    /// A free lock around `value`.
+    #[cfg(not(loom))]
+    pub const fn new(value: T) -> Self {
+        Self { lock: QueuedLock::new(), value: UnsafeCell::new(value) }
+    }
+
+    /// A free lock around `value`.
+    #[cfg(loom)]
+    pub fn new(value: T) -> Self {
+        Self { lock: QueuedLock::new(), value: UnsafeCell::new(value) }
+    }
+
+    /// Takes the lock, waiting for it if need be. Writes the lock's line; when it must wait, also the line of the
+    /// waiter ahead.
+    #[inline]
+    pub fn lock(&self) -> SpinLockGuard<'_, T> {
+        self.lock.lock();
+        SpinLockGuard { lock: self, not_send: PhantomData }
+    }
+
+    /// Takes the lock if it is free and nobody waits for it. Writes the lock's line unless it fails early.
+    #[inline]
+    pub fn try_lock(&self) -> Option<SpinLockGuard<'_, T>> {
+        self.lock.try_lock().then(|| SpinLockGuard { lock: self, not_send: PhantomData })
+    }
+
+    /// Calls `f` with the value, under the lock.
+    #[inline]
+    pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut self.lock())
+    }
+
+    /// The value, without locking: a unique borrow proves that nobody holds the lock.
+    #[inline]
+    pub fn get_mut(&mut self) -> &mut T {
+        // SAFETY: `self` is borrowed uniquely, so there is no guard and no other access.
+        self.value.with_mut(|value| unsafe { &mut *value })
+    }
+
+    /// The value, out of the lock.
+    #[inline]
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+
+    /// Takes the lock without a guard, for a holder that no scope can describe: across a `fork`.
+    ///
+    /// # Safety
+    ///
+    /// The same thread must let go by [`raw_unlock`](Self::raw_unlock), or in a child process by
+    /// [`raw_unlock_in_child`](Self::raw_unlock_in_child), and must not lock again before.
+    pub unsafe fn raw_lock(&self) {
+        self.lock.lock();
+    }
+
+    /// Lets go of a lock taken by [`raw_lock`](Self::raw_lock).
+    ///
+    /// # Safety
+    ///
+    /// The calling thread holds the lock by `raw_lock`, and uses the value no more.
+    pub unsafe fn raw_unlock(&self) {
+        self.lock.unlock();
+    }
+
+    /// Lets go, in the child process of a `fork`, of a lock taken by [`raw_lock`](Self::raw_lock) before it, and
+    /// forgets the threads that were waiting for it: they did not come along.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the only thread of the child, and its counterpart in the parent holds the lock by `raw_lock`.
+    pub unsafe fn raw_unlock_in_child(&self) {
+        // SAFETY: there is no other thread, says the contract.
+        unsafe { self.lock.reset() };
+    }
+}
+
+// SAFETY: `before` holds the lock, so no other thread is inside a section that it protects until `after`.
+#[cfg(not(loom))]
+unsafe impl<T> AtFork for SpinLock<T> {
+    fn before(&self) {
+        // SAFETY: the same thread calls `after` in the parent and in the child, as the trait says.
+        unsafe { self.raw_lock() };
+    }
+
+    fn after(&self, child: bool) {
+        // SAFETY: `before` took the lock in this thread; in the child there is no other.
+        unsafe { if child { self.raw_unlock_in_child() } else { self.raw_unlock() } };
+    }
+}
+
+impl<T: Default> Default for SpinLock<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for SpinLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("SpinLock");
+        match self.try_lock() {
+            Some(value) => out.field("value", &*value),
+            None => out.field("value", &format_args!("<locked>")),
+        };
+        out.finish()
+    }
+}
+
+/// The value of a [`SpinLock`], locked; dropping it unlocks, with one plain store.
+#[must_use = "the lock is released when this is dropped"]
+pub struct SpinLockGuard<'a, T> {
+    lock: &'a SpinLock<T>,
+    /// A guard stays in its thread, as one expects of a lock.
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: a shared guard gives out no more than `&T`.
+unsafe impl<T: Sync> Sync for SpinLockGuard<'_, T> {}
+
+impl<T> Deref for SpinLockGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard holds the lock, so nobody else has access, and the guard is borrowed while this is.
+        self.lock.value.with(|value| unsafe { &*value })
+    }
+}
+
+impl<T> DerefMut for SpinLockGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard holds the lock and is borrowed uniquely while this is.
+        self.lock.value.with_mut(|value| unsafe { &mut *value })
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for SpinLockGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T> Drop for SpinLockGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.lock.unlock();
+    }
+}
