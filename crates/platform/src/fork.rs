@@ -78,7 +78,7 @@ impl Node {
     /// # Safety
     /// `owner` must stay where it is and alive until [`unregister`](Self::unregister) is called on this node.
     pub unsafe fn register(&mut self, owner: *const dyn AtFork) -> Result<(), crate::AllocError> {
-        INSTALL.call_once(install);
+        watch();
         crate::fault::check()?;
         let mut registry = registry();
         let owners = &mut registry.ranks[self.rank as usize];
@@ -117,6 +117,11 @@ thread_local! {
     static HELD: RefCell<Option<MutexGuard<'static, Registry>>> = const { RefCell::new(None) };
 }
 
+/// Sees to it that forks are noticed, from now on. Whoever has locks calls it before the first one is taken.
+pub(crate) fn watch() {
+    INSTALL.call_once(install);
+}
+
 fn each(registry: &Registry, mut f: impl FnMut(&dyn AtFork)) {
     for owners in &registry.ranks {
         for owner in owners.entries.iter().flatten() {
@@ -138,7 +143,7 @@ fn after(child: bool) {
     if child {
         crate::membarrier::register();
     }
-    crate::percpu::fork_after();
+    crate::percpu::fork_after(child);
     crate::pages::fork_after();
     if let Some(guard) = HELD.with(|h| h.borrow_mut().take()) {
         each(&guard, |owner| owner.after(child));
@@ -156,4 +161,53 @@ extern "C" fn after_in_child() {
 fn install() {
     // SAFETY: the three handlers are functions of this program with the required signature.
     unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
+}
+
+/// A value in the registry, at an address of its own, from its making to its end.
+///
+/// ```
+/// # use quietline_platform::fork::{AtFork, Rank, Registered};
+/// # struct Locks;
+/// # // SAFETY: it has no locks.
+/// # unsafe impl AtFork for Locks { fn before(&self) {} fn after(&self, _: bool) {} }
+/// let locks = Registered::new(Rank::Object, Locks).unwrap(); // held across every fork from here on
+/// ```
+#[derive(Debug)]
+pub struct Registered<T: AtFork + 'static> {
+    value: Box<T>,
+    node: Node,
+}
+
+impl<T: AtFork + 'static> Registered<T> {
+    /// Puts `value` at its place and into the registry.
+    ///
+    /// # Errors
+    /// [`AllocError`](crate::AllocError); the value is dropped.
+    pub fn new(rank: Rank, value: T) -> Result<Self, crate::AllocError> {
+        let mut registered = Self { value: crate::heap::try_box(value)?, node: Node::new(rank) };
+        let owner: *const T = &*registered.value;
+        // SAFETY: the box stays where it is and alive until `drop`, which unregisters first.
+        unsafe { registered.node.register(owner)? };
+        Ok(registered)
+    }
+
+    /// The value, by unique borrow.
+    pub fn get_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T: AtFork + 'static> core::ops::Deref for Registered<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: AtFork + 'static> Drop for Registered<T> {
+    fn drop(&mut self) {
+        self.node.unregister();
+    }
 }

@@ -32,6 +32,7 @@ pub fn wake(word: &AtomicU32, n: u32) {
 
 /// [`wake`] by address, for a waiter whose word may be gone by now: a wake-up on a reused address is a
 /// wake-up without cause, which every waiter must bear anyhow.
+#[allow(clippy::not_unsafe_ptr_arg_deref)] // the address is a key; nobody follows it
 pub fn wake_raw(word: *const u32, n: u32) {
     // SAFETY: FUTEX_WAKE does not read the word; the address is only a key.
     unsafe {

@@ -40,7 +40,8 @@
 //! * A per-CPU operation happens entirely on one CPU or not at all, also across preemption, migration and
 //!   signals, and for threads that this library has never seen.
 //! * Every allocation that can fail says so by [`AllocError`].
-//! * After `fork` the child may use everything at once: the locks inside are taken across the fork.
+//! * After `fork` the child may use everything at once: locks are taken across the fork, and per-CPU operations of
+//!   the parent's other threads have happened in the child's copy, or have not.
 //!
 //! # Limits
 //!

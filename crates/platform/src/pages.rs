@@ -40,8 +40,8 @@ struct Class {
 // SAFETY: the pointers are only followed under the class's lock.
 unsafe impl Send for Class {}
 
-const EMPTY: Mutex<Class> = Mutex::new(Class { open: ptr::null_mut(), regions: 0, blocks: 0 });
-static CLASS: [Mutex<Class>; CLASSES] = [EMPTY; CLASSES];
+static CLASS: [Mutex<Class>; CLASSES] =
+    [const { Mutex::new(Class { open: ptr::null_mut(), regions: 0, blocks: 0 }) }; CLASSES];
 
 fn lock(class: usize) -> MutexGuard<'static, Class> {
     CLASS[class].lock().unwrap_or_else(|e| e.into_inner())
@@ -85,6 +85,7 @@ pub fn alloc(size: usize) -> Result<NonNull<u8>, AllocError> {
     if class >= CLASSES {
         return map_aligned(size, size);
     }
+    crate::fork::watch();
     let mut c = lock(class);
     if c.open.is_null() {
         let region = map_aligned(REGION, REGION)?.cast::<Region>();

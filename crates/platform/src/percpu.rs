@@ -36,7 +36,7 @@
 //!
 //! * Indivisible against threads on the same CPU, against migration and against signal handlers.
 //! * No locked instruction, no fence and no system call in the restartable bodies.
-//! * After [`fence`] returns, every operation that another thread had begun before has ended or will start anew.
+//! * After [`Words::fence`] returns, every operation that another thread had begun before has ended or will start anew.
 //!
 //! # Limits
 //!
@@ -52,7 +52,9 @@ pub(crate) mod locked;
 pub mod sheaf;
 pub use sheaf::{OwnedSheaf, Sheaf};
 
-pub use body::{Body, active, fence};
+#[cfg(all(test, not(loom)))]
+use body::fence;
+pub use body::{Body, active};
 #[cfg(not(loom))]
 pub(crate) use body::{fork_after, fork_before};
 
@@ -167,7 +169,9 @@ impl<const N: usize> Words<N> {
     /// [`swap`](Self::swap), refused while the guard word is not zero.
     ///
     /// Another CPU that wants to take `w[index]` away stores a non-zero guard into the owner's copy, calls
-    /// [`fence`], and then has `w[index]` to itself until it stores zero again.
+    /// [`fence`](Self::fence), and then has `w[index]` to itself until it stores zero again, with release order. The
+    /// guard is read before the word, with acquire order: an operation that finds zero again finds the word as it was
+    /// left.
     ///
     /// ```text
     /// if w[guard] != 0: return none
@@ -179,7 +183,8 @@ impl<const N: usize> Words<N> {
     }
 
     /// Adds one to the word that `selector` names, and returns its index. The selector is read, with acquire
-    /// order, inside the sequence: after a store to it and a [`fence`], nobody adds to the old word any more.
+    /// order, inside the sequence: after a store to it and a [`fence`](Self::fence),
+    /// nobody adds to the old word any more.
     ///
     /// ```text
     /// i := *selector; w[i] := w[i] + 1; return i
@@ -207,6 +212,29 @@ impl<const N: usize> Words<N> {
         unsafe { self.area.list_push(index, node) }
     }
 
+    /// [`list_push`](Self::list_push) on the list that `selector` names, read inside the sequence. After a store to
+    /// the selector and a [`fence`](Self::fence), nobody pushes on the old list of any CPU any more: whoever flipped
+    /// may take those lists away.
+    ///
+    /// ```text
+    /// i := *selector; *node := w[i]; w[i] := node
+    /// ```
+    ///
+    /// # Safety
+    /// As [`list_push`](Self::list_push), and the selector must always hold an index below `N`.
+    #[inline(always)]
+    pub unsafe fn list_push_selected(&self, selector: &AtomicU64, node: NonNull<AtomicU64>) {
+        // SAFETY: passed on.
+        unsafe { self.area.list_push_selected(selector, node) }
+    }
+
+    /// After it returns, every operation on these words that another thread had begun before has ended or will
+    /// start anew, and sees what the caller wrote before; and the caller sees what was written before an operation
+    /// that has ended. Costs microseconds (`membarrier`): slow paths only.
+    pub fn fence(&self) {
+        self.area.fence();
+    }
+
     /// Pops the node that was pushed last on this CPU's list. (`swap` with 0 takes the whole list.)
     ///
     /// ```text
@@ -217,7 +245,7 @@ impl<const N: usize> Words<N> {
     ///
     /// # Safety
     /// Every node on the list is valid for reading until it has been popped, and is popped only by this
-    /// operation or taken by [`swap`](Self::swap) with a [`fence`] before its memory goes away.
+    /// operation or taken by [`swap`](Self::swap) with a [`fence`](Self::fence) before its memory goes away.
     #[inline(always)]
     pub unsafe fn list_pop(&self, index: usize) -> Option<NonNull<AtomicU64>> {
         // SAFETY: passed on.

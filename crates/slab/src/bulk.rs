@@ -5,7 +5,7 @@
 //! 2015). Objects of one slab tend to lie near each other in the caller's array, so a scan that gives up after a few
 //! misses finds most of them.
 
-use crate::cache::{MAIN, RawCache};
+use crate::cache::RawCache;
 use crate::freelist::{Detached, State};
 use crate::slab::Slab;
 use crate::stats;
@@ -13,7 +13,7 @@ use core::ptr::NonNull;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::Ordering;
 
-/// Misses in a row after which the scan for objects of the same slab ends.
+/// Objects of other slabs after which the scan for objects of the same slab ends.
 pub const LOOK_AHEAD: usize = 3;
 
 /// An object's place in an array of objects: null once it has been freed.
@@ -26,8 +26,8 @@ impl RawCache {
     /// [`AllocError`]: nothing is allocated, and all entries are `None`.
     pub fn alloc_bulk(&self, objects: &mut [Entry]) -> Result<(), AllocError> {
         let dst = objects.as_mut_ptr().cast::<usize>();
-        // SAFETY: an Entry is a pointer, null for None, so its place is one for a usize; MAIN as in `alloc`.
-        let got = unsafe { self.words.sheaf_pop_many(MAIN, dst, objects.len()) };
+        // SAFETY: an Entry is a pointer, null for None, so its place is one for a usize.
+        let got = unsafe { self.sheaves.pop_many(dst, objects.len()) };
         if got == objects.len() { Ok(()) } else { self.alloc_bulk_slow(objects, got) }
     }
 
@@ -72,8 +72,8 @@ impl RawCache {
         let (objects, nulls) = objects.split_at_mut(n);
         debug_assert!(nulls.iter().all(Option::is_none));
         let src = objects.as_ptr().cast::<usize>();
-        // SAFETY: the first n entries are objects, whose places are those of a usize; MAIN as in `alloc`.
-        let pushed = unsafe { self.words.sheaf_push_many(MAIN, src, n) };
+        // SAFETY: the first n entries are objects, whose places are those of a usize.
+        let pushed = unsafe { self.sheaves.push_many(src, n) };
         if pushed < n {
             self.free_bulk_slow(&mut objects[pushed..]);
         }
@@ -172,14 +172,17 @@ impl RawCache {
         });
         let (old, new) = pushed.expect("under the lock every change is allowed");
         let slab = NonNull::from(slab);
+        let surplus = new.inuse == 0 && new.state == State::Partial;
         // SAFETY: a full slab is on no list and nobody's: whoever changes its state under the lock owns the change.
         // An empty partial slab is on the list, and nobody can take from it while the lock is held.
         unsafe {
             if old.state == State::Full {
                 partial.add(slab);
             }
-            if new.inuse == 0 && new.state == State::Partial && partial.len > inner.options.min_partial {
+            if surplus && partial.len > inner.options.min_partial {
                 partial.remove(slab);
+                // Discarding runs hooks and callbacks, which may use the cache: not under the lock.
+                drop(partial);
                 inner.discard(slab);
             }
         }

@@ -2,20 +2,14 @@
 
 use crate::barn::Barn;
 use crate::options::{CacheError, Options};
+use crate::sheaves::{Handshake, Sheaves};
 use crate::slab::{Layout, Partial, Slab};
 use crate::stats::{self, Stats};
 use core::ptr::NonNull;
 use quietline_platform::atomic::{AtomicI64, AtomicUsize, Ordering};
-use quietline_platform::percpu::{OwnedSheaf, Sheaf, Words};
+use quietline_platform::percpu::OwnedSheaf;
 use quietline_platform::{AllocError, fork, fork::AtFork, heap};
 use quietline_sync::SpinLock;
-
-/// Words for each CPU: the sheaf that serves, the sheaf in reserve (0: none), the guard of [`RawCache::shrink`],
-/// and statistics.
-pub(crate) const MAIN: usize = 0;
-pub(crate) const SPARE: usize = 1;
-pub(crate) const GUARD: usize = 2;
-pub(crate) const WORDS: usize = 3 + stats::WORDS;
 
 /// A cache of objects of one size (`struct kmem_cache`).
 ///
@@ -26,7 +20,7 @@ pub(crate) const WORDS: usize = 3 + stats::WORDS;
 /// whoever holds them does not crash; [`Stats::active`] says before how many there are.
 #[derive(Debug)]
 pub struct RawCache {
-    pub(crate) words: Words<WORDS>,
+    pub(crate) sheaves: Sheaves,
     pub(crate) inner: Box<Inner>,
 }
 
@@ -39,7 +33,7 @@ pub(crate) struct Inner {
     pub(crate) barn: Barn,
     pub(crate) partial: SpinLock<Partial>,
     /// One at a time raises the CPUs' guards.
-    handshake: SpinLock<()>,
+    pub(crate) handshake: Handshake,
     pub(crate) slabs: AtomicUsize,
     /// Objects that slabs have given out and not got back: with users or in sheaves.
     pub(crate) taken: AtomicI64,
@@ -64,12 +58,11 @@ impl RawCache {
             taken: AtomicI64::new(0),
             node: fork::Node::new(fork::Rank::Cache),
         })?;
-        let mut words = Words::new()?;
-        words.init(MAIN, Sheaf::stub().as_ptr() as u64);
+        let sheaves = Sheaves::new()?;
         let owner: *const Inner = &*inner;
         // SAFETY: the box stays where it is, and `drop` takes it out of the registry first.
         unsafe { inner.node.register(owner)? };
-        Ok(Self { words, inner })
+        Ok(Self { sheaves, inner })
     }
 
     /// An object's memory: as its last user left it, but for the link (see [`Options::link_offset`]); unspecified if
@@ -82,9 +75,7 @@ impl RawCache {
     /// [`AllocError`] when the system gives no memory.
     #[inline(always)]
     pub fn alloc(&self) -> Result<NonNull<u8>, AllocError> {
-        // SAFETY: MAIN points to a sheaf, which outlives operations in flight: sheaves leave it only by
-        // `sheaf_replace`, which cannot happen during an operation on the CPU, or under the guard with fences.
-        match NonNull::new(unsafe { self.words.sheaf_pop(MAIN) } as *mut u8) {
+        match NonNull::new(self.sheaves.pop() as *mut u8) {
             Some(object) => Ok(object),
             None => self.alloc_slow(),
         }
@@ -100,8 +91,7 @@ impl RawCache {
     pub unsafe fn free(&self, object: NonNull<u8>) {
         #[cfg(debug_assertions)]
         self.check_owner(object);
-        // SAFETY: see `alloc`.
-        if !unsafe { self.words.sheaf_push(MAIN, object.as_ptr() as usize) } {
+        if !self.sheaves.push(object.as_ptr() as usize) {
             self.free_slow(object.as_ptr() as usize);
         }
     }
@@ -147,7 +137,7 @@ impl RawCache {
 
     /// A sheaf with at least one object.
     pub(crate) fn filled_sheaf(&self) -> Result<OwnedSheaf, AllocError> {
-        let spare = self.take_spare();
+        let spare = self.sheaves.take_spare();
         match spare {
             Some(sheaf) if !sheaf.is_empty() => return Ok(sheaf),
             _ => {}
@@ -187,7 +177,7 @@ impl RawCache {
 
     /// A sheaf with nothing in it, or none if there is no memory for one.
     pub(crate) fn emptied_sheaf(&self) -> Option<OwnedSheaf> {
-        match self.take_spare() {
+        match self.sheaves.take_spare() {
             Some(sheaf) if sheaf.is_empty() => return Some(sheaf),
             Some(full) => {
                 if let Err(full) = self.inner.barn.put(full) {
@@ -200,39 +190,19 @@ impl RawCache {
         self.inner.barn.take_empty().or_else(|| OwnedSheaf::new(self.inner.capacity).ok())
     }
 
-    /// Makes a sheaf the CPU's main one, in place of one that is full or empty as the caller found it, and parks
-    /// that. If the CPU has another one by now, parks the sheaf itself.
+    /// Makes a sheaf the CPU's main one, in place of one that is full or empty as the caller found it, and parks what
+    /// is left over.
     pub(crate) fn install(&self, sheaf: OwnedSheaf, full: bool) {
-        let raw = sheaf.into_raw();
-        // SAFETY: see `alloc`; a sheaf that comes out is ours alone.
-        unsafe {
-            match self.words.sheaf_replace(MAIN, GUARD, raw, full) {
-                Some(old) if old.as_ref().is_stub() => {}
-                Some(old) => self.park(OwnedSheaf::from_raw(old)),
-                None => self.park(OwnedSheaf::from_raw(raw)),
-            }
+        if let Some(over) = self.sheaves.install(sheaf, full) {
+            self.park(over);
         }
-    }
-
-    /// Takes the CPU's spare sheaf.
-    fn take_spare(&self) -> Option<OwnedSheaf> {
-        let raw = self.words.swap_unless(SPARE, GUARD, 0)?;
-        // SAFETY: whoever swaps a sheaf out owns it.
-        NonNull::new(raw as *mut Sheaf).map(|raw| unsafe { OwnedSheaf::from_raw(raw) })
     }
 
     /// Puts a sheaf where it will be found: the CPU's spare place, else the barn, else its objects go to their slabs.
     pub(crate) fn park(&self, sheaf: OwnedSheaf) {
-        let raw = sheaf.into_raw();
-        let displaced = match self.words.swap_unless(SPARE, GUARD, raw.as_ptr() as u64) {
-            Some(other) => NonNull::new(other as *mut Sheaf),
-            None => Some(raw),
-        };
-        let Some(displaced) = displaced else { return };
-        // SAFETY: swapped out by us, or never given away.
-        let sheaf = unsafe { OwnedSheaf::from_raw(displaced) };
-        if let Err(sheaf) = self.inner.barn.put(sheaf) {
-            drop(self.flush(sheaf));
+        let Some(over) = self.sheaves.put_spare(sheaf) else { return };
+        if let Err(over) = self.inner.barn.put(over) {
+            drop(self.flush(over));
         }
     }
 
@@ -282,56 +252,11 @@ impl RawCache {
     }
 
     /// Gives every CPU's sheaves, the barn's, and all empty slabs back (`kmem_cache_shrink`). Other threads may go
-    /// on meanwhile; they find no sheaf for some microseconds and use slabs.
+    /// on meanwhile; they find no sheaf for some microseconds and use slabs. Needs no memory.
     pub fn shrink(&self) {
-        let stub = Sheaf::stub().as_ptr() as u64;
-        let words = &self.words;
-        let taken: [Vec<u64>; 2] = self.hold_still(|| {
-            [(MAIN, stub), (SPARE, 0)].map(|(index, replacement)| {
-                // Relaxed: the fences before and after order it.
-                (0..words.cpus())
-                    .map(|cpu| words.word(cpu, index).swap(replacement, Ordering::Relaxed))
-                    .collect()
-            })
-        });
-        // After this, nobody pushes to or pops from those that were taken.
-        words.fence();
-        for raw in taken.into_iter().flatten().filter(|raw| *raw != stub) {
-            if let Some(raw) = NonNull::new(raw as *mut Sheaf) {
-                // SAFETY: taken out of the CPU's word, and nothing in flight knows it any more.
-                drop(self.flush(unsafe { OwnedSheaf::from_raw(raw) }));
-            }
-        }
+        self.sheaves.take_all(&self.inner.handshake, |sheaf| drop(self.flush(sheaf)));
         self.empty_barn();
-        self.inner.discard_empty(0);
-    }
-
-    /// Calls `f` while no CPU swaps its sheaves (it may still push and pop).
-    fn hold_still<R>(&self, f: impl FnOnce() -> R) -> R {
-        let words = &self.words;
-        let _one = self.inner.handshake.lock();
-        // Relaxed: the fence orders the stores with every sequence on their CPU.
-        (0..words.cpus()).for_each(|cpu| words.word(cpu, GUARD).store(1, Ordering::Relaxed));
-        words.fence();
-        let result = f();
-        // ORDERING: pairs with the guard's test inside `swap_unless` and `sheaf_replace`: who finds zero again finds the
-        // words as `f` left them; who still finds one keeps off.
-        (0..words.cpus()).for_each(|cpu| words.word(cpu, GUARD).store(0, Ordering::Release));
-        result
-    }
-
-    /// Objects in the CPUs' sheaves.
-    pub(crate) fn in_sheaves(&self) -> usize {
-        let words = &self.words;
-        self.hold_still(|| {
-            let sheaf = |cpu, index| NonNull::new(words.load(cpu, index) as *mut Sheaf);
-            (0..words.cpus())
-                .flat_map(|cpu| [sheaf(cpu, MAIN), sheaf(cpu, SPARE)])
-                .flatten()
-                // SAFETY: a sheaf behind a word lives until it is swapped out, and nobody swaps now.
-                .map(|sheaf| unsafe { sheaf.as_ref() }.len())
-                .sum()
-        })
+        self.inner.discard_empty();
     }
 
     fn empty_barn(&self) {
@@ -342,7 +267,7 @@ impl RawCache {
     }
 
     pub(crate) fn count(&self, what: usize) {
-        self.words.add(what, 1);
+        self.sheaves.count(what);
     }
 }
 
@@ -369,21 +294,14 @@ impl Inner {
         }
     }
 
-    /// Gives empty slabs back but for `keep`.
-    fn discard_empty(&self, keep: usize) {
-        let mut partial = self.partial.lock();
-        let mut kept = 0;
-        loop {
-            // SAFETY: slabs on the list live; it is locked, so an empty one stays empty: nobody can take from it.
-            let empty = partial.iter().filter(|s| unsafe { s.as_ref() }.packed().inuse == 0).nth(kept);
-            let Some(slab) = empty else { return };
-            if kept < keep {
-                kept += 1;
-                continue;
-            }
-            // SAFETY: on the list, empty, and off it now.
+    /// Gives all empty slabs back.
+    fn discard_empty(&self) {
+        // Discarding runs hooks and callbacks, which may use the cache: not under the lock.
+        let mut empty = self.partial.lock().take_empty();
+        while let Some(slab) = empty.first() {
+            // SAFETY: taken off the cache's list while empty, so nobody else's; the next one is read before.
             unsafe {
-                partial.remove(slab);
+                empty.remove(slab);
                 self.discard(slab);
             }
         }
@@ -402,22 +320,9 @@ impl Inner {
 impl Drop for RawCache {
     fn drop(&mut self) {
         self.inner.node.unregister();
-        // Nobody else has the cache, so no handshake.
-        for cpu in 0..self.words.cpus() {
-            for index in [MAIN, SPARE] {
-                // Relaxed: nobody else has the cache.
-                let raw = NonNull::new(self.words.word(cpu, index).swap(0, Ordering::Relaxed) as *mut Sheaf);
-                // SAFETY: MAIN points to a sheaf or the stub, SPARE to a sheaf or nothing; they are ours.
-                let sheaf = raw.filter(|s| !unsafe { s.as_ref() }.is_stub());
-                if let Some(sheaf) = sheaf {
-                    // SAFETY: as above.
-                    let sheaf = unsafe { OwnedSheaf::from_raw(sheaf) };
-                    drop(self.flush(sheaf));
-                }
-            }
-        }
+        self.sheaves.take_all_mut().for_each(|sheaf| drop(self.flush(sheaf)));
         self.empty_barn();
-        self.inner.discard_empty(0);
+        self.inner.discard_empty();
         // What is left has objects out: leaked, as documented.
     }
 }

@@ -27,16 +27,17 @@ pub struct Options {
     /// `SLAB_TYPESAFE_BY_RCU`: memory that a read section of this domain may look at stays an object of this cache
     /// until the section ends. It may be freed and *reused for another object of the cache* at any time.
     pub typesafe: Option<&'static rcu::Domain>,
-    /// Objects that a slab should hold at least, memory permitting.
+    /// Objects that a slab should hold at least; blocks of 64 KiB are the largest.
     pub min_objects: usize,
-    /// log2 of the pages that a slab has at least.
+    /// log2 of the pages that a slab has at least; 4 is the most that counts.
     pub min_order: u32,
-    /// Empty slabs that are kept.
+    /// Slabs with free objects that are kept when one of them becomes empty.
     pub min_partial: usize,
     /// Objects in a sheaf; 0 for the default, which follows from the size.
     pub sheaf_capacity: usize,
     /// Where in a free object the allocator keeps its link, four bytes, aligned to four. `None`: at the start of the
-    /// object, or, with a constructor or RCU, in extra bytes behind it.
+    /// object, or, with a hook or RCU, in extra bytes behind it. Given with a hook or RCU, these four bytes of a
+    /// constructed object hold anything after its first life.
     pub link_offset: Option<usize>,
 }
 
@@ -92,10 +93,10 @@ impl Options {
             return Err(too_large);
         }
         const LINK: usize = size_of::<u32>();
-        let keeps_state = self.ctor.is_some() || self.typesafe.is_some();
+        let keeps_state = self.ctor.is_some() || self.dtor.is_some() || self.typesafe.is_some();
         let align = self.align.max(LINK);
         let (link, used) = match self.link_offset {
-            Some(at) if at.is_multiple_of(LINK) && at + LINK <= self.size => (at, self.size),
+            Some(at) if at.is_multiple_of(LINK) && at < self.size && self.size - at >= LINK => (at, self.size),
             Some(_) => return Err(CacheError::BadLayout),
             None if keeps_state => {
                 let at = self.size.next_multiple_of(LINK);
@@ -105,11 +106,12 @@ impl Options {
         };
         let stride = used.next_multiple_of(align);
         let first = HEADER.next_multiple_of(align);
-        let mut block = PAGE_SIZE << self.min_order;
-        while block < LARGEST_BLOCK && first + self.min_objects.max(1) * stride > block {
+        let wanted = self.min_objects.max(1).saturating_mul(stride).saturating_add(first);
+        let mut block = PAGE_SIZE << self.min_order.min((LARGEST_BLOCK / PAGE_SIZE).ilog2());
+        while block < LARGEST_BLOCK && wanted > block {
             block *= 2;
         }
-        if block > LARGEST_BLOCK || first + stride > block {
+        if first + stride > block {
             return Err(too_large);
         }
         let objects = ((block - first) / stride).min(usize::from(u16::MAX) - 1);

@@ -2,9 +2,9 @@
 
 use crate::cache::Inner;
 use crate::freelist::{Detached, Freelist, Links, Packed, State};
-use core::cell::UnsafeCell;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicU32, Ordering};
+use quietline_platform::cell::UnsafeCell;
 use quietline_platform::{AllocError, pages};
 use quietline_sync::rcu;
 
@@ -161,14 +161,14 @@ impl Slab {
         loop {
             let mut indices = [0u16; CHUNK];
             // SAFETY: only the owner of the frozen slab touches `constructed`, and that is the caller.
-            let constructed = unsafe { *self.constructed.get() };
+            let constructed = self.constructed.with(|constructed| unsafe { *constructed });
             let fresh = self.layout.objects as u16 - constructed;
             let wanted = (want - taken).min(CHUNK) as u16;
             let (listed, new_ones, state) = self.freelist.pop(wanted, fresh, &InObjects(self), &mut indices);
             if new_ones > 0 {
                 debug_assert_eq!(state, State::Frozen);
                 // SAFETY: as above; the slab is still frozen.
-                unsafe { *self.constructed.get() = constructed + new_ones };
+                self.constructed.with_mut(|total| unsafe { *total = constructed + new_ones });
             }
             for &index in &indices[..usize::from(listed)] {
                 give(self.object(index).as_ptr() as usize);
@@ -199,7 +199,7 @@ impl Slab {
             match domain {
                 None => Self::release(slab),
                 Some(domain) => {
-                    let head = NonNull::from(&slab.as_ref().rcu);
+                    let head = NonNull::new_unchecked(&raw mut (*slab.as_ptr()).rcu);
                     domain.call(head, release_after_grace_period);
                 }
             }
@@ -211,7 +211,8 @@ impl Slab {
         unsafe {
             let this = slab.as_ref();
             if let Some(dtor) = this.dtor {
-                (0..*this.constructed.get()).for_each(|index| dtor(this.object(index)));
+                let constructed = this.constructed.with(|constructed| *constructed);
+                (0..constructed).for_each(|index| dtor(this.object(index)));
             }
             let block = this.layout.block;
             pages::free(slab.cast(), block);
@@ -246,9 +247,9 @@ impl Partial {
     pub(crate) unsafe fn add(&mut self, slab: NonNull<Slab>) {
         // SAFETY: by contract; links are under the lock whose value this is.
         unsafe {
-            *slab.as_ref().links.get() = (ptr::null_mut(), self.first);
+            slab.as_ref().links.with_mut(|links| *links = (ptr::null_mut(), self.first));
             if !self.first.is_null() {
-                (*(*self.first).links.get()).0 = slab.as_ptr();
+                (*self.first).links.with_mut(|links| (*links).0 = slab.as_ptr());
             }
         }
         self.first = slab.as_ptr();
@@ -262,31 +263,38 @@ impl Partial {
     pub(crate) unsafe fn remove(&mut self, slab: NonNull<Slab>) {
         // SAFETY: by contract; neighbours live.
         unsafe {
-            let (prev, next) = *slab.as_ref().links.get();
+            let (prev, next) = slab.as_ref().links.with(|links| *links);
             if prev.is_null() {
                 self.first = next;
             } else {
-                (*(*prev).links.get()).1 = next;
+                (*prev).links.with_mut(|links| (*links).1 = next);
             }
             if !next.is_null() {
-                (*(*next).links.get()).0 = prev;
+                (*next).links.with_mut(|links| (*links).0 = prev);
             }
         }
         self.len -= 1;
     }
 
-    pub(crate) fn first(&self) -> Option<NonNull<Slab>> {
-        NonNull::new(self.first)
+    /// Moves all slabs without an object in use to a list of their own. Callers hold the lock, so they stay empty:
+    /// nobody can take from them.
+    pub(crate) fn take_empty(&mut self) -> Partial {
+        let mut empty = Partial::new();
+        let mut next = self.first();
+        while let Some(slab) = next {
+            // SAFETY: slabs on the list live, and the list is borrowed; the next one is read before this is moved.
+            unsafe {
+                next = NonNull::new(slab.as_ref().links.with(|links| *links).1);
+                if slab.as_ref().packed().inuse == 0 {
+                    self.remove(slab);
+                    empty.add(slab);
+                }
+            }
+        }
+        empty
     }
 
-    /// Every slab, front to back.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<Slab>> {
-        let mut next = self.first;
-        core::iter::from_fn(move || {
-            let slab = NonNull::new(next)?;
-            // SAFETY: slabs on the list live, and the list is borrowed.
-            next = unsafe { (*slab.as_ref().links.get()).1 };
-            Some(slab)
-        })
+    pub(crate) fn first(&self) -> Option<NonNull<Slab>> {
+        NonNull::new(self.first)
     }
 }

@@ -1,14 +1,15 @@
 //! What a cache holds, and how often its slow paths ran.
 
-use crate::cache::{GUARD, RawCache};
+use crate::cache::RawCache;
 use quietline_platform::atomic::Ordering;
 
-/// Per-CPU words of statistics, after the sheaves'.
-pub(crate) const REFILL: usize = GUARD + 1;
-pub(crate) const FLUSH: usize = GUARD + 2;
-pub(crate) const BARN_GET: usize = GUARD + 3;
-pub(crate) const BARN_PUT: usize = GUARD + 4;
-pub(crate) const SLAB_SYNC: usize = GUARD + 5;
+/// Per-CPU statistics, by the number of their word.
+pub(crate) const REFILL: usize = 0;
+pub(crate) const FLUSH: usize = 1;
+pub(crate) const BARN_GET: usize = 2;
+pub(crate) const BARN_PUT: usize = 3;
+pub(crate) const SLAB_SYNC: usize = 4;
+/// How many there are.
 pub(crate) const WORDS: usize = 5;
 
 /// A cache's numbers. Exact when nobody uses the cache meanwhile.
@@ -42,8 +43,8 @@ pub struct Stats {
 
 impl Stats {
     pub(crate) fn of(cache: &RawCache) -> Self {
-        let (inner, words) = (&*cache.inner, &cache.words);
-        let cached = inner.barn.content() + cache.in_sheaves();
+        let (inner, sheaves) = (&*cache.inner, &cache.sheaves);
+        let cached = inner.barn.content() + sheaves.content(&inner.handshake);
         // Relaxed: statistics.
         let taken = inner.taken.load(Ordering::Relaxed).max(0) as usize;
         Self {
@@ -54,11 +55,11 @@ impl Stats {
             slabs: inner.slabs.load(Ordering::Relaxed),
             active: taken.saturating_sub(cached),
             cached,
-            refills: words.sum(REFILL),
-            flushes: words.sum(FLUSH),
-            barn_gets: words.sum(BARN_GET),
-            barn_puts: words.sum(BARN_PUT),
-            slab_syncs: words.sum(SLAB_SYNC),
+            refills: sheaves.counted(REFILL),
+            flushes: sheaves.counted(FLUSH),
+            barn_gets: sheaves.counted(BARN_GET),
+            barn_puts: sheaves.counted(BARN_PUT),
+            slab_syncs: sheaves.counted(SLAB_SYNC),
         }
     }
 }

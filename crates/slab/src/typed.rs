@@ -83,14 +83,24 @@ impl<T> Cache<T> {
     ) -> Result<[Slot<'_, T>; N], AllocError> {
         let mut objects: [Entry; N] = [None; N];
         self.raw.alloc_bulk(&mut objects)?;
-        let mut i = 0;
-        Ok(objects.map(|object| {
-            let memory = object.expect("a bulk allocation fills every entry").cast::<T>();
-            // SAFETY: fresh memory of T's size and alignment. Should `make` panic, memory is leaked, not reused.
-            unsafe { memory.write(make(i)) };
-            i += 1;
+        // Should `make` panic, what has no value yet is given back here, and what has one by its slot.
+        struct Unused<'a, const N: usize>(&'a RawCache, [Entry; N]);
+        impl<const N: usize> Drop for Unused<'_, N> {
+            fn drop(&mut self) {
+                // SAFETY: the entries that are left came from this cache just now.
+                unsafe { self.0.free_bulk(&mut self.1) };
+            }
+        }
+        let mut unused = Unused(&self.raw, objects);
+        let slots = core::array::from_fn(|i| {
+            let value = make(i);
+            let memory = unused.1[i].take().expect("a bulk allocation fills every entry").cast::<T>();
+            // SAFETY: fresh memory of T's size and alignment.
+            unsafe { memory.write(value) };
             Slot { value: memory, cache: self }
-        }))
+        });
+        core::mem::forget(unused);
+        Ok(slots)
     }
 
     /// Drops the values of `slots` and frees their memory in one bulk operation.
@@ -190,7 +200,7 @@ impl<T> fmt::Debug for Cache<T> {
 /// A `T` that can be constructed in a typesafe cache: what a reader may see of it before it is first used, and
 /// between its lives. Its fields are atomics or cells; the constructed state survives freeing.
 pub trait Typesafe: Sync + Send {
-    /// The state of memory that has never been used.
+    /// The state of memory that has never been used. A panic in it leaks the objects that were being made.
     fn construct() -> Self;
 
     /// Where in a free object the allocator may keep four bytes that no reader looks at, or none: see
@@ -245,7 +255,9 @@ impl<T: Typesafe> TypesafeCache<T> {
     /// Gives a `T` back, in whatever state; readers may go on looking at it, and it may be reused at once.
     ///
     /// # Safety
-    /// `object` came from [`alloc`](Self::alloc) of this cache, and its owner uses it no more.
+    /// `object` came from [`alloc`](Self::alloc) of this cache, and its owner uses it no more. With a
+    /// [`LINK_OFFSET`](Typesafe::LINK_OFFSET), the four bytes there may take any value without harm to readers, to
+    /// the next owner, or to `T`'s `Drop`.
     #[inline(always)]
     pub unsafe fn free(&self, object: NonNull<T>) {
         // SAFETY: passed on.

@@ -51,8 +51,7 @@ pub struct Counter {
     batch: i64,
     /// batch · cpus: how far the shared word may be from the count.
     unknown: i64,
-    /// On lines of its own: beside the fields above, which every addition reads, each fold made two CPUs pay 1.6 ns
-    /// instead of 0.8 for every addition.
+    /// On lines of its own: every addition reads the fields above, and a fold would take their line away.
     shared: CachePadded<Shared>,
 }
 
@@ -233,12 +232,11 @@ impl Counter {
 /// a value past the range of numbers, and so past every limit.
 #[inline]
 fn within(limit: i64, value: Option<i64>, amount: i64, margin: i64) -> bool {
-    let farthest = match value {
+    match value {
         Some(value) if amount > 0 => value.checked_add(margin).is_some_and(|highest| highest <= limit),
         Some(value) => value.checked_sub(margin).is_some_and(|lowest| lowest >= limit),
         None => false,
-    };
-    farthest
+    }
 }
 
 // SAFETY: `before` holds the fold's lock, which keeps every other thread out of the slow paths; the fast paths hold

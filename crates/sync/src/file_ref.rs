@@ -76,7 +76,12 @@ impl FileRef {
         assert!((1..=1 << 62).contains(&refs), "a life begins with at least one reference");
         // ORDERING: pairs with the Acquire addition in get. A get that finds this value, or one that grew from it,
         // succeeds and sees every field written before; a get ordered earlier adds to the dead zone and fails.
+        #[cfg(not(loom))]
         self.refcnt.store(refs as i64 - 1, Ordering::Release);
+        // The model lets a plain store come between the read and the write of another thread's addition, which the
+        // memory model forbids; the store as a swap has only the orders that are allowed.
+        #[cfg(loom)]
+        self.refcnt.swap(refs as i64 - 1, Ordering::Release);
     }
 
     /// Takes a reference, unless the object is dead. No loop, one locked instruction.

@@ -155,3 +155,6 @@ impl fmt::Debug for IdAllocator {
         f.debug_struct("IdAllocator").field("next_batch", &self.pool.lock().next).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,4 +1,61 @@
 //! Per-CPU data, counters, ids, RCU, locks and reference counts.
+//!
+//! # The problem
+//!
+//! Threads that use different objects still meet: in the statistics that count the objects, in the number that
+//! names the next one, in the lock around the table that holds them, in the count of references to what they have
+//! in common. Each meeting is a cache line that travels between CPUs, and costs as much as a hundred instructions.
+//!
+//! # The contended way
+//!
+//! One atomic word for each of these: `COUNT.fetch_add(1)`, `NEXT_ID.fetch_add(1)`, a mutex around the object, an
+//! `Arc` to share it. It is right, and it is slower with every CPU that is added.
+//!
+//! # Our way
+//!
+//! What can be split among the CPUs is split; what cannot be is changed by one instruction that always succeeds;
+//! readers write nothing.
+//!
+//! ```text
+//!      split among CPUs        one word, shared            readers write nothing
+//!      ----------------        ----------------            ---------------------
+//!      PerCpu                  Lockref                     rcu
+//!      Counter                 FileRef                     Seqcount
+//!      IdAllocator             SpinLock
+//!           \                      |                            /
+//!            quietline-platform: per-CPU words, atomics, futex, membarrier
+//! ```
+//!
+//! | primitive | hot operation | locked instructions | shared lines written |
+//! |---|---|---|---|
+//! | [`Counter`] | `add` within the batch | 0 | 0 |
+//! | [`IdAllocator`] | `next` within the batch | 0 | 0 |
+//! | [`Lockref`] | `get`, `put_return` | 1 | the word's |
+//! | [`FileRef`] | `get`, `put` | 1 | the word's |
+//! | [`Seqcount`] | a read section | 0 | 0 |
+//! | [`SpinLock`] | `lock` and unlock, nobody waiting | 1 | the lock's |
+//!
+//! # Guarantees
+//!
+//! * A count is exact when nobody changes it; how far off it may be meanwhile is stated and bounded.
+//! * Of all who put references to an object exactly one learns that it was the last.
+//! * Nobody waits for a thread that has lost its CPU, but for the holder of a lock and those ahead in its queue.
+//! * Whatever allocates says so by [`AllocError`](quietline_platform::AllocError); nothing else allocates.
+//!
+//! # Limits
+//!
+//! * No primitive but the fast paths of [`Counter`] and [`IdAllocator`] and the loads of a count may be used in
+//!   a signal handler that may have interrupted the same primitive.
+//! * Locks are not recursive and know no priorities.
+//! * Across `fork`: [`SpinLock`], [`Counter`] and [`IdAllocator`] implement
+//!   [`AtFork`](quietline_platform::fork::AtFork), for the owner to register. A [`Lockref`] that another thread holds
+//!   locked at that moment stays locked in the child.
+//!
+//! # Lock order
+//!
+//! The locks inside [`Counter`] and [`IdAllocator`] are leaves: only per-CPU operations run while they are held. A
+//! [`SpinLock`] and the lock of a [`Lockref`] have the order that their owners give them; neither takes another lock
+//! while it waits.
 
 mod backoff;
 mod counter;
@@ -8,6 +65,7 @@ mod lockref;
 mod percpu;
 pub mod rcu;
 mod seqcount;
+mod shared;
 mod spinlock;
 
 pub use counter::{Batch, Counter};
@@ -16,4 +74,5 @@ pub use id_allocator::IdAllocator;
 pub use lockref::{Lockref, LockrefGuard};
 pub use percpu::PerCpu;
 pub use seqcount::{Seqcount, SeqcountWrite};
+pub use shared::Shared;
 pub use spinlock::{SpinLock, SpinLockGuard};

@@ -121,6 +121,16 @@ impl Lockref {
         }
     }
 
+    /// True if there is one reference and nobody holds the lock. Asked by the holder of a reference of an object that
+    /// nobody can look up, `true` is final: a new reference would come from an old one, and that is the caller's own.
+    /// Then the object may be ended without another look at the count. Writes no line.
+    #[inline]
+    pub fn is_sole(&self) -> bool {
+        // ORDERING: pairs with the release of the puts before: who finds itself alone has seen what the others did.
+        // Who finds another number puts its reference as usual.
+        self.word.load(Ordering::Acquire) == unlocked(1)
+    }
+
     /// True once the object was marked dead. Writes no line.
     #[inline]
     pub fn is_dead(&self) -> bool {
@@ -271,7 +281,13 @@ impl Lockref {
         // ORDERING: pairs with the Acquire of try_lock and of the gets: the next holder, and whoever takes a
         // reference from this word, sees what was written under the lock. Being a store and not a read-modify-write
         // it ends the release sequences of earlier puts, which this holder has acquired and so passes on.
-        self.word.store(unlocked(count) | if dead { DEAD } else { 0 }, Ordering::Release);
+        let word = unlocked(count) | if dead { DEAD } else { 0 };
+        #[cfg(not(loom))]
+        self.word.store(word, Ordering::Release);
+        // The model lets a plain store come between the read and the write of another thread's addition, which the
+        // memory model forbids; the store as a swap has only the orders that are allowed.
+        #[cfg(loom)]
+        self.word.swap(word, Ordering::Release);
     }
 
     /// Replaces the count by what `change` makes of it, as long as nobody holds the lock.

@@ -30,14 +30,19 @@
 //!   and its [`Guard`] may be dropped on another CPU or by another thread.
 //! * [`Domain::synchronize`] returns after every section that was open when it was called has ended; what the caller
 //!   wrote before is seen by every section that begins later.
-//! * A callback ([`Domain::call`]) runs after such a grace period, by whoever finds it due; never inside the call
-//!   that queues it, unless more than the backlog limit is queued.
+//! * A callback ([`Domain::call`]) runs exactly once, after such a grace period, by whoever finds it due; never inside
+//!   the call that queues it, and never inside another callback of the domain. Those of one CPU run newest first
+//!   within a batch, older batches before newer ones.
+//! * In a child process every guard that the parent's other threads held counts as dropped, and callbacks queued
+//!   before the fork run in both processes; those that another thread was just running are lost to the child.
 //!
 //! # Limits
 //!
-//! * No thread of its own: callbacks make progress when somebody queues, synchronizes or calls
-//!   [`Domain::poll`]. At most [`BATCH`] per CPU wait for that.
-//! * A guard that a thread holds across `fork` protects nothing in the child.
+//! * No thread of its own: callbacks make progress when somebody fills a batch, synchronizes or calls
+//!   [`Domain::poll`] or [`Domain::barrier`]; what was queued last waits for that.
+//! * A guard that a thread holds across `fork` protects nothing in the child, and must not be dropped there after seven
+//!   further forks, each by the child of the one before: its counters are in use again then.
+//! * Sections may be entered and left in signal handlers; everything else here takes locks and may not.
 //! * Waiting for a grace period inside a read section of the same domain waits for ever; the stall report says so.
 //!
 //! # Lock order
@@ -50,18 +55,22 @@
 //! membarrier pairing).
 
 mod callbacks;
+mod chain;
 mod grace;
+mod run;
 #[cfg(not(loom))]
 mod stall;
+mod wait;
 
-pub use callbacks::{BATCH, Head};
+pub use callbacks::BATCH;
+pub use chain::Head;
 #[cfg(not(loom))]
 pub use stall::{Stall, set_stall_handler};
 
 use callbacks::Callbacks;
 use core::marker::PhantomData;
 use crossbeam_utils::CachePadded;
-use grace::Grace;
+use grace::{Grace, Want};
 use quietline_platform::AllocError;
 use quietline_platform::atomic::AtomicU64;
 use quietline_platform::percpu::Words;
@@ -81,13 +90,19 @@ const WORDS: usize = PER_GENERATION * GENERATIONS;
 /// Readers that are waited for together. Most programs need only [`global`].
 #[derive(Debug)]
 pub struct Domain {
-    readers: Words<WORDS>,
-    /// Index of the current edition's *entered* word. Read by every reader, written once for each grace period.
-    edition: CachePadded<AtomicU64>,
+    readers: CachePadded<Readers>,
     grace: CachePadded<Grace>,
     callbacks: Callbacks,
     #[cfg(not(loom))]
     node: quietline_platform::fork::Node,
+}
+
+/// What readers read: one line, written once for each grace period.
+#[derive(Debug)]
+struct Readers {
+    /// Index of the current edition's *entered* word.
+    edition: AtomicU64,
+    counts: Words<WORDS>,
 }
 
 /// An open read section. Ends when dropped.
@@ -109,8 +124,7 @@ impl Domain {
     /// [`AllocError`] when memory for the counters cannot be had.
     pub fn new() -> Result<Box<Self>, AllocError> {
         let domain = Self {
-            readers: Words::new()?,
-            edition: CachePadded::new(AtomicU64::new(0)),
+            readers: CachePadded::new(Readers { edition: AtomicU64::new(0), counts: Words::new()? }),
             grace: CachePadded::new(Grace::new()),
             callbacks: Callbacks::new()?,
             #[cfg(not(loom))]
@@ -133,13 +147,13 @@ impl Domain {
     #[inline(always)]
     pub fn read(&self) -> Guard<'_> {
         // SAFETY: the edition is always an index below WORDS.
-        let entered = unsafe { self.readers.increment_selected(&self.edition) };
+        let entered = unsafe { self.readers.counts.increment_selected(&self.readers.edition) };
         // The sequence is a barrier for the compiler, which with the fence in `Grace::begin` is one for the processor.
         Guard { domain: self, entered }
     }
 
     /// Waits for a grace period: every section open now has ended when it returns. Microseconds when readers are
-    /// short; callbacks that become due run here too.
+    /// short; callbacks that become due run here too (not when called by a callback of this domain).
     ///
     /// # Panics
     /// Never; but called inside a read section of this domain it never returns, and reports a stall after ten
@@ -149,9 +163,10 @@ impl Domain {
     }
 
     /// A ticket for the next full grace period, to be given to [`elapsed`](Self::elapsed)
-    /// (`get_state_synchronize_rcu`). A full memory barrier.
+    /// (`start_poll_synchronize_rcu`). A full memory barrier. Begins nothing, but whoever fills a batch or calls
+    /// [`poll`](Self::poll) from now on brings that grace period about.
     pub fn ticket(&self) -> u64 {
-        self.grace.cookie()
+        self.grace.request()
     }
 
     /// Whether the grace period of a ticket is over (`poll_state_synchronize_rcu`).
@@ -159,29 +174,31 @@ impl Domain {
         self.grace.completed() >= ticket
     }
 
-    /// Moves a grace period on if one is wanted and nobody else is at it, and runs callbacks that are due; never
-    /// waits. Whether callbacks are still queued, apart from those of the CPUs' unfinished batches.
+    /// Moves a grace period on if a callback or a ticket wants one and nobody else is at it, and runs callbacks that
+    /// are due; never waits. Whether callbacks are still queued or running. O(CPUs).
     pub fn poll(&self) -> bool {
-        self.advance(u64::MAX);
-        self.callbacks.run_ready(self.grace.completed(), usize::MAX);
-        self.callbacks.backlog() > 0
+        self.advance(Want::Any);
+        self.run_ready(i64::MAX);
+        #[cfg(not(loom))]
+        self.look_for_stall();
+        self.callbacks.pending() > 0
     }
 
     fn wait_for(&self, ticket: u64) {
-        let mut wait = grace::Wait::new();
+        let mut wait = wait::Wait::new();
         while !self.elapsed(ticket) {
-            self.advance(ticket);
+            self.advance(Want::Number(ticket));
             if self.elapsed(ticket) {
                 break;
             }
             wait.pause(self);
         }
-        self.callbacks.run_ready(self.grace.completed(), usize::MAX);
+        self.run_ready(i64::MAX);
     }
 
     /// One step of the grace-period machine, if nobody else is making one.
-    fn advance(&self, wanted: u64) {
-        self.grace.advance(&self.readers, &self.edition, &self.callbacks, wanted);
+    fn advance(&self, want: Want) {
+        self.grace.advance(self, want);
     }
 }
 
@@ -201,8 +218,11 @@ impl<'a> Guard<'a> {
 impl Drop for Guard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        // SAFETY: it came from the edition, which names an *entered* word; the *left* word is the next one. Saying so
+        // saves the check.
+        unsafe { core::hint::assert_unchecked(self.entered < WORDS - 1) };
         // A release store: what the section read was read before it counts as left.
-        self.domain.readers.add(self.entered + 1, 1);
+        self.domain.readers.counts.add(self.entered + 1, 1);
     }
 }
 
@@ -242,6 +262,6 @@ unsafe impl quietline_platform::fork::AtFork for Domain {
 
     fn after(&self, child: bool) {
         self.callbacks.fork_after(child);
-        self.grace.fork_after(child, &self.readers, &self.edition);
+        self.grace.fork_after(child, self);
     }
 }

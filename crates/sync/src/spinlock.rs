@@ -202,3 +202,6 @@ impl<T> Drop for SpinLockGuard<'_, T> {
         self.lock.lock.unlock();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

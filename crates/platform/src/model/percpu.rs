@@ -1,7 +1,7 @@
 //! The model bodies: each operation is one step under the mutex of its CPU.
 
 use crate::AllocError;
-use crate::atomic::{AtomicU64, Ordering};
+use crate::atomic::AtomicU64;
 use crate::percpu::Sheaf;
 use crate::percpu::locked::Locked;
 use core::ptr::NonNull;
@@ -17,12 +17,6 @@ pub enum Body {
 /// The body in use.
 pub fn active() -> Body {
     Body::Model
-}
-
-/// After it returns, every per-CPU operation that began before has ended: operations are indivisible here, so
-/// what remains is the memory barrier.
-pub fn fence() {
-    crate::atomic::fence(Ordering::SeqCst);
 }
 
 #[derive(Debug)]
@@ -79,16 +73,23 @@ impl<const N: usize> Area<N> {
     }
 
     pub(crate) unsafe fn increment_selected(&self, selector: &AtomicU64) -> usize {
-        self.step(|w| {
-            // ORDERING: pairs with the store that flips the selector, as in the other bodies.
-            let index = selector.load(Ordering::Acquire) as usize;
-            w.add(index, 1);
-            index
-        })
+        self.step(|w| w.increment_selected(selector))
+    }
+
+    pub(crate) unsafe fn list_push_selected(&self, selector: &AtomicU64, node: NonNull<AtomicU64>) {
+        // SAFETY: passed on; so below.
+        self.step(|w| unsafe { w.list_push_selected(selector, node) })
+    }
+
+    /// Waits for each CPU's step in flight: steps after this one see what the caller wrote before.
+    pub(crate) fn fence(&self) {
+        for copy in &self.cpus {
+            drop(copy.step.lock().expect("a step does not panic"));
+        }
     }
 
     pub(crate) unsafe fn list_push(&self, index: usize, node: NonNull<AtomicU64>) {
-        // SAFETY: passed on; so below.
+        // SAFETY: passed on.
         self.step(|w| unsafe { w.list_push(index, node) })
     }
 

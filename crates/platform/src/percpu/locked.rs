@@ -4,12 +4,16 @@
 //! the restartable sequences against it.
 
 use super::Sheaf;
-use crate::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release};
+use crate::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use core::ptr::NonNull;
 
 /// One CPU's words, nobody else operating on them. (Others may read single words; so the stores are atomic.)
 ///
-/// Relaxed throughout, unless noted: the lock that keeps others out also orders.
+/// As in a restartable sequence, the last store is the commit, and what comes before it does not matter if it never
+/// happens: a fork may copy the words in the middle of an operation whose thread the child does not have.
+///
+/// Relaxed throughout, unless noted: the lock that keeps others out also orders. A commit that makes earlier stores
+/// count is a release store.
 pub(crate) struct Locked<'a>(pub(crate) &'a [AtomicU64]);
 
 impl Locked<'_> {
@@ -52,8 +56,31 @@ impl Locked<'_> {
         old
     }
 
+    fn unguarded(&self, guard: usize) -> bool {
+        // ORDERING: pairs with the release store that lowers the guard: who finds it lowered finds the word as it was
+        // left; who finds it raised keeps off. The raising needs no partner but the fence after it.
+        self.0[guard].load(Acquire) == 0
+    }
+
     pub(crate) fn swap_unless(&self, index: usize, guard: usize, new: u64) -> Option<u64> {
-        (self.0[guard].load(Relaxed) == 0).then(|| self.swap(index, new))
+        self.unguarded(guard).then(|| self.swap(index, new))
+    }
+
+    pub(crate) fn increment_selected(&self, selector: &AtomicU64) -> usize {
+        // ORDERING: pairs with the store that flips the selector: whoever reads the new index sees what was written
+        // before the flip; whoever reads the old one is waited for by the flipper's fence.
+        let index = selector.load(Acquire) as usize;
+        self.add(index, 1);
+        index
+    }
+
+    /// # Safety
+    /// As [`list_push`](Self::list_push).
+    pub(crate) unsafe fn list_push_selected(&self, selector: &AtomicU64, node: NonNull<AtomicU64>) {
+        // ORDERING: as in `increment_selected`.
+        let index = selector.load(Acquire) as usize;
+        // SAFETY: passed on.
+        unsafe { self.list_push(index, node) }
     }
 
     /// # Safety
@@ -61,7 +88,8 @@ impl Locked<'_> {
     pub(crate) unsafe fn list_push(&self, index: usize, node: NonNull<AtomicU64>) {
         // SAFETY: by contract.
         unsafe { node.as_ref() }.store(self.0[index].load(Relaxed), Relaxed);
-        self.0[index].store(node.as_ptr() as u64, Relaxed);
+        // ORDERING: pairs with the copy that a fork makes: a child that sees the node on the list sees its link.
+        self.0[index].store(node.as_ptr() as u64, Release);
     }
 
     /// # Safety
@@ -100,7 +128,8 @@ impl Locked<'_> {
             return false;
         }
         s.slot(len).store(value, Relaxed);
-        s.len.store(len as u64 + 1, Relaxed);
+        // ORDERING: pairs with the copy that a fork makes: a child that sees the length sees the value.
+        s.len.store(len as u64 + 1, Release);
         true
     }
 
@@ -136,7 +165,8 @@ impl Locked<'_> {
             // SAFETY: i < k <= n.
             s.slot(len + i).store(unsafe { src.add(i).read() }, Relaxed);
         }
-        s.len.store((len + k) as u64, Relaxed);
+        // ORDERING: as in `sheaf_push`.
+        s.len.store((len + k) as u64, Release);
         k
     }
 
@@ -149,7 +179,7 @@ impl Locked<'_> {
         new: NonNull<Sheaf>,
         full: bool,
     ) -> Option<NonNull<Sheaf>> {
-        if self.0[guard].load(Relaxed) != 0 {
+        if !self.unguarded(guard) {
             return None;
         }
         // SAFETY: by contract.

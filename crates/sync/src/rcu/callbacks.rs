@@ -9,249 +9,169 @@
 //! a grace period flips it with its own barrier, and then the old half of *every* CPU is still and can be taken. A
 //! callback on it was queued before that barrier, so the following grace period, which begins after it, covers it.
 
-use super::{Domain, grace::Wait};
+use super::Domain;
+use super::chain::{Chain, Head};
+use super::grace::Want;
+use super::run::Stages;
+use super::wait::{Bound, Wait};
 use crate::SpinLock;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
+use crossbeam_utils::CachePadded;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicI64, AtomicU64, Ordering};
 use quietline_platform::percpu::Words;
 
-/// Callbacks that a CPU queues before it asks for a grace period.
+/// Callbacks that a CPU queues before it looks after the grace period and the callbacks that are due.
 pub const BATCH: i64 = if cfg!(loom) { 2 } else { 256 };
-/// Callbacks in the system above which whoever queues one is slowed down.
-const LIMIT: i64 = if cfg!(loom) { 8 } else { 64 * BATCH };
 /// Callbacks that whoever fills a batch runs, at most: twice what it queued, so that a backlog shrinks.
-const RUN: usize = 2 * BATCH as usize;
+const RUN: i64 = 2 * BATCH;
+/// Batches of the whole system for which [`Domain::call`] begins a grace period, at least; and one more for every four
+/// CPUs: its barrier interrupts each of them.
+const GATHER: i64 = if cfg!(loom) { 1 } else { 4 };
+/// Batches queued, at least, above which whoever queues is slowed down; in proportion to `GATHER`.
+const LIMIT: i64 = if cfg!(loom) { 4 } else { 16 };
 
 /// Word indices: the two halves' lists, and how many were queued since the last full batch.
 const HALVES: [usize; 2] = [0, 1];
 const QUEUED: usize = 2;
 
-/// What a callback needs: embed it in the object that is to be freed (`struct rcu_head`). Two words.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Head {
-    next: AtomicU64,
-    run: Option<unsafe fn(NonNull<Head>)>,
-}
-
-impl Head {
-    /// A head that is queued nowhere.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self { next: AtomicU64::new(0), run: None }
-    }
-
-    /// A head that is queued nowhere.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self { next: AtomicU64::new(0), run: None }
-    }
-}
-
-impl Default for Head {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Callbacks {
-    lists: Words<3>,
+    /// What queueing reads; written once for each grace period.
+    queue: CachePadded<Queue>,
+    /// Callbacks for which it pays to begin a grace period.
+    gather: i64,
+    /// Full batches queued, in callbacks, less callbacks run. Below zero by what was run of unfinished batches.
+    pub(super) backlog: CachePadded<AtomicI64>,
+    /// Full batches, in callbacks, since lists were last collected.
+    fresh: AtomicI64,
+    pub(super) stages: SpinLock<Stages>,
+}
+
+#[derive(Debug)]
+struct Queue {
     /// Which half is queued on.
     half: AtomicU64,
-    /// Full batches queued, in callbacks, less callbacks run: what the limit is about.
-    backlog: AtomicI64,
-    stages: SpinLock<Stages>,
-    /// Threads that are running callbacks now.
-    running: AtomicU64,
-}
-
-/// A chain of heads.
-#[derive(Debug)]
-struct Chain {
-    first: *mut Head,
-}
-
-#[derive(Debug)]
-struct Stages {
-    /// Taken from the CPUs when grace period `.0` began: due when the next one is over. At most two, because when
-    /// one begins all before it are over.
-    taken: [Option<(u64, Chain)>; 2],
-    /// Due.
-    ready: Chain,
-}
-
-impl Stages {
-    /// Moves what is due to `ready`.
-    fn promote(&mut self, completed: u64) {
-        for slot in &mut self.taken {
-            if matches!(slot, Some((number, _)) if completed > *number) {
-                let (_, due) = slot.take().expect("just seen");
-                self.ready.prepend(due);
-            }
-        }
-    }
-}
-
-// SAFETY: chains hold heads that their owners have given away; whoever holds the lock owns them.
-unsafe impl Send for Stages {}
-
-impl Chain {
-    const EMPTY: Self = Self { first: ptr::null_mut() };
-
-    /// Puts `other` in front, walking it: O(its length).
-    fn prepend(&mut self, other: Chain) {
-        if other.first.is_null() {
-            return;
-        }
-        let mut last = other.first;
-        loop {
-            // SAFETY: heads on a chain are valid and owned by the chain.
-            let next = unsafe { (*last).next.load(Ordering::Relaxed) } as *mut Head;
-            if next.is_null() {
-                break;
-            }
-            last = next;
-        }
-        // SAFETY: as above. Relaxed here and in the walks: the chain is under a lock, or owned.
-        unsafe { (*last).next.store(self.first as u64, Ordering::Relaxed) };
-        self.first = other.first;
-    }
-
-    /// Takes up to `n` heads off the front.
-    fn take(&mut self, n: usize) -> Chain {
-        if n == usize::MAX || self.first.is_null() {
-            return core::mem::replace(self, Self::EMPTY);
-        }
-        let first = self.first;
-        let mut last = first;
-        for _ in 1..n {
-            // SAFETY: heads on a chain are valid and owned by the chain.
-            let next = unsafe { (*last).next.load(Ordering::Relaxed) } as *mut Head;
-            if next.is_null() {
-                break;
-            }
-            last = next;
-        }
-        // SAFETY: as above.
-        let rest = unsafe { (*last).next.swap(0, Ordering::Relaxed) };
-        self.first = rest as *mut Head;
-        Chain { first }
-    }
-
-    /// Runs the callbacks; how many.
-    fn run(self) -> i64 {
-        let mut head = self.first;
-        let mut n = 0;
-        while let Some(this) = NonNull::new(head) {
-            // SAFETY: the head is valid until its callback runs, which may free it; so the link is read first.
-            unsafe {
-                head = (*this.as_ptr()).next.load(Ordering::Relaxed) as *mut Head;
-                let run = (*this.as_ptr()).run.expect("a queued head has a callback");
-                run(this);
-            }
-            n += 1;
-        }
-        n
-    }
+    lists: Words<3>,
 }
 
 impl Callbacks {
     pub(super) fn new() -> Result<Self, AllocError> {
+        let lists = Words::new()?;
+        let gather = BATCH * GATHER.max(lists.cpus() as i64 / 4);
         Ok(Self {
-            lists: Words::new()?,
-            half: AtomicU64::new(HALVES[0] as u64),
-            backlog: AtomicI64::new(0),
-            stages: SpinLock::new(Stages { taken: [None, None], ready: Chain::EMPTY }),
-            running: AtomicU64::new(0),
+            queue: CachePadded::new(Queue { half: AtomicU64::new(HALVES[0] as u64), lists }),
+            gather,
+            backlog: CachePadded::new(AtomicI64::new(0)),
+            fresh: AtomicI64::new(0),
+            stages: SpinLock::new(Stages::new()),
         })
     }
 
-    /// Queues; whether that filled a batch.
-    #[inline]
-    fn queue(&self, head: NonNull<Head>) -> bool {
-        // SAFETY: the head begins with its link, and is the caller's to give.
-        unsafe { self.lists.list_push_selected(&self.half, head.cast()) };
-        !self.lists.add_within(QUEUED, 1, BATCH)
+    /// Counts one that is about to be queued; whether that fills a batch.
+    #[inline(always)]
+    fn count(&self) -> bool {
+        !self.queue.lists.add_within(QUEUED, 1, BATCH)
     }
 
-    pub(super) fn backlog(&self) -> i64 {
-        // Relaxed: a quantity, which orders nothing.
-        self.backlog.load(Ordering::Relaxed)
+    /// Queues on the CPU's list.
+    ///
+    /// # Safety
+    /// The head is valid, says what to run, and is the caller's to give.
+    #[inline(always)]
+    unsafe fn push(&self, head: NonNull<Head>) {
+        // SAFETY: the head begins with its link; the selector is 0 or 1, the two lists.
+        unsafe { self.queue.lists.list_push_selected(&self.queue.half, head.cast()) };
     }
 
-    /// Whether a grace period would bring a callback nearer to its end.
-    pub(super) fn wanted(&self, completed: u64) -> bool {
-        let waiting = |slot: &Option<(u64, Chain)>| matches!(slot, Some((number, _)) if *number >= completed);
-        self.backlog() > 0 || self.stages.lock().taken.iter().any(waiting)
+    /// Books a full batch; the backlog with it.
+    fn book(&self) -> i64 {
+        // What was counted on this CPU, and the one that was not because it filled the batch. (On another CPU's count,
+        // if this thread has just been moved: the sum is right all the same.)
+        let queued = self.queue.lists.swap(QUEUED, 0) as i64 + 1;
+        // Relaxed: quantities, which order nothing; so wherever these two are used.
+        self.fresh.fetch_add(queued, Ordering::Relaxed);
+        self.backlog.fetch_add(queued, Ordering::Relaxed) + queued
+    }
+
+    fn limit(&self) -> i64 {
+        LIMIT * self.gather
+    }
+
+    fn over_limit(&self) -> bool {
+        self.backlog.load(Ordering::Relaxed) > self.limit()
+    }
+
+    /// Callbacks queued and not yet run. Exact when nobody queues or runs meanwhile. O(CPUs).
+    pub(super) fn pending(&self) -> i64 {
+        self.backlog.load(Ordering::Relaxed) + self.queue.lists.sum(QUEUED) as i64
+    }
+
+    /// Whether enough is queued to begin a grace period for it.
+    pub(super) fn worthwhile(&self) -> bool {
+        self.fresh.load(Ordering::Relaxed) >= self.gather
+    }
+
+    /// Whether a grace period would bring any callback nearer to its end. O(CPUs).
+    pub(super) fn wanted(&self) -> bool {
+        let stages = self.stages.lock();
+        self.pending() > stages.past_waiting()
     }
 
     /// Makes the other half current. The caller's fence follows.
     pub(super) fn flip(&self) {
         // Relaxed: the fence that follows orders it; only the grace period's holder writes it.
-        let half = self.half.load(Ordering::Relaxed);
-        self.half.store(1 - half, Ordering::Relaxed);
+        let half = self.queue.half.load(Ordering::Relaxed);
+        self.queue.half.store(1 - half, Ordering::Relaxed);
+    }
+
+    /// The model fences one set of words at a time; the machine's barrier is for all.
+    #[cfg(loom)]
+    pub(super) fn fence(&self) {
+        self.queue.lists.fence();
     }
 
     /// Takes the old half of every CPU; called when grace period `number` begins, after the fence.
     pub(super) fn collect(&self, number: u64) {
+        self.fresh.store(0, Ordering::Relaxed);
         // Relaxed: see `flip`.
-        let old = HALVES[1 - self.half.load(Ordering::Relaxed) as usize];
-        let mut chain = Chain::EMPTY;
-        for cpu in 0..self.lists.cpus() {
-            // Relaxed: the fence made the old half still and visible.
-            let first = self.lists.word(cpu, old).swap(0, Ordering::Relaxed);
-            chain.prepend(Chain { first: first as *mut Head });
-        }
+        let old = HALVES[1 - self.queue.half.load(Ordering::Relaxed) as usize];
+        let chain = self.take_lists(old);
         let mut stages = self.stages.lock();
         stages.promote(number - 1);
-        if !chain.first.is_null() {
-            let free = stages.taken.iter_mut().find(|slot| slot.is_none());
-            *free.expect("only what the previous grace period took is still waiting") = Some((number, chain));
-        }
+        stages.collected(number, chain);
     }
 
-    /// Runs up to `n` callbacks whose grace period is over.
-    pub(super) fn run_ready(&self, completed: u64, n: usize) {
-        let chain = {
-            let mut stages = self.stages.lock();
-            stages.promote(completed);
-            let chain = stages.ready.take(n);
-            if chain.first.is_null() {
-                return;
+    /// Empties one half's lists. Nobody may be pushing on them.
+    fn take_lists(&self, half: usize) -> Chain {
+        let mut chain = Chain::EMPTY;
+        for cpu in 0..self.queue.lists.cpus() {
+            let list = self.queue.lists.word(cpu, half);
+            // Relaxed: the fence made the half still and visible. An empty list's line is not written.
+            let first = list.load(Ordering::Relaxed);
+            if first != 0 {
+                list.store(0, Ordering::Relaxed);
+                // SAFETY: the heads were given away when they were queued, and the list is ours.
+                chain.append(unsafe { Chain::of_list(first) });
             }
-            // Relaxed: under the lock, which `idle` takes too.
-            self.running.fetch_add(1, Ordering::Relaxed);
-            chain
-        };
-        let ran = chain.run();
-        self.backlog.fetch_sub(ran, Ordering::Relaxed);
-        // ORDERING: pairs with the acquire in `idle`: who sees that nobody runs sees what the callbacks did.
-        self.running.fetch_sub(1, Ordering::Release);
-    }
-    /// Waits until nobody is running callbacks.
-    fn wait_idle(&self) {
-        // ORDERING: pairs with the release in `run_ready`.
-        while self.running.load(Ordering::Acquire) != 0 {
-            quietline_platform::thread::yield_now();
         }
+        chain
     }
 
     /// Runs everything, due or not. For the domain's end.
     pub(super) fn run_all(&mut self) {
         // A callback may queue another.
         loop {
-            let mut chain = take_all(self.stages.get_mut());
-            for cpu in 0..self.lists.cpus() {
-                for half in HALVES {
-                    // Relaxed: nobody else is left.
-                    let first = self.lists.word(cpu, half).swap(0, Ordering::Relaxed) as *mut Head;
-                    chain.prepend(Chain { first });
-                }
+            let mut chain = self.stages.lock().take_all();
+            for half in HALVES {
+                chain.append(self.take_lists(half));
             }
-            if chain.run() == 0 {
+            if chain.len() == 0 {
                 return;
+            }
+            while let Some(head) = chain.pop() {
+                // SAFETY: no section of this domain is open any more, and none can begin.
+                unsafe { Head::run(head) };
             }
         }
     }
@@ -262,59 +182,62 @@ impl Callbacks {
         unsafe { self.stages.raw_lock() };
     }
 
+    /// In the child, what other threads were running is lost to them, and what they had not yet booked is lost to the
+    /// books: everything is counted again.
     #[cfg(not(loom))]
     pub(super) fn fork_after(&self, child: bool) {
-        if child {
-            // Relaxed: there is no other thread; those that ran callbacks did not come along.
-            self.running.store(0, Ordering::Relaxed);
-            // SAFETY: the only thread of the child; its counterpart holds the lock.
-            unsafe { self.stages.raw_unlock_in_child() };
-        } else {
+        if !child {
             // SAFETY: taken by `fork_before` in this thread.
-            unsafe { self.stages.raw_unlock() };
+            return unsafe { self.stages.raw_unlock() };
         }
+        // SAFETY: the only thread of the child; its counterpart holds the lock.
+        unsafe { self.stages.raw_unlock_in_child() };
+        let mut stages = self.stages.lock();
+        let mut count = stages.forget_others(self);
+        for cpu in 0..self.queue.lists.cpus() {
+            for half in HALVES {
+                let first = self.queue.lists.load(cpu, half);
+                // SAFETY: heads on a list are valid; nobody else is there to take them.
+                count += unsafe { Chain::of_list(first) }.len();
+            }
+            // Relaxed, so below: there is no other thread.
+            self.queue.lists.word(cpu, QUEUED).store(0, Ordering::Relaxed);
+        }
+        self.backlog.store(count, Ordering::Relaxed);
+        self.fresh.store(count, Ordering::Relaxed);
     }
-}
-
-/// All chains of all stages, as one.
-fn take_all(stages: &mut Stages) -> Chain {
-    let mut all = core::mem::replace(&mut stages.ready, Chain::EMPTY);
-    for (_, chain) in stages.taken.iter_mut().filter_map(Option::take) {
-        all.prepend(chain);
-    }
-    all
 }
 
 impl Domain {
-    /// Queues a callback that runs after every read section open now has ended (`call_rcu`). About two nanoseconds,
-    /// on the CPU's own lines; every [`BATCH`]th call on a CPU moves the grace period on and runs callbacks that are
-    /// due, up to twice as many as it queued.
+    /// Queues a callback that runs after every read section open now has ended (`call_rcu`). A few nanoseconds, on the
+    /// CPU's own lines; every [`BATCH`]th call on a CPU first moves the grace period on and runs callbacks that are
+    /// due, up to twice as many as it queued. The callback itself never runs inside this call.
     ///
-    /// With more than 64 batches queued, a call that fills a batch waits for a grace period, up to ten milliseconds:
-    /// a flood is slowed to what the readers allow.
+    /// With more than [`backlog_limit`](Self::backlog_limit) queued, a call that fills a batch helps and waits, up to
+    /// ten milliseconds: a flood is slowed to what the readers allow.
     ///
     /// # Safety
     /// `head` is valid, unqueued and the caller's to give away until `run` is called with it, once, on any thread.
-    /// What `run` does must be allowed there.
+    /// What `run` does must be allowed there, and it must not unwind.
     #[inline]
     pub unsafe fn call(&self, head: NonNull<Head>, run: unsafe fn(NonNull<Head>)) {
         // SAFETY: by contract the head is the caller's.
-        unsafe { (*head.as_ptr()).run = Some(run) };
-        if self.callbacks.queue(head) {
+        unsafe { Head::set(head, run) };
+        if self.callbacks.count() {
             self.call_slow();
         }
+        // Last, so that nothing above can run it.
+        // SAFETY: as above.
+        unsafe { self.callbacks.push(head) };
     }
 
     #[cold]
     #[inline(never)]
     fn call_slow(&self) {
-        // Those counted on this CPU, and the one that was not counted because it filled the batch.
-        let queued = self.callbacks.lists.swap(QUEUED, 0) as i64 + 1;
-        // Relaxed: a quantity.
-        let backlog = self.callbacks.backlog.fetch_add(queued, Ordering::Relaxed) + queued;
-        self.advance(u64::MAX);
-        self.callbacks.run_ready(self.grace.completed(), RUN);
-        if backlog > LIMIT {
+        let backlog = self.callbacks.book();
+        self.advance(Want::Batch);
+        self.run_ready(RUN);
+        if backlog > self.callbacks.limit() && !self.callbacks.is_running_here() {
             self.throttle();
         }
     }
@@ -322,15 +245,17 @@ impl Domain {
     /// Helps and waits until the backlog is below the limit, but not for ever: the caller may be inside a section.
     fn throttle(&self) {
         let mut wait = Wait::new();
-        let bound = super::grace::Bound::new();
-        while self.callbacks.backlog() > LIMIT && !bound.passed(&wait) {
-            self.advance(u64::MAX);
-            self.callbacks.run_ready(self.grace.completed(), RUN);
-            wait.pause(self);
+        let mut bound = Bound::new();
+        while self.callbacks.over_limit() && !bound.passed() {
+            self.advance(Want::Any);
+            if self.run_ready(RUN) == 0 {
+                wait.pause(self);
+            }
         }
     }
 
-    /// Runs `f` after a grace period.
+    /// Runs `f` after a grace period. If it panics, that is reported as panics are and ends there: whoever happens
+    /// to run it has nothing to do with it.
     ///
     /// # Errors
     /// [`AllocError`] when the closure cannot be stored; it is dropped without being run.
@@ -343,7 +268,12 @@ impl Domain {
         unsafe fn run<F: FnOnce()>(head: NonNull<Head>) {
             // SAFETY: the head is the first field of a leaked box of this type.
             let deferred = unsafe { Box::from_raw(head.as_ptr().cast::<Deferred<F>>()) };
-            (deferred.f)();
+            // The closure is gone afterwards, with all that it owned; nobody can see it half done.
+            let f = core::panic::AssertUnwindSafe(deferred.f);
+            if let Err(payload) = std::panic::catch_unwind(|| { f }.0()) {
+                // Dropping a payload may panic again.
+                core::mem::forget(payload);
+            }
         }
         fn runner<F: FnOnce()>(_: &F) -> unsafe fn(NonNull<Head>) {
             run::<F>
@@ -351,7 +281,7 @@ impl Domain {
         let run = runner(&f);
         let deferred = quietline_platform::heap::try_box(Deferred { head: Head::new(), f })?;
         let head = NonNull::from(Box::leak(deferred)).cast::<Head>();
-        // SAFETY: the leaked box is ours to give, and `run` takes it back.
+        // SAFETY: the leaked box is ours to give, and `run` takes it back and does not unwind.
         unsafe { self.call(head, run) };
         Ok(())
     }
@@ -362,7 +292,18 @@ impl Domain {
     /// Never; but called from a callback or inside a read section of this domain it never returns.
     pub fn barrier(&self) {
         // What is queued now is taken when the next grace period begins, and due when the one after it is over.
-        self.wait_for(self.ticket() + 1);
-        self.callbacks.wait_idle();
+        self.wait_for(self.grace.cookie() + 1);
+        self.callbacks.wait_for_runs();
+    }
+
+    /// Callbacks queued and not yet run. Exact when nobody queues or runs any meanwhile. O(CPUs).
+    pub fn backlog(&self) -> u64 {
+        self.callbacks.pending().max(0) as u64
+    }
+
+    /// Callbacks queued, apart from those of the CPUs' unfinished batches, above which [`call`](Self::call) slows
+    /// its caller down: 64 batches, or four for every CPU where that is more.
+    pub fn backlog_limit(&self) -> u64 {
+        self.callbacks.limit() as u64
     }
 }

@@ -1,7 +1,6 @@
 //! The grace-period machine: a state that any thread moves on, one at a time.
 
-use super::callbacks::Callbacks;
-use super::{PER_EDITION, PER_GENERATION, WORDS};
+use super::{Domain, PER_EDITION, PER_GENERATION, WORDS};
 use crate::SpinLock;
 use quietline_platform::atomic::{AtomicU64, Ordering, fence};
 use quietline_platform::percpu::Words;
@@ -13,7 +12,11 @@ pub(super) struct Grace {
     begun: AtomicU64,
     /// The highest number that is over.
     completed: AtomicU64,
+    /// The highest number that somebody holds a ticket for.
+    requested: AtomicU64,
     state: SpinLock<State>,
+    #[cfg(not(loom))]
+    pub(super) watch: super::stall::Watch,
 }
 
 #[derive(Debug)]
@@ -24,6 +27,17 @@ struct State {
     generation: usize,
 }
 
+/// What a grace period would be begun for.
+#[derive(Clone, Copy)]
+pub(super) enum Want {
+    /// A waiter for this number.
+    Number(u64),
+    /// A full batch: when enough has come together, or for a ticket.
+    Batch,
+    /// Any callback at all, or a ticket.
+    Any,
+}
+
 impl Grace {
     pub(super) fn new() -> Self {
         // Debug builds start near the wrap-around of 32 bits, where a truncation would show.
@@ -31,7 +45,10 @@ impl Grace {
         Self {
             begun: AtomicU64::new(start),
             completed: AtomicU64::new(start),
+            requested: AtomicU64::new(start),
             state: SpinLock::new(State { waiting: None, generation: 0 }),
+            #[cfg(not(loom))]
+            watch: super::stall::Watch::new(),
         }
     }
 
@@ -43,55 +60,88 @@ impl Grace {
         self.begun.load(Ordering::Relaxed) + 1
     }
 
+    /// The cookie, as an order: whoever comes by begins that grace period.
+    pub(super) fn request(&self) -> u64 {
+        let number = self.cookie();
+        // Relaxed, here and where it is read: a wish, which orders nothing. The line is written once per number.
+        if self.requested.load(Ordering::Relaxed) < number {
+            self.requested.fetch_max(number, Ordering::Relaxed);
+        }
+        number
+    }
+
     pub(super) fn completed(&self) -> u64 {
-        // ORDERING: pairs with the release in `advance`: what readers did in sections now over happened before.
+        // ORDERING: pairs with the release in `finish`: what readers did in sections now over happened before.
         self.completed.load(Ordering::Acquire)
     }
 
+    /// Since when a grace period has been on that is not over: its number.
+    #[cfg(not(loom))]
+    pub(super) fn unfinished(&self) -> Option<u64> {
+        // ORDERING: pairs with the release in `begin`: what the watch holds is of this grace period or a later one.
+        let begun = self.begun.load(Ordering::Acquire);
+        (self.completed() < begun).then_some(begun)
+    }
+
     /// One step, unless another thread is making one: ends the grace period that is on if its readers have left;
-    /// begins another while `wanted` is not reached.
-    pub(super) fn advance(
-        &self,
-        readers: &Words<WORDS>,
-        edition: &AtomicU64,
-        callbacks: &Callbacks,
-        wanted: u64,
-    ) {
+    /// begins another if it is wanted, and ends it at once if nobody is inside.
+    pub(super) fn advance(&self, domain: &Domain, want: Want) {
         let Some(mut state) = self.state.try_lock() else { return };
-        if let Some((old, entered)) = state.waiting {
-            if left(readers, old) != entered {
-                return;
-            }
-            state.waiting = None;
-            // Relaxed load: only the lock's holder writes it.
-            let number = self.completed.load(Ordering::Relaxed) + 1;
-            // ORDERING: pairs with the acquire in `completed`; this thread saw the readers leave.
-            self.completed.store(number, Ordering::Release);
-        }
-        // Relaxed: as above.
-        let completed = self.completed.load(Ordering::Relaxed);
-        if completed < wanted && (wanted != u64::MAX || callbacks.wanted(completed)) {
-            self.begin(&mut state, readers, edition, callbacks);
+        if self.finish(&mut state, domain) && self.is_wanted(domain, want) {
+            self.begin(&mut state, domain);
+            self.finish(&mut state, domain);
         }
     }
 
-    fn begin(&self, state: &mut State, readers: &Words<WORDS>, edition: &AtomicU64, callbacks: &Callbacks) {
-        // Relaxed: only the lock's holder writes it; the fence below orders it.
+    /// Ends the grace period that is on if its readers have left; whether none is on.
+    fn finish(&self, state: &mut State, domain: &Domain) -> bool {
+        let Some((old, entered)) = state.waiting else { return true };
+        if left(&domain.readers.counts, old) != entered {
+            return false;
+        }
+        state.waiting = None;
+        // Relaxed load: only the lock's holder writes it.
+        let number = self.completed.load(Ordering::Relaxed) + 1;
+        // ORDERING: pairs with the acquire in `completed`; this thread saw the readers leave.
+        self.completed.store(number, Ordering::Release);
+        true
+    }
+
+    fn is_wanted(&self, domain: &Domain, want: Want) -> bool {
+        // Relaxed: only the lock's holder writes it.
+        let completed = self.completed.load(Ordering::Relaxed);
+        let requested = || completed < self.requested.load(Ordering::Relaxed);
+        match want {
+            Want::Number(number) => completed < number,
+            Want::Batch => domain.callbacks.worthwhile() || requested(),
+            Want::Any => requested() || domain.callbacks.wanted(),
+        }
+    }
+
+    fn begin(&self, state: &mut State, domain: &Domain) {
+        let (counts, edition) = (&domain.readers.counts, &domain.readers.edition);
+        #[cfg(not(loom))]
+        self.watch.restart();
+        // Relaxed load: only the lock's holder writes it.
         let number = self.begun.load(Ordering::Relaxed) + 1;
-        self.begun.store(number, Ordering::Relaxed);
+        // ORDERING: pairs with the acquire in `unfinished`, as is said there. Nothing else needs it: see the fence.
+        self.begun.store(number, Ordering::Release);
         // ORDERING: pairs with the fence in `cookie`, as is said there.
         fence(Ordering::SeqCst);
         // Relaxed: only the lock's holder writes it.
         let old = edition.load(Ordering::Relaxed) as usize;
         let new = state.generation + (old - state.generation + PER_EDITION) % PER_GENERATION;
         // ORDERING: pairs with the acquire load of the edition inside a reader's sequence: a reader of the new
-        // edition sees everything that the callers of `cookie` wrote before this grace period began.
+        // edition sees everything that the callers of `cookie` wrote before this grace period began. A reader of the
+        // old one is counted below, and waited for.
         edition.store(new as u64, Ordering::Release);
-        callbacks.flip();
+        domain.callbacks.flip();
         // Nobody enters the old edition any more, nobody queues on the old lists, and all of that is visible.
-        readers.fence();
-        callbacks.collect(number);
-        state.waiting = Some((old, readers.sum(old)));
+        counts.fence();
+        #[cfg(loom)]
+        domain.callbacks.fence();
+        state.waiting = Some((old, counts.sum(old)));
+        domain.callbacks.collect(number);
     }
 
     #[cfg(not(loom))]
@@ -102,7 +152,7 @@ impl Grace {
 
     /// In the child no reader but the caller's own is left, and its guards count in a generation that is over.
     #[cfg(not(loom))]
-    pub(super) fn fork_after(&self, child: bool, readers: &Words<WORDS>, edition: &AtomicU64) {
+    pub(super) fn fork_after(&self, child: bool, domain: &Domain) {
         if !child {
             // SAFETY: taken by `fork_before` in this thread.
             unsafe { self.state.raw_unlock() };
@@ -110,13 +160,14 @@ impl Grace {
         }
         // SAFETY: the only thread of the child; its counterpart holds the lock.
         unsafe { self.state.raw_unlock_in_child() };
+        let counts = &domain.readers.counts;
         let mut state = self.state.lock();
         state.generation = (state.generation + PER_GENERATION) % WORDS;
         for index in state.generation..state.generation + PER_GENERATION {
             // Relaxed, so below: there is no other thread.
-            (0..readers.cpus()).for_each(|cpu| readers.word(cpu, index).store(0, Ordering::Relaxed));
+            (0..counts.cpus()).for_each(|cpu| counts.word(cpu, index).store(0, Ordering::Relaxed));
         }
-        edition.store(state.generation as u64, Ordering::Relaxed);
+        domain.readers.edition.store(state.generation as u64, Ordering::Relaxed);
         if state.waiting.take().is_some() {
             self.completed.fetch_add(1, Ordering::Relaxed);
         }
@@ -124,79 +175,9 @@ impl Grace {
 }
 
 /// Sections of an edition that have ended.
-fn left(readers: &Words<WORDS>, entered: usize) -> u64 {
+fn left(counts: &Words<WORDS>, entered: usize) -> u64 {
     // ORDERING: pairs with the release of a reader's last addition: a section that is counted here has done all its
     // reading. A section that is not counted is waited for.
-    (0..readers.cpus())
-        .fold(0u64, |sum, cpu| sum.wrapping_add(readers.word(cpu, entered + 1).load(Ordering::Acquire)))
+    (0..counts.cpus())
+        .fold(0u64, |sum, cpu| sum.wrapping_add(counts.word(cpu, entered + 1).load(Ordering::Acquire)))
 }
-
-/// How a waiter spends its time: turning, then giving way, then sleeping.
-pub(super) struct Wait {
-    turns: u32,
-    #[cfg(not(loom))]
-    stall: super::stall::Watch,
-}
-
-impl Wait {
-    pub(super) fn new() -> Self {
-        Self {
-            turns: 0,
-            #[cfg(not(loom))]
-            stall: super::stall::Watch::new(),
-        }
-    }
-
-    #[cfg(loom)]
-    pub(super) fn pause(&mut self, _domain: &super::Domain) {
-        self.turns += 1;
-        quietline_platform::thread::yield_now();
-    }
-
-    #[cfg(not(loom))]
-    pub(super) fn pause(&mut self, domain: &super::Domain) {
-        const SPINS: u32 = 50;
-        const YIELDS: u32 = 200;
-        self.turns = self.turns.saturating_add(1);
-        if self.turns < SPINS {
-            quietline_platform::hint::spin_loop();
-        } else if self.turns < YIELDS {
-            quietline_platform::thread::yield_now();
-        } else {
-            let nobody = AtomicU32::new(0);
-            futex::wait(&nobody, 0, Some(Duration::from_micros(100)));
-            self.stall.look(domain);
-        }
-    }
-}
-
-/// A bound on how long a queuer is slowed down.
-pub(super) struct Bound {
-    #[cfg(not(loom))]
-    until: Duration,
-}
-
-impl Bound {
-    #[cfg(not(loom))]
-    pub(super) fn new() -> Self {
-        Self { until: quietline_platform::clock::monotonic() + Duration::from_millis(10) }
-    }
-
-    #[cfg(loom)]
-    pub(super) fn new() -> Self {
-        Self {}
-    }
-
-    #[cfg(not(loom))]
-    pub(super) fn passed(&self, _: &Wait) -> bool {
-        quietline_platform::clock::monotonic() >= self.until
-    }
-
-    #[cfg(loom)]
-    pub(super) fn passed(&self, wait: &Wait) -> bool {
-        wait.turns > 2
-    }
-}
-
-#[cfg(not(loom))]
-use {quietline_platform::atomic::AtomicU32, quietline_platform::futex, std::time::Duration};

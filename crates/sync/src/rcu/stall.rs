@@ -1,17 +1,19 @@
 //! Stall reports: a grace period that does not end has a reader that does not leave.
 
-use super::Domain;
-use quietline_platform::atomic::{AtomicUsize, Ordering};
+use super::{Domain, PER_EDITION, PER_GENERATION};
+use core::ptr;
+use quietline_platform::atomic::{AtomicPtr, AtomicU64, Ordering};
 use quietline_platform::clock;
+use std::io::Write;
 use std::time::Duration;
 
-/// How long a waiter waits before it reports, and between reports.
+/// How long a grace period may last before it is reported, and between reports.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is known about a grace period that does not end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stall {
-    /// How long this waiter has waited.
+    /// How long the grace period has lasted.
     pub waited: Duration,
     /// Read sections that are open, in both editions.
     pub open_sections: u64,
@@ -19,58 +21,106 @@ pub struct Stall {
 
 type Handler = fn(&Stall);
 
-static HANDLER: AtomicUsize = AtomicUsize::new(0);
+static HANDLER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
-/// Calls `handler` from the waiting thread when a grace period has not ended for ten seconds, and every ten seconds
-/// after that, instead of writing a line to standard error.
+/// Calls `handler`, from a thread that waits, when a grace period has not ended for ten seconds, and every ten seconds
+/// after that, instead of writing a line to standard error. Of all who wait for it one reports.
 pub fn set_stall_handler(handler: Handler) {
     // Relaxed: the pointer is to code, which is there already.
-    HANDLER.store(handler as usize, Ordering::Relaxed);
+    HANDLER.store(handler as *mut (), Ordering::Relaxed);
 }
 
+#[cold]
 fn report(stall: &Stall) {
     // Relaxed: see `set_stall_handler`.
-    match HANDLER.load(Ordering::Relaxed) {
-        0 => eprintln!(
-            "quietline: RCU stall: {} read section(s) have kept a grace period waiting for {} s; look for a guard \
+    let handler = HANDLER.load(Ordering::Relaxed);
+    if handler.is_null() {
+        // Nobody can be told that standard error is gone.
+        let _ = writeln!(
+            std::io::stderr(),
+            "quietline: RCU stall: {} read section(s) have kept a grace period waiting for {:.1} s; look for a guard \
              that is held while its thread sleeps, or a synchronize inside a read section",
             stall.open_sections,
-            stall.waited.as_secs()
-        ),
-        // SAFETY: only `set_stall_handler` writes the word, always with a Handler.
-        handler => unsafe { core::mem::transmute::<usize, Handler>(handler)(stall) },
+            stall.waited.as_secs_f64()
+        );
+    } else {
+        // SAFETY: only `set_stall_handler` writes the pointer, always from a Handler.
+        unsafe { core::mem::transmute::<*mut (), Handler>(handler)(stall) }
     }
 }
 
-/// A waiter's watch.
+/// What a domain remembers of the grace period that began last.
+#[derive(Debug)]
 pub(super) struct Watch {
-    began: Option<Duration>,
-    reports: u32,
+    /// When it began, in nanoseconds of the monotonic clock.
+    began: AtomicU64,
+    /// Reports about it.
+    reports: AtomicU64,
+    /// Nanoseconds.
+    patience: AtomicU64,
 }
 
 impl Watch {
     pub(super) fn new() -> Self {
-        Self { began: None, reports: 0 }
+        Self {
+            began: AtomicU64::new(0),
+            reports: AtomicU64::new(0),
+            patience: AtomicU64::new(PATIENCE.as_nanos() as u64),
+        }
     }
 
-    /// Reports if it is time to.
-    pub(super) fn look(&mut self, domain: &Domain) {
-        let now = clock::monotonic();
-        let waited = now.saturating_sub(*self.began.get_or_insert(now));
-        if waited >= PATIENCE * (self.reports + 1) {
-            self.reports += 1;
-            report(&Stall { waited, open_sections: domain.open_sections() });
-        }
+    /// A grace period begins. Its number is stored after this.
+    pub(super) fn restart(&self) {
+        // Relaxed, so below: published by the number, and at worst a report says something of the next one.
+        self.began.store(clock::monotonic().as_nanos() as u64, Ordering::Relaxed);
+        self.reports.store(0, Ordering::Relaxed);
+    }
+
+    /// How long it has lasted, if it is time for a report and nobody else makes it.
+    fn due(&self) -> Option<Duration> {
+        let now = clock::monotonic().as_nanos() as u64;
+        let waited = now.saturating_sub(self.began.load(Ordering::Relaxed));
+        let reports = self.reports.load(Ordering::Relaxed);
+        let due = waited >= self.patience.load(Ordering::Relaxed).saturating_mul(reports + 1)
+            && self
+                .reports
+                .compare_exchange(reports, reports + 1, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        due.then(|| Duration::from_nanos(waited))
     }
 }
 
 impl Domain {
-    /// Read sections that are open now: exact when nobody enters or leaves meanwhile.
+    /// Reports if a grace period is on for too long.
+    pub(super) fn look_for_stall(&self) {
+        if self.grace.unfinished().is_some()
+            && let Some(waited) = self.grace.watch.due()
+        {
+            report(&Stall { waited, open_sections: self.open_sections() });
+        }
+    }
+
+    /// How long a grace period may last before it is reported, and between reports; ten seconds at first. At least a
+    /// millisecond.
+    pub fn set_stall_patience(&self, patience: Duration) {
+        let nanos = u64::try_from(patience.max(Duration::from_millis(1)).as_nanos()).unwrap_or(u64::MAX);
+        // Relaxed: a quantity.
+        self.grace.watch.patience.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Read sections that are open now: exact when nobody enters or leaves meanwhile. O(CPUs). Sections that were open
+    /// when a parent process forked this one do not count.
     pub fn open_sections(&self) -> u64 {
-        (0..super::WORDS)
-            .step_by(super::PER_EDITION)
-            .map(|entered| self.readers.sum(entered).wrapping_sub(self.readers.sum(entered + 1)) as i64)
-            .filter(|open| *open > 0)
-            .sum::<i64>() as u64
+        // Relaxed: a statistic.
+        let edition = self.readers.edition.load(Ordering::Relaxed) as usize;
+        let generation = edition - edition % PER_GENERATION;
+        (generation..generation + PER_GENERATION)
+            .step_by(PER_EDITION)
+            .map(|entered| {
+                // Those who leave between the two sums are counted as open, not as less than nobody.
+                let left = self.readers.counts.sum(entered + 1);
+                (self.readers.counts.sum(entered).wrapping_sub(left) as i64).max(0) as u64
+            })
+            .sum()
     }
 }

@@ -7,6 +7,8 @@ use quietline_platform::{hint, thread};
 
 #[cfg(not(loom))]
 use core::time::Duration;
+#[cfg(loom)]
+use quietline_platform::cell::UnsafeCell;
 #[cfg(not(loom))]
 use quietline_platform::futex;
 
@@ -43,12 +45,41 @@ const DOZING: u32 = 1 << 1;
 const HEAD_ASLEEP: u32 = 1 << 2;
 
 /// Looks at the place in front before a thread queues up for it.
-const PATIENCE: u32 = if cfg!(loom) { 1 } else { 32 };
+const PATIENCE: u32 = if cfg!(loom) { 0 } else { 32 };
 
 /// A thread's place in the queue, on its own stack.
 struct Waiter {
     next: AtomicPtr<Waiter>,
     turn: AtomicU32,
+    /// Written when the node is made and when it is left, read by others who use it: so the model sees whether all
+    /// use of the node lies between the two.
+    #[cfg(loom)]
+    life: UnsafeCell<()>,
+}
+
+impl Waiter {
+    fn new() -> Self {
+        Self {
+            next: AtomicPtr::new(ptr::null_mut()),
+            turn: AtomicU32::new(QUEUED),
+            #[cfg(loom)]
+            life: UnsafeCell::new(()),
+        }
+    }
+
+    /// The owner makes or leaves the node.
+    #[inline(always)]
+    fn begins_or_ends(&self) {
+        #[cfg(loom)]
+        self.life.with_mut(|_| ());
+    }
+
+    /// Another thread uses the node.
+    #[inline(always)]
+    fn is_used(&self) {
+        #[cfg(loom)]
+        self.life.with(|_| ());
+    }
 }
 
 /// [`Waiter::turn`]: somebody is ahead, and this waiter spins.
@@ -129,7 +160,17 @@ impl QueuedLock {
     #[inline]
     fn queue_is_empty(&self) -> bool {
         // Relaxed: nothing is read through the pointer.
-        self.tail.load(Ordering::Relaxed).is_null()
+        #[cfg(not(loom))]
+        let tail = self.tail.load(Ordering::Relaxed);
+        // The model remembers only the last access to a word, so a load hides from it that other threads may come
+        // between earlier ones; an exchange does not.
+        #[cfg(loom)]
+        let tail = {
+            let null = ptr::null_mut();
+            let seen = self.tail.compare_exchange(null, null, Ordering::Relaxed, Ordering::Relaxed);
+            seen.unwrap_or_else(|tail| tail)
+        };
+        tail.is_null()
     }
 
     #[inline]
@@ -178,7 +219,8 @@ impl QueuedLock {
 
     /// Waits in the queue and comes back as the first.
     fn queue_up(&self) {
-        let me = Waiter { next: AtomicPtr::new(ptr::null_mut()), turn: AtomicU32::new(QUEUED) };
+        let me = Waiter::new();
+        me.begins_or_ends();
         let my_place = ptr::from_ref(&me).cast_mut();
         // ORDERING: Release makes the node above visible to the successor, who reads the pointer by the Acquire of
         // its own swap here and then writes `next`. A null read orders nothing: nobody is ahead.
@@ -187,6 +229,7 @@ impl QueuedLock {
             // SAFETY: the node came from the tail. Its thread leaves it only when the tail still names it (the swap
             // above made that impossible) or when it has found `next`, which only this store sets.
             let ahead = unsafe { &*ahead };
+            ahead.is_used();
             // ORDERING: pairs with the Acquire loads in leave. The one ahead sees this node's fields through it, or
             // sees null and waits for it.
             ahead.next.store(my_place, Ordering::Release);
@@ -194,6 +237,7 @@ impl QueuedLock {
         }
         self.wait_to_be_first();
         self.leave(&me);
+        me.begins_or_ends();
     }
 
     /// Makes the next one the head of the queue. The node is nobody's business after this.
@@ -217,7 +261,9 @@ impl QueuedLock {
             }
         }
         // SAFETY: the successor stays in wait_for_turn, its node alive, until make_head's last store.
-        unsafe { (*next).make_head() };
+        let next = unsafe { &*next };
+        next.is_used();
+        next.make_head();
     }
 }
 
@@ -343,5 +389,15 @@ impl Waiter {
     fn make_head(&self) {
         // ORDERING: pairs with the Acquire in wait_for_turn.
         self.turn.store(HEAD, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+impl QueuedLock {
+    /// The words as they are when one thread is first and others queue, without the threads.
+    pub(super) fn pretend_that_threads_wait(&self) {
+        // Relaxed: one thread, no order.
+        self.first.store(TAKEN | DOZING | HEAD_ASLEEP, Ordering::Relaxed);
+        self.tail.store(ptr::dangling_mut(), Ordering::Relaxed);
     }
 }

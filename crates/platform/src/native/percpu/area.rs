@@ -7,7 +7,7 @@ use crate::AllocError;
 use crate::percpu::Sheaf;
 use crate::percpu::locked::Locked;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 /// `N` words for each CPU.
 #[derive(Debug)]
@@ -28,15 +28,19 @@ macro_rules! dispatch {
             // SAFETY: a non-zero offset is that of this thread's rseq area; the pointers are into our words.
             unsafe { $rseq(offset) }
         } else {
-            let slot = Slot::enter();
             // Some contracts ask nothing of the caller, and then their steps are safe.
             #[allow(unused_unsafe)]
             // SAFETY: the slot's words are ours while its lock is held; the rest is the caller's promise.
-            unsafe {
-                $slot(Locked($self.copy(slot.number())))
-            }
+            on_slot_slow(|slot| unsafe { $slot(Locked($self.copy(slot.number()))) })
         }
     }};
+}
+
+/// The fallback, out of the way of the restartable bodies: what is inlined into callers has no locked instruction.
+#[cold]
+#[inline(never)]
+fn on_slot_slow<R>(operate: impl FnOnce(&Slot) -> R) -> R {
+    operate(&Slot::enter())
 }
 
 impl<const N: usize> Area<N> {
@@ -105,13 +109,8 @@ impl<const N: usize> Area<N> {
     #[inline(always)]
     pub(crate) unsafe fn increment_selected(&self, selector: &AtomicU64) -> usize {
         let at = self.at(0);
-        dispatch!(self, |o| rseq::increment_selected(o, at, selector.as_ptr()), |w: Locked| {
-            // ORDERING: pairs with the store that flips the selector: whoever reads the new index sees what was
-            // written before the flip.
-            let index = selector.load(Ordering::Acquire) as usize;
-            w.add(index, 1);
-            index
-        })
+        dispatch!(self, |o| rseq::increment_selected(o, at, selector.as_ptr()), |w: Locked| w
+            .increment_selected(selector))
     }
 
     #[inline(always)]
@@ -119,6 +118,20 @@ impl<const N: usize> Area<N> {
         let at = self.at(index);
         dispatch!(self, |o| rseq::list_push(o, at, node.as_ptr().cast()), |w: Locked| w
             .list_push(index, node))
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn list_push_selected(&self, selector: &AtomicU64, node: NonNull<AtomicU64>) {
+        let at = self.at(0);
+        dispatch!(
+            self,
+            |o| rseq::list_push_selected(o, at, selector.as_ptr(), node.as_ptr().cast()),
+            |w: Locked| w.list_push_selected(selector, node)
+        )
+    }
+
+    pub(crate) fn fence(&self) {
+        super::fence();
     }
 
     #[inline(always)]

@@ -134,13 +134,14 @@ static HELD: Held = Held(UnsafeCell::new(None));
 
 pub(crate) fn fork_before() {
     let guard = lock();
-    slots::lock_all();
     // SAFETY: see `Held`.
     unsafe { *HELD.0.get() = Some(guard) };
 }
 
-pub(crate) fn fork_after() {
-    slots::unlock_all();
+pub(crate) fn fork_after(child: bool) {
+    if child {
+        slots::abandon();
+    }
     // SAFETY: see `Held`.
     unsafe { *HELD.0.get() = None };
 }

@@ -20,7 +20,7 @@ pub(crate) use rseq::inject;
 
 /// After it returns, every per-CPU operation that another thread had begun before has ended or will start anew,
 /// and what that thread wrote before is visible. Costs microseconds: slow paths only.
-pub fn fence() {
+pub(crate) fn fence() {
     match active() {
         Body::Rseq => crate::membarrier::rseq(),
         Body::Fallback => slots::fence(),

@@ -55,6 +55,7 @@ pub(crate) fn current() -> usize {
 
 pub(super) fn decide() {
     DECIDE.call_once(|| {
+        crate::fork::watch();
         let wish = std::env::var("QUIETLINE_PERCPU").unwrap_or_default();
         let offset = match wish.as_str() {
             "fallback" => None,

@@ -27,6 +27,7 @@ unreachable_bodies! {
     swap_unless(isize, *mut u64, *mut u64, u64) -> Option<u64>;
     increment_selected(isize, *mut u64, *const u64) -> usize;
     list_push(isize, *mut u64, *mut u64) -> ();
+    list_push_selected(isize, *mut u64, *const u64, *mut u64) -> ();
     list_pop(isize, *mut u64) -> *mut u64;
     sheaf_pop(isize, *mut u64) -> usize;
     sheaf_push(isize, *mut u64, usize) -> bool;

@@ -228,9 +228,10 @@ pub(crate) unsafe fn swap_unless(o: isize, word: *mut u64, guard: *mut u64, new:
         sequence!(
             [
                 "xor {d:e}, {d:e}",
-                "mov {r}, [{b} + {t}]",
+                // The guard before the word: who finds it lowered finds what was stored while it was up.
                 "cmp qword ptr [{g} + {t}], 0",
                 "jne 4f",
+                "mov {r}, [{b} + {t}]",
                 "mov {d:e}, 1",
                 delay!(),
                 "mov [{b} + {t}], {n}",
@@ -270,6 +271,26 @@ pub(crate) unsafe fn list_push(o: isize, word: *mut u64, node: *mut u64) {
         sequence!(
             ["mov {i}, [{b} + {t}]", "mov [{p}], {i}", delay!(), "mov [{b} + {t}], {p}"],
             o, b = in(reg) word, p = in(reg) node, i = out(reg) _
+        )
+    }
+}
+
+/// # Safety
+/// As [`increment_selected`]; `node` is the caller's.
+#[inline(always)]
+pub(crate) unsafe fn list_push_selected(o: isize, words: *mut u64, selector: *const u64, node: *mut u64) {
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            [
+                "mov {i}, [{s}]",
+                "lea {t}, [{t} + 8*{i}]",
+                "mov {i}, [{b} + {t}]",
+                "mov [{p}], {i}",
+                delay!(),
+                "mov [{b} + {t}], {p}",
+            ],
+            o, b = in(reg) words, s = in(reg) selector, p = in(reg) node, i = out(reg) _
         )
     }
 }

@@ -69,11 +69,13 @@ pub(super) fn fence() {
     }
 }
 
-pub(super) fn lock_all() {
-    (0..MAX).for_each(lock);
-}
-
-pub(super) fn unlock_all() {
+/// In a forked child: frees the slots that threads of the parent held.
+///
+/// Their operations have happened or have not: each ends in one store, its commit, as a restartable sequence does,
+/// and a fork copies what a thread wrote in the order in which it wrote. (Holding the slots across the fork would
+/// not do: a signal handler that wants a slot may have interrupted a thread that holds the heap's lock, for which
+/// the C library's `fork` waits.)
+pub(super) fn abandon() {
     (0..MAX).for_each(|slot| drop(Slot(slot)));
 }
 

@@ -1,0 +1,163 @@
+//! System calls on descriptors.
+
+use crate::abi::{
+    CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_SETFD, F_SETFL,
+    FD_CLOEXEC, O_APPEND, O_ASYNC, O_CLOEXEC, O_DIRECT, O_NOATIME, O_NONBLOCK,
+};
+use crate::{Errno, FileHandle, Pipe, Process, Socket};
+use quietline_vfs::FdFlags;
+
+impl Process {
+    /// Closes a descriptor.
+    ///
+    /// Writes the table's lock line, unless the descriptor was made with [`O_ANYFD`](crate::abi::O_ANYFD); then only
+    /// lines of the object and its CPU.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    #[inline(always)]
+    pub fn close(&self, fd: i32) -> Result<(), Errno> {
+        self.table.close(fd, &self.inner().files)
+    }
+
+    /// Closes all descriptors from `first` to `last`; with `CLOSE_RANGE_CLOEXEC`, marks them to be closed on exec
+    /// instead. `CLOSE_RANGE_UNSHARE` is accepted: no other process shares this one's table.
+    ///
+    /// # Errors
+    /// `EINVAL` when `first` is above `last`, or a flag is unknown.
+    pub fn close_range(&self, first: u32, last: u32, flags: u32) -> Result<(), Errno> {
+        if flags & !(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC) != 0 || first > last {
+            return Err(Errno::INVAL);
+        }
+        self.table.for_range(first, last, flags & CLOSE_RANGE_CLOEXEC != 0, &self.inner().files);
+        Ok(())
+    }
+
+    /// Another descriptor for the same open file: the lowest free one.
+    ///
+    /// # Errors
+    /// `EBADF`, `EMFILE`, `ENOMEM`.
+    #[inline(always)]
+    pub fn dup(&self, fd: i32) -> Result<i32, Errno> {
+        self.table.dup(fd, 0, FdFlags::default(), &self.inner().files)
+    }
+
+    /// Makes `new` a descriptor for the file of `old`, closing what it was; nothing if they are the same.
+    ///
+    /// # Errors
+    /// `EBADF` when `old` is not open, or `new` is not below the limit; `EBUSY` when another thread is opening `new`
+    /// at this moment; `ENOMEM`.
+    pub fn dup2(&self, old: i32, new: i32) -> Result<i32, Errno> {
+        if old == new {
+            return self.table.cloexec(old).map(|_| new);
+        }
+        self.table.dup_to(old, new, false, &self.inner().files)
+    }
+
+    /// As [`dup2`](Self::dup2), with `O_CLOEXEC` or nothing as flags, and an error if both are the same.
+    ///
+    /// # Errors
+    /// As [`dup2`](Self::dup2); `EINVAL` for another flag, or when `old` is `new`.
+    pub fn dup3(&self, old: i32, new: i32, flags: i32) -> Result<i32, Errno> {
+        if flags & !O_CLOEXEC != 0 || old == new {
+            return Err(Errno::INVAL);
+        }
+        self.table.dup_to(old, new, flags & O_CLOEXEC != 0, &self.inner().files)
+    }
+
+    /// `F_DUPFD`, `F_DUPFD_CLOEXEC`, `F_GETFD`, `F_SETFD`, `F_GETFL`, `F_SETFL`.
+    ///
+    /// `F_GETFD` and `F_GETFL` write no shared line.
+    ///
+    /// # Errors
+    /// `EBADF`; `EINVAL` for another command, for a duplicate at or above the limit, or for `O_DIRECT` on a file that
+    /// cannot; `EMFILE`.
+    #[inline(always)]
+    pub fn fcntl(&self, fd: i32, cmd: i32, arg: u64) -> Result<i32, Errno> {
+        if cmd == F_GETFL {
+            self.table.status(fd, &self.inner().files)
+        } else {
+            self.fcntl_other(fd, cmd, arg)
+        }
+    }
+
+    fn fcntl_other(&self, fd: i32, cmd: i32, arg: u64) -> Result<i32, Errno> {
+        let cloexec = self.table.cloexec(fd)?;
+        let files = &self.inner().files;
+        // The kernel looks at the lower half.
+        let arg = arg as u32;
+        match cmd {
+            F_GETFD => Ok(if cloexec { FD_CLOEXEC } else { 0 }),
+            F_SETFD => self.table.set_cloexec(fd, arg as i32 & FD_CLOEXEC != 0).map(|()| 0),
+            F_DUPFD | F_DUPFD_CLOEXEC if arg as usize >= self.table.limit() => Err(Errno::INVAL),
+            F_DUPFD | F_DUPFD_CLOEXEC => {
+                let flags = FdFlags { cloexec: cmd == F_DUPFD_CLOEXEC, any: false };
+                self.table.dup(fd, arg as usize, flags, files)
+            }
+            F_SETFL => self.set_status(&self.file(fd)?, arg as i32),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    fn set_status(&self, file: &FileHandle<'_>, flags: i32) -> Result<i32, Errno> {
+        let pipe = file.payload::<Pipe>().is_some();
+        if flags & O_DIRECT != 0 && !pipe {
+            return Err(Errno::INVAL);
+        }
+        // Who can tell of input by a signal remembers that it was asked to.
+        let signals = if pipe || file.payload::<Socket>().is_some() { O_ASYNC } else { 0 };
+        file.set_flags(flags, O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME | signals);
+        Ok(0)
+    }
+
+    /// The open file of a descriptor, as a handle that keeps it open.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    #[inline(always)]
+    pub fn file(&self, fd: i32) -> Result<FileHandle<'_>, Errno> {
+        self.table.get(fd, &self.inner().files)
+    }
+
+    /// Gives a file that was opened without a descriptor one. `flags`: `O_CLOEXEC`,
+    /// [`O_ANYFD`](crate::abi::O_ANYFD).
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENOMEM`: the handle is dropped. `EINVAL` when the file belongs to another kernel.
+    pub fn install_file(&self, file: FileHandle<'_>, flags: i32) -> Result<i32, Errno> {
+        if !file.is_of(&self.inner().files) {
+            return Err(Errno::INVAL);
+        }
+        self.table.install(file, FdFlags::of(flags))
+    }
+
+    /// What `/proc/PID/fd/N` links to: `socket:[INO]`, `pipe:[INO]`, `anon_inode:[eventfd]`.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn fd_name(&self, fd: i32) -> Result<String, Errno> {
+        Ok(self.file(fd)?.name().to_string())
+    }
+
+    /// Descriptors that are open, lowest first (`/proc/PID/fd`).
+    pub fn open_fds(&self) -> Vec<i32> {
+        self.table.open_fds()
+    }
+
+    /// Descriptors are below this (`RLIMIT_NOFILE`).
+    pub fn nofile(&self) -> usize {
+        self.table.limit()
+    }
+
+    /// Sets `RLIMIT_NOFILE`, to 1,048,576 at most. Descriptors that are open stay open.
+    ///
+    /// # Errors
+    /// `EPERM` above 1,048,576 (`/proc/sys/fs/nr_open`).
+    pub fn set_nofile(&self, limit: usize) -> Result<(), Errno> {
+        if limit > crate::abi::NR_OPEN {
+            return Err(Errno::PERM);
+        }
+        self.table.set_limit(limit);
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! Processes: system calls that make things.
+
+use crate::abi::{O_ANYFD, SOCK_CLOEXEC};
+use crate::kernel::Inner;
+use crate::{Errno, FileHandle, Kernel};
+use quietline_vfs::{FdFlags, FdTable};
+
+/// A process: a descriptor table on a kernel. Share it by reference between as many threads as you like.
+///
+/// Every method that makes a descriptor takes [`O_ANYFD`] among its flags. Methods that end in `_file` or `_files`
+/// make no descriptor at all.
+#[derive(Debug)]
+pub struct Process {
+    pub(crate) table: FdTable,
+    kernel: Kernel,
+}
+
+impl Process {
+    pub(crate) fn new(kernel: Kernel) -> Result<Self, Errno> {
+        let table = FdTable::new(kernel.inner().config.nofile).map_err(|_| Errno::NOMEM)?;
+        Ok(Self { table, kernel })
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    #[inline(always)]
+    pub(crate) fn inner(&self) -> &Inner {
+        self.kernel.inner()
+    }
+
+    /// Another process with the same files at the same descriptors.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn fork(&self) -> Result<Process, Errno> {
+        let table = self.table.duplicate(&self.inner().files).map_err(|_| Errno::NOMEM)?;
+        Ok(Self { table, kernel: self.kernel.clone() })
+    }
+
+    #[inline(always)]
+    fn install(&self, file: FileHandle<'_>, flags: i32) -> Result<i32, Errno> {
+        self.table.install(file, FdFlags::of(flags))
+    }
+
+    /// When there are neither descriptors nor files left, Linux complains of the descriptors where it takes those
+    /// first: `EMFILE` instead of `ENFILE`.
+    #[cold]
+    fn descriptors_first(&self, errno: Errno) -> Errno {
+        if errno == Errno::NFILE && !self.table.has_free() { Errno::MFILE } else { errno }
+    }
+
+    /// Makes a socket: `domain` is `AF_INET`, `AF_INET6` or `AF_UNIX`, `ty` a type with `SOCK_CLOEXEC`,
+    /// `SOCK_NONBLOCK` and [`O_ANYFD`] in it.
+    ///
+    /// Writes the table's lock line; with `O_ANYFD`, no shared line.
+    ///
+    /// # Errors
+    /// `EAFNOSUPPORT`, `ESOCKTNOSUPPORT`, `EPROTONOSUPPORT`, `EINVAL`, `EPERM`, `EACCES` as `socket(2)`; `EMFILE`,
+    /// `ENFILE`, `ENOMEM`.
+    #[inline(always)]
+    pub fn socket(&self, domain: i32, ty: i32, protocol: i32) -> Result<i32, Errno> {
+        match self.socket_file(domain, ty & !O_ANYFD, protocol) {
+            Ok(file) => self.install(file, ty & (SOCK_CLOEXEC | O_ANYFD)),
+            Err(errno) => Err(self.descriptors_first(errno)),
+        }
+    }
+
+    /// Makes a socket without a descriptor. Writes no shared line.
+    ///
+    /// # Errors
+    /// As [`socket`](Self::socket), but for `EMFILE`.
+    #[inline(always)]
+    pub fn socket_file(&self, domain: i32, ty: i32, protocol: i32) -> Result<FileHandle<'_>, Errno> {
+        let k = self.inner();
+        quietline_net::socket(&k.sockets, &k.files, &k.last_ino, domain, ty, protocol, k.config.privileged)
+    }
+
+    /// Makes a pipe: descriptors to read from and to write to. Flags: `O_CLOEXEC`, `O_NONBLOCK`, `O_DIRECT`,
+    /// [`O_ANYFD`].
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown flag; `ENOPKG` for a notification pipe; `EMFILE`, `ENFILE`, `ENOMEM`. Then there is
+    /// neither.
+    #[inline(always)]
+    pub fn pipe2(&self, flags: i32) -> Result<[i32; 2], Errno> {
+        let [reader, writer] = self.pipe_files(flags & !O_ANYFD)?;
+        let reader = self.install(reader, flags)?;
+        match self.install(writer, flags) {
+            Ok(writer) => Ok([reader, writer]),
+            Err(errno) => {
+                let closed = self.close(reader);
+                debug_assert!(closed.is_ok(), "nobody else knows the descriptor");
+                Err(errno)
+            }
+        }
+    }
+
+    /// Makes a pipe without descriptors.
+    ///
+    /// # Errors
+    /// As [`pipe2`](Self::pipe2), but for `EMFILE`.
+    #[inline(always)]
+    pub fn pipe_files(&self, flags: i32) -> Result<[FileHandle<'_>; 2], Errno> {
+        let k = self.inner();
+        quietline_vfs::pipe2(&k.pipes, &k.files, &k.last_ino, flags)
+    }
+
+    /// Makes an event counter. Flags: `EFD_SEMAPHORE`, `EFD_CLOEXEC`, `EFD_NONBLOCK`, [`O_ANYFD`].
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown flag; `EMFILE`, `ENFILE`, `ENOMEM`.
+    #[inline(always)]
+    pub fn eventfd(&self, count: u32, flags: i32) -> Result<i32, Errno> {
+        match self.eventfd_file(count, flags & !O_ANYFD) {
+            Ok(file) => self.install(file, flags),
+            Err(errno) => Err(self.descriptors_first(errno)),
+        }
+    }
+
+    /// Makes an event counter without a descriptor.
+    ///
+    /// # Errors
+    /// As [`eventfd`](Self::eventfd), but for `EMFILE`.
+    #[inline(always)]
+    pub fn eventfd_file(&self, count: u32, flags: i32) -> Result<FileHandle<'_>, Errno> {
+        let k = self.inner();
+        quietline_vfs::eventfd(&k.eventfds, &k.files, count, flags)
+    }
+
+    /// Makes a timer. Flags: `TFD_CLOEXEC`, `TFD_NONBLOCK`, [`O_ANYFD`].
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown flag or clock; `EPERM` for a clock that wakes the system, unless the kernel is
+    /// privileged; `EMFILE`, `ENFILE`, `ENOMEM`.
+    #[inline(always)]
+    pub fn timerfd_create(&self, clockid: i32, flags: i32) -> Result<i32, Errno> {
+        match self.timerfd_file(clockid, flags & !O_ANYFD) {
+            Ok(file) => self.install(file, flags),
+            Err(errno) => Err(self.descriptors_first(errno)),
+        }
+    }
+
+    /// Makes a timer without a descriptor.
+    ///
+    /// # Errors
+    /// As [`timerfd_create`](Self::timerfd_create), but for `EMFILE`.
+    #[inline(always)]
+    pub fn timerfd_file(&self, clockid: i32, flags: i32) -> Result<FileHandle<'_>, Errno> {
+        let k = self.inner();
+        quietline_vfs::timerfd(&k.timerfds, &k.files, clockid, flags, k.config.privileged)
+    }
+
+    /// Makes a descriptor for the signals in `mask` (bit n for signal n + 1), or, with `fd` not -1, gives the one
+    /// that `fd` is another mask. Flags: `SFD_CLOEXEC`, `SFD_NONBLOCK`, [`O_ANYFD`].
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown flag, or when `fd` is no signalfd; `EBADF` when it is not open; `EMFILE`, `ENFILE`,
+    /// `ENOMEM`.
+    #[inline(always)]
+    pub fn signalfd(&self, fd: i32, mask: u64, flags: i32) -> Result<i32, Errno> {
+        if fd != -1 {
+            quietline_vfs::check_signalfd_flags(flags & !O_ANYFD)?;
+            quietline_vfs::set_signals(&self.file(fd)?, mask)?;
+            return Ok(fd);
+        }
+        match self.signalfd_file(mask, flags & !O_ANYFD) {
+            Ok(file) => self.install(file, flags),
+            Err(errno) => Err(self.descriptors_first(errno)),
+        }
+    }
+
+    /// Makes a signalfd without a descriptor.
+    ///
+    /// # Errors
+    /// As [`signalfd`](Self::signalfd), but for `EMFILE` and `EBADF`.
+    #[inline(always)]
+    pub fn signalfd_file(&self, mask: u64, flags: i32) -> Result<FileHandle<'_>, Errno> {
+        let k = self.inner();
+        quietline_vfs::signalfd(&k.signalfds, &k.files, mask, flags)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.table.clear(&self.kernel.inner().files);
+    }
+}

@@ -1,0 +1,146 @@
+//! Chains of callbacks: what is queued, collected and run.
+
+use core::ptr::{self, NonNull};
+use quietline_platform::atomic::{AtomicU64, Ordering};
+
+/// What a callback needs: embed it in the object that is to be freed (`struct rcu_head`). Two words.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Head {
+    next: AtomicU64,
+    run: Option<unsafe fn(NonNull<Head>)>,
+}
+
+impl Head {
+    /// A head that is queued nowhere.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self { next: AtomicU64::new(0), run: None }
+    }
+
+    /// A head that is queued nowhere.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self { next: AtomicU64::new(0), run: None }
+    }
+
+    /// Says what runs.
+    ///
+    /// # Safety
+    /// The head is valid and the caller's.
+    #[inline(always)]
+    pub(super) unsafe fn set(head: NonNull<Head>, run: unsafe fn(NonNull<Head>)) {
+        // SAFETY: by contract.
+        unsafe { (*head.as_ptr()).run = Some(run) };
+    }
+
+    /// Runs the callback, which may free the head.
+    ///
+    /// # Safety
+    /// The head is valid, off every chain, and what [`set`](Self::set) named may run now.
+    pub(super) unsafe fn run(head: NonNull<Head>) {
+        // SAFETY: by contract.
+        unsafe { (*head.as_ptr()).run.expect("a queued head has a callback")(head) };
+    }
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A chain of heads, oldest work first. It owns them. Whoever has it to itself walks it, so every access to a link is
+/// relaxed: a lock, or the fence before a list was taken, has ordered it.
+#[derive(Debug)]
+pub(super) struct Chain {
+    first: *mut Head,
+    last: *mut Head,
+    len: i64,
+}
+
+// SAFETY: the heads were given away by their owners, to be run on any thread.
+unsafe impl Send for Chain {}
+
+impl Chain {
+    pub(super) const EMPTY: Self = Self { first: ptr::null_mut(), last: ptr::null_mut(), len: 0 };
+
+    /// The chain of a list: the address of a head, or 0. Walks it: O(its length).
+    ///
+    /// # Safety
+    /// The list's heads are valid, and the caller's to take.
+    pub(super) unsafe fn of_list(list: u64) -> Self {
+        let mut chain = Self::EMPTY;
+        chain.first = list as *mut Head;
+        let mut at = chain.first;
+        while !at.is_null() {
+            chain.last = at;
+            chain.len += 1;
+            // SAFETY: by contract.
+            at = unsafe { next(at) };
+        }
+        chain
+    }
+
+    pub(super) fn len(&self) -> i64 {
+        self.len
+    }
+
+    /// Puts `other` behind.
+    pub(super) fn append(&mut self, other: Chain) {
+        if other.first.is_null() {
+            return;
+        }
+        if self.last.is_null() {
+            *self = other;
+            return;
+        }
+        // SAFETY: heads on a chain are valid and owned by the chain; so in the functions below.
+        unsafe { (*self.last).next.store(other.first as u64, Ordering::Relaxed) };
+        self.last = other.last;
+        self.len += other.len;
+    }
+
+    /// Takes the first `n` heads, or all there are. O(n), unless it is all.
+    pub(super) fn take(&mut self, n: i64) -> Chain {
+        if n >= self.len {
+            return core::mem::replace(self, Self::EMPTY);
+        }
+        let mut taken = Self::EMPTY;
+        while taken.len < n {
+            taken.first = if taken.first.is_null() { self.first } else { taken.first };
+            taken.last = self.first;
+            taken.len += 1;
+            // SAFETY: see `append`.
+            self.first = unsafe { next(self.first) };
+        }
+        self.len -= n;
+        if let Some(last) = NonNull::new(taken.last) {
+            // SAFETY: see `append`.
+            unsafe { (*last.as_ptr()).next.store(0, Ordering::Relaxed) };
+        }
+        taken
+    }
+
+    /// Takes the first head.
+    pub(super) fn pop(&mut self) -> Option<NonNull<Head>> {
+        let head = NonNull::new(self.first)?;
+        // SAFETY: see `append`.
+        self.first = unsafe { next(head.as_ptr()) };
+        self.len -= 1;
+        if self.first.is_null() {
+            self.last = ptr::null_mut();
+        }
+        Some(head)
+    }
+}
+
+/// # Safety
+/// The head is valid and on a chain that the caller has to itself.
+unsafe fn next(head: *mut Head) -> *mut Head {
+    // SAFETY: by contract.
+    unsafe { (*head).next.load(Ordering::Relaxed) as *mut Head }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

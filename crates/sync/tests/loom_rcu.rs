@@ -1,0 +1,315 @@
+//! RCU under the model checker: two CPUs, readers, updaters and callbacks in every order (within a bound on forced
+//! switches). What a reader may still see is a loom cell, so a write that is not ordered after the read is an error
+//! even when the values happen to be right.
+#![cfg(loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use loom::thread;
+use quietline_platform::cpu;
+use quietline_sync::rcu::{Domain, Guard, Head};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+const POISON: u64 = u64::MAX;
+
+#[repr(C)]
+struct Object {
+    head: Head,
+    value: UnsafeCell<u64>,
+    runs: AtomicUsize,
+}
+
+impl Object {
+    fn new(value: u64) -> Self {
+        Self { head: Head::new(), value: UnsafeCell::new(value), runs: AtomicUsize::new(0) }
+    }
+
+    /// What becomes of an object whose grace period is over.
+    fn poison(&self) {
+        // SAFETY: nobody reads it any more, or loom finds that out.
+        self.value.with_mut(|v| unsafe { *v = POISON });
+    }
+
+    unsafe fn callback(head: NonNull<Head>) {
+        // SAFETY: the head is the first field of an object that lives as long as its world.
+        let this = unsafe { head.cast::<Object>().as_ref() };
+        this.poison();
+        this.runs.fetch_add(1, Relaxed);
+    }
+}
+
+/// A domain, a pointer and what it may point to: the first `old.len()` objects in turn, then `last`.
+struct World {
+    domain: Box<Domain>,
+    now: AtomicPtr<Object>,
+    objects: Vec<Object>,
+}
+
+// SAFETY: the model watches every access to the cells inside.
+unsafe impl Send for World {}
+// SAFETY: as above.
+unsafe impl Sync for World {}
+
+impl World {
+    fn new(objects: u64) -> Arc<Self> {
+        let objects: Vec<Object> = (0..objects).map(Object::new).collect();
+        let now = AtomicPtr::new((&raw const objects[0]).cast_mut());
+        Arc::new(Self { domain: Domain::new().unwrap(), now, objects })
+    }
+
+    /// Makes object `i` the one to be seen. Relaxed on purpose: the objects are all there from the start, and the
+    /// grace period must order the unlinking by itself.
+    fn publish(&self, i: usize) {
+        self.now.store((&raw const self.objects[i]).cast_mut(), Relaxed);
+    }
+
+    /// A read section up to its last access.
+    fn enter(&self) -> Guard<'_> {
+        let guard = self.domain.read();
+        // SAFETY: objects live as long as the world.
+        let object = unsafe { &*self.now.load(Relaxed) };
+        // SAFETY: loom finds out whether somebody writes meanwhile.
+        let value = object.value.with(|v| unsafe { *v });
+        assert_ne!(value, POISON, "poisoned before its grace period was over");
+        guard
+    }
+
+    fn call(&self, i: usize) {
+        // SAFETY: each object is queued once, and lives as long as the world.
+        unsafe { self.domain.call(NonNull::from(&self.objects[i]).cast(), Object::callback) };
+    }
+
+    fn runs(&self, i: usize) -> usize {
+        self.objects[i].runs.load(SeqCst)
+    }
+}
+
+/// Explores with at most `switches` forced switches in an execution.
+fn check(switches: usize, f: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(switches);
+    model.max_branches = 20_000;
+    model.check(f);
+}
+
+fn on_cpu<R: 'static>(
+    world: &Arc<World>,
+    cpu: usize,
+    f: impl FnOnce(&World) -> R + 'static,
+) -> thread::JoinHandle<R> {
+    let world = world.clone();
+    thread::spawn(move || {
+        cpu::migrate(cpu);
+        f(&world)
+    })
+}
+
+/// Two readers, one of which ends its section on the other CPU.
+#[test]
+fn readers_are_waited_for() {
+    check(3, || {
+        let world = World::new(2);
+        let still = on_cpu(&world, 0, |w| drop(w.enter()));
+        let moving = on_cpu(&world, 1, |w| {
+            let guard = w.enter();
+            cpu::migrate(0);
+            drop(guard);
+        });
+        cpu::migrate(1);
+        world.publish(1);
+        world.domain.synchronize();
+        world.objects[0].poison();
+        still.join().unwrap();
+        moving.join().unwrap();
+    });
+}
+
+/// The guard goes to another thread, which ends the section.
+#[test]
+fn a_guard_may_be_dropped_elsewhere() {
+    check(3, || {
+        let world = World::new(2);
+        let reader = on_cpu(&world, 1, |w| {
+            let world: *const World = w;
+            // SAFETY: the spawner below joins the thread that drops the guard before the world goes.
+            let guard = unsafe { &*world }.enter();
+            let dropper = thread::spawn(move || drop(guard));
+            dropper.join().unwrap();
+        });
+        world.publish(1);
+        world.domain.synchronize();
+        world.objects[0].poison();
+        reader.join().unwrap();
+    });
+}
+
+/// A section inside a section of another edition: both are counted where they began.
+#[test]
+fn nested_sections() {
+    check(3, || {
+        let world = World::new(2);
+        let reader = on_cpu(&world, 1, |w| {
+            let outer = w.enter();
+            let inner = w.enter();
+            drop(outer);
+            drop(inner);
+        });
+        world.publish(1);
+        world.domain.synchronize();
+        world.objects[0].poison();
+        reader.join().unwrap();
+    });
+}
+
+/// Two grace periods in a row, so that the edition in use at first is in use again: a reader that is late by one
+/// flip must not be missed (the reason why SRCU flips twice).
+#[test]
+fn a_straggler_of_two_grace_periods() {
+    check(3, || {
+        let world = World::new(3);
+        let reader = on_cpu(&world, 1, |w| {
+            drop(w.enter());
+            let guard = w.enter();
+            cpu::migrate(0);
+            drop(guard);
+        });
+        for i in 0..2 {
+            world.publish(i + 1);
+            world.domain.synchronize();
+            world.objects[i].poison();
+        }
+        reader.join().unwrap();
+    });
+}
+
+/// Two updaters: each may find a grace period that the other began, which covers it or does not.
+#[test]
+fn a_grace_period_that_another_began() {
+    check(2, || {
+        let world = World::new(2);
+        let reader = on_cpu(&world, 1, |w| drop(w.enter()));
+        let other = on_cpu(&world, 0, |w| w.domain.synchronize());
+        world.publish(1);
+        world.domain.synchronize();
+        world.objects[0].poison();
+        reader.join().unwrap();
+        other.join().unwrap();
+    });
+}
+
+/// A ticket elapses only after the sections that were open; pollers on both sides.
+#[test]
+fn tickets() {
+    check(3, || {
+        let world = World::new(2);
+        let reader = on_cpu(&world, 1, |w| drop(w.enter()));
+        let other = on_cpu(&world, 0, |w| {
+            w.domain.ticket();
+            w.domain.poll();
+        });
+        world.publish(1);
+        let ticket = world.domain.ticket();
+        for _ in 0..3 {
+            world.domain.poll();
+        }
+        if world.domain.elapsed(ticket) {
+            world.objects[0].poison();
+        }
+        reader.join().unwrap();
+        other.join().unwrap();
+        // Nobody is inside and nobody holds the lock: one poll ends what is on, another what is asked for.
+        while !world.domain.elapsed(ticket) {
+            world.domain.poll();
+        }
+    });
+}
+
+/// A callback queued while another thread moves grace periods on, and a reader that may still see its object.
+#[test]
+fn a_callback_runs_after_its_grace_period() {
+    check(3, || {
+        let world = World::new(2);
+        let reader = on_cpu(&world, 1, |w| drop(w.enter()));
+        let other = on_cpu(&world, 0, |w| {
+            w.domain.synchronize();
+            w.domain.synchronize();
+        });
+        cpu::migrate(1);
+        world.publish(1);
+        world.call(0);
+        reader.join().unwrap();
+        other.join().unwrap();
+        while world.domain.poll() {}
+        assert_eq!(world.runs(0), 1);
+    });
+}
+
+/// Callbacks of two CPUs, full batches among them, and the barrier that waits for its own.
+#[test]
+fn a_barrier_waits_for_callbacks() {
+    check(3, || {
+        let world = World::new(5);
+        let other = on_cpu(&world, 1, |w| {
+            w.call(1);
+            w.call(2);
+            w.call(3);
+        });
+        world.call(0);
+        world.domain.barrier();
+        assert_eq!(world.runs(0), 1);
+        other.join().unwrap();
+        world.domain.barrier();
+        assert!((0..4).all(|i| world.runs(i) == 1));
+        assert_eq!(world.runs(4), 0);
+    });
+}
+
+/// The barrier also waits for callbacks that another thread has taken and is running.
+#[test]
+fn a_barrier_waits_for_another_runner() {
+    check(3, || {
+        let world = World::new(2);
+        world.call(0);
+        let other = on_cpu(&world, 1, |w| {
+            w.domain.poll();
+            w.domain.poll();
+            w.domain.poll();
+        });
+        world.domain.barrier();
+        assert_eq!(world.runs(0), 1);
+        // Not ordered after the callback unless the barrier does it.
+        world.objects[0].value.with(|v| {
+            // SAFETY: the callback is over.
+            assert_eq!(unsafe { *v }, POISON)
+        });
+        other.join().unwrap();
+    });
+}
+
+/// The end of a domain runs what is queued at whatever stage.
+#[test]
+fn the_end_runs_everything() {
+    check(3, || {
+        let objects: Arc<Vec<Object>> = Arc::new((0..3).map(Object::new).collect());
+        let domain = Arc::new(Domain::new().unwrap());
+        let call = |domain: &Domain, objects: &[Object], i: usize| {
+            // SAFETY: objects outlive the domain.
+            unsafe { domain.call(NonNull::from(&objects[i]).cast(), Object::callback) };
+        };
+        let (d, o) = (domain.clone(), objects.as_ptr() as usize);
+        let other = thread::spawn(move || {
+            cpu::migrate(1);
+            // SAFETY: joined below, before the objects go.
+            let o = unsafe { std::slice::from_raw_parts(o as *const Object, 3) };
+            call(&d, o, 0);
+            call(&d, o, 1);
+            drop(d);
+        });
+        call(&domain, &objects, 2);
+        domain.poll();
+        other.join().unwrap();
+        drop(domain);
+        assert!(objects.iter().all(|o| o.runs.load(SeqCst) == 1));
+    });
+}

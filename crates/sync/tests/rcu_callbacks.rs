@@ -1,0 +1,317 @@
+//! RCU callbacks: exactly once, never early, never inside the call that queues them; barriers, floods, ends.
+#![cfg(not(loom))]
+
+use quietline_sync::rcu::{BATCH, Domain, Head};
+use std::cell::Cell;
+use std::ptr::{NonNull, null};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const GOOD: u64 = 0x600D;
+const POISON: u64 = 0xDEAD;
+
+#[repr(C)]
+struct Object {
+    head: Head,
+    state: AtomicU64,
+    runs: AtomicUsize,
+    again: AtomicUsize,
+    domain: AtomicPtr<Domain>,
+}
+
+thread_local! {
+    /// The head that this thread is queueing.
+    static QUEUEING: Cell<*const Head> = const { Cell::new(null()) };
+    /// Callbacks that this thread is inside of.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Object {
+    fn new(domain: &Domain) -> Self {
+        let (state, runs, again) = (AtomicU64::new(GOOD), AtomicUsize::new(0), AtomicUsize::new(0));
+        let domain = AtomicPtr::new((domain as *const Domain).cast_mut());
+        Self { head: Head::new(), state, runs, again, domain }
+    }
+
+    fn queue(this: *const Object) {
+        let head = NonNull::new(this.cast_mut().cast::<Head>()).unwrap();
+        let outer = QUEUEING.replace(head.as_ptr());
+        // SAFETY: tests keep objects until a barrier has passed, and queue an object only when it is not queued.
+        unsafe { (*(*this).domain.load(Ordering::Relaxed)).call(head, Self::run) };
+        QUEUEING.set(outer);
+    }
+
+    unsafe fn run(head: NonNull<Head>) {
+        assert_ne!(QUEUEING.get(), head.as_ptr().cast_const(), "run inside the call that queues it");
+        assert_eq!(DEPTH.replace(1), 0, "run inside another callback");
+        let this = head.as_ptr().cast::<Object>();
+        // SAFETY: see `queue`.
+        let object = unsafe { &*this };
+        object.runs.fetch_add(1, Ordering::Relaxed);
+        object.state.store(POISON, Ordering::Relaxed);
+        if object.again.load(Ordering::Relaxed) != 0 {
+            object.again.fetch_sub(1, Ordering::Relaxed);
+            Self::queue(this);
+        }
+        DEPTH.set(0);
+    }
+
+    fn runs(&self) -> usize {
+        self.runs.load(Ordering::Relaxed)
+    }
+}
+
+fn objects(n: usize, domain: &Domain) -> Vec<Object> {
+    (0..n).map(|_| Object::new(domain)).collect()
+}
+
+/// More than a few batches, and not a whole number of them.
+const MANY: usize = 5 * BATCH as usize + 17;
+
+#[test]
+fn none_runs_while_a_section_is_open() {
+    let domain = Domain::new().unwrap();
+    let all = objects(MANY, &domain);
+    let guard = domain.read();
+    for object in &all {
+        Object::queue(object);
+    }
+    for _ in 0..50 {
+        assert!(domain.poll());
+    }
+    assert!(all.iter().all(|o| o.runs() == 0));
+    assert_eq!(domain.backlog(), MANY as u64);
+    drop(guard);
+    while domain.poll() {}
+    assert!(all.iter().all(|o| o.runs() == 1));
+    assert_eq!(domain.backlog(), 0);
+    domain.barrier();
+    assert!(all.iter().all(|o| o.runs() == 1));
+}
+
+/// Property 8, by callbacks: four threads queue, two read, and nobody sees what a callback has done.
+#[test]
+fn property_8_callbacks_run_once_and_never_early() {
+    let domain = Domain::new().unwrap();
+    let stop = AtomicBool::new(false);
+    let places: Vec<AtomicPtr<Object>> = (0..4).map(|_| AtomicPtr::default()).collect();
+    let pools: Vec<Vec<Object>> = (0..4).map(|_| objects(20_000, &domain)).collect();
+    for (place, pool) in places.iter().zip(&pools) {
+        place.store((&raw const pool[0]).cast_mut(), Ordering::Release);
+    }
+    thread::scope(|s| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                s.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        let _guard = domain.read();
+                        for place in &places {
+                            // SAFETY: pools outlive the scope.
+                            let object = unsafe { &*place.load(Ordering::Acquire) };
+                            for _ in 0..10 {
+                                assert_eq!(
+                                    object.state.load(Ordering::Relaxed),
+                                    GOOD,
+                                    "run before its grace period"
+                                );
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        let writers: Vec<_> = places
+            .iter()
+            .zip(&pools)
+            .map(|(place, pool)| {
+                s.spawn(move || {
+                    for fresh in &pool[1..] {
+                        let old = place.swap((fresh as *const Object).cast_mut(), Ordering::AcqRel);
+                        Object::queue(old);
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|w| w.join().unwrap());
+        domain.barrier();
+        for pool in &pools {
+            let (last, rest) = pool.split_last().unwrap();
+            assert!(rest.iter().all(|o| o.runs() == 1) && last.runs() == 0);
+        }
+        stop.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|r| r.join().unwrap());
+    });
+    assert_eq!(domain.backlog(), 0);
+}
+
+/// Callbacks that queue themselves neither pile up on the stack nor get lost.
+#[test]
+fn callbacks_may_queue_themselves() {
+    let domain = Domain::new().unwrap();
+    let all = objects(MANY, &domain);
+    for object in &all {
+        object.again.store(9, Ordering::Relaxed);
+        Object::queue(object);
+    }
+    while domain.poll() {}
+    assert!(all.iter().all(|o| o.runs() == 10));
+}
+
+/// A callback may wait for grace periods, and for another domain's callbacks.
+#[test]
+fn callbacks_may_wait() {
+    let one: &'static Domain = Box::leak(Domain::new().unwrap());
+    let other: &'static Domain = Box::leak(Domain::new().unwrap());
+    let ran = Arc::new(AtomicUsize::new(0));
+    let (count, inner) = (ran.clone(), ran.clone());
+    one.defer(move || {
+        one.synchronize();
+        other
+            .defer(move || {
+                let _ = inner.fetch_add(1, Ordering::Relaxed);
+            })
+            .unwrap();
+        other.barrier();
+        count.fetch_add(10, Ordering::Relaxed);
+    })
+    .unwrap();
+    one.barrier();
+    assert_eq!(ran.load(Ordering::Relaxed), 11);
+}
+
+#[test]
+fn a_barrier_covers_what_others_queued_before() {
+    let domain = Domain::new().unwrap();
+    for _ in 0..20 {
+        let pools: Vec<Vec<Object>> = (0..4).map(|_| objects(MANY, &domain)).collect();
+        thread::scope(|s| {
+            for pool in &pools {
+                s.spawn(|| pool.iter().for_each(|o| Object::queue(o)));
+            }
+        });
+        domain.barrier();
+        assert!(pools.iter().flatten().all(|o| o.runs() == 1));
+    }
+}
+
+/// A barrier ends although others go on queueing and running, and covers its own callbacks.
+#[test]
+fn a_barrier_is_not_starved() {
+    let domain = Domain::new().unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|s| {
+        for _ in 0..2 {
+            s.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    domain.defer(|| {}).unwrap();
+                }
+                domain.barrier();
+            });
+        }
+        for _ in 0..100 {
+            let mine = objects(10, &domain);
+            mine.iter().for_each(|o| Object::queue(o));
+            domain.barrier();
+            assert!(mine.iter().all(|o| o.runs() == 1));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(domain.backlog(), 0);
+}
+
+/// Two million callbacks beside a reader that is nearly always inside: what waits is bounded.
+#[test]
+fn a_flood_stays_within_its_bounds() {
+    let domain = Domain::new().unwrap();
+    let live = Arc::new(AtomicUsize::new(0));
+    let stop = AtomicBool::new(false);
+    let highest = thread::scope(|s| {
+        s.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let _guard = domain.read();
+                let end = Instant::now() + Duration::from_micros(300);
+                while Instant::now() < end {
+                    thread::yield_now();
+                }
+            }
+        });
+        let mut highest = 0;
+        for _ in 0..2_000_000 {
+            let freed = live.clone();
+            highest = highest.max(live.fetch_add(1, Ordering::Relaxed));
+            domain
+                .defer(move || {
+                    let _ = freed.fetch_sub(1, Ordering::Relaxed);
+                })
+                .unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        highest as u64
+    });
+    // The limit, the unfinished batches, and as much again for a reader that loses its CPU inside.
+    let bound = 2 * domain.backlog_limit() + BATCH as u64 * quietline_platform::cpu::nr_cpus() as u64;
+    assert!(highest <= bound, "{highest} callbacks waited; the bound is {bound}");
+    domain.barrier();
+    assert_eq!(live.load(Ordering::Relaxed), 0);
+}
+
+/// With a reader that does not leave, here the queuer itself, a flood is slowed and not stopped.
+#[test]
+fn a_stalled_reader_slows_a_flood() {
+    let domain = Domain::new().unwrap();
+    let full =
+        (domain.backlog_limit() + BATCH as u64 * (quietline_platform::cpu::nr_cpus() as u64 + 1)) as usize;
+    let all = objects(full + 6 * BATCH as usize, &domain);
+    let guard = domain.read();
+    all[..full].iter().for_each(|o| Object::queue(o));
+    let from = Instant::now();
+    all[full..].iter().for_each(|o| Object::queue(o));
+    // Six batches more, on a CPU or two: at least four of them were filled.
+    assert!(from.elapsed() >= Duration::from_millis(40), "{:?}", from.elapsed());
+    assert!(all.iter().all(|o| o.runs() == 0));
+    drop(guard);
+    domain.barrier();
+    assert!(all.iter().all(|o| o.runs() == 1));
+}
+
+#[test]
+fn the_end_of_a_domain_runs_everything() {
+    for n in [0, 1, 17, MANY] {
+        let domain = Domain::new().unwrap();
+        let ran = Arc::new(AtomicUsize::new(0));
+        for i in 0..n {
+            let count = ran.clone();
+            domain
+                .defer(move || {
+                    let _ = count.fetch_add(1, Ordering::Relaxed);
+                })
+                .unwrap();
+            if i == n / 2 {
+                domain.synchronize();
+            }
+        }
+        drop(domain);
+        assert_eq!(ran.load(Ordering::Relaxed), n);
+        assert_eq!(Arc::strong_count(&ran), 1);
+    }
+}
+
+/// A closure that panics harms neither those who run it nor the callbacks behind it.
+#[test]
+fn a_panic_ends_in_its_callback() {
+    let domain = Domain::new().unwrap();
+    let ran = Arc::new(AtomicUsize::new(0));
+    for i in 0..100 {
+        let count = ran.clone();
+        let f = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            assert!(i != 50, "a panic on purpose");
+        };
+        domain.defer(f).unwrap();
+    }
+    domain.barrier();
+    assert_eq!(ran.load(Ordering::Relaxed), 100);
+    assert_eq!(domain.backlog(), 0);
+}

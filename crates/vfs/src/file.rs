@@ -1,0 +1,141 @@
+//! Open files.
+
+use crate::dentry::Dentry;
+use crate::mount::Mount;
+use crate::raw::pseudo::Kind;
+use core::ptr;
+use quietline_platform::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use quietline_slab::{CacheError, Stats, Typesafe, TypesafeCache};
+use quietline_sync::{Counter, FileRef, rcu};
+
+bitflags::bitflags! {
+    /// What may be done with an open file (`f_mode`).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct FileMode: u32 {
+        /// Read.
+        const READ = 1;
+        /// Write.
+        const WRITE = 2;
+    }
+}
+
+/// An open file (`struct file`), one line.
+///
+/// Lives in a typesafe cache: a thread that found it in a descriptor table may look at it without owning it, as long
+/// as its read section lasts, and finds a `File` there, though perhaps of another life. `f_ref` is what makes it the
+/// thread's own; `f_gen` tells lives apart for those who only look. All fields but `f_ref` are written by the owner
+/// of a new life before `f_ref` is.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct File {
+    pub(crate) f_ref: FileRef,
+    pub(crate) f_gen: AtomicU32,
+    pub(crate) f_flags: AtomicU32,
+    pub(crate) f_mode: AtomicU32,
+    /// Four bytes for the allocator, while the file is free.
+    link: AtomicU32,
+    pub(crate) f_dentry: AtomicPtr<Dentry>,
+    pub(crate) f_mnt: AtomicPtr<Mount>,
+    pub(crate) f_kind: AtomicPtr<Kind>,
+}
+
+const _: () = assert!(size_of::<File>() == 64);
+
+impl Typesafe for File {
+    fn construct() -> Self {
+        Self {
+            f_ref: FileRef::dead(),
+            f_gen: AtomicU32::new(0),
+            f_flags: AtomicU32::new(0),
+            f_mode: AtomicU32::new(0),
+            link: AtomicU32::new(0),
+            f_dentry: AtomicPtr::new(ptr::null_mut()),
+            f_mnt: AtomicPtr::new(ptr::null_mut()),
+            f_kind: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    const LINK_OFFSET: Option<usize> = Some(core::mem::offset_of!(File, link));
+}
+
+impl File {
+    /// Status flags with the access mode, as `F_GETFL` returns them.
+    pub(crate) fn status(&self) -> i32 {
+        // ORDERING: pairs with the release store of a new life's flags: a reader that finds them finds the new
+        // generation after them. Older flags go with an older generation.
+        self.f_flags.load(Ordering::Acquire) as i32
+    }
+
+    /// Which life this is.
+    pub(crate) fn generation(&self) -> u32 {
+        // ORDERING: as in `status`; loads that follow are not taken before.
+        self.f_gen.load(Ordering::Acquire)
+    }
+}
+
+/// The files of a kernel, and how many there may be.
+#[derive(Debug)]
+pub struct Files {
+    pub(crate) cache: TypesafeCache<File>,
+    pub(crate) domain: &'static rcu::Domain,
+    pub(crate) nr_files: Counter,
+    max_files: AtomicU64,
+    /// Whether the limit binds (`CAP_SYS_ADMIN` lifts it).
+    privileged: bool,
+}
+
+impl Files {
+    /// No files yet; at most `max_files` (`/proc/sys/fs/file-max`), unless `privileged`.
+    ///
+    /// # Errors
+    /// [`CacheError`] when there is no memory.
+    pub fn new(max_files: u64, privileged: bool) -> Result<Self, CacheError> {
+        let domain = rcu::global()?;
+        Ok(Self {
+            cache: TypesafeCache::new("filp", domain)?,
+            domain,
+            nr_files: Counter::new()?,
+            max_files: AtomicU64::new(max_files),
+            privileged,
+        })
+    }
+
+    /// Open files; exact when nobody opens or closes meanwhile.
+    pub fn nr_files(&self) -> i64 {
+        self.nr_files.sum()
+    }
+
+    /// The limit on open files.
+    pub fn max_files(&self) -> u64 {
+        // Relaxed: a tunable.
+        self.max_files.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit; files that are open stay.
+    pub fn set_max_files(&self, max: u64) {
+        // Relaxed: a tunable.
+        self.max_files.store(max, Ordering::Relaxed);
+    }
+
+    /// What the cache of files holds.
+    pub fn stats(&self) -> Stats {
+        self.cache.stats()
+    }
+
+    /// Gives cached files back to the system.
+    pub fn shrink(&self) {
+        self.cache.shrink();
+    }
+
+    /// Whether one more file may be opened. Reads two shared lines, which are seldom written.
+    #[inline]
+    pub(crate) fn may_open(&self) -> bool {
+        (self.nr_files.read_positive() as u64) < self.max_files() || self.may_open_slow()
+    }
+
+    /// Near the limit the exact sum decides.
+    #[cold]
+    fn may_open_slow(&self) -> bool {
+        self.privileged || (self.nr_files.sum().max(0) as u64) < self.max_files()
+    }
+}

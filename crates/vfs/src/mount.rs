@@ -1,0 +1,129 @@
+//! Superblocks and mounts.
+//!
+//! # The contended way
+//!
+//! Every open file holds a reference to its mount, so every open and close writes the mount's count: one line for all
+//! the sockets of a machine (the last patch of the 2008 series, 2.20 s to 1.64 s on 8 CPUs).
+//!
+//! # Our way
+//!
+//! A mount that is wired into the kernel is immortal, so nobody counts references to it. An ordinary mount counts
+//! gets and puts in two per-CPU words. While it is mounted, no put can be the last, so nobody sums. Once it is
+//! being unmounted, every put sums: *puts first, then gets*, with a barrier between, so that a put is never counted
+//! without its get, and the sum is never zero by mistake while a reference moves from CPU to CPU.
+
+use quietline_platform::AllocError;
+use quietline_platform::atomic::{AtomicU32, Ordering};
+use quietline_platform::percpu::Words;
+
+/// A filesystem instance (`struct super_block`).
+#[derive(Debug)]
+pub struct SuperBlock {
+    /// The filesystem's name, as `/proc/filesystems` has it.
+    pub s_type: &'static str,
+}
+
+const GETS: usize = 0;
+const PUTS: usize = 1;
+
+const MOUNTED: u32 = 0;
+const DETACHED: u32 = 1;
+const DEAD: u32 = 2;
+
+/// A mounted filesystem (`struct vfsmount`).
+#[derive(Debug)]
+pub struct Mount {
+    /// What is mounted.
+    pub mnt_sb: SuperBlock,
+    /// None for an internal mount.
+    counts: Option<Counts>,
+}
+
+#[derive(Debug)]
+struct Counts {
+    words: Words<2>,
+    state: AtomicU32,
+}
+
+impl Mount {
+    /// A mount that lives as long as its kernel, and that nobody counts references to (`kern_mount`).
+    pub fn internal(s_type: &'static str) -> Self {
+        Self { mnt_sb: SuperBlock { s_type }, counts: None }
+    }
+
+    /// A mount that can be unmounted, with one reference: that of the tree it is mounted in.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory for the counts.
+    pub fn ordinary(s_type: &'static str) -> Result<Self, AllocError> {
+        let counts = Counts { words: Words::new()?, state: AtomicU32::new(MOUNTED) };
+        counts.words.add(GETS, 1);
+        Ok(Self { mnt_sb: SuperBlock { s_type }, counts: Some(counts) })
+    }
+
+    /// Whether references are counted.
+    pub fn is_internal(&self) -> bool {
+        self.counts.is_none()
+    }
+
+    /// Takes a reference (`mntget`). The caller has one, or knows that the mount is mounted. Writes no shared line.
+    #[inline]
+    pub fn get(&self) {
+        if let Some(counts) = &self.counts {
+            counts.words.add(GETS, 1);
+        }
+    }
+
+    /// Gives a reference back (`mntput`); true if it was the last, and the caller must destroy the mount. Writes no
+    /// shared line while the mount is mounted; costs a process-wide barrier when it is being unmounted.
+    #[inline]
+    #[must_use = "whoever puts the last reference destroys the mount"]
+    pub fn put(&self) -> bool {
+        match &self.counts {
+            None => false,
+            Some(counts) => {
+                counts.words.add(PUTS, 1);
+                // ORDERING: the sequence in `add` is a barrier for the compiler, which pairs with the fence in
+                // `is_zero`: either this load finds DETACHED and sums, or the unmounter's sum has this put.
+                counts.state.load(Ordering::Acquire) != MOUNTED && counts.last_put_slow()
+            }
+        }
+    }
+
+    /// Takes the mount out of its tree and gives the tree's reference back (`umount`); true if nobody else has one,
+    /// and the caller must destroy the mount. False and nothing changed if that was done before, or if the mount is
+    /// internal.
+    #[must_use = "whoever puts the last reference destroys the mount"]
+    pub fn detach(&self) -> bool {
+        let Some(counts) = &self.counts else { return false };
+        // ORDERING: pairs with the load in `put`, through the fence in `is_zero`. Acquire: of a second detacher.
+        let detached = counts.state.compare_exchange(MOUNTED, DETACHED, Ordering::AcqRel, Ordering::Acquire);
+        detached.is_ok() && self.put()
+    }
+
+    /// References now: exact when nobody takes or gives one meanwhile. 0 for an internal mount.
+    pub fn references(&self) -> u64 {
+        self.counts.as_ref().map_or(0, |c| {
+            let puts = c.words.sum(PUTS);
+            c.words.sum(GETS).wrapping_sub(puts)
+        })
+    }
+}
+
+impl Counts {
+    #[cold]
+    fn last_put_slow(&self) -> bool {
+        // ORDERING: of those who find zero, one makes the mount dead; what the others did before their puts is seen.
+        self.is_zero()
+            && self.state.compare_exchange(DETACHED, DEAD, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn is_zero(&self) -> bool {
+        // Everybody's puts until here are visible after this, and whoever puts later sees DETACHED.
+        self.words.fence();
+        let puts = self.words.sum(PUTS);
+        // A put that was counted had its get before it, perhaps on another CPU: now that is visible too.
+        self.words.fence();
+        puts == self.words.sum(GETS)
+    }
+}

@@ -1,0 +1,51 @@
+//! Pipes: how they are made. (What goes through them comes with data transfer.)
+
+use crate::abi::{O_CLOEXEC, O_DIRECT, O_NONBLOCK, O_NOTIFICATION_PIPE, O_RDONLY, O_WRONLY, S_IFIFO};
+use crate::inode::Inode;
+use crate::raw::handle::FileHandle;
+use crate::raw::pseudo::{Payload, PseudoFs};
+use crate::{FileMode, Files};
+use core::fmt;
+use quietline_sync::IdAllocator;
+use rustix::io::Errno;
+
+/// A pipe.
+#[derive(Debug)]
+pub struct Pipe {
+    inode: Inode,
+}
+
+impl Payload for Pipe {
+    const CACHE: &'static str = "pipe_inode_cache";
+    const OWN_INODE: bool = true;
+
+    fn inode(&self) -> Option<&Inode> {
+        Some(&self.inode)
+    }
+
+    fn name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pipe:[{}]", self.inode.i_ino)
+    }
+}
+
+/// A pipe's two ends: first the one to read from.
+///
+/// # Errors
+/// `EINVAL` for a flag that is unknown; `ENOPKG` for a notification pipe, which needs a queue of kernel events that
+/// quietline has not; `ENFILE`, `ENOMEM`.
+pub fn pipe2<'k>(
+    fs: &'k PseudoFs<Pipe>,
+    files: &'k Files,
+    last_ino: &IdAllocator,
+    flags: i32,
+) -> Result<[FileHandle<'k>; 2], Errno> {
+    if flags & !(O_CLOEXEC | O_NONBLOCK | O_DIRECT | O_NOTIFICATION_PIPE) != 0 {
+        return Err(Errno::INVAL);
+    }
+    if flags & O_NOTIFICATION_PIPE != 0 {
+        return Err(Errno::NOPKG);
+    }
+    let pipe = Pipe { inode: Inode { i_ino: last_ino.next(), i_mode: S_IFIFO | 0o600 } };
+    let status = flags & (O_NONBLOCK | O_DIRECT);
+    fs.open_pair(files, pipe, [(O_RDONLY | status, FileMode::READ), (O_WRONLY | status, FileMode::WRITE)])
+}
