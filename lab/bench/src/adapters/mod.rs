@@ -1,0 +1,33 @@
+//! Who does the jobs: one file per implementation, in the order of the columns.
+
+mod census;
+pub mod history;
+pub mod host;
+mod probe;
+pub mod quietline;
+mod table;
+
+use std::sync::Arc;
+
+use crate::harness::Column;
+
+/// Every column there is, in the order in which a report shows them: the host kernel, the ladder of old
+/// kernels, quietline.
+pub fn all() -> Vec<Arc<dyn Column>> {
+    [host::columns(), history::columns(), quietline::columns()].concat()
+}
+
+/// The names of the columns that a ladder shows: what is compared by default, without the variants that exist
+/// to answer one question each.
+pub fn in_ladder(name: &str) -> bool {
+    name == "host" || name.starts_with("history-") || is_main_quietline(name)
+}
+
+/// The names of the columns shown for a workload without a ladder.
+pub fn in_summary(name: &str) -> bool {
+    name == "host" || is_main_quietline(name)
+}
+
+fn is_main_quietline(name: &str) -> bool {
+    matches!(name, "quietline-lowestfd" | "quietline-anyfd" | "quietline-handle")
+}

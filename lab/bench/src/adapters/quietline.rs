@@ -1,0 +1,205 @@
+//! quietline itself: with the lowest free descriptor, with any free descriptor, and by handle without one.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use quietline::abi::{AF_INET, AF_INET6, AF_UNIX, CLOCK_MONOTONIC, O_ANYFD, SOCK_STREAM};
+use quietline::{Config, Errno, FileHandle, Kernel, Process};
+
+use super::census::Census;
+use super::probe::failed;
+use super::table::{Calls, Numbers, Table, opening};
+use crate::harness::{Arena, Column, Fault, Seat, Shape, Unfit, Worker, looped};
+use crate::workloads::{Domain, Job};
+
+/// The columns of quietline.
+pub fn columns() -> Vec<Arc<dyn Column>> {
+    Variant::ALL.into_iter().map(|variant| Arc::new(variant) as Arc<dyn Column>).collect()
+}
+
+/// How a thread comes by its descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Variant {
+    /// The lowest free number of a table of its own.
+    LowestFd,
+    /// The lowest free number of the table that all threads share.
+    LowestFdShared,
+    /// Any free number of the table that all threads share.
+    AnyFd,
+    /// Not at all.
+    Handle,
+}
+
+impl Variant {
+    const ALL: [Self; 4] = [Self::LowestFd, Self::LowestFdShared, Self::AnyFd, Self::Handle];
+}
+
+impl Column for Variant {
+    fn name(&self) -> &str {
+        match self {
+            Self::LowestFd => "quietline-lowestfd",
+            Self::LowestFdShared => "quietline-lowestfd-shared",
+            Self::AnyFd => "quietline-anyfd",
+            Self::Handle => "quietline-handle",
+        }
+    }
+
+    fn says(&self) -> &str {
+        match self {
+            Self::LowestFd => "the lowest free descriptor, each thread a process",
+            Self::LowestFdShared => "the lowest free descriptor, all threads one process, under its lock",
+            Self::AnyFd => "any free descriptor (O_ANYFD), all threads one process",
+            Self::Handle => "the file by handle, without a descriptor",
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        match self {
+            Self::LowestFd => Shape::Processes,
+            Self::LowestFdShared | Self::AnyFd => Shape::OneProcess,
+            Self::Handle => Shape::NoTable,
+        }
+    }
+
+    fn open(&self, job: Job, _threads: usize) -> Result<Arc<dyn Arena>, Unfit> {
+        let calls = match self {
+            Self::LowestFd | Self::LowestFdShared => by_descriptor(job, 0),
+            Self::AnyFd => by_descriptor(job, O_ANYFD),
+            Self::Handle => by_handle(job),
+        };
+        let kernel = Kernel::boot(Config::default()).map_err(|e| Fault::new(format!("cannot boot: {e}")))?;
+        let shared = Shared(Arc::new(kernel.process().map_err(failed)?));
+        let start = census(&kernel);
+        calls.prove(&shared, job, &|| census(&kernel))?;
+        Ok(Arc::new(QuietlineArena { variant: *self, job, calls, shared, start, kernel }))
+    }
+}
+
+/// A process, held by each thread that runs in it.
+#[derive(Clone)]
+struct Shared(Arc<Process>);
+
+impl Table for Shared {
+    type Error = Errno;
+
+    #[inline(always)]
+    fn close(&self, fd: i32) -> Result<(), Errno> {
+        self.0.close(fd)
+    }
+}
+
+struct QuietlineArena {
+    variant: Variant,
+    job: Job,
+    calls: Box<dyn Calls<Shared>>,
+    /// The process of the variants in which all threads are one.
+    shared: Shared,
+    /// What exists while no worker has anything open.
+    start: Census,
+    kernel: Kernel,
+}
+
+impl Arena for QuietlineArena {
+    fn worker(&self, seat: Seat) -> Result<Box<dyn Worker>, Fault> {
+        let open_at_once = (seat.threads * self.job.descriptors()) as i32;
+        let (process, numbers) = match self.variant {
+            Variant::LowestFd => {
+                let own = Shared(Arc::new(self.kernel.process().map_err(failed)?));
+                let numbers = self.calls.lowest(&own)?;
+                (own, numbers)
+            }
+            Variant::LowestFdShared => (self.shared.clone(), Numbers::up_to(open_at_once - 1)),
+            Variant::AnyFd | Variant::Handle => (self.shared.clone(), Numbers::up_to(i32::MAX)),
+        };
+        Ok(self.calls.worker(process, numbers))
+    }
+
+    fn settle(&self) -> Result<(), Fault> {
+        census(&self.kernel).back_at(self.start)
+    }
+}
+
+/// The kernel's counters, by exact sums.
+fn census(kernel: &Kernel) -> Census {
+    Census { files: kernel.nr_files(), dentries: kernel.nr_dentry(), inodes: kernel.nr_inodes() }
+}
+
+fn family(domain: Domain) -> i32 {
+    match domain {
+        Domain::Inet => AF_INET,
+        Domain::Inet6 => AF_INET6,
+        Domain::Unix => AF_UNIX,
+    }
+}
+
+/// The signals of a signalfd: `SIGUSR1`, which is number 10 on every machine that quietline runs on.
+const MASK: u64 = 1 << (10 - 1);
+
+/// The system calls of a job; `anyfd` is 0 or `O_ANYFD`.
+fn by_descriptor(job: Job, anyfd: i32) -> Box<dyn Calls<Shared>> {
+    match job {
+        Job::Socket(domain) => {
+            let (family, kind) = (family(domain), SOCK_STREAM | anyfd);
+            opening(move |on: &Shared| on.0.socket(family, kind, 0).map(|fd| [fd]))
+        }
+        Job::Pipe => opening(move |on: &Shared| on.0.pipe2(anyfd)),
+        Job::Eventfd => opening(move |on: &Shared| on.0.eventfd(0, anyfd).map(|fd| [fd])),
+        Job::Timerfd => {
+            opening(move |on: &Shared| on.0.timerfd_create(CLOCK_MONOTONIC, anyfd).map(|fd| [fd]))
+        }
+        Job::Signalfd => opening(move |on: &Shared| on.0.signalfd(-1, MASK, anyfd).map(|fd| [fd])),
+    }
+}
+
+/// The same files without descriptors.
+fn by_handle(job: Job) -> Box<dyn Calls<Shared>> {
+    match job {
+        Job::Socket(domain) => {
+            let family = family(domain);
+            holding(move |on: &Shared| on.0.socket_file(family, SOCK_STREAM, 0).map(|file| [file]))
+        }
+        Job::Pipe => holding(|on: &Shared| on.0.pipe_files(0)),
+        Job::Eventfd => holding(|on: &Shared| on.0.eventfd_file(0, 0).map(|file| [file])),
+        Job::Timerfd => holding(|on: &Shared| on.0.timerfd_file(CLOCK_MONOTONIC, 0).map(|file| [file])),
+        Job::Signalfd => holding(|on: &Shared| on.0.signalfd_file(MASK, 0).map(|file| [file])),
+    }
+}
+
+/// The calls of a job that makes `N` files by `make`; dropping their handles closes them.
+fn holding<const N: usize, M>(make: M) -> Box<dyn Calls<Shared>>
+where
+    M: Fn(&Shared) -> Result<[FileHandle<'_>; N], Errno> + Copy + Send + Sync + 'static,
+{
+    Box::new(Holding::<N, M>(make))
+}
+
+struct Holding<const N: usize, M>(M);
+
+impl<const N: usize, M> Calls<Shared> for Holding<N, M>
+where
+    M: Fn(&Shared) -> Result<[FileHandle<'_>; N], Errno> + Copy + Send + Sync + 'static,
+{
+    fn prove(&self, process: &Shared, job: Job, census: &dyn Fn() -> Census) -> Result<(), Fault> {
+        let before = census();
+        let files = (self.0)(process).map_err(failed)?;
+        let during = census();
+        drop(files);
+        during.holds_one(job, before)?;
+        census().back_at(before)
+    }
+
+    fn lowest(&self, _: &Shared) -> Result<Numbers, Fault> {
+        Err(Fault::new("a handle has no number"))
+    }
+
+    fn worker(&self, process: Shared, _: Numbers) -> Box<dyn Worker> {
+        let make = self.0;
+        looped("a handle holds an open file", move || {
+            // Nothing of a handle is used, and the compiler must not notice.
+            let files = make(&process)?;
+            black_box(&files);
+            drop(files);
+            Ok::<_, Errno>(true)
+        })
+    }
+}

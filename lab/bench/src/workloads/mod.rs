@@ -1,0 +1,70 @@
+//! What is done: one file per workload, none of which knows who does it.
+
+pub mod anonfds;
+pub mod pipes;
+pub mod sockets;
+
+/// A job done in a loop, in one or more variants.
+#[derive(Debug)]
+pub struct Workload {
+    /// The name on the command line and in the JSON.
+    pub name: &'static str,
+    /// One line on what it does and why it matters.
+    pub says: &'static str,
+    /// What one operation is, as the table names it.
+    pub operation: &'static str,
+    /// Its variants; at least one is run by default.
+    pub cases: &'static [Case],
+    /// Whether the ladder of old kernels is shown without being asked for.
+    pub ladder: bool,
+}
+
+/// One variant of a workload.
+#[derive(Debug)]
+pub struct Case {
+    /// The name on the command line and in the JSON.
+    pub name: &'static str,
+    /// What an adapter has to make and unmake.
+    pub job: Job,
+    /// Whether it runs without being asked for.
+    pub by_default: bool,
+}
+
+/// What one operation makes and unmakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Job {
+    /// `socket(domain, SOCK_STREAM, 0)`, then `close`.
+    Socket(Domain),
+    /// `pipe2(0)`, then `close` of both ends.
+    Pipe,
+    /// `eventfd2(0, 0)`, then `close`.
+    Eventfd,
+    /// `timerfd_create(CLOCK_MONOTONIC, 0)`, then `close`.
+    Timerfd,
+    /// `signalfd4` on a new descriptor with `SIGUSR1` in its mask, then `close`.
+    Signalfd,
+}
+
+impl Job {
+    /// How many descriptors are open between the two halves of an operation.
+    pub fn descriptors(self) -> usize {
+        match self {
+            Self::Pipe => 2,
+            Self::Socket(_) | Self::Eventfd | Self::Timerfd | Self::Signalfd => 1,
+        }
+    }
+}
+
+/// The address family of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Domain {
+    /// `AF_INET`.
+    Inet,
+    /// `AF_INET6`.
+    Inet6,
+    /// `AF_UNIX`.
+    Unix,
+}
+
+/// Every workload, in the order in which `ql bench` runs them.
+pub const ALL: &[&Workload] = &[&sockets::SOCKETS, &pipes::PIPES, &anonfds::ANONFDS];

@@ -1,0 +1,92 @@
+//! The form that machines read: every name of the contract, with its type.
+
+mod columns;
+
+use std::time::Duration;
+
+use columns::{Flaw, Toy};
+use quietline_bench::harness::{Plan, Progress, measure};
+use quietline_bench::machine::{self, Machine};
+use quietline_bench::workloads::sockets::SOCKETS;
+use quietline_bench::{Report, report};
+use serde_json::Value;
+
+fn document() -> Value {
+    let plan = Plan::smoke(vec![1, 2]);
+    let columns = [Toy::column("host", Flaw::None), Toy::column("quietline-handle", Flaw::None)];
+    let mut report = Report::new(Machine::observe(), machine::commit(), plan.clone());
+    let measured = measure(&SOCKETS, &[&SOCKETS.cases[0]], &columns, &plan, &Progress::hidden());
+    report.push(measured, Duration::from_millis(1));
+    serde_json::from_str(&report::json::render(&report)).expect("JSON")
+}
+
+#[test]
+fn the_document_has_machine_commit_and_rows() {
+    let document = document();
+    assert!(document["machine"].is_object() && document["rows"].is_array());
+    let commit = document["commit"].as_str().expect("a text");
+    let hash = commit.strip_suffix("-dirty").unwrap_or(commit);
+    let is_hash = hash.len() == 40 && hash.chars().all(|digit| digit.is_ascii_hexdigit());
+    assert!(hash == "unknown" || is_hash, "{commit}");
+    assert_eq!(document["settings"]["rounds"], 3);
+}
+
+#[test]
+fn the_machine_is_described() {
+    let machine = &document()["machine"];
+    for name in ["cpu_model", "kernel", "arch", "libc", "governor", "rustc"] {
+        assert!(machine[name].as_str().is_some_and(|text| !text.is_empty()), "{name}: {machine}");
+    }
+    assert!(machine["kernel"].as_str().is_some_and(|kernel| kernel.starts_with("Linux ")));
+    assert!(machine["rustc"].as_str().is_some_and(|rustc| rustc.starts_with("rustc 1.")));
+    assert!(machine["cpus"].as_u64() >= Some(1));
+    assert!(machine["cpus_allowed"].as_array().is_some_and(|cpus| !cpus.is_empty()));
+    assert_eq!(machine["load_average"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn rows_have_every_name_of_the_contract() {
+    let document = document();
+    let rows = document["rows"].as_array().expect("rows");
+    let keys: Vec<_> = rows.iter().map(|row| (row["column"].as_str(), row["threads"].as_u64())).collect();
+    let columns = [Some("host"), Some("quietline-handle")];
+    assert_eq!(
+        keys,
+        [(columns[0], Some(1)), (columns[1], Some(1)), (columns[0], Some(2)), (columns[1], Some(2))]
+    );
+    for row in rows {
+        assert_eq!((&row["workload"], &row["case"]), (&"sockets".into(), &"inet-stream".into()));
+        for clock in ["ns_per_op", "cpu_ns_per_op"] {
+            let figure = |name: &str| row[clock][name].as_f64().expect("a number");
+            assert!(figure("min") <= figure("median") && figure("median") <= figure("max"), "{row}");
+            assert!(figure("min") > 0.0, "{row}");
+        }
+        assert_eq!((&row["rounds"], &row["checked"]), (&3.into(), &true.into()));
+        let samples = row["samples"].as_array().expect("the raw data");
+        assert_eq!(samples.len(), 3);
+        let threads = row["threads"].as_u64().expect("a number");
+        let ops = samples.iter().filter_map(|sample| sample["ops"].as_array()).flatten();
+        assert_eq!(row["ops"].as_u64(), Some(ops.filter_map(Value::as_u64).sum()));
+        for sample in samples {
+            for name in ["ns", "cpu_ns", "ops"] {
+                assert_eq!(sample[name].as_array().map(Vec::len), Some(threads as usize), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_median_is_that_of_the_raw_samples() {
+    let document = document();
+    for row in document["rows"].as_array().expect("rows") {
+        let mean = |sample: &Value| {
+            let values: Vec<f64> = sample["ns"].as_array()?.iter().filter_map(Value::as_f64).collect();
+            Some(values.iter().sum::<f64>() / values.len() as f64)
+        };
+        let mut means: Vec<f64> =
+            row["samples"].as_array().expect("samples").iter().filter_map(mean).collect();
+        means.sort_unstable_by(f64::total_cmp);
+        let median = row["ns_per_op"]["median"].as_f64().expect("a number");
+        assert!((median - means[1]).abs() <= 1e-9 * median, "{row}");
+    }
+}

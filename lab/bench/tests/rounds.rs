@@ -1,0 +1,73 @@
+//! In which order and on which CPUs samples are taken.
+
+mod columns;
+
+use std::time::Duration;
+
+use columns::{Flaw, Log, Toy};
+use quietline_bench::harness::{Plan, Progress, measure, pin};
+use quietline_bench::workloads::pipes::PIPES;
+
+#[test]
+fn columns_are_interleaved_and_odd_rounds_go_back() {
+    let log = Log::default();
+    let columns = ["a", "b", "c"].map(|name| Toy::logged(name, &log));
+    let plan = Plan { rounds: 3, ..Plan::smoke(vec![1]) };
+    measure(&PIPES, &[&PIPES.cases[0]], &columns, &plan, &Progress::hidden());
+    let log = log.lock().expect("not poisoned");
+    // What comes before are the calibrations.
+    let rounds: String = log[log.len() - 9..].iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(rounds, "abccbaabc");
+}
+
+#[test]
+fn every_thread_takes_every_sample_on_its_own_cpu() {
+    let log = Log::default();
+    let columns = [Toy::logged("a", &log)];
+    let cpus = pin::allowed_cpus();
+    let threads = cpus.len() + 1;
+    let plan = Plan { rounds: 2, ..Plan::smoke(vec![threads]) };
+    let measured = measure(&PIPES, &[&PIPES.cases[0]], &columns, &plan, &Progress::hidden());
+    assert_eq!(measured.rows[0].samples.len(), 2);
+    let log = log.lock().expect("not poisoned");
+    for &(_, thread, cpu) in log.iter() {
+        assert_eq!(cpu, Some(cpus[thread % cpus.len()]), "thread {thread}");
+    }
+    for thread in 0..threads {
+        let samples = log.iter().filter(|entry| entry.1 == thread).count();
+        assert_eq!(samples * threads, log.len(), "thread {thread}");
+    }
+}
+
+#[test]
+fn a_budget_ends_the_rounds_but_not_before_the_first() {
+    let columns = [Toy::logged("a", &Log::default())];
+    let plan = Plan { rounds: 1_000_000, budget: Some(Duration::ZERO), ..Plan::smoke(vec![1]) };
+    let measured = measure(&PIPES, &[&PIPES.cases[0]], &columns, &plan, &Progress::hidden());
+    assert_eq!(measured.rows[0].samples.len(), 1);
+}
+
+#[test]
+fn a_sample_is_about_as_long_as_planned() {
+    let columns = [Toy::logged("a", &Log::default())];
+    let plan = Plan { sample: Duration::from_millis(4), rounds: 9, ..Plan::smoke(vec![1]) };
+    let measured = measure(&PIPES, &[&PIPES.cases[0]], &columns, &plan, &Progress::hidden());
+    let cpu_ns = measured.rows[0].samples.iter().map(|sample| sample.cpu_ns() * sample.ops[0] as f64);
+    // Generous, because a shared machine may have interrupted the calibration.
+    let shortest = cpu_ns.fold(f64::MAX, f64::min);
+    assert!((400_000.0..40_000_000.0).contains(&shortest), "{shortest} ns");
+}
+
+#[test]
+fn a_sample_that_does_not_end_is_stopped() {
+    let columns = [Toy::column("a", Flaw::Stuck)];
+    let plan = Plan { rounds: 2, ..Plan::smoke(vec![2]) };
+    let measured = measure(&PIPES, &[&PIPES.cases[0]], &columns, &plan, &Progress::hidden());
+    assert!(measured.rows[0].checked(), "slow is not wrong");
+    for sample in &measured.rows[0].samples {
+        let longest =
+            sample.wall.iter().zip(&sample.ops).map(|(ns, ops)| ns * *ops as f64).fold(0.0, f64::max);
+        assert!(longest > plan.sample.as_nanos() as f64, "{sample:?}");
+        assert!(sample.ops.iter().all(|&ops| ops >= 1), "{sample:?}");
+    }
+}

@@ -1,0 +1,57 @@
+//! Every column does every job that it has, rightly, alone and in company.
+
+use std::time::Duration;
+
+use quietline_bench::harness::{Plan, Progress, measure};
+use quietline_bench::machine::{self, Machine};
+use quietline_bench::{Report, Verdict, adapters, report, workloads};
+
+#[test]
+fn every_column_does_every_job_rightly() {
+    let columns = adapters::all();
+    let plan = Plan::smoke(vec![1, 2, 3]);
+    let mut whole = Report::new(Machine::observe(), machine::commit(), plan.clone());
+    for &workload in workloads::ALL {
+        let cases: Vec<_> = workload.cases.iter().collect();
+        let measured = measure(workload, &cases, &columns, &plan, &Progress::hidden());
+        for row in &measured.rows {
+            let fault = row.fault.as_ref().map(ToString::to_string);
+            assert_eq!(fault, None, "{} in {} with {} threads", row.case, row.column, row.threads);
+            assert_eq!(row.samples.len(), 3, "{} in {}", row.case, row.column);
+            assert!(row.ops() > 0 && row.samples.iter().all(|sample| sample.wall.len() == row.threads));
+        }
+        // Every column has each of its jobs at all three thread counts, or says once that it has not.
+        assert_eq!(measured.rows.len() / 3 + measured.missing.len(), cases.len() * columns.len());
+        whole.push(measured, Duration::from_millis(1));
+    }
+    assert_eq!(whole.verdict(), Verdict::Checked);
+    for (part, workload) in workloads::ALL.iter().enumerate() {
+        let table = report::table::render(&whole, part);
+        assert!(table.starts_with(workload.name) && table.contains("scaling"), "{table}");
+        for column in &columns {
+            assert!(table.contains(column.name()), "{} is neither run nor named: {table}", column.name());
+        }
+    }
+}
+
+#[test]
+fn the_headline_has_the_host_every_rung_and_quietline() {
+    let names: Vec<String> = adapters::all().iter().map(|column| column.name().to_owned()).collect();
+    let ladder: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| adapters::in_ladder(name)).collect();
+    let headline = [
+        "host",
+        "history-base",
+        "history-nr_dentry",
+        "history-nr_inodes",
+        "history-last_ino",
+        "history-single-dentry",
+        "history-single-inode",
+        "history-typesafe-files",
+        "history-norefcount",
+        "quietline-lowestfd",
+        "quietline-anyfd",
+        "quietline-handle",
+    ];
+    assert_eq!(ladder, headline);
+}
