@@ -1,4 +1,6 @@
 //! A lock and a reference count in one word.
+//!
+//! Longer than most files here, because each operation has a fast and a slow half that are only right together.
 
 mod guard;
 

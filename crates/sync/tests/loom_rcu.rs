@@ -39,7 +39,7 @@ impl Object {
     }
 }
 
-/// A domain, a pointer and what it may point to: the first `old.len()` objects in turn, then `last`.
+/// A domain, a pointer, and the objects that it may point to; at first the first.
 struct World {
     domain: Box<Domain>,
     now: AtomicPtr<Object>,
@@ -184,6 +184,8 @@ fn a_straggler_of_two_grace_periods() {
 }
 
 /// Two updaters: each may find a grace period that the other began, which covers it or does not.
+/// (Two switches, not three: two waiters that give way to each other may do so for as long as they like before the
+/// reader gets its turn, and the model follows every such run.)
 #[test]
 fn a_grace_period_that_another_began() {
     check(2, || {
@@ -195,6 +197,30 @@ fn a_grace_period_that_another_began() {
         world.objects[0].poison();
         reader.join().unwrap();
         other.join().unwrap();
+    });
+}
+
+/// The end of a section is seen by one thread, and acted on by another that only hears of it.
+#[test]
+fn a_grace_period_that_another_ended() {
+    check(2, || {
+        let world = World::new(2);
+        let guard = world.domain.read();
+        let updater = on_cpu(&world, 1, |w| {
+            w.publish(1);
+            w.domain.synchronize();
+            w.objects[0].poison();
+        });
+        let helper = on_cpu(&world, 0, |w| {
+            w.domain.poll();
+            w.domain.poll();
+        });
+        // SAFETY: loom finds out whether somebody writes meanwhile.
+        let value = world.objects[0].value.with(|v| unsafe { *v });
+        assert_ne!(value, POISON, "poisoned before its grace period was over");
+        drop(guard);
+        updater.join().unwrap();
+        helper.join().unwrap();
     });
 }
 

@@ -145,6 +145,29 @@ fn property_8_torture() {
     assert_eq!(domain.open_sections(), 0);
 }
 
+/// Property 8, one against one: the writer keeps taking the reader's line away, so that the reader's entry lingers in
+/// its store buffer while it reads on. Only the barrier of the grace period makes the entry seen in time.
+#[test]
+fn property_8_an_entry_on_its_way_is_seen() {
+    let domain = Domain::new().unwrap();
+    let place = [Place::new()];
+    let stop = AtomicBool::new(false);
+    thread::scope(|s| {
+        let reader = reader(s, &place, &stop, |place| {
+            let _guard = domain.read();
+            check(place.read(), 30);
+        });
+        let end = Instant::now() + Duration::from_millis(700);
+        let mut i = 0;
+        while i % 64 != 0 || Instant::now() < end {
+            place[0].swap(i, || domain.synchronize());
+            i += 1;
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(reader.join().unwrap() > 100);
+    });
+}
+
 fn wait_by_ticket(domain: &Domain) {
     let ticket = domain.ticket();
     while !domain.elapsed(ticket) {

@@ -1,4 +1,6 @@
 //! The lock of a [`SpinLock`](super::SpinLock) without its data: a word to hold and a queue to wait in.
+//!
+//! Longer than most files here: the waiting is there twice, for the machine and for the model, which cannot sleep.
 
 use core::ptr;
 
