@@ -317,7 +317,7 @@ fn a_barrier_waits_for_another_runner() {
 #[test]
 fn the_end_runs_everything() {
     check(3, || {
-        let objects: Arc<Vec<Object>> = Arc::new((0..3).map(Object::new).collect());
+        let objects: Vec<Object> = (0..3).map(Object::new).collect();
         let domain = Arc::new(Domain::new().unwrap());
         let call = |domain: &Domain, objects: &[Object], i: usize| {
             // SAFETY: objects outlive the domain.
