@@ -10,10 +10,21 @@ use std::cell::Cell;
 thread_local! {
     /// Allocations until the failing one; 0 is "disarmed".
     static COUNTDOWN: Cell<u64> = const { Cell::new(0) };
+
+    /// Whether all allocations after the failing one fail too.
+    static FOR_GOOD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Makes the `nth` fallible allocation from now on by this thread fail (1 is the next one). 0 disarms.
 pub fn fail_nth(nth: u64) {
+    FOR_GOOD.with(|g| g.set(false));
+    COUNTDOWN.with(|c| c.set(nth));
+}
+
+/// Makes the `nth` fallible allocation from now on by this thread fail, and all after it, until
+/// [`fail_nth`]`(0)` disarms: what code that makes do with less must survive in the end. Stays armed.
+pub fn fail_from(nth: u64) {
+    FOR_GOOD.with(|g| g.set(true));
     COUNTDOWN.with(|c| c.set(nth));
 }
 
@@ -33,7 +44,9 @@ pub fn check() -> Result<(), AllocError> {
         .try_with(|c| match c.get() {
             0 => Ok(()),
             1 => {
-                c.set(0);
+                if !FOR_GOOD.with(Cell::get) {
+                    c.set(0);
+                }
                 Err(AllocError)
             }
             n => {

@@ -174,9 +174,14 @@ fn install() {
 /// ```
 #[derive(Debug)]
 pub struct Registered<T: AtFork + 'static> {
-    value: Box<T>,
+    value: Box<Place<T>>,
     node: Node,
 }
+
+/// Lines of its own: a lock must not share one with whatever the heap puts beside it.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Place<T>(T);
 
 impl<T: AtFork + 'static> Registered<T> {
     /// Puts `value` at its place and into the registry.
@@ -184,8 +189,8 @@ impl<T: AtFork + 'static> Registered<T> {
     /// # Errors
     /// [`AllocError`](crate::AllocError); the value is dropped.
     pub fn new(rank: Rank, value: T) -> Result<Self, crate::AllocError> {
-        let mut registered = Self { value: crate::heap::try_box(value)?, node: Node::new(rank) };
-        let owner: *const T = &*registered.value;
+        let mut registered = Self { value: crate::heap::try_box(Place(value))?, node: Node::new(rank) };
+        let owner: *const T = &registered.value.0;
         // SAFETY: the box stays where it is and alive until `drop`, which unregisters first.
         unsafe { registered.node.register(owner)? };
         Ok(registered)
@@ -193,7 +198,7 @@ impl<T: AtFork + 'static> Registered<T> {
 
     /// The value, by unique borrow.
     pub fn get_mut(&mut self) -> &mut T {
-        &mut self.value
+        &mut self.value.0
     }
 }
 
@@ -202,7 +207,7 @@ impl<T: AtFork + 'static> core::ops::Deref for Registered<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        &self.value
+        &self.value.0
     }
 }
 

@@ -5,8 +5,9 @@ mod support;
 
 use quietline_platform::atomic::{Ordering, compiler_fence};
 use quietline_platform::percpu::{Body, Words, active};
-use quietline_platform::{cpu, membarrier};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use quietline_platform::{clock, cpu, membarrier};
+use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::time::Duration;
 use support::{allowed_cpus, pin};
 
 #[test]
@@ -64,44 +65,57 @@ fn restartable_sequences_need_the_barrier() {
     });
 }
 
-/// Store buffering: each side stores its word and loads the other's. One side pays for both fences; never do both
-/// miss the other's store.
+/// A lock between two threads, of which one pays for both fences (Dekker's, biased): each raises its flag and looks at
+/// the other's. Were one to miss the other's flag, both would be inside, and additions by plain loads and stores would
+/// be lost. (Without the barrier they are, in some runs: it takes two CPUs that are really there at once.)
 #[test]
 fn the_barrier_orders_both_sides() {
     if !membarrier::available() {
         return;
     }
-    const ROUNDS: u32 = 4000;
     #[repr(align(128))]
     #[derive(Default)]
     struct Line(AtomicU32);
-    let [x, y, seen_by_rare, seen_by_often, round] = <[Line; 5]>::default();
+    let [often, rare, sum, stop] = <[Line; 4]>::default();
+    // Stores that miss the nearest cache, one behind another, keep the flag that follows them from being seen at once.
+    let slow_stores = |lines: &[AtomicU32]| {
+        // Relaxed: nobody reads them.
+        lines.iter().step_by(1024).for_each(|line| line.store(1, Relaxed));
+    };
+    let fill: Vec<AtomicU32> = (0..1024 * 24).map(|_| AtomicU32::new(0)).collect();
+    let inside = |additions: u32| {
+        for _ in 0..additions {
+            // Relaxed, and not one operation: the lock under test keeps the other out.
+            sum.0.store(sum.0.load(Relaxed).wrapping_add(1), Relaxed);
+        }
+        additions
+    };
+    let (mut frequently, mut rarely) = (0, 0);
     std::thread::scope(|s| {
         s.spawn(|| {
-            for r in 1..=ROUNDS {
-                while round.0.load(SeqCst) != r {
-                    std::thread::yield_now();
-                }
+            while stop.0.load(Relaxed) == 0 {
                 // Relaxed: the compiler fence, with the other side's barrier, is what is under test.
-                x.0.store(r, Relaxed);
+                slow_stores(&fill);
+                often.0.store(1, Relaxed);
                 compiler_fence(Ordering::SeqCst);
-                let seen = y.0.load(Relaxed);
-                seen_by_often.0.store(seen * 2 + 1, SeqCst);
+                if rare.0.load(Acquire) == 0 {
+                    frequently += inside(3);
+                }
+                often.0.store(0, Release);
             }
         });
-        for r in 1..=ROUNDS {
-            round.0.store(r, SeqCst);
-            y.0.store(r, Relaxed);
+        let start = clock::monotonic();
+        while clock::monotonic() - start < Duration::from_millis(200) {
+            slow_stores(&fill);
+            rare.0.store(1, Relaxed);
             membarrier::memory();
-            seen_by_rare.0.store(x.0.load(Relaxed), Relaxed);
-            let mut often = seen_by_often.0.load(SeqCst);
-            // The other side writes each round's value, or the last one's, with a 1 below it.
-            while often == 0 {
-                std::thread::yield_now();
-                often = seen_by_often.0.load(SeqCst);
+            while often.0.load(Acquire) != 0 {
+                std::hint::spin_loop();
             }
-            seen_by_often.0.store(0, SeqCst);
-            assert!(often / 2 == r || seen_by_rare.0.load(Relaxed) == r, "round {r}: both missed");
+            rarely += inside(300);
+            rare.0.store(0, Release);
         }
+        stop.0.store(1, Relaxed);
     });
+    assert_eq!(sum.0.into_inner(), frequently + rarely, "both were inside");
 }

@@ -156,7 +156,8 @@ fn a_hit_executes_no_locked_instruction() {
     words.init(4, 1);
     let (words, selector, node) = (&words, AtomicU64::new(5), AtomicU64::new(0));
     let node = NonNull::from(&node);
-    let operations: [(&str, Box<dyn Fn()>); 11] = [
+    type Operation<'a> = (&'a str, Box<dyn Fn() + 'a>);
+    let operations: [Operation; 11] = [
         ("nothing", Box::new(|| {})),
         ("add", Box::new(|| shim::add(words, 1))),
         ("add_within", Box::new(|| assert!(shim::add_within(words, 1, 10)))),

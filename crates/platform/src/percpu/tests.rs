@@ -7,8 +7,13 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The injected delay is global: tests that set it take turns.
-static DELAYED: Mutex<()> = Mutex::new(());
+/// Tests here take turns: the injected delay is global, and in the fallback an operation takes another slot than the
+/// preferred one when a parallel test holds that.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> std::sync::MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(|failed| failed.into_inner())
+}
 
 /// xorshift64*: a seed gives the same sequence everywhere.
 struct Random(u64);
@@ -99,7 +104,7 @@ fn agree(seed: u64) {
                     );
                 }
                 3 => {
-                    let expect = if v % 2 == 0 { reference[4].load(Relaxed) } else { v };
+                    let expect = if v.is_multiple_of(2) { reference[4].load(Relaxed) } else { v };
                     assert_eq!(
                         words.compare_store(4, expect, v),
                         locked.compare_store(4, expect, v),
@@ -109,7 +114,7 @@ fn agree(seed: u64) {
                 }
                 4 => assert_eq!(words.swap(5, v % 40), locked.swap(5, v % 40), "{}", context()),
                 5 => {
-                    if v % 3 == 0 {
+                    if v.is_multiple_of(3) {
                         assert_eq!(words.swap(1, v % 2), locked.swap(1, v % 2), "{}", context());
                     }
                     assert_eq!(
@@ -191,6 +196,7 @@ fn agree(seed: u64) {
 
 #[test]
 fn bodies_agree() {
+    let _turn = turn();
     std::thread::spawn(|| (1..=40).for_each(agree)).join().unwrap();
 }
 
@@ -229,7 +235,7 @@ extern "C" fn on_alarm(_: libc::c_int) {
 /// sequence: nothing is lost, nothing is doubled.
 #[test]
 fn storm() {
-    let _turn = DELAYED.lock().unwrap();
+    let _turn = turn();
     let cpus = allowed_cpus();
     let mut words = Words::<6>::new().unwrap();
     for cpu in 0..words.cpus() {
@@ -281,10 +287,10 @@ fn storm() {
                         arena.words.add_within(5, random.below(21) as i64 - 10, 100);
                         // SAFETY: tokens and sheaves live for ever; the buffer has room.
                         unsafe {
-                            if let Some(node) = arena.words.list_pop(2) {
-                                if !arena.words.sheaf_push(3, node.as_ptr() as usize) {
-                                    arena.words.list_push(2, node);
-                                }
+                            if let Some(node) = arena.words.list_pop(2)
+                                && !arena.words.sheaf_push(3, node.as_ptr() as usize)
+                            {
+                                arena.words.list_push(2, node);
                             }
                             let mut buffer = [0usize; 8];
                             let k =
@@ -367,7 +373,7 @@ fn aborts() -> u64 {
 /// replace: each value is in exactly one place.
 #[test]
 fn drain_under_guard() {
-    let _turn = DELAYED.lock().unwrap();
+    let _turn = turn();
     set_delay(200);
     let mut words = Words::<2>::new().unwrap(); // 0: sheaf, 1: guard
     words.init(0, Sheaf::stub().as_ptr() as u64);
@@ -442,6 +448,7 @@ fn drain_under_guard() {
 /// Threads that the library has never seen come, work, and vanish without a word.
 #[test]
 fn threads_come_and_go() {
+    let _turn = turn();
     let words = Words::<1>::new().unwrap();
     for _ in 0..50 {
         std::thread::scope(|s| {
@@ -455,6 +462,7 @@ fn threads_come_and_go() {
 
 #[test]
 fn words_are_zeroed_distinct_and_reused() {
+    let _turn = turn();
     let a = Words::<3>::new().unwrap();
     let b = Words::<200>::new().unwrap();
     (0..100).for_each(|_| b.add(199, 1));
@@ -465,6 +473,7 @@ fn words_are_zeroed_distinct_and_reused() {
 
 #[test]
 fn allocation_failure_is_an_error() {
+    let _turn = turn();
     crate::fault::fail_nth(1);
     assert!(Words::<1>::new().is_err());
     crate::fault::fail_nth(1);

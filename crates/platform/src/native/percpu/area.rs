@@ -30,8 +30,9 @@ macro_rules! dispatch {
         } else {
             // Some contracts ask nothing of the caller, and then their steps are safe.
             #[allow(unused_unsafe)]
+            // By `move`: arguments that were borrowed would have to be written to the stack on the way past.
             // SAFETY: the slot's words are ours while its lock is held; the rest is the caller's promise.
-            on_slot_slow(|slot| unsafe { $slot(Locked($self.copy(slot.number()))) })
+            on_slot_slow(move |slot| unsafe { $slot(Locked($self.copy(slot.number()))) })
         }
     }};
 }

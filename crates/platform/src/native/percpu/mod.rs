@@ -9,6 +9,9 @@ mod probe;
 #[cfg_attr(target_arch = "aarch64", path = "rseq_aarch64.rs")]
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "rseq_none.rs")]
 pub(crate) mod rseq;
+// Asked at start only where kernels are known that fail it.
+#[cfg(any(target_arch = "aarch64", all(test, target_arch = "x86_64")))]
+mod self_test;
 pub(crate) mod slots;
 
 pub(crate) use area::Area;
@@ -26,3 +29,6 @@ pub(crate) fn fence() {
         Body::Fallback => slots::fence(),
     }
 }
+
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod tests;

@@ -121,6 +121,31 @@ pub(crate) unsafe fn cpu(o: isize) -> usize {
     cpu as usize
 }
 
+/// A sequence that turns in a circle, `*entered` set, until it is restarted (true) or `*leave` is not zero (false):
+/// see [`self_test`](super::self_test).
+///
+/// # Safety
+/// Both words are valid, the first for writing, as long as the call lasts.
+#[cfg(test)]
+pub(super) unsafe fn until_restarted(o: isize, entered: *mut u32, leave: *const u32) -> bool {
+    let restarted: u32;
+    // SAFETY: touches the two words and the thread's own area.
+    unsafe {
+        asm!(
+            "xor {r:e}, {r:e}\n lea {t}, [rip + 5f]\n mov fs:[{o} + 8], {t}",
+            "3:\n mov dword ptr [{e}], 1",
+            "14:\n cmp dword ptr [{l}], 0\n je 14b",
+            "4:\n .pushsection __rseq_cs, \"aw\", @progbits\n .balign 32",
+            "5:\n .long 0, 0\n .quad 3b, (4b - 3b), 6f\n .popsection",
+            ".pushsection __rseq_failure, \"ax\", @progbits\n .byte 0x0f, 0xb9, 0x3d\n .long 0x53053053",
+            "6:\n mov {r:e}, 1\n jmp 4b\n .popsection",
+            t = out(reg) _, o = in(reg) o, e = in(reg) entered, l = in(reg) leave, r = out(reg) restarted,
+            options(nostack)
+        )
+    };
+    restarted != 0
+}
+
 /// # Safety
 /// `word` is CPU 0's copy of a per-CPU word; so in every function of this file.
 #[inline(always)]
@@ -374,15 +399,21 @@ pub(crate) unsafe fn sheaf_push(o: isize, word: *mut u64, value: usize) -> bool 
     room != 0
 }
 
-/// Copies `{c}` words from `[{s}]` to `[{d}]`, four at a time, then one by one. `{c}` is at least 1.
+/// Copies `{c}` words from `[{s}]` to `[{d}]`: eight at a time, then four, two and one as the count's bits say.
 macro_rules! copy {
     () => {
         concat!(
-            "sub {c}, 4\n jb 9f\n",
-            "8:\n movups {y}, [{s}]\n movups {z}, [{s} + 16]\n movups [{d}], {y}\n movups [{d} + 16], {z}\n",
-            "add {s}, 32\n add {d}, 32\n sub {c}, 4\n jae 8b\n",
-            "9:\n add {c}, 4\n jz 12f\n",
-            "13:\n mov {x}, [{s}]\n mov [{d}], {x}\n add {s}, 8\n add {d}, 8\n sub {c}, 1\n jnz 13b\n",
+            "sub {c}, 8\n jb 9f\n",
+            "8:\n movups {y}, [{s}]\n movups {z}, [{s} + 16]\n movups {v}, [{s} + 32]\n movups {w}, [{s} + 48]\n",
+            "movups [{d}], {y}\n movups [{d} + 16], {z}\n movups [{d} + 32], {v}\n movups [{d} + 48], {w}\n",
+            "add {s}, 64\n add {d}, 64\n sub {c}, 8\n jae 8b\n",
+            // Eight too few: the low three bits are still those of the rest.
+            "9:\n test {c:l}, 7\n jz 12f\n test {c:l}, 4\n jz 13f\n",
+            "movups {y}, [{s}]\n movups {z}, [{s} + 16]\n movups [{d}], {y}\n movups [{d} + 16], {z}\n",
+            "add {s}, 32\n add {d}, 32\n",
+            "13:\n test {c:l}, 2\n jz 14f\n",
+            "movups {y}, [{s}]\n movups [{d}], {y}\n add {s}, 16\n add {d}, 16\n",
+            "14:\n test {c:l}, 1\n jz 12f\n mov {s}, [{s}]\n mov [{d}], {s}\n",
             "12:\n"
         )
     };
@@ -413,7 +444,7 @@ pub(crate) unsafe fn sheaf_pop_many(o: isize, word: *mut u64, dst: *mut usize, n
                 "mov [{t}], {i}",
             ],
             o, b = in(reg) word, n = in(reg) n, dst = in(reg) dst, i = out(reg) _, k = out(reg) k, s = out(reg) _,
-            d = out(reg) _, c = out(reg) _, x = out(reg) _, y = out(xmm_reg) _, z = out(xmm_reg) _,
+            d = out(reg) _, c = out(reg) _, y = out(xmm_reg) _, z = out(xmm_reg) _, v = out(xmm_reg) _, w = out(xmm_reg) _,
             slots = const field::SLOTS
         )
     };
@@ -446,7 +477,7 @@ pub(crate) unsafe fn sheaf_push_many(o: isize, word: *mut u64, src: *const usize
                 "mov [{t}], {i}",
             ],
             o, b = in(reg) word, n = in(reg) n, src = in(reg) src, i = out(reg) _, k = out(reg) k, s = out(reg) _,
-            d = out(reg) _, c = out(reg) _, x = out(reg) _, y = out(xmm_reg) _, z = out(xmm_reg) _,
+            d = out(reg) _, c = out(reg) _, y = out(xmm_reg) _, z = out(xmm_reg) _, v = out(xmm_reg) _, w = out(xmm_reg) _,
             slots = const field::SLOTS, capacity = const field::CAPACITY
         )
     };

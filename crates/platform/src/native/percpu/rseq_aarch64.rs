@@ -1,0 +1,550 @@
+//! The restartable bodies for aarch64.
+//!
+//! Each body follows its contract in [`Words`](crate::percpu::Words). Anatomy of a sequence:
+//!
+//! ```text
+//!       mrs   a, tpidr_el0             a := the thread's rseq area
+//!       add   a, a, o
+//!   2:  adrp  t, descriptor            restart
+//!       add   t, t, :lo12:descriptor
+//!       str   t, [a, #8]               arm: area.rseq_cs := descriptor
+//!   3:  ldr   t, [a, #4]               from here on, an interruption leads to 6; t := CPU
+//!       lsl   t, t, #16                t := offset of that CPU's copy
+//!       ...                            loads, and stores that do not matter if abandoned
+//!       str   x, [b, t]                the commit: the last instruction
+//!   4:                                 past the end: an interruption here changes nothing
+//!   6:  b     2b                       (elsewhere, after the signature 0xd428bc00) the way back to the start
+//! ```
+//!
+//! Inside, no call, no system call and no write to the rseq area. A branch to 4 leaves without a commit; it is a
+//! conditional one and near. The way back from 6 is an unconditional one, which reaches 128 MiB. Nothing disarms:
+//! the kernel ignores a descriptor whose range the thread is not in.
+//!
+//! Order: a thread sees what another did before on the same CPU, because the kernel switched between them. What other
+//! CPUs read is ordered where the contract says so: `stlr` commits what they may follow, `ldar` reads what they
+//! stored.
+//!
+//! Linux 6.19 lost aborts on this architecture: a sequence that was interrupted went on. So [`probe`] tries one out.
+
+use super::chunk::SHIFT;
+use core::arch::asm;
+
+/// Offset of the registered area, if there is one and the kernel restarts what it interrupts.
+pub(crate) fn probe() -> Option<isize> {
+    super::probe::registered_offset().filter(|&o| super::self_test::restarts(o))
+}
+
+/// Delays inside the sequences, so that tests can make an interruption there likely.
+#[cfg(test)]
+pub(crate) mod inject {
+    use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+    /// Turns of an empty loop at each of the two injection points of a sequence: after the CPU number was read,
+    /// and before the commit.
+    pub(super) static DELAY: AtomicU32 = AtomicU32::new(0);
+
+    /// Sequences that were restarted.
+    pub(super) static ABORTS: AtomicU64 = AtomicU64::new(0);
+
+    /// Sets the delay for all threads.
+    pub(crate) fn set_delay(turns: u32) {
+        // Relaxed: orders nothing.
+        DELAY.store(turns, Ordering::Relaxed);
+    }
+
+    /// Sequences restarted so far, in all threads.
+    pub(crate) fn aborts() -> u64 {
+        // Relaxed: a statistic.
+        ABORTS.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(not(test))]
+macro_rules! delay {
+    () => {
+        ""
+    };
+}
+#[cfg(test)]
+macro_rules! delay {
+    () => {
+        "adrp {delay}, {turns}\n ldr {delay:w}, [{delay}, :lo12:{turns}]\n 77: subs {delay:w}, {delay:w}, #1\n b.pl 77b\n"
+    };
+}
+
+#[cfg(not(test))]
+macro_rules! restarted {
+    () => {
+        ""
+    };
+}
+#[cfg(test)]
+macro_rules! restarted {
+    () => {
+        concat!(
+            "adrp {delay}, {aborts}\n add {delay}, {delay}, :lo12:{aborts}\n",
+            "78: ldxr {t}, [{delay}]\n add {t}, {t}, #1\n stxr {failed:w}, {t}, [{delay}]\n cbnz {failed:w}, 78b\n"
+        )
+    };
+}
+
+#[cfg(not(test))]
+macro_rules! sequence_asm {
+    ($text:expr, $($operands:tt)*) => { asm!($text, $($operands)*, options(nostack)) };
+}
+#[cfg(test)]
+macro_rules! sequence_asm {
+    ($text:expr, $($operands:tt)*) => {
+        asm!($text, $($operands)*, delay = out(reg) _, failed = out(reg) _, turns = sym inject::DELAY,
+            aborts = sym inject::ABORTS, options(nostack))
+    };
+}
+
+/// The descriptor of the sequence from 3 to 4, and the way to 6, with the signature that the kernel wants before it:
+/// a permanently undefined instruction.
+macro_rules! descriptor {
+    ($($abort:expr),*) => {
+        concat!(
+            ".pushsection __rseq_cs, \"aw\", %progbits\n .balign 32\n",
+            "5:\n .word 0, 0\n .quad 3b, (4b - 3b), 6f\n .popsection\n",
+            ".pushsection __rseq_failure, \"ax\", %progbits\n .inst 0xd428bc00\n",
+            "6:\n", $($abort,)* "\n .popsection\n"
+        )
+    };
+}
+
+/// Finds the area and arms the sequence that follows.
+macro_rules! arm {
+    () => {
+        concat!(
+            "mrs {a}, tpidr_el0\n add {a}, {a}, {o}\n",
+            "2:\n adrp {t}, 5f\n add {t}, {t}, :lo12:5f\n str {t}, [{a}, #8]\n3:\n"
+        )
+    };
+}
+
+/// A restartable sequence whose body finds the CPU's offset in `{t}`. Its last instruction is the commit.
+macro_rules! sequence {
+    ([$($body:expr),* $(,)?], $o:expr, $($operands:tt)*) => {
+        sequence_asm!(
+            concat!(
+                arm!(), "ldr {t:w}, [{a}, #4]\n lsl {t}, {t}, #{shift}\n", delay!(),
+                $($body, "\n",)*
+                "4:\n", descriptor!(restarted!(), "b 2b")
+            ),
+            a = out(reg) _, t = out(reg) _, o = in(reg) $o, shift = const SHIFT, $($operands)*
+        )
+    };
+}
+
+/// The CPU that this thread runs on.
+///
+/// # Safety
+/// `o` is the offset of this thread's registered area; so in every function of this file.
+#[inline(always)]
+pub(crate) unsafe fn cpu(o: isize) -> usize {
+    let cpu: u32;
+    // SAFETY: reads the area's cpu_id.
+    unsafe {
+        asm!("mrs {a}, tpidr_el0", "add {a}, {a}, {o}", "ldr {c:w}, [{a}, #4]",
+            a = out(reg) _, c = lateout(reg) cpu, o = in(reg) o, options(nostack, readonly, preserves_flags))
+    };
+    cpu as usize
+}
+
+/// A sequence that turns in a circle, `*entered` set, until it is restarted (true) or `*leave` is not zero (false):
+/// see [`self_test`](super::self_test).
+///
+/// # Safety
+/// Both words are valid, the first for writing, as long as the call lasts.
+pub(super) unsafe fn until_restarted(o: isize, entered: *mut u32, leave: *const u32) -> bool {
+    let restarted: u32;
+    // SAFETY: touches the two words and the thread's own area.
+    unsafe {
+        asm!(
+            concat!(
+                "mov {r:w}, #0\n", arm!(),
+                "mov {t:w}, #1\n str {t:w}, [{e}]\n",
+                "14:\n ldr {t:w}, [{l}]\n cbz {t:w}, 14b\n",
+                "4:\n", descriptor!("mov {r:w}, #1\n b 4b")
+            ),
+            a = out(reg) _, t = out(reg) _, o = in(reg) o, e = in(reg) entered, l = in(reg) leave,
+            r = out(reg) restarted, options(nostack)
+        )
+    };
+    restarted != 0
+}
+
+/// # Safety
+/// `word` is CPU 0's copy of a per-CPU word; so in every function of this file.
+#[inline(always)]
+pub(crate) unsafe fn add(o: isize, word: *mut u64, value: u64) {
+    // SAFETY: the sequence touches the word of one CPU; so in every function of this file.
+    unsafe {
+        sequence!(
+            // A release store, as the contract says: RCU's unlock is one of these.
+            ["add {t}, {t}, {b}", "ldr {x}, [{t}]", "add {x}, {x}, {v}", delay!(), "stlr {x}, [{t}]"],
+            o, b = in(reg) word, v = in(reg) value, x = out(reg) _
+        )
+    }
+}
+
+/// # Safety
+/// As [`add`].
+#[inline(always)]
+pub(crate) unsafe fn add_within(o: isize, word: *mut u64, value: i64, bound: i64) -> bool {
+    let within: u64;
+    // -bound < x < bound  <=>  x + (bound - 1) <= 2 * (bound - 1), unsigned.
+    let edge = bound.wrapping_sub(1);
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            [
+                "ldr {x}, [{b}, {t}]",
+                "add {x}, {x}, {v}",
+                "add {r}, {x}, {e}",
+                "cmp {r}, {e2}",
+                "cset {r}, ls",
+                "b.hi 4f",
+                delay!(),
+                "str {x}, [{b}, {t}]",
+            ],
+            o, b = in(reg) word, v = in(reg) value, e = in(reg) edge, e2 = in(reg) edge.wrapping_mul(2),
+            x = out(reg) _, r = out(reg) within
+        )
+    };
+    within != 0
+}
+
+/// # Safety
+/// As [`add`].
+#[inline(always)]
+pub(crate) unsafe fn increment_unless(o: isize, word: *mut u64, mask: u64) -> Option<u64> {
+    let (v, taken): (u64, u64);
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            [
+                "ldr {v}, [{b}, {t}]",
+                "tst {v}, {m}",
+                "cset {r}, ne",
+                "b.eq 4f",
+                "add {x}, {v}, #1",
+                delay!(),
+                "str {x}, [{b}, {t}]",
+            ],
+            o, b = in(reg) word, m = in(reg) mask, x = out(reg) _, v = out(reg) v, r = out(reg) taken
+        )
+    };
+    (taken != 0).then_some(v)
+}
+
+/// # Safety
+/// As [`add`].
+#[inline(always)]
+pub(crate) unsafe fn compare_store(o: isize, word: *mut u64, expect: u64, new: u64) -> bool {
+    let equal: u64;
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            [
+                "ldr {r}, [{b}, {t}]",
+                "cmp {r}, {e}",
+                "cset {r}, eq",
+                "b.ne 4f",
+                delay!(),
+                "str {n}, [{b}, {t}]",
+            ],
+            o, b = in(reg) word, e = in(reg) expect, n = in(reg) new, r = out(reg) equal
+        )
+    };
+    equal != 0
+}
+
+/// # Safety
+/// As [`add`].
+#[inline(always)]
+pub(crate) unsafe fn swap(o: isize, word: *mut u64, new: u64) -> u64 {
+    let old: u64;
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            ["ldr {r}, [{b}, {t}]", delay!(), "str {n}, [{b}, {t}]"],
+            o, b = in(reg) word, n = in(reg) new, r = out(reg) old
+        )
+    };
+    old
+}
+
+/// # Safety
+/// As [`add`]; `guard` too is CPU 0's copy of a per-CPU word.
+#[inline(always)]
+pub(crate) unsafe fn swap_unless(o: isize, word: *mut u64, guard: *mut u64, new: u64) -> Option<u64> {
+    let (old, done): (u64, u64);
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            [
+                // Acquire: who finds the guard lowered finds the word as it was left.
+                "add {d}, {g}, {t}",
+                "ldar {r}, [{d}]",
+                "cmp {r}, #0",
+                "cset {d}, eq",
+                "b.ne 4f",
+                "ldr {r}, [{b}, {t}]",
+                delay!(),
+                "str {n}, [{b}, {t}]",
+            ],
+            o, b = in(reg) word, g = in(reg) guard, n = in(reg) new, r = out(reg) old, d = out(reg) done
+        )
+    };
+    (done != 0).then_some(old)
+}
+
+/// # Safety
+/// As [`add`]; `selector` points to the index of a word that follows `words`.
+#[inline(always)]
+pub(crate) unsafe fn increment_selected(o: isize, words: *mut u64, selector: *const u64) -> usize {
+    let index: usize;
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            [
+                "ldar {i}, [{s}]",
+                "add {t}, {t}, {i}, lsl #3",
+                "add {t}, {t}, {b}",
+                "ldr {x}, [{t}]",
+                "add {x}, {x}, #1",
+                delay!(),
+                "stlr {x}, [{t}]",
+            ],
+            o, b = in(reg) words, s = in(reg) selector, i = out(reg) index, x = out(reg) _
+        )
+    };
+    index
+}
+
+/// # Safety
+/// As [`add`]; `node` is the caller's.
+#[inline(always)]
+pub(crate) unsafe fn list_push(o: isize, word: *mut u64, node: *mut u64) {
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            ["ldr {i}, [{b}, {t}]", "str {i}, [{p}]", delay!(), "str {p}, [{b}, {t}]"],
+            o, b = in(reg) word, p = in(reg) node, i = out(reg) _
+        )
+    }
+}
+
+/// # Safety
+/// As [`increment_selected`]; `node` is the caller's.
+#[inline(always)]
+pub(crate) unsafe fn list_push_selected(o: isize, words: *mut u64, selector: *const u64, node: *mut u64) {
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            [
+                "ldar {i}, [{s}]",
+                "add {t}, {t}, {i}, lsl #3",
+                "ldr {i}, [{b}, {t}]",
+                "str {i}, [{p}]",
+                delay!(),
+                "str {p}, [{b}, {t}]",
+            ],
+            o, b = in(reg) words, s = in(reg) selector, p = in(reg) node, i = out(reg) _
+        )
+    }
+}
+
+/// # Safety
+/// As [`add`]; the list's nodes are readable.
+#[inline(always)]
+pub(crate) unsafe fn list_pop(o: isize, word: *mut u64) -> *mut u64 {
+    let node: *mut u64;
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            ["ldr {r}, [{b}, {t}]", "cbz {r}, 4f", "ldr {i}, [{r}]", delay!(), "str {i}, [{b}, {t}]"],
+            o, b = in(reg) word, r = out(reg) node, i = out(reg) _
+        )
+    };
+    node
+}
+
+/// The field offsets of a sheaf, for the assembly.
+mod field {
+    pub(super) const CAPACITY: usize = crate::percpu::sheaf::CAPACITY;
+    pub(super) const SLOTS: usize = crate::percpu::sheaf::SLOTS;
+    const _: () = assert!(crate::percpu::sheaf::LEN == 0);
+}
+
+/// # Safety
+/// As [`add`]; the word points to a live sheaf; so in every function below.
+#[inline(always)]
+pub(crate) unsafe fn sheaf_pop(o: isize, word: *mut u64) -> usize {
+    let value: usize;
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            [
+                "ldr {t}, [{b}, {t}]",
+                "ldr {i}, [{t}]",
+                "mov {r}, #0",
+                "cbz {i}, 4f",
+                "sub {i}, {i}, #1",
+                "add {r}, {t}, {i}, lsl #3",
+                "ldr {r}, [{r}, #{slots}]",
+                delay!(),
+                "str {i}, [{t}]",
+            ],
+            o, b = in(reg) word, i = out(reg) _, r = out(reg) value, slots = const field::SLOTS
+        )
+    };
+    value
+}
+
+/// # Safety
+/// As [`sheaf_pop`].
+#[inline(always)]
+pub(crate) unsafe fn sheaf_push(o: isize, word: *mut u64, value: usize) -> bool {
+    let room: u64;
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            [
+                "ldr {t}, [{b}, {t}]",
+                "ldr {i}, [{t}]",
+                "ldr {r}, [{t}, #{capacity}]",
+                "add {s}, {t}, {i}, lsl #3",
+                "cmp {i}, {r}",
+                "cset {r}, lo",
+                "b.hs 4f",
+                "str {v}, [{s}, #{slots}]",
+                "add {i}, {i}, #1",
+                delay!(),
+                "str {i}, [{t}]",
+            ],
+            o, b = in(reg) word, v = in(reg) value, i = out(reg) _, s = out(reg) _, r = out(reg) room,
+            slots = const field::SLOTS, capacity = const field::CAPACITY
+        )
+    };
+    room != 0
+}
+
+/// Copies `{c}` words from `[{s}]` to `[{d}]`, four at a time, then one by one. `{c}` is at least 1.
+macro_rules! copy {
+    () => {
+        concat!(
+            "subs {c}, {c}, #4\n b.lo 9f\n",
+            "8:\n ldp {y:q}, {z:q}, [{s}], #32\n stp {y:q}, {z:q}, [{d}], #32\n subs {c}, {c}, #4\n b.hs 8b\n",
+            "9:\n adds {c}, {c}, #4\n b.eq 12f\n",
+            "13:\n ldr {x}, [{s}], #8\n str {x}, [{d}], #8\n subs {c}, {c}, #1\n b.ne 13b\n",
+            "12:\n"
+        )
+    };
+}
+
+/// # Safety
+/// As [`sheaf_pop`]; `dst` has room for `n` values.
+#[inline(always)]
+pub(crate) unsafe fn sheaf_pop_many(o: isize, word: *mut u64, dst: *mut usize, n: usize) -> usize {
+    let k: usize;
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            [
+                "ldr {t}, [{b}, {t}]",
+                "ldr {i}, [{t}]",
+                "cmp {i}, {n}",
+                "csel {k}, {i}, {n}, lo",
+                "cbz {k}, 4f",
+                "sub {i}, {i}, {k}",
+                "add {s}, {t}, {i}, lsl #3",
+                "add {s}, {s}, #{slots}",
+                "mov {d}, {dst}",
+                "mov {c}, {k}",
+                copy!(),
+                delay!(),
+                "str {i}, [{t}]",
+            ],
+            o, b = in(reg) word, n = in(reg) n, dst = in(reg) dst, i = out(reg) _, k = out(reg) k, s = out(reg) _,
+            d = out(reg) _, c = out(reg) _, x = out(reg) _, y = out(vreg) _, z = out(vreg) _,
+            slots = const field::SLOTS
+        )
+    };
+    k
+}
+
+/// # Safety
+/// As [`sheaf_pop`]; `src` holds `n` values.
+#[inline(always)]
+pub(crate) unsafe fn sheaf_push_many(o: isize, word: *mut u64, src: *const usize, n: usize) -> usize {
+    let k: usize;
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            [
+                "ldr {t}, [{b}, {t}]",
+                "ldr {i}, [{t}]",
+                "ldr {k}, [{t}, #{capacity}]",
+                "sub {k}, {k}, {i}",
+                "cmp {n}, {k}",
+                "csel {k}, {n}, {k}, lo",
+                "cbz {k}, 4f",
+                "add {d}, {t}, {i}, lsl #3",
+                "add {d}, {d}, #{slots}",
+                "add {i}, {i}, {k}",
+                "mov {s}, {src}",
+                "mov {c}, {k}",
+                copy!(),
+                delay!(),
+                "str {i}, [{t}]",
+            ],
+            o, b = in(reg) word, n = in(reg) n, src = in(reg) src, i = out(reg) _, k = out(reg) k, s = out(reg) _,
+            d = out(reg) _, c = out(reg) _, x = out(reg) _, y = out(vreg) _, z = out(vreg) _,
+            slots = const field::SLOTS, capacity = const field::CAPACITY
+        )
+    };
+    k
+}
+
+/// # Safety
+/// As [`sheaf_pop`]; `guard` is CPU 0's copy of a per-CPU word.
+#[inline(always)]
+pub(crate) unsafe fn sheaf_replace(
+    o: isize,
+    word: *mut u64,
+    guard: *mut u64,
+    new: *mut u64,
+    full: bool,
+) -> *mut u64 {
+    let old: *mut u64;
+    // SAFETY: see `add`.
+    unsafe {
+        sequence!(
+            [
+                "mov {r}, #0",
+                // Acquire: who finds the guard lowered finds the word as it was left.
+                "add {s}, {g}, {t}",
+                "ldar {i}, [{s}]",
+                "cbnz {i}, 4f",
+                "add {t}, {t}, {b}",
+                "ldr {s}, [{t}]",
+                // i := full ? capacity : 0
+                "ldr {i}, [{s}, #{capacity}]",
+                "and {i}, {i}, {f}",
+                "ldr {x}, [{s}]",
+                "cmp {x}, {i}",
+                "b.ne 4f",
+                "mov {r}, {s}",
+                delay!(),
+                // A release store: other CPUs follow the pointer to look at the sheaf's length.
+                "stlr {n}, [{t}]",
+            ],
+            o, b = in(reg) word, g = in(reg) guard, n = in(reg) new, f = in(reg) -i64::from(full), i = out(reg) _,
+            s = out(reg) _, x = out(reg) _, r = out(reg) old, capacity = const field::CAPACITY
+        )
+    };
+    old
+}

@@ -1,0 +1,254 @@
+//! What cannot be said in safe Rust: `fork`, `ptrace`, and reading code as bytes.
+
+use std::arch::asm;
+use std::io::{self, PipeWriter, Write};
+use std::mem::{self, MaybeUninit};
+use std::ptr;
+use std::sync::{Once, OnceLock};
+
+/// In `rax` at the second marker when the closure came back.
+pub(crate) const CAME_BACK: u64 = 0x5ca1_ab1e;
+/// In `rax` at the second marker when it panicked.
+const PANICKED: u64 = 0xdead;
+
+/// Seconds after which a child is taken to hang.
+const PATIENCE: libc::c_uint = 120;
+
+const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+
+/// Bytes of this program's code.
+pub(crate) fn code(start: u64, len: usize) -> Vec<u8> {
+    // SAFETY: the callers pass the addresses of a function that the symbol table lists: mapped, readable, constant.
+    unsafe { std::slice::from_raw_parts(start as *const u8, len) }.to_vec()
+}
+
+/// A word of this program's data that an instruction of its code refers to.
+pub(crate) fn word(address: u64) -> u64 {
+    // SAFETY: the callers pass an address that code of this program branches through: mapped and readable. Entries
+    // of the global offset table are written by the loader before any code runs, or by nobody any more.
+    unsafe { ptr::read_unaligned(address as *const u64) }
+}
+
+/// How a stopped child came to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// A step or a marker.
+    Trap,
+    /// A signal was sent to it.
+    Signal(i32),
+    /// It is gone, with this status.
+    Gone(i32),
+}
+
+/// A traced child. Dropping it kills it. While it lives, the calling thread is pinned to the child's CPU: the two
+/// never run at once, and a switch on one CPU is much cheaper than waking another.
+pub(crate) struct Child {
+    pid: libc::pid_t,
+    gone: std::cell::Cell<bool>,
+    affinity: libc::cpu_set_t,
+}
+
+/// Ends the child at once, without running what its parent has yet to run.
+fn leave() -> ! {
+    // SAFETY: nothing of the process is used afterwards.
+    unsafe { libc::_exit(0) }
+}
+
+impl Child {
+    /// Forks a child that stops, stops again at a marker, calls `f`, and comes to the second marker.
+    pub(crate) fn fork(f: &mut dyn FnMut(), says: PipeWriter) -> io::Result<Self> {
+        install_hook();
+        let affinity = pin()?;
+        // SAFETY: the child uses what a single-threaded copy of this process may use: locks that other threads
+        // hold are its own affair, as `count` says.
+        match unsafe { libc::fork() } {
+            -1 => {
+                let error = io::Error::last_os_error();
+                unpin(&affinity);
+                Err(error)
+            }
+            0 => {
+                // SAFETY: no pointers are involved. A refusal shows as a child that ends with the signal's status.
+                unsafe {
+                    if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0 {
+                        libc::_exit(libc::EPERM);
+                    }
+                    libc::raise(libc::SIGSTOP);
+                }
+                between_markers(f, says);
+                leave()
+            }
+            pid => {
+                let child = Self { pid, gone: false.into(), affinity };
+                match child.wait()? {
+                    Stop::Signal(libc::SIGSTOP) => {}
+                    _ => return Err(io::Error::from_raw_os_error(libc::EPERM)),
+                }
+                child.request(libc::PTRACE_SETOPTIONS, 0, libc::PTRACE_O_EXITKILL as u64)?;
+                Ok(child)
+            }
+        }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.pid as u32
+    }
+
+    /// The address of the child's rseq area; 0 when it has none.
+    pub(crate) fn rseq_area(&self) -> io::Result<u64> {
+        #[repr(C)]
+        struct Configuration {
+            area: u64,
+            size: u32,
+            signature: u32,
+            flags: u32,
+            padding: u32,
+        }
+        let mut configuration = MaybeUninit::<Configuration>::zeroed();
+        let at = configuration.as_mut_ptr() as u64;
+        self.request(GET_RSEQ_CONFIGURATION, size_of::<Configuration>() as u64, at)?;
+        // SAFETY: all zeroes are valid, and the kernel wrote into it.
+        Ok(unsafe { configuration.assume_init() }.area)
+    }
+
+    pub(crate) fn registers(&self) -> io::Result<libc::user_regs_struct> {
+        let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
+        self.request(libc::PTRACE_GETREGS, 0, registers.as_mut_ptr() as u64)?;
+        // SAFETY: all zeroes are valid, and the kernel wrote into it.
+        Ok(unsafe { registers.assume_init() })
+    }
+
+    /// Goes on somewhere else.
+    pub(crate) fn jump(&self, ip: u64) -> io::Result<()> {
+        self.request(libc::PTRACE_POKEUSER, mem::offset_of!(libc::user_regs_struct, rip) as u64, ip)
+    }
+
+    /// Writes a word of the child's memory.
+    pub(crate) fn poke(&self, address: u64, value: u64) -> io::Result<()> {
+        self.request(libc::PTRACE_POKEDATA, address, value)
+    }
+
+    /// Executes one instruction.
+    pub(crate) fn step(&self) -> io::Result<Stop> {
+        self.request(libc::PTRACE_SINGLESTEP, 0, 0)?;
+        self.wait()
+    }
+
+    /// Lets it run to the next marker.
+    pub(crate) fn resume(&self) -> io::Result<Stop> {
+        self.request(libc::PTRACE_CONT, 0, 0)?;
+        self.wait()
+    }
+
+    /// Lets it run over the second marker to its end.
+    pub(crate) fn finish(&self) {
+        let past = self.registers().and_then(|r| self.jump(r.rip + 1)).and_then(|()| self.resume());
+        // If it did not end, dropping it ends it.
+        debug_assert!(!matches!(past, Ok(Stop::Trap)));
+    }
+
+    fn request(&self, request: libc::c_uint, address: u64, data: u64) -> io::Result<()> {
+        // SAFETY: the child is ours and stopped. The requests used read no memory of this process, and write only to
+        // the structures whose addresses `rseq_area` and `registers` pass, which are as large as the kernel expects.
+        match unsafe { libc::ptrace(request, self.pid, address, data) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
+    fn wait(&self) -> io::Result<Stop> {
+        let mut status = 0;
+        loop {
+            // SAFETY: the status is ours; the child is ours.
+            match unsafe { libc::waitpid(self.pid, &mut status, libc::__WALL) } {
+                -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                -1 => return Err(io::Error::last_os_error()),
+                _ if !libc::WIFSTOPPED(status) => {
+                    self.gone.set(true);
+                    return Ok(Stop::Gone(status));
+                }
+                _ if libc::WSTOPSIG(status) == libc::SIGTRAP => return Ok(Stop::Trap),
+                _ => return Ok(Stop::Signal(libc::WSTOPSIG(status))),
+            }
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.gone.get() {
+            // SAFETY: the child is ours and has not been waited for.
+            unsafe {
+                libc::kill(self.pid, libc::SIGKILL);
+                libc::waitpid(self.pid, ptr::null_mut(), libc::__WALL);
+            }
+        }
+        unpin(&self.affinity);
+    }
+}
+
+/// The child's life: everything between the two `int3` is counted.
+#[inline(never)]
+fn between_markers(f: &mut dyn FnMut(), says: PipeWriter) {
+    if SAYS.set(says).is_err() {
+        leave();
+    }
+    // SAFETY: ends the child should it wait for what never comes.
+    unsafe { libc::alarm(PATIENCE) };
+    // SAFETY: a trap that the tracer takes.
+    unsafe { asm!("int3") };
+    f();
+    // SAFETY: as above; `rax` says why.
+    unsafe { asm!("int3", in("rax") CAME_BACK) };
+}
+
+/// Where a child says why it panicked; set in children alone.
+static SAYS: OnceLock<PipeWriter> = OnceLock::new();
+
+/// Cuts a child's panic short: unwinding, and looking up a backtrace, would be stepped through too. Installed in the
+/// parent, because a child may find the hook's lock taken by a thread that it does not have.
+fn install_hook() {
+    static INSTALL: Once = Once::new();
+    INSTALL.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let Some(mut says) = SAYS.get() else { return usual(panic) };
+            let text = panic.payload_as_str().unwrap_or("(no message)");
+            let place = panic.location().map(|l| format!(" at {l}")).unwrap_or_default();
+            // If the parent is gone, nobody wants to know.
+            let _ = says.write_all(format!("{text}{place}").as_bytes());
+            // SAFETY: as in `between_markers`.
+            unsafe { asm!("int3", in("rax") PANICKED) };
+            leave()
+        }));
+    });
+}
+
+/// A function whose address is known in memory and, by this name, in the program's file.
+// SAFETY: no other symbol has this name.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn quietline_count_anchor() -> u32 {
+    std::hint::black_box(0x51)
+}
+
+/// Keeps the calling thread on its CPU; where it could run before.
+fn pin() -> io::Result<libc::cpu_set_t> {
+    // SAFETY: a zeroed set is an empty one; the calls read or write sets of our own.
+    unsafe {
+        let (mut before, mut here): (libc::cpu_set_t, libc::cpu_set_t) = (mem::zeroed(), mem::zeroed());
+        if libc::sched_getaffinity(0, size_of_val(&before), &mut before) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        libc::CPU_SET(libc::sched_getcpu().max(0) as usize, &mut here);
+        if libc::sched_setaffinity(0, size_of_val(&here), &here) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(before)
+    }
+}
+
+fn unpin(before: &libc::cpu_set_t) {
+    // SAFETY: reads a set of our own.
+    unsafe { libc::sched_setaffinity(0, size_of_val(before), before) };
+}
