@@ -83,6 +83,26 @@ impl Barn {
     }
 }
 
+#[cfg(test)]
+impl Barn {
+    /// Calls `f` with the content of each sheaf; how many are full and empty.
+    pub(crate) fn each_content(&self, f: &mut impl FnMut(&[usize])) -> (usize, usize) {
+        let piles = self.piles.lock();
+        for pile in [&piles.full, &piles.empty] {
+            let (mut next, mut n) = (pile.top, 0);
+            while let Some(sheaf) = NonNull::new(next as *mut Sheaf) {
+                // SAFETY: the pile owns its sheaves, and is locked.
+                let mut sheaf = core::mem::ManuallyDrop::new(unsafe { OwnedSheaf::from_raw(sheaf) });
+                f(sheaf.values());
+                next = sheaf.link();
+                n += 1;
+            }
+            assert_eq!(n, pile.len);
+        }
+        (piles.full.len, piles.empty.len)
+    }
+}
+
 // SAFETY: the barn's only lock is held between the two.
 unsafe impl AtFork for Barn {
     fn before(&self) {

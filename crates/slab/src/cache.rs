@@ -29,7 +29,9 @@ pub struct RawCache {
 pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) layout: Layout,
+    /// Objects that a sheaf holds, and that a miss takes out of slabs.
     pub(crate) capacity: usize,
+    pub(crate) batch: usize,
     pub(crate) barn: Barn,
     pub(crate) partial: SpinLock<Partial>,
     /// One at a time raises the CPUs' guards.
@@ -51,6 +53,7 @@ impl RawCache {
             options,
             layout,
             capacity: options.capacity(&layout),
+            batch: options.batch(&layout),
             barn: Barn::new(),
             partial: SpinLock::new(Partial::new()),
             handshake: SpinLock::new(()),
@@ -97,7 +100,7 @@ impl RawCache {
     }
 
     #[cfg(debug_assertions)]
-    fn check_owner(&self, object: NonNull<u8>) {
+    pub(crate) fn check_owner(&self, object: NonNull<u8>) {
         // SAFETY: the object is the caller's to give back, so it lies in a live slab.
         let slab = unsafe { Slab::of(object.as_ptr() as usize, self.inner.layout.block) };
         let name = self.inner.options.name;
@@ -153,8 +156,8 @@ impl RawCache {
             Some(sheaf) => sheaf,
             None => OwnedSheaf::new(self.inner.capacity)?,
         };
-        let filled = self.refill(self.inner.capacity, |object| {
-            assert!(sheaf.push(object), "a sheaf of the cache's capacity holds it");
+        let filled = self.refill(self.inner.batch, |object| {
+            assert!(sheaf.push(object), "a sheaf of the cache's capacity holds a batch");
         });
         match filled {
             Ok(()) => Ok(sheaf),

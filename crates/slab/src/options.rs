@@ -96,7 +96,9 @@ impl Options {
         let keeps_state = self.ctor.is_some() || self.dtor.is_some() || self.typesafe.is_some();
         let align = self.align.max(LINK);
         let (link, used) = match self.link_offset {
-            Some(at) if at.is_multiple_of(LINK) && at < self.size && self.size - at >= LINK => (at, self.size),
+            Some(at) if at.is_multiple_of(LINK) && at < self.size && self.size - at >= LINK => {
+                (at, self.size)
+            }
             Some(_) => return Err(CacheError::BadLayout),
             None if keeps_state => {
                 let at = self.size.next_multiple_of(LINK);
@@ -118,11 +120,18 @@ impl Options {
         Ok(Layout { stride, block, first, objects, link })
     }
 
-    /// Objects in a sheaf: some 16 KiB worth of objects, between 12 and 252.
+    /// Objects that a sheaf holds at most: some 64 KiB worth of them, between 12 and 512, so that a bulk of 250 small
+    /// ones fits, and a sheaf that wanders to another CPU is worth the way.
     pub(crate) fn capacity(&self, layout: &Layout) -> usize {
         match self.sheaf_capacity {
-            0 => (16 * 1024 / layout.stride).clamp(12, 252),
+            0 => (64 * 1024 / layout.stride).clamp(12, 512),
             n => n.min(65_536),
         }
+    }
+
+    /// Objects that a miss takes out of slabs at once: some 16 KiB worth, between 12 and 252, so that a CPU that needs
+    /// a few does not tie up many.
+    pub(crate) fn batch(&self, layout: &Layout) -> usize {
+        (16 * 1024 / layout.stride).clamp(12, 252).min(self.capacity(layout))
     }
 }

@@ -146,6 +146,19 @@ impl Sheaves {
         self.unlink_all()
     }
 
+    /// Calls `f` with the content of each CPU's sheaves; nobody uses the cache meanwhile.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn each_content(&self, f: &mut impl FnMut(&[usize])) {
+        for cpu in 0..self.words.cpus() {
+            for index in [MAIN, SPARE] {
+                if let Some(raw) = NonNull::new(self.words.load(cpu, index) as *mut Sheaf) {
+                    // SAFETY: a sheaf behind a word lives, and nobody uses it now.
+                    f(ManuallyDrop::new(unsafe { OwnedSheaf::from_raw(raw) }).values());
+                }
+            }
+        }
+    }
+
     /// Swaps all sheaves out, and chains them through their links.
     fn unlink_all(&self) -> Chain {
         let stub = Sheaf::stub().as_ptr() as u64;

@@ -189,6 +189,25 @@ impl Slab {
         }
     }
 
+    /// Neighbours on the partial list, whose lock the caller holds.
+    #[cfg(test)]
+    pub(crate) fn neighbours(&self) -> (*mut Slab, *mut Slab) {
+        // SAFETY: under the lock.
+        self.links.with(|links| unsafe { *links })
+    }
+
+    /// The addresses on the free list, and how many objects have ever been handed out; nobody uses the slab meanwhile.
+    #[cfg(test)]
+    pub(crate) fn free_objects(&self) -> (Vec<usize>, u16) {
+        let (mut free, mut index) = (Vec::new(), self.packed().head);
+        while index != crate::freelist::NONE && free.len() <= self.layout.objects {
+            free.push(self.object(index).as_ptr() as usize);
+            index = InObjects(self).next(index);
+        }
+        // SAFETY: no owner changes it now.
+        (free, self.constructed.with(|constructed| unsafe { *constructed }))
+    }
+
     /// Gives the block back, at once or after a grace period. Nobody owns an object of it.
     ///
     /// # Safety

@@ -7,7 +7,7 @@ use quietline_platform::fault;
 use quietline_slab::{Entry, Options, RawCache};
 use std::collections::HashSet;
 use std::ptr::NonNull;
-use support::{Random, each_fault, fill, is_filled};
+use support::{Random, fill, is_filled};
 
 const SIZES: [usize; 17] = [0, 1, 2, 3, 4, 8, 16, 30, 32, 34, 48, 64, 128, 158, 250, 1000, 3000];
 
@@ -69,63 +69,43 @@ fn nulls_anywhere() {
     }
 }
 
-/// Whatever allocation fails: all of the array or nothing of it, nothing leaked.
+/// Whatever allocation fails, alone or with all after it: all of the array or nothing of it, nothing leaked.
 #[test]
 fn all_or_nothing() {
-    let mut failures = 0;
-    for n in SIZES {
+    let (mut faults, mut errors) = (0, 0);
+    for n in [0, 1, 2, 3, 16, 34, 250, 600] {
         for (capacity, warm) in [(0, 0), (1, 0), (16, 0), (16, 40), (0, 3)] {
-            each_fault_of(n, capacity, warm, &mut failures);
+            for fail in [fault::fail_nth, fault::fail_from] {
+                for nth in 1.. {
+                    let cache = cache(3000, capacity);
+                    let mut kept: Vec<Entry> = vec![None; warm];
+                    cache.alloc_bulk(&mut kept).unwrap();
+                    let mut objects = vec![Some(NonNull::dangling()); n];
+                    fail(nth);
+                    let result = cache.alloc_bulk(&mut objects);
+                    let unharmed = result.is_ok() && fault::armed();
+                    fault::fail_nth(0);
+                    let distinct: HashSet<_> = objects.iter().chain(&kept).flatten().collect();
+                    let out = if result.is_ok() { n } else { 0 };
+                    assert_eq!(distinct.len(), out + warm, "{n} of capacity {capacity}, fault {nth}");
+                    assert_eq!(cache.stats().active, out + warm);
+                    if result.is_err() {
+                        errors += 1;
+                        assert_eq!(objects, vec![None; n]);
+                    }
+                    // SAFETY: allocated above.
+                    unsafe {
+                        cache.free_bulk(&mut objects);
+                        cache.free_bulk(&mut kept);
+                    }
+                    assert_eq!(cache.stats().active, 0);
+                    if unharmed {
+                        break;
+                    }
+                    faults += 1;
+                }
+            }
         }
     }
-    assert!(failures > 100, "only {failures} allocations were made to fail");
-}
-
-fn each_fault_of(n: usize, capacity: usize, warm: usize, failures: &mut u64) {
-    let mut made = None;
-    let mut reported = 0;
-    let walked = each_fault(|armed| {
-        if !armed {
-            made = None;
-            return;
-        }
-        // The cache itself is made, and warmed up, without faults.
-        let wanted = arm_later(|| {
-            let cache = cache(3000, capacity);
-            let mut kept: Vec<Entry> = vec![None; warm];
-            cache.alloc_bulk(&mut kept).unwrap();
-            (cache, kept)
-        });
-        let (cache, kept) = made.insert(wanted);
-        let mut objects = vec![Some(NonNull::dangling()); n];
-        match cache.alloc_bulk(&mut objects) {
-            Ok(()) => {
-                let distinct: HashSet<_> =
-                    objects.iter().chain(&*kept).map(|object| object.unwrap()).collect();
-                assert_eq!(distinct.len(), n + warm);
-                assert_eq!(cache.stats().active, n + warm);
-                // SAFETY: allocated above.
-                unsafe { cache.free_bulk(&mut objects) };
-            }
-            Err(_) => {
-                reported += 1;
-                assert_eq!(objects, vec![None; n]);
-            }
-        }
-        assert_eq!(cache.stats().active, warm);
-        // SAFETY: allocated above.
-        unsafe { cache.free_bulk(kept) };
-        assert_eq!(cache.stats().active, 0);
-    });
-    assert!(reported <= walked);
-    *failures += walked;
-}
-
-/// Runs `f` with the armed fault put off until after it.
-fn arm_later<R>(f: impl FnOnce() -> R) -> R {
-    let nth = support::NTH.get();
-    fault::fail_nth(0);
-    let result = f();
-    fault::fail_nth(nth);
-    result
+    assert!(faults > 400 && errors > 200, "{faults} allocations failed, {errors} bulk allocations with them");
 }

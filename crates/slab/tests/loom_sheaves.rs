@@ -155,13 +155,16 @@ fn install_beside_content() {
 fn two_threads_on_a_cpu() {
     model(|| {
         let cache = cache();
-        assert!(cache.sheaves.install(sheaf(&[1, 2]), false).is_none());
+        assert!(cache.sheaves.install(sheaf(&[1]), false).is_none());
         let refill = |cache: &Cache, objects: &[usize], all: &mut Vec<usize>| match cache.sheaves.pop() {
             0 => {
                 if let Some(over) = cache.sheaves.install(sheaf(objects), false) {
                     let mut content = Vec::new();
                     drain(over, &mut content);
-                    assert!(content.is_empty() || content == objects, "a sheaf that was refilled is left alone");
+                    assert!(
+                        content.is_empty() || content == objects,
+                        "a sheaf that was refilled is left alone"
+                    );
                     all.extend(content);
                 }
             }
@@ -185,6 +188,6 @@ fn two_threads_on_a_cpu() {
         refill(&cache, &[6], &mut all);
         all.extend(other.join().unwrap());
         rest(&cache, &mut all);
-        assert_eq!(all, [1, 2, 3, 4, 5, 6]);
+        assert_eq!(all, [1, 3, 4, 5, 6]);
     });
 }

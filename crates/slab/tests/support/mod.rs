@@ -51,15 +51,9 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-thread_local! {
-    /// The allocation that `each_fault` makes fail now.
-    pub(crate) static NTH: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-}
-
 /// Calls `f` with its first allocation failing, then its second, until it needs no more; how many failed.
 pub(crate) fn each_fault(mut f: impl FnMut(bool)) -> u64 {
     for n in 1.. {
-        NTH.set(n);
         fault::fail_nth(n);
         f(true);
         let done = fault::armed();
@@ -88,3 +82,12 @@ pub(crate) struct Parcel(pub(crate) Vec<Option<NonNull<u8>>>);
 
 // SAFETY: whoever sends objects gives them away.
 unsafe impl Send for Parcel {}
+
+/// Sets the flag when it goes, also by a panic: threads of a scope that watch it end.
+pub(crate) struct Stop<'a>(pub(crate) &'a std::sync::atomic::AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
