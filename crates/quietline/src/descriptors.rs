@@ -71,7 +71,7 @@ impl Process {
     ///
     /// # Errors
     /// `EBADF`; `EINVAL` for another command, for a duplicate at or above the limit, or for `O_DIRECT` on a file that
-    /// cannot; `EMFILE`.
+    /// cannot; `EMFILE`; `EPERM` for `O_NOATIME` on an anonymous descriptor, unless the kernel is privileged.
     #[inline(always)]
     pub fn fcntl(&self, fd: i32, cmd: i32, arg: u64) -> Result<i32, Errno> {
         if cmd == F_GETFL {
@@ -101,11 +101,17 @@ impl Process {
 
     fn set_status(&self, file: &FileHandle<'_>, flags: i32) -> Result<i32, Errno> {
         let pipe = file.payload::<Pipe>().is_some();
+        let socket = file.payload::<Socket>().is_some();
+        // The inode that all anonymous descriptors share is root's, and times of access are the owner's affair.
+        let owner = pipe || socket || self.inner().config.privileged;
+        if flags & !file.flags() & O_NOATIME != 0 && !owner {
+            return Err(Errno::PERM);
+        }
         if flags & O_DIRECT != 0 && !pipe {
             return Err(Errno::INVAL);
         }
         // Who can tell of input by a signal remembers that it was asked to.
-        let signals = if pipe || file.payload::<Socket>().is_some() { O_ASYNC } else { 0 };
+        let signals = if pipe || socket { O_ASYNC } else { 0 };
         file.set_flags(flags, O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME | signals);
         Ok(0)
     }

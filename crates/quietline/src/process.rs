@@ -86,16 +86,8 @@ impl Process {
     /// neither.
     #[inline(always)]
     pub fn pipe2(&self, flags: i32) -> Result<[i32; 2], Errno> {
-        let [reader, writer] = self.pipe_files(flags & !O_ANYFD)?;
-        let reader = self.install(reader, flags)?;
-        match self.install(writer, flags) {
-            Ok(writer) => Ok([reader, writer]),
-            Err(errno) => {
-                let closed = self.close(reader);
-                debug_assert!(closed.is_ok(), "nobody else knows the descriptor");
-                Err(errno)
-            }
-        }
+        let ends = self.pipe_files(flags & !O_ANYFD)?;
+        self.table.install_pair(ends, FdFlags::of(flags))
     }
 
     /// Makes a pipe without descriptors.

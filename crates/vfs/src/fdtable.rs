@@ -13,19 +13,19 @@
 //! no lock and write no line of the table but the slot's.
 //!
 //! The lowest-number rule still holds to the letter: leased numbers lie well above those that the rule hands out, and
-//! before it would hand out a number above a leased one, the leases are revoked.
+//! before it would hand out a number above a leased one, the leases are revoked (`lease`).
+
+mod lease;
 
 use crate::abi::NR_OPEN;
 use crate::file::Files;
 use crate::raw::handle::FileHandle;
-use crate::raw::slots::{ANYFD, CLOEXEC, LockedTable, Occupied, Table};
+use crate::raw::slots::{LockedTable, Table, Taken};
 use crate::raw::store::Store;
+use crate::raw::word::{ANYFD, CLOEXEC, Occupied};
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicUsize, Ordering};
 use rustix::io::Errno;
-
-/// Numbers that are leased to a CPU at a time.
-const LEASE: usize = 64;
 
 /// How a descriptor is wanted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -107,11 +107,11 @@ impl FdTable {
     /// As [`install`](Self::install).
     #[inline(always)]
     pub fn install_from(&self, from: usize, file: FileHandle<'_>, flags: FdFlags) -> Result<i32, Errno> {
-        let fd = {
+        let errno = {
             let mut table = self.table.lock();
             match self.reserve(&mut table, from) {
                 Ok(fd) => {
-                    table.slots.install(fd, file, if flags.cloexec { CLOEXEC } else { 0 });
+                    table.slots.install(fd, file, flags.tags() & !ANYFD);
                     return Ok(fd as i32);
                 }
                 Err(errno) => errno,
@@ -119,17 +119,44 @@ impl FdTable {
         };
         // The lock is free; only now the file is closed.
         drop(file);
-        Err(fd)
+        Err(errno)
+    }
+
+    /// Gives two files a descriptor each, or none: nobody finds the first before both have a number. Otherwise as
+    /// [`install`](Self::install); the lock is taken once.
+    ///
+    /// # Errors
+    /// As [`install`](Self::install). Both files are closed.
+    #[inline(always)]
+    pub fn install_pair(&self, files: [FileHandle<'_>; 2], flags: FdFlags) -> Result<[i32; 2], Errno> {
+        let fds = self.reserve_pair(flags)?;
+        let [first, second] = files;
+        self.table.slots.install(fds[0], first, flags.tags());
+        self.table.slots.install(fds[1], second, flags.tags());
+        Ok(fds.map(|fd| fd as i32))
     }
 
     #[inline(always)]
-    fn install_any(&self, file: FileHandle<'_>, flags: FdFlags) -> Result<i32, Errno> {
-        let fd = match self.store.pop() {
-            Some(fd) if fd < self.limit() => fd,
-            unusable => self.lease_slow(unusable)?,
-        };
-        self.table.slots.install(fd, file, flags.tags());
-        Ok(fd as i32)
+    fn reserve_pair(&self, flags: FdFlags) -> Result<[usize; 2], Errno> {
+        if flags.any {
+            let first = self.reserve_any()?;
+            return match self.reserve_any() {
+                Ok(second) => Ok([first, second]),
+                Err(errno) => {
+                    self.return_any(first);
+                    Err(errno)
+                }
+            };
+        }
+        let mut table = self.table.lock();
+        let first = self.reserve(&mut table, 0)?;
+        match self.reserve(&mut table, 0) {
+            Ok(second) => Ok([first, second]),
+            Err(errno) => {
+                table.numbers.give_back(first);
+                Err(errno)
+            }
+        }
     }
 
     /// Whether a descriptor could be had now. Ends leases to find out, if it must.
@@ -137,7 +164,7 @@ impl FdTable {
         let mut table = self.table.lock();
         let limit = self.limit();
         table.numbers.lowest_free(0) < limit || {
-            self.revoke(&mut table);
+            self.revoke(&mut table, limit);
             table.numbers.lowest_free(0) < limit
         }
     }
@@ -147,66 +174,22 @@ impl FdTable {
     fn reserve(&self, table: &mut LockedTable<'_>, from: usize) -> Result<usize, Errno> {
         let mut fd = table.numbers.lowest_free(from);
         if table.numbers.leases_up_to(fd) {
-            self.revoke(table);
+            self.revoke(table, fd);
             fd = table.numbers.lowest_free(from);
         }
         if fd >= self.limit() {
             return Err(Errno::MFILE);
         }
-        table.numbers.grow(fd).map_err(|_| Errno::NOMEM)?;
-        table.slots.grow(fd).map_err(|_| Errno::NOMEM)?;
-        table.numbers.take(fd);
+        self.take_number(table, fd)?;
         Ok(fd)
     }
 
-    /// Ends all leases: takes the numbers out of the CPUs' stores, and makes those that are open ordinary ones. (A
-    /// number that another thread has just taken from its store, and not yet used, stays leased.)
-    #[cold]
-    fn revoke(&self, table: &mut LockedTable<'_>) {
-        self.store.drain(|fd| table.numbers.give_back_leased(fd));
-        for fd in 0..table.numbers.end() {
-            if table.clear_anyfd(fd) {
-                table.numbers.settle(fd);
-            }
-        }
-    }
-
-    /// A number for the caller, and more for the CPU's store. `above` is one that was in the store but is not below
-    /// the limit any more.
-    #[cold]
-    #[inline(never)]
-    fn lease_slow(&self, above: Option<usize>) -> Result<usize, Errno> {
-        self.store.provide();
-        let mut table = self.table.lock();
-        if let Some(fd) = above {
-            table.numbers.give_back_leased(fd);
-        }
-        let mut mine = None;
-        for attempt in 0..2 {
-            let slots = table.slots;
-            let mut spill = Vec::new();
-            let leased = table.numbers.lease(LEASE, self.limit(), |fd| {
-                slots.grow(fd)?;
-                if mine.is_none() {
-                    mine = Some(fd);
-                } else if !self.store.push(fd) {
-                    spill.try_reserve(1).map_err(|_| AllocError)?;
-                    spill.push(fd);
-                }
-                Ok(())
-            });
-            for fd in spill {
-                table.numbers.give_back_leased(fd);
-            }
-            match (mine, leased) {
-                (Some(fd), _) => return Ok(fd),
-                (None, Err(AllocError)) => return Err(Errno::NOMEM),
-                // Perhaps other CPUs' stores have some.
-                (None, Ok(_)) if attempt == 0 => self.revoke(&mut table),
-                (None, Ok(_)) => break,
-            }
-        }
-        Err(Errno::MFILE)
+    #[inline(always)]
+    fn take_number(&self, table: &mut LockedTable<'_>, fd: usize) -> Result<(), Errno> {
+        table.numbers.grow(fd).map_err(|_| Errno::NOMEM)?;
+        table.slots.grow(fd).map_err(|_| Errno::NOMEM)?;
+        table.numbers.take(fd);
+        Ok(())
     }
 
     /// Closes a descriptor.
@@ -219,19 +202,17 @@ impl FdTable {
     #[inline(always)]
     pub fn close(&self, fd: i32, files: &Files) -> Result<(), Errno> {
         let fd = number(fd)?;
-        loop {
-            let seen = self.table.slots.load(fd).ok_or(Errno::BADF)?;
-            if !seen.is_anyfd() {
-                let file = self.take_locked(fd, files).ok_or(Errno::BADF)?;
-                drop(file);
-                return Ok(());
+        match self.table.slots.take_anyfd(fd, files) {
+            Taken::Empty => Err(Errno::BADF),
+            Taken::File(file) => {
+                // The two locked instructions next to each other: the second finds few stores to wait for.
+                file.close();
+                self.return_any(fd);
+                Ok(())
             }
-            if let Some(file) = self.table.slots.take_anyfd(fd, seen, files) {
-                if !self.store.push(fd) {
-                    self.return_slow(fd);
-                }
-                drop(file);
-                return Ok(());
+            Taken::Ordinary => {
+                self.take_locked(fd, files).ok_or(Errno::BADF)?.close();
+                Ok(())
             }
         }
     }
@@ -240,26 +221,14 @@ impl FdTable {
     #[inline(always)]
     fn take_locked<'k>(&self, fd: usize, files: &'k Files) -> Option<FileHandle<'k>> {
         let mut table = self.table.lock();
-        let (file, was) = table.take(fd, files)?;
+        let (file, leased) = table.take(fd, files)?;
         // Since the caller looked, another thread may have closed the descriptor and made it anew.
-        if was.is_anyfd() {
+        if leased {
             table.numbers.give_back_leased(fd)
         } else {
             table.numbers.give_back(fd)
         }
         Some(file)
-    }
-
-    /// Frees a number for which the CPU's store has no room, and half of what is in the store.
-    #[cold]
-    #[inline(never)]
-    fn return_slow(&self, fd: usize) {
-        let mut table = self.table.lock();
-        table.numbers.give_back_leased(fd);
-        for _ in 0..LEASE {
-            let Some(fd) = self.store.pop() else { return };
-            table.numbers.give_back_leased(fd);
-        }
     }
 
     /// A reference to the file at `fd`. Writes the file's line, no line of the table.
@@ -296,35 +265,51 @@ impl FdTable {
         if self.table.lock().set_cloexec(number(fd)?, on) { Ok(()) } else { Err(Errno::BADF) }
     }
 
-    /// Duplicates `old` to the lowest free number from `from` on (`dup`, `F_DUPFD`).
+    /// Duplicates `old` to the lowest free number from `from` on (`dup`, `F_DUPFD`). Writes the table's lock line and
+    /// the file's.
     ///
     /// # Errors
     /// `EBADF`, `EMFILE`, `ENOMEM`.
     #[inline(always)]
     pub fn dup(&self, old: i32, from: usize, flags: FdFlags, files: &Files) -> Result<i32, Errno> {
-        let file = self.get(old, files)?;
-        self.install_from(from, file, flags)
+        let old = number(old)?;
+        let (errno, file) = {
+            let mut table = self.table.lock();
+            let (file, _) = table.get_file(old, files).ok_or(Errno::BADF)?;
+            match self.reserve(&mut table, from) {
+                Ok(fd) => {
+                    table.slots.install(fd, file, flags.tags() & !ANYFD);
+                    return Ok(fd as i32);
+                }
+                Err(errno) => (errno, file),
+            }
+        };
+        // Another thread may have closed the original by now, and then the file is closed here.
+        drop(file);
+        Err(errno)
     }
 
     /// Puts the file of `old` at `new`, closing what was there (`dup3`).
     ///
     /// # Errors
-    /// `EBADF` when `old` is not open or `new` is not below the limit; `EBUSY` when another thread is just opening a
-    /// file at `new`; `ENOMEM`.
+    /// `EBADF` when `old` is not open or `new` is not below the limit; `EBUSY` when another thread has a number for
+    /// a file that it is just opening, or has just emptied the slot of a CPU's number, and that is `new`; `ENOMEM`.
     pub fn dup_to(&self, old: i32, new: i32, cloexec: bool, files: &Files) -> Result<i32, Errno> {
         let target = number(new)?;
         if target >= self.limit() {
             return Err(Errno::BADF);
         }
-        let file = self.get(old, files)?;
+        let old = number(old)?;
+        let tags = FdFlags { cloexec, any: false }.tags();
         // Whatever has to be closed is closed when the lock is free again.
         let closed = {
             let mut table = self.table.lock();
-            match table.replace(target, file, cloexec, files) {
+            let (file, _) = table.get_file(old, files).ok_or(Errno::BADF)?;
+            match table.replace(target, file, tags, files) {
                 Ok(replaced) => Ok(replaced),
                 Err(file) => match self.reserve_exactly(&mut table, target) {
                     Ok(()) => {
-                        table.slots.install(target, file, if cloexec { CLOEXEC } else { 0 });
+                        table.slots.install(target, file, tags);
                         return Ok(new);
                     }
                     Err(errno) => Err((errno, file)),
@@ -336,70 +321,69 @@ impl FdTable {
 
     fn reserve_exactly(&self, table: &mut LockedTable<'_>, fd: usize) -> Result<(), Errno> {
         if table.numbers.is_taken(fd) && table.numbers.leases_up_to(fd) {
-            self.revoke(table);
+            self.revoke(table, fd);
         }
         if table.numbers.is_taken(fd) {
             return Err(Errno::BUSY);
         }
-        table.numbers.grow(fd).map_err(|_| Errno::NOMEM)?;
-        table.slots.grow(fd).map_err(|_| Errno::NOMEM)?;
-        table.numbers.take(fd);
-        Ok(())
+        self.take_number(table, fd)
     }
 
     /// Closes every descriptor from `first` to `last`, or sets `FD_CLOEXEC` on it (`close_range`).
     pub fn for_range(&self, first: u32, last: u32, cloexec: bool, files: &Files) {
-        let mut fd = first as usize;
+        let mut from = first as usize;
         let end = (last as usize).saturating_add(1);
-        while let Some(open) = self.next_open(fd, end) {
+        while let Some((open, _)) = self.table.slots.next_full(from, end) {
             // Another thread may have closed it in the meantime, which is as good.
             let _ = match cloexec {
                 true => self.set_cloexec(open as i32, true),
                 false => self.close(open as i32, files),
             };
-            fd = open + 1;
+            from = open + 1;
         }
-    }
-
-    /// The lowest open descriptor from `from` on and below `end`.
-    fn next_open(&self, from: usize, end: usize) -> Option<usize> {
-        let table = self.table.lock();
-        (from..end.min(table.numbers.end())).find(|&fd| table.slots.load(fd).is_some())
     }
 
     /// Descriptors that are open, lowest first; a snapshot.
     pub fn open_fds(&self) -> Vec<i32> {
-        let end = self.table.lock().numbers.end();
-        (0..end).filter(|&fd| self.table.slots.load(fd).is_some()).map(|fd| fd as i32).collect()
+        let mut from = 0;
+        core::iter::from_fn(|| {
+            let (open, _) = self.table.slots.next_full(from, usize::MAX)?;
+            from = open + 1;
+            Some(open as i32)
+        })
+        .collect()
     }
 
-    /// A table with the same files at the same numbers (`fork`).
+    /// A table with the same files at the same numbers (`fork`), all of them ordinary ones. O(numbers), under the lock.
+    ///
+    /// Descriptors that other threads make or close by way of their CPUs' stores meanwhile are in the copy or not.
     ///
     /// # Errors
     /// [`AllocError`].
     pub fn duplicate(&self, files: &Files) -> Result<Self, AllocError> {
         let mut copy = Self::new(self.limit())?;
-        let parent = self.table.lock();
-        {
-            let mut child = copy.table.lock();
-            for fd in 0..parent.numbers.end() {
-                let Some(seen) = parent.slots.load(fd) else { continue };
-                // A thread may close a descriptor of a store without the lock, in which case it is closed in the copy.
-                let Some(file) = parent.slots.get_file(fd, files) else { continue };
-                let tags = FdFlags { cloexec: seen.is_cloexec(), any: false }.tags();
-                let room = child.numbers.grow(fd).and_then(|()| child.slots.grow(fd));
-                if let Err(error) = room {
-                    drop(child);
-                    drop(parent);
-                    drop(file);
-                    copy.clear(files);
-                    return Err(error);
-                }
-                child.numbers.take(fd);
-                child.slots.install(fd, file, tags);
+        match self.copy_to(&copy, files) {
+            Ok(()) => Ok(copy),
+            Err(error) => {
+                copy.clear(files);
+                Err(error)
             }
         }
-        Ok(copy)
+    }
+
+    fn copy_to(&self, copy: &Self, files: &Files) -> Result<(), AllocError> {
+        let parent = self.table.lock();
+        let mut child = copy.table.lock();
+        let mut from = 0;
+        while let Some((fd, _)) = parent.slots.next_full(from, usize::MAX) {
+            from = fd + 1;
+            child.numbers.grow(fd)?;
+            child.slots.grow(fd)?;
+            let Some((file, cloexec)) = parent.get_file(fd, files) else { continue };
+            child.numbers.take(fd);
+            child.slots.install(fd, file, FdFlags { cloexec, any: false }.tags());
+        }
+        Ok(())
     }
 
     /// Closes everything. For the process's end: no other thread uses the table, and nobody uses it again. (A table

@@ -3,8 +3,11 @@
 use crate::dentry::Dentry;
 use crate::mount::Mount;
 use crate::raw::pseudo::Kind;
+use crate::status::Status;
 use core::ptr;
 use quietline_platform::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use quietline_platform::cpu;
+use quietline_platform::fork::{Rank, Registered};
 use quietline_slab::{CacheError, Stats, Typesafe, TypesafeCache};
 use quietline_sync::{Counter, FileRef, rcu};
 
@@ -23,20 +26,21 @@ bitflags::bitflags! {
 ///
 /// Lives in a typesafe cache: a thread that found it in a descriptor table may look at it without owning it, as long
 /// as its read section lasts, and finds a `File` there, though perhaps of another life. `f_ref` is what makes it the
-/// thread's own; `f_gen` tells lives apart for those who only look. All fields but `f_ref` are written by the owner
+/// thread's own; `f_status` tells lives apart for those who only look. All fields but `f_ref` are written by the owner
 /// of a new life before `f_ref` is.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct File {
     pub(crate) f_ref: FileRef,
-    pub(crate) f_gen: AtomicU32,
-    pub(crate) f_flags: AtomicU32,
+    pub(crate) f_status: Status,
     pub(crate) f_mode: AtomicU32,
     /// Four bytes for the allocator, while the file is free.
     link: AtomicU32,
     pub(crate) f_dentry: AtomicPtr<Dentry>,
     pub(crate) f_mnt: AtomicPtr<Mount>,
     pub(crate) f_kind: AtomicPtr<Kind>,
+    /// Where it goes when it ends; the same in every life.
+    pub(crate) f_files: AtomicPtr<Files>,
 }
 
 const _: () = assert!(size_of::<File>() == 64);
@@ -45,41 +49,32 @@ impl Typesafe for File {
     fn construct() -> Self {
         Self {
             f_ref: FileRef::dead(),
-            f_gen: AtomicU32::new(0),
-            f_flags: AtomicU32::new(0),
+            f_status: Status::new(),
             f_mode: AtomicU32::new(0),
             link: AtomicU32::new(0),
             f_dentry: AtomicPtr::new(ptr::null_mut()),
             f_mnt: AtomicPtr::new(ptr::null_mut()),
             f_kind: AtomicPtr::new(ptr::null_mut()),
+            f_files: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
     const LINK_OFFSET: Option<usize> = Some(core::mem::offset_of!(File, link));
 }
 
-impl File {
-    /// Status flags with the access mode, as `F_GETFL` returns them.
-    pub(crate) fn status(&self) -> i32 {
-        // ORDERING: pairs with the release store of a new life's flags: a reader that finds them finds the new
-        // generation after them. Older flags go with an older generation.
-        self.f_flags.load(Ordering::Acquire) as i32
-    }
-
-    /// Which life this is.
-    pub(crate) fn generation(&self) -> u32 {
-        // ORDERING: as in `status`; loads that follow are not taken before.
-        self.f_gen.load(Ordering::Acquire)
-    }
-}
-
 /// The files of a kernel, and how many there may be.
+///
+/// It must stay where it is while files are open: they point to it. Its owner, a kernel, is boxed, and every handle
+/// borrows it.
 #[derive(Debug)]
 pub struct Files {
     pub(crate) cache: TypesafeCache<File>,
     pub(crate) domain: &'static rcu::Domain,
-    pub(crate) nr_files: Counter,
+    /// Its lock is held across every fork.
+    pub(crate) nr_files: Registered<Counter>,
     max_files: AtomicU64,
+    /// How far the approximate count of files may be from the count.
+    slack: u64,
     /// Whether the limit binds (`CAP_SYS_ADMIN` lifts it).
     privileged: bool,
 }
@@ -91,10 +86,12 @@ impl Files {
     /// [`CacheError`] when there is no memory.
     pub fn new(max_files: u64, privileged: bool) -> Result<Self, CacheError> {
         let domain = rcu::global()?;
+        let nr_files = Registered::new(Rank::Domain, Counter::new()?)?;
         Ok(Self {
             cache: TypesafeCache::new("filp", domain)?,
             domain,
-            nr_files: Counter::new()?,
+            slack: nr_files.batch().unsigned_abs().saturating_mul(cpu::nr_cpus() as u64),
+            nr_files,
             max_files: AtomicU64::new(max_files),
             privileged,
         })
@@ -130,7 +127,8 @@ impl Files {
     /// Whether one more file may be opened. Reads two shared lines, which are seldom written.
     #[inline]
     pub(crate) fn may_open(&self) -> bool {
-        (self.nr_files.read_positive() as u64) < self.max_files() || self.may_open_slow()
+        let near = self.nr_files.read_positive() as u64;
+        near.saturating_add(self.slack) < self.max_files() || self.may_open_slow()
     }
 
     /// Near the limit the exact sum decides.

@@ -66,7 +66,8 @@ impl Mount {
         self.counts.is_none()
     }
 
-    /// Takes a reference (`mntget`). The caller has one, or knows that the mount is mounted. Writes no shared line.
+    /// Takes a reference (`mntget`). The caller has one, or keeps the mount from being detached meanwhile: to have seen
+    /// it mounted is not enough. Writes no shared line.
     #[inline]
     pub fn get(&self) {
         if let Some(counts) = &self.counts {
@@ -75,7 +76,10 @@ impl Mount {
     }
 
     /// Gives a reference back (`mntput`); true if it was the last, and the caller must destroy the mount. Writes no
-    /// shared line while the mount is mounted; costs a process-wide barrier when it is being unmounted.
+    /// shared line while the mount is mounted; costs two process-wide barriers when it is being unmounted.
+    ///
+    /// Another thread that has put its reference may still be summing: the borrow must outlast that, so whoever frees
+    /// mounts one by one lets a grace period pass first.
     #[inline]
     #[must_use = "whoever puts the last reference destroys the mount"]
     pub fn put(&self) -> bool {
@@ -122,7 +126,8 @@ impl Counts {
         // Everybody's puts until here are visible after this, and whoever puts later sees DETACHED.
         self.words.fence();
         let puts = self.words.sum(PUTS);
-        // A put that was counted had its get before it, perhaps on another CPU: now that is visible too.
+        // A put that was counted had its get before it, perhaps on another CPU: now that is visible too. A reference that
+        // is held at this moment has its get in the sum below and its put not in the sum above, so it tips the scales.
         self.words.fence();
         puts == self.words.sum(GETS)
     }

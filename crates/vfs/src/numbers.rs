@@ -18,7 +18,7 @@ pub(crate) struct Numbers {
     leases: usize,
     /// No leased number is below this.
     lowest_lease: usize,
-    /// One more than the highest number that the lowest-number rule has handed out.
+    /// The lowest-number rule has handed out no number from here on that is still taken.
     top: usize,
 }
 
@@ -42,7 +42,20 @@ impl Numbers {
         self.lowest_lease <= fd
     }
 
-    /// Ends the lease of a number that stays taken.
+    /// No leased number is below this.
+    pub(crate) fn lowest_lease(&self) -> usize {
+        self.lowest_lease
+    }
+
+    /// Tells of `known` leased numbers, all different and none below `lowest`: if there are no others, none is lower.
+    pub(crate) fn leases_known(&mut self, known: usize, lowest: usize) {
+        debug_assert!(known <= self.leases, "{known} leases are known, {} exist", self.leases);
+        if known == self.leases {
+            self.lowest_lease = lowest;
+        }
+    }
+
+    /// Ends the lease of a number that stays taken: from now on it is the lowest-number rule's.
     pub(crate) fn settle(&mut self, fd: usize) {
         self.top = self.top.max(fd + 1);
         self.end_lease();
@@ -134,35 +147,56 @@ impl Numbers {
     }
 
     /// Takes up to `n` free numbers below `limit` for a CPU's store, preferably well above those of the lowest-number
-    /// rule, and gives each to `give`. How many.
+    /// rule, and gives each to `give` until it says that this one is too many.
+    ///
+    /// # Errors
+    /// [`AllocError`], `give`'s or that of having no room for the number; those given before stay leased.
     pub(crate) fn lease(
         &mut self,
         n: usize,
         limit: usize,
-        mut give: impl FnMut(usize) -> Result<(), AllocError>,
-    ) -> Result<usize, AllocError> {
-        let apart = limit.div_ceil(2).min(1024).max(self.top.next_power_of_two());
+        mut give: impl FnMut(usize) -> Result<bool, AllocError>,
+    ) -> Result<(), AllocError> {
+        self.lower_top();
         let top = self.top;
+        let apart = limit.div_ceil(2).min(1024).max(top.next_power_of_two());
         let mut leased = 0;
-        'search: for from in [apart, 0] {
-            let mut from = from;
+        for mut from in [apart, 0] {
             while leased < n {
-                let fd = self.lowest_free(from);
-                if fd >= limit {
-                    continue 'search;
+                from = self.lowest_free(from);
+                if from >= limit {
+                    break;
                 }
-                self.grow(fd)?;
-                give(fd)?;
-                self.take(fd);
+                self.grow(from)?;
+                if !give(from)? {
+                    return Ok(());
+                }
+                self.take(from);
+                // It is a lease, and not the lowest-number rule's.
+                self.top = top;
                 self.leases += 1;
-                self.lowest_lease = self.lowest_lease.min(fd);
+                self.lowest_lease = self.lowest_lease.min(from);
                 leased += 1;
-                from = fd + 1;
             }
-            break;
         }
-        // Leases are not the lowest-number rule's.
-        self.top = top;
-        Ok(leased)
+        Ok(())
+    }
+
+    /// Forgets numbers at the top that were given back. (A leased one stops it, which lies above in any case.)
+    fn lower_top(&mut self) {
+        while self.top > 0 {
+            let word = (self.top - 1) / BITS;
+            let below = self.taken[word] & (u64::MAX >> (BITS - 1 - (self.top - 1) % BITS));
+            self.top = match below {
+                0 => word * BITS,
+                _ => {
+                    self.top = (word + 1) * BITS - below.leading_zeros() as usize;
+                    return;
+                }
+            };
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,6 +46,8 @@ pub fn pipe2<'k>(
         return Err(Errno::NOPKG);
     }
     let pipe = Pipe { inode: Inode { i_ino: last_ino.next(), i_mode: S_IFIFO | 0o600 } };
-    let status = flags & (O_NONBLOCK | O_DIRECT);
-    fs.open_pair(files, pipe, [(O_RDONLY | status, FileMode::READ), (O_WRONLY | status, FileMode::WRITE)])
+    // Packets are made where they are written: the end to read from does not show O_DIRECT.
+    let read = O_RDONLY | (flags & O_NONBLOCK);
+    let write = O_WRONLY | (flags & (O_NONBLOCK | O_DIRECT));
+    fs.open_pair(files, pipe, [(read, FileMode::READ), (write, FileMode::WRITE)])
 }

@@ -13,3 +13,4 @@ pub(crate) mod handle;
 pub(crate) mod pseudo;
 pub(crate) mod slots;
 pub(crate) mod store;
+pub(crate) mod word;

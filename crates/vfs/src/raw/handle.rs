@@ -15,9 +15,11 @@ use rustix::io::Errno;
 /// A reference to an open file. Dropping the last one closes the file.
 ///
 /// This is a file without a descriptor: it costs no table, no number and no lock.
+///
+/// One word, so that it travels in a register all the way from `open` to a slot.
 pub struct FileHandle<'k> {
     file: NonNull<File>,
-    files: &'k Files,
+    of: PhantomData<&'k Files>,
 }
 
 // SAFETY: a handle owns a count; the file behind it is made of atomics and shared by design.
@@ -59,18 +61,15 @@ impl<'k> FileHandle<'k> {
         mount.get();
         // SAFETY: a fresh file is ours; readers may look at it, so its fields are atomics.
         let f = unsafe { file.as_ref() };
-        // Relaxed: only the owner of a new life writes the generation.
-        f.f_gen.store(f.f_gen.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        // ORDERING: pairs with the acquire in `File::status`: who reads these flags and then the generation finds
-        // the new one. Who reads older flags finds an older generation before them.
-        f.f_flags.store(flags as u32, Ordering::Release);
-        // Relaxed: `FileRef::init` publishes the rest.
+        f.f_status.begin(flags as u32);
+        // Relaxed: `FileRef::init` publishes all of it.
         f.f_mode.store(mode.bits(), Ordering::Relaxed);
         f.f_dentry.store(dentry.as_ptr(), Ordering::Relaxed);
         f.f_mnt.store((mount as *const Mount).cast_mut(), Ordering::Relaxed);
         f.f_kind.store((kind as *const Kind).cast_mut(), Ordering::Relaxed);
+        f.f_files.store((files as *const Files).cast_mut(), Ordering::Relaxed);
         f.f_ref.init(1);
-        Ok(Self { file, files })
+        Ok(Self { file, of: PhantomData })
     }
 
     /// Takes a reference to a file that was found in a table, if it lives.
@@ -78,9 +77,23 @@ impl<'k> FileHandle<'k> {
     /// # Safety
     /// `file` was a file of `files` when the read section began that is open now.
     #[inline(always)]
-    pub(super) unsafe fn get_unless_dead(file: NonNull<File>, files: &'k Files) -> Option<Self> {
+    pub(super) unsafe fn get_unless_dead(file: NonNull<File>, _files: &'k Files) -> Option<Self> {
         // SAFETY: files live in a typesafe cache, and the section is open.
-        unsafe { file.as_ref() }.f_ref.get().then_some(Self { file, files })
+        let lives = unsafe { file.as_ref() }.f_ref.get();
+        // Not `then_some`: a handle that is made is dropped, and would put what was not taken.
+        lives.then(|| Self { file, of: PhantomData })
+    }
+
+    /// Takes a reference to a file that somebody keeps open meanwhile.
+    ///
+    /// # Safety
+    /// `file` is an open file of `files`, and stays open during the call.
+    #[inline(always)]
+    pub(super) unsafe fn get_open(file: NonNull<File>, _files: &'k Files) -> Self {
+        // SAFETY: by contract it lives.
+        let lives = unsafe { file.as_ref() }.f_ref.get();
+        debug_assert!(lives, "somebody keeps the file open");
+        Self { file, of: PhantomData }
     }
 
     /// The reference as a pointer, for a slot of a table.
@@ -92,28 +105,41 @@ impl<'k> FileHandle<'k> {
     /// The reference back.
     ///
     /// # Safety
-    /// `file` came from [`into_raw`](Self::into_raw) of a handle with the same `files`, once.
+    /// `file` came from [`into_raw`](Self::into_raw) of a handle to one of `files`, once.
     #[inline(always)]
     pub(super) unsafe fn from_raw(file: NonNull<File>, files: &'k Files) -> Self {
-        Self { file, files }
+        let handle = Self { file, of: PhantomData };
+        debug_assert!(handle.is_of(files), "a table's files are all of one kernel");
+        handle
     }
 
     #[inline(always)]
-    pub(super) fn file(&self) -> &File {
+    fn file(&self) -> &File {
         // SAFETY: our reference keeps it alive.
         unsafe { self.file.as_ref() }
     }
 
+    fn files(&self) -> &'k Files {
+        // Relaxed: constant. SAFETY: a kernel's files live as long as it, which is borrowed for 'k.
+        unsafe { &*self.file().f_files.load(Ordering::Relaxed).cast_const() }
+    }
+
+    /// Gives the reference back, as dropping does, at the place of the call: for those who expect it to be the last.
+    #[inline(always)]
+    pub(crate) fn close(self) {
+        let file = self.into_raw();
+        // SAFETY: the reference was ours.
+        unsafe { put(file) };
+    }
+
     /// Status flags and access mode, as `F_GETFL` returns them.
     pub fn flags(&self) -> i32 {
-        self.file().status()
+        self.file().f_status.flags() as i32
     }
 
     /// Sets the flags in `mask` to `flags`.
     pub fn set_flags(&self, flags: i32, mask: i32) {
-        let change = |old: u32| Some((old & !(mask as u32)) | (flags & mask) as u32);
-        // ORDERING: release, so that `File::status` keeps its meaning; acquire is not needed.
-        let _ = self.file().f_flags.fetch_update(Ordering::Release, Ordering::Relaxed, change);
+        self.file().f_status.set(flags as u32, mask as u32);
     }
 
     /// What may be done with the file.
@@ -170,28 +196,52 @@ impl<'k> FileHandle<'k> {
 
     /// Whether the file is one of these.
     pub fn is_of(&self, files: &Files) -> bool {
-        core::ptr::eq(self.files, files)
+        core::ptr::eq(self.files(), files)
     }
 
     /// Whether both are the same open file.
     pub fn same_file(&self, other: &FileHandle<'_>) -> bool {
         self.file == other.file
     }
+}
 
-    /// Ends a file that has no reference left (`__fput`).
-    #[inline(always)]
-    fn release(&mut self) {
-        let (dentry, kind) = self.parts();
-        let mount = self.mount();
-        // SAFETY: the last reference to the file was ours, and with it go the file's references; nobody else uses
-        // the file. It is of `files`' cache.
-        unsafe {
-            pseudo::dput(dentry, kind);
-            self.files.cache.free(self.file);
-        }
+/// Gives a reference to a file back (`fput`).
+///
+/// # Safety
+/// The reference is the caller's.
+#[inline(always)]
+unsafe fn put(file: NonNull<File>) {
+    // SAFETY: the reference keeps it alive, and the files that it is of.
+    let (f, files) = unsafe { (file.as_ref(), &*file.as_ref().f_files.load(Ordering::Relaxed)) };
+    // A put that gave up the last reference looks at the count once more, and by then a reader that had found the file
+    // in a table may have taken another reference, put it, and so ended the file: the section keeps the memory mapped.
+    let section = files.domain.read();
+    let last = f.f_ref.put_close();
+    drop(section);
+    if last {
+        // SAFETY: that was the last.
+        unsafe { release(file) };
+    }
+}
+
+/// Ends a file that has no reference left (`__fput`).
+///
+/// # Safety
+/// The caller has put the last reference.
+#[inline(always)]
+unsafe fn release(file: NonNull<File>) {
+    // SAFETY: nobody else uses the file, so it is ours until it is freed, and its dentry until that is put; what else
+    // it points to outlives it. Relaxed: the last put has seen everything that holders did.
+    unsafe {
+        let f = file.as_ref();
+        let files = &*f.f_files.load(Ordering::Relaxed);
+        let mount = &*f.f_mnt.load(Ordering::Relaxed);
+        let kind = &*f.f_kind.load(Ordering::Relaxed);
+        pseudo::dput(NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed)), kind);
+        files.cache.free(file);
         let last = mount.put();
         debug_assert!(!last, "a kernel's mounts outlive its files");
-        self.files.nr_files.dec();
+        files.nr_files.dec();
     }
 }
 
@@ -199,16 +249,15 @@ impl Clone for FileHandle<'_> {
     /// One more reference: one locked instruction on the file's line.
     fn clone(&self) -> Self {
         assert!(self.file().f_ref.get(), "a handle's file lives");
-        Self { file: self.file, files: self.files }
+        Self { file: self.file, of: PhantomData }
     }
 }
 
 impl Drop for FileHandle<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.file().f_ref.put_close() {
-            self.release();
-        }
+        // SAFETY: the handle owns a reference.
+        unsafe { put(self.file) };
     }
 }
 

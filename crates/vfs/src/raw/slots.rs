@@ -1,67 +1,42 @@
 //! The slots of a descriptor table: where a number's file is.
 //!
-//! A slot is one word: the file's address, and in its low bits whether the number belongs to a CPU's store
-//! ([`ANYFD`]) and whether exec closes it ([`CLOEXEC`]). A word with an address owns a reference to the file.
+//! A full slot owns a reference to its file; [`word`](super::word) says who may change which slot, and whoever takes
+//! a file out of one owns that reference.
 //!
 //! Slots lie in buckets, each twice as large as the one before, which are made when first needed and stay where they
 //! are: a table grows without copying, so a reader needs one load to find its slot and never finds an old copy.
-//!
-//! Who may change a slot:
-//!
-//! | slot | by |
-//! |---|---|
-//! | empty, number reserved | whoever reserved the number, by a store |
-//! | full, without ANYFD | the holder of the table's lock, by a store |
-//! | full, with ANYFD | anybody, by a compare-and-exchange |
-//!
-//! A slot with ANYFD becomes one without only by way of an empty slot, or by the lock's holder's exchange.
 
 use super::handle::FileHandle;
+use super::word::{Occupied, SlotWord};
 use crate::file::{File, Files};
 use crate::numbers::Numbers;
-use core::ptr::NonNull;
-use quietline_platform::atomic::{AtomicUsize, Ordering};
+use core::ptr::{self, NonNull};
+use quietline_platform::atomic::{AtomicPtr, Ordering};
 use quietline_platform::fork::{Rank, Registered};
 use quietline_platform::{AllocError, heap};
 use quietline_sync::{SpinLock, SpinLockGuard};
-use std::sync::OnceLock;
-
-/// The number came from a CPU's store, and goes back to one.
-pub(crate) const ANYFD: usize = 1;
-/// Exec closes the descriptor.
-pub(crate) const CLOEXEC: usize = 2;
-const TAGS: usize = ANYFD | CLOEXEC;
 
 const FIRST_BUCKET: usize = 64;
 /// Enough for [`NR_OPEN`](crate::abi::NR_OPEN) numbers.
 const BUCKETS: usize = 15;
 
-/// The word of a slot that was seen full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Occupied(usize);
-
-impl Occupied {
-    fn new(word: usize) -> Option<Self> {
-        (word != 0).then_some(Self(word))
-    }
-
-    pub(crate) fn is_anyfd(self) -> bool {
-        self.0 & ANYFD != 0
-    }
-
-    pub(crate) fn is_cloexec(self) -> bool {
-        self.0 & CLOEXEC != 0
-    }
-
-    fn file(self) -> NonNull<File> {
-        NonNull::new((self.0 & !TAGS) as *mut File).expect("a full slot has a file")
-    }
-}
+type Slot = SlotWord<File>;
 
 /// All slots of a table.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    buckets: [OnceLock<Box<[AtomicUsize]>>; BUCKETS],
+    /// The first slot of each bucket, or null. Written once.
+    buckets: [AtomicPtr<Slot>; BUCKETS],
+}
+
+/// What came of emptying a slot without the lock.
+pub(crate) enum Taken<'k> {
+    /// This was in it.
+    File(FileHandle<'k>),
+    /// It is full, but only the lock's holder may empty it.
+    Ordinary,
+    /// It was empty.
+    Empty,
 }
 
 /// Which bucket, and where in it.
@@ -74,72 +49,106 @@ fn locate(fd: usize) -> (usize, usize) {
 
 impl Slots {
     pub(crate) fn new() -> Self {
-        Self { buckets: [const { OnceLock::new() }; BUCKETS] }
+        Self { buckets: [const { AtomicPtr::new(ptr::null_mut()) }; BUCKETS] }
     }
 
     #[inline(always)]
-    fn get(&self, fd: usize) -> Option<&AtomicUsize> {
+    fn get(&self, fd: usize) -> Option<&Slot> {
         let (bucket, place) = locate(fd);
-        self.buckets.get(bucket)?.get()?.get(place)
+        // ORDERING: pairs with the exchange in `grow_slow`: who finds the bucket finds its slots empty, or as they are
+        // since. Who finds none is told that the descriptor is not open, which was true.
+        let first = NonNull::new(self.buckets.get(bucket)?.load(Ordering::Acquire))?;
+        // SAFETY: a bucket has `FIRST_BUCKET << bucket` slots, `place` is below that, and it stays for our life.
+        Some(unsafe { first.add(place).as_ref() })
     }
 
     /// Makes the bucket of `fd`, if it is not there yet.
+    #[inline(always)]
     pub(crate) fn grow(&self, fd: usize) -> Result<(), AllocError> {
+        if self.get(fd).is_some() { Ok(()) } else { self.grow_slow(fd) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow_slow(&self, fd: usize) -> Result<(), AllocError> {
         let (bucket, _) = locate(fd);
-        if self.buckets[bucket].get().is_none() {
-            let slots = heap::try_boxed_slice(FIRST_BUCKET << bucket, |_| AtomicUsize::new(0))?;
-            // Another thread may have been faster; then this one's is dropped.
-            let _ = self.buckets[bucket].set(slots);
+        let slots = heap::try_boxed_slice(FIRST_BUCKET << bucket, |_| Slot::empty())?;
+        let first = Box::into_raw(slots).cast::<Slot>();
+        // ORDERING: release pairs with the acquire in `get`. Should another thread have been faster, we only need to
+        // know that it was.
+        let set = self.buckets[bucket].compare_exchange(
+            ptr::null_mut(),
+            first,
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+        if set.is_err() {
+            // SAFETY: made above, and nobody has seen it.
+            unsafe { free_bucket(bucket, first) };
         }
         Ok(())
     }
 
-    /// The slot's word, if it is full.
+    /// What is at `fd`, if it is full.
     #[inline(always)]
-    pub(crate) fn load(&self, fd: usize) -> Option<Occupied> {
-        // ORDERING: pairs with the release in `install`: who finds a file finds it initialised. Who finds none is told
-        // that the descriptor is not open, which was true.
-        Occupied::new(self.get(fd)?.load(Ordering::Acquire))
+    pub(crate) fn load(&self, fd: usize) -> Option<Occupied<File>> {
+        self.get(fd)?.load()
+    }
+
+    /// The lowest full slot from `from` on and below `end`. Writes no line. O(slots passed over in buckets that exist).
+    pub(crate) fn next_full(&self, mut from: usize, end: usize) -> Option<(usize, Occupied<File>)> {
+        let end = end.min((FIRST_BUCKET << BUCKETS) - FIRST_BUCKET);
+        while from < end {
+            let (bucket, place) = locate(from);
+            if self.get(from).is_none() {
+                from += (FIRST_BUCKET << bucket) - place;
+            } else if let Some(seen) = self.load(from) {
+                return Some((from, seen));
+            } else {
+                from += 1;
+            }
+        }
+        None
     }
 
     /// Fills an empty slot whose number the caller has reserved, and whose bucket exists.
     #[inline(always)]
     pub(crate) fn install(&self, fd: usize, file: FileHandle<'_>, tags: usize) {
-        let slot = self.get(fd).expect("the bucket of a reserved number exists");
-        debug_assert_eq!(slot.load(Ordering::Relaxed), 0, "a reserved number's slot is empty");
-        // ORDERING: pairs with the acquire in `load`.
-        slot.store(file.into_raw().as_ptr() as usize | tags, Ordering::Release);
+        let file = file.into_raw();
+        self.get(fd).expect("the bucket of a reserved number exists").fill(file, tags);
     }
 
-    /// Empties a slot without the table's lock, if it still holds `seen`, whose number is of a CPU's store.
+    /// Empties a slot without the table's lock, if its number is of a CPU's store.
     #[inline(always)]
-    pub(crate) fn take_anyfd<'k>(
-        &self,
-        fd: usize,
-        seen: Occupied,
-        files: &'k Files,
-    ) -> Option<FileHandle<'k>> {
-        debug_assert!(seen.is_anyfd());
-        // ORDERING: acquire pairs with `install`; the release part keeps the number's next installer behind this.
-        let taken = self.get(fd)?.compare_exchange(seen.0, 0, Ordering::AcqRel, Ordering::Relaxed);
-        // SAFETY: whoever empties a slot owns the reference that it held. All files of the table are `files`'.
-        taken.ok().map(|word| unsafe { FileHandle::from_raw(Occupied(word).file(), files) })
+    pub(crate) fn take_anyfd<'k>(&self, fd: usize, files: &'k Files) -> Taken<'k> {
+        let Some(slot) = self.get(fd) else { return Taken::Empty };
+        loop {
+            match slot.load() {
+                None => return Taken::Empty,
+                Some(seen) if !seen.is_anyfd() => return Taken::Ordinary,
+                // SAFETY: whoever empties a slot owns the reference that it held.
+                Some(seen) if slot.take_anyfd(seen) => return Taken::File(unsafe { owned(seen, files) }),
+                Some(_) => {}
+            }
+        }
     }
 
     /// A reference to the file at `fd`. Writes the file's line.
     ///
     /// A read section, a count, and a second look at the slot: the file may have been closed and become another one
-    /// between the first look and the count.
+    /// between the first look and the count. If the second look finds the same address, the slot's reference and ours
+    /// are to the same life, because ours keeps the address from beginning another one.
     #[inline(always)]
     pub(crate) fn get_file<'k>(&self, fd: usize, files: &'k Files) -> Option<FileHandle<'k>> {
+        let slot = self.get(fd)?;
         loop {
             let section = files.domain.read();
-            let seen = self.load(fd)?;
+            let seen = slot.load()?;
             // SAFETY: the file was in the slot within the open section.
-            if let Some(handle) = unsafe { FileHandle::get_unless_dead(seen.file(), files) } {
+            if let Some(handle) = unsafe { FileHandle::get_unless_dead(pointer(seen), files) } {
                 drop(section);
                 // The tags may have changed; the file is what counts.
-                if self.load(fd).is_some_and(|now| now.file() == seen.file()) {
+                if slot.load().is_some_and(|now| now.file() == seen.file()) {
                     return Some(handle);
                 }
             }
@@ -149,36 +158,65 @@ impl Slots {
     /// Status flags of the file at `fd`, without taking a reference: writes no shared line.
     #[inline(always)]
     pub(crate) fn status(&self, fd: usize, files: &Files) -> Option<i32> {
+        let slot = self.get(fd)?;
+        let _section = files.domain.read();
         loop {
-            let _section = files.domain.read();
-            let seen = self.load(fd)?;
+            let seen = slot.load()?;
             // SAFETY: the file was in the slot within the open section, and lives in a typesafe cache.
-            let file = unsafe { seen.file().as_ref() };
-            let generation = file.generation();
-            // The file was in the slot in this generation...
-            if self.load(fd).is_none_or(|now| now.file() != seen.file()) {
-                continue;
-            }
-            let flags = file.status();
-            // ...and the flags are of it.
-            if file.generation() == generation {
-                return Some(flags);
+            let status = unsafe { &pointer(seen).as_ref().f_status };
+            if let Some(flags) =
+                status.read_while(|| slot.load().is_some_and(|now| now.file() == seen.file()))
+            {
+                return Some(flags as i32);
             }
         }
     }
 
     /// Takes every file out of the slots.
     pub(crate) fn clear(&mut self, files: &Files) {
-        for bucket in &mut self.buckets {
-            for slot in bucket.get_mut().into_iter().flatten() {
-                // Relaxed: nobody else has the table.
-                if let Some(word) = Occupied::new(slot.swap(0, Ordering::Relaxed)) {
-                    // SAFETY: as in `take_anyfd`.
-                    drop(unsafe { FileHandle::from_raw(word.file(), files) });
-                }
+        let mut from = 0;
+        while let Some((fd, _)) = self.next_full(from, usize::MAX) {
+            if let Some(was) = self.get(fd).and_then(SlotWord::take) {
+                // SAFETY: nobody else has the table; whoever empties a slot owns the reference that it held.
+                drop(unsafe { owned(was, files) });
+            }
+            from = fd + 1;
+        }
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        for (bucket, first) in self.buckets.iter().enumerate() {
+            // Relaxed: nobody else has the table.
+            let first = first.load(Ordering::Relaxed);
+            if !first.is_null() {
+                // SAFETY: made by `grow_slow` for this bucket, and not used any more.
+                unsafe { free_bucket(bucket, first) };
             }
         }
     }
+}
+
+/// # Safety
+/// `first` came from `grow_slow` for this bucket, and nobody uses it.
+unsafe fn free_bucket(bucket: usize, first: *mut Slot) {
+    // SAFETY: by contract this was a box of so many slots.
+    drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first, FIRST_BUCKET << bucket)) });
+}
+
+#[inline(always)]
+fn pointer(seen: Occupied<File>) -> NonNull<File> {
+    // SAFETY: a full slot was filled with a file's address.
+    unsafe { NonNull::new_unchecked(seen.file()) }
+}
+
+/// # Safety
+/// The caller has emptied the slot that held `was`; all files of the table are `files`'.
+#[inline(always)]
+unsafe fn owned<'k>(was: Occupied<File>, files: &'k Files) -> FileHandle<'k> {
+    // SAFETY: the slot's reference came from `install`, by `into_raw`.
+    unsafe { FileHandle::from_raw(pointer(was), files) }
 }
 
 /// Slots, and the lock that their numbers are under.
@@ -207,10 +245,12 @@ impl Table {
 }
 
 impl LockedTable<'_> {
-    /// Empties a full slot: its file, and its tags as they were.
+    /// Empties a full slot: its file, and whether its number belongs to a CPU's store.
     #[inline(always)]
-    pub(crate) fn take<'k>(&self, fd: usize, files: &'k Files) -> Option<(FileHandle<'k>, Occupied)> {
-        self.exchange(fd, files, |_| 0)
+    pub(crate) fn take<'k>(&self, fd: usize, files: &'k Files) -> Option<(FileHandle<'k>, bool)> {
+        let was = self.slots.get(fd)?.take()?;
+        // SAFETY: whoever empties a slot owns the reference that it held.
+        Some((unsafe { owned(was, files) }, was.is_anyfd()))
     }
 
     /// Puts `file` in place of a full slot's file, keeping the number's owner. The file that was there; `Err` with
@@ -219,51 +259,39 @@ impl LockedTable<'_> {
         &self,
         fd: usize,
         file: FileHandle<'k>,
-        cloexec: bool,
+        tags: usize,
         files: &'k Files,
     ) -> Result<FileHandle<'k>, FileHandle<'k>> {
         let new = file.into_raw();
-        let tags = if cloexec { CLOEXEC } else { 0 };
-        let old = self.exchange(fd, files, |old| new.as_ptr() as usize | tags | (old.0 & ANYFD));
-        // SAFETY: the word was not stored, so the reference is still ours.
-        old.map(|(old, _)| old).ok_or_else(|| unsafe { FileHandle::from_raw(new, files) })
+        let was = self.slots.get(fd).and_then(|slot| slot.replace(new, tags));
+        // SAFETY: the slot's reference is ours if we took it out; ours is still ours if the slot was empty.
+        unsafe { was.map(|was| owned(was, files)).ok_or_else(|| FileHandle::from_raw(new, files)) }
+    }
+
+    /// A reference to the file at `fd`, and whether exec closes it. Needs no read section: under the lock nobody takes
+    /// the file out of the slot, so the slot's reference keeps it open.
+    #[inline(always)]
+    pub(crate) fn get_file<'k>(&self, fd: usize, files: &'k Files) -> Option<(FileHandle<'k>, bool)> {
+        // SAFETY: the slot's reference keeps the file open while the word stands still.
+        let get = |seen| unsafe { FileHandle::get_open(pointer(seen), files) };
+        let slot = self.slots.get(fd)?;
+        let seen = slot.load()?;
+        match seen.is_anyfd() {
+            false => Some((get(seen), seen.is_cloexec())),
+            true => slot.hold(|seen| (get(seen), seen.is_cloexec())),
+        }
     }
 
     /// Sets or clears `FD_CLOEXEC`; false if the slot is empty.
     pub(crate) fn set_cloexec(&self, fd: usize, on: bool) -> bool {
-        let Some(slot) = self.slots.get(fd) else { return false };
-        let change = |word| (word != 0).then_some(if on { word | CLOEXEC } else { word & !CLOEXEC });
-        // ORDERING: release keeps the file's publication with the new word; a failed attempt reads nothing.
-        slot.fetch_update(Ordering::AcqRel, Ordering::Relaxed, change).is_ok()
+        self.slots.get(fd).is_some_and(|slot| slot.set_cloexec(on))
     }
 
     /// Makes a number that belongs to a CPU's store an ordinary one; whether it was full and did belong to one.
     pub(crate) fn clear_anyfd(&self, fd: usize) -> bool {
-        let Some(slot) = self.slots.get(fd) else { return false };
-        let change = |word: usize| (word & ANYFD != 0).then_some(word & !ANYFD);
-        // ORDERING: as in `set_cloexec`.
-        slot.fetch_update(Ordering::AcqRel, Ordering::Relaxed, change).is_ok()
-    }
-
-    #[inline(always)]
-    fn exchange<'k>(
-        &self,
-        fd: usize,
-        files: &'k Files,
-        new: impl Fn(Occupied) -> usize,
-    ) -> Option<(FileHandle<'k>, Occupied)> {
-        let slot = self.slots.get(fd)?;
-        loop {
-            let old = self.slots.load(fd)?;
-            // ORDERING: as in `install` and `take_anyfd`.
-            if !old.is_anyfd() {
-                // Nobody else changes this slot while we hold the lock: a plain store will do.
-                slot.store(new(old), Ordering::Release);
-            } else if slot.compare_exchange(old.0, new(old), Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                continue;
-            }
-            // SAFETY: whoever changes a full slot owns the reference that it held.
-            return Some((unsafe { FileHandle::from_raw(old.file(), files) }, old));
-        }
+        self.slots.get(fd).is_some_and(SlotWord::clear_anyfd)
     }
 }
+
+#[cfg(test)]
+mod tests;

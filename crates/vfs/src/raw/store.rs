@@ -6,6 +6,7 @@
 use core::ptr::NonNull;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::Ordering;
+use quietline_platform::cpu;
 use quietline_platform::percpu::{OwnedSheaf, Sheaf, Words};
 
 const STACK: usize = 0;
@@ -42,9 +43,14 @@ impl Store {
         unsafe { self.words.sheaf_push(STACK, fd + 1) }
     }
 
-    /// Sees to it that the CPU has a store, memory permitting.
-    pub(crate) fn provide(&self) {
-        let Ok(sheaf) = OwnedSheaf::new(CAPACITY) else { return };
+    /// Sees to it that the CPU has a store, memory permitting; whether it had none before.
+    pub(crate) fn provide(&self) -> bool {
+        let stub = Sheaf::stub();
+        // A hint: the thread may move to another CPU.
+        if self.words.load(cpu::current(), STACK) != stub.as_ptr() as u64 {
+            return false;
+        }
+        let Ok(sheaf) = OwnedSheaf::new(CAPACITY) else { return false };
         let raw = sheaf.into_raw();
         // SAFETY: as in `pop`; a sheaf that comes out, or does not go in, is ours alone, and holds nothing.
         unsafe {
@@ -54,6 +60,7 @@ impl Store {
                 None => drop(OwnedSheaf::from_raw(raw)),
             }
         }
+        true
     }
 
     /// Takes all numbers out of all stores, and gives each to `give`. Operations on other CPUs may go on meanwhile;

@@ -1,0 +1,121 @@
+//! How many locked instructions each call executes on its fast path, and why not fewer. A locked instruction is worth
+//! twenty plain ones, and one on a shared line far more.
+//!
+//! The restartable sequences of the per-CPU operations are counted as they are; where they are replaced by the fallback,
+//! which locks, there is nothing to count.
+#![cfg(target_arch = "x86_64")]
+
+use quietline::abi::*;
+use quietline::{Config, Kernel, Process};
+use quietline_count::{Counts, Error, count};
+use quietline_platform::percpu::{Body, active};
+
+/// Counts one run of `f` after some to warm up; none, said aloud, where that cannot be.
+fn counted(what: &str, mut f: impl FnMut()) -> Option<Counts> {
+    if active() != Body::Rseq {
+        eprintln!("not checked: per-CPU operations use the fallback");
+        return None;
+    }
+    for _ in 0..100 {
+        f();
+    }
+    match count(f) {
+        Ok(counts) => {
+            println!("{what}: {} locked, {} instructions", counts.locked, counts.instructions);
+            Some(counts)
+        }
+        Err(Error::Refused(e)) => {
+            eprintln!("not checked: this system refuses to trace: {e}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// That `f` executes `locked` locked instructions, no fence, and calls the host for nothing.
+#[track_caller]
+fn assert_locked(what: &str, locked: u64, f: impl FnMut()) {
+    if let Some(counts) = counted(what, f) {
+        assert_eq!((counts.locked, counts.fences, counts.syscalls), (locked, 0, 0), "{what}: {counts}");
+    }
+}
+
+fn process() -> Process {
+    Kernel::boot(Config::default()).unwrap().process().unwrap()
+}
+
+#[test]
+fn socket_by_handle() {
+    let p = process();
+    // 1: the file's count goes to dead when the handle is dropped, unless somebody else took a reference: a CAS, as
+    //    anybody with the file may be counting at the time.
+    assert_locked("socket_file and drop", 1, || drop(p.socket_file(AF_INET, SOCK_STREAM, 0).unwrap()));
+}
+
+#[test]
+fn socket_at_any_descriptor() {
+    let p = process();
+    // 1: the slot is emptied by a CAS: two threads may close one descriptor, and one must win.
+    // 2: the file's count, as above.
+    assert_locked("socket with O_ANYFD and close", 2, || {
+        let fd = p.socket(AF_INET, SOCK_STREAM | O_ANYFD, 0).unwrap();
+        p.close(fd).unwrap();
+    });
+}
+
+#[test]
+fn socket_at_the_lowest_descriptor() {
+    let p = process();
+    // 1: the table's lock, to take the lowest number. (Unlocking is a store.)
+    // 2: the table's lock, to give it back.
+    // 3: the file's count, as above.
+    assert_locked("socket and close", 3, || {
+        let fd = p.socket(AF_INET, SOCK_STREAM, 0).unwrap();
+        p.close(fd).unwrap();
+    });
+}
+
+#[test]
+fn pipes() {
+    let p = process();
+    // 1, 2: each end's count. 3: the dentry has two references, and the first to go is given back by a CAS; the
+    // second is then the only one, which nobody else can be counting.
+    assert_locked("pipe_files and drop", 3, || drop(p.pipe_files(0).unwrap()));
+    // 4, 5: two slots.
+    assert_locked("pipe2 with O_ANYFD and two close", 5, || {
+        p.pipe2(O_ANYFD).unwrap().into_iter().for_each(|fd| p.close(fd).unwrap());
+    });
+    // 4: the table's lock, once for both numbers. 5, 6: the lock, to give each back.
+    assert_locked("pipe2 and two close", 6, || {
+        p.pipe2(0).unwrap().into_iter().for_each(|fd| p.close(fd).unwrap());
+    });
+}
+
+#[test]
+fn anonymous_descriptors() {
+    let p = process();
+    // As sockets.
+    assert_locked("eventfd_file and drop", 1, || drop(p.eventfd_file(0, 0).unwrap()));
+    assert_locked("eventfd with O_ANYFD and close", 2, || p.close(p.eventfd(0, O_ANYFD).unwrap()).unwrap());
+    assert_locked("eventfd and close", 3, || p.close(p.eventfd(0, 0).unwrap()).unwrap());
+    assert_locked("timerfd with O_ANYFD and close", 2, || {
+        p.close(p.timerfd_create(CLOCK_MONOTONIC, O_ANYFD).unwrap()).unwrap();
+    });
+    assert_locked("signalfd with O_ANYFD and close", 2, || {
+        p.close(p.signalfd(-1, 1, O_ANYFD).unwrap()).unwrap();
+    });
+}
+
+#[test]
+fn calls_on_descriptors() {
+    let p = process();
+    let fd = p.eventfd(0, 0).unwrap();
+    // Looked at within a read section, which is two per-CPU additions; no reference is taken.
+    assert_locked("fcntl F_GETFL", 0, || assert!(p.fcntl(fd, F_GETFL, 0).is_ok()));
+    // A look at the slot.
+    assert_locked("fcntl F_GETFD", 0, || assert!(p.fcntl(fd, F_GETFD, 0).is_ok()));
+    // The file's count up, and down.
+    assert_locked("file and drop", 2, || drop(p.file(fd)));
+    // The file's count up, the lock for the number; the lock to give it back, the count down.
+    assert_locked("dup and close", 4, || p.close(p.dup(fd).unwrap()).unwrap());
+}

@@ -1,0 +1,111 @@
+//! What the tests share.
+#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(unsafe_code, reason = "processor affinity and child processes")]
+
+use quietline::Kernel;
+use quietline_platform::pages;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A sequence of numbers that looks random and is always the same (SplitMix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n as u64) as usize
+    }
+}
+
+/// For tests that look at numbers of the whole program.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// That nothing is open in a kernel, and none of its objects in use.
+#[track_caller]
+pub(crate) fn assert_nothing_open(kernel: &Kernel) {
+    let counts = (kernel.nr_files(), kernel.nr_dentry(), kernel.nr_inodes());
+    assert_eq!(counts, (0, 0, 0), "files, dentries, inodes");
+    for cache in kernel.slabinfo() {
+        assert_eq!(cache.active, 0, "objects in use: {cache:?}");
+    }
+}
+
+/// Waits for all that goes back to the system only after a grace period.
+pub(crate) fn settle() {
+    quietline_sync::rcu::global().expect("memory").barrier();
+}
+
+/// Sets a flag when dropped: threads that wait for it are let go also when the test fails.
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Bytes in pages that are in use, when all that waits for a grace period has gone back.
+pub(crate) fn pages_used() -> usize {
+    settle();
+    pages::usage().used
+}
+
+/// Bytes of this program's memory that are resident.
+pub(crate) fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("statm");
+    let pages: usize = statm.split(' ').nth(1).expect("its second number").parse().expect("a number");
+    // SAFETY: asks for a number.
+    pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize
+}
+
+/// CPUs that the calling thread may use.
+pub(crate) fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: plain calls on a set of our own.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
+    }
+}
+
+/// Keeps the calling thread on one CPU.
+pub(crate) fn pin(cpu: usize) {
+    // SAFETY: plain calls on a set of our own.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}
+
+/// Runs `f` in a forked child, which must come to its end within `seconds`.
+#[track_caller]
+pub(crate) fn in_child(seconds: u32, f: impl FnOnce()) {
+    // SAFETY: the child uses what the library says a child may use, and the C library's heap, which survives forks.
+    match unsafe { libc::fork() } {
+        -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+        0 => {
+            // SAFETY: a child that hangs is ended by the signal; nothing of the process is used after _exit.
+            unsafe {
+                libc::signal(libc::SIGALRM, libc::SIG_DFL);
+                libc::alarm(seconds);
+                libc::_exit(if catch_unwind(AssertUnwindSafe(f)).is_ok() { 0 } else { 101 })
+            }
+        }
+        pid => {
+            let mut status = 0;
+            // SAFETY: the child and the status are ours.
+            while unsafe { libc::waitpid(pid, &mut status, 0) } == -1 {
+                let error = std::io::Error::last_os_error();
+                assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "{error}");
+            }
+            assert_eq!(status, 0, "the child ended by signal {}, status {}", status & 0x7f, status >> 8);
+        }
+    }
+}
