@@ -2,7 +2,6 @@
 
 use crate::{Config, Errno, Process};
 use quietline_net::Socket;
-use quietline_platform::fork::{Rank, Registered};
 use quietline_slab::{CacheError, Stats};
 use quietline_sync::{IdAllocator, Shared};
 use quietline_vfs::{EventFd, Files, Pipe, PseudoFs, SignalFd, TimerFd};
@@ -37,8 +36,7 @@ pub(crate) struct Inner {
     pub(crate) eventfds: PseudoFs<EventFd>,
     pub(crate) timerfds: PseudoFs<TimerFd>,
     pub(crate) signalfds: PseudoFs<SignalFd>,
-    /// Its lock is held across every fork.
-    pub(crate) last_ino: Registered<IdAllocator>,
+    pub(crate) last_ino: IdAllocator,
 }
 
 /// The system call's word for what keeps a cache from being made. (Layouts are the crates' own, and fit.)
@@ -59,9 +57,7 @@ impl Kernel {
             eventfds: PseudoFs::new("anon_inodefs").map_err(no_memory)?,
             timerfds: PseudoFs::new("anon_inodefs").map_err(no_memory)?,
             signalfds: PseudoFs::new("anon_inodefs").map_err(no_memory)?,
-            last_ino: IdAllocator::new()
-                .and_then(|ids| Registered::new(Rank::Domain, ids))
-                .map_err(|_| Errno::NOMEM)?,
+            last_ino: IdAllocator::new().map_err(|_| Errno::NOMEM)?,
             config,
         };
         Ok(Self { inner: Shared::new(inner).map_err(|_| Errno::NOMEM)? })

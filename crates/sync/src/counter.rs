@@ -3,7 +3,6 @@
 use core::cmp::Ordering as Compared;
 use core::fmt;
 
-use crossbeam_utils::CachePadded;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicI64, Ordering};
 #[cfg(not(loom))]
@@ -11,6 +10,7 @@ use quietline_platform::fork::AtFork;
 use quietline_platform::percpu::Words;
 
 use crate::SpinLock;
+use crate::slow_half::{SlowHalf, slow_half};
 
 /// A signed count kept in one word per CPU and one shared word.
 ///
@@ -52,7 +52,7 @@ pub struct Counter {
     /// batch · cpus: how far the shared word may be from the count.
     unknown: i64,
     /// On lines of its own: every addition reads the fields above, and a fold would take their line away.
-    shared: CachePadded<Shared>,
+    shared: SlowHalf<Shared>,
 }
 
 /// What the CPUs share, and write once in a batch.
@@ -102,7 +102,7 @@ impl Counter {
             words,
             batch,
             unknown: batch.saturating_mul(cpus),
-            shared: CachePadded::new(Shared { count: AtomicI64::new(0), fold: SpinLock::new(()) }),
+            shared: slow_half(Shared { count: AtomicI64::new(0), fold: SpinLock::new(()) })?,
         })
     }
 
@@ -242,13 +242,13 @@ fn within(limit: i64, value: Option<i64>, amount: i64, margin: i64) -> bool {
 // SAFETY: `before` holds the fold's lock, which keeps every other thread out of the slow paths; the fast paths hold
 // nothing.
 #[cfg(not(loom))]
-unsafe impl AtFork for Counter {
+unsafe impl AtFork for Shared {
     fn before(&self) {
-        self.shared.fold.before();
+        self.fold.before();
     }
 
     fn after(&self, child: bool) {
-        self.shared.fold.after(child);
+        self.fold.after(child);
     }
 }
 

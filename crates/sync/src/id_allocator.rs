@@ -2,14 +2,12 @@
 
 use core::fmt;
 
-use crossbeam_utils::CachePadded;
 use quietline_platform::AllocError;
 use quietline_platform::cpu;
-#[cfg(not(loom))]
-use quietline_platform::fork::AtFork;
 use quietline_platform::percpu::Words;
 
 use crate::SpinLock;
+use crate::slow_half::{SlowHalf, slow_half};
 
 /// Ids that a CPU takes from the shared word at a time. A power of two: a CPU's word that is a multiple of it has
 /// none left.
@@ -52,7 +50,7 @@ pub struct IdAllocator {
     /// Words[0] is the id that this CPU hands out next; a multiple of the batch when it has none.
     words: Words<1>,
     /// On lines of its own: every call reads the field above.
-    pool: CachePadded<SpinLock<Pool>>,
+    pool: SlowHalf<SpinLock<Pool>>,
 }
 
 /// What the CPUs have not taken.
@@ -85,7 +83,7 @@ impl IdAllocator {
         } else {
             Pool { next: batch.wrapping_add(BATCH), leftover: Some(first.into()) }
         };
-        Ok(Self { words: Words::new()?, pool: CachePadded::new(SpinLock::new(pool)) })
+        Ok(Self { words: Words::new()?, pool: slow_half(SpinLock::new(pool))? })
     }
 
     /// The next id. Writes only the CPU's own line, without a locked instruction; once in 1,024 calls also the
@@ -134,19 +132,6 @@ impl Pool {
         self.next = first.wrapping_add(BATCH);
         // 0 is not an id.
         u64::from(first.max(1))
-    }
-}
-
-// SAFETY: `before` holds the pool's lock, which keeps every other thread out of the slow path; the fast path holds
-// nothing.
-#[cfg(not(loom))]
-unsafe impl AtFork for IdAllocator {
-    fn before(&self) {
-        self.pool.before();
-    }
-
-    fn after(&self, child: bool) {
-        self.pool.after(child);
     }
 }
 

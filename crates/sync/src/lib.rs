@@ -66,6 +66,7 @@ mod percpu;
 pub mod rcu;
 mod seqcount;
 mod shared;
+mod slow_half;
 mod spinlock;
 
 pub use counter::{Batch, Counter};

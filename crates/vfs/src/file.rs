@@ -7,7 +7,6 @@ use crate::status::Status;
 use core::ptr;
 use quietline_platform::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use quietline_platform::cpu;
-use quietline_platform::fork::{Rank, Registered};
 use quietline_slab::{CacheError, Stats, Typesafe, TypesafeCache};
 use quietline_sync::{Counter, FileRef, rcu};
 
@@ -70,8 +69,7 @@ impl Typesafe for File {
 pub struct Files {
     pub(crate) cache: TypesafeCache<File>,
     pub(crate) domain: &'static rcu::Domain,
-    /// Its lock is held across every fork.
-    pub(crate) nr_files: Registered<Counter>,
+    pub(crate) nr_files: Counter,
     max_files: AtomicU64,
     /// How far the approximate count of files may be from the count.
     slack: u64,
@@ -86,7 +84,7 @@ impl Files {
     /// [`CacheError`] when there is no memory.
     pub fn new(max_files: u64, privileged: bool) -> Result<Self, CacheError> {
         let domain = rcu::global()?;
-        let nr_files = Registered::new(Rank::Domain, Counter::new()?)?;
+        let nr_files = Counter::new()?;
         Ok(Self {
             cache: TypesafeCache::new("filp", domain)?,
             domain,
