@@ -112,13 +112,23 @@ impl FileRef {
         now < 0 && self.put_slow(now)
     }
 
+    /// Puts the reference if it is the only one, and thereby ends the object; false, and it stays, if there are others.
+    /// After `true` nobody but the caller touches the word, so this needs no read section.
+    ///
+    /// One locked instruction, none when there are others. Writes the count's line unless it fails early.
+    #[inline]
+    #[must_use = "the caller who put the last reference must end the object"]
+    pub fn put_sole(&self) -> bool {
+        // Relaxed load: only a guess, which the exchange confirms.
+        self.refcnt.load(Ordering::Relaxed) == ONE_REF && self.kill(ONE_REF)
+    }
+
     /// Like [`put`](Self::put), for a holder who expects to be the only one, as `close` does: from a sole reference
     /// to dead in one locked instruction. With other holders about it costs one more load than `put`.
     #[inline]
     #[must_use = "the caller who put the last reference must end the object"]
     pub fn put_close(&self) -> bool {
-        // Relaxed load: only a guess, which the exchange confirms.
-        self.refcnt.load(Ordering::Relaxed) == ONE_REF && self.kill(ONE_REF) || self.put()
+        self.put_sole() || self.put()
     }
 
     /// The number of references at some moment; 0 when the object is dead. For reports and checks.

@@ -11,7 +11,7 @@ use clap::Args;
 ///
 /// Every thread is pinned, columns are interleaved in one run, results are checked before a time is told.
 /// Prints one table per workload: ns per operation of each thread, the ratio to the host kernel (or to the
-/// first column chosen) and the scaling from 1 thread. Exits with 1 if a check failed, with 2 if the request
+/// first column of the case) and the scaling from 1 thread. Exits with 1 if a check failed, with 2 if the request
 /// was wrong.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -32,7 +32,7 @@ pub(crate) struct BenchArgs {
     #[arg(long = "case", value_name = "CASE,...", value_delimiter = ',')]
     cases: Vec<String>,
 
-    /// Show the host kernel, each patch of the 2008 series and quietline (default for sockets)
+    /// Show the host kernel, each patch of the 2008 series and quietline (default for sockets; primitives have no ladder)
     #[arg(long)]
     ladder: bool,
 
@@ -72,6 +72,7 @@ Examples:
   ql bench sockets --case 'inet*,unix-stream' --quick
   ql bench pipes --ladder                     the same ladder for pipes
   ql bench anonfds --case timerfd --cpu-time
+  ql bench primitives --case 'slab-*,rcu-*'   caches, RCU, counters and locks beside their peers
   ql bench --quick --json results.json        everything, for machines
   ql bench --list                             what there is to choose from";
 

@@ -83,11 +83,7 @@ pub fn run(options: &Options) -> Result<Verdict, Error> {
     }
     let plan = options.plan()?;
     let chosen = select::workloads(&options.workloads, &options.cases)?;
-    let mut batches = Vec::new();
-    for (workload, cases) in chosen {
-        let picked = select::columns(&columns, workload, &options.columns, options.ladder)?;
-        batches.push((workload, cases, picked));
-    }
+    let batches = select::columns(&columns, chosen, &options.columns, options.ladder)?;
     // Opened before the measurement, so that a path that cannot be written costs no one the run.
     let json = options.json.as_ref().map(JsonSink::open).transpose()?;
 
@@ -95,7 +91,7 @@ pub fn run(options: &Options) -> Result<Verdict, Error> {
     for warning in plan.warnings() {
         eprintln!("warning: {warning}");
     }
-    for (workload, cases, picked) in batches {
+    for ((workload, cases), picked) in batches {
         let started = Instant::now();
         let progress = Progress::start(workload.name);
         let measured = harness::measure(workload, &cases, &picked, &plan, &progress);

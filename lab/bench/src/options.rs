@@ -20,7 +20,7 @@ pub struct Options {
     pub threads: Vec<usize>,
     /// Columns by name or pattern, in the order in which they are to be shown; none means the workload's own.
     pub columns: Vec<String>,
-    /// The host kernel, every rung of the ladder and quietline, for any workload.
+    /// The host kernel, every rung of the ladder and quietline, for any workload that has a ladder.
     pub ladder: bool,
     /// Short samples and few rounds: a workload ends within 30 seconds.
     pub quick: bool,

@@ -1,6 +1,10 @@
-//! The one unsafe call of the bench: giving a thread a descriptor table of its own.
+//! What is unsafe in the bench, behind functions that are not: a descriptor table for one thread, and the objects
+//! whose memory is managed by hand.
 
 #![allow(unsafe_code)]
+
+pub(crate) mod deferred;
+pub(crate) mod objects;
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
@@ -10,15 +14,15 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 ///
 /// Must be called by a thread made for this purpose, before it opens anything, and which never uses a
 /// descriptor that another thread opens later nor hands one of its own to another thread.
-/// [`crate::adapters::host`] is the only caller and its workers keep to that.
+/// The workers of the host kernel's columns are the only callers and keep to that.
 ///
 /// # Errors
 ///
 /// What `unshare` says; it needs no privilege for this flag, but a seccomp filter may refuse it.
 pub(crate) fn own_descriptor_table() -> rustix::io::Result<()> {
     // SAFETY: `unshare_unsafe` is unsafe because descriptors made by one thread may be invalid, or another
-    // file, in a thread that has a table of its own. The calling thread is a worker of the host adapter:
-    // every descriptor it uses from here on is opened and closed by itself inside one operation, none is sent
-    // to it or taken from it, and the standard streams have the same numbers in the copy.
+    // file, in a thread that has a table of its own. The calling thread is a worker of a host
+    // column: every descriptor it uses from here on is opened and closed by itself, none is sent to it or taken
+    // from it, and the standard streams have the same numbers in the copy.
     unsafe { unshare_unsafe(UnshareFlags::FILES) }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::Error;
 use crate::adapters;
 use crate::harness::Column;
-use crate::workloads::{self, Case, Workload};
+use crate::workloads::{self, Case, Shown, Workload};
 
 /// A workload and the cases of it that were chosen.
 pub type Chosen = (&'static Workload, Vec<&'static Case>);
@@ -51,42 +51,53 @@ fn cases_of(workload: &'static Workload, patterns: &[String]) -> Vec<&'static Ca
     workload.cases.iter().filter(wanted).collect()
 }
 
-/// The columns that `patterns` name, in the patterns' order and each once. Without patterns: those of the
-/// ladder if it is asked for or is the workload's default, else the host kernel and quietline. With patterns
-/// and `ladder`: the columns of the ladder that match.
+/// A chosen workload and the columns in which it is run.
+pub type Batch = (Chosen, Vec<Arc<dyn Column>>);
+
+/// Gives each of `chosen` the columns that `patterns` name, in the patterns' order and each once; a workload for which
+/// none of them is there is left out. Without patterns: what the workload [shows](Shown), or its ladder if that is
+/// asked for and it has one. With patterns and `ladder`: the columns of the ladder that match.
 ///
 /// # Errors
 ///
-/// A pattern that matches no column.
+/// A pattern that matches no column of any chosen workload.
 pub fn columns(
     all: &[Arc<dyn Column>],
-    workload: &Workload,
+    chosen: Vec<Chosen>,
     patterns: &[String],
     ladder: bool,
-) -> Result<Vec<Arc<dyn Column>>, Error> {
-    let ladder_only = |column: &&Arc<dyn Column>| !ladder || adapters::in_ladder(column.name());
-    if patterns.is_empty() {
-        let by_default = |column: &&Arc<dyn Column>| match ladder || workload.ladder {
-            true => adapters::in_ladder(column.name()),
-            false => adapters::in_summary(column.name()),
+) -> Result<Vec<Batch>, Error> {
+    let allowed = |chosen: &Chosen, column: &Arc<dyn Column>| {
+        let (workload, cases) = chosen;
+        let shown =
+            if ladder && workload.shown != Shown::Everything { Shown::Ladder } else { workload.shown };
+        let wanted = match shown {
+            Shown::Ladder if ladder || patterns.is_empty() => adapters::in_ladder(column.name()),
+            Shown::Summary if patterns.is_empty() => adapters::in_summary(column.name()),
+            _ => true,
         };
-        return Ok(all.iter().filter(by_default).cloned().collect());
+        wanted && cases.iter().any(|case| column.does(case.job))
+    };
+    let possible = || all.iter().filter(|column| chosen.iter().any(|chosen| allowed(chosen, column)));
+    let known = |pattern: &&String| possible().any(|column| matches(pattern, column.name()));
+    if let Some(given) = patterns.iter().find(|pattern| !known(pattern)) {
+        let valid = list(possible().map(|column| column.name()));
+        return Err(Error::UnknownColumn { given: given.clone(), valid });
     }
-    let mut picked: Vec<Arc<dyn Column>> = Vec::new();
-    for pattern in patterns {
-        let mut found = false;
-        for column in all.iter().filter(ladder_only).filter(|column| matches(pattern, column.name())) {
-            found = true;
+    let order: Vec<&Arc<dyn Column>> = match patterns {
+        [] => all.iter().collect(),
+        _ => patterns.iter().flat_map(|p| all.iter().filter(|column| matches(p, column.name()))).collect(),
+    };
+    let with_columns = chosen.into_iter().map(|chosen| {
+        let mut picked: Vec<Arc<dyn Column>> = Vec::new();
+        for column in order.iter().filter(|column| allowed(&chosen, column)) {
             if !picked.iter().any(|other| other.name() == column.name()) {
-                picked.push(column.clone());
+                picked.push(Arc::clone(column));
             }
         }
-        if !found {
-            let valid = all.iter().filter(ladder_only).map(|column| column.name());
-            return Err(Error::UnknownColumn { given: pattern.clone(), valid: list(valid) });
-        }
-    }
-    Ok(picked)
+        (chosen, picked)
+    });
+    Ok(with_columns.filter(|(_, picked)| !picked.is_empty()).collect())
 }
 
 /// Whether `name` fits `pattern`, in which `*` stands for any text.

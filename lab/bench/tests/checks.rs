@@ -8,7 +8,7 @@ use std::time::Duration;
 use columns::{Flaw, Toy};
 use quietline_bench::harness::{Measured, Plan, Progress, looped, measure};
 use quietline_bench::machine::Machine;
-use quietline_bench::workloads::{pipes::PIPES, sockets::SOCKETS};
+use quietline_bench::workloads::{Job, Primitive, pipes::PIPES, primitives::PRIMITIVES, sockets::SOCKETS};
 use quietline_bench::{Report, Verdict, report};
 use serde_json::Value;
 
@@ -99,11 +99,41 @@ fn a_loop_ends_at_a_failed_operation_remembers_a_wrong_one_and_can_be_stopped() 
 
 #[test]
 fn the_baseline_is_the_host_or_the_first_column() {
-    assert_eq!(measured(Flaw::None, vec![1]).baseline(), Some("host"));
+    assert_eq!(measured(Flaw::None, vec![1]).baseline("inet-stream"), Some("host"));
     let columns = [Toy::column("peer-a", Flaw::None), Toy::column("peer-b", Flaw::None)];
     let measured = measure(&PIPES, &[&PIPES.cases[0]], &columns, &Plan::smoke(vec![1]), &Progress::hidden());
-    assert_eq!(measured.baseline(), Some("peer-a"));
+    assert_eq!(measured.baseline("pipe2"), Some("peer-a"));
     let columns = [Toy::column("peer-a", Flaw::None), Toy::column("host", Flaw::None)];
     let measured = measure(&PIPES, &[&PIPES.cases[0]], &columns, &Plan::smoke(vec![1]), &Progress::hidden());
-    assert_eq!(measured.baseline(), Some("host"));
+    assert_eq!(measured.baseline("pipe2"), Some("host"));
+}
+
+#[test]
+fn a_column_that_is_not_there_for_a_case_is_no_row_and_no_baseline() {
+    fn counter(job: Job) -> bool {
+        job == Job::Primitive(Primitive::Counter)
+    }
+    fn ids(job: Job) -> bool {
+        job == Job::Primitive(Primitive::Ids)
+    }
+    let columns = [
+        Toy::limited("peer-a", counter),
+        Toy::limited("peer-b", ids),
+        Toy::limited("host", |_| false),
+        Toy::column("quietline", Flaw::None),
+    ];
+    let case = |name| PRIMITIVES.cases.iter().find(|case| case.name == name).expect("a case");
+    let cases = [case("counter"), case("ids")];
+    let measured = measure(&PRIMITIVES, &cases, &columns, &Plan::smoke(vec![1]), &Progress::hidden());
+    let rows: Vec<_> = measured.rows.iter().map(|row| (row.case, row.column.as_str())).collect();
+    assert_eq!(
+        rows,
+        [("counter", "peer-a"), ("counter", "quietline"), ("ids", "peer-b"), ("ids", "quietline")]
+    );
+    assert!(measured.missing.is_empty(), "{:?}", measured.missing);
+    assert_eq!(measured.columns, ["peer-a", "peer-b", "quietline"]);
+    assert_eq!(measured.baseline("counter"), Some("peer-a"));
+    assert_eq!(measured.baseline("ids"), Some("peer-b"));
+    let table = report::table::render(&reported(measured), 0);
+    assert!(table.contains("as fast as the first column of the case"), "{table}");
 }

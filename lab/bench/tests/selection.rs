@@ -5,9 +5,10 @@ mod columns;
 use std::sync::Arc;
 
 use columns::{Flaw, Toy};
+use quietline_bench::adapters;
 use quietline_bench::harness::Column;
-use quietline_bench::select::{self, matches};
-use quietline_bench::workloads::{anonfds::ANONFDS, pipes::PIPES, sockets::SOCKETS};
+use quietline_bench::select::{self, Batch, matches};
+use quietline_bench::workloads::{self, anonfds::ANONFDS, pipes::PIPES, sockets::SOCKETS};
 use quietline_bench::{Error, MAX_THREADS, Options};
 
 fn strings(names: &[&str]) -> Vec<String> {
@@ -38,8 +39,23 @@ fn all() -> Vec<Arc<dyn Column>> {
 }
 
 fn picked(patterns: &[&str], ladder: bool) -> Result<Vec<String>, String> {
-    let picked = select::columns(&all(), &PIPES, &strings(patterns), ladder);
-    Ok(picked.map_err(|error| error.to_string())?.iter().map(|column| column.name().to_owned()).collect())
+    let pipes = vec![(&PIPES, vec![&PIPES.cases[0]])];
+    let batches = select::columns(&all(), pipes, &strings(patterns), ladder);
+    let mut batches = batches.map_err(|error| error.to_string())?;
+    assert_eq!(batches.len(), 1);
+    Ok(names(&batches.remove(0)))
+}
+
+fn names((_, columns): &Batch) -> Vec<String> {
+    columns.iter().map(|column| column.name().to_owned()).collect()
+}
+
+/// The batches of these workloads, with the columns that there are: name of the workload, names of the columns.
+fn batches(given: &[&str], patterns: &[&str], ladder: bool) -> Result<Vec<(&'static str, String)>, String> {
+    let chosen = select::workloads(&strings(given), &[]).map_err(|error| error.to_string())?;
+    let batches = select::columns(&adapters::all(), chosen, &strings(patterns), ladder);
+    let batches = batches.map_err(|error| error.to_string())?;
+    Ok(batches.iter().map(|batch| (batch.0.0.name, names(batch).join(" "))).collect())
 }
 
 #[test]
@@ -53,9 +69,13 @@ fn patterns() {
     assert!(matches("q**e", "quietline") && !matches("", "x") && matches("", ""));
 }
 
+const ALL_PRIMITIVES: &str = "primitives slab-pair,slab-bulk-8,slab-bulk-32,counter,ids,rcu-read,rcu-call,lockref,\
+    file-ref,spinlock,dup,getfl,getfd";
+
 #[test]
 fn workloads_have_default_cases() {
-    let everything = ["sockets inet-stream", "pipes pipe2", "anonfds eventfd,timerfd,signalfd"];
+    let everything =
+        ["sockets inet-stream", "pipes pipe2", "anonfds eventfd,timerfd,signalfd", ALL_PRIMITIVES];
     assert_eq!(chosen(&[], &[]), Ok(strings(&everything)));
     assert_eq!(
         chosen(&["pipes", "sockets", "pipes"], &[]),
@@ -75,7 +95,10 @@ fn cases_choose_their_workloads() {
 #[test]
 fn an_unknown_workload_names_the_known() {
     let error = chosen(&["socket"], &[]).expect_err("there is no such workload");
-    assert_eq!(error, "there is no workload `socket`; the workloads are: sockets, pipes, anonfds");
+    assert_eq!(
+        error,
+        "there is no workload `socket`; the workloads are: sockets, pipes, anonfds, primitives"
+    );
 }
 
 #[test]
@@ -84,10 +107,10 @@ fn columns_by_default_by_ladder_and_by_pattern() {
     assert_eq!(picked(&[], false), Ok(strings(&summary)));
     let ladder = ["host", "history-base", "history-norefcount", "quietline-lowestfd", "quietline-handle"];
     assert_eq!(picked(&[], true), Ok(strings(&ladder)));
-    let by_default = select::columns(&all(), &SOCKETS, &[], false).expect("no pattern to be wrong");
-    assert_eq!(by_default.len(), ladder.len(), "the ladder is the default for sockets");
-    let by_default = select::columns(&all(), &ANONFDS, &[], false).expect("no pattern to be wrong");
-    assert_eq!(by_default.len(), summary.len());
+    let chosen = [&SOCKETS, &ANONFDS].map(|workload| (workload, vec![&workload.cases[0]])).to_vec();
+    let by_default = select::columns(&all(), chosen, &[], false).expect("no pattern to be wrong");
+    assert_eq!(names(&by_default[0]).len(), ladder.len(), "the ladder is the default for sockets");
+    assert_eq!(names(&by_default[1]).len(), summary.len());
     // In the order given, each once.
     let given =
         ["quietline-handle", "host", "host-shared", "quietline-lowestfd", "quietline-lowestfd-shared"];
@@ -102,6 +125,29 @@ fn an_unknown_column_names_the_known() {
     assert_eq!(
         error,
         format!("no column is called `hist`; name one or use a pattern with `*`; the columns are: {valid}")
+    );
+}
+
+#[test]
+fn a_workload_without_any_of_the_columns_is_left_out() {
+    let all = batches(&[], &[], false).expect("no pattern to be wrong");
+    let ran: Vec<&str> = all.iter().map(|batch| batch.0).collect();
+    assert_eq!(ran, workloads::ALL.iter().map(|workload| workload.name).collect::<Vec<_>>());
+    let primitives = &all[3].1;
+    assert!(
+        primitives.starts_with("host peer-malloc ") && primitives.ends_with(" quietline quietline-lowestfd")
+    );
+    assert!(!all[0].1.contains("peer-"), "{all:?}");
+    // A ladder is asked of those that have one.
+    assert_eq!(batches(&["primitives"], &[], true), Ok(vec![all[3].clone()]));
+
+    assert_eq!(batches(&[], &["peer-arc"], false), Ok(vec![("primitives", "peer-arc".to_owned())]));
+    let hosts = batches(&["primitives", "pipes"], &["host"], false).expect("both have it");
+    assert_eq!(hosts, [("primitives", "host".to_owned()), ("pipes", "host".to_owned())]);
+    let error = batches(&["sockets"], &["peer-arc"], false).expect_err("sockets are no reference counts");
+    assert!(
+        error.starts_with("no column is called `peer-arc`") && !error.contains("peer-cas-loop"),
+        "{error}"
     );
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use quietline_bench::harness::{Plan, Progress, measure};
 use quietline_bench::machine::{self, Machine};
+use quietline_bench::workloads::{Case, Shown, primitives::PRIMITIVES};
 use quietline_bench::{Report, Verdict, adapters, report, workloads};
 
 #[test]
@@ -21,16 +22,34 @@ fn every_column_does_every_job_rightly() {
             assert!(row.ops() > 0 && row.samples.iter().all(|sample| sample.wall.len() == row.threads));
         }
         // Every column has each of its jobs at all three thread counts, or says once that it has not.
-        assert_eq!(measured.rows.len() / 3 + measured.missing.len(), cases.len() * columns.len());
+        let there = |case: &&Case| columns.iter().filter(|column| column.does(case.job)).count();
+        let expected: usize = cases.iter().map(there).sum();
+        assert_eq!(measured.rows.len() / 3 + measured.missing.len(), expected);
         whole.push(measured, Duration::from_millis(1));
     }
     assert_eq!(whole.verdict(), Verdict::Checked);
     for (part, workload) in workloads::ALL.iter().enumerate() {
         let table = report::table::render(&whole, part);
         assert!(table.starts_with(workload.name) && table.contains("scaling"), "{table}");
-        for column in &columns {
+        for column in columns.iter().filter(|column| workload.cases.iter().any(|case| column.does(case.job)))
+        {
             assert!(table.contains(column.name()), "{} is neither run nor named: {table}", column.name());
         }
+    }
+}
+
+#[test]
+fn every_primitive_has_quietline_and_a_peer() {
+    let columns = adapters::all();
+    assert_eq!(PRIMITIVES.shown, Shown::Everything);
+    for case in PRIMITIVES.cases {
+        let names: Vec<&str> =
+            columns.iter().filter(|column| column.does(case.job)).map(|column| column.name()).collect();
+        let (ours, peers): (Vec<&str>, Vec<&str>) =
+            names.into_iter().partition(|name| name.starts_with("quietline"));
+        assert_eq!(ours.len(), 1, "{}: {ours:?}", case.name);
+        let is_peer = |name: &&str| *name == "host" || name.starts_with("peer-");
+        assert!(!peers.is_empty() && peers.iter().all(is_peer), "{}: {peers:?}", case.name);
     }
 }
 

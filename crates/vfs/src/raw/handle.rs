@@ -211,17 +211,29 @@ impl<'k> FileHandle<'k> {
 /// The reference is the caller's.
 #[inline(always)]
 unsafe fn put(file: NonNull<File>) {
-    // SAFETY: the reference keeps it alive, and the files that it is of.
-    let (f, files) = unsafe { (file.as_ref(), &*file.as_ref().f_files.load(Ordering::Relaxed)) };
-    // A put that gave up the last reference looks at the count once more, and by then a reader that had found the file
-    // in a table may have taken another reference, put it, and so ended the file: the section keeps the memory mapped.
-    let section = files.domain.read();
-    let last = f.f_ref.put_close();
-    drop(section);
+    // SAFETY: the reference keeps it alive.
+    let f = unsafe { file.as_ref() };
+    // SAFETY: as above.
+    let last = f.f_ref.put_sole() || unsafe { put_shared(file) };
     if last {
         // SAFETY: that was the last.
         unsafe { release(file) };
     }
+}
+
+/// Gives back a reference that is not the only one; whether it was the last all the same.
+///
+/// A put that gave up the last reference looks at the count once more, and by then a reader that had found the file in
+/// a table may have taken another reference, put it, and so ended the file: the section keeps the memory mapped.
+///
+/// # Safety
+/// The reference is the caller's.
+#[inline(always)]
+unsafe fn put_shared(file: NonNull<File>) -> bool {
+    // SAFETY: the reference keeps it alive, and the files that it is of.
+    let (f, files) = unsafe { (file.as_ref(), &*file.as_ref().f_files.load(Ordering::Relaxed)) };
+    let _section = files.domain.read();
+    f.f_ref.put()
 }
 
 /// Ends a file that has no reference left (`__fput`).

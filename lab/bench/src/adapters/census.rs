@@ -1,7 +1,7 @@
 //! What exists in a world: the counters that an operation must leave as it found them.
 
 use crate::harness::Fault;
-use crate::workloads::Job;
+use crate::workloads::Object;
 
 /// The exact sums of a world's three counters, read while nothing runs in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,15 +22,15 @@ impl Census {
         })
     }
 
-    /// Fails unless exactly what `job` makes was added since `before`: a file for every descriptor, one
+    /// Fails unless exactly what one `object` is was added since `before`: a file for every descriptor, one
     /// dentry, and an inode for those that have their own (the anonymous ones share the world's).
-    pub(super) fn holds_one(self, job: Job, before: Self) -> Result<(), Fault> {
-        let own_inode = matches!(job, Job::Socket(_) | Job::Pipe);
+    pub(super) fn holds_one(self, object: Object, before: Self) -> Result<(), Fault> {
+        let own_inode = matches!(object, Object::Socket(_) | Object::Pipe);
         let expected = Self {
-            files: before.files + job.descriptors() as i64,
+            files: before.files + object.descriptors() as i64,
             dentries: before.dentries + 1,
             inodes: before.inodes + i64::from(own_inode),
         };
-        Fault::unless(self == expected, || format!("{job:?} open: expected {expected:?}, found {self:?}"))
+        Fault::unless(self == expected, || format!("{object:?} open: expected {expected:?}, found {self:?}"))
     }
 }

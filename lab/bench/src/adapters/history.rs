@@ -9,7 +9,7 @@ use super::census::Census;
 use super::probe::failed;
 use super::table::{Calls, Table, opening};
 use crate::harness::{Arena, Column, Fault, Seat, Shape, Unfit, Worker};
-use crate::workloads::{Domain, Job};
+use crate::workloads::{Domain, Job, Object};
 
 /// `history-RUNG` for every rung, lowest first.
 pub fn columns() -> Vec<Arc<dyn Column>> {
@@ -35,27 +35,34 @@ impl Column for History {
         Shape::Processes
     }
 
+    fn does(&self, job: Job) -> bool {
+        matches!(job, Job::OpenClose(_))
+    }
+
     fn open(&self, job: Job, threads: usize) -> Result<Arc<dyn Arena>, Unfit> {
-        let calls = calls(job)?;
+        let Job::OpenClose(object) = job else {
+            return Err(Unfit::Missing("the miniature only opens and closes".to_owned()));
+        };
+        let calls = calls(object)?;
         // Every thread has a CPU of the miniature to itself, also where two share one of the machine's.
         let world = World::try_new(self.rung, threads).map_err(failed)?;
         let process = world.try_process().map_err(failed)?;
         let start = census(&world);
-        calls.prove(&Caller { process, cpu: 0 }, job, &|| census(&world))?;
+        calls.prove(&Caller { process, cpu: 0 }, object, &|| census(&world))?;
         Ok(Arc::new(HistoryArena { calls, world, start }))
     }
 }
 
 /// The calls of the miniature, of which it has those that the series is about.
-fn calls(job: Job) -> Result<Box<dyn Calls<Caller>>, Unfit> {
-    match job {
-        Job::Socket(Domain::Inet) => Ok(opening(|on: &Caller| on.process.socket(on.cpu).map(|fd| [fd]))),
-        Job::Pipe => Ok(opening(|on: &Caller| on.process.pipe(on.cpu))),
-        Job::Eventfd => Ok(opening(|on: &Caller| on.process.eventfd(on.cpu).map(|fd| [fd]))),
-        Job::Socket(Domain::Inet6 | Domain::Unix) => {
+fn calls(object: Object) -> Result<Box<dyn Calls<Caller>>, Unfit> {
+    match object {
+        Object::Socket(Domain::Inet) => Ok(opening(|on: &Caller| on.process.socket(on.cpu).map(|fd| [fd]))),
+        Object::Pipe => Ok(opening(|on: &Caller| on.process.pipe(on.cpu))),
+        Object::Eventfd => Ok(opening(|on: &Caller| on.process.eventfd(on.cpu).map(|fd| [fd]))),
+        Object::Socket(Domain::Inet6 | Domain::Unix) => {
             Err(Unfit::Missing("the miniature has sockets of AF_INET only".to_owned()))
         }
-        Job::Timerfd | Job::Signalfd => {
+        Object::Timerfd | Object::Signalfd => {
             Err(Unfit::Missing("the miniature has no anonymous descriptor but eventfd".to_owned()))
         }
     }

@@ -14,11 +14,12 @@ use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
+use super::descriptors;
 use super::probe::{self, failed};
 use super::table::{Numbers, RULE};
 use crate::harness::{Arena, Column, Fault, Seat, Shape, Unfit, Worker, looped};
 use crate::raw;
-use crate::workloads::{Domain, Job};
+use crate::workloads::{Domain, Job, Object};
 
 /// `host` and `host-shared`.
 pub fn columns() -> Vec<Arc<dyn Column>> {
@@ -49,18 +50,28 @@ impl Column for Host {
         self.shape
     }
 
-    fn open(&self, job: Job, _threads: usize) -> Result<Arc<dyn Arena>, Unfit> {
-        if job == Job::Signalfd {
-            return Err(Unfit::Missing(
-                "rustix, by which the bench calls the host, has no signalfd".to_owned(),
-            ));
+    fn does(&self, job: Job) -> bool {
+        match job {
+            Job::OpenClose(_) => true,
+            Job::Descriptor(_) => self.shape == Shape::Processes,
+            Job::Primitive(_) => false,
         }
-        Ok(Arc::new(HostArena { job, shape: self.shape }))
+    }
+
+    fn open(&self, job: Job, _threads: usize) -> Result<Arc<dyn Arena>, Unfit> {
+        match job {
+            Job::OpenClose(Object::Signalfd) => {
+                Err(Unfit::Missing("rustix, by which the bench calls the host, has no signalfd".to_owned()))
+            }
+            Job::OpenClose(object) => Ok(Arc::new(HostArena { object, shape: self.shape })),
+            Job::Descriptor(call) => Ok(descriptors::host(call)),
+            Job::Primitive(_) => Err(Unfit::Missing("a system call is no primitive".to_owned())),
+        }
     }
 }
 
 struct HostArena {
-    job: Job,
+    object: Object,
     shape: Shape,
 }
 
@@ -70,9 +81,9 @@ impl Arena for HostArena {
             raw::own_descriptor_table()
                 .map_err(|e| Fault::new(format!("cannot give a thread its own descriptor table: {e}")))?;
         }
-        let opener = Opener { shape: self.shape, open_at_once: seat.threads * self.job.descriptors() };
-        match self.job {
-            Job::Socket(domain) => {
+        let opener = Opener { shape: self.shape, open_at_once: seat.threads * self.object.descriptors() };
+        match self.object {
+            Object::Socket(domain) => {
                 let family = match domain {
                     Domain::Inet => AddressFamily::INET,
                     Domain::Inet6 => AddressFamily::INET6,
@@ -80,12 +91,12 @@ impl Arena for HostArena {
                 };
                 opener.single("socket:[", move || socket(family, SocketType::STREAM, None))
             }
-            Job::Pipe => opener.pair("pipe:[", || pipe_with(PipeFlags::empty())),
-            Job::Eventfd => opener.single("anon_inode:[eventfd]", || eventfd(0, EventfdFlags::empty())),
-            Job::Timerfd => opener.single("anon_inode:[timerfd]", || {
+            Object::Pipe => opener.pair("pipe:[", || pipe_with(PipeFlags::empty())),
+            Object::Eventfd => opener.single("anon_inode:[eventfd]", || eventfd(0, EventfdFlags::empty())),
+            Object::Timerfd => opener.single("anon_inode:[timerfd]", || {
                 timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::empty())
             }),
-            Job::Signalfd => Err(Fault::new("no signalfd on the host")),
+            Object::Signalfd => Err(Fault::new("no signalfd on the host")),
         }
     }
 

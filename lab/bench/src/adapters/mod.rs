@@ -1,8 +1,10 @@
 //! Who does the jobs: one file per implementation, in the order of the columns.
 
 mod census;
+mod descriptors;
 pub mod history;
 pub mod host;
+pub mod primitives;
 mod probe;
 pub mod quietline;
 mod table;
@@ -12,9 +14,9 @@ use std::sync::Arc;
 use crate::harness::Column;
 
 /// Every column there is, in the order in which a report shows them: the host kernel, the ladder of old
-/// kernels, quietline.
+/// kernels, the peers of the primitives, quietline.
 pub fn all() -> Vec<Arc<dyn Column>> {
-    [host::columns(), history::columns(), quietline::columns()].concat()
+    [host::columns(), history::columns(), primitives::columns(), quietline::columns()].concat()
 }
 
 /// The names of the columns that a ladder shows: what is compared by default, without the variants that exist

@@ -7,10 +7,11 @@ use quietline::abi::{AF_INET, AF_INET6, AF_UNIX, CLOCK_MONOTONIC, O_ANYFD, SOCK_
 use quietline::{Config, Errno, FileHandle, Kernel, Process};
 
 use super::census::Census;
+use super::descriptors;
 use super::probe::failed;
 use super::table::{Calls, Numbers, Table, opening};
 use crate::harness::{Arena, Column, Fault, Seat, Shape, Unfit, Worker, looped};
-use crate::workloads::{Domain, Job};
+use crate::workloads::{Domain, Job, Object};
 
 /// The columns of quietline.
 pub fn columns() -> Vec<Arc<dyn Column>> {
@@ -61,17 +62,30 @@ impl Column for Variant {
         }
     }
 
-    fn open(&self, job: Job, _threads: usize) -> Result<Arc<dyn Arena>, Unfit> {
+    fn does(&self, job: Job) -> bool {
+        match job {
+            Job::OpenClose(_) => true,
+            Job::Descriptor(_) => *self == Self::LowestFd,
+            Job::Primitive(_) => false,
+        }
+    }
+
+    fn open(&self, job: Job, threads: usize) -> Result<Arc<dyn Arena>, Unfit> {
+        let object = match job {
+            Job::OpenClose(object) => object,
+            Job::Descriptor(call) => return Ok(descriptors::quietline(call, threads)?),
+            Job::Primitive(_) => return Err(Unfit::Missing("a system call is no primitive".to_owned())),
+        };
         let calls = match self {
-            Self::LowestFd | Self::LowestFdShared => by_descriptor(job, 0),
-            Self::AnyFd => by_descriptor(job, O_ANYFD),
-            Self::Handle => by_handle(job),
+            Self::LowestFd | Self::LowestFdShared => by_descriptor(object, 0),
+            Self::AnyFd => by_descriptor(object, O_ANYFD),
+            Self::Handle => by_handle(object),
         };
         let kernel = Kernel::boot(Config::default()).map_err(|e| Fault::new(format!("cannot boot: {e}")))?;
         let shared = Shared(Arc::new(kernel.process().map_err(failed)?));
         let start = census(&kernel);
-        calls.prove(&shared, job, &|| census(&kernel))?;
-        Ok(Arc::new(QuietlineArena { variant: *self, job, calls, shared, start, kernel }))
+        calls.prove(&shared, object, &|| census(&kernel))?;
+        Ok(Arc::new(QuietlineArena { variant: *self, object, calls, shared, start, kernel }))
     }
 }
 
@@ -90,7 +104,7 @@ impl Table for Shared {
 
 struct QuietlineArena {
     variant: Variant,
-    job: Job,
+    object: Object,
     calls: Box<dyn Calls<Shared>>,
     /// The process of the variants in which all threads are one.
     shared: Shared,
@@ -101,7 +115,7 @@ struct QuietlineArena {
 
 impl Arena for QuietlineArena {
     fn worker(&self, seat: Seat) -> Result<Box<dyn Worker>, Fault> {
-        let open_at_once = (seat.threads * self.job.descriptors()) as i32;
+        let open_at_once = (seat.threads * self.object.descriptors()) as i32;
         let (process, numbers) = match self.variant {
             Variant::LowestFd => {
                 let own = Shared(Arc::new(self.kernel.process().map_err(failed)?));
@@ -135,33 +149,33 @@ fn family(domain: Domain) -> i32 {
 /// The signals of a signalfd: `SIGUSR1`, which is number 10 on every machine that quietline runs on.
 const MASK: u64 = 1 << (10 - 1);
 
-/// The system calls of a job; `anyfd` is 0 or `O_ANYFD`.
-fn by_descriptor(job: Job, anyfd: i32) -> Box<dyn Calls<Shared>> {
-    match job {
-        Job::Socket(domain) => {
+/// The system calls that make `object`; `anyfd` is 0 or `O_ANYFD`.
+fn by_descriptor(object: Object, anyfd: i32) -> Box<dyn Calls<Shared>> {
+    match object {
+        Object::Socket(domain) => {
             let (family, kind) = (family(domain), SOCK_STREAM | anyfd);
             opening(move |on: &Shared| on.0.socket(family, kind, 0).map(|fd| [fd]))
         }
-        Job::Pipe => opening(move |on: &Shared| on.0.pipe2(anyfd)),
-        Job::Eventfd => opening(move |on: &Shared| on.0.eventfd(0, anyfd).map(|fd| [fd])),
-        Job::Timerfd => {
+        Object::Pipe => opening(move |on: &Shared| on.0.pipe2(anyfd)),
+        Object::Eventfd => opening(move |on: &Shared| on.0.eventfd(0, anyfd).map(|fd| [fd])),
+        Object::Timerfd => {
             opening(move |on: &Shared| on.0.timerfd_create(CLOCK_MONOTONIC, anyfd).map(|fd| [fd]))
         }
-        Job::Signalfd => opening(move |on: &Shared| on.0.signalfd(-1, MASK, anyfd).map(|fd| [fd])),
+        Object::Signalfd => opening(move |on: &Shared| on.0.signalfd(-1, MASK, anyfd).map(|fd| [fd])),
     }
 }
 
 /// The same files without descriptors.
-fn by_handle(job: Job) -> Box<dyn Calls<Shared>> {
-    match job {
-        Job::Socket(domain) => {
+fn by_handle(object: Object) -> Box<dyn Calls<Shared>> {
+    match object {
+        Object::Socket(domain) => {
             let family = family(domain);
             holding(move |on: &Shared| on.0.socket_file(family, SOCK_STREAM, 0).map(|file| [file]))
         }
-        Job::Pipe => holding(|on: &Shared| on.0.pipe_files(0)),
-        Job::Eventfd => holding(|on: &Shared| on.0.eventfd_file(0, 0).map(|file| [file])),
-        Job::Timerfd => holding(|on: &Shared| on.0.timerfd_file(CLOCK_MONOTONIC, 0).map(|file| [file])),
-        Job::Signalfd => holding(|on: &Shared| on.0.signalfd_file(MASK, 0).map(|file| [file])),
+        Object::Pipe => holding(|on: &Shared| on.0.pipe_files(0)),
+        Object::Eventfd => holding(|on: &Shared| on.0.eventfd_file(0, 0).map(|file| [file])),
+        Object::Timerfd => holding(|on: &Shared| on.0.timerfd_file(CLOCK_MONOTONIC, 0).map(|file| [file])),
+        Object::Signalfd => holding(|on: &Shared| on.0.signalfd_file(MASK, 0).map(|file| [file])),
     }
 }
 
@@ -179,12 +193,12 @@ impl<const N: usize, M> Calls<Shared> for Holding<N, M>
 where
     M: Fn(&Shared) -> Result<[FileHandle<'_>; N], Errno> + Copy + Send + Sync + 'static,
 {
-    fn prove(&self, process: &Shared, job: Job, census: &dyn Fn() -> Census) -> Result<(), Fault> {
+    fn prove(&self, process: &Shared, object: Object, census: &dyn Fn() -> Census) -> Result<(), Fault> {
         let before = census();
         let files = (self.0)(process).map_err(failed)?;
         let during = census();
         drop(files);
-        during.holds_one(job, before)?;
+        during.holds_one(object, before)?;
         census().back_at(before)
     }
 

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use super::census::Census;
 use super::probe;
 use crate::harness::{Fault, Worker, looped};
-use crate::workloads::Job;
+use crate::workloads::Object;
 
 /// A descriptor table as one thread sees it.
 pub(super) trait Table: 'static {
@@ -54,7 +54,7 @@ pub(super) trait Calls<T>: Send + Sync {
     /// # Errors
     ///
     /// If a call fails, or too much or too little was made.
-    fn prove(&self, table: &T, job: Job, census: &dyn Fn() -> Census) -> Result<(), Fault>;
+    fn prove(&self, table: &T, object: Object, census: &dyn Fn() -> Census) -> Result<(), Fault>;
 
     /// The numbers that an operation gives in `table` while nothing else is done there, once it is proved
     /// that the first of them is the lowest free one.
@@ -84,12 +84,12 @@ where
     T: Table,
     O: Fn(&T) -> Result<[i32; N], T::Error> + Copy + Send + Sync + 'static,
 {
-    fn prove(&self, table: &T, job: Job, census: &dyn Fn() -> Census) -> Result<(), Fault> {
+    fn prove(&self, table: &T, object: Object, census: &dyn Fn() -> Census) -> Result<(), Fault> {
         let before = census();
         let fds = (self.0)(table).map_err(probe::failed)?;
         let during = census();
         fds.iter().try_for_each(|&fd| table.close(fd)).map_err(probe::failed)?;
-        during.holds_one(job, before)?;
+        during.holds_one(object, before)?;
         census().back_at(before)?;
         Fault::unless(table.close(fds[0]).is_err(), || format!("{} was closed twice", fds[0]))
     }

@@ -20,6 +20,10 @@ pub trait Column: Send + Sync {
     /// How its threads share descriptor tables.
     fn shape(&self) -> Shape;
 
+    /// Whether this column is there for such a job. Where it is not, it is left out without a word; a job that one
+    /// could expect of it, but that it lacks, is [`Unfit::Missing`] when it is opened.
+    fn does(&self, job: Job) -> bool;
+
     /// Makes a world of its own in which `threads` threads will do `job`, and proves by one operation that
     /// the job is really done there.
     ///
@@ -157,22 +161,38 @@ where
 {
     #[inline(never)]
     fn run(&mut self, ops: u64, stop: &AtomicBool) -> Result<u64, Fault> {
-        let mut right = true;
-        let mut done = 0;
-        loop {
-            let pause = ops.min(done + BETWEEN_LOOKS);
-            while done < pause {
-                match (self.cycle)() {
-                    Ok(held) => right &= held,
-                    Err(error) => return Err(Fault(format!("operation {done} of {ops} failed: {error}"))),
-                }
-                done += 1;
-            }
-            // Relaxed: nothing is ordered by the flag; a late look costs some operations more.
-            if done == ops || stop.load(Ordering::Relaxed) {
-                break;
-            }
-        }
-        Fault::unless(black_box(right), || format!("a result broke the rule: {}", self.rule)).map(|()| done)
+        repeat(self.rule, ops, stop, &mut self.cycle)
     }
+}
+
+/// The loop of [`looped`], for workers that need something around it: does `cycle` `ops` times, or less often if
+/// `stop` is set meanwhile, and says how often.
+///
+/// # Errors
+///
+/// If an operation failed or any of them broke `rule`.
+#[inline(always)]
+pub fn repeat<E: fmt::Display>(
+    rule: &'static str,
+    ops: u64,
+    stop: &AtomicBool,
+    mut cycle: impl FnMut() -> Result<bool, E>,
+) -> Result<u64, Fault> {
+    let mut right = true;
+    let mut done = 0;
+    loop {
+        let pause = ops.min(done + BETWEEN_LOOKS);
+        while done < pause {
+            match cycle() {
+                Ok(held) => right &= held,
+                Err(error) => return Err(Fault(format!("operation {done} of {ops} failed: {error}"))),
+            }
+            done += 1;
+        }
+        // Relaxed: nothing is ordered by the flag; a late look costs some operations more.
+        if done == ops || stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    Fault::unless(black_box(right), || format!("a result broke the rule: {rule}")).map(|()| done)
 }

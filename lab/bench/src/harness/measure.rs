@@ -12,7 +12,7 @@ use crate::workloads::{Case, Workload};
 pub struct Measured {
     /// The workload.
     pub workload: &'static Workload,
-    /// The columns in their order; the ratios are to `host` if it is among them, else to the first.
+    /// The columns in their order, those left out that are there for none of the cases.
     pub columns: Vec<String>,
     /// Rows by case, then thread count, then column.
     pub rows: Vec<Row>,
@@ -71,10 +71,17 @@ impl Row {
 }
 
 impl Measured {
-    /// The name of the column to which ratios are taken.
-    pub fn baseline(&self) -> Option<&str> {
-        let host = self.columns.iter().find(|name| *name == "host");
-        host.or(self.columns.first()).map(String::as_str)
+    /// The name of the column to which a case's ratios are taken: `host` if it is there for the case, else the first
+    /// column that is.
+    pub fn baseline(&self, case: &str) -> Option<&str> {
+        let run = self.rows.iter().filter(|row| row.case == case).map(|row| &row.column);
+        let not_run =
+            self.missing.iter().filter(|missing| missing.case == case).map(|missing| &missing.column);
+        let there: Vec<&String> = run.chain(not_run).collect();
+        let mut columns = self.columns.iter().filter(|name| there.contains(name));
+        let first = columns.next()?;
+        let host = columns.find(|name| *name == "host");
+        Some(host.unwrap_or(first))
     }
 
     /// The row of one column.
@@ -84,7 +91,7 @@ impl Measured {
 }
 
 /// Measures `cases` of `workload` in `columns` as `plan` says. Cases come one after another; within a case
-/// every column at every thread count is sampled once a round, odd rounds in reverse order.
+/// every column that is there for it is sampled at every thread count once a round, odd rounds in reverse order.
 pub fn measure(
     workload: &'static Workload,
     cases: &[&'static Case],
@@ -92,11 +99,13 @@ pub fn measure(
     plan: &Plan,
     progress: &Progress,
 ) -> Measured {
-    let names = columns.iter().map(|column| column.name().to_owned()).collect();
+    let used = columns.iter().filter(|column| cases.iter().any(|case| column.does(case.job)));
+    let names = used.map(|column| column.name().to_owned()).collect();
     let mut measured = Measured { workload, columns: names, rows: Vec::new(), missing: Vec::new() };
     let started = Instant::now();
-    let per_case = columns.len() * plan.threads.len() * plan.rounds as usize;
-    progress.expect((per_case * cases.len()) as u64);
+    let there = |case: &&Case| columns.iter().filter(|column| column.does(case.job)).count();
+    let rows = cases.iter().map(there).sum::<usize>() * plan.threads.len();
+    progress.expect(rows as u64 * u64::from(plan.rounds));
     for (index, case) in cases.iter().enumerate() {
         // Each case may use its share of what is left.
         let share = plan.budget.map(|budget| {
@@ -125,7 +134,7 @@ fn measure_case(
 ) {
     let mut stations = Vec::new();
     for &threads in &plan.threads {
-        for column in columns {
+        for column in columns.iter().filter(|column| column.does(case.job)) {
             progress.announce(column.name());
             match station(case, column, threads, plan) {
                 Ok(station) => stations.push(station),

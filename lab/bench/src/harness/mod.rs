@@ -13,7 +13,7 @@ mod progress;
 mod start_line;
 pub mod stats;
 
-pub use column::{Arena, Column, Fault, Seat, Shape, Unfit, Worker, looped};
+pub use column::{Arena, Column, Fault, Seat, Shape, Unfit, Worker, looped, repeat};
 pub use crew::{Crew, Sample};
 pub use measure::{Measured, Missing, Row, measure};
 pub use plan::Plan;

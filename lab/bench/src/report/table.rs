@@ -92,7 +92,7 @@ fn figures(measured: &Measured, plan: &Plan, row: &Row) -> [String; 7] {
     let basis = |row: &Row| if cpu_time { row.cpu() } else { row.wall() };
     let wall = Spread::of(row.wall());
     let cpu = Spread::of(row.cpu());
-    let base = measured.baseline().and_then(|name| measured.row(row.case, name, row.threads));
+    let base = measured.baseline(row.case).and_then(|name| measured.row(row.case, name, row.threads));
     let base = base.filter(|base| base.checked());
     let ratio = base.and_then(|base| ratio(&basis(base), &basis(row)));
     let one = measured.row(row.case, &row.column, 1).filter(|one| one.checked() && row.threads > 1);
@@ -110,7 +110,7 @@ fn figures(measured: &Measured, plan: &Plan, row: &Row) -> [String; 7] {
 
 fn legend(measured: &Measured, plan: &Plan) -> String {
     let mut text = String::new();
-    let baseline = measured.baseline().unwrap_or("nothing");
+    let baseline = baseline(measured);
     let cpus = plan.cpus.len();
     let clock = match (plan.cpu_time, plan.threads.iter().any(|&threads| threads > cpus)) {
         (true, _) => " by CPU time".to_owned(),
@@ -140,6 +140,13 @@ fn legend(measured: &Measured, plan: &Plan) -> String {
         }
     }
     text
+}
+
+/// What ratios are taken to, in words: a column's name if it is the same for every case.
+fn baseline(measured: &Measured) -> &str {
+    let mut names = measured.rows.iter().map(|row| measured.baseline(row.case));
+    let Some(first) = names.next().flatten() else { return "nothing" };
+    if names.all(|name| name == Some(first)) { first } else { "the first column of the case" }
 }
 
 fn dash() -> String {

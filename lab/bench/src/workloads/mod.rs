@@ -2,7 +2,10 @@
 
 pub mod anonfds;
 pub mod pipes;
+pub mod primitives;
 pub mod sockets;
+
+pub use primitives::{Call, Primitive};
 
 /// A job done in a loop, in one or more variants.
 #[derive(Debug)]
@@ -15,8 +18,19 @@ pub struct Workload {
     pub operation: &'static str,
     /// Its variants; at least one is run by default.
     pub cases: &'static [Case],
-    /// Whether the ladder of old kernels is shown without being asked for.
-    pub ladder: bool,
+    /// Which columns are shown without being asked for.
+    pub shown: Shown,
+}
+
+/// Which columns a workload shows when none is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// The host kernel and quietline.
+    Summary,
+    /// Those and the ladder of old kernels.
+    Ladder,
+    /// Every column that does one of its cases. Such a workload has no ladder.
+    Everything,
 }
 
 /// One variant of a workload.
@@ -24,15 +38,26 @@ pub struct Workload {
 pub struct Case {
     /// The name on the command line and in the JSON.
     pub name: &'static str,
-    /// What an adapter has to make and unmake.
+    /// What an adapter has to do.
     pub job: Job,
     /// Whether it runs without being asked for.
     pub by_default: bool,
 }
 
-/// What one operation makes and unmakes.
+/// What one operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Job {
+    /// Opens files and closes them.
+    OpenClose(Object),
+    /// A system call on a descriptor that stays open.
+    Descriptor(Call),
+    /// One use of a primitive.
+    Primitive(Primitive),
+}
+
+/// What is opened and closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Object {
     /// `socket(domain, SOCK_STREAM, 0)`, then `close`.
     Socket(Domain),
     /// `pipe2(0)`, then `close` of both ends.
@@ -45,7 +70,7 @@ pub enum Job {
     Signalfd,
 }
 
-impl Job {
+impl Object {
     /// How many descriptors are open between the two halves of an operation.
     pub fn descriptors(self) -> usize {
         match self {
@@ -67,4 +92,4 @@ pub enum Domain {
 }
 
 /// Every workload, in the order in which `ql bench` runs them.
-pub const ALL: &[&Workload] = &[&sockets::SOCKETS, &pipes::PIPES, &anonfds::ANONFDS];
+pub const ALL: &[&Workload] = &[&sockets::SOCKETS, &pipes::PIPES, &anonfds::ANONFDS, &primitives::PRIMITIVES];

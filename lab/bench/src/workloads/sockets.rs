@@ -1,6 +1,6 @@
 //! Open a socket and close it: the loop in which eight CPUs were once seventeen times slower than one.
 
-use super::{Case, Domain, Job, Workload};
+use super::{Case, Domain, Job, Object, Shown, Workload};
 
 /// The `socketallocbench` of the 2008 series: each thread runs `close(socket(domain, SOCK_STREAM, 0))`.
 ///
@@ -12,9 +12,9 @@ pub static SOCKETS: Workload = Workload {
     says: "socket(2) and close(2), each thread its own socket",
     operation: "open+close",
     cases: &[
-        Case { name: "inet-stream", job: Job::Socket(Domain::Inet), by_default: true },
-        Case { name: "inet6-stream", job: Job::Socket(Domain::Inet6), by_default: false },
-        Case { name: "unix-stream", job: Job::Socket(Domain::Unix), by_default: false },
+        Case { name: "inet-stream", job: Job::OpenClose(Object::Socket(Domain::Inet)), by_default: true },
+        Case { name: "inet6-stream", job: Job::OpenClose(Object::Socket(Domain::Inet6)), by_default: false },
+        Case { name: "unix-stream", job: Job::OpenClose(Object::Socket(Domain::Unix)), by_default: false },
     ],
-    ladder: true,
+    shown: Shown::Ladder,
 };

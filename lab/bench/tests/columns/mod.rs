@@ -36,15 +36,21 @@ pub(crate) struct Toy {
     pub(crate) name: &'static str,
     pub(crate) flaw: Flaw,
     pub(crate) log: Log,
+    /// The jobs it is there for.
+    pub(crate) does: fn(Job) -> bool,
 }
 
 impl Toy {
     pub(crate) fn column(name: &'static str, flaw: Flaw) -> Arc<dyn Column> {
-        Arc::new(Self { name, flaw, log: Log::default() })
+        Arc::new(Self { name, flaw, log: Log::default(), does: |_| true })
+    }
+
+    pub(crate) fn limited(name: &'static str, does: fn(Job) -> bool) -> Arc<dyn Column> {
+        Arc::new(Self { name, flaw: Flaw::None, log: Log::default(), does })
     }
 
     pub(crate) fn logged(name: &'static str, log: &Log) -> Arc<dyn Column> {
-        Arc::new(Self { name, flaw: Flaw::None, log: log.clone() })
+        Arc::new(Self { name, flaw: Flaw::None, log: log.clone(), does: |_| true })
     }
 }
 
@@ -59,6 +65,10 @@ impl Column for Toy {
 
     fn shape(&self) -> Shape {
         Shape::NoTable
+    }
+
+    fn does(&self, job: Job) -> bool {
+        (self.does)(job)
     }
 
     fn open(&self, _job: Job, _threads: usize) -> Result<Arc<dyn Arena>, Unfit> {
