@@ -13,6 +13,12 @@ fn every_number_has_a_place_of_its_own() {
         }
     }
     assert!(bucket < BUCKETS && locate(i32::MAX as usize).0 >= BUCKETS);
+    let places: std::collections::BTreeSet<usize> = (0..1024).map(spread).collect();
+    assert_eq!(places, (0..1024).collect(), "spreading is a permutation of each 64");
+    assert!(
+        (0..1023).all(|n| spread(n) / PER_LINE != spread(n + 1) / PER_LINE),
+        "neighbours are on different lines"
+    );
     let slots = Slots::new();
     // The first and the last of each bucket, and one that no bucket has.
     for bucket in 0..BUCKETS {
