@@ -17,7 +17,7 @@ pub enum Rank {
     Object = 0,
     /// Locks of slab caches.
     Cache = 1,
-    /// Locks of id allocators and of RCU domains.
+    /// Locks of counters, id allocators and RCU domains.
     Domain = 2,
     /// Locks of this crate.
     Machine = 3,
@@ -28,7 +28,7 @@ pub enum Rank {
 /// # Safety
 /// After `before`, no other thread may be inside the owner's critical sections until `after`. `after(true)` runs
 /// in the child, where the caller is the only thread.
-pub unsafe trait AtFork {
+pub unsafe trait AtFork: Sync {
     /// Takes the owner's locks.
     fn before(&self);
     /// Lets go of them, in the parent (`child` false) or in the child.
@@ -194,11 +194,6 @@ impl<T: AtFork + 'static> Registered<T> {
         // SAFETY: the box stays where it is and alive until `drop`, which unregisters first.
         unsafe { registered.node.register(owner)? };
         Ok(registered)
-    }
-
-    /// The value, by unique borrow.
-    pub fn get_mut(&mut self) -> &mut T {
-        &mut self.value.0
     }
 }
 

@@ -20,13 +20,14 @@
 //! ```text
 //!      quietline-sync, quietline-slab, quietline-vfs, ...
 //!                          |
-//!      atomic  cell  hint  thread  percpu  membarrier        the swapped names
+//!      atomic  cell  hint  thread  cpu  percpu               the swapped names
 //!                          |
 //!        +-----------------+--------------------+
 //!      native            model                (sim)
 //!      Linux, rseq       loom                 N virtual CPUs
 //!                          |
-//!      pages  futex  clock  fork  cpu                        native in every back end
+//!      pages  clock  fork                                    native only
+//!      futex  membarrier  heap  fault                        the same everywhere
 //! ```
 //!
 //! * **native** — `core`'s atomics; per-CPU operations as restartable sequences ([`percpu`]), or, where the

@@ -56,6 +56,7 @@ mod config;
 mod descriptors;
 mod kernel;
 mod process;
+mod raw;
 
 pub use config::Config;
 pub use kernel::{Dentries, Inodes, Kernel};

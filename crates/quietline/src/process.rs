@@ -17,7 +17,7 @@ pub struct Process {
 
 impl Process {
     pub(crate) fn new(kernel: Kernel) -> Result<Self, Errno> {
-        let table = FdTable::new(kernel.inner().config.nofile).map_err(|_| Errno::NOMEM)?;
+        let table = crate::raw::table(kernel.inner().config.nofile)?;
         Ok(Self { table, kernel })
     }
 

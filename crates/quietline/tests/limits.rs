@@ -1,4 +1,4 @@
-//! Limits, at the edge and past it.
+//! Limits, at the edge and past it. Property 1: the limit on files is overshot by what is in flight, at most.
 
 mod support;
 

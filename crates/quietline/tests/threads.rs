@@ -217,7 +217,7 @@ fn close_range_and_openers() {
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = kernel.process().unwrap();
     let stop = AtomicBool::new(false);
-    let opened: u64 = thread::scope(|scope| {
+    thread::scope(|scope| {
         let (p, stop) = (&p, &stop);
         let _stop = StopOnDrop(stop);
         let openers: Vec<_> = (0..3)
@@ -230,7 +230,6 @@ fn close_range_and_openers() {
                         let closed = p.close(fd);
                         assert!(matches!(closed, Ok(()) | Err(Errno::BADF)));
                     }
-                    20_000
                 })
             })
             .collect();
@@ -240,9 +239,8 @@ fn close_range_and_openers() {
                 p.close_range(0, u32::MAX, CLOSE_RANGE_CLOEXEC).unwrap();
             }
         });
-        openers.into_iter().map(|t| t.join().unwrap()).sum()
+        openers.into_iter().for_each(|t| t.join().unwrap());
     });
-    assert_eq!(opened, 60_000);
     p.close_range(0, u32::MAX, 0).unwrap();
     assert_nothing_open(&kernel);
 }
@@ -266,6 +264,12 @@ fn a_child_process_goes_on() {
                 while !stop.load(Ordering::Relaxed) {
                     let any = if n == 0 { 0 } else { O_ANYFD };
                     let fd = p.socket(AF_INET, SOCK_STREAM | any, 0).unwrap();
+                    if n == 2 {
+                        // Copies come and go, so that their tables' locks have older places than the parent's in the
+                        // order in which a fork of the host takes them.
+                        let copies = [p.fork().unwrap(), p.fork().unwrap()];
+                        assert!(copies.iter().all(|copy| copy.file(kept).is_ok()));
+                    }
                     let _flags = p.file(fd).unwrap().flags();
                     p.close(fd).unwrap();
                 }
@@ -287,7 +291,7 @@ fn a_child_process_goes_on() {
                 drop(copy);
                 assert!(p.open_fds().is_empty());
                 // Files that a vanished thread held are lost to the child.
-                assert!((0..=2 * THREADS as i64).contains(&kernel.nr_files()), "{}", kernel.nr_files());
+                assert!((0..=2 * THREADS as i64 + 1).contains(&kernel.nr_files()), "{}", kernel.nr_files());
                 kernel.shrink();
                 let fresh = Kernel::boot(Config::default()).unwrap();
                 let other = fresh.process().unwrap();

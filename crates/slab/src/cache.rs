@@ -46,8 +46,24 @@ impl RawCache {
     /// An empty cache. Allocates no slab and no sheaf yet.
     ///
     /// # Errors
-    /// [`CacheError`].
+    /// [`CacheError`]; [`CacheError::Hooks`] for options with a constructor or a destructor.
     pub fn new(options: Options) -> Result<Self, CacheError> {
+        if options.ctor.is_some() || options.dtor.is_some() {
+            return Err(CacheError::Hooks);
+        }
+        // SAFETY: there is no hook.
+        unsafe { Self::with_hooks(options) }
+    }
+
+    /// An empty cache with a constructor, a destructor, both or neither.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    ///
+    /// # Safety
+    /// The constructor may be called with any memory of the options' size and alignment that nobody else uses, the
+    /// destructor with any that was constructed and is used no more; both on any thread.
+    pub unsafe fn with_hooks(options: Options) -> Result<Self, CacheError> {
         let layout = options.layout()?;
         let mut inner = heap::try_box(Inner {
             options,

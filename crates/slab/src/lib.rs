@@ -62,7 +62,8 @@
 //!     id: AtomicU64,
 //! }
 //!
-//! impl Typesafe for Session {
+//! // SAFETY: there is no LINK_OFFSET.
+//! unsafe impl Typesafe for Session {
 //!     fn construct() -> Self {
 //!         Session { id: AtomicU64::new(0) }
 //!     }

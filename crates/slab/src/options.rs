@@ -57,6 +57,11 @@ pub enum CacheError {
     /// The alignment is no power of two, or the link lies outside the object.
     #[error("alignment must be a power of two, and link_offset a multiple of 4 inside the object")]
     BadLayout,
+    /// A constructor or destructor was given to the safe way of making a cache.
+    #[error(
+        "constructors and destructors are called with raw memory: use RawCache::with_hooks, or TypesafeCache"
+    )]
+    Hooks,
     /// No memory.
     #[error(transparent)]
     Alloc(#[from] quietline_platform::AllocError),

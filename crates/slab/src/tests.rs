@@ -89,7 +89,8 @@ fn each_object_has_one_user() {
     for (seed, capacity) in [(1, 0), (2, 1), (3, 4), (4, 30)] {
         let options =
             Options { ctor: Some(unmarked), sheaf_capacity: capacity, ..Options::new("users", 8, 8) };
-        let cache = RawCache::new(Options { min_partial: 2, ..options }).unwrap();
+        // SAFETY: the constructor, if any, writes the object's eight bytes.
+        let cache = unsafe { RawCache::with_hooks(Options { min_partial: 2, ..options }) }.unwrap();
         let given_away = Mutex::new(Vec::new());
         let stop = AtomicBool::new(false);
         let held = thread::scope(|scope| {
@@ -156,8 +157,9 @@ fn each_object_has_one_user() {
             // Somebody counts meanwhile.
             let counter = scope.spawn(|| {
                 for _ in (0..300).take_while(|_| !stop.load(Ordering::Relaxed)) {
+                    // Numbers of a cache in use are of different moments; what must hold is that counting harms nobody.
                     let stats = cache.stats();
-                    assert!(stats.cached <= stats.active + stats.cached);
+                    assert!(stats.slabs > 0 || stats.active == 0);
                     thread::yield_now();
                 }
             });

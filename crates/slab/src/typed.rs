@@ -199,7 +199,11 @@ impl<T> fmt::Debug for Cache<T> {
 
 /// A `T` that can be constructed in a typesafe cache: what a reader may see of it before it is first used, and
 /// between its lives. Its fields are atomics or cells; the constructed state survives freeing.
-pub trait Typesafe: Sync + Send {
+///
+/// # Safety
+/// With a [`LINK_OFFSET`](Self::LINK_OFFSET), the four bytes there may take any value, at any time when nobody owns the
+/// object, without harm to readers, to the next owner, or to `Self`'s `Drop`.
+pub unsafe trait Typesafe: Sync + Send {
     /// The state of memory that has never been used. A panic in it leaks the objects that were being made.
     fn construct() -> Self;
 
@@ -231,13 +235,15 @@ impl<T: Typesafe> TypesafeCache<T> {
             // SAFETY: the cache passes a constructed object that nobody uses any more.
             unsafe { memory.cast::<T>().drop_in_place() };
         }
-        let raw = RawCache::new(Options {
+        let options = Options {
             ctor: Some(ctor::<T>),
             dtor: core::mem::needs_drop::<T>().then_some(dtor::<T> as _),
             typesafe: Some(domain),
             link_offset: T::LINK_OFFSET,
             ..Options::new(name, size_of::<T>(), align_of::<T>())
-        })?;
+        };
+        // SAFETY: the hooks are for memory of T's size and alignment, and a T may be made and dropped on any thread.
+        let raw = unsafe { RawCache::with_hooks(options)? };
         Ok(Self { raw, of: PhantomData })
     }
 

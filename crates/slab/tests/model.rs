@@ -1,4 +1,4 @@
-//! Random operations on two caches, held against what a map says.
+//! Property 10: random operations on two caches, held against what a map says.
 #![cfg(not(loom))]
 
 mod support;

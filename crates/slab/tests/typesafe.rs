@@ -29,7 +29,8 @@ struct Object<const N: u64> {
     padding: [u64; 12],
 }
 
-impl<const N: u64> Typesafe for Object<N> {
+// SAFETY: nobody reads `link`.
+unsafe impl<const N: u64> Typesafe for Object<N> {
     const LINK_OFFSET: Option<usize> = Some(std::mem::offset_of!(Self, link));
 
     fn construct() -> Self {
@@ -269,7 +270,8 @@ fn hooks_may_use_the_cache() {
     }
     let options =
         Options { dtor: Some(use_cache), min_partial: 0, sheaf_capacity: 1, ..Options::new("hooks", 512, 8) };
-    let mut cache = Box::new(RawCache::new(options).unwrap());
+    // SAFETY: the destructor does not touch the memory.
+    let mut cache = Box::new(unsafe { RawCache::with_hooks(options) }.unwrap());
     CACHE.store(&raw mut *cache, Relaxed);
     for _ in 0..20 {
         let objects: Vec<_> = (0..200).map(|_| cache.alloc().unwrap()).collect();

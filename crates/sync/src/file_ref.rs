@@ -106,14 +106,15 @@ impl FileRef {
     #[inline]
     #[must_use = "the caller who put the last reference must end the object"]
     pub fn put(&self) -> bool {
-        // ORDERING: pairs with the Acquire of the compare-and-exchange in put_slow and put_close. Whoever ends the
+        // ORDERING: pairs with the Acquire of the compare-and-exchange in kill. Whoever ends the
         // object sees all that this holder did; a holder that comes later gives its own Release.
         let now = self.refcnt.fetch_sub(1, Ordering::Release).wrapping_sub(1);
         now < 0 && self.put_slow(now)
     }
 
     /// Puts the reference if it is the only one, and thereby ends the object; false, and it stays, if there are others.
-    /// After `true` nobody but the caller touches the word, so this needs no read section.
+    /// After `true` only failed gets still touch the word, in the dead zone, and those are in read sections of their own; so
+    /// this needs none.
     ///
     /// One locked instruction, none when there are others. Writes the count's line unless it fails early.
     #[inline]
@@ -123,7 +124,7 @@ impl FileRef {
         self.refcnt.load(Ordering::Relaxed) == ONE_REF && self.kill(ONE_REF)
     }
 
-    /// Like [`put`](Self::put), for a holder who expects to be the only one, as `close` does: from a sole reference
+    /// Like [`put`](Self::put), for a holder who expects to be the only one: from a sole reference
     /// to dead in one locked instruction. With other holders about it costs one more load than `put`.
     #[inline]
     #[must_use = "the caller who put the last reference must end the object"]

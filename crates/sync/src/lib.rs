@@ -47,9 +47,9 @@
 //! * No primitive but the fast paths of [`Counter`] and [`IdAllocator`] and the loads of a count may be used in
 //!   a signal handler that may have interrupted the same primitive.
 //! * Locks are not recursive and know no priorities.
-//! * Across `fork`: [`SpinLock`], [`Counter`] and [`IdAllocator`] implement
-//!   [`AtFork`](quietline_platform::fork::AtFork), for the owner to register. A [`Lockref`] that another thread holds
-//!   locked at that moment stays locked in the child.
+//! * Across `fork`: the locks of [`Counter`], [`IdAllocator`] and [`rcu::Domain`] are held. A [`SpinLock`] is its owner's
+//!   to register ([`Registered`](quietline_platform::fork::Registered)). A [`Lockref`] that another thread holds locked
+//!   at that moment stays locked in the child.
 //!
 //! # Lock order
 //!

@@ -132,7 +132,7 @@ impl<T> SpinLock<T> {
 
 // SAFETY: `before` holds the lock, so no other thread is inside a section that it protects until `after`.
 #[cfg(not(loom))]
-unsafe impl<T> AtFork for SpinLock<T> {
+unsafe impl<T: Send> AtFork for SpinLock<T> {
     fn before(&self) {
         // SAFETY: the same thread calls `after` in the parent and in the child, as the trait says.
         unsafe { self.raw_lock() };

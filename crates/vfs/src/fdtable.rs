@@ -19,8 +19,9 @@ mod lease;
 
 use crate::abi::NR_OPEN;
 use crate::file::Files;
+use crate::numbers::Numbers;
 use crate::raw::handle::FileHandle;
-use crate::raw::slots::{LockedTable, Table, Taken};
+use crate::raw::slots::{LockedTable, Slots, Table, Taken};
 use crate::raw::store::Store;
 use crate::raw::word::{ANYFD, CLOEXEC, Occupied};
 use quietline_platform::AllocError;
@@ -51,7 +52,7 @@ impl FdFlags {
 
 /// The descriptors of a process (`struct files_struct`).
 ///
-/// Every method takes the kernel's [`Files`], which must always be the same.
+/// Every method takes the kernel's [`Files`]: those that were promised when it was [made](Self::new).
 #[derive(Debug)]
 pub struct FdTable {
     table: Table,
@@ -71,7 +72,13 @@ impl FdTable {
     ///
     /// # Errors
     /// [`AllocError`].
-    pub fn new(limit: usize) -> Result<Self, AllocError> {
+    ///
+    /// # Safety
+    /// A table forgets for how long the files that it is given may live. Until it has been [cleared](Self::clear),
+    /// the [`Files`] and the filesystems of every file that is installed must stay alive and where they are, and
+    /// every method must be given those same `Files`. The same holds for the table's [duplicates](Self::duplicate).
+    #[allow(unsafe_code)] // a contract for callers; nothing unsafe is done here
+    pub unsafe fn new(limit: usize) -> Result<Self, AllocError> {
         let limit = AtomicUsize::new(limit.min(NR_OPEN));
         Ok(Self { table: Table::new()?, store: Store::new()?, limit })
     }
@@ -361,27 +368,31 @@ impl FdTable {
     /// # Errors
     /// [`AllocError`].
     pub fn duplicate(&self, files: &Files) -> Result<Self, AllocError> {
-        let mut copy = Self::new(self.limit())?;
-        match self.copy_to(&copy, files) {
-            Ok(()) => Ok(copy),
+        let (mut slots, mut numbers) = (Slots::new(), Numbers::new());
+        // The copy's lock is made last: while this thread holds the parent's, it wants no other that a `fork` of the
+        // host may hold.
+        let copied = self.copy_to(&slots, &mut numbers, files).and_then(|()| Store::new());
+        let store = match copied {
+            Ok(store) => store,
             Err(error) => {
-                copy.clear(files);
-                Err(error)
+                slots.clear(files);
+                return Err(error);
             }
-        }
+        };
+        let limit = AtomicUsize::new(self.limit());
+        Ok(Self { table: Table::with(slots, numbers, files)?, store, limit })
     }
 
-    fn copy_to(&self, copy: &Self, files: &Files) -> Result<(), AllocError> {
+    fn copy_to(&self, slots: &Slots, numbers: &mut Numbers, files: &Files) -> Result<(), AllocError> {
         let parent = self.table.lock();
-        let mut child = copy.table.lock();
         let mut from = 0;
         while let Some((fd, _)) = parent.slots.next_full(from, usize::MAX) {
             from = fd + 1;
-            child.numbers.grow(fd)?;
-            child.slots.grow(fd)?;
+            numbers.grow(fd)?;
+            slots.grow(fd)?;
             let Some((file, cloexec)) = parent.get_file(fd, files) else { continue };
-            child.numbers.take(fd);
-            child.slots.install(fd, file, FdFlags { cloexec, any: false }.tags());
+            numbers.take(fd);
+            slots.install(fd, file, FdFlags { cloexec, any: false }.tags());
         }
         Ok(())
     }

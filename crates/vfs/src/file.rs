@@ -7,7 +7,7 @@ use crate::status::Status;
 use core::ptr;
 use quietline_platform::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use quietline_platform::cpu;
-use quietline_slab::{CacheError, Stats, Typesafe, TypesafeCache};
+use quietline_slab::{CacheError, Stats, TypesafeCache};
 use quietline_sync::{Counter, FileRef, rcu};
 
 bitflags::bitflags! {
@@ -44,8 +44,12 @@ pub struct File {
 
 const _: () = assert!(size_of::<File>() == 64);
 
-impl Typesafe for File {
-    fn construct() -> Self {
+impl File {
+    /// Where the allocator keeps its link while the file is free.
+    pub(crate) const LINK: usize = core::mem::offset_of!(File, link);
+
+    /// A file before its first life.
+    pub(crate) fn unborn() -> Self {
         Self {
             f_ref: FileRef::dead(),
             f_status: Status::new(),
@@ -57,8 +61,6 @@ impl Typesafe for File {
             f_files: AtomicPtr::new(ptr::null_mut()),
         }
     }
-
-    const LINK_OFFSET: Option<usize> = Some(core::mem::offset_of!(File, link));
 }
 
 /// The files of a kernel, and how many there may be.

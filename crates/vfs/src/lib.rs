@@ -8,7 +8,8 @@
 //!
 //! # The contended way
 //!
-//! `quietline-history` keeps it, one patch at a time.
+//! Two global locks, taken twice each, two lists, a tree, a mount's count and four counters: what each step wrote is in
+//! `docs/life-of-a-socket.md`.
 //!
 //! # Our way
 //!

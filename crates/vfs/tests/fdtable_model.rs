@@ -1,8 +1,11 @@
 //! The descriptor table beside the simplest table that there could be.
 
+mod support;
+
 use quietline_vfs::{EventFd, FdFlags, FdTable, FileHandle, Files, PseudoFs, abi, eventfd};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use support::table_for;
 
 /// A sequence of numbers that looks random and is always the same.
 struct Sequence(u64);
@@ -179,7 +182,7 @@ fn like_the_simplest_table() {
         let mut world = World {
             fs: &fs,
             files: &files,
-            table: FdTable::new(limit).unwrap(),
+            table: table_for(limit),
             model: Model { limit, ..Model::default() },
             random: Sequence(seed),
             made: 0,
@@ -196,7 +199,7 @@ fn many_descriptors() {
     const MANY: usize = 300_000;
     let files = Files::new(1_000_000, false).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
-    let mut table = FdTable::new(abi::NR_OPEN).unwrap();
+    let mut table = table_for(abi::NR_OPEN);
     let first = eventfd(&fs, &files, 0, 0).unwrap();
     assert_eq!(table.install(first, FdFlags::default()), Ok(0));
     for fd in 1..MANY {
@@ -225,7 +228,7 @@ fn memory_runs_out() {
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let mut failures = 0;
     for nth in 1.. {
-        let mut table = FdTable::new(1_000).unwrap();
+        let mut table = table_for(1_000);
         let handle = eventfd(&fs, &files, 0, 0).unwrap();
         fault::fail_nth(nth);
         let any = FdFlags { any: true, ..FdFlags::default() };
@@ -259,7 +262,7 @@ fn memory_runs_out() {
 fn a_number_in_a_store_is_free() {
     let files = Files::new(1_000, false).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
-    let mut table = FdTable::new(10).unwrap();
+    let mut table = table_for(10);
     let any = FdFlags { any: true, ..FdFlags::default() };
     let file = eventfd(&fs, &files, 0, 0).unwrap();
     let anywhere = table.install(file.clone(), any).unwrap();

@@ -1,8 +1,11 @@
 //! Many threads on one descriptor table.
 
-use quietline_vfs::{EventFd, FdFlags, FdTable, FileHandle, Files, PseudoFs, abi, eventfd};
+mod support;
+
+use quietline_vfs::{EventFd, FdFlags, FileHandle, Files, PseudoFs, abi, eventfd};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use support::table_for;
 
 const ANY: FdFlags = FdFlags { cloexec: false, any: true };
 const LOWEST: FdFlags = FdFlags { cloexec: false, any: false };
@@ -28,7 +31,7 @@ fn every_file_is_closed_once() {
     const THREADS: u64 = 4;
     for limit in [40, 3_000] {
         let (files, fs) = world();
-        let table = FdTable::new(limit).unwrap();
+        let table = table_for(limit);
         let made = AtomicU64::new(0);
         std::thread::scope(|s| {
             for seed in 0..THREADS {
@@ -99,7 +102,7 @@ fn a_file_found_was_in_the_slot() {
     const PLACES: u64 = 4;
     let (files, fs) = world();
     // Room enough that leases keep away from the places.
-    let mut table = FdTable::new(3_000).unwrap();
+    let mut table = table_for(3_000);
     const READERS: u64 = 2;
     let (readers, found) = (AtomicU64::new(READERS), AtomicU64::new(0));
     // A file at place p has p in its count, and is non-blocking if p is odd.
@@ -168,7 +171,7 @@ fn a_file_found_was_in_the_slot() {
 fn any_number_belongs_to_one_thread() {
     const LIMIT: usize = 300;
     let (files, fs) = world();
-    let table = FdTable::new(LIMIT).unwrap();
+    let table = table_for(LIMIT);
     let owner: Vec<AtomicBool> = (0..LIMIT).map(|_| AtomicBool::new(false)).collect();
     std::thread::scope(|s| {
         for seed in 0..4 {
@@ -209,7 +212,7 @@ fn any_number_belongs_to_one_thread() {
 #[test]
 fn numbers_go_round_between_threads() {
     let (files, fs) = world();
-    let table = FdTable::new(2_000).unwrap();
+    let table = table_for(2_000);
     let (send, receive) = std::sync::mpsc::sync_channel(50);
     std::thread::scope(|s| {
         s.spawn(|| {

@@ -1,4 +1,6 @@
-//! The protocols of descriptor tables and mounts in every interleaving.
+//! The protocols of descriptor tables and mounts in every interleaving (properties 4 and 7).
+//!
+//! Longer than most files here: one model for each pair of operations, in one place to see which are missing.
 //!
 //! Files here are lives of a few words each; what is modelled is the slot's word, the flags' generations and the
 //! mount's counts, which are the library's own source, and [`FileRef`], which is checked with them.

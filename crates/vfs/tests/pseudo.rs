@@ -1,9 +1,12 @@
 //! Property 3: what a pseudo object is not part of.
 
+mod support;
+
 use quietline_sync::{IdAllocator, rcu};
-use quietline_vfs::{DentryFlags, EventFd, FdFlags, FdTable, Files, Pipe, PseudoFs, SignalFd, TimerFd, abi};
+use quietline_vfs::{DentryFlags, EventFd, FdFlags, Files, Pipe, PseudoFs, SignalFd, TimerFd, abi};
 use quietline_vfs::{eventfd, pipe2, set_signals, signalfd, timerfd};
 use rustix::io::Errno;
+use support::table_for;
 
 #[test]
 fn its_dentry_is_its_own_parent_and_on_no_list() {
@@ -32,7 +35,7 @@ fn it_is_named_by_descriptor() {
     let eventfds = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let timerfds = PseudoFs::<TimerFd>::new("anon_inodefs").unwrap();
     let signalfds = PseudoFs::<SignalFd>::new("anon_inodefs").unwrap();
-    let mut table = FdTable::new(100).unwrap();
+    let mut table = table_for(100);
     let [reader, writer] = pipe2(&pipes, &files, &ino, 0).unwrap();
     assert_eq!(reader.inode::<Pipe>().unwrap().i_ino, 41);
     assert!(core::ptr::eq(reader.dentry(), writer.dentry()) && reader.dentry().count() == 2);

@@ -13,28 +13,20 @@ pub fn current() -> usize {
     super::percpu::current()
 }
 
-/// CPUs that the kernel may name: one more than the highest possible number.
-pub(crate) fn possible() -> usize {
-    static POSSIBLE: OnceLock<usize> = OnceLock::new();
+/// CPUs that the kernel may ever name: one more than the highest possible number. None where /sys is hidden: what the
+/// process may use now says nothing of what it may be given later.
+pub(crate) fn possible() -> Option<usize> {
+    static POSSIBLE: OnceLock<Option<usize>> = OnceLock::new();
     *POSSIBLE.get_or_init(|| {
-        let listed =
-            std::fs::read_to_string("/sys/devices/system/cpu/possible").ok().and_then(|s| highest(&s));
-        // SAFETY: sysconf reads a number.
-        let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as usize;
-        listed.map_or(0, |h| h + 1).max(configured).max(affinity())
+        let listed = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
+        Some(highest(&listed)? + 1)
     })
 }
 
-/// One more than the highest CPU that the calling thread may use, where /sys is hidden and numbers have gaps.
-fn affinity() -> usize {
-    // SAFETY: a zeroed cpu_set_t is an empty set, and the call writes at most its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = core::mem::zeroed();
-        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
-            return 1;
-        }
-        (0..libc::CPU_SETSIZE as usize).rev().find(|&c| libc::CPU_ISSET(c, &set)).map_or(1, |c| c + 1)
-    }
+/// CPUs that are configured, as the C library knows it; at least 1.
+pub(crate) fn configured() -> usize {
+    // SAFETY: sysconf reads a number.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as usize
 }
 
 /// The highest number in a kernel CPU list such as `0-3,8-11`.

@@ -1,4 +1,6 @@
 //! The bodies against each other, and the active body under preemption, migration and signals.
+//!
+//! Longer than most files here: the storm works on every operation at once, and its parts are of no use apart.
 
 use super::locked::Locked;
 use super::{OwnedSheaf, Sheaf, Words, fence};

@@ -1,7 +1,7 @@
 //! The host kernel is the reference: the same calls are made on a quietline process and, by real system calls, on a
 //! thread of this process with a descriptor table of its own. After each call the results, the errors, and all that
 //! can be seen of the open descriptors must be the same: their numbers, flags, status flags, names, which have one
-//! inode and which one open file.
+//! inode and which one open file. (Property 3, as far as names go.)
 //!
 //! Differences that are meant are listed, with their reasons, in `explained.rs`, and nowhere else.
 //!

@@ -1,6 +1,7 @@
 //! The lock of a [`SpinLock`](super::SpinLock) without its data: a word to hold and a queue to wait in.
 //!
-//! Longer than most files here: the waiting is there twice, for the machine and for the model, which cannot sleep.
+//! Longer than most files here: the waiting is there twice, for the machine and for the model, which cannot sleep. So
+//! the model check covers the queue and the hand-over; falling asleep and waking is run by stress tests only.
 
 use core::ptr;
 
@@ -245,7 +246,7 @@ impl QueuedLock {
     /// Makes the next one the head of the queue. The node is nobody's business after this.
     fn leave(&self, me: &Waiter) {
         let my_place = ptr::from_ref(me).cast_mut();
-        // ORDERING (both loads of next): pair with the Release store in lock_slow. A pointer seen brings the
+        // ORDERING (both loads of next): pair with the Release store in queue_up. A pointer seen brings the
         // successor's fields; null means that there is none, or that it has not linked itself yet.
         let mut next = me.next.load(Ordering::Acquire);
         if next.is_null() {

@@ -10,7 +10,17 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use quietline_platform::atomic::Ordering;
+use quietline_slab::Typesafe;
 use rustix::io::Errno;
+
+// SAFETY: nobody reads or drops the link's four bytes.
+unsafe impl Typesafe for File {
+    fn construct() -> Self {
+        Self::unborn()
+    }
+
+    const LINK_OFFSET: Option<usize> = Some(Self::LINK);
+}
 
 /// A reference to an open file. Dropping the last one closes the file.
 ///

@@ -9,7 +9,7 @@
 //! Numbers that follow each other have slots on different lines, eight slots apart. A number wanders to another CPU's
 //! store when a thread opens it here and closes it there; side by side with its neighbours, which stayed, its slot would
 //! then be a line that two CPUs write on every open and close, for good. (Two threads of one process with `O_ANYFD`:
-//! 1.2 to 1.7 times one thread's rate in such a state; see `spread`.)
+//! 1.2 to 1.8 times one thread's rate in such a state, in throw-away runs; see `spread`.)
 
 use super::handle::FileHandle;
 use super::word::{Occupied, SlotWord};
@@ -257,6 +257,17 @@ impl Table {
     pub(crate) fn new() -> Result<Self, AllocError> {
         let numbers = Registered::new(Rank::Object, SpinLock::new(Numbers::new()))?;
         Ok(Self { slots: Slots::new(), numbers })
+    }
+
+    /// A table with these slots and numbers. If there is no memory, what is in the slots is closed.
+    pub(crate) fn with(mut slots: Slots, numbers: Numbers, files: &Files) -> Result<Self, AllocError> {
+        match Registered::new(Rank::Object, SpinLock::new(numbers)) {
+            Ok(numbers) => Ok(Self { slots, numbers }),
+            Err(error) => {
+                slots.clear(files);
+                Err(error)
+            }
+        }
     }
 
     #[inline(always)]

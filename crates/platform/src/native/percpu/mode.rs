@@ -1,6 +1,7 @@
 //! Which body runs: decided once, before the first per-CPU word exists.
 
 use super::{rseq, slots as fallback};
+use crate::backend::cpu;
 use core::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::Once;
 
@@ -53,21 +54,30 @@ pub(crate) fn current() -> usize {
     }
 }
 
+/// The offset of the rseq area, if there is one and it is known how high CPU numbers go: a sequence stores at whatever
+/// number the kernel names.
+fn usable() -> Option<isize> {
+    cpu::possible().and_then(|_| rseq::probe())
+}
+
 pub(super) fn decide() {
     DECIDE.call_once(|| {
         crate::fork::watch();
         let wish = std::env::var("QUIETLINE_PERCPU").unwrap_or_default();
         let offset = match wish.as_str() {
             "fallback" => None,
-            "" | "auto" => rseq::probe(),
-            "rseq" => Some(rseq::probe().expect(
+            "" | "auto" => usable(),
+            "rseq" => Some(usable().expect(
                 "QUIETLINE_PERCPU=rseq, but this system offers no restartable sequences: they need Linux 4.18, \
-                 membarrier and glibc 2.35 with the tunable glibc.pthread.rseq=1",
+                 membarrier, glibc 2.35 with the tunable glibc.pthread.rseq=1, and /sys/devices/system/cpu/possible",
             )),
             other => panic!("QUIETLINE_PERCPU={other} is none of auto, rseq, fallback"),
         };
-        let cpus = crate::backend::cpu::possible();
-        SLOTS.store(if offset.is_some() { cpus } else { cpus.clamp(fallback::MIN, fallback::MAX) }, Ordering::Relaxed);
+        let slots = match (offset, cpu::possible()) {
+            (Some(_), Some(cpus)) => cpus,
+            _ => cpu::configured().clamp(fallback::MIN, fallback::MAX),
+        };
+        SLOTS.store(slots, Ordering::Relaxed);
         OFFSET.store(offset.unwrap_or(0), Ordering::Relaxed);
     });
 }

@@ -1,5 +1,7 @@
 //! The restartable bodies for aarch64.
 //!
+//! Longer than most files here: one body for each operation, in the order of the contracts.
+//!
 //! Each body follows its contract in [`Words`](crate::percpu::Words). Anatomy of a sequence:
 //!
 //! ```text
