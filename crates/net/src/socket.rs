@@ -51,7 +51,6 @@ impl Socket {
 
 impl Payload for Socket {
     const CACHE: &'static str = "sock_inode_cache";
-    const OWN_INODE: bool = true;
 
     fn inode(&self) -> Option<&Inode> {
         Some(&self.inode)

@@ -13,14 +13,3 @@ fn read(clock: libc::clockid_t) -> Duration {
 pub fn monotonic() -> Duration {
     read(libc::CLOCK_MONOTONIC)
 }
-
-/// Time since 1970 as the machine believes it to be, at the resolution of a tick: what inode times are made of.
-/// Reads no shared line that is written more often than every tick.
-pub fn realtime_coarse() -> Duration {
-    read(libc::CLOCK_REALTIME_COARSE)
-}
-
-/// CPU time that the calling thread has used.
-pub fn thread_cpu() -> Duration {
-    read(libc::CLOCK_THREAD_CPUTIME_ID)
-}

@@ -78,5 +78,5 @@ pub mod membarrier;
 pub mod pages;
 pub mod percpu;
 
-pub use backend::{atomic, cell, hint, model, thread};
+pub use backend::{atomic, cell, hint, model, thread, thread_local};
 pub use error::AllocError;

@@ -31,11 +31,6 @@ impl<T> Shared<T> {
         Ok(Self { inner: NonNull::from(Box::leak(inner)) })
     }
 
-    /// Whether both point to the same value.
-    pub fn ptr_eq(a: &Self, b: &Self) -> bool {
-        a.inner == b.inner
-    }
-
     fn inner(&self) -> &Inner<T> {
         // SAFETY: alive while anybody owns it.
         unsafe { self.inner.as_ref() }

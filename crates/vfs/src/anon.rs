@@ -63,7 +63,6 @@ macro_rules! anonymous {
     ($type:ty, $cache:literal, $name:literal) => {
         impl Payload for $type {
             const CACHE: &'static str = $cache;
-            const OWN_INODE: bool = false;
 
             fn inode(&self) -> Option<&Inode> {
                 None

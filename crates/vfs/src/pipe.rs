@@ -17,7 +17,6 @@ pub struct Pipe {
 
 impl Payload for Pipe {
     const CACHE: &'static str = "pipe_inode_cache";
-    const OWN_INODE: bool = true;
 
     fn inode(&self) -> Option<&Inode> {
         Some(&self.inode)

@@ -6,6 +6,7 @@
 pub(crate) mod deferred;
 pub(crate) mod objects;
 
+use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// Gives the calling thread a private copy of the process's descriptor table, so that what it opens and
@@ -25,4 +26,22 @@ pub(crate) fn own_descriptor_table() -> rustix::io::Result<()> {
     // column: every descriptor it uses from here on is opened and closed by itself, none is sent to it or taken
     // from it, and the standard streams have the same numbers in the copy.
     unsafe { unshare_unsafe(UnshareFlags::FILES) }
+}
+
+/// The host's `signalfd4` for SIGUSR1, without flags. (rustix has no wrapper.)
+///
+/// # Errors
+///
+/// What the system call says.
+pub(crate) fn signalfd() -> rustix::io::Result<OwnedFd> {
+    const NEW: libc::c_int = -1;
+    let mask = 1u64 << (libc::SIGUSR1 - 1);
+    // SAFETY: the call reads eight bytes at the mask's address.
+    let fd = unsafe { libc::syscall(libc::SYS_signalfd4, NEW, &raw const mask, size_of_val(&mask), 0) };
+    if fd < 0 {
+        return Err(rustix::io::Errno::from_io_error(&std::io::Error::last_os_error())
+            .unwrap_or(rustix::io::Errno::IO));
+    }
+    // SAFETY: the call has just made this descriptor, for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
 }

@@ -32,6 +32,9 @@ pub mod thread {
     pub use loom::thread::{JoinHandle, current, park, spawn, yield_now};
 }
 
+/// Thread-local storage, in the form that loom has: no `const` initialisers.
+pub use loom::thread_local;
+
 /// Explores every interleaving of the threads that `f` spawns.
 pub fn model(f: impl Fn() + Sync + Send + 'static) {
     loom::model(f);

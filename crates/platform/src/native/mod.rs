@@ -24,6 +24,9 @@ pub mod thread {
     pub use std::thread::{JoinHandle, current, park, spawn, yield_now};
 }
 
+/// Thread-local storage.
+pub use std::thread_local;
+
 /// Runs `f` under the model checker where there is one; here, once.
 pub fn model(f: impl Fn() + Sync + Send + 'static) {
     f();

@@ -34,12 +34,12 @@ struct Run<'a> {
 }
 
 #[cfg(not(loom))]
-std::thread_local! {
+quietline_platform::thread_local! {
     /// The innermost run of this thread.
     static RUN: Cell<*const Run<'static>> = const { Cell::new(ptr::null()) };
 }
 #[cfg(loom)]
-loom::thread_local! {
+quietline_platform::thread_local! {
     static RUN: Cell<*const Run<'static>> = Cell::new(ptr::null());
 }
 

@@ -27,8 +27,6 @@ use rustix::io::Errno;
 pub trait Payload: Send + Sync + Sized + 'static {
     /// The name of its cache in statistics.
     const CACHE: &'static str;
-    /// Whether objects have inodes of their own; else they share one that is never counted.
-    const OWN_INODE: bool;
     /// The inode, if it has its own.
     fn inode(&self) -> Option<&Inode>;
     /// The name by which `/proc/PID/fd` shows it.

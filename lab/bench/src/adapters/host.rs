@@ -60,9 +60,6 @@ impl Column for Host {
 
     fn open(&self, job: Job, _threads: usize) -> Result<Arc<dyn Arena>, Unfit> {
         match job {
-            Job::OpenClose(Object::Signalfd) => {
-                Err(Unfit::Missing("rustix, by which the bench calls the host, has no signalfd".to_owned()))
-            }
             Job::OpenClose(object) => Ok(Arc::new(HostArena { object, shape: self.shape })),
             Job::Descriptor(call) => Ok(descriptors::host(call)),
             Job::Primitive(_) => Err(Unfit::Missing("a system call is no primitive".to_owned())),
@@ -96,7 +93,7 @@ impl Arena for HostArena {
             Object::Timerfd => opener.single("anon_inode:[timerfd]", || {
                 timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::empty())
             }),
-            Object::Signalfd => Err(Fault::new("no signalfd on the host")),
+            Object::Signalfd => opener.single("anon_inode:[signalfd]", crate::raw::signalfd),
         }
     }
 

@@ -42,6 +42,7 @@ pub(crate) mod inject {
 
     /// Sets the delay for all threads.
     pub(crate) fn set_delay(turns: u32) {
+        // Relaxed, so below: numbers that order nothing.
         DELAY.store(turns, Ordering::Relaxed);
     }
 
