@@ -1,14 +1,12 @@
 //! `membarrier(2)`: a memory barrier on every CPU that runs a thread of this process, paid by the caller.
 //!
 //! The readers' half of such a pair is a compiler fence, which costs nothing; the rare side pays microseconds.
-//! [`rseq`] moreover restarts every restartable sequence in flight, so that after it no other thread can still
+//! The barrier moreover restarts every restartable sequence in flight, so that after it no other thread can still
 //! commit a sequence that it began before.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
 const CMD_QUERY: libc::c_int = 0;
-const CMD_PRIVATE_EXPEDITED: libc::c_int = 8;
-const CMD_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 16;
 const CMD_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 128;
 const CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 256;
 
@@ -23,7 +21,7 @@ fn call(cmd: libc::c_int) -> libc::c_long {
     unsafe { libc::syscall(libc::SYS_membarrier, cmd, 0, 0) }
 }
 
-/// Whether the kernel offers both barriers to this process; registers for them on the first call.
+/// Whether the kernel offers the barrier to this process; registers for it on the first call.
 pub fn available() -> bool {
     // Relaxed: registering twice is harmless, and the kernel keeps the registration, not this word.
     match STATE.load(Ordering::Relaxed) {
@@ -38,27 +36,15 @@ pub fn available() -> bool {
 
 /// Registers this process. A forked child keeps its parent's registration, and may register again.
 pub(crate) fn register() -> bool {
-    let wanted = CMD_PRIVATE_EXPEDITED | CMD_PRIVATE_EXPEDITED_RSEQ;
     let offered = call(CMD_QUERY);
     offered >= 0
-        && offered & wanted as libc::c_long == wanted as libc::c_long
-        && call(CMD_REGISTER_PRIVATE_EXPEDITED) == 0
+        && offered & libc::c_long::from(CMD_PRIVATE_EXPEDITED_RSEQ) != 0
         && call(CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ) == 0
 }
 
-/// A full memory barrier on every CPU that runs a thread of this process, the caller's included. Pairs with a
-/// compiler fence on the other side. About 0.3 us idle, 12 us when other CPUs run this process.
-///
-/// # Panics
-/// When [`available`] is false.
-pub fn memory() {
-    assert!(
-        call(CMD_PRIVATE_EXPEDITED) == 0,
-        "membarrier(PRIVATE_EXPEDITED) refused; see membarrier::available"
-    );
-}
-
-/// [`memory`], and every restartable sequence of another thread that was in flight has been restarted.
+/// A full memory barrier on every CPU that runs a thread of this process, the caller's included; and every
+/// restartable sequence of another thread that was in flight has been restarted. Pairs with a compiler fence on the
+/// other side. Costs microseconds when other CPUs run this process.
 ///
 /// # Panics
 /// When [`available`] is false.

@@ -53,10 +53,9 @@ fn a_pinned_thread_works_on_its_own_words() {
 fn restartable_sequences_need_the_barrier() {
     if !membarrier::available() {
         assert_eq!(active(), Body::Fallback);
-        assert!(std::panic::catch_unwind(membarrier::memory).is_err(), "what is refused is not passed over");
+        assert!(std::panic::catch_unwind(membarrier::rseq).is_err(), "what is refused is not passed over");
         return;
     }
-    membarrier::memory();
     membarrier::rseq();
     std::thread::scope(|s| {
         (0..4).for_each(|_| {
@@ -108,7 +107,7 @@ fn the_barrier_orders_both_sides() {
         while clock::monotonic() - start < Duration::from_millis(200) {
             slow_stores(&fill);
             rare.0.store(1, Relaxed);
-            membarrier::memory();
+            membarrier::rseq();
             while often.0.load(Acquire) != 0 {
                 std::hint::spin_loop();
             }

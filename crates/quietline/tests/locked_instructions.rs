@@ -10,7 +10,8 @@ use quietline::{Config, Kernel, Process};
 use quietline_count::{Counts, Error, count};
 use quietline_platform::percpu::{Body, active};
 
-/// Counts one run of `f` after some to warm up; none, said aloud, where that cannot be.
+/// Counts one run of `f` after some to warm up; none, said aloud, where that cannot be. A system that refuses to trace
+/// is a failure where `QUIETLINE_REQUIRE_COUNTS` is 1.
 fn counted(what: &str, mut f: impl FnMut()) -> Option<Counts> {
     if active() != Body::Rseq {
         eprintln!("not checked: per-CPU operations use the fallback");
@@ -25,7 +26,7 @@ fn counted(what: &str, mut f: impl FnMut()) -> Option<Counts> {
             Some(counts)
         }
         Err(Error::Refused(e)) => {
-            let required = std::env::var_os("QUIETLINE_REQUIRE_COUNTS").is_some();
+            let required = std::env::var_os("QUIETLINE_REQUIRE_COUNTS").is_some_and(|v| v == "1");
             assert!(!required, "counting is required here, but this system refuses to trace: {e}");
             eprintln!("not checked: this system refuses to trace: {e}");
             None

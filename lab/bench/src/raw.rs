@@ -1,5 +1,5 @@
-//! What is unsafe in the bench, behind functions that are not: a descriptor table for one thread, and the objects
-//! whose memory is managed by hand.
+//! What is unsafe in the bench, behind functions that are not: a descriptor table for one thread, a system call
+//! that has no wrapper, and the objects whose memory is managed by hand.
 
 #![allow(unsafe_code)]
 

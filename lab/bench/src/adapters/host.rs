@@ -93,7 +93,7 @@ impl Arena for HostArena {
             Object::Timerfd => opener.single("anon_inode:[timerfd]", || {
                 timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::empty())
             }),
-            Object::Signalfd => opener.single("anon_inode:[signalfd]", crate::raw::signalfd),
+            Object::Signalfd => opener.single("anon_inode:[signalfd]", raw::signalfd),
         }
     }
 

@@ -50,7 +50,7 @@ impl Column for Variant {
             Self::LowestFd => "the lowest free descriptor, each thread a process",
             Self::LowestFdShared => "the lowest free descriptor, all threads one process, under its lock",
             Self::AnyFd => "any free descriptor (O_ANYFD), all threads one process",
-            Self::Handle => "the file by handle, without a descriptor",
+            Self::Handle => "the file by handle, without a descriptor; only the counters after each sample check it",
         }
     }
 
@@ -208,8 +208,9 @@ where
 
     fn worker(&self, process: Shared, _: Numbers) -> Box<dyn Worker> {
         let make = self.0;
-        looped("a handle holds an open file", move || {
-            // Nothing of a handle is used, and the compiler must not notice.
+        looped("none in the loop; only the counters after the sample check handles", move || {
+            // Nothing of a handle is used, and the compiler must not notice. So there is nothing to say of a result
+            // either: that files were made and went is seen from the counters, before the samples and after each.
             let files = make(&process)?;
             black_box(&files);
             drop(files);
