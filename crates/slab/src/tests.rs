@@ -4,7 +4,7 @@ use crate::barn::BARN_LIMIT;
 use crate::bulk::LOOK_AHEAD;
 use crate::freelist::State;
 use crate::slab::Slab;
-use crate::{Entry, Options, RawCache, stats};
+use crate::{Entry, Options, RawCache, Stats, stats};
 use core::ptr::NonNull;
 use quietline_platform::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
@@ -163,7 +163,10 @@ fn each_object_has_one_user() {
                     let stats = cache.stats();
                     let Stats { refills, flushes, barn_gets, barn_puts, slab_syncs, .. } = stats;
                     let now = [refills, flushes, barn_gets, barn_puts, slab_syncs];
-                    assert!(before.iter().zip(&now).all(|(before, now)| before <= now), "{before:?}, {stats:?}");
+                    assert!(
+                        before.iter().zip(&now).all(|(before, now)| before <= now),
+                        "{before:?}, {stats:?}"
+                    );
                     before = now;
                     thread::yield_now();
                 }

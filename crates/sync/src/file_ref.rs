@@ -113,8 +113,9 @@ impl FileRef {
     }
 
     /// Puts the reference if it is the only one, and thereby ends the object; false, and it stays, if there are others.
-    /// After `true` only failed gets still touch the word, in the dead zone, and those are in read sections of their own; so
-    /// this needs none.
+    /// After `true` the caller touches the word no more, so this needs no read section. Others may: stale gets still add
+    /// in the dead zone, and a put that had found -1 before a get came in may still try its exchange; both see to it
+    /// themselves that the memory stays.
     ///
     /// One locked instruction, none when there are others. Writes the count's line unless it fails early.
     #[inline]
@@ -124,8 +125,8 @@ impl FileRef {
         self.refcnt.load(Ordering::Relaxed) == ONE_REF && self.kill(ONE_REF)
     }
 
-    /// Like [`put`](Self::put), for a holder who expects to be the only one: from a sole reference
-    /// to dead in one locked instruction. With other holders about it costs one more load than `put`.
+    /// Like [`put`](Self::put), for a holder who expects to be the only one: from a sole reference to dead in one
+    /// locked instruction. With other holders about it costs one more load than `put`.
     #[inline]
     #[must_use = "the caller who put the last reference must end the object"]
     pub fn put_close(&self) -> bool {

@@ -34,8 +34,8 @@ pub trait Payload: Send + Sync + Sized + 'static {
 }
 
 /// A pseudo object. The dentry comes first: a pointer to it is a pointer to the object. Objects start on lines of their
-/// own, because neighbours in a slab are with other CPUs (two threads with a pipe each, in throw-away runs: 1.5 times one thread's rate
-/// without, 2.0 with).
+/// own, because neighbours in a slab are with other CPUs (two threads with a pipe each, in throw-away runs: 1.5 times
+/// one thread's rate without, 2.0 with).
 #[repr(C, align(64))]
 struct Pseudo<P: Payload> {
     dentry: Dentry,

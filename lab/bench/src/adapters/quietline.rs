@@ -50,7 +50,9 @@ impl Column for Variant {
             Self::LowestFd => "the lowest free descriptor, each thread a process",
             Self::LowestFdShared => "the lowest free descriptor, all threads one process, under its lock",
             Self::AnyFd => "any free descriptor (O_ANYFD), all threads one process",
-            Self::Handle => "the file by handle, without a descriptor; only the counters after each sample check it",
+            Self::Handle => {
+                "the file by handle, without a descriptor; only the counters after each sample check it"
+            }
         }
     }
 

@@ -122,7 +122,8 @@ fn legend(measured: &Measured, plan: &Plan) -> String {
         text,
         "ratio: how many times as fast as {baseline},{clock}; median of the rounds' own ratios.\n\
          scaling: work done in the time in which 1 thread does 1; {}.\n\
-         table: whether the threads are processes with a descriptor table each, one process, or hold handles.",
+         table: whether the threads are processes with a descriptor table each, one process, or hold handles,\n\
+         which only the counters after each sample check.",
         if plan.threads.contains(&1) {
             "N threads at best N"
         } else {
