@@ -9,8 +9,7 @@
 //! # The contended way
 //!
 //! Two global locks, taken at open and at close, two lists, a tree, a mount's count and four counters: what each step
-//! wrote is in
-//! `docs/life-of-a-socket.md`.
+//! wrote is in `docs/life-of-a-socket.md`.
 //!
 //! # Our way
 //!
