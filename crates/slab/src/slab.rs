@@ -103,6 +103,7 @@ impl Slab {
         unsafe { &*((object & !(block - 1)) as *const Slab) }
     }
 
+    #[cfg_attr(not(debug_assertions), allow(dead_code, reason = "asked by debug builds only"))]
     pub(crate) fn cache(&self) -> NonNull<Inner> {
         self.cache
     }
