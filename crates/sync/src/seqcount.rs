@@ -13,7 +13,7 @@ use quietline_platform::{hint, thread};
 /// that the caller knows; debug builds panic when they do not.
 ///
 /// ```
-/// use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+/// use quietline_platform::atomic::{AtomicU64, Ordering::Relaxed};
 /// use quietline_sync::Seqcount;
 ///
 /// let (seq, low, high) = (Seqcount::new(), AtomicU64::new(1), AtomicU64::new(2));
