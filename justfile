@@ -28,6 +28,10 @@ tsan:
 aarch64:
     .ci/aarch64
 
+# The C library, installed.
+install-c PREFIX:
+    fronts/capi/install.sh {{PREFIX}}
+
 # The documentation.
 doc:
     cargo doc --workspace --no-deps --open

@@ -5,6 +5,12 @@
 //! process, every registered owner is told to take its locks before, and to let go of them after, in both
 //! processes. Owners are called by rank, lowest first, so that the order is the one in which the code takes
 //! its locks.
+//!
+//! # Lock order
+//!
+//! The registry has a lock for each rank. A fork takes that of rank 0, the locks of its owners, that of rank 1, and so
+//! on, and holds them all until it is over. So under a registered lock a node of a later rank may enter or leave, but
+//! none of the same or an earlier one.
 
 use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, Once};
@@ -42,26 +48,69 @@ pub struct Node {
     rank: Rank,
 }
 
-/// Owners of one rank: a vector with a free list threaded through the vacant places.
+/// Owners of one rank: a vector with a free list beside it of the vacant places.
 struct Owners {
     entries: Vec<Option<*const dyn AtFork>>,
     free: Vec<usize>,
 }
 
-struct Registry {
-    ranks: [Owners; 4],
-}
-
-// SAFETY: the pointers inside are only followed while the registry's lock is held, and an owner leaves the
+// SAFETY: the pointers inside are only followed while the lock of their rank is held, and an owner leaves the
 // registry before it dies (the contract of `Node::register`).
-unsafe impl Send for Registry {}
+unsafe impl Send for Owners {}
 
-const NONE: Owners = Owners { entries: Vec::new(), free: Vec::new() };
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry { ranks: [NONE; 4] });
+/// One lock for each rank, taken by a fork when the rank's turn comes and not before: who holds an owner's lock may
+/// wait for the lock of a later rank.
+static REGISTRY: [Mutex<Owners>; 4] = [const { Mutex::new(Owners::NONE) }; 4];
 static INSTALL: Once = Once::new();
 
-fn registry() -> MutexGuard<'static, Registry> {
-    REGISTRY.lock().unwrap_or_else(|e| e.into_inner())
+fn owners(rank: usize) -> MutexGuard<'static, Owners> {
+    REGISTRY[rank].lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The owners of a rank, with room for one more. The heap is used without the lock, because it may have locks itself.
+fn owners_with_room(rank: usize) -> Result<MutexGuard<'static, Owners>, crate::AllocError> {
+    loop {
+        let owners_now = owners(rank);
+        if !owners_now.free.is_empty() || owners_now.entries.len() < owners_now.places() {
+            return Ok(owners_now);
+        }
+        let wanted = 2 * owners_now.entries.len() + 4;
+        drop(owners_now);
+        let mut larger = Owners::with_places(wanted)?;
+        owners(rank).grow_into(&mut larger);
+    }
+}
+
+impl Owners {
+    const NONE: Self = Self { entries: Vec::new(), free: Vec::new() };
+
+    fn with_places(n: usize) -> Result<Self, crate::AllocError> {
+        let mut owners = Self::NONE;
+        owners.entries.try_reserve_exact(n).map_err(|_| crate::AllocError)?;
+        owners.free.try_reserve_exact(n).map_err(|_| crate::AllocError)?;
+        Ok(owners)
+    }
+
+    /// Owners that fit. Each has room on the free list: leaving the registry must not fail.
+    fn places(&self) -> usize {
+        self.entries.capacity().min(self.free.capacity())
+    }
+
+    /// Moves into the vectors of `larger`, which gets the old ones; unless it is not larger any more.
+    fn grow_into(&mut self, larger: &mut Self) {
+        if larger.places() > self.places() {
+            larger.entries.append(&mut self.entries);
+            larger.free.append(&mut self.free);
+            core::mem::swap(self, larger);
+        }
+    }
+
+    fn each(&self, mut f: impl FnMut(&dyn AtFork)) {
+        for owner in self.entries.iter().flatten() {
+            // SAFETY: owners in the registry are alive, as `register` demands, and it is locked.
+            f(unsafe { &**owner });
+        }
+    }
 }
 
 impl Node {
@@ -70,7 +119,8 @@ impl Node {
         Self { slot: None, rank }
     }
 
-    /// Enters `owner` into the registry. Once per node.
+    /// Enters `owner` into the registry. Once per node. Not under a registered lock of the node's rank or a later one,
+    /// for which a fork that holds the rank's list would wait; so [`unregister`](Self::unregister).
     ///
     /// # Errors
     /// [`AllocError`](crate::AllocError) when the registry cannot grow.
@@ -80,23 +130,15 @@ impl Node {
     pub unsafe fn register(&mut self, owner: *const dyn AtFork) -> Result<(), crate::AllocError> {
         watch();
         crate::fault::check()?;
-        let mut registry = registry();
-        let owners = &mut registry.ranks[self.rank as usize];
-        let entry = Some(owner);
+        let mut owners = owners_with_room(self.rank as usize)?;
         let slot = match owners.free.pop() {
-            Some(slot) => {
-                owners.entries[slot] = entry;
-                slot
-            }
+            Some(slot) => slot,
             None => {
-                owners.entries.try_reserve(1).map_err(|_| crate::AllocError)?;
-                // Room to come back without allocating: leaving the registry must not fail.
-                let all = owners.entries.len() + 1;
-                owners.free.try_reserve(all).map_err(|_| crate::AllocError)?;
-                owners.entries.push(entry);
+                owners.entries.push(None);
                 owners.entries.len() - 1
             }
         };
+        owners.entries[slot] = Some(owner);
         self.slot = Some(slot);
         Ok(())
     }
@@ -104,8 +146,7 @@ impl Node {
     /// Takes the owner out of the registry; nothing if it is in none.
     pub fn unregister(&mut self) {
         if let Some(slot) = self.slot.take() {
-            let mut registry = registry();
-            let owners = &mut registry.ranks[self.rank as usize];
+            let mut owners = owners(self.rank as usize);
             owners.entries[slot] = None;
             owners.free.push(slot);
         }
@@ -113,8 +154,8 @@ impl Node {
 }
 
 thread_local! {
-    /// The registry's guard between `before` and `after`, in the thread that forks.
-    static HELD: RefCell<Option<MutexGuard<'static, Registry>>> = const { RefCell::new(None) };
+    /// The registry's guards between `before` and `after`, in the thread that forks.
+    static HELD: RefCell<Option<[MutexGuard<'static, Owners>; 4]>> = const { RefCell::new(None) };
 }
 
 /// Sees to it that forks are noticed, from now on. Whoever has locks calls it before the first one is taken.
@@ -122,21 +163,15 @@ pub(crate) fn watch() {
     INSTALL.call_once(install);
 }
 
-fn each(registry: &Registry, mut f: impl FnMut(&dyn AtFork)) {
-    for owners in &registry.ranks {
-        for owner in owners.entries.iter().flatten() {
-            // SAFETY: owners in the registry are alive, as `register` demands, and it is locked.
-            f(unsafe { &**owner });
-        }
-    }
-}
-
 extern "C" fn before() {
-    let guard = registry();
-    each(&guard, |owner| owner.before());
+    let guards = core::array::from_fn(|rank| {
+        let owners = owners(rank);
+        owners.each(|owner| owner.before());
+        owners
+    });
     crate::pages::fork_before();
     crate::percpu::fork_before();
-    HELD.with(|h| *h.borrow_mut() = Some(guard));
+    HELD.with(|h| *h.borrow_mut() = Some(guards));
 }
 
 fn after(child: bool) {
@@ -145,8 +180,9 @@ fn after(child: bool) {
     }
     crate::percpu::fork_after(child);
     crate::pages::fork_after();
-    if let Some(guard) = HELD.with(|h| h.borrow_mut().take()) {
-        each(&guard, |owner| owner.after(child));
+    if let Some(guards) = HELD.with(|h| h.borrow_mut().take()) {
+        guards.iter().for_each(|owners| owners.each(|owner| owner.after(child)));
+        guards.into_iter().rev().for_each(drop);
     }
 }
 

@@ -1,5 +1,8 @@
 //! Parking by futex: wait while a word has a value, wake those who wait on it.
 
+#[cfg(quietline_sim)]
+use crate::atomic::{AtomicU32, Ordering};
+#[cfg(not(quietline_sim))]
 use core::sync::atomic::AtomicU32;
 use std::time::Duration;
 
@@ -8,6 +11,14 @@ use std::time::Duration;
 ///
 /// Writes no line; the kernel hashes the word's address.
 pub fn wait(word: &AtomicU32, expect: u32, timeout: Option<Duration>) {
+    #[cfg(quietline_sim)]
+    if crate::sim::running() {
+        // Relaxed: as the kernel looks. No other virtual CPU runs between the look and the sleep.
+        if word.load(Ordering::Relaxed) == expect {
+            crate::sim::wait(word.as_ptr().addr(), timeout);
+        }
+        return;
+    }
     let ts = timeout.map(|t| libc::timespec {
         tv_sec: t.as_secs().min(i64::MAX as u64) as libc::time_t,
         tv_nsec: t.subsec_nanos() as libc::c_long,
@@ -34,6 +45,10 @@ pub fn wake(word: &AtomicU32, n: u32) {
 /// wake-up without cause, which every waiter must bear anyhow.
 #[allow(clippy::not_unsafe_ptr_arg_deref)] // the address is a key; nobody follows it
 pub fn wake_raw(word: *const u32, n: u32) {
+    #[cfg(quietline_sim)]
+    if crate::sim::running() {
+        return crate::sim::wake(word.addr(), n);
+    }
     // SAFETY: FUTEX_WAKE does not read the word; the address is only a key.
     unsafe {
         libc::syscall(

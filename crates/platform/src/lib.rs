@@ -23,10 +23,10 @@
 //!      atomic  cell  hint  thread  cpu  percpu               the swapped names
 //!                          |
 //!        +-----------------+--------------------+
-//!      native            model                (sim)
+//!      native            model                 sim
 //!      Linux, rseq       loom                 N virtual CPUs
 //!                          |
-//!      pages  clock  fork                                    native only
+//!      pages  clock  fork                                    native, and sim with virtual time
 //!      futex  membarrier  heap  fault                        the same everywhere
 //! ```
 //!
@@ -34,7 +34,8 @@
 //!   kernel or the C library offers none, as short locked sections on per-CPU slots.
 //! * **model** — built by `RUSTFLAGS="--cfg loom"`: loom explores every interleaving. A per-CPU operation is one
 //!   indivisible step on one CPU, which is what a restartable sequence promises.
-//! * **sim** — reached by `--cfg quietline_sim` when that back end exists; it must offer the same names.
+//! * **sim** — built by `RUSTFLAGS="--cfg quietline_sim"`: each access to a word that CPUs may share is told to a machine
+//!   model, which prices it and decides which of N virtual CPUs goes on.
 //!
 //! # Guarantees
 //!
@@ -57,12 +58,16 @@
 #[cfg(all(loom, quietline_sim))]
 compile_error!("choose one back end: --cfg loom or --cfg quietline_sim");
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, quietline_sim)))]
 #[path = "native/mod.rs"]
 mod backend;
 #[cfg(loom)]
 #[path = "model/mod.rs"]
 mod backend;
+#[cfg(quietline_sim)]
+pub mod sim;
+#[cfg(quietline_sim)]
+use sim as backend;
 
 #[cfg(not(loom))]
 pub mod clock;
@@ -74,6 +79,7 @@ pub mod fork;
 pub mod futex;
 pub mod heap;
 pub mod membarrier;
+mod name_words;
 #[cfg(not(loom))]
 pub mod pages;
 pub mod percpu;

@@ -6,10 +6,17 @@
 //! pages. A region whose blocks are all free goes back to the system, but for one per size, whose memory goes
 //! back while its addresses stay. Larger sizes are mapped one by one.
 //!
+//! Which size the blocks of a region have is written down in a [map](block_of) of the address space, one byte for each
+//! region: so the block of any address in one can be found without knowing whose it is.
+//!
 //! This is the slow path below the slow path: one lock per size.
 
+mod map;
+
+// Not the back end's: they are written under a lock that the simulated machine knows nothing of.
 use crate::{AllocError, fault};
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// The smallest block, and the machine's page on x86_64.
@@ -56,6 +63,15 @@ pub struct Usage {
     pub used: usize,
 }
 
+/// Bytes in blocks that are in use. Changed under a class's lock, so no dearer line than that.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// [`Usage::used`], by one load.
+pub fn used() -> usize {
+    // Relaxed: a statistic.
+    USED.load(Ordering::Relaxed)
+}
+
 /// What all carved sizes together hold now.
 pub fn usage() -> Usage {
     let mut usage = Usage::default();
@@ -89,6 +105,11 @@ pub fn alloc(size: usize) -> Result<NonNull<u8>, AllocError> {
     let mut c = lock(class);
     if c.open.is_null() {
         let region = map_aligned(REGION, REGION)?.cast::<Region>();
+        if map::enter(region.as_ptr() as usize, class).is_err() {
+            // SAFETY: just mapped, and nobody else knows it.
+            unsafe { unmap(region.cast(), REGION) };
+            return Err(AllocError);
+        }
         if c.regions > 0 {
             // SAFETY: the mapping is ours. A refusal changes nothing but speed.
             unsafe { libc::madvise(region.as_ptr().cast(), REGION, libc::MADV_HUGEPAGE) };
@@ -118,6 +139,8 @@ pub fn alloc(size: usize) -> Result<NonNull<u8>, AllocError> {
         r.cast::<u8>().add((word * 64 + bit) * size)
     };
     c.blocks += 1;
+    // Relaxed: see `used`.
+    USED.fetch_add(size, Ordering::Relaxed);
     // SAFETY: an address inside a mapping is not null.
     Ok(unsafe { NonNull::new_unchecked(block) })
 }
@@ -149,6 +172,7 @@ pub unsafe fn free(block: NonNull<u8>, size: usize) {
             if c.regions > 1 {
                 c.unlink(r);
                 c.regions -= 1;
+                map::leave(r as usize);
                 libc::munmap(r.cast(), REGION);
             } else {
                 libc::madvise(r.cast::<u8>().add(size).cast(), REGION - size, libc::MADV_DONTNEED);
@@ -156,6 +180,40 @@ pub unsafe fn free(block: NonNull<u8>, size: usize) {
         }
     }
     c.blocks -= 1;
+    // Relaxed: see `used`.
+    USED.fetch_sub(size, Ordering::Relaxed);
+}
+
+/// The block that an address lies in. Reads one byte of the map, which is written once for each region.
+///
+/// # Safety
+/// `address` lies in a block of at most 64 KiB that [`alloc`] gave out and that cannot be freed meanwhile.
+#[inline]
+pub unsafe fn block_of(address: usize) -> NonNull<u8> {
+    let class = map::class(address).expect("the address lies in a block");
+    // SAFETY: a block is not at address zero.
+    unsafe { NonNull::new_unchecked((address & !((PAGE_SIZE << class) - 1)) as *mut u8) }
+}
+
+/// The block that any address lies in, and its size: none unless it is in a block of at most 64 KiB that is in use now.
+/// For whoever must know whether an address is what it is said to be. Takes the lock of the size.
+pub fn find_block(address: usize) -> Option<(NonNull<u8>, usize)> {
+    let class = map::class(address)?;
+    let _lock = lock(class);
+    // While the class is locked, no region of it goes away. It may have gone before, and another one come.
+    if map::class(address)? != class {
+        return None;
+    }
+    let size = PAGE_SIZE << class;
+    let r = (address & !(REGION - 1)) as *const Region;
+    let index = (address - r as usize) / size;
+    // SAFETY: the map says that a region of this class is there.
+    let vacant = unsafe { (*r).vacant[index / 64] & (1 << (index % 64)) != 0 };
+    // The first block is the region's own.
+    if index == 0 || vacant {
+        return None;
+    }
+    Some((NonNull::new((r as usize + index * size) as *mut u8)?, size))
 }
 
 impl Class {
@@ -196,10 +254,14 @@ impl Class {
 /// Maps `size` bytes aligned to `align`, zeroed, not counted against overcommit until touched.
 pub(crate) fn map_aligned(size: usize, align: usize) -> Result<NonNull<u8>, AllocError> {
     let padded = if align > PAGE_SIZE { size.checked_add(align).ok_or(AllocError)? } else { size };
+    #[cfg(not(quietline_sim))]
+    let hint = ptr::null_mut();
+    #[cfg(quietline_sim)]
+    let hint = crate::sim::hint_for(padded);
     // SAFETY: a fresh anonymous mapping; nothing is replaced.
     let raw = unsafe {
         libc::mmap(
-            ptr::null_mut(),
+            hint,
             padded,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,

@@ -21,6 +21,7 @@
 //! | restartable sequence | native, the default | the kernel restarts it |
 //! | slots | native, where rseq or membarrier is missing, or by `QUIETLINE_PERCPU=fallback` | a lock for each CPU slot; any free slot will do, so a signal handler that interrupts a holder takes another |
 //! | model | loom, and as the reference in tests | a mutex for each modelled CPU |
+//! | step | sim | no other virtual CPU runs meanwhile |
 //!
 //! The choice is made once, when the first words are allocated. `QUIETLINE_PERCPU` may be `auto` (the default),
 //! `rseq` (refuse to fall back: panic where it is missing) or `fallback`.
@@ -50,9 +51,9 @@ use core::ptr::NonNull;
 
 pub(crate) mod locked;
 pub mod sheaf;
-pub use sheaf::{OwnedSheaf, Sheaf};
+pub use sheaf::{Chain, OwnedSheaf, Sheaf};
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, quietline_sim))))]
 use body::fence;
 pub use body::{Body, active};
 #[cfg(not(loom))]
@@ -235,6 +236,53 @@ impl<const N: usize> Words<N> {
         self.area.fence();
     }
 
+    /// Calls `f` while every operation that tests `guard` ([`swap_unless`](Self::swap_unless),
+    /// [`sheaf_replace`](Self::sheaf_replace)) is refused on every CPU: what they change belongs to `f`, while plain pushes
+    /// and pops go on. Then sets the guards to `after`: 0 to let everybody in again.
+    ///
+    /// One caller at a time. Costs a [`fence`](Self::fence). What `f` took away may still be in use by operations in
+    /// flight: fence again before it is touched.
+    pub fn hold_still<R>(&self, guard: usize, after: u64, f: impl FnOnce() -> R) -> R {
+        // Relaxed: the fence orders the stores with every sequence on their CPU.
+        (0..self.cpus()).for_each(|cpu| self.word(cpu, guard).store(1, crate::atomic::Ordering::Relaxed));
+        self.fence();
+        let result = f();
+        // ORDERING: pairs with the acquire of the guard inside `swap_unless` and `sheaf_replace`: who finds zero again
+        // finds the words as `f` left them; who still finds one keeps off.
+        (0..self.cpus()).for_each(|cpu| self.word(cpu, guard).store(after, crate::atomic::Ordering::Release));
+        result
+    }
+
+    /// Swaps the sheaf behind a word of every CPU for `nothing`, and adds it to a chain.
+    ///
+    /// # Safety
+    /// The word points to a sheaf or the stub, or is 0. The caller is inside [`hold_still`](Self::hold_still) with the guard
+    /// of the word, or nobody else can reach the words.
+    pub unsafe fn unlink_sheaves(&self, index: usize, nothing: u64, chain: &mut Chain) {
+        for cpu in 0..self.cpus() {
+            // Relaxed: the fences before and after order it, or nobody else is there.
+            let raw = self.word(cpu, index).swap(nothing, crate::atomic::Ordering::Relaxed);
+            // SAFETY: swapped out here.
+            unsafe { chain.add(raw as *mut Sheaf) };
+        }
+    }
+
+    /// Another handle on the same words, which does not free them: nearer to hand than one behind a pointer.
+    ///
+    /// # Safety
+    /// It is not used after these words are dropped.
+    #[cfg(not(loom))]
+    pub unsafe fn alias(&self) -> core::mem::ManuallyDrop<Self> {
+        // SAFETY: a handle is a pointer; the copy is not dropped, and by contract not used when the words are gone.
+        core::mem::ManuallyDrop::new(unsafe { core::ptr::read(self) })
+    }
+
+    /// The address of CPU 0's words, for operations that are compiled elsewhere (see Layout above).
+    #[cfg(not(loom))]
+    pub fn base(&self) -> NonNull<AtomicU64> {
+        NonNull::from(self.word(0, 0))
+    }
+
     /// Pops the node that was pushed last on this CPU's list. (`swap` with 0 takes the whole list.)
     ///
     /// ```text
@@ -300,19 +348,22 @@ impl<const N: usize> Words<N> {
         unsafe { self.area.sheaf_pop_many(index, dst, n) }
     }
 
-    /// Pushes up to `n` values from `src` in one commit; how many.
+    /// Pushes up to `n` values from `src` in one commit; how many. None, and nothing pushed, if one of them is zero in its
+    /// lower half: looked for on the way past, for callers whose arrays may have holes.
     ///
     /// ```text
     /// s := w[index]; k := min(n, s.capacity - s.len)
+    /// if any of src[0..k] mod 2^32 = 0: return none
     /// s.slots[s.len .. s.len + k] := src[0..k]; s.len := s.len + k; return k
     /// ```
     ///
     /// # Safety
     /// As [`sheaf_pop`](Self::sheaf_pop); `src` is valid for reading `n` values.
     #[inline(always)]
-    pub unsafe fn sheaf_push_many(&self, index: usize, src: *const usize, n: usize) -> usize {
+    pub unsafe fn sheaf_push_many(&self, index: usize, src: *const usize, n: usize) -> Option<usize> {
         // SAFETY: passed on.
-        unsafe { self.area.sheaf_push_many(index, src, n) }
+        let pushed = unsafe { self.area.sheaf_push_many(index, src, n) };
+        (pushed != locked::HAS_ZERO).then_some(pushed)
     }
 
     /// Puts another sheaf in the place of an empty one (`full` false) or of a full one (`full` true), unless the
@@ -340,5 +391,5 @@ impl<const N: usize> Words<N> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, quietline_sim))))]
 mod tests;

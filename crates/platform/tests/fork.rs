@@ -3,10 +3,11 @@
 
 mod support;
 
-use quietline_platform::fork::{AtFork, Node, Rank};
+use quietline_platform::fork::{AtFork, Node, Rank, Registered};
 use quietline_platform::percpu::{OwnedSheaf, Words};
 use quietline_platform::{fault, fork, futex, heap, pages};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use support::in_child;
@@ -180,4 +181,74 @@ fn threads_fork_at_once() {
         }
     });
     assert_eq!(forks.into_inner(), 40);
+}
+
+/// A lock that forks take.
+struct Lock(AtomicBool);
+
+impl Lock {
+    fn lock(&self) {
+        while self.0.swap(true, Acquire) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn unlock(&self) {
+        self.0.store(false, Release);
+    }
+}
+
+// SAFETY: the lock is held from `before` to `after`.
+unsafe impl AtFork for Lock {
+    fn before(&self) {
+        self.lock();
+    }
+
+    fn after(&self, _: bool) {
+        self.unlock();
+    }
+}
+
+/// A thread that holds a lock of an early rank makes and drops what has locks of later ranks, while another forks.
+#[test]
+fn owners_come_and_go_under_a_lock_of_an_earlier_rank() {
+    let _turn = turn();
+    let outer = Registered::new(Rank::Object, Lock(AtomicBool::new(false))).unwrap();
+    let stop = AtomicBool::new(false);
+    let made = AtomicU64::new(0);
+    let (done, over) = std::sync::mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        if over.recv_timeout(Duration::from_secs(60)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("fork waits for a thread that waits for it");
+            std::process::abort();
+        }
+    });
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !stop.load(Relaxed) {
+                outer.lock();
+                for rank in [Rank::Cache, Rank::Domain, Rank::Machine] {
+                    // More than the places that there are at first.
+                    let _inner: [_; 9] =
+                        std::array::from_fn(|_| Registered::new(rank, Lock(AtomicBool::new(false))).unwrap());
+                }
+                outer.unlock();
+                made.fetch_add(1, Relaxed);
+            }
+        });
+        for _ in 0..200 {
+            in_child(20, || {
+                outer.lock();
+                drop(Registered::new(Rank::Cache, Lock(AtomicBool::new(false))).unwrap());
+                outer.unlock();
+            });
+        }
+        // As often as the other thread needs to be seen at work.
+        while made.load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        stop.store(true, Relaxed);
+    });
+    drop(done);
+    watch.join().unwrap();
 }

@@ -55,8 +55,14 @@ pub mod abi;
 mod config;
 mod descriptors;
 mod kernel;
+#[cfg(feature = "observe")]
+pub mod observe;
 mod process;
 mod raw;
+
+/// Tests that an operation meets no other CPU: only in builds with `--cfg quietline_sim`.
+#[cfg(quietline_sim)]
+pub use quietline_sim::check as lines;
 
 pub use config::Config;
 pub use kernel::{Dentries, Inodes, Kernel};

@@ -73,7 +73,8 @@ fn a_million(what: &str, any: i32, bound: usize, open: impl Fn(&Process) -> i32)
     );
     assert!(full <= bound * DESCRIPTORS, "{} bytes a descriptor, and not {bound}", full / DESCRIPTORS);
     assert!(closed <= 24 * MIB, "the table's slots stay: 8 MiB of them; {closed}");
-    assert!(gone <= 8 * MIB, "{gone}");
+    // The slots are freed; whether the heap keeps their 8 MiB depends on what lies behind them.
+    assert!(gone <= 9 * MIB, "{gone}");
     assert!(pages::usage().used <= start_used, "pages in use");
 }
 

@@ -138,7 +138,7 @@ fn a_recycled_file_is_not_mistaken() {
             while !stop.load(Ordering::Relaxed) {
                 let Ok(file) = p.file(0) else { continue };
                 let count = file.payload::<EventFd>().expect("an eventfd").count();
-                assert!(count != ELSEWHERE.into(), "a file that never had a descriptor");
+                assert!(count != u64::from(ELSEWHERE), "a file that never had a descriptor");
                 found.fetch_add(1, Ordering::Relaxed);
             }
         });

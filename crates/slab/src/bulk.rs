@@ -6,15 +6,21 @@
 //! misses finds most of them.
 
 use crate::cache::RawCache;
+use crate::debug;
 use crate::freelist::{Detached, State};
+use crate::inner::Inner;
 use crate::slab::Slab;
 use crate::stats;
 use core::ptr::NonNull;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::Ordering;
 
-/// Objects of other slabs after which the scan for objects of the same slab ends.
+/// Objects of other slabs after which the scan for objects of the same slab ends, by default.
 pub const LOOK_AHEAD: usize = 3;
+
+/// A look-ahead without end: objects of one slab are gathered from the whole array, through a table. For arrays whose order
+/// says nothing about slabs; sheaves always go back to their slabs in this way.
+pub const GATHER: usize = usize::MAX;
 
 /// An object's place in an array of objects: null once it has been freed.
 pub type Entry = Option<NonNull<u8>>;
@@ -44,40 +50,7 @@ impl RawCache {
             // SAFETY: an Entry is a pointer, null for None, so its place is one for a usize.
             _ => unsafe { self.sheaves.pop_many(objects.as_mut_ptr().cast::<usize>(), n) },
         };
-        if got == n { Ok(()) } else { self.alloc_bulk_slow(objects, got) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn alloc_bulk_slow(&self, objects: &mut [Entry], mut got: usize) -> Result<(), AllocError> {
-        objects[got..].fill(None);
-        while got < objects.len() {
-            // More than a sheaf holds comes straight out of slabs.
-            let large = objects.len() - got > self.inner.capacity;
-            match if large { Err(AllocError) } else { self.filled_sheaf() } {
-                Ok(mut sheaf) => {
-                    while got < objects.len() {
-                        let Some(object) = sheaf.pop() else { break };
-                        objects[got] = NonNull::new(object as *mut u8);
-                        got += 1;
-                    }
-                    if sheaf.is_empty() { self.park(sheaf) } else { self.install(sheaf, false) }
-                }
-                Err(AllocError) => {
-                    let want = objects.len() - got;
-                    let filled = self.refill(want, |object| {
-                        objects[got] = NonNull::new(object as *mut u8);
-                        got += 1;
-                    });
-                    if filled.is_err() {
-                        // SAFETY: they came from this cache just now.
-                        unsafe { self.free_bulk(objects) };
-                        return Err(AllocError);
-                    }
-                }
-            }
-        }
-        Ok(())
+        if got == n { Ok(()) } else { self.inner.alloc_bulk_slow(objects, got) }
     }
 
     /// Frees every object in `objects`, skipping `None`s, and leaves `None` everywhere (`kmem_cache_free_bulk`). An
@@ -89,70 +62,111 @@ impl RawCache {
     /// Each object came from this cache, appears once, and nobody uses it any more.
     #[inline(always)]
     pub unsafe fn free_bulk(&self, objects: &mut [Entry]) {
-        if may_have_null(objects) {
-            self.free_bulk_compacted(objects);
-        } else {
-            self.free_bulk_full(objects);
-        }
-    }
-
-    /// For an array without nulls.
-    #[inline(always)]
-    fn free_bulk_full(&self, objects: &mut [Entry]) {
         #[cfg(debug_assertions)]
-        objects.iter().flatten().for_each(|object| self.check_owner(*object));
-        let push = |object: Entry| self.sheaves.push(object.map_or(0, |object| object.as_ptr() as usize));
+        objects.iter().flatten().for_each(|object| self.inner.check_owner(*object));
+        let push = |object: Entry| object.is_none_or(|object| self.sheaves.push(object.as_ptr() as usize));
         let pushed = match *objects {
             [one] => usize::from(push(one)),
             [one, two] => {
                 let first = push(one);
                 usize::from(first) + usize::from(first && push(two))
             }
-            // SAFETY: an Entry is a pointer, so its place is that of a usize.
-            _ => unsafe { self.sheaves.push_many(objects.as_ptr().cast::<usize>(), objects.len()) },
+            _ => {
+                // SAFETY: an Entry is a pointer, null for None, so its place is that of a usize.
+                match unsafe { self.sheaves.push_many(objects.as_ptr().cast::<usize>(), objects.len()) } {
+                    Some(pushed) => pushed,
+                    None => return self.free_bulk_compacted(objects),
+                }
+            }
         };
         if pushed < objects.len() {
-            self.free_bulk_slow(&mut objects[pushed..]);
+            self.inner.free_bulk_slow(&mut objects[pushed..]);
         }
         objects.fill(None);
     }
 
-    /// Moves the objects to the front of the array first.
+    /// For an array with nulls: moves the objects to the front first.
     #[cold]
     #[inline(never)]
     fn free_bulk_compacted(&self, objects: &mut [Entry]) {
         let n = compact(objects);
-        self.free_bulk_full(&mut objects[..n]);
+        let objects = &mut objects[..n];
+        // SAFETY: as in `free_bulk`.
+        let pushed = unsafe { self.sheaves.push_many(objects.as_ptr().cast::<usize>(), n) }.unwrap_or(0);
+        if pushed < n {
+            self.inner.free_bulk_slow(&mut objects[pushed..]);
+        }
+        objects.fill(None);
+    }
+}
+
+impl Inner {
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn alloc_bulk_slow(&self, objects: &mut [Entry], mut got: usize) -> Result<(), AllocError> {
+        objects[got..].fill(None);
+        if self.checks.on() {
+            return debug::alloc_bulk(self, objects, got);
+        }
+        while got < objects.len() {
+            // More than a sheaf holds comes out of sheaves that are at hand, and then straight out of slabs.
+            let many = objects.len() - got > self.knobs.sheaf_capacity();
+            match if self.has_sheaves() { self.filled_sheaf(many) } else { Err(AllocError) } {
+                Ok(mut sheaf) => {
+                    got += sheaf.pop_into(as_addresses(&mut objects[got..]));
+                    if sheaf.is_empty() { self.park(sheaf) } else { self.install(sheaf, false) }
+                }
+                Err(AllocError) => {
+                    let want = objects.len() - got;
+                    let filled = self.refill(want, |object| {
+                        objects[got] = NonNull::new(object as *mut u8);
+                        got += 1;
+                    });
+                    if filled.is_err() {
+                        // This is an allocation still.
+                        let _quiet = crate::quiet::begin();
+                        self.free_bulk_slow(&mut objects[..got]);
+                        objects.fill(None);
+                        return Err(AllocError);
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     #[cold]
     #[inline(never)]
-    fn free_bulk_slow(&self, mut objects: &mut [Entry]) {
+    pub(crate) fn free_bulk_slow(&self, objects: &mut [Entry]) {
+        if self.checks.on() {
+            return objects.iter().flatten().for_each(|object| debug::free(self, object.as_ptr() as usize));
+        }
+        let n = compact(objects);
+        let mut objects = &mut objects[..n];
         while !objects.is_empty() {
-            // More than a sheaf holds: no cache would keep it warm.
-            let sheaf = if objects.len() > self.inner.capacity { None } else { self.emptied_sheaf() };
-            let Some(mut sheaf) = sheaf else {
-                let n = objects.len().min(self.inner.capacity);
-                let (now, later) = objects.split_at_mut(n);
-                // SAFETY: all entries are objects, whose places are those of a usize.
-                let now = unsafe { core::slice::from_raw_parts_mut(now.as_mut_ptr().cast::<usize>(), n) };
-                self.free_to_slabs(now);
-                objects = later;
-                continue;
+            let many = objects.len() > self.knobs.sheaf_capacity();
+            let Some((mut sheaf, spare)) = self.roomy_sheaf(many) else {
+                return self.free_to_slabs(as_addresses(objects));
             };
-            let n = objects.len().min(sheaf.capacity());
-            let (now, later) = objects.split_at_mut(n);
-            for object in now.iter().flatten() {
-                assert!(sheaf.push(object.as_ptr() as usize), "the sheaf has room for n");
+            let n = sheaf.extend(as_addresses(objects));
+            // A full main sheaf with some more objects in the spare one serves the next bulk of this size; the other way
+            // round it would not.
+            if spare {
+                self.park(sheaf)
+            } else {
+                self.install(sheaf, true)
             }
-            self.install(sheaf, true);
-            objects = later;
+            objects = &mut objects[n..];
         }
     }
 
     /// Gives objects straight back to their slabs, zeroing the array: one compare-and-exchange for each group of
     /// one slab that the scan finds.
     pub(crate) fn free_to_slabs(&self, objects: &mut [usize]) {
+        if self.knobs.look_ahead() == GATHER {
+            self.gather_to_slabs(objects);
+            return objects.fill(0);
+        }
         let mut freed = 0;
         let mut rest = objects;
         while let Some((slab, list, shorter)) = self.detach(rest) {
@@ -161,17 +175,48 @@ impl RawCache {
             rest = &mut rest[..shorter];
         }
         // Relaxed: a statistic.
-        self.inner.taken.fetch_sub(freed, Ordering::Relaxed);
+        self.taken.fetch_sub(freed, Ordering::Relaxed);
+    }
+
+    /// The same for what may have been freed in any order, a sheaf's content: gathers the objects of one slab from all of
+    /// the array, up to `GROUPS` slabs at a time, one compare-and-exchange for each. Leaves the array as it is.
+    pub(crate) fn gather_to_slabs(&self, objects: &[usize]) {
+        const GROUPS: usize = 64;
+        let mut groups: [Option<(&Slab, Detached)>; GROUPS] = [const { None }; GROUPS];
+        let mut freed = 0;
+        // Nulls are for callers' arrays.
+        for &object in objects.iter().filter(|object| **object != 0) {
+            freed += 1;
+            // SAFETY: it is an object of this cache.
+            let slab = unsafe { Slab::of(object) };
+            let address = slab as *const Slab as usize;
+            // Blocks lie side by side in their regions, so these bits are different ones for neighbours of any size.
+            let group = &mut groups[(address >> 12 ^ address >> 18) % GROUPS];
+            match group {
+                Some((other, list)) if core::ptr::eq(*other, slab) => slab.detach_more(list, object),
+                _ => {
+                    if let Some((other, list)) = group.replace((slab, slab.detach(object))) {
+                        self.push_to_slab(other, list);
+                    }
+                }
+            }
+        }
+        for (slab, list) in groups.into_iter().flatten() {
+            self.push_to_slab(slab, list);
+        }
+        // Relaxed: a statistic.
+        self.taken.fetch_sub(freed, Ordering::Relaxed);
     }
 
     /// Builds a detached freelist of the last object in the array and those of the same slab not far before it,
     /// zeroing their entries. The slab, the list, and how much of the array is left to look at.
     fn detach<'a>(&self, objects: &mut [usize]) -> Option<(&'a Slab, Detached, usize)> {
         let last = objects.iter().rposition(|object| *object != 0)?;
-        let block = self.inner.layout.block;
         let first = core::mem::take(&mut objects[last]);
         // SAFETY: it is an object of this cache.
-        let slab = unsafe { Slab::of(first, block) };
+        let slab = unsafe { Slab::of(first) };
+        let block = slab.layout().block;
+        let look_ahead = self.knobs.look_ahead();
         let mut list = slab.detach(first);
         let (mut misses, mut end) = (0, last);
         for i in (0..last).rev() {
@@ -182,7 +227,7 @@ impl RawCache {
                     slab.detach_more(&mut list, core::mem::take(&mut objects[i]));
                 } else {
                     misses += 1;
-                    if misses == LOOK_AHEAD {
+                    if misses >= look_ahead {
                         break;
                     }
                     continue;
@@ -207,8 +252,7 @@ impl RawCache {
 
     #[cold]
     fn push_to_slab_slow(&self, slab: &Slab, list: Detached) {
-        let inner = &*self.inner;
-        let mut partial = inner.partial.lock();
+        let mut partial = self.partial.lock();
         let pushed = slab.push(list, |old, new| {
             if old.state == State::Full {
                 new.state = State::Partial;
@@ -224,23 +268,21 @@ impl RawCache {
             if old.state == State::Full {
                 partial.add(slab);
             }
-            if surplus && partial.len > inner.options.min_partial {
+            if surplus && partial.len > self.knobs.min_partial() {
                 partial.remove(slab);
                 // Discarding runs hooks and callbacks, which may use the cache: not under the lock.
                 drop(partial);
-                inner.discard(slab);
+                self.discard(slab);
             }
         }
     }
 }
 
-/// Whether there may be a null: true if there is one, false unless addresses reach the upper half of the address space,
-/// where user programs have none. Without a branch for each entry, so that it compiles to vector instructions.
-#[inline(always)]
-fn may_have_null(objects: &[Entry]) -> bool {
-    let address = |object: &Entry| object.map_or(0, |object| object.as_ptr() as usize);
-    let below_null = objects.iter().fold(0, |bits, object| bits | address(object).wrapping_sub(1));
-    below_null as isize <= -1
+/// Entries as numbers: addresses, 0 for none.
+fn as_addresses(objects: &mut [Entry]) -> &mut [usize] {
+    // SAFETY: an Entry is a pointer that is null for None, so the layout is the same, and it may become any non-zero address or
+    // none; what is stored here are addresses of objects, and zeros.
+    unsafe { core::slice::from_raw_parts_mut(objects.as_mut_ptr().cast::<usize>(), objects.len()) }
 }
 
 /// Moves the objects to the front; how many there are.

@@ -1,86 +1,60 @@
-//! The untyped cache: hit paths, and the slow paths behind them.
+//! The untyped cache: hit paths. What is behind them is [`Inner`]'s.
 
-use crate::barn::Barn;
+use crate::inner::Inner;
 use crate::options::{CacheError, Options};
-use crate::sheaves::{Handshake, Sheaves};
-use crate::slab::{Layout, Partial, Slab};
-use crate::stats::{self, Stats};
+use crate::sheaves::Sheaves;
+use crate::slab::Layout;
+use crate::stats::Stats;
+use crate::tunables::Tunables;
+use crate::{registry, visits};
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use quietline_platform::atomic::{AtomicI64, AtomicUsize, Ordering};
-use quietline_platform::percpu::OwnedSheaf;
-use quietline_platform::{AllocError, fork, fork::AtFork, heap};
-use quietline_sync::SpinLock;
+use quietline_platform::AllocError;
+use quietline_platform::atomic::{AtomicU64, Ordering};
+use quietline_sync::Shared;
 
 /// A cache of objects of one size (`struct kmem_cache`).
 ///
 /// Any thread may allocate and free. While a CPU has objects in its sheaf, [`alloc`](Self::alloc) and
 /// [`free`](Self::free) are one restartable sequence each: no locked instruction, no shared line.
 ///
-/// Dropping the cache gives all memory back. Objects that are still out then are leaked, memory and all, so that
-/// whoever holds them does not crash; [`Stats::active`] says before how many there are.
+/// Dropping the cache gives all memory back, that of objects which wait for a grace period after it. Objects that are
+/// still out then are leaked, memory and all, so that whoever holds them does not crash; [`Stats::active`] says before how
+/// many there are.
 #[derive(Debug)]
 pub struct RawCache {
-    pub(crate) sheaves: Sheaves,
-    pub(crate) inner: Box<Inner>,
-}
-
-/// What only slow paths touch; at a stable address, which slabs name.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) options: Options,
-    pub(crate) layout: Layout,
-    /// Objects that a sheaf holds, and that a miss takes out of slabs.
-    pub(crate) capacity: usize,
-    pub(crate) batch: usize,
-    pub(crate) barn: Barn,
-    pub(crate) partial: SpinLock<Partial>,
-    /// One at a time raises the CPUs' guards.
-    pub(crate) handshake: Handshake,
-    pub(crate) slabs: AtomicUsize,
-    /// Objects that slabs have given out and not got back: with users or in sheaves.
-    pub(crate) taken: AtomicI64,
-    node: fork::Node,
+    /// Those of `inner`, a pointer nearer.
+    pub(crate) sheaves: ManuallyDrop<Sheaves>,
+    pub(crate) inner: Shared<Inner>,
 }
 
 impl RawCache {
-    /// An empty cache. Allocates no slab and no sheaf yet.
+    /// An empty cache. Allocates no slab and no sheaf yet. If the options allow it, this may be another handle on a cache
+    /// that is alike: see [`Merge`](crate::Merge).
     ///
     /// # Errors
-    /// [`CacheError`]; [`CacheError::Hooks`] for options with a constructor or a destructor.
+    /// [`CacheError`]; [`CacheError::Hooks`] for options with a constructor, a destructor or a release function.
     pub fn new(options: Options) -> Result<Self, CacheError> {
-        if options.ctor.is_some() || options.dtor.is_some() {
+        if options.has_hooks() {
             return Err(CacheError::Hooks);
         }
         // SAFETY: there is no hook.
         unsafe { Self::with_hooks(options) }
     }
 
-    /// An empty cache with a constructor, a destructor, both or neither.
+    /// An empty cache with a constructor, a destructor, a release function, some or none of them.
     ///
     /// # Errors
     /// [`CacheError`].
     ///
     /// # Safety
     /// The constructor may be called with any memory of the options' size and alignment that nobody else uses, the
-    /// destructor with any that was constructed and is used no more; both on any thread.
+    /// destructor with any that was constructed and is used no more, the release function with any object that was given
+    /// to [`free_rcu`](Self::free_rcu); all of them on any thread. The last two do not unwind.
     pub unsafe fn with_hooks(options: Options) -> Result<Self, CacheError> {
-        let layout = options.layout()?;
-        let mut inner = heap::try_box(Inner {
-            options,
-            layout,
-            capacity: options.capacity(&layout),
-            batch: options.batch(&layout),
-            barn: Barn::new(),
-            partial: SpinLock::new(Partial::new()),
-            handshake: SpinLock::new(()),
-            slabs: AtomicUsize::new(0),
-            taken: AtomicI64::new(0),
-            node: fork::Node::new(fork::Rank::Cache),
-        })?;
-        let sheaves = Sheaves::new()?;
-        let owner: *const Inner = &*inner;
-        // SAFETY: the box stays where it is, and `drop` takes it out of the registry first.
-        unsafe { inner.node.register(owner)? };
+        let inner = registry::enter(options)?;
+        // SAFETY: used through this cache only, which owns `inner` with the sheaves.
+        let sheaves = unsafe { inner.sheaves.alias() };
         Ok(Self { sheaves, inner })
     }
 
@@ -96,7 +70,7 @@ impl RawCache {
     pub fn alloc(&self) -> Result<NonNull<u8>, AllocError> {
         match NonNull::new(self.sheaves.pop() as *mut u8) {
             Some(object) => Ok(object),
-            None => self.alloc_slow(),
+            None => self.inner.alloc_slow(),
         }
     }
 
@@ -109,259 +83,61 @@ impl RawCache {
     #[inline(always)]
     pub unsafe fn free(&self, object: NonNull<u8>) {
         #[cfg(debug_assertions)]
-        self.check_owner(object);
+        self.inner.check_owner(object);
         if !self.sheaves.push(object.as_ptr() as usize) {
-            self.free_slow(object.as_ptr() as usize);
+            self.inner.free_slow(object.as_ptr() as usize);
         }
     }
 
-    #[cfg(debug_assertions)]
-    pub(crate) fn check_owner(&self, object: NonNull<u8>) {
-        // SAFETY: the object is the caller's to give back, so it lies in a live slab.
-        let slab = unsafe { Slab::of(object.as_ptr() as usize, self.inner.layout.block) };
-        let name = self.inner.options.name;
-        assert_eq!(
-            slab.cache(),
-            NonNull::from(&*self.inner),
-            "the object belongs to another cache than {name}"
-        );
-    }
-
-    /// The layout of objects in slabs.
+    /// The layout of objects in slabs that are made from now on.
     pub fn layout(&self) -> Layout {
-        self.inner.layout
+        self.inner.layout()
     }
 
     /// What the cache holds now.
     pub fn stats(&self) -> Stats {
-        Stats::of(self)
+        Stats::of(&self.inner)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn alloc_slow(&self) -> Result<NonNull<u8>, AllocError> {
-        let mut object = 0;
-        match self.filled_sheaf() {
-            Ok(mut sheaf) => {
-                object = sheaf.pop().expect("the sheaf is not empty");
-                self.install(sheaf, false);
-            }
-            // No memory for a sheaf, or no slab to fill it from; perhaps a single object can be had.
-            Err(AllocError) => {
-                self.refill(1, |o| object = o)?;
-            }
-        }
-        NonNull::new(object as *mut u8).ok_or(AllocError)
+    /// The tunables as they are in force.
+    pub fn tunables(&self) -> Tunables {
+        self.inner.tunables()
     }
 
-    /// A sheaf with at least one object.
-    pub(crate) fn filled_sheaf(&self) -> Result<OwnedSheaf, AllocError> {
-        let spare = self.sheaves.take_spare();
-        match spare {
-            Some(sheaf) if !sheaf.is_empty() => return Ok(sheaf),
-            _ => {}
-        }
-        if let Some(full) = self.inner.barn.take_full() {
-            self.count(stats::BARN_GET);
-            if let Some(empty) = spare {
-                self.park(empty);
-            }
-            return Ok(full);
-        }
-        let mut sheaf = match spare.or_else(|| self.inner.barn.take_empty()) {
-            Some(sheaf) => sheaf,
-            None => OwnedSheaf::new(self.inner.capacity)?,
-        };
-        let filled = self.refill(self.inner.batch, |object| {
-            assert!(sheaf.push(object), "a sheaf of the cache's capacity holds a batch");
-        });
-        match filled {
-            Ok(()) => Ok(sheaf),
-            Err(error) => {
-                self.park(sheaf);
-                Err(error)
-            }
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn free_slow(&self, object: usize) {
-        let Some(mut sheaf) = self.emptied_sheaf() else {
-            return self.free_to_slabs(&mut [object]);
-        };
-        assert!(sheaf.push(object), "an empty sheaf has room");
-        self.install(sheaf, true);
-    }
-
-    /// A sheaf with nothing in it, or none if there is no memory for one.
-    pub(crate) fn emptied_sheaf(&self) -> Option<OwnedSheaf> {
-        match self.sheaves.take_spare() {
-            Some(sheaf) if sheaf.is_empty() => return Some(sheaf),
-            Some(full) => {
-                if let Err(full) = self.inner.barn.put(full) {
-                    return Some(self.flush(full));
-                }
-                self.count(stats::BARN_PUT);
-            }
-            None => {}
-        }
-        self.inner.barn.take_empty().or_else(|| OwnedSheaf::new(self.inner.capacity).ok())
-    }
-
-    /// Makes a sheaf the CPU's main one, in place of one that is full or empty as the caller found it, and parks what
-    /// is left over.
-    pub(crate) fn install(&self, sheaf: OwnedSheaf, full: bool) {
-        if let Some(over) = self.sheaves.install(sheaf, full) {
-            self.park(over);
-        }
-    }
-
-    /// Puts a sheaf where it will be found: the CPU's spare place, else the barn, else its objects go to their slabs.
-    pub(crate) fn park(&self, sheaf: OwnedSheaf) {
-        let Some(over) = self.sheaves.put_spare(sheaf) else { return };
-        if let Err(over) = self.inner.barn.put(over) {
-            drop(self.flush(over));
-        }
-    }
-
-    /// Gives a sheaf's objects back to their slabs.
-    pub(crate) fn flush(&self, mut sheaf: OwnedSheaf) -> OwnedSheaf {
-        if !sheaf.is_empty() {
-            self.count(stats::FLUSH);
-            self.free_to_slabs(sheaf.values());
-            while sheaf.pop().is_some() {}
-        }
-        sheaf
-    }
-
-    /// Takes up to `want` objects out of slabs, at least one.
-    pub(crate) fn refill(&self, want: usize, mut give: impl FnMut(usize)) -> Result<(), AllocError> {
-        self.count(stats::REFILL);
-        let inner = &*self.inner;
-        let mut got = 0;
-        while got < want {
-            let slab = match inner.freeze_partial() {
-                Some(slab) => slab,
-                None => match self.new_slab() {
-                    Ok(slab) => slab,
-                    Err(error) if got == 0 => return Err(error),
-                    Err(_) => break,
-                },
-            };
-            // SAFETY: a frozen slab lives, and is ours.
-            let (n, state) = unsafe { slab.as_ref() }.take(want - got, inner.options.ctor, &mut give);
-            self.count(stats::SLAB_SYNC);
-            got += n;
-            if state == crate::freelist::State::Frozen {
-                inner.thaw(slab);
-            }
-        }
-        // Relaxed: a statistic.
-        inner.taken.fetch_add(got as i64, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn new_slab(&self) -> Result<NonNull<Slab>, AllocError> {
-        let inner = &*self.inner;
-        let slab = Slab::new(NonNull::from(inner), inner.layout, inner.options.dtor)?;
-        // Relaxed: a statistic.
-        inner.slabs.fetch_add(1, Ordering::Relaxed);
-        Ok(slab)
+    /// Changes the tunables, for all handles of a merged cache. Sheaves that the CPUs have are taken away; slabs that are
+    /// there stay as they are, new ones follow the new rules. Other threads may go on meanwhile.
+    ///
+    /// # Errors
+    /// [`CacheError`] when no object would fit; then nothing is changed.
+    pub fn set_tunables(&self, tunables: Tunables) -> Result<(), CacheError> {
+        self.inner.set_tunables(tunables)
     }
 
     /// Gives every CPU's sheaves, the barn's, and all empty slabs back (`kmem_cache_shrink`). Other threads may go
     /// on meanwhile; they find no sheaf for some microseconds and use slabs. Needs no memory.
     pub fn shrink(&self) {
-        self.sheaves.take_all(&self.inner.handshake, |sheaf| drop(self.flush(sheaf)));
-        self.empty_barn();
-        self.inner.discard_empty();
+        self.inner.shrink();
     }
 
-    fn empty_barn(&self) {
-        while let Some(sheaf) = self.inner.barn.take_full() {
-            drop(self.flush(sheaf));
-        }
-        while self.inner.barn.take_empty().is_some() {}
-    }
-
-    pub(crate) fn count(&self, what: usize) {
-        self.sheaves.count(what);
-    }
-}
-
-impl Inner {
-    /// Takes a slab off the partial list; it is the caller's.
-    fn freeze_partial(&self) -> Option<NonNull<Slab>> {
-        let mut partial = self.partial.lock();
-        let slab = partial.first()?;
-        // SAFETY: the slab is on the list, which is locked.
-        unsafe {
-            partial.remove(slab);
-            slab.as_ref().set_state(crate::freelist::State::Frozen);
-        }
-        Some(slab)
-    }
-
-    /// Puts a frozen slab back on the partial list.
-    fn thaw(&self, slab: NonNull<Slab>) {
-        let mut partial = self.partial.lock();
-        // SAFETY: the slab is the caller's, and on no list.
-        unsafe {
-            slab.as_ref().set_state(crate::freelist::State::Partial);
-            partial.add(slab);
-        }
-    }
-
-    /// Gives all empty slabs back.
-    fn discard_empty(&self) {
-        // Discarding runs hooks and callbacks, which may use the cache: not under the lock.
-        let mut empty = self.partial.lock().take_empty();
-        while let Some(slab) = empty.first() {
-            // SAFETY: taken off the cache's list while empty, so nobody else's; the next one is read before.
-            unsafe {
-                empty.remove(slab);
-                self.discard(slab);
-            }
-        }
-    }
-
-    /// # Safety
-    /// As [`Slab::discard`].
-    pub(crate) unsafe fn discard(&self, slab: NonNull<Slab>) {
-        // Relaxed: a statistic.
-        self.slabs.fetch_sub(1, Ordering::Relaxed);
-        // SAFETY: passed on.
-        unsafe { Slab::discard(slab, self.options.typesafe) };
+    /// For operations that are compiled into a caller in another language: the address of CPU 0's words, the first of which
+    /// points to the CPU's main sheaf (see `quietline_platform::percpu`, Layout). Whoever pops from or pushes to it there
+    /// keeps the contracts of [`sheaf_pop`](quietline_platform::percpu::Words::sheaf_pop) and
+    /// [`sheaf_push`](quietline_platform::percpu::Words::sheaf_push).
+    pub fn percpu_base(&self) -> NonNull<AtomicU64> {
+        self.sheaves.base()
     }
 }
 
 impl Drop for RawCache {
     fn drop(&mut self) {
-        self.inner.node.unregister();
-        self.sheaves.take_all_mut().for_each(|sheaf| drop(self.flush(sheaf)));
-        self.empty_barn();
-        self.inner.discard_empty();
-        // What is left has objects out: leaked, as documented.
+        if registry::leave(&self.inner) {
+            self.inner.close();
+            // The last owner takes it apart: this one, unless objects wait for a grace period. A thread that has looked in to
+            // reclaim is soon gone.
+            visits::wait_for(|| {
+                // Relaxed: what waits was queued by `close` at the latest.
+                Shared::get_mut(&mut self.inner).is_some() || self.inner.waiting.load(Ordering::Relaxed) > 0
+            });
+        }
     }
 }
-
-// SAFETY: `before` takes all locks of a cache; none is inside them but the machine's.
-unsafe impl AtFork for Inner {
-    fn before(&self) {
-        self.handshake.before();
-        self.barn.before();
-        self.partial.before();
-    }
-
-    fn after(&self, child: bool) {
-        self.partial.after(child);
-        self.barn.after(child);
-        self.handshake.after(child);
-    }
-}
-
-// SAFETY: a cache is shared by design: sheaves are per CPU, the rest is under locks; hooks are plain functions.
-unsafe impl Send for Inner {}
-// SAFETY: as above.
-unsafe impl Sync for Inner {}

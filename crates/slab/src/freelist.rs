@@ -157,6 +157,18 @@ impl Freelist {
         }
     }
 
+    /// Takes everything, listed and never listed, so that all of a slab's `places` are out and the slab is full, and so
+    /// nobody's. The head of the list, whose links the caller may now follow, and how many places were out before.
+    pub(crate) fn pop_all(&self, places: u16) -> (u16, u16) {
+        loop {
+            let old = self.load();
+            debug_assert_eq!(old.state, State::Frozen, "only the owner pops");
+            if self.exchange(old, Packed { head: NONE, inuse: places, state: State::Full }) {
+                return (old.head, old.inuse);
+            }
+        }
+    }
+
     /// Changes the state, by whoever is in charge of it.
     pub(crate) fn set_state(&self, state: State) {
         loop {

@@ -31,6 +31,37 @@
 //! An object freed on another CPU than it was allocated on goes to the freeing CPU's sheaf like any other; a full
 //! sheaf wanders through the barn to a CPU that needs objects. So a remote free costs what a local one costs.
 //!
+//! How large each layer is follows from the object's size and the number of CPUs, by the formulas in [`Options`]; all of it
+//! can be changed while the cache lives ([`RawCache::set_tunables`]).
+//!
+//! # Why a slab cache, and when not
+//!
+//! A cache knows its type. So it needs no size search and no header for each object; free objects wait in arrays near the CPU that
+//! will want them; many can come and go in one operation; an object can keep its constructed state from life to life; and
+//! memory can stay an object of the type while readers look at it, which no general allocator can promise.
+//!
+//! Use something else when objects are few or of many sizes (the global allocator), when all of them end at once (an arena), when
+//! they are larger than a few pages (map them), or when they are kept by index for ever (a `Vec`).
+//!
+//! # Which one
+//!
+//! | you have | take |
+//! |---|---|
+//! | values of a type, owned by somebody | [`Cache<T>`](Cache): a [`Slot`] is a box that goes home |
+//! | values that readers find by a pointer and may keep reading while they are taken away | [`RcuCache<T>`](RcuCache): freed after a grace period |
+//! | the same, by the million, and readers who can take a reference and look again | [`TypesafeCache<T>`](TypesafeCache): memory is reused at once, but only for the same type |
+//! | raw memory, hooks, C | [`RawCache`] |
+//!
+//! | you do | call |
+//! |---|---|
+//! | one or two at a time | [`RawCache::alloc`], [`RawCache::free`]: under 2 ns a pair |
+//! | three or more | [`RawCache::alloc_bulk`], [`RawCache::free_bulk`]: down to 0.2 ns each |
+//! | some hundreds that were cold, number not important | [`RawCache::alloc_batch`] |
+//! | free what readers may still see | [`RawCache::free_rcu`] |
+//! | go to sleep, or run out | [`decay`], [`RawCache::shrink`], [`shrink_all`], [`set_memory_limit`] |
+//! | hunt a bug | [`RawCache::set_debug`], or `QUIETLINE_SLAB_DEBUG=FZPU` in the environment |
+//! | look inside | [`RawCache::stats`], [`each_cache`], [`slabinfo`], `ql slabtop` |
+//!
 //! # Use
 //!
 //! Typed, owned and safe: [`Cache`]. Many at once, without types:
@@ -93,17 +124,21 @@
 //! * Each object is in exactly one place: with a user, in a sheaf, or on its slab's list.
 //! * The hit path has no locked instruction and writes only the CPU's own lines and the sheaf's.
 //! * [`RawCache::alloc_bulk`] is all or nothing; [`RawCache::free_bulk`] is what single frees would be; freeing never
-//!   fails and never needs memory.
+//!   fails and never needs memory ([`RawCache::free_rcu`] waits for a grace period when every sheaf there is waits for one).
 //! * In a [`TypesafeCache`], memory stays a `T` while a read section may look at it; constructors run once.
 //! * Every failure to get memory is an [`AllocError`](quietline_platform::AllocError).
 //!
 //! # Limits
 //!
 //! * Objects up to 16 KiB. This does not replace the global allocator.
-//! * Dropping a cache with objects still out leaks those objects' slabs.
+//! * Dropping a cache with objects still out leaks those objects' slabs; with checks on, each is reported.
+//! * Memory that lies idle is given back when somebody uses some cache ([`set_decay_interval`]); a process that touches none
+//!   keeps what it has until it calls [`decay`] or [`shrink_all`].
 //! * Giving a typesafe slab back is an RCU callback: a free that does so may run other callbacks that are due, as
-//!   [`rcu::Domain::call`](quietline_sync::rcu::Domain::call) says. No lock of the cache is held then, nor while a
-//!   constructor or destructor runs: all of them may use the cache.
+//!   [`rcu::Domain::call`](quietline_sync::rcu::Domain::call) says, and so may [`RawCache::free_rcu`], a shrink and
+//!   [`decay`]. No lock of the cache is held then, nor while a constructor or destructor runs: all of them may use the cache.
+//!   An allocation runs no callbacks, nor does a free that finds decay due: what they give up waits until one of the former,
+//!   or a [`poll`](quietline_sync::rcu::Domain::poll), does.
 //! * What other threads had in hand at a `fork` (a sheaf on its way, a slab being taken from) is lost to the child.
 //!
 //! # Who holds what, and lock order
@@ -120,22 +155,47 @@
 #![cfg(not(loom))]
 
 mod barn;
+mod batch;
 mod bulk;
 mod cache;
+mod debug;
 mod freelist;
+mod hook;
+mod inner;
 mod options;
+mod quiet;
+mod rcu;
+mod rcu_cache;
+mod reclaim;
+mod registry;
+mod sends;
 mod sheaves;
 mod slab;
+mod slabinfo;
 mod stats;
+mod tunables;
 mod typed;
+mod typesafe_place;
+mod visits;
 
 pub use barn::BARN_LIMIT;
-pub use bulk::{Entry, LOOK_AHEAD};
+pub use batch::Batch;
+pub use bulk::{Entry, GATHER, LOOK_AHEAD};
 pub use cache::RawCache;
-pub use options::{CacheError, MAX_OBJECT, Options};
-pub use slab::{Hook, Layout};
+pub use debug::{
+    CallSite, Debug, DebugError, Dump, Invalid, Side, Violation, ViolationKind, set_violation_handler,
+};
+pub use hook::{ContextFn, Hook};
+pub use options::{CacheError, MAX_OBJECT, Merge, Options};
+pub use rcu_cache::{Place, RcuCache, RcuSlot, Unlinked};
+pub use reclaim::{decay, memory_used, set_decay_interval, set_memory_limit, shrink_all};
+pub use registry::{each_cache, set_merging};
+pub use slab::Layout;
+pub use slabinfo::{SLABINFO_HEADER, SlabinfoRow, slabinfo};
 pub use stats::Stats;
+pub use tunables::Tunables;
 pub use typed::{Cache, Slot, Typesafe, TypesafeCache};
+pub use typesafe_place::{Candidate, Counted, Held, TypesafePlace};
 
 #[cfg(test)]
 mod tests;

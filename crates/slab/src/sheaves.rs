@@ -1,46 +1,93 @@
-//! Each CPU's two sheaves, and how another CPU takes them away.
+//! Each CPU's sheaves, and how another CPU takes them away.
 //!
 //! ```text
 //!   owner, on its CPU                              another CPU, under the handshake lock
 //!   pop, push        one sequence on MAIN          guard := 1 on every CPU
-//!   install          MAIN, if it is full or empty  fence: nobody swaps any more, though all still push and pop
-//!   take/put spare   SPARE                         read the words, or swap them for stubs
-//!        \__ refused while the guard is up         guard := 0
-//!                                                   fence: nobody pushes to or pops from what was taken
+//!   push_rcu         one sequence on RCU           fence: nobody swaps any more, though all still push and pop
+//!   install          MAIN, if it is full or empty  read the words, or swap them for stubs
+//!   install_rcu      RCU, if it is full            guard := 0, or what it shall rest at
+//!   take/put spare   SPARE                         fence: nobody pushes to or pops from what was taken
+//!        \__ refused while the guard is up
 //! ```
 //!
-//! An operation that is refused does without: the owner uses the barn, or slabs. Nobody ever waits for the guard.
+//! An operation that is refused does without: the owner uses the barn, or slabs. Nobody ever waits for the guard. A
+//! cache that shall have no sheaves leaves it up.
 
 use crate::stats;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use quietline_platform::AllocError;
-use quietline_platform::atomic::Ordering;
-use quietline_platform::percpu::{OwnedSheaf, Sheaf, Words};
+use quietline_platform::atomic::{AtomicU64, Ordering};
+use quietline_platform::percpu::{Chain, OwnedSheaf, Sheaf, Words};
 use quietline_sync::SpinLock;
 
 /// The sheaf that serves; the stub before there is one.
 const MAIN: usize = 0;
 /// The sheaf in reserve; 0 for none.
 const SPARE: usize = 1;
-const GUARD: usize = 2;
+/// The sheaf that collects objects to be freed after a grace period; the stub before there is one.
+const RCU: usize = 2;
+const GUARD: usize = 3;
 /// Words before the statistics.
-pub(crate) const BEFORE_STATS: usize = 3;
+pub(crate) const BEFORE_STATS: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Sheaves {
     words: Words<{ BEFORE_STATS + stats::WORDS }>,
 }
 
-/// One thread at a time raises the guards.
-pub(crate) type Handshake = SpinLock<()>;
+/// One thread at a time raises the guards. The value they have otherwise: not 0 in a cache without sheaves.
+pub(crate) type Handshake = SpinLock<u64>;
+
+/// Sheaves that were taken from all CPUs, and that nobody else uses any more: those with objects to hand out, and those
+/// with objects that wait for a grace period.
+pub(crate) struct Taken {
+    ready: Chain,
+    rcu: Chain,
+}
+
+impl Taken {
+    /// Gives each of the second kind to `rcu`, and each of the first to `ready`.
+    pub(crate) fn each(mut self, ready: impl FnMut(OwnedSheaf), rcu: impl FnMut(OwnedSheaf)) {
+        self.each_rcu(rcu);
+        self.each_ready(ready);
+    }
+
+    pub(crate) fn each_rcu(&mut self, rcu: impl FnMut(OwnedSheaf)) {
+        // SAFETY: whoever made this has fenced since, or was alone.
+        unsafe { core::mem::take(&mut self.rcu).for_each(rcu) };
+    }
+
+    pub(crate) fn each_ready(self, ready: impl FnMut(OwnedSheaf)) {
+        // SAFETY: as above.
+        unsafe { self.ready.for_each(ready) };
+    }
+}
 
 impl Sheaves {
     /// No sheaves yet.
     pub(crate) fn new() -> Result<Self, AllocError> {
         let mut words = Words::new()?;
-        words.init(MAIN, Sheaf::stub().as_ptr() as u64);
+        words.init(MAIN, stub());
+        words.init(RCU, stub());
         Ok(Self { words })
+    }
+
+    /// Another handle: see [`Words::alias`].
+    ///
+    /// # Safety
+    /// It is not used after these are dropped.
+    #[cfg(not(loom))]
+    pub(crate) unsafe fn alias(&self) -> ManuallyDrop<Self> {
+        // SAFETY: passed on.
+        let words = unsafe { self.words.alias() };
+        ManuallyDrop::new(Self { words: ManuallyDrop::into_inner(words) })
+    }
+
+    /// Where the words lie; MAIN is the first.
+    #[cfg(not(loom))]
+    pub(crate) fn base(&self) -> NonNull<AtomicU64> {
+        self.words.base()
     }
 
     /// An object of the CPU's main sheaf; 0 if it is empty.
@@ -59,6 +106,13 @@ impl Sheaves {
         unsafe { self.words.sheaf_push(MAIN, object) }
     }
 
+    /// Adds an object to the sheaf of the CPU that waits for a grace period; false if it is full.
+    #[inline(always)]
+    pub(crate) fn push_rcu(&self, object: usize) -> bool {
+        // SAFETY: as in `pop`, of RCU.
+        unsafe { self.words.sheaf_push(RCU, object) }
+    }
+
     /// Up to `n` objects of the CPU's main sheaf, to `dst`; how many.
     ///
     /// # Safety
@@ -69,12 +123,13 @@ impl Sheaves {
         unsafe { self.words.sheaf_pop_many(MAIN, dst, n) }
     }
 
-    /// Adds the first of `n` objects at `src` to the CPU's main sheaf, as many as fit; how many.
+    /// Adds the first of `n` objects at `src` to the CPU's main sheaf, as many as fit; how many. None if one of those is
+    /// null. (No object has an address that is zero in its lower half: its slab's header comes first in the block.)
     ///
     /// # Safety
     /// `src` is valid for reading `n` objects.
     #[inline(always)]
-    pub(crate) unsafe fn push_many(&self, src: *const usize, n: usize) -> usize {
+    pub(crate) unsafe fn push_many(&self, src: *const usize, n: usize) -> Option<usize> {
         // SAFETY: by contract, and as in `pop`.
         unsafe { self.words.sheaf_push_many(MAIN, src, n) }
     }
@@ -93,9 +148,19 @@ impl Sheaves {
     /// Makes a sheaf the CPU's main one, in place of one that is full or empty, as the caller found it. What is left
     /// over: the old one if there was one, or the sheaf itself if the CPU has another one by now.
     pub(crate) fn install(&self, sheaf: OwnedSheaf, full: bool) -> Option<OwnedSheaf> {
+        self.replace(MAIN, sheaf, full)
+    }
+
+    /// Makes an empty sheaf, with one object or more in it, the one that collects for a grace period, in place of one that is
+    /// full. What is left over: the full one, or the sheaf itself if the CPU has another one by now.
+    pub(crate) fn install_rcu(&self, sheaf: OwnedSheaf) -> Option<OwnedSheaf> {
+        self.replace(RCU, sheaf, true)
+    }
+
+    fn replace(&self, index: usize, sheaf: OwnedSheaf, full: bool) -> Option<OwnedSheaf> {
         let raw = sheaf.into_raw();
         // SAFETY: as in `pop`.
-        let over = unsafe { self.words.sheaf_replace(MAIN, GUARD, raw, full) }.unwrap_or(raw);
+        let over = unsafe { self.words.sheaf_replace(index, GUARD, raw, full) }.unwrap_or(raw);
         // SAFETY: swapped out by us, or never given away; so ours alone, unless it is the stub, which is nobody's.
         unsafe { (!over.as_ref().is_stub()).then(|| OwnedSheaf::from_raw(over)) }
     }
@@ -118,95 +183,105 @@ impl Sheaves {
         Some(unsafe { OwnedSheaf::from_raw(over) })
     }
 
-    /// Objects in all CPUs' sheaves.
-    pub(crate) fn content(&self, handshake: &Handshake) -> usize {
-        let words = &self.words;
-        self.hold_still(handshake, || {
-            let sheaf = |cpu, index| NonNull::new(words.load(cpu, index) as *mut Sheaf);
-            (0..words.cpus())
-                .flat_map(|cpu| [sheaf(cpu, MAIN), sheaf(cpu, SPARE)])
-                .flatten()
-                // SAFETY: a sheaf behind a word lives until it is swapped out, and nobody swaps now.
-                .map(|sheaf| unsafe { sheaf.as_ref() }.len())
-                .sum()
+    /// Objects in all CPUs' sheaves: those to hand out, and those that wait for a grace period to begin.
+    pub(crate) fn content(&self, handshake: &Handshake) -> (usize, usize) {
+        self.hold_still(handshake, |_| {
+            let mut content = (0, 0);
+            self.each(|index, _, sheaf| {
+                *(if index == RCU { &mut content.1 } else { &mut content.0 }) += sheaf.len()
+            });
+            content
         })
     }
 
-    /// Takes every CPU's sheaves away and gives each to `f`. Allocates nothing.
-    pub(crate) fn take_all(&self, handshake: &Handshake, f: impl FnMut(OwnedSheaf)) {
-        let taken = self.hold_still(handshake, || self.unlink_all());
+    /// A number that stays the same as long as no sheaf was swapped, nor had another length when this was asked: of a
+    /// cache that is idle, and of few others.
+    pub(crate) fn signature(&self, handshake: &Handshake) -> u64 {
+        self.hold_still(handshake, |_| {
+            let mut signature = 0xcbf2_9ce4_8422_2325u64;
+            self.each(|_, word, sheaf| {
+                for value in [word, sheaf.len() as u64] {
+                    signature = (signature ^ value).wrapping_mul(0x100_0000_01b3);
+                }
+            });
+            signature
+        })
+    }
+
+    /// Calls `f` with the number and the content of each word that points to a sheaf, while nobody swaps sheaves.
+    fn each(&self, mut f: impl FnMut(usize, u64, &Sheaf)) {
+        for cpu in 0..self.words.cpus() {
+            for index in [MAIN, SPARE, RCU] {
+                let word = self.words.load(cpu, index);
+                if let Some(sheaf) = NonNull::new(word as *mut Sheaf) {
+                    // SAFETY: a sheaf behind a word lives until it is swapped out, and nobody swaps now.
+                    f(index, word, unsafe { sheaf.as_ref() });
+                }
+            }
+        }
+    }
+
+    /// Takes every CPU's sheaves away. Allocates nothing.
+    pub(crate) fn take_all(&self, handshake: &Handshake) -> Taken {
+        self.take(handshake, |_| ())
+    }
+
+    /// Takes every CPU's sheaves away, and from now on refuses new ones, or lets them in again.
+    pub(crate) fn allow(&self, handshake: &Handshake, sheaves: bool) -> Taken {
+        self.take(handshake, |rest| *rest = u64::from(!sheaves))
+    }
+
+    fn take(&self, handshake: &Handshake, change: impl FnOnce(&mut u64)) -> Taken {
+        let taken = self.hold_still(handshake, |rest| {
+            change(rest);
+            self.unlink_all()
+        });
         // After this, nobody pushes to or pops from those that were taken.
         self.words.fence();
-        taken.for_each(f);
+        taken
     }
 
     /// [`take_all`](Self::take_all) for an owner that nobody else can disturb.
     #[cfg(not(loom))]
-    pub(crate) fn take_all_mut(&mut self) -> Chain {
+    pub(crate) fn take_all_mut(&mut self) -> Taken {
         self.unlink_all()
     }
 
     /// Calls `f` with the content of each CPU's sheaves; nobody uses the cache meanwhile.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn each_content(&self, f: &mut impl FnMut(&[usize])) {
-        for cpu in 0..self.words.cpus() {
-            for index in [MAIN, SPARE] {
-                if let Some(raw) = NonNull::new(self.words.load(cpu, index) as *mut Sheaf) {
-                    // SAFETY: a sheaf behind a word lives, and nobody uses it now.
-                    f(ManuallyDrop::new(unsafe { OwnedSheaf::from_raw(raw) }).values());
-                }
-            }
-        }
+        self.each(|_, word, _| {
+            // SAFETY: a sheaf behind a word lives, and nobody uses it now.
+            let sheaf = unsafe { OwnedSheaf::from_raw(NonNull::new_unchecked(word as *mut Sheaf)) };
+            f(ManuallyDrop::new(sheaf).values());
+        });
     }
 
-    /// Swaps all sheaves out, and chains them through their links.
-    fn unlink_all(&self) -> Chain {
-        let stub = Sheaf::stub().as_ptr() as u64;
-        let mut chain = Chain(0);
-        for cpu in 0..self.words.cpus() {
-            for (index, nothing) in [(MAIN, stub), (SPARE, 0)] {
-                // Relaxed: the fences before and after order it, or nobody else is there.
-                let raw = self.words.word(cpu, index).swap(nothing, Ordering::Relaxed);
-                let Some(raw) = NonNull::new(raw as *mut Sheaf) else { continue };
-                // SAFETY: a sheaf that was behind a word lives. Operations in flight may still use its length and its
-                // slots until the caller has fenced; its link belongs to whoever swapped it out.
-                unsafe {
-                    if !raw.as_ref().is_stub() {
-                        ManuallyDrop::new(OwnedSheaf::from_raw(raw)).set_link(chain.0);
-                        chain.0 = raw.as_ptr() as usize;
-                    }
-                }
-            }
+    /// Swaps all sheaves out.
+    fn unlink_all(&self) -> Taken {
+        let mut taken = Taken { ready: Chain::default(), rcu: Chain::default() };
+        // SAFETY: the words point to sheaves or stubs, SPARE perhaps to nothing; callers hold the guard, or are alone.
+        unsafe {
+            self.words.unlink_sheaves(MAIN, stub(), &mut taken.ready);
+            self.words.unlink_sheaves(SPARE, 0, &mut taken.ready);
+            self.words.unlink_sheaves(RCU, stub(), &mut taken.rcu);
         }
-        chain
+        taken
     }
 
-    /// Calls `f` while no CPU swaps its sheaves (it may still push and pop).
-    fn hold_still<R>(&self, handshake: &Handshake, f: impl FnOnce() -> R) -> R {
-        let words = &self.words;
-        let _one = handshake.lock();
-        // Relaxed: the fence orders the stores with every sequence on their CPU.
-        (0..words.cpus()).for_each(|cpu| words.word(cpu, GUARD).store(1, Ordering::Relaxed));
-        words.fence();
-        let result = f();
-        // ORDERING: pairs with the acquire of the guard inside `swap_unless` and `sheaf_replace`: who finds zero again
-        // finds the words as `f` left them; who still finds one keeps off.
-        (0..words.cpus()).for_each(|cpu| words.word(cpu, GUARD).store(0, Ordering::Release));
+    /// Calls `f` while no CPU swaps its sheaves (it may still push and pop); it may change what the guards rest at.
+    fn hold_still<R>(&self, handshake: &Handshake, f: impl FnOnce(&mut u64) -> R) -> R {
+        let mut rest = handshake.lock();
+        // The value at rest can change inside, so the guards are left up and then set.
+        let result = self.words.hold_still(GUARD, 1, || f(&mut rest));
+        if *rest == 0 {
+            // ORDERING: as in `Words::hold_still`: who finds zero again finds the words as `f` left them.
+            (0..self.words.cpus()).for_each(|cpu| self.words.word(cpu, GUARD).store(0, Ordering::Release));
+        }
         result
     }
 }
 
-/// Sheaves that were taken away, linked through themselves.
-pub(crate) struct Chain(usize);
-
-impl Chain {
-    pub(crate) fn for_each(self, mut f: impl FnMut(OwnedSheaf)) {
-        let mut next = self.0;
-        while let Some(raw) = NonNull::new(next as *mut Sheaf) {
-            // SAFETY: chained by `unlink_all`, and no operation in flight knows it any more.
-            let sheaf = unsafe { OwnedSheaf::from_raw(raw) };
-            next = sheaf.link();
-            f(sheaf);
-        }
-    }
+fn stub() -> u64 {
+    Sheaf::stub().as_ptr() as u64
 }

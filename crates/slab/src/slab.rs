@@ -1,14 +1,17 @@
 //! A slab: a block of pages that holds objects of one cache, its header at the start.
 
-use crate::cache::Inner;
-use crate::freelist::{Detached, Freelist, Links, Packed, State};
+use crate::debug::Debug;
+use crate::freelist::{Detached, Freelist, Links, NONE, Packed, State};
+use crate::hook::Hook;
+use crate::inner::Inner;
+use crate::quiet;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::cell::UnsafeCell;
 use quietline_platform::{AllocError, pages};
 use quietline_sync::rcu;
 
-/// How the objects of a cache lie in its slabs. Constant for the life of the cache.
+/// How objects lie in a slab. Constant for the life of the slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes between objects.
@@ -19,12 +22,36 @@ pub struct Layout {
     pub first: usize,
     /// Objects in a slab.
     pub objects: usize,
-    /// Offset in a free object of its link.
+    /// Offset in a free object of its link. 0 in a slab with checks, where links are beside the objects.
     pub link: usize,
+    /// 2^32 / stride, rounded up: what an offset is multiplied by to divide it.
+    reciprocal: u64,
+    /// Offset in the slab of the first object's link.
+    links_at: u32,
+    /// Bytes between links.
+    links_step: u32,
 }
 
-/// Called for an object's memory: to construct it, or to end it.
-pub type Hook = unsafe fn(NonNull<u8>);
+impl Layout {
+    /// Links lie in the objects.
+    pub(crate) fn new(stride: usize, block: usize, first: usize, objects: usize, link: usize) -> Self {
+        let reciprocal = (1u64 << 32).div_ceil(stride as u64);
+        let (links_at, links_step) = ((first + link) as u32, stride as u32);
+        Self { stride, block, first, objects, link, reciprocal, links_at, links_step }
+    }
+
+    /// Links lie at the start of the objects' records, of some bytes each, which follow the header.
+    pub(crate) fn checked(stride: usize, block: usize, first: usize, objects: usize, record: usize) -> Self {
+        let plain = Self::new(stride, block, first, objects, 0);
+        Self { links_at: HEADER as u32, links_step: record as u32, ..plain }
+    }
+
+    /// The index of the object that begins at, or contains, an offset from the first object. Exact for offsets and strides up
+    /// to 64 KiB: the error of the reciprocal is below 2^-32, times 2^16 too small to reach the next multiple of 1 / stride.
+    pub(crate) fn index(&self, offset: usize) -> usize {
+        ((offset as u64 * self.reciprocal) >> 32) as usize
+    }
+}
 
 #[repr(C)]
 #[derive(Debug)]
@@ -33,9 +60,15 @@ pub(crate) struct Slab {
     /// Objects that have been handed out at least once, which come first in the block. Only the owner of the frozen
     /// slab changes it.
     constructed: UnsafeCell<u16>,
+    /// What is checked in this slab while its epoch lasts.
+    checked: Debug,
+    /// Which list of the cache's checks the slab is on; under their lock.
+    shelf: UnsafeCell<u8>,
+    /// The time between two turns of the cache's switch in which the slab was made, if checks were on; 0 if not.
+    epoch: AtomicU32,
     layout: Layout,
     cache: NonNull<Inner>,
-    /// Neighbours on the partial list; under the node's lock.
+    /// Neighbours on the partial list, or on a list of slabs with checks; under that list's lock.
     links: UnsafeCell<(*mut Slab, *mut Slab)>,
     dtor: Option<Hook>,
     rcu: rcu::Head,
@@ -51,9 +84,10 @@ impl InObjects<'_> {
     fn link(&self, index: u16) -> &AtomicU32 {
         let layout = &self.0.layout;
         debug_assert!(usize::from(index) < layout.objects);
-        // SAFETY: the index is that of an object of this slab (ours to hand out), whose link is inside it, aligned,
+        let offset = layout.links_at as usize + usize::from(index) * layout.links_step as usize;
+        // SAFETY: the index is that of an object of this slab (ours to hand out), whose link is inside the block, aligned,
         // and belongs to the allocator while the object is free.
-        unsafe { &*self.0.object(index).as_ptr().add(layout.link).cast() }
+        unsafe { NonNull::from(self.0).cast::<u8>().add(offset).cast().as_ref() }
     }
 }
 
@@ -83,6 +117,9 @@ impl Slab {
         let header = Slab {
             freelist: Freelist::new(),
             constructed: UnsafeCell::new(0),
+            checked: Debug::OFF,
+            shelf: UnsafeCell::new(0),
+            epoch: AtomicU32::new(0),
             layout,
             cache,
             links: UnsafeCell::new((ptr::null_mut(), ptr::null_mut())),
@@ -94,16 +131,55 @@ impl Slab {
         Ok(slab)
     }
 
+    /// Marks a fresh slab as one with checks, before anybody else knows it.
+    pub(crate) fn set_checked(&mut self, checked: Debug, epoch: u32) {
+        self.checked = checked;
+        // Relaxed: nobody else knows the slab.
+        self.epoch.store(epoch, Ordering::Relaxed);
+    }
+
+    pub(crate) fn checked(&self) -> Debug {
+        self.checked
+    }
+
+    pub(crate) fn epoch(&self) -> u32 {
+        // Relaxed: changed under the lock of the cache's checks, or compared with an epoch that is over.
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// # Safety
+    /// The lock of the cache's checks is held, here and in [`set_shelf`](Self::set_shelf).
+    pub(crate) unsafe fn shelf(&self) -> usize {
+        // SAFETY: by contract.
+        self.shelf.with(|shelf| usize::from(unsafe { *shelf }))
+    }
+
+    /// # Safety
+    /// See [`shelf`](Self::shelf).
+    pub(crate) unsafe fn set_shelf(&self, to: usize) {
+        // SAFETY: by contract.
+        self.shelf.with_mut(|shelf| unsafe { *shelf = to as u8 });
+    }
+
+    /// Checks nothing in this slab from now on.
+    pub(crate) fn forget_epoch(&self) {
+        // Relaxed: see `epoch`.
+        self.epoch.store(0, Ordering::Relaxed);
+    }
+
     /// The slab that an object lies in.
     ///
     /// # Safety
-    /// `object` is an object of a cache whose blocks have `block` bytes.
-    pub(crate) unsafe fn of<'a>(object: usize, block: usize) -> &'a Slab {
-        // SAFETY: blocks are aligned to their size and begin with their header; the slab lives while an object is out.
-        unsafe { &*((object & !(block - 1)) as *const Slab) }
+    /// `object` is an object of a cache, and not on its slab's list.
+    pub(crate) unsafe fn of<'a>(object: usize) -> &'a Slab {
+        // SAFETY: blocks begin with their slab; it lives while an object is out.
+        unsafe { pages::block_of(object).cast::<Slab>().as_ref() }
     }
 
-    #[cfg_attr(not(debug_assertions), allow(dead_code, reason = "asked by debug builds only"))]
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     pub(crate) fn cache(&self) -> NonNull<Inner> {
         self.cache
     }
@@ -112,18 +188,31 @@ impl Slab {
         self.freelist.load()
     }
 
-    fn object(&self, index: u16) -> NonNull<u8> {
+    pub(crate) fn object(&self, index: u16) -> NonNull<u8> {
         let offset = self.layout.first + usize::from(index) * self.layout.stride;
         // SAFETY: the offset is inside the block.
         unsafe { NonNull::from(self).cast::<u8>().add(offset) }
     }
 
+    /// Where the record of an object is in a slab with checks.
+    pub(crate) fn record(&self, index: u16) -> NonNull<u8> {
+        let offset = self.layout.links_at as usize + usize::from(index) * self.layout.links_step as usize;
+        // SAFETY: the offset is inside the block.
+        unsafe { NonNull::from(self).cast::<u8>().add(offset) }
+    }
+
+    /// The object that an address is in, and how far from its start; none for an address of this block in no object.
+    pub(crate) fn locate(&self, address: usize) -> Option<(u16, usize)> {
+        let offset = address.checked_sub(ptr::from_ref(self) as usize + self.layout.first)?;
+        let index = self.layout.index(offset);
+        (index < self.layout.objects).then(|| (index as u16, offset % self.layout.stride))
+    }
+
     pub(crate) fn index_of(&self, object: usize) -> u16 {
         let offset = object - self as *const _ as usize - self.layout.first;
-        debug_assert!(
-            offset.is_multiple_of(self.layout.stride) && offset / self.layout.stride < self.layout.objects
-        );
-        (offset / self.layout.stride) as u16
+        let index = self.layout.index(offset);
+        debug_assert!(offset.is_multiple_of(self.layout.stride) && index < self.layout.objects);
+        index as u16
     }
 
     /// Begins a detached list with an object that the caller gives back.
@@ -178,7 +267,7 @@ impl Slab {
                 let object = self.object(index);
                 if let Some(ctor) = ctor {
                     // SAFETY: the object is ours, never used, of the cache's size and alignment.
-                    unsafe { ctor(object) };
+                    unsafe { ctor.call(object) };
                 }
                 give(object.as_ptr() as usize);
             }
@@ -188,6 +277,84 @@ impl Slab {
                 return (taken, state);
             }
         }
+    }
+
+    /// Takes one object, not constructed, and leaves the slab frozen even when nothing is left. None if nothing is. Callers
+    /// own the frozen slab.
+    pub(crate) fn take_one(&self) -> Option<u16> {
+        // SAFETY: as in `take`.
+        let constructed = self.constructed.with(|constructed| unsafe { *constructed });
+        let fresh = self.layout.objects as u16 - constructed;
+        if self.packed().head == NONE && fresh == 0 {
+            return None;
+        }
+        let mut index = [0];
+        match self.freelist.pop(1, fresh.max(1), &InObjects(self), &mut index) {
+            (1, _, _) => Some(index[0]),
+            _ => {
+                // SAFETY: as in `take`.
+                self.constructed.with_mut(|total| unsafe { *total = constructed + 1 });
+                Some(constructed)
+            }
+        }
+    }
+
+    /// Whether there is anything to take. Callers own the frozen slab.
+    pub(crate) fn has_free(&self) -> bool {
+        // SAFETY: as in `take`.
+        let constructed = self.constructed.with(|constructed| unsafe { *constructed });
+        self.packed().head != NONE || usize::from(constructed) < self.layout.objects
+    }
+
+    /// Whether the first free object is one. Callers own the frozen slab.
+    pub(crate) fn list_head_is_sound(&self) -> bool {
+        let head = self.packed().head;
+        // SAFETY: as in `take`.
+        head == NONE || self.constructed.with(|constructed| head < unsafe { *constructed })
+    }
+
+    /// The slab behind this one on the list that it is on, whose lock the caller holds.
+    pub(crate) fn next_listed(&self) -> Option<NonNull<Slab>> {
+        // SAFETY: under the lock.
+        NonNull::new(self.links.with(|links| unsafe { *links }).1)
+    }
+
+    /// Whether the list can be followed: every link is an index, and as many are listed as are not out. Callers own the
+    /// frozen slab, and nobody pushes.
+    pub(crate) fn list_is_whole(&self) -> bool {
+        // SAFETY: as in `take`.
+        let constructed = self.constructed.with(|constructed| unsafe { *constructed });
+        let Packed { mut head, inuse, .. } = self.packed();
+        let mut listed = 0;
+        while head != NONE && head < constructed && listed <= constructed {
+            listed += 1;
+            head = InObjects(self).next(head);
+        }
+        head == NONE && inuse.checked_add(listed) == Some(constructed)
+    }
+
+    /// Takes everything that is free by one compare-and-exchange; what was never handed out is constructed first. The head
+    /// of the list, how many are on it (known without walking it), and the others. Callers own the frozen slab; afterwards
+    /// nobody does.
+    pub(crate) fn take_whole(&self, ctor: Option<Hook>) -> (u16, u16, core::ops::Range<u16>) {
+        // SAFETY: only the owner of the frozen slab touches `constructed`, and that is the caller.
+        let constructed = self.constructed.with(|constructed| unsafe { *constructed });
+        let fresh = constructed..self.layout.objects as u16;
+        if let Some(ctor) = ctor {
+            for index in fresh.clone() {
+                // SAFETY: never handed out, of the cache's size and alignment, and the slab is ours.
+                unsafe { ctor.call(self.object(index)) };
+            }
+        }
+        // SAFETY: as above; before the exchange, after which the slab can be another owner's.
+        self.constructed.with_mut(|total| unsafe { *total = fresh.end });
+        let (head, inuse) = self.freelist.pop_all(fresh.end);
+        (head, constructed - inuse, fresh)
+    }
+
+    /// The object that follows one on a list that the caller has taken.
+    pub(crate) fn next(&self, index: u16) -> u16 {
+        InObjects(self).next(index)
     }
 
     /// Neighbours on the partial list, whose lock the caller holds.
@@ -201,7 +368,7 @@ impl Slab {
     #[cfg(test)]
     pub(crate) fn free_objects(&self) -> (Vec<usize>, u16) {
         let (mut free, mut index) = (Vec::new(), self.packed().head);
-        while index != crate::freelist::NONE && free.len() <= self.layout.objects {
+        while index != NONE && free.len() <= self.layout.objects {
             free.push(self.object(index).as_ptr() as usize);
             index = InObjects(self).next(index);
         }
@@ -220,7 +387,11 @@ impl Slab {
                 None => Self::release(slab),
                 Some(domain) => {
                     let head = NonNull::new_unchecked(&raw mut (*slab.as_ptr()).rcu);
-                    domain.call(head, release_after_grace_period);
+                    if quiet::is_on() {
+                        domain.queue(head, release_after_grace_period);
+                    } else {
+                        domain.call(head, release_after_grace_period);
+                    }
                 }
             }
         }
@@ -232,9 +403,11 @@ impl Slab {
             let this = slab.as_ref();
             if let Some(dtor) = this.dtor {
                 let constructed = this.constructed.with(|constructed| *constructed);
-                (0..constructed).for_each(|index| dtor(this.object(index)));
+                (0..constructed).for_each(|index| dtor.call(this.object(index)));
             }
             let block = this.layout.block;
+            // Whoever looks for a slab in the block's next life finds none.
+            (*slab.as_ptr()).cache = NonNull::dangling();
             pages::free(slab.cast(), block);
         }
     }
@@ -316,5 +489,11 @@ impl Partial {
 
     pub(crate) fn first(&self) -> Option<NonNull<Slab>> {
         NonNull::new(self.first)
+    }
+
+    /// The slabs, from the first; nobody adds or removes any meanwhile.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<Slab>> + '_ {
+        // SAFETY: slabs on the list live, and the list is borrowed.
+        core::iter::successors(self.first(), |slab| unsafe { slab.as_ref() }.next_listed())
     }
 }

@@ -3,6 +3,7 @@
 use crate::barn::BARN_LIMIT;
 use crate::bulk::LOOK_AHEAD;
 use crate::freelist::State;
+use crate::hook::Hook;
 use crate::slab::Slab;
 use crate::{Entry, Options, RawCache, Stats, stats};
 use core::ptr::NonNull;
@@ -24,6 +25,8 @@ impl Random {
 
 /// Counts every object of a cache that nobody uses: each one is in one place, and every slab's word agrees.
 fn audit(cache: &RawCache, with_users: &[usize]) {
+    // Nobody may have objects in hand meanwhile.
+    crate::set_decay_interval(std::time::Duration::ZERO);
     let inner = &*cache.inner;
     let mut place = BTreeMap::new();
     let mut put = |object: usize, at: &'static str| {
@@ -35,13 +38,13 @@ fn audit(cache: &RawCache, with_users: &[usize]) {
     let mut sheaves = 0;
     let mut look = |content: &[usize]| {
         sheaves += 1;
-        assert!(content.len() <= inner.capacity, "a sheaf of {} objects", content.len());
+        assert!(content.len() <= inner.knobs.sheaf_capacity(), "a sheaf of {} objects", content.len());
         content.iter().for_each(|object| put(*object, "in a sheaf"));
     };
     cache.sheaves.each_content(&mut look);
     let barn = inner.barn.each_content(&mut look);
     assert!(barn.0 <= BARN_LIMIT && barn.1 <= BARN_LIMIT, "{barn:?} sheaves in the barn");
-    let block = inner.layout.block;
+    let block = inner.layout().block;
     let mut slabs: BTreeSet<usize> = place.keys().map(|object| object & !(block - 1)).collect();
     let mut listed = BTreeSet::new();
     let partial = inner.partial.lock();
@@ -62,14 +65,14 @@ fn audit(cache: &RawCache, with_users: &[usize]) {
         let out = place.keys().filter(|object| **object & !(block - 1) == address).count();
         assert_eq!(usize::from(word.inuse), out, "objects that slab {address:#x} has given out");
         assert_eq!(free.len() + out, usize::from(constructed));
-        let partial = !free.is_empty() || usize::from(constructed) < inner.layout.objects;
+        let partial = !free.is_empty() || usize::from(constructed) < inner.layout().objects;
         assert_eq!(word.state, if partial { State::Partial } else { State::Full });
         assert_eq!(listed.contains(&address), partial, "partial slabs are listed, full ones are not");
         let distinct: BTreeSet<_> = free.iter().collect();
         assert_eq!(distinct.len(), free.len(), "the free list has a cycle");
         for object in free {
-            let offset = object - address - inner.layout.first;
-            assert!(offset.is_multiple_of(inner.layout.stride), "free object of another slab");
+            let offset = object - address - inner.layout().first;
+            assert!(offset.is_multiple_of(inner.layout().stride), "free object of another slab");
             assert!(!place.contains_key(&object), "{object:#x} is free and out");
         }
     }
@@ -87,8 +90,11 @@ fn each_object_has_one_user() {
     }
     struct Held(Vec<usize>);
     for (seed, capacity) in [(1, 0), (2, 1), (3, 4), (4, 30)] {
-        let options =
-            Options { ctor: Some(unmarked), sheaf_capacity: capacity, ..Options::new("users", 8, 8) };
+        let options = Options {
+            ctor: Some(Hook::new(unmarked)),
+            sheaf_capacity: capacity,
+            ..Options::new("users", 8, 8)
+        };
         // SAFETY: the constructor, if any, writes the object's eight bytes.
         let cache = unsafe { RawCache::with_hooks(Options { min_partial: 2, ..options }) }.unwrap();
         let given_away = Mutex::new(Vec::new());
@@ -148,7 +154,9 @@ fn each_object_has_one_user() {
                             mine.extend(theirs);
                         }
                         _ if me == 1 && random.below(40) == 0 => cache.shrink(),
-                        _ => assert!(cache.inner.barn.content() <= BARN_LIMIT * cache.inner.capacity),
+                        _ => assert!(
+                            cache.inner.barn.content() <= BARN_LIMIT * cache.inner.knobs.sheaf_capacity()
+                        ),
                     }
                 }
                 Held(mine)
@@ -199,14 +207,14 @@ fn bulk_is_many_singles() {
         let order: Vec<usize> = objects.iter().map(|object| object.unwrap().addr().get()).collect();
         let mut slabs: Vec<usize> = Vec::new();
         for object in &order {
-            let slab = object & !(cache.inner.layout.block - 1);
+            let slab = object & !(cache.inner.layout().block - 1);
             if !slabs.contains(&slab) {
                 slabs.push(slab);
             }
         }
         // Name objects by their slab's place in the order of allocation, so that two caches compare.
         let name = |object: usize| {
-            let slab = object & !(cache.inner.layout.block - 1);
+            let slab = object & !(cache.inner.layout().block - 1);
             (slabs.iter().position(|s| *s == slab), object - slab)
         };
         let mut freed: Vec<usize> = (0..700).map(|_| order[random.below(order.len())]).collect();
@@ -214,9 +222,9 @@ fn bulk_is_many_singles() {
         freed.dedup();
         freed.sort_by_key(|object| name(*object).1.wrapping_mul(2654435761) % 1000);
         if bulk {
-            cache.free_to_slabs(&mut freed.clone());
+            cache.inner.free_to_slabs(&mut freed.clone());
         } else {
-            freed.iter().for_each(|object| cache.free_to_slabs(&mut [*object]));
+            freed.iter().for_each(|object| cache.inner.free_to_slabs(&mut [*object]));
         }
         let users: Vec<usize> = order.iter().copied().filter(|object| !freed.contains(object)).collect();
         cache.shrink();
@@ -224,7 +232,7 @@ fn bulk_is_many_singles() {
         let mut sets = BTreeSet::new();
         for slab in slabs
             .iter()
-            .filter(|slab| users.iter().any(|object| object & !(cache.inner.layout.block - 1) == **slab))
+            .filter(|slab| users.iter().any(|object| object & !(cache.inner.layout().block - 1) == **slab))
         {
             // SAFETY: an object of the slab is out, so it lives.
             let slab = unsafe { &*(*slab as *const Slab) };
@@ -287,12 +295,12 @@ fn one_change_for_each_group() {
     // Straight out of the slabs, past the sheaves.
     let take = |n: usize| {
         let mut objects = Vec::new();
-        cache.refill(n, |object| objects.push(object)).unwrap();
+        cache.inner.refill(n, |object| objects.push(object)).unwrap();
         assert_eq!(objects.len(), n);
         objects
     };
-    let mut objects = take(8 * cache.inner.layout.objects);
-    let block = cache.inner.layout.block;
+    let mut objects = take(8 * cache.inner.layout().objects);
+    let block = cache.inner.layout().block;
     let mut of_slab = BTreeMap::<usize, Vec<usize>>::new();
     for object in &objects {
         of_slab.entry(object & !(block - 1)).or_default().push(*object);
@@ -312,7 +320,7 @@ fn one_change_for_each_group() {
         assert_eq!(expected.unwrap_or(model), model, "{case:?}");
         let before = cache.sheaves.counted(stats::SLAB_SYNC);
         let mut zeroed = array.clone();
-        cache.free_to_slabs(&mut zeroed);
+        cache.inner.free_to_slabs(&mut zeroed);
         assert_eq!(cache.sheaves.counted(stats::SLAB_SYNC) - before, model, "{case:?}");
         assert!(zeroed.iter().all(|object| *object == 0));
         // Out again, by whatever way: the test needs them all.
@@ -322,6 +330,6 @@ fn one_change_for_each_group() {
             assert_eq!(again, array, "only these were free");
         }
     }
-    cache.free_to_slabs(&mut objects);
+    cache.inner.free_to_slabs(&mut objects);
     audit(&cache, &[]);
 }

@@ -2,6 +2,7 @@
 
 use crate::bulk::Entry;
 use crate::cache::RawCache;
+use crate::hook::Hook;
 use crate::options::{CacheError, Options};
 use crate::stats::Stats;
 use core::fmt;
@@ -55,7 +56,7 @@ impl<T> Cache<T> {
     /// [`TypesafeCache`] is for.
     pub fn with_options(options: Options) -> Result<Self, CacheError> {
         let fits = options.size >= size_of::<T>() && options.align >= align_of::<T>();
-        if !fits || options.ctor.is_some() || options.dtor.is_some() || options.typesafe.is_some() {
+        if !fits || options.has_hooks() || options.typesafe.is_some() || options.rcu.is_some() {
             return Err(CacheError::BadLayout);
         }
         Ok(Self { raw: RawCache::new(options)?, of: PhantomData })
@@ -203,7 +204,7 @@ impl<T> fmt::Debug for Cache<T> {
 /// # Safety
 /// With a [`LINK_OFFSET`](Self::LINK_OFFSET), the four bytes there may take any value, at any time when nobody owns the
 /// object, without harm to readers, to the next owner, or to `Self`'s `Drop`.
-pub unsafe trait Typesafe: Sync + Send {
+pub unsafe trait Typesafe: Sync + Send + 'static {
     /// The state of memory that has never been used. A panic in it leaks the objects that were being made.
     fn construct() -> Self;
 
@@ -236,8 +237,8 @@ impl<T: Typesafe> TypesafeCache<T> {
             unsafe { memory.cast::<T>().drop_in_place() };
         }
         let options = Options {
-            ctor: Some(ctor::<T>),
-            dtor: core::mem::needs_drop::<T>().then_some(dtor::<T> as _),
+            ctor: Some(Hook::new(ctor::<T>)),
+            dtor: core::mem::needs_drop::<T>().then_some(Hook::new(dtor::<T>)),
             typesafe: Some(domain),
             link_offset: T::LINK_OFFSET,
             ..Options::new(name, size_of::<T>(), align_of::<T>())
@@ -268,6 +269,11 @@ impl<T: Typesafe> TypesafeCache<T> {
     pub unsafe fn free(&self, object: NonNull<T>) {
         // SAFETY: passed on.
         unsafe { self.raw.free(object.cast()) };
+    }
+
+    /// Whose read sections keep objects from becoming anything else.
+    pub fn domain(&self) -> &'static rcu::Domain {
+        self.raw.inner.options.typesafe.expect("a typesafe cache has a domain")
     }
 
     /// What the cache holds now.

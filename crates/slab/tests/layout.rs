@@ -3,7 +3,8 @@
 
 mod support;
 
-use quietline_slab::{CacheError, MAX_OBJECT, Options, RawCache};
+use quietline_platform::cpu;
+use quietline_slab::{CacheError, Hook, MAX_OBJECT, Options, RawCache};
 use quietline_sync::rcu;
 use std::ptr::NonNull;
 use support::{fill, is_filled};
@@ -26,7 +27,9 @@ fn check(options: Options) {
     assert!(layout.first + layout.objects * layout.stride <= layout.block, "{context}");
     assert!(layout.link.is_multiple_of(4) && layout.link + 4 <= layout.stride, "{context}");
     // No block smaller than this one would have held what was wanted, and no room is left for one more.
-    let wanted = options.min_objects.max(1).min(layout.objects);
+    let by_formula = (4 * (cpu::nr_cpus().ilog2() as usize + 2)).max(32);
+    let asked = if options.min_objects == 0 { by_formula } else { options.min_objects };
+    let wanted = asked.min(layout.objects);
     if layout.block > 4096 << options.min_order.min(4) {
         assert!(layout.first + (wanted) * layout.stride > layout.block / 2, "{context}");
     }
@@ -45,14 +48,14 @@ fn all_sizes_and_alignments() {
     for align in (0..=14).map(|shift| 1 << shift) {
         for size in [0, 1, 3, 4, 5, 8, 63, 64, 65, 192, 1000, 4096, 5000, 16383, MAX_OBJECT] {
             for min_objects in [0, 1, 32, 1000, usize::MAX] {
-                for min_order in [0, 1, 4, 5, 64, u32::MAX] {
+                for min_order in [0, 1, 4, 5, 64, usize::MAX] {
                     let plain = Options { min_objects, min_order, ..options(size, align) };
                     check(plain);
-                    check(Options { ctor: Some(hook), ..plain });
-                    check(Options { dtor: Some(hook), ..plain });
+                    check(Options { ctor: Some(Hook::new(hook)), ..plain });
+                    check(Options { dtor: Some(Hook::new(hook)), ..plain });
                     check(Options { typesafe: Some(domain), ..plain });
                     for at in [0, 4, 60].into_iter().filter(|at| at + 4 <= size) {
-                        check(Options { ctor: Some(hook), link_offset: Some(at), ..plain });
+                        check(Options { ctor: Some(Hook::new(hook)), link_offset: Some(at), ..plain });
                     }
                 }
             }
@@ -67,9 +70,10 @@ fn figures() {
     assert_eq!(layout.objects, (8192 - 128) / 192);
     let layout = options(0, 1).layout().unwrap();
     assert_eq!((layout.stride, layout.block, layout.link), (4, 4096, 0));
-    let layout = Options { ctor: Some(hook), ..options(64, 64) }.layout().unwrap();
+    let layout = Options { ctor: Some(Hook::new(hook)), ..options(64, 64) }.layout().unwrap();
     assert_eq!((layout.stride, layout.link), (128, 64));
-    let layout = Options { ctor: Some(hook), link_offset: Some(60), ..options(64, 64) }.layout().unwrap();
+    let layout =
+        Options { ctor: Some(Hook::new(hook)), link_offset: Some(60), ..options(64, 64) }.layout().unwrap();
     assert_eq!((layout.stride, layout.link), (64, 60));
     assert_eq!(options(MAX_OBJECT, MAX_OBJECT).layout().unwrap().objects, 3);
 }

@@ -1,7 +1,7 @@
 //! Typed caches.
 #![cfg(not(loom))]
 
-use quietline_slab::{Cache, CacheError, Options, Slot};
+use quietline_slab::{Cache, CacheError, Hook, Options, Slot};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::thread;
@@ -87,7 +87,7 @@ fn options_must_fit() {
     assert!(Cache::<[u64; 8]>::with_options(Options { sheaf_capacity: 3, ..fits }).is_ok());
     assert_eq!(Cache::<[u64; 9]>::with_options(fits).unwrap_err(), CacheError::BadLayout);
     assert_eq!(Cache::<u128>::with_options(fits).unwrap_err(), CacheError::BadLayout);
-    let hooked = Options { ctor: Some(hook), ..fits };
+    let hooked = Options { ctor: Some(Hook::new(hook)), ..fits };
     assert_eq!(Cache::<u64>::with_options(hooked).unwrap_err(), CacheError::BadLayout);
     assert!(matches!(Cache::<[u8; 20000]>::new("large").unwrap_err(), CacheError::TooLarge { .. }));
 }

@@ -4,7 +4,7 @@
 mod support;
 
 use quietline_platform::pages;
-use quietline_slab::{Options, RawCache, Typesafe, TypesafeCache};
+use quietline_slab::{Hook, Options, RawCache, Typesafe, TypesafeCache};
 use quietline_sync::rcu::Domain;
 use std::collections::BTreeMap;
 use std::ptr::{self, NonNull};
@@ -268,8 +268,12 @@ fn hooks_may_use_the_cache() {
             unsafe { cache.free(object) };
         }
     }
-    let options =
-        Options { dtor: Some(use_cache), min_partial: 0, sheaf_capacity: 1, ..Options::new("hooks", 512, 8) };
+    let options = Options {
+        dtor: Some(Hook::new(use_cache)),
+        min_partial: 0,
+        sheaf_capacity: 1,
+        ..Options::new("hooks", 512, 8)
+    };
     // SAFETY: the destructor does not touch the memory.
     let mut cache = Box::new(unsafe { RawCache::with_hooks(options) }.unwrap());
     CACHE.store(&raw mut *cache, Relaxed);

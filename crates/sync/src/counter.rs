@@ -98,12 +98,14 @@ impl Counter {
             Batch::Of(n) => i64::from(n.max(1)),
             Batch::Endless => i64::MAX,
         };
-        Ok(Self {
+        let counter = Self {
             words,
             batch,
             unknown: batch.saturating_mul(cpus),
             shared: slow_half(Shared { count: AtomicI64::new(0), fold: SpinLock::new(()) })?,
-        })
+        };
+        quietline_platform::name_words!(*counter.shared => "Counter" { count, fold });
+        Ok(counter)
     }
 
     /// Adds `amount`, which may be negative. Within the batch it writes no shared line and executes no locked

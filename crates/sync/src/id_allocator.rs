@@ -83,7 +83,9 @@ impl IdAllocator {
         } else {
             Pool { next: batch.wrapping_add(BATCH), leftover: Some(first.into()) }
         };
-        Ok(Self { words: Words::new()?, pool: slow_half(SpinLock::new(pool))? })
+        let ids = Self { words: Words::new()?, pool: slow_half(SpinLock::new(pool))? };
+        quietline_platform::name_words!(*ids.pool, "IdAllocator.pool");
+        Ok(ids)
     }
 
     /// The next id. Writes only the CPU's own line, without a locked instruction; once in 1,024 calls also the

@@ -63,7 +63,7 @@ mod stall;
 mod wait;
 
 pub use callbacks::BATCH;
-pub use chain::Head;
+pub use chain::{Head, HeadOfMany, Many};
 #[cfg(not(loom))]
 pub use stall::{Stall, set_stall_handler};
 
@@ -132,6 +132,7 @@ impl Domain {
         };
         #[cfg_attr(loom, allow(unused_mut))]
         let mut domain = quietline_platform::heap::try_box(domain)?;
+        quietline_platform::name_words!(*domain => "rcu_domain" { readers, grace, callbacks });
         #[cfg(not(loom))]
         {
             let owner: *const Domain = &*domain;
@@ -241,14 +242,27 @@ impl Drop for Domain {
 /// [`AllocError`] when its counters cannot be allocated, on the first call.
 #[cfg(not(loom))]
 pub fn global() -> Result<&'static Domain, AllocError> {
-    static GLOBAL: std::sync::OnceLock<Box<Domain>> = std::sync::OnceLock::new();
-    match GLOBAL.get() {
-        Some(domain) => Ok(domain),
-        None => {
-            let fresh = Domain::new()?;
-            Ok(GLOBAL.get_or_init(|| fresh))
-        }
+    use quietline_platform::atomic::{AtomicPtr, Ordering};
+    static GLOBAL: AtomicPtr<Domain> = AtomicPtr::new(core::ptr::null_mut());
+    // ORDERING: pairs with the release below: who sees the pointer sees the domain. Who does not makes one, too: nobody
+    // waits for another thread, because a child that is forked meanwhile would wait for ever.
+    let mut domain = GLOBAL.load(Ordering::Acquire);
+    if domain.is_null() {
+        let fresh = Box::into_raw(Domain::new()?);
+        // ORDERING: release publishes the domain; acquire sees that of another thread that was quicker.
+        let before =
+            GLOBAL.compare_exchange(core::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire);
+        domain = match before {
+            Ok(_) => fresh,
+            Err(quicker) => {
+                // SAFETY: made above, and given to nobody.
+                drop(unsafe { Box::from_raw(fresh) });
+                quicker
+            }
+        };
     }
+    // SAFETY: a box that is never freed once it is in the static.
+    Ok(unsafe { &*domain })
 }
 
 /// `before` holds the grace-period lock; the child starts a new generation of counters.

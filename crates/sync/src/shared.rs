@@ -31,6 +31,41 @@ impl<T> Shared<T> {
         Ok(Self { inner: NonNull::from(Box::leak(inner)) })
     }
 
+    /// The value, for its only owner; none if there are more.
+    pub fn get_mut(this: &mut Self) -> Option<&mut T> {
+        // ORDERING: pairs with the release in `drop`: what a former owner did is seen.
+        let alone = this.inner().count.load(Ordering::Acquire) == 1;
+        // SAFETY: there is one owner, who is borrowed mutably; nobody can clone it meanwhile.
+        alone.then(|| unsafe { &mut (*this.inner.as_ptr()).value })
+    }
+
+    /// One more owner of a value that is known by reference.
+    ///
+    /// # Safety
+    /// `value` is inside a `Shared`, and somebody owns it.
+    pub unsafe fn again(value: &T) -> Self {
+        // SAFETY: by contract the value is a field of an Inner that lives.
+        let inner = unsafe { NonNull::from(value).byte_sub(core::mem::offset_of!(Inner<T>, value)).cast() };
+        let owner = core::mem::ManuallyDrop::new(Self { inner });
+        (*owner).clone()
+    }
+
+    /// Gives up ownership without ending it: the count stays. Undone by [`from_raw`](Self::from_raw).
+    pub fn into_raw(this: Self) -> NonNull<T> {
+        let this = core::mem::ManuallyDrop::new(this);
+        // SAFETY: alive, and a field of what is not null is not null.
+        unsafe { NonNull::new_unchecked(&raw mut (*this.inner.as_ptr()).value) }
+    }
+
+    /// Takes ownership back.
+    ///
+    /// # Safety
+    /// `raw` came from [`into_raw`](Self::into_raw), which this undoes; once for each.
+    pub unsafe fn from_raw(raw: NonNull<T>) -> Self {
+        // SAFETY: by contract the value is a field of an Inner that lives.
+        Self { inner: unsafe { raw.byte_sub(core::mem::offset_of!(Inner<T>, value)).cast() } }
+    }
+
     fn inner(&self) -> &Inner<T> {
         // SAFETY: alive while anybody owns it.
         unsafe { self.inner.as_ref() }

@@ -7,7 +7,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use loom::thread;
 use quietline_platform::cpu;
-use quietline_sync::rcu::{Domain, Guard, Head};
+use quietline_sync::rcu::{Domain, Guard, Head, HeadOfMany, Many};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -268,6 +268,40 @@ fn a_callback_runs_after_its_grace_period() {
         other.join().unwrap();
         while world.domain.poll() {}
         assert_eq!(world.runs(0), 1);
+    });
+}
+
+/// One head for two objects, as much as a batch: queueing it moves grace periods on, and neither object ends early.
+#[test]
+fn many_objects_behind_one_head() {
+    #[repr(C)]
+    struct Pair {
+        head: HeadOfMany,
+        objects: *const Object,
+    }
+    unsafe fn run(head: NonNull<HeadOfMany>) {
+        // SAFETY: the head is the first field of a pair whose world lives.
+        let pair = unsafe { head.cast::<Pair>().as_ref() };
+        for i in 0..2 {
+            // SAFETY: as above: it names the first of two.
+            unsafe { Object::callback(NonNull::new_unchecked(pair.objects.add(i).cast_mut()).cast()) };
+        }
+    }
+    unsafe fn count(_: NonNull<HeadOfMany>) -> u32 {
+        2
+    }
+    static PAIR: Many = Many { run, count };
+    check(3, || {
+        let world = World::new(3);
+        let reader = on_cpu(&world, 1, |w| drop(w.enter()));
+        let pair = Pair { head: HeadOfMany::new(&PAIR), objects: world.objects.as_ptr() };
+        world.publish(2);
+        // SAFETY: queued once; it lives until the barrier is over.
+        unsafe { world.domain.call_many(NonNull::from(&pair).cast()) };
+        assert_eq!(world.domain.backlog(), 2);
+        reader.join().unwrap();
+        world.domain.barrier();
+        assert_eq!((world.runs(0), world.runs(1), world.domain.backlog()), (1, 1, 0));
     });
 }
 

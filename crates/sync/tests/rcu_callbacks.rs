@@ -1,7 +1,7 @@
 //! RCU callbacks: exactly once, never early, never inside the call that queues them; barriers, floods, ends.
 #![cfg(not(loom))]
 
-use quietline_sync::rcu::{BATCH, Domain, Head};
+use quietline_sync::rcu::{BATCH, Domain, Head, HeadOfMany, Many};
 use std::cell::Cell;
 use std::ptr::{NonNull, null};
 use std::sync::Arc;
@@ -274,6 +274,61 @@ fn a_stalled_reader_slows_a_flood() {
     drop(guard);
     domain.barrier();
     assert!(all.iter().all(|o| o.runs() == 1));
+}
+
+/// Heads that stand for many count for what they say, from queueing to their end, and are run once; one that is as much
+/// as a batch moves things on by itself.
+#[test]
+fn many_objects_behind_a_head() {
+    #[repr(C)]
+    struct Heap {
+        head: HeadOfMany,
+        objects: u32,
+        runs: AtomicUsize,
+    }
+    unsafe fn run(head: NonNull<HeadOfMany>) {
+        // SAFETY: the head is the first field of a heap that the test keeps.
+        unsafe { head.cast::<Heap>().as_ref() }.runs.fetch_add(1, Ordering::Relaxed);
+    }
+    unsafe fn count(head: NonNull<HeadOfMany>) -> u32 {
+        // SAFETY: as above.
+        unsafe { head.cast::<Heap>().as_ref() }.objects
+    }
+    static HEAP: Many = Many { run, count };
+    let heaps = |n: usize, objects: u32| -> Vec<Heap> {
+        (0..n).map(|_| Heap { head: HeadOfMany::new(&HEAP), objects, runs: AtomicUsize::new(0) }).collect()
+    };
+    let queue = |domain: &Domain, heap: &Heap| {
+        // SAFETY: each is queued once, and kept until a barrier has passed.
+        unsafe { domain.call_many(NonNull::from(heap).cast()) };
+    };
+    let domain = Domain::new().unwrap();
+    let guard = domain.read();
+    let (some, large, none) = (heaps(40, 7), heaps(3, 10_000), heaps(2, 0));
+    let single = objects(10, &domain);
+    for heap in some.iter().chain(&large).chain(&none) {
+        queue(&domain, heap);
+    }
+    single.iter().for_each(|object| Object::queue(object));
+    let all = 40 * 7 + 3 * 10_000 + 2 + 10;
+    assert_eq!(domain.backlog(), all);
+    for _ in 0..50 {
+        assert!(domain.poll());
+    }
+    assert_eq!(domain.backlog(), all);
+    assert!(some.iter().chain(&large).chain(&none).all(|heap| heap.runs.load(Ordering::Relaxed) == 0));
+    drop(guard);
+    domain.barrier();
+    assert_eq!(domain.backlog(), 0);
+    assert!(some.iter().chain(&large).chain(&none).all(|heap| heap.runs.load(Ordering::Relaxed) == 1));
+    assert!(single.iter().all(|object| object.runs() == 1));
+    // Queueing alone brings them to their end, nearly all.
+    let heaps = heaps(1000, 512);
+    heaps.iter().for_each(|heap| queue(&domain, heap));
+    let ran = heaps.iter().filter(|heap| heap.runs.load(Ordering::Relaxed) == 1).count();
+    assert!(ran > 1000 - 2 * domain.backlog_limit() as usize / 512, "{ran}");
+    domain.barrier();
+    assert!(heaps.iter().all(|heap| heap.runs.load(Ordering::Relaxed) == 1));
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! The command `ql`: arguments in, a library call, an exit status out.
 
 mod bench_command;
+mod lines_command;
+mod memory_command;
+mod published;
+mod slabtop;
 
 use std::process::ExitCode;
 
@@ -17,12 +21,23 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Bench(bench_command::BenchArgs),
+    /// Which lines an operation touches, who shares them, and what that costs, on a simulated machine
+    Lines(lines_command::LinesArgs),
+    /// Throughput by number of CPUs, on a simulated machine
+    Forecast(lines_command::LinesArgs),
+    Slabtop(slabtop::SlabtopArgs),
+    Memory(memory_command::MemoryArgs),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let _published = published::start();
     let result = match cli.command {
         Command::Bench(arguments) => bench_command::run(arguments),
+        Command::Lines(arguments) => lines_command::run("lines", arguments),
+        Command::Forecast(arguments) => lines_command::run("forecast", arguments),
+        Command::Slabtop(arguments) => slabtop::run(arguments),
+        Command::Memory(arguments) => memory_command::run(arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

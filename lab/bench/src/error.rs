@@ -45,6 +45,12 @@ pub enum Error {
         /// Which option.
         what: &'static str,
     },
+    /// Objects too small to be told apart.
+    #[error("objects must have at least {least} bytes; give sizes such as `--sizes 64,192`")]
+    ObjectSize {
+        /// The smallest size.
+        least: usize,
+    },
     /// The JSON file cannot be made or written.
     #[error("cannot write the JSON to {path}: {source}; give another path or `-`", path = .path.display())]
     Json {

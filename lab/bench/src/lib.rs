@@ -47,6 +47,7 @@ pub mod adapters;
 mod error;
 pub mod harness;
 pub mod machine;
+pub mod memory;
 mod options;
 mod raw;
 pub mod report;
@@ -127,7 +128,10 @@ impl JsonSink {
     }
 
     fn write(self, report: &Report) -> Result<(), Error> {
-        let text = report::json::render(report);
+        self.write_text(&report::json::render(report))
+    }
+
+    fn write_text(self, text: &str) -> Result<(), Error> {
         match self {
             Self::Stdout => writeln!(io::stdout(), "{text}").map_err(Error::output),
             Self::File(mut file, path) => {

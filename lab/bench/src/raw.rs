@@ -1,10 +1,12 @@
 //! What is unsafe in the bench, behind functions that are not: a descriptor table for one thread, a system call
-//! that has no wrapper, and the objects whose memory is managed by hand.
+//! that has no wrapper, and the objects whose memory is managed by hand or by other people's libraries.
 
 #![allow(unsafe_code)]
 
 pub(crate) mod deferred;
+pub(crate) mod memory;
 pub(crate) mod objects;
+pub(crate) mod slab;
 
 use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::thread::{UnshareFlags, unshare_unsafe};

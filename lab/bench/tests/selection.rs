@@ -69,13 +69,21 @@ fn patterns() {
     assert!(matches("q**e", "quietline") && !matches("", "x") && matches("", ""));
 }
 
+const DEFAULT_SLAB: &str =
+    "slab pair,bulk-8,bulk-32,bulk-250,single-32,random-250,test02,test03,remote,churn";
+
 const ALL_PRIMITIVES: &str = "primitives slab-pair,slab-bulk-8,slab-bulk-32,counter,ids,rcu-read,rcu-call,lockref,\
     file-ref,spinlock,dup,getfl,getfd";
 
 #[test]
 fn workloads_have_default_cases() {
-    let everything =
-        ["sockets inet-stream", "pipes pipe2", "anonfds eventfd,timerfd,signalfd", ALL_PRIMITIVES];
+    let everything = [
+        "sockets inet-stream",
+        "pipes pipe2",
+        "anonfds eventfd,timerfd,signalfd",
+        ALL_PRIMITIVES,
+        DEFAULT_SLAB,
+    ];
     assert_eq!(chosen(&[], &[]), Ok(strings(&everything)));
     assert_eq!(
         chosen(&["pipes", "sockets", "pipes"], &[]),
@@ -97,7 +105,7 @@ fn an_unknown_workload_names_the_known() {
     let error = chosen(&["socket"], &[]).expect_err("there is no such workload");
     assert_eq!(
         error,
-        "there is no workload `socket`; the workloads are: sockets, pipes, anonfds, primitives"
+        "there is no workload `socket`; the workloads are: sockets, pipes, anonfds, primitives, slab"
     );
 }
 

@@ -75,6 +75,8 @@
 //! Anonymous descriptors (eventfd) share one inode; they skip what belongs to an inode's making, and write
 //! that one's `i_count` on every rung: the series leaves it.
 //!
+//! [`slab_bulk`] is another "before", of 2015: how 4.2 freed many objects at once.
+//!
 //! # Guarantees
 //!
 //! * The work of each rung is done, not imitated: the locks exclude, the lists can be walked, the counters
@@ -132,6 +134,7 @@ mod raw;
 mod rcupdate;
 mod rung;
 mod slab;
+pub mod slab_bulk;
 mod socket;
 pub mod sockets;
 mod superblock;

@@ -1,4 +1,4 @@
-use std::sync::OnceLock;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// CPU slots that per-CPU data has: one for each CPU that the kernel may ever name, and at least as many as the
 /// fallback of [`percpu`](crate::percpu) wants. Constant for the life of the process.
@@ -14,13 +14,21 @@ pub fn current() -> usize {
 }
 
 /// CPUs that the kernel may ever name: one more than the highest possible number. None where /sys is hidden: what the
-/// process may use now says nothing of what it may be given later.
+/// process may use now says nothing of what it may be given later. Constant; nobody waits for another thread that just
+/// finds out: a child that is forked meanwhile would wait for ever.
 pub(crate) fn possible() -> Option<usize> {
-    static POSSIBLE: OnceLock<Option<usize>> = OnceLock::new();
-    *POSSIBLE.get_or_init(|| {
-        let listed = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
-        Some(highest(&listed)? + 1)
-    })
+    const UNREAD: usize = 0;
+    const HIDDEN: usize = usize::MAX;
+    static POSSIBLE: AtomicUsize = AtomicUsize::new(UNREAD);
+    // Relaxed, here and below: the number is all there is to see.
+    let mut known = POSSIBLE.load(Ordering::Relaxed);
+    if known == UNREAD {
+        let listed = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok();
+        let fresh = listed.and_then(|listed| highest(&listed)?.checked_add(1)).unwrap_or(HIDDEN);
+        let before = POSSIBLE.compare_exchange(UNREAD, fresh, Ordering::Relaxed, Ordering::Relaxed);
+        known = before.err().unwrap_or(fresh);
+    }
+    (known != HIDDEN).then_some(known)
 }
 
 /// CPUs that are configured, as the C library knows it; at least 1.

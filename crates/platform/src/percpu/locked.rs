@@ -7,6 +7,9 @@ use super::Sheaf;
 use crate::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use core::ptr::NonNull;
 
+/// What `sheaf_push_many` returns in place of a number when it refuses.
+pub(crate) const HAS_ZERO: usize = usize::MAX;
+
 /// One CPU's words, nobody else operating on them. (Others may read single words; so the stores are atomic.)
 ///
 /// As in a restartable sequence, the last store is the commit, and what comes before it does not matter if it never
@@ -160,6 +163,10 @@ impl Locked<'_> {
         let k = n.min(s.capacity() - len);
         if k == 0 {
             return 0;
+        }
+        // SAFETY: i < k <= n.
+        if (0..k).any(|i| unsafe { src.add(i).read() } as u32 == 0) {
+            return HAS_ZERO;
         }
         for i in 0..k {
             // SAFETY: i < k <= n.

@@ -15,13 +15,18 @@ pub struct Sheaf {
     pub(crate) capacity: u64,
     /// For lists of sheaves; belongs to whoever owns the sheaf.
     link: AtomicUsize,
+    /// See [`OwnedSheaf::owner_words`].
+    owner: [AtomicUsize; OWNER_WORDS],
     slots: Slots,
 }
 
+/// Words of a sheaf that are its owner's: see [`OwnedSheaf::owner_words`].
+pub const OWNER_WORDS: usize = 3;
+
 /// Where the values lie, as the restartable sequences know it.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, quietline_sim)))]
 pub(crate) const LEN: usize = core::mem::offset_of!(Sheaf, len);
-#[cfg(not(loom))]
+#[cfg(not(any(loom, quietline_sim)))]
 pub(crate) const CAPACITY: usize = core::mem::offset_of!(Sheaf, capacity);
 #[cfg(not(loom))]
 pub(crate) const SLOTS: usize = core::mem::offset_of!(Sheaf, slots);
@@ -33,7 +38,13 @@ type Slots = [AtomicUsize; 0];
 type Slots = Box<[AtomicUsize]>;
 
 #[cfg(not(loom))]
-static STUB: Sheaf = Sheaf { len: AtomicU64::new(0), capacity: 0, link: AtomicUsize::new(0), slots: [] };
+static STUB: Sheaf = Sheaf {
+    len: AtomicU64::new(0),
+    capacity: 0,
+    link: AtomicUsize::new(0),
+    owner: [const { AtomicUsize::new(0) }; OWNER_WORDS],
+    slots: [],
+};
 
 impl Sheaf {
     /// A sheaf that is empty and full at once, and that no operation writes: what a per-CPU word points to before
@@ -80,17 +91,32 @@ impl Sheaf {
 mod stub {
     use super::*;
 
-    /// Address of a leaked stub: loom's atomics cannot live in statics, and no operation touches a stub's.
+    /// A stub's address.
+    struct Stub(usize);
+
+    loom::lazy_static! {
+        /// One for each execution, made when the first words are: loom's atomics cannot live in statics. It is seen by
+        /// everybody, as a static is, if whoever makes the words is before all others.
+        static ref STUB: Stub = {
+            let stub = Sheaf {
+                len: AtomicU64::new(0),
+                capacity: 0,
+                link: AtomicUsize::new(0),
+                owner: core::array::from_fn(|_| AtomicUsize::new(0)),
+                slots: Box::new([]),
+            };
+            Stub(Box::leak(Box::new(stub)) as *const Sheaf as usize)
+        };
+    }
+
     pub(super) fn get() -> NonNull<Sheaf> {
-        let stub =
-            Sheaf { len: AtomicU64::new(0), capacity: 0, link: AtomicUsize::new(0), slots: Box::new([]) };
-        NonNull::from(Box::leak(Box::new(stub)))
+        NonNull::new(STUB.0 as *mut Sheaf).expect("boxed")
     }
 }
 
 #[cfg(loom)]
 impl Sheaf {
-    /// A sheaf that is empty and full at once (see the native back end). One leaks for each call.
+    /// A sheaf that is empty and full at once (see the native back end). One leaks for each execution.
     pub fn stub() -> NonNull<Sheaf> {
         stub::get()
     }
@@ -138,6 +164,7 @@ impl OwnedSheaf {
             len: AtomicU64::new(0),
             capacity: capacity as u64,
             link: AtomicUsize::new(0),
+            owner: core::array::from_fn(|_| AtomicUsize::new(0)),
             slots: (0..capacity).map(|_| AtomicUsize::new(0)).collect(),
         })))))
     }
@@ -178,12 +205,49 @@ impl OwnedSheaf {
         Some(value)
     }
 
+    /// Takes out as many of the values that were added last as `into` has room for, in the order in which they lie; how many.
+    #[cfg(not(loom))]
+    pub fn pop_into(&mut self, into: &mut [usize]) -> usize {
+        let rest = self.len().saturating_sub(into.len());
+        let last = &self.values()[rest..];
+        into[..last.len()].copy_from_slice(last);
+        let taken = last.len();
+        // Relaxed: nobody else can reach the sheaf.
+        self.len.store(rest as u64, Ordering::Relaxed);
+        taken
+    }
+
+    /// Adds as many of the first values as there is room for; how many.
+    #[cfg(not(loom))]
+    pub fn extend(&mut self, values: &[usize]) -> usize {
+        let (len, n) = (self.len(), values.len().min(self.capacity() - self.len()));
+        // Relaxed: nobody else can reach the sheaf.
+        self.len.store((len + n) as u64, Ordering::Relaxed);
+        self.values()[len..].copy_from_slice(&values[..n]);
+        n
+    }
+
     /// The values, first pushed first.
     #[cfg(not(loom))]
     pub fn values(&mut self) -> &mut [usize] {
         let len = self.len();
         // SAFETY: the first `len` slots are initialised, AtomicUsize has usize's layout, and we own the sheaf.
         unsafe { core::slice::from_raw_parts_mut(self.slots.as_ptr().cast_mut().cast::<usize>(), len) }
+    }
+
+    /// [`OWNER_WORDS`] words inside the sheaf for whoever owns it: what it needs while the sheaf waits for something. No
+    /// operation touches them.
+    pub fn owner_words(&self) -> NonNull<usize> {
+        NonNull::from(&self.owner).cast()
+    }
+
+    /// The sheaf whose words [`owner_words`](Self::owner_words) gave out.
+    ///
+    /// # Safety
+    /// The sheaf was given up by [`into_raw`](Self::into_raw) since, and nobody else can reach it any more.
+    pub unsafe fn from_owner_words(words: NonNull<usize>) -> Self {
+        // SAFETY: the words are a field of a sheaf, which by contract is the caller's.
+        unsafe { Self::from_raw(words.byte_sub(core::mem::offset_of!(Sheaf, owner)).cast()) }
     }
 
     /// The value for lists of sheaves.
@@ -196,6 +260,42 @@ impl OwnedSheaf {
     pub fn set_link(&mut self, value: usize) {
         // Relaxed: belongs to the owner.
         self.link.store(value, Ordering::Relaxed);
+    }
+}
+
+/// Sheaves that were taken away from their CPUs, linked through themselves: needs no memory.
+#[derive(Debug, Default)]
+pub struct Chain(usize);
+
+impl Chain {
+    /// Adds what was swapped out of a word: a sheaf, or the stub or nothing, which are left out.
+    ///
+    /// # Safety
+    /// The caller swapped `raw` out of a per-CPU word. Operations in flight may still use its length and its slots.
+    pub unsafe fn add(&mut self, raw: *mut Sheaf) {
+        let Some(raw) = NonNull::new(raw) else { return };
+        // SAFETY: by contract it lives. Its link belongs to whoever swapped it out.
+        unsafe {
+            if !raw.as_ref().is_stub() {
+                let mut sheaf = core::mem::ManuallyDrop::new(OwnedSheaf::from_raw(raw));
+                sheaf.set_link(self.0);
+                self.0 = raw.as_ptr() as usize;
+            }
+        }
+    }
+
+    /// Gives each sheaf to `f`, which may do with it what it likes.
+    ///
+    /// # Safety
+    /// No operation in flight uses any of them any more: the words were [fenced](super::Words::fence) since.
+    pub unsafe fn for_each(self, mut f: impl FnMut(OwnedSheaf)) {
+        let mut next = self.0;
+        while let Some(raw) = NonNull::new(next as *mut Sheaf) {
+            // SAFETY: chained by `add`, and by contract ours alone.
+            let sheaf = unsafe { OwnedSheaf::from_raw(raw) };
+            next = sheaf.link();
+            f(sheaf);
+        }
     }
 }
 

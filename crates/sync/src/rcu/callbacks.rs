@@ -10,7 +10,7 @@
 //! callback on it was queued before that barrier, so the following grace period, which begins after it, covers it.
 
 use super::Domain;
-use super::chain::{Chain, Head};
+use super::chain::{Chain, Head, HeadOfMany};
 use super::grace::Want;
 use super::run::Stages;
 use super::wait::{Bound, Wait};
@@ -23,13 +23,16 @@ use quietline_platform::percpu::Words;
 
 /// Callbacks that a CPU queues before it looks after the grace period and the callbacks that are due.
 pub const BATCH: i64 = if cfg!(loom) { 2 } else { 256 };
-/// Callbacks that whoever fills a batch runs, at most: twice what it queued, so that a backlog shrinks.
-const RUN: i64 = 2 * BATCH;
-/// Batches of the whole system for which [`Domain::call`] begins a grace period, at least; and one more for every four
+/// How much more than it queued whoever fills a batch runs: twice as much, so that a backlog shrinks.
+const RUN: i64 = 2;
+/// Batches of the whole system for which [`Domain::call`] begins a grace period, at least, and one more for every four
 /// CPUs: its barrier interrupts each of them.
 const GATHER: i64 = if cfg!(loom) { 1 } else { 4 };
-/// Batches queued, at least, above which whoever queues is slowed down; in proportion to `GATHER`.
-const LIMIT: i64 = if cfg!(loom) { 4 } else { 16 };
+/// Batches queued above which whoever queues is slowed down, at least; or four for every CPU.
+const LIMIT: i64 = if cfg!(loom) { 4 } else { 64 };
+/// Nanoseconds that the barrier of a grace period may cost each object of [`Domain::call_many`].
+#[cfg(not(loom))]
+const SHARE: i64 = 2;
 
 /// Word indices: the two halves' lists, and how many were queued since the last full batch.
 const HALVES: [usize; 2] = [0, 1];
@@ -39,12 +42,16 @@ const QUEUED: usize = 2;
 pub(super) struct Callbacks {
     /// What queueing reads; written once for each grace period.
     queue: CachePadded<Queue>,
-    /// Callbacks for which it pays to begin a grace period.
-    gather: i64,
+    /// Callbacks, coming singly, for which a grace period begins.
+    least: i64,
+    /// Objects, coming many at a time, for which one begins: see [`tune`](Self::tune).
+    gather: AtomicI64,
+    /// Callbacks above which whoever queues is slowed down.
+    limit: i64,
     /// Full batches queued, in callbacks, less callbacks run. Below zero by what was run of unfinished batches.
     pub(super) backlog: CachePadded<AtomicI64>,
-    /// Full batches, in callbacks, since lists were last collected.
-    fresh: AtomicI64,
+    /// Full batches, in callbacks, since lists were last collected: those that came singly, and those that did not.
+    fresh: [AtomicI64; 2],
     pub(super) stages: SpinLock<Stages>,
 }
 
@@ -58,20 +65,29 @@ struct Queue {
 impl Callbacks {
     pub(super) fn new() -> Result<Self, AllocError> {
         let lists = Words::new()?;
-        let gather = BATCH * GATHER.max(lists.cpus() as i64 / 4);
+        let least = BATCH * GATHER.max(lists.cpus() as i64 / 4);
+        let limit = BATCH * LIMIT.max(4 * lists.cpus() as i64);
         Ok(Self {
             queue: CachePadded::new(Queue { half: AtomicU64::new(HALVES[0] as u64), lists }),
-            gather,
+            least,
+            gather: AtomicI64::new(least),
+            limit,
             backlog: CachePadded::new(AtomicI64::new(0)),
-            fresh: AtomicI64::new(0),
+            fresh: [AtomicI64::new(0), AtomicI64::new(0)],
             stages: SpinLock::new(Stages::new()),
         })
     }
 
-    /// Counts one that is about to be queued; whether that fills a batch.
+    /// Counts what is about to be queued; whether that fills a batch.
     #[inline(always)]
-    fn count(&self) -> bool {
-        !self.queue.lists.add_within(QUEUED, 1, BATCH)
+    fn count(&self, weight: i64) -> bool {
+        !self.queue.lists.add_within(QUEUED, weight, BATCH)
+    }
+
+    /// Counts what is about to be queued, and leaves a batch that is full by it to whoever counts on this CPU next.
+    fn count_only(&self, weight: i64) {
+        let counted = self.queue.lists.add_within(QUEUED, weight, i64::MAX);
+        debug_assert!(counted, "so many cannot exist");
     }
 
     /// Queues on the CPU's list.
@@ -84,22 +100,22 @@ impl Callbacks {
         unsafe { self.queue.lists.list_push_selected(&self.queue.half, head.cast()) };
     }
 
-    /// Books a full batch; the backlog with it.
-    fn book(&self) -> i64 {
-        // What was counted on this CPU, and the one that was not because it filled the batch. (On another CPU's count,
-        // if this thread has just been moved: the sum is right all the same.)
-        let queued = self.queue.lists.swap(QUEUED, 0) as i64 + 1;
+    /// Books a full batch: how much it is, and the backlog with it.
+    fn book(&self, weight: i64, many: bool) -> (i64, i64) {
+        // What was counted on this CPU, and what was not because it filled the batch. (On another CPU's count, if this
+        // thread has just been moved: the sum is right all the same.)
+        let queued = self.queue.lists.swap(QUEUED, 0) as i64 + weight;
         // Relaxed: quantities, which order nothing; so wherever these two are used.
-        self.fresh.fetch_add(queued, Ordering::Relaxed);
-        self.backlog.fetch_add(queued, Ordering::Relaxed) + queued
+        self.fresh[usize::from(many)].fetch_add(queued, Ordering::Relaxed);
+        (queued, self.backlog.fetch_add(queued, Ordering::Relaxed) + queued)
     }
 
     fn limit(&self) -> i64 {
-        LIMIT * self.gather
+        self.limit
     }
 
     fn over_limit(&self) -> bool {
-        self.backlog.load(Ordering::Relaxed) > self.limit()
+        self.backlog.load(Ordering::Relaxed) > self.limit
     }
 
     /// Callbacks queued and not yet run. Exact when nobody queues or runs meanwhile. O(CPUs).
@@ -109,7 +125,24 @@ impl Callbacks {
 
     /// Whether enough is queued to begin a grace period for it.
     pub(super) fn worthwhile(&self) -> bool {
-        self.fresh.load(Ordering::Relaxed) >= self.gather
+        // Relaxed: quantities.
+        let [single, many] = &self.fresh;
+        single.load(Ordering::Relaxed) >= self.least
+            || many.load(Ordering::Relaxed) >= self.gather.load(Ordering::Relaxed)
+    }
+
+    /// Learns what the barrier of a grace period costs: some hundred nanoseconds while nobody else runs, a hundred times
+    /// that while every CPU must be interrupted. So many objects are gathered for the next ones that each pays [`SHARE`]
+    /// nanoseconds of it: few, and soon free, while it is cheap; but not above a quarter of the limit, as up to three such
+    /// heaps wait at a time. Callbacks that come singly do not wait for that: each is a line of its own, and thousands of
+    /// them are cold when they are run, which costs more than the barrier. Called by the grace period's holder.
+    #[cfg(not(loom))]
+    pub(super) fn tune(&self, cost: core::time::Duration) {
+        let wanted = i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX) / SHARE;
+        let wanted = wanted.clamp(self.least, self.limit / 4);
+        // Relaxed: a quantity, which one at a time writes. An eighth of the way: one late barrier means little.
+        let gather = self.gather.load(Ordering::Relaxed);
+        self.gather.store(gather + (wanted - gather) / 8, Ordering::Relaxed);
     }
 
     /// Whether a grace period would bring any callback nearer to its end. O(CPUs).
@@ -133,7 +166,7 @@ impl Callbacks {
 
     /// Takes the old half of every CPU; called when grace period `number` begins, after the fence.
     pub(super) fn collect(&self, number: u64) {
-        self.fresh.store(0, Ordering::Relaxed);
+        self.fresh.iter().for_each(|fresh| fresh.store(0, Ordering::Relaxed));
         // Relaxed: see `flip`.
         let old = HALVES[1 - self.queue.half.load(Ordering::Relaxed) as usize];
         let chain = self.take_lists(old);
@@ -204,7 +237,7 @@ impl Callbacks {
             self.queue.lists.word(cpu, QUEUED).store(0, Ordering::Relaxed);
         }
         self.backlog.store(count, Ordering::Relaxed);
-        self.fresh.store(count, Ordering::Relaxed);
+        self.fresh[0].store(count, Ordering::Relaxed);
     }
 }
 
@@ -223,20 +256,69 @@ impl Domain {
     pub unsafe fn call(&self, head: NonNull<Head>, run: unsafe fn(NonNull<Head>)) {
         // SAFETY: by contract the head is the caller's.
         unsafe { Head::set(head, run) };
-        if self.callbacks.count() {
-            self.call_slow();
+        if self.callbacks.count(1) {
+            self.call_slow(1, false);
         }
         // Last, so that nothing above can run it.
         // SAFETY: as above.
         unsafe { self.callbacks.push(head) };
     }
 
+    /// [`call`](Self::call) for many objects at once, which count as so many callbacks: a call that brings as much as a
+    /// batch is one that fills a batch.
+    ///
+    /// # Safety
+    /// As [`call`](Self::call), of what the head's [`Many`](super::Many) says.
+    pub unsafe fn call_many(&self, head: NonNull<HeadOfMany>) {
+        // SAFETY: by contract the head is valid.
+        let weight = unsafe { HeadOfMany::weight(head) };
+        if self.callbacks.count(weight) {
+            self.call_slow(weight, weight > 1);
+        }
+        // SAFETY: by contract the head, which begins with its link, is the caller's.
+        unsafe { self.callbacks.push(head.cast()) };
+    }
+
+    /// [`call`](Self::call) that does nothing for other callbacks: runs none, begins no grace period, and does not wait,
+    /// so that it can be called under any lock. The next call on the CPU does it instead, as does
+    /// [`help`](Self::help).
+    ///
+    /// # Safety
+    /// As [`call`](Self::call).
+    pub unsafe fn queue(&self, head: NonNull<Head>, run: unsafe fn(NonNull<Head>)) {
+        // SAFETY: by contract the head is the caller's.
+        unsafe { Head::set(head, run) };
+        self.callbacks.count_only(1);
+        // SAFETY: as above.
+        unsafe { self.callbacks.push(head) };
+    }
+
+    /// [`call_many`](Self::call_many) that does nothing for other callbacks: see [`queue`](Self::queue).
+    ///
+    /// # Safety
+    /// As [`call_many`](Self::call_many).
+    pub unsafe fn queue_many(&self, head: NonNull<HeadOfMany>) {
+        // SAFETY: by contract the head is valid.
+        self.callbacks.count_only(unsafe { HeadOfMany::weight(head) });
+        // SAFETY: by contract the head, which begins with its link, is the caller's.
+        unsafe { self.callbacks.push(head.cast()) };
+    }
+
+    /// If a batch has been queued on the CPU, does what a [`call`](Self::call) that fills one does: moves the grace period
+    /// on, runs callbacks that are due, and waits a while if too many are queued. For callers of
+    /// [`queue_many`](Self::queue_many), when they can do it.
+    pub fn help(&self) {
+        if self.callbacks.count(0) {
+            self.call_slow(0, true);
+        }
+    }
+
     #[cold]
     #[inline(never)]
-    fn call_slow(&self) {
-        let backlog = self.callbacks.book();
+    fn call_slow(&self, weight: i64, many: bool) {
+        let (queued, backlog) = self.callbacks.book(weight, many);
         self.advance(Want::Batch);
-        self.run_ready(RUN);
+        self.run_ready(RUN * queued);
         if backlog > self.callbacks.limit() && !self.callbacks.is_running_here() {
             self.throttle();
         }
@@ -248,7 +330,7 @@ impl Domain {
         let mut bound = Bound::new();
         while self.callbacks.over_limit() && !bound.passed() {
             self.advance(Want::Any);
-            if self.run_ready(RUN) == 0 {
+            if self.run_ready(RUN * BATCH) == 0 {
                 wait.pause(self);
             }
         }

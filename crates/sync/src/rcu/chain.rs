@@ -37,10 +37,70 @@ impl Head {
     /// Runs the callback, which may free the head.
     ///
     /// # Safety
-    /// The head is valid, off every chain, and what [`set`](Self::set) named may run now.
+    /// The head is valid, off every chain, and what [`set`](Self::set) or a [`HeadOfMany`] named may run now.
     pub(super) unsafe fn run(head: NonNull<Head>) {
         // SAFETY: by contract.
-        unsafe { (*head.as_ptr()).run.expect("a queued head has a callback")(head) };
+        unsafe {
+            match (*head.as_ptr()).run {
+                Some(run) => run(head),
+                None => (HeadOfMany::kind(head).run)(head.cast()),
+            }
+        }
+    }
+
+    /// Objects that the head stands for.
+    ///
+    /// # Safety
+    /// The head is valid and queued.
+    unsafe fn weight(head: *mut Head) -> i64 {
+        // SAFETY: by contract.
+        unsafe {
+            let head = NonNull::new_unchecked(head);
+            match (*head.as_ptr()).run {
+                Some(_) => 1,
+                None => HeadOfMany::weight(head.cast()),
+            }
+        }
+    }
+}
+
+/// A head that stands for many objects which are freed together: grace periods begin, callers are slowed down and backlogs
+/// are counted by objects. Three words. See [`Domain::call_many`](super::Domain::call_many).
+#[repr(C)]
+#[derive(Debug)]
+pub struct HeadOfMany {
+    /// Without a callback of its own: that tells it from others.
+    head: Head,
+    kind: &'static Many,
+}
+
+/// What is done with many objects.
+#[derive(Debug)]
+pub struct Many {
+    /// Frees them.
+    pub run: unsafe fn(NonNull<HeadOfMany>),
+    /// How many there are: the same number whenever it is asked, from queueing to running. 0 counts as 1.
+    pub count: unsafe fn(NonNull<HeadOfMany>) -> u32,
+}
+
+impl HeadOfMany {
+    /// A head that is queued nowhere.
+    pub fn new(kind: &'static Many) -> Self {
+        Self { head: Head::new(), kind }
+    }
+
+    /// # Safety
+    /// The head is valid.
+    pub(super) unsafe fn weight(head: NonNull<HeadOfMany>) -> i64 {
+        // SAFETY: by contract.
+        unsafe { i64::from(((*head.as_ptr()).kind.count)(head).max(1)) }
+    }
+
+    /// # Safety
+    /// The head is valid, queued, and has no callback of its own.
+    unsafe fn kind(head: NonNull<Head>) -> &'static Many {
+        // SAFETY: a queued head without a callback is the first field of a head of many.
+        unsafe { (*head.as_ptr().cast::<HeadOfMany>()).kind }
     }
 }
 
@@ -50,7 +110,7 @@ impl Default for Head {
     }
 }
 
-/// A chain of heads, oldest work first. It owns them. Whoever has it to itself walks it, so every access to a link is
+/// A chain of heads, oldest work first, its length counted in objects. It owns them. Whoever has it to itself walks it, so every access to a link is
 /// relaxed: a lock, or the fence before a list was taken, has ordered it.
 #[derive(Debug)]
 pub(super) struct Chain {
@@ -75,13 +135,16 @@ impl Chain {
         let mut at = chain.first;
         while !at.is_null() {
             chain.last = at;
-            chain.len += 1;
             // SAFETY: by contract.
-            at = unsafe { next(at) };
+            unsafe {
+                chain.len += Head::weight(at);
+                at = next(at);
+            }
         }
         chain
     }
 
+    /// Objects that its heads stand for.
     pub(super) fn len(&self) -> i64 {
         self.len
     }
@@ -101,7 +164,7 @@ impl Chain {
         self.len += other.len;
     }
 
-    /// Takes the first `n` heads, or all there are. O(n), unless it is all.
+    /// Takes the first heads, as many as stand for `n` objects or a few more, or all there are. O(n), unless it is all.
     pub(super) fn take(&mut self, n: i64) -> Chain {
         if n >= self.len {
             return core::mem::replace(self, Self::EMPTY);
@@ -110,11 +173,16 @@ impl Chain {
         while taken.len < n {
             taken.first = if taken.first.is_null() { self.first } else { taken.first };
             taken.last = self.first;
-            taken.len += 1;
             // SAFETY: see `append`.
-            self.first = unsafe { next(self.first) };
+            unsafe {
+                taken.len += Head::weight(self.first);
+                self.first = next(self.first);
+            }
         }
-        self.len -= n;
+        self.len -= taken.len;
+        if self.first.is_null() {
+            self.last = ptr::null_mut();
+        }
         if let Some(last) = NonNull::new(taken.last) {
             // SAFETY: see `append`.
             unsafe { (*last.as_ptr()).next.store(0, Ordering::Relaxed) };
@@ -126,8 +194,10 @@ impl Chain {
     pub(super) fn pop(&mut self) -> Option<NonNull<Head>> {
         let head = NonNull::new(self.first)?;
         // SAFETY: see `append`.
-        self.first = unsafe { next(head.as_ptr()) };
-        self.len -= 1;
+        unsafe {
+            self.len -= Head::weight(head.as_ptr());
+            self.first = next(head.as_ptr());
+        }
         if self.first.is_null() {
             self.last = ptr::null_mut();
         }

@@ -137,9 +137,13 @@ impl Grace {
         edition.store(new as u64, Ordering::Release);
         domain.callbacks.flip();
         // Nobody enters the old edition any more, nobody queues on the old lists, and all of that is visible.
-        counts.fence();
+        #[cfg(not(loom))]
+        domain.callbacks.tune(self.watch.time(|| counts.fence()));
         #[cfg(loom)]
-        domain.callbacks.fence();
+        {
+            counts.fence();
+            domain.callbacks.fence();
+        }
         state.waiting = Some((old, counts.sum(old)));
         domain.callbacks.collect(number);
     }

@@ -76,6 +76,13 @@ impl Watch {
         self.reports.store(0, Ordering::Relaxed);
     }
 
+    /// How long `f` takes.
+    pub(super) fn time(&self, f: impl FnOnce()) -> Duration {
+        let began = clock::monotonic();
+        f();
+        clock::monotonic().saturating_sub(began)
+    }
+
     /// How long it has lasted, if it is time for a report and nobody else makes it.
     fn due(&self) -> Option<Duration> {
         let now = clock::monotonic().as_nanos() as u64;

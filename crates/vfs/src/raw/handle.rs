@@ -71,6 +71,7 @@ impl<'k> FileHandle<'k> {
         mount.get();
         // SAFETY: a fresh file is ours; readers may look at it, so its fields are atomics.
         let f = unsafe { file.as_ref() };
+        quietline_platform::name_words!(*f => "File" { f_ref, f_status, f_mode, f_dentry, f_mnt, f_kind, f_files });
         f.f_status.begin(flags as u32);
         // Relaxed: `FileRef::init` publishes all of it.
         f.f_mode.store(mode.bits(), Ordering::Relaxed);

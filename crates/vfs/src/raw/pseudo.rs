@@ -142,6 +142,8 @@ impl<P: Payload> PseudoFs<P> {
     fn create(&self, payload: P, references: u32) -> Result<NonNull<Dentry>, Errno> {
         let object = Pseudo { dentry: Dentry::pseudo(references), fs: NonNull::from(self), payload };
         let object = self.cache.alloc(object).map_err(|_| Errno::NOMEM)?;
+        quietline_platform::name_words!(object.dentry, "Dentry");
+        quietline_platform::name_words!(object.dentry.d_lockref, "Dentry.d_lockref");
         object.dentry.adopt_self();
         Ok(object.into_raw().cast())
     }

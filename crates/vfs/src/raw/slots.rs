@@ -256,6 +256,7 @@ pub(crate) struct LockedTable<'a> {
 impl Table {
     pub(crate) fn new() -> Result<Self, AllocError> {
         let numbers = Registered::new(Rank::Object, SpinLock::new(Numbers::new()))?;
+        quietline_platform::name_words!(*numbers, "files_struct.file_lock");
         Ok(Self { slots: Slots::new(), numbers })
     }
 

@@ -3,11 +3,9 @@
 //! A store is a sheaf of numbers, taken and given back by restartable sequences. What is in a store is marked as
 //! taken in its table's bitmap, so that the lowest-number rule does not hand it out.
 
-use core::ptr::NonNull;
 use quietline_platform::AllocError;
-use quietline_platform::atomic::Ordering;
 use quietline_platform::cpu;
-use quietline_platform::percpu::{OwnedSheaf, Sheaf, Words};
+use quietline_platform::percpu::{Chain, OwnedSheaf, Sheaf, Words};
 
 const STACK: usize = 0;
 const GUARD: usize = 1;
@@ -66,51 +64,28 @@ impl Store {
     /// Takes all numbers out of all stores, and gives each to `give`. Operations on other CPUs may go on meanwhile;
     /// the caller holds the table's lock, so drains come one at a time.
     pub(crate) fn drain(&self, mut give: impl FnMut(usize)) {
-        let stub = Sheaf::stub().as_ptr() as u64;
         let words = &self.words;
-        for cpu in 0..words.cpus() {
-            // Relaxed, so below: the fences order it with the sequences on their CPU.
-            words.word(cpu, GUARD).store(1, Ordering::Relaxed);
-        }
-        words.fence();
-        // Nobody replaces sheaves now; those that are taken are chained.
-        let mut chain = 0;
-        for cpu in 0..words.cpus() {
-            let raw = words.word(cpu, STACK).swap(stub, Ordering::Relaxed);
-            if raw != stub {
-                // SAFETY: taken out of its word; only what is in flight still touches its slots, nobody its link.
-                let mut sheaf = unsafe { OwnedSheaf::from_raw(NonNull::new_unchecked(raw as *mut Sheaf)) };
-                sheaf.set_link(chain);
-                chain = sheaf.into_raw().as_ptr() as usize;
-            }
-        }
-        words.fence();
-        // Nothing in flight knows them any more.
-        while let Some(raw) = NonNull::new(chain as *mut Sheaf) {
-            // SAFETY: a sheaf of the chain, ours.
-            let mut sheaf = unsafe { OwnedSheaf::from_raw(raw) };
-            chain = sheaf.link();
-            while let Some(value) = sheaf.pop() {
-                give(value - 1);
-            }
-        }
-        for cpu in 0..words.cpus() {
-            // ORDERING: pairs with the guard's test in `sheaf_replace`.
-            words.word(cpu, GUARD).store(0, Ordering::Release);
-        }
+        // SAFETY: STACK points to a sheaf or the stub; nobody replaces one meanwhile, and the fence ends what is in flight.
+        words.hold_still(GUARD, 0, || unsafe {
+            let mut chain = Chain::default();
+            words.unlink_sheaves(STACK, Sheaf::stub().as_ptr() as u64, &mut chain);
+            words.fence();
+            chain.for_each(|mut sheaf| {
+                while let Some(value) = sheaf.pop() {
+                    give(value - 1);
+                }
+            });
+        });
     }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
-        for cpu in 0..self.words.cpus() {
-            // Relaxed: nobody else has the table.
-            let raw = NonNull::new(self.words.word(cpu, STACK).swap(0, Ordering::Relaxed) as *mut Sheaf);
-            // SAFETY: STACK points to a sheaf or the stub, and sheaves are ours now.
-            if let Some(sheaf) = raw.filter(|s| !unsafe { s.as_ref() }.is_stub()) {
-                // SAFETY: as above.
-                drop(unsafe { OwnedSheaf::from_raw(sheaf) });
-            }
+        let mut chain = Chain::default();
+        // SAFETY: nobody else has the table, and STACK points to a sheaf or the stub.
+        unsafe {
+            self.words.unlink_sheaves(STACK, 0, &mut chain);
+            chain.for_each(drop);
         }
     }
 }

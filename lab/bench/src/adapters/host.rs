@@ -54,7 +54,7 @@ impl Column for Host {
         match job {
             Job::OpenClose(_) => true,
             Job::Descriptor(_) => self.shape == Shape::Processes,
-            Job::Primitive(_) => false,
+            Job::Primitive(_) | Job::Slab(_) => false,
         }
     }
 
@@ -62,7 +62,9 @@ impl Column for Host {
         match job {
             Job::OpenClose(object) => Ok(Arc::new(HostArena { object, shape: self.shape })),
             Job::Descriptor(call) => Ok(descriptors::host(call)),
-            Job::Primitive(_) => Err(Unfit::Missing("a system call is no primitive".to_owned())),
+            Job::Primitive(_) | Job::Slab(_) => {
+                Err(Unfit::Missing("a system call is no primitive".to_owned()))
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod host;
 pub mod primitives;
 mod probe;
 pub mod quietline;
+pub mod slab;
 mod table;
 
 use std::sync::Arc;
@@ -14,15 +15,20 @@ use std::sync::Arc;
 use crate::harness::Column;
 
 /// Every column there is, in the order in which a report shows them: the host kernel, the ladder of old
-/// kernels, the peers of the primitives, quietline.
+/// kernels, the peers of the primitives, quietline; and those of objects without descriptors. A name may stand for two,
+/// of which a case has one.
 pub fn all() -> Vec<Arc<dyn Column>> {
-    [host::columns(), history::columns(), primitives::columns(), quietline::columns()].concat()
+    [host::columns(), history::columns(), primitives::columns(), quietline::columns(), slab::columns()]
+        .concat()
 }
 
 /// The names of the columns that a ladder shows: what is compared by default, without the variants that exist
 /// to answer one question each.
 pub fn in_ladder(name: &str) -> bool {
-    name == "host" || name.starts_with("history-") || is_main_quietline(name)
+    let patch = name.starts_with("history-")
+        && !name.starts_with("history-4.")
+        && !name.starts_with("history-detached");
+    name == "host" || patch || is_main_quietline(name)
 }
 
 /// The names of the columns shown for a workload without a ladder.

@@ -68,7 +68,7 @@ impl Column for Variant {
         match job {
             Job::OpenClose(_) => true,
             Job::Descriptor(_) => *self == Self::LowestFd,
-            Job::Primitive(_) => false,
+            Job::Primitive(_) | Job::Slab(_) => false,
         }
     }
 
@@ -76,7 +76,9 @@ impl Column for Variant {
         let object = match job {
             Job::OpenClose(object) => object,
             Job::Descriptor(call) => return Ok(descriptors::quietline(call, threads)?),
-            Job::Primitive(_) => return Err(Unfit::Missing("a system call is no primitive".to_owned())),
+            Job::Primitive(_) | Job::Slab(_) => {
+                return Err(Unfit::Missing("a system call is no primitive".to_owned()));
+            }
         };
         let calls = match self {
             Self::LowestFd | Self::LowestFdShared => by_descriptor(object, 0),

@@ -91,6 +91,16 @@ pub trait Worker {
     ///
     /// If an operation failed or any of them gave a wrong result.
     fn run(&mut self, ops: u64, stop: &AtomicBool) -> Result<u64, Fault>;
+
+    /// Called by the same thread after each sample, outside the time measured: for checks that would cost more than
+    /// what they check.
+    ///
+    /// # Errors
+    ///
+    /// If a result is wrong.
+    fn check(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
 }
 
 /// Why a result cannot be trusted.
@@ -136,7 +146,7 @@ impl From<Fault> for Unfit {
 
 /// Operations between two looks at the stop flag: enough that the look costs nothing, few enough that a loop
 /// comes to an end even where each operation waits for a thread that is off its CPU.
-const BETWEEN_LOOKS: u64 = 64;
+pub(crate) const BETWEEN_LOOKS: u64 = 64;
 
 /// A worker whose loop is compiled around `cycle` alone.
 ///

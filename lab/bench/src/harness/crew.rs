@@ -202,7 +202,7 @@ fn serve(
         let watch = Stopwatch::start();
         let done = worker.run(ops, &field.stop);
         let lap = watch.stop();
-        answer = done.map(|done| Some((lap, done)));
+        answer = done.and_then(|done| worker.check().map(|()| Some((lap, done))));
     }
 }
 

@@ -13,6 +13,7 @@ mod progress;
 mod start_line;
 pub mod stats;
 
+pub(crate) use column::BETWEEN_LOOKS;
 pub use column::{Arena, Column, Fault, Seat, Shape, Unfit, Worker, looped, repeat};
 pub use crew::{Crew, Sample};
 pub use measure::{Measured, Missing, Row, measure};

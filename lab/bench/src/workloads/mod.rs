@@ -3,9 +3,11 @@
 pub mod anonfds;
 pub mod pipes;
 pub mod primitives;
+pub mod slab;
 pub mod sockets;
 
 pub use primitives::{Call, Primitive};
+pub use slab::{Pattern, Slab};
 
 /// A job done in a loop, in one or more variants.
 #[derive(Debug)]
@@ -53,6 +55,8 @@ pub enum Job {
     Descriptor(Call),
     /// One use of a primitive.
     Primitive(Primitive),
+    /// Objects allocated and freed.
+    Slab(Slab),
 }
 
 /// What is opened and closed.
@@ -92,4 +96,5 @@ pub enum Domain {
 }
 
 /// Every workload, in the order in which `ql bench` runs them.
-pub const ALL: &[&Workload] = &[&sockets::SOCKETS, &pipes::PIPES, &anonfds::ANONFDS, &primitives::PRIMITIVES];
+pub const ALL: &[&Workload] =
+    &[&sockets::SOCKETS, &pipes::PIPES, &anonfds::ANONFDS, &primitives::PRIMITIVES, &slab::SLAB];

@@ -126,6 +126,17 @@ pub(super) unsafe fn free(words: NonNull<u8>, size: usize) {
     }
 }
 
+/// The CPU whose copy of some words an address is in, if it is in any.
+#[cfg(quietline_sim)]
+pub(crate) fn owner_of(address: usize) -> Option<usize> {
+    let size = UNIT * mode::slots();
+    let base = lock()
+        .iter()
+        .map(|c| c.base.as_ptr() as usize)
+        .find(|base| (*base..base + size).contains(&address))?;
+    Some((address - base) >> SHIFT)
+}
+
 /// The lock's guard across a `fork`; touched by the forking thread alone.
 struct Held(UnsafeCell<Option<MutexGuard<'static, Vec<Chunk>>>>);
 // SAFETY: only the thread that holds the fork registry's lock touches it.
@@ -133,6 +144,8 @@ unsafe impl Sync for Held {}
 static HELD: Held = Held(UnsafeCell::new(None));
 
 pub(crate) fn fork_before() {
+    // Not half made in the child: see `decide`.
+    mode::decide();
     let guard = lock();
     // SAFETY: see `Held`.
     unsafe { *HELD.0.get() = Some(guard) };

@@ -61,8 +61,9 @@ fn usable() -> Option<isize> {
 }
 
 pub(super) fn decide() {
+    // Before, so that a fork from now on waits for the decision: a child that found it half made would wait for ever.
+    crate::fork::watch();
     DECIDE.call_once(|| {
-        crate::fork::watch();
         let wish = std::env::var("QUIETLINE_PERCPU").unwrap_or_default();
         let offset = match wish.as_str() {
             "fallback" => None,

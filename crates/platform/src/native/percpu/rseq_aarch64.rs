@@ -437,11 +437,26 @@ pub(crate) unsafe fn sheaf_push(o: isize, word: *mut u64, value: usize) -> bool 
 /// Copies `{c}` words from `[{s}]` to `[{d}]`, four at a time, then one by one. `{c}` is at least 1.
 macro_rules! copy {
     () => {
+        copy!(pair: "", word: "")
+    };
+    // Jumps to 15 at the first word with a lower half of zero.
+    (zeros) => {
+        copy!(
+            pair: concat!(
+                "ldp {x}, {u}, [{s}, #-32]\n cbz {x:w}, 15f\n cbz {u:w}, 15f\n",
+                "ldp {x}, {u}, [{s}, #-16]\n cbz {x:w}, 15f\n cbz {u:w}, 15f\n"
+            ),
+            word: "cbz {x:w}, 15f\n"
+        )
+    };
+    (pair: $pair:expr, word: $word:expr) => {
         concat!(
             "subs {c}, {c}, #4\n b.lo 9f\n",
-            "8:\n ldp {y:q}, {z:q}, [{s}], #32\n stp {y:q}, {z:q}, [{d}], #32\n subs {c}, {c}, #4\n b.hs 8b\n",
+            "8:\n ldp {y:q}, {z:q}, [{s}], #32\n stp {y:q}, {z:q}, [{d}], #32\n",
+            $pair, "subs {c}, {c}, #4\n b.hs 8b\n",
             "9:\n adds {c}, {c}, #4\n b.eq 12f\n",
-            "13:\n ldr {x}, [{s}], #8\n str {x}, [{d}], #8\n subs {c}, {c}, #1\n b.ne 13b\n",
+            "13:\n ldr {x}, [{s}], #8\n str {x}, [{d}], #8\n",
+            $word, "subs {c}, {c}, #1\n b.ne 13b\n",
             "12:\n"
         )
     };
@@ -499,12 +514,15 @@ pub(crate) unsafe fn sheaf_push_many(o: isize, word: *mut u64, src: *const usize
                 "add {i}, {i}, {k}",
                 "mov {s}, {src}",
                 "mov {c}, {k}",
-                copy!(),
+                copy!(zeros),
+                "b 16f",
+                "15:\n mov {k}, #-1\n b 4f",
+                "16:",
                 delay!(),
                 "str {i}, [{t}]",
             ],
             o, b = in(reg) word, n = in(reg) n, src = in(reg) src, i = out(reg) _, k = out(reg) k, s = out(reg) _,
-            d = out(reg) _, c = out(reg) _, x = out(reg) _, y = out(vreg) _, z = out(vreg) _,
+            d = out(reg) _, c = out(reg) _, x = out(reg) _, u = out(reg) _, y = out(vreg) _, z = out(vreg) _,
             slots = const field::SLOTS, capacity = const field::CAPACITY
         )
     };

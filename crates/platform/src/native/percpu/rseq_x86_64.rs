@@ -22,9 +22,22 @@
 
 use super::chunk::SHIFT;
 use core::arch::asm;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+/// Whether copies may use registers of 32 bytes (AVX2); written by `probe`.
+static WIDE: AtomicU8 = AtomicU8::new(0);
+
+/// Chooses how copies are made, for tests; what it was.
+#[cfg(test)]
+pub(crate) fn set_wide(wide: bool) -> bool {
+    // Relaxed: as in `probe`.
+    WIDE.swap(u8::from(wide && std::arch::is_x86_feature_detected!("avx2")), Ordering::Relaxed) != 0
+}
 
 /// Offset of the registered area, if there is one.
 pub(crate) fn probe() -> Option<isize> {
+    // Relaxed: both ways of copying are right.
+    WIDE.store(u8::from(std::arch::is_x86_feature_detected!("avx2")), Ordering::Relaxed);
     super::probe::registered_offset()
 }
 
@@ -402,22 +415,80 @@ pub(crate) unsafe fn sheaf_push(o: isize, word: *mut u64, value: usize) -> bool 
     room != 0
 }
 
-/// Copies `{c}` words from `[{s}]` to `[{d}]`: eight at a time, then four, two and one as the count's bits say.
+/// What is lost in a sequence with [`copy!`]: all vector registers, since `vzeroupper`, without which code for narrow registers
+/// would be slow after it, clears the upper halves of all of them; the caller may be inlined into code for wide ones.
+macro_rules! copying_sequence {
+    ([$($body:expr),* $(,)?], $o:expr, $($operands:tt)*) => {
+        sequence!(
+            [$($body),*], $o, wide = sym WIDE,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _, out("xmm5") _, out("xmm6") _,
+            out("xmm7") _, out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _, out("xmm12") _, out("xmm13") _,
+            out("xmm14") _, out("xmm15") _, $($operands)*
+        )
+    };
+}
+
+/// Copies `{c}` words, one or more, from `{s}` to `{d}`, eight at a time, or sixteen with [`WIDE`]. `$narrow` and
+/// `$wide` do something with what four registers hold, `$two`, `$one` and `$word` with what one holds, and `$join` brings
+/// into the lower halves what was gathered in the upper ones.
 macro_rules! copy {
-    () => {
+    (narrow: $narrow:expr, init: $init:expr, wide: $wide:expr, wide_two: $wide_two:expr,
+     wide_one: $wide_one:expr, join: $join:expr, two: $two:expr, one: $one:expr, word: $word:expr) => {
         concat!(
-            "sub {c}, 8\n jb 9f\n",
-            "8:\n movups {y}, [{s}]\n movups {z}, [{s} + 16]\n movups {v}, [{s} + 32]\n movups {w}, [{s} + 48]\n",
-            "movups [{d}], {y}\n movups [{d} + 16], {z}\n movups [{d} + 32], {v}\n movups [{d} + 48], {w}\n",
+            "cmp {c}, 8\n jb 22f\n test byte ptr [rip + {wide}], 1\n jz 21f\n",
+            $init, "sub {c}, 16\n jb 29f\n",
+            "28:\n vmovdqu ymm0, [{s}]\n vmovdqu ymm1, [{s} + 32]\n vmovdqu ymm2, [{s} + 64]\n",
+            "vmovdqu ymm3, [{s} + 96]\n vmovdqu [{d}], ymm0\n vmovdqu [{d} + 32], ymm1\n",
+            "vmovdqu [{d} + 64], ymm2\n vmovdqu [{d} + 96], ymm3\n", $wide,
+            "add {s}, 128\n add {d}, 128\n sub {c}, 16\n jae 28b\n",
+            // Sixteen too few: the low four bits are still those of the rest.
+            "29:\n test {c:l}, 8\n jz 27f\n",
+            "vmovdqu ymm0, [{s}]\n vmovdqu ymm1, [{s} + 32]\n vmovdqu [{d}], ymm0\n vmovdqu [{d} + 32], ymm1\n",
+            $wide_two, "add {s}, 64\n add {d}, 64\n",
+            "27:\n test {c:l}, 4\n jz 26f\n vmovdqu ymm0, [{s}]\n vmovdqu [{d}], ymm0\n",
+            $wide_one, "add {s}, 32\n add {d}, 32\n",
+            "26:\n", $join, "vzeroupper\n jmp 13f\n",
+            "21:\n sub {c}, 8\n",
+            "8:\n movups xmm0, [{s}]\n movups xmm1, [{s} + 16]\n movups xmm2, [{s} + 32]\n movups xmm3, [{s} + 48]\n",
+            "movups [{d}], xmm0\n movups [{d} + 16], xmm1\n movups [{d} + 32], xmm2\n movups [{d} + 48], xmm3\n",
+            $narrow,
             "add {s}, 64\n add {d}, 64\n sub {c}, 8\n jae 8b\n",
             // Eight too few: the low three bits are still those of the rest.
-            "9:\n test {c:l}, 7\n jz 12f\n test {c:l}, 4\n jz 13f\n",
-            "movups {y}, [{s}]\n movups {z}, [{s} + 16]\n movups [{d}], {y}\n movups [{d} + 16], {z}\n",
-            "add {s}, 32\n add {d}, 32\n",
+            "22:\n test {c:l}, 4\n jz 13f\n",
+            "movups xmm0, [{s}]\n movups xmm1, [{s} + 16]\n movups [{d}], xmm0\n movups [{d} + 16], xmm1\n",
+            $two, "add {s}, 32\n add {d}, 32\n",
             "13:\n test {c:l}, 2\n jz 14f\n",
-            "movups {y}, [{s}]\n movups [{d}], {y}\n add {s}, 16\n add {d}, 16\n",
-            "14:\n test {c:l}, 1\n jz 12f\n mov {s}, [{s}]\n mov [{d}], {s}\n",
+            "movups xmm0, [{s}]\n movups [{d}], xmm0\n", $one, "add {s}, 16\n add {d}, 16\n",
+            "14:\n test {c:l}, 1\n jz 12f\n mov {s}, [{s}]\n mov [{d}], {s}\n", $word,
             "12:\n"
+        )
+    };
+    () => {
+        copy!(narrow: "", init: "", wide: "", wide_two: "", wide_one: "", join: "", two: "", one: "", word: "")
+    };
+    // Gathers in xmm4 which words have a lower half of zero, xmm5 being zero; a single last word jumps to 15.
+    (zeros) => {
+        copy!(
+            narrow: concat!(
+                "pcmpeqd xmm0, xmm5\n pcmpeqd xmm1, xmm5\n pcmpeqd xmm2, xmm5\n pcmpeqd xmm3, xmm5\n",
+                "por xmm0, xmm1\n por xmm2, xmm3\n por xmm4, xmm0\n por xmm4, xmm2\n"
+            ),
+            // Of the whole registers.
+            init: "vpxor xmm4, xmm4, xmm4\n vpxor xmm5, xmm5, xmm5\n",
+            wide: concat!(
+                "vpcmpeqd ymm0, ymm0, ymm5\n vpcmpeqd ymm1, ymm1, ymm5\n vpcmpeqd ymm2, ymm2, ymm5\n",
+                "vpcmpeqd ymm3, ymm3, ymm5\n vpor ymm0, ymm0, ymm1\n vpor ymm2, ymm2, ymm3\n",
+                "vpor ymm4, ymm4, ymm0\n vpor ymm4, ymm4, ymm2\n"
+            ),
+            wide_two: concat!(
+                "vpcmpeqd ymm0, ymm0, ymm5\n vpcmpeqd ymm1, ymm1, ymm5\n",
+                "vpor ymm4, ymm4, ymm0\n vpor ymm4, ymm4, ymm1\n"
+            ),
+            wide_one: "vpcmpeqd ymm0, ymm0, ymm5\n vpor ymm4, ymm4, ymm0\n",
+            join: "vextracti128 xmm0, ymm4, 1\n vpor xmm4, xmm4, xmm0\n",
+            two: "pcmpeqd xmm0, xmm5\n pcmpeqd xmm1, xmm5\n por xmm4, xmm0\n por xmm4, xmm1\n",
+            one: "pcmpeqd xmm0, xmm5\n por xmm4, xmm0\n",
+            word: "test {s:e}, {s:e}\n jz 15f\n"
         )
     };
 }
@@ -429,7 +500,7 @@ pub(crate) unsafe fn sheaf_pop_many(o: isize, word: *mut u64, dst: *mut usize, n
     let k: usize;
     // SAFETY: see `add`.
     unsafe {
-        sequence!(
+        copying_sequence!(
             [
                 "mov {t}, [{b} + {t}]",
                 "mov {i}, [{t}]",
@@ -447,8 +518,7 @@ pub(crate) unsafe fn sheaf_pop_many(o: isize, word: *mut u64, dst: *mut usize, n
                 "mov [{t}], {i}",
             ],
             o, b = in(reg) word, n = in(reg) n, dst = in(reg) dst, i = out(reg) _, k = out(reg) k, s = out(reg) _,
-            d = out(reg) _, c = out(reg) _, y = out(xmm_reg) _, z = out(xmm_reg) _, v = out(xmm_reg) _, w = out(xmm_reg) _,
-            slots = const field::SLOTS
+            d = out(reg) _, c = out(reg) _, slots = const field::SLOTS
         )
     };
     k
@@ -456,12 +526,14 @@ pub(crate) unsafe fn sheaf_pop_many(o: isize, word: *mut u64, dst: *mut usize, n
 
 /// # Safety
 /// As [`sheaf_pop`]; `src` holds `n` values.
+///
+/// [`HAS_ZERO`](crate::percpu::locked::HAS_ZERO) is minus one.
 #[inline(always)]
 pub(crate) unsafe fn sheaf_push_many(o: isize, word: *mut u64, src: *const usize, n: usize) -> usize {
     let k: usize;
     // SAFETY: see `add`.
     unsafe {
-        sequence!(
+        copying_sequence!(
             [
                 "mov {t}, [{b} + {t}]",
                 "mov {i}, [{t}]",
@@ -475,13 +547,17 @@ pub(crate) unsafe fn sheaf_push_many(o: isize, word: *mut u64, src: *const usize
                 "add {i}, {k}",
                 "mov {s}, {src}",
                 "mov {c}, {k}",
-                copy!(),
+                "pxor xmm4, xmm4\n pxor xmm5, xmm5",
+                copy!(zeros),
+                // The lower halves of two words are the first and third of four numbers.
+                "movmskps {s:e}, xmm4\n test {s:l}, 5\n jz 16f",
+                "15:\n mov {k}, -1\n jmp 4f",
+                "16:",
                 delay!(),
                 "mov [{t}], {i}",
             ],
             o, b = in(reg) word, n = in(reg) n, src = in(reg) src, i = out(reg) _, k = out(reg) k, s = out(reg) _,
-            d = out(reg) _, c = out(reg) _, y = out(xmm_reg) _, z = out(xmm_reg) _, v = out(xmm_reg) _, w = out(xmm_reg) _,
-            slots = const field::SLOTS, capacity = const field::CAPACITY
+            d = out(reg) _, c = out(reg) _, slots = const field::SLOTS, capacity = const field::CAPACITY
         )
     };
     k

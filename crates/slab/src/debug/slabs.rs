@@ -1,0 +1,312 @@
+//! The slabs with checks of a cache, and what is done to them under one lock.
+
+use super::objects::{Objects, Use};
+use super::violation::{Invalid, Violation, ViolationKind};
+use super::{CallSite, Debug};
+use crate::freelist::Detached;
+use crate::inner::Inner;
+use crate::slab::{Partial, Slab};
+use core::ptr::{self, NonNull};
+use quietline_platform::pages;
+
+/// All slabs that were made since the switch was turned last. Each is frozen: nobody else takes from it.
+#[derive(Debug)]
+pub(super) struct Slabs {
+    /// What is checked.
+    pub(super) checked: Debug,
+    /// Of this turn of the switch; never 0.
+    pub(super) epoch: u32,
+    lists: [Partial; LISTS],
+}
+
+/// Slabs with free objects and with others.
+const OPEN: usize = 0;
+/// Without one in use.
+const EMPTY: usize = 1;
+/// Without a free one.
+const FULL: usize = 2;
+const LISTS: usize = 3;
+
+/// What came of an allocation.
+pub(super) enum Popped {
+    /// Nothing is checked any more.
+    Off,
+    /// A slab is needed.
+    NoSlab,
+    /// Nothing yet: something is to be reported first.
+    Again(Violation),
+    Object {
+        object: NonNull<u8>,
+        /// Never handed out before.
+        fresh: bool,
+        found: Option<Violation>,
+    },
+}
+
+/// What came of giving an object back.
+pub(super) enum Put {
+    /// Nothing is checked any more.
+    Off,
+    /// The object's slab is older than the switch's last turn.
+    Unchecked,
+    /// To the address's cache, if there still is one; the slab.
+    Foreign(*const Inner, NonNull<Slab>),
+    Refused(Violation),
+    Done(Option<Violation>),
+}
+
+/// Why an object is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Its user frees it.
+    Free,
+    /// Its user frees it after a grace period that is to come.
+    Wait,
+    /// That grace period is over.
+    Waited,
+}
+
+impl Slabs {
+    pub(super) const fn new() -> Self {
+        Self { checked: Debug::OFF, epoch: 1, lists: [const { Partial::new() }; LISTS] }
+    }
+
+    /// Begins a new epoch. The slabs of the old one.
+    pub(super) fn turn(&mut self, checked: Debug) -> [Partial; LISTS] {
+        let epoch = self.epoch.checked_add(1).unwrap_or(1);
+        core::mem::replace(self, Self { checked, epoch, ..Self::new() }).lists
+    }
+
+    /// Adds a slab: a new one of this epoch, or one that was taken off.
+    pub(super) fn add(&mut self, slab: NonNull<Slab>) {
+        // SAFETY: the slab is the caller's, and on no list; these lists are locked.
+        unsafe {
+            let at = slab.as_ref();
+            let shelf = match at.packed().inuse {
+                0 => EMPTY,
+                _ if at.has_free() => OPEN,
+                _ => FULL,
+            };
+            at.set_shelf(shelf);
+            self.lists[shelf].add(slab);
+        }
+    }
+
+    fn remove(&mut self, slab: &Slab) {
+        // SAFETY: on one of these lists, which are locked: the one that it says.
+        unsafe { self.lists[slab.shelf()].remove(slab.into()) };
+    }
+
+    /// Calls `f`, which may take from a slab or give to it, and moves the slab to the list where it belongs then.
+    fn change<R>(&mut self, slab: &Slab, f: impl FnOnce() -> R) -> R {
+        self.remove(slab);
+        let result = f();
+        self.add(slab.into());
+        result
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = NonNull<Slab>> + '_ {
+        self.lists.iter().flat_map(Partial::iter)
+    }
+
+    pub(super) fn pop(&mut self, cache: &Inner, by: &CallSite) -> Popped {
+        if self.checked.is_off() {
+            return Popped::Off;
+        }
+        let Some(slab) = self.lists[OPEN].first().or_else(|| self.lists[EMPTY].first()) else {
+            return Popped::NoSlab;
+        };
+        // SAFETY: slabs on these lists are checked ones of the cache, and live while they are locked.
+        let objects = unsafe { Objects::of(slab, cache.options.size) };
+        if !objects.slab.list_head_is_sound() {
+            return Popped::Again(self.give_up(cache, &objects));
+        }
+        let index =
+            self.change(objects.slab, || objects.slab.take_one()).expect("an open slab has a free object");
+        let fresh = match objects.usage(index) {
+            Some(Use::Fresh) => true,
+            Some(Use::Free) => false,
+            _ => return Popped::Again(self.give_up(cache, &objects)),
+        };
+        let found = overrun(cache, &objects, index);
+        if let Some(memory) = objects.written(index) {
+            objects.set_usage(index, Use::Quarantined);
+            let memory = Some(memory);
+            return Popped::Again(Violation {
+                memory,
+                ..about(cache, &objects, index, ViolationKind::UseAfterFree)
+            });
+        }
+        objects.set_usage(index, Use::Allocated);
+        objects.set_allocated(index, by);
+        objects.freshen(index);
+        Popped::Object { object: objects.slab.object(index), fresh, found }
+    }
+
+    pub(super) fn put(&mut self, cache: &Inner, object: usize, by: &CallSite, way: Way) -> Put {
+        if self.checked.is_off() {
+            return Put::Off;
+        }
+        let invalid = |why| Violation {
+            found: by.known(),
+            ..Violation::new(ViolationKind::InvalidPointer(why), cache, object)
+        };
+        let Some((block, _)) = pages::find_block(object) else {
+            return Put::Refused(invalid(Invalid::NoSlab));
+        };
+        // Blocks are slabs, here and below.
+        let slab = block.cast::<Slab>();
+        // SAFETY: the block is in use. (It may cease to be at any moment if the object is not the caller's to free.)
+        let at = unsafe { slab.as_ref() };
+        if !ptr::eq(at.cache().as_ptr(), cache) {
+            return Put::Foreign(at.cache().as_ptr(), slab);
+        }
+        let place = Some(slab.as_ptr() as usize);
+        let Some((index, offset)) = at.locate(object) else {
+            let slab = place.map(|slab| (slab, 0));
+            return Put::Refused(Violation { slab, ..invalid(Invalid::NoObject) });
+        };
+        if at.epoch() != self.epoch {
+            if offset == 0 {
+                return Put::Unchecked;
+            }
+            let slab = place.map(|slab| (slab, usize::from(index)));
+            return Put::Refused(Violation { slab, ..invalid(Invalid::Inside { offset }) });
+        }
+        // SAFETY: a slab of this epoch is a checked one of the cache.
+        let objects = unsafe { Objects::of(slab, cache.options.size) };
+        let refuse = |kind| {
+            let found = by.known();
+            Put::Refused(Violation { object, found, ..about(cache, &objects, index, kind) })
+        };
+        if offset != 0 {
+            return refuse(ViolationKind::InvalidPointer(Invalid::Inside { offset }));
+        }
+        match objects.usage(index) {
+            Some(Use::Fresh) => return refuse(ViolationKind::InvalidPointer(Invalid::NeverAllocated)),
+            Some(Use::Free | Use::Quarantined) => return refuse(ViolationKind::DoubleFree),
+            Some(Use::Waiting) if way != Way::Waited => return refuse(ViolationKind::DoubleFree),
+            Some(Use::Allocated | Use::Waiting) => {}
+            None => return Put::Refused(self.give_up(cache, &objects)),
+        }
+        let mut found = overrun(cache, &objects, index);
+        if let Some(found) = &mut found {
+            found.found = by.known();
+        }
+        if way != Way::Waited {
+            objects.set_freed(index, by);
+        }
+        if way == Way::Wait {
+            objects.set_usage(index, Use::Waiting);
+        } else {
+            objects.set_usage(index, Use::Free);
+            objects.poison(index);
+            self.change(at, || at.push(at.detach(object), |_, _| true));
+        }
+        Put::Done(found)
+    }
+
+    /// Takes an empty slab out, if there are more than `keep`, for the caller to give back: checked, as what is known of its
+    /// objects will be forgotten. If that finds something, it is to be reported first, and no slab is taken yet.
+    pub(super) fn take_empty(
+        &mut self,
+        cache: &Inner,
+        keep: usize,
+    ) -> (Option<NonNull<Slab>>, Option<Violation>) {
+        let Some(slab) = self.lists[EMPTY].first().filter(|_| self.lists[EMPTY].len > keep) else {
+            return (None, None);
+        };
+        // SAFETY: as in `pop`.
+        let objects = unsafe { Objects::of(slab, cache.options.size) };
+        let found = self.first_wrong(cache, &objects);
+        if found.is_some() {
+            return (None, found);
+        }
+        self.remove(objects.slab);
+        (Some(slab), None)
+    }
+
+    /// The next thing that is wrong with any slab; it is put right as far as it can be, so that it is found once.
+    pub(super) fn next_wrong(&mut self, cache: &Inner) -> Option<Violation> {
+        for list in 0..LISTS {
+            let mut next = self.lists[list].first();
+            while let Some(slab) = next {
+                // SAFETY: as in `pop`.
+                let objects = unsafe { Objects::of(slab, cache.options.size) };
+                let wrong = self.first_wrong(cache, &objects);
+                if wrong.is_some() {
+                    return wrong;
+                }
+                next = objects.slab.next_listed();
+            }
+        }
+        None
+    }
+
+    fn first_wrong(&mut self, cache: &Inner, objects: &Objects<'_>) -> Option<Violation> {
+        if !objects.slab.list_is_whole() || (0..objects.count()).any(|index| objects.usage(index).is_none()) {
+            return Some(self.give_up(cache, objects));
+        }
+        (0..objects.count()).find_map(|index| {
+            if objects.usage(index) == Some(Use::Quarantined) {
+                return None;
+            }
+            overrun(cache, objects, index).or_else(|| {
+                let memory = Some(objects.written(index)?);
+                let violation =
+                    Violation { memory, ..about(cache, objects, index, ViolationKind::UseAfterFree) };
+                self.quarantine(objects, index);
+                Some(violation)
+            })
+        })
+    }
+
+    /// Takes a free object out of the slab for good.
+    fn quarantine(&mut self, objects: &Objects<'_>, index: u16) {
+        objects.set_usage(index, Use::Quarantined);
+        let slab = objects.slab;
+        self.change(slab, || {
+            let mut kept: Option<Detached> = None;
+            while let Some(index) = slab.take_one() {
+                if objects.usage(index) == Some(Use::Quarantined) {
+                    continue;
+                }
+                let object = objects.address(index);
+                match &mut kept {
+                    Some(list) => slab.detach_more(list, object),
+                    None => kept = Some(slab.detach(object)),
+                }
+            }
+            if let Some(list) = kept {
+                slab.push(list, |_, _| true);
+            }
+        });
+    }
+
+    /// Lets go of a slab whose records make no sense: it is neither taken from nor given back any more.
+    fn give_up(&mut self, cache: &Inner, objects: &Objects<'_>) -> Violation {
+        let violation = Violation {
+            slab: Some((objects.block().start, 0)),
+            ..Violation::new(ViolationKind::Records, cache, objects.address(0))
+        };
+        self.remove(objects.slab);
+        // It stays frozen, so that nobody takes from it.
+        objects.slab.forget_epoch();
+        violation
+    }
+}
+
+/// What is written beside an object; it is wiped off.
+fn overrun(cache: &Inner, objects: &Objects<'_>, index: u16) -> Option<Violation> {
+    let (side, memory) = objects.overrun(index)?;
+    objects.mend(index);
+    let memory = Some(memory);
+    Some(Violation { memory, ..about(cache, objects, index, ViolationKind::Overrun(side)) })
+}
+
+/// A violation, with what is known of its object.
+pub(super) fn about(cache: &Inner, objects: &Objects<'_>, index: u16, kind: ViolationKind) -> Violation {
+    let (allocated, freed) = objects.known_sites(index);
+    let slab = Some((objects.block().start, usize::from(index)));
+    Violation { slab, allocated, freed, ..Violation::new(kind, cache, objects.address(index)) }
+}

@@ -1,0 +1,232 @@
+//! Objects that are freed after a grace period, a sheaf at a time (`kfree_rcu`).
+//!
+//! ```text
+//!   free_rcu ──> the CPU's collecting sheaf ──when full──> waits for a grace period ──> release each ──> barn
+//!                one sequence, no memory                   its callback's head is in the sheaf
+//! ```
+//!
+//! A sheaf that comes out of its grace period is a full one like any other: what is allocated next is popped from it, and
+//! its array collects again when it is empty.
+
+use crate::cache::RawCache;
+use crate::debug;
+use crate::inner::Inner;
+use crate::quiet;
+use crate::sheaves::Taken;
+use crate::stats;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
+use quietline_platform::AllocError;
+use quietline_platform::atomic::Ordering;
+use quietline_platform::percpu::{OwnedSheaf, sheaf::OWNER_WORDS};
+use quietline_sync::Shared;
+use quietline_sync::rcu::{Domain, HeadOfMany, Many};
+
+impl RawCache {
+    /// Frees an object when every read section that is open now has ended (`kfree_rcu`). Until then readers may look at it;
+    /// then [`Options::release`](crate::Options::release) is called for it, if there is one, and it is free.
+    ///
+    /// The sections are those of [`Options::rcu`](crate::Options::rcu), else of the typesafe domain, else of
+    /// [`rcu::global`](quietline_sync::rcu::global). Objects wait in the CPU's sheaf until it is full, or until somebody
+    /// calls [`flush_rcu`](Self::flush_rcu) or [`shrink`](Self::shrink); then the sheaf waits for its grace period, which
+    /// begins when some thousand objects want one.
+    ///
+    /// Writes no shared line while the CPU's collecting sheaf has room. Once in a sheaf's worth it does what
+    /// [`Domain::call`] says: it may run callbacks that are due, among them release functions, and a flood beyond
+    /// [`Domain::backlog_limit`] objects is slowed down. Never fails. It waits for a grace period only where memory for a
+    /// sheaf cannot be had *and* every sheaf of the cache waits for one already: where memory may run out, do not call it
+    /// inside a read section of the domain.
+    ///
+    /// # Safety
+    /// `object` came from this cache, its owner uses it no more, and a read section that begins later cannot find it.
+    #[inline(always)]
+    pub unsafe fn free_rcu(&self, object: NonNull<u8>) {
+        #[cfg(debug_assertions)]
+        self.inner.check_owner(object);
+        if !self.sheaves.push_rcu(object.as_ptr() as usize) {
+            self.inner.free_rcu_slow(object.as_ptr() as usize);
+        }
+    }
+
+    /// Waits until every object that was given to [`free_rcu`](Self::free_rcu) before is free (`kvfree_rcu_barrier`).
+    /// Takes all CPUs' sheaves for it, and waits, too, for threads that are just sending one to its grace period.
+    ///
+    /// # Panics
+    /// Never; but called from a callback or inside a read section of the domain it never returns.
+    pub fn flush_rcu(&self) {
+        let inner = &self.inner;
+        inner.take_back(|| inner.sheaves.take_all(&inner.handshake), |sheaf| inner.store(sheaf));
+        inner.sends.wait();
+        // Without a domain nothing waits.
+        if let Some(domain) = inner.rcu_domain() {
+            domain.barrier();
+        }
+    }
+}
+
+impl Inner {
+    /// The CPU's collecting sheaf is full, or there is none.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn free_rcu_slow(&self, object: usize) {
+        if self.checks.on() && !debug::free_rcu(self, object) {
+            return;
+        }
+        // From here on there is a domain whenever a sheaf is sent.
+        let Some(domain) = self.rcu_domain() else { return self.release(object) };
+        let collects = self.has_sheaves();
+        // Where CPUs have no sheaves, each object goes in one of its own.
+        let sheaf = if collects { self.empty_sheaf() } else { OwnedSheaf::new(1) };
+        let Ok(mut sheaf) = sheaf.or_else(|AllocError| self.sheaf_without_memory()) else {
+            domain.synchronize();
+            return self.release(object);
+        };
+        assert!(sheaf.push(object), "an empty sheaf has room");
+        let send = self.sends.begin();
+        let over = if collects { self.sheaves.install_rcu(sheaf) } else { Some(sheaf) };
+        let Some(mut over) = over else { return };
+        if collects && over.len() < over.capacity() {
+            // Not installed: the CPU has got another one since, or may have none at the moment.
+            let object = over.pop().expect("the object is in it");
+            if self.sheaves.push_rcu(object) {
+                drop(send);
+                return self.park(over);
+            }
+            assert!(over.push(object), "there was room before");
+        }
+        self.send_sheaf(over);
+        drop(send);
+        self.help(domain);
+    }
+
+    /// Sends what `take` takes from the CPUs where it belongs.
+    pub(crate) fn put_back(&self, take: impl FnOnce() -> Taken) {
+        self.take_back(take, |sheaf| drop(self.flush(sheaf)));
+    }
+
+    /// Sends sheaves that collect, of those that `take` takes from the CPUs, to their grace period; the others to `ready`.
+    fn take_back(&self, take: impl FnOnce() -> Taken, ready: impl FnMut(OwnedSheaf)) {
+        let mut sent = false;
+        let send = self.sends.begin();
+        let mut taken = take();
+        taken.each_rcu(|sheaf| {
+            sent = true;
+            self.send_sheaf(sheaf);
+        });
+        drop(send);
+        taken.each_ready(ready);
+        if sent && let Some(domain) = self.rcu_domain() {
+            self.help(domain);
+        }
+    }
+
+    /// Sends a sheaf to wait for a grace period, inside a send that was begun before the sheaf was taken from its CPU. Runs
+    /// nothing.
+    fn send_sheaf(&self, sheaf: OwnedSheaf) {
+        const { assert!(size_of::<HeadOfMany>() <= OWNER_WORDS * size_of::<usize>()) };
+        if sheaf.is_empty() {
+            return self.store(sheaf);
+        }
+        let domain = self.rcu_domain().expect("there was one when the sheaf began to collect");
+        self.count(stats::RCU_SHEAF);
+        // Relaxed: a statistic.
+        self.waiting.fetch_add(sheaf.len() as i64, Ordering::Relaxed);
+        // SAFETY: an Inner is always inside a Shared, and whoever calls this owns it.
+        let owner = unsafe { Shared::again(self) };
+        let mut sheaf = sheaf;
+        sheaf.set_link(Shared::into_raw(owner).as_ptr() as usize);
+        let head = sheaf.owner_words().cast::<HeadOfMany>();
+        let _ = sheaf.into_raw();
+        // SAFETY: the words are the owner's, large enough and aligned; the sheaf was given up and lives until
+        // `after_grace_period` takes it back, which does not unwind (nor do release functions, by contract).
+        unsafe {
+            head.write(HeadOfMany::new(&SHEAF));
+            domain.queue_many(head);
+        }
+    }
+
+    /// Does a sender's share of the domain's work, where callbacks may run. No lock is held.
+    fn help(&self, domain: &Domain) {
+        if !quiet::is_on() {
+            domain.help();
+        }
+    }
+
+    /// Whose read sections objects wait for; none if the global domain does not exist and cannot be made, so that nobody
+    /// can be in a section of it.
+    fn rcu_domain(&self) -> Option<&'static Domain> {
+        let global = || quietline_sync::rcu::global().ok();
+        let named = self.options.rcu.or(self.options.typesafe);
+        named.or_else(global).or_else(|| {
+            // This is for its barrier: if there is still no domain after it, whoever makes one later begins sections that
+            // see what the caller unlinked before.
+            self.sheaves.content(&self.handshake);
+            global()
+        })
+    }
+
+    /// An empty sheaf, where there is no memory for one: one of those that are there, whose objects go back to their slabs.
+    ///
+    /// # Errors
+    /// [`AllocError`] if there is none: all wait for a grace period.
+    fn sheaf_without_memory(&self) -> Result<OwnedSheaf, AllocError> {
+        if let Some(sheaf) = self.sheaves.take_spare().or_else(|| self.barn.take_full()) {
+            return Ok(self.flush(sheaf));
+        }
+        let mut found = None;
+        self.take_back(|| self.sheaves.take_all(&self.handshake), |sheaf| found = Some(self.flush(sheaf)));
+        found.ok_or(AllocError)
+    }
+
+    /// Ends an object whose grace period is over, and frees it.
+    fn release(&self, object: usize) {
+        self.end_of_life(&[object]);
+        if self.checks.on() {
+            debug::freed_rcu(self, object);
+        } else if !self.sheaves.push(object) {
+            self.free_slow(object);
+        }
+    }
+
+    /// Calls the release function, if there is one.
+    fn end_of_life(&self, objects: &[usize]) {
+        if let Some(release) = self.options.release {
+            for object in objects {
+                let object = NonNull::new(*object as *mut u8).expect("no object is at 0");
+                // SAFETY: the object was given to `free_rcu`, and its grace period is over.
+                unsafe { release.call(object) };
+            }
+        }
+    }
+
+    /// Frees a sheaf's objects, whose grace period is over; they stay in it.
+    fn release_sheaf(&self, mut sheaf: OwnedSheaf) {
+        self.end_of_life(sheaf.values());
+        // Relaxed: a statistic.
+        self.waiting.fetch_sub(sheaf.len() as i64, Ordering::Relaxed);
+        if self.checks.on() {
+            while let Some(object) = sheaf.pop() {
+                debug::freed_rcu(self, object);
+            }
+        }
+        self.store(sheaf);
+    }
+}
+
+/// How a domain sees a sheaf that waits.
+static SHEAF: Many = Many { run: after_grace_period, count };
+
+unsafe fn after_grace_period(head: NonNull<HeadOfMany>) {
+    // SAFETY: the head is in the owner's words of a sheaf that `send_sheaf` gave up, with an owner in its link.
+    unsafe {
+        let sheaf = OwnedSheaf::from_owner_words(head.cast());
+        let owner = Shared::<Inner>::from_raw(NonNull::new_unchecked(sheaf.link() as *mut Inner));
+        owner.release_sheaf(sheaf);
+    }
+}
+
+unsafe fn count(head: NonNull<HeadOfMany>) -> u32 {
+    // SAFETY: as above; it is only looked at.
+    let sheaf = ManuallyDrop::new(unsafe { OwnedSheaf::from_owner_words(head.cast()) });
+    sheaf.len() as u32
+}

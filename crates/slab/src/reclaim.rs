@@ -1,0 +1,325 @@
+//! Idle memory, given back: by decay, which needs no thread of its own, and under pressure.
+//!
+//! ```text
+//!   a barn is visited ── 100 ms since the last time? ── the next cache, round and round:
+//!                                                         half of the sheaves that lay unused in its barn
+//!                                                         the CPUs' sheaves, if nobody used it for 1 s
+//!                                                         all empty slabs, if nobody used it after that either
+//!   no pages, or more than the limit ── every cache is shrunk, and the allocation tried again
+//! ```
+//!
+//! One thread at a time does each of the two; the others go on meanwhile. No lock is held, so what a flush calls may use
+//! every cache: it comes back here, finds that somebody is at it, and leaves.
+
+use crate::inner::Inner;
+use crate::quiet;
+use crate::registry;
+use crate::stats::{BARN_GET, BARN_PUT, REFILL, SLAB_SYNC};
+use core::cell::Cell;
+use core::time::Duration;
+use quietline_platform::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use quietline_platform::{clock, pages, thread};
+
+/// Visits of barns by a thread for each look at the clock, which costs as much as such a visit.
+const VISITS_PER_LOOK: u8 = 16;
+/// Intervals in which a cache's sheaves must not have changed.
+const IDLE_INTERVALS: u64 = 10;
+/// Times that a thread lets others run while one of them reclaims.
+const PATIENCE: usize = 200;
+/// The least by which use must grow past the limit before all caches are shrunk again.
+const LIMIT_STEP: usize = 1 << 20;
+const NEVER: u64 = u64::MAX;
+const NO_LIMIT: usize = usize::MAX;
+
+/// What decay remembers of a cache. Written by the thread whose [`Turn`] it is, so all relaxed.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    /// When decay came last: nanoseconds of the monotonic clock.
+    visited: AtomicU64,
+    /// When the signatures were compared last.
+    compared: AtomicU64,
+    signature: AtomicU64,
+    /// Whether the CPUs' sheaves were taken for idleness, and the signature has been the same since.
+    drained: AtomicBool,
+}
+
+impl Idle {
+    pub(crate) fn new() -> Self {
+        Self {
+            visited: AtomicU64::new(0),
+            compared: AtomicU64::new(0),
+            signature: AtomicU64::new(0),
+            drained: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Nanoseconds between two caches. All of these are settings and dates, which order nothing: relaxed.
+static INTERVAL: AtomicU64 = AtomicU64::new(100_000_000);
+/// When the next cache is due.
+static DUE: AtomicU64 = AtomicU64::new(0);
+static LIMIT: AtomicUsize = AtomicUsize::new(NO_LIMIT);
+/// Use at which all caches are shrunk: the limit, or somewhat more than could not be got below when this was tried last.
+static MARK: AtomicUsize = AtomicUsize::new(NO_LIMIT);
+
+static DECAYS: Turn = Turn::new();
+static RECLAIMS: Turn = Turn::new();
+/// Whether the last thread that reclaimed got anything.
+static FOUND: AtomicBool = AtomicBool::new(false);
+
+/// How long after one cache the next one's idle memory is looked for, round and round; 100 ms at first. Each time, half of the
+/// sheaves that lay unused in the cache's barn go; when nobody has used it for ten intervals, the CPUs' sheaves, and after ten
+/// more all empty slabs. This happens when threads that allocate or free visit a barn, so it costs nothing while nothing is
+/// used, and then nothing is given back either: see [`decay`]. Zero turns it off.
+///
+/// Destructors of idle objects run on whatever thread that is, if it uses the same cache; caches with destructors are left
+/// alone by threads that use others.
+pub fn set_decay_interval(interval: Duration) {
+    let nanos = u64::try_from(interval.as_nanos()).unwrap_or(NEVER - 1);
+    INTERVAL.store(nanos, Ordering::Relaxed);
+    DUE.store(if nanos == 0 { NEVER } else { 0 }, Ordering::Relaxed);
+}
+
+/// Gives back what is due of all caches; how many bytes of slabs the process uses less afterwards. For programs that go to
+/// sleep, or that would rather do this in their event loop than in an allocation: with an [interval](set_decay_interval) of
+/// zero every call counts as one. Nothing if another thread is at it, or a hook that is called by it.
+///
+/// O(caches x CPUs), and some barriers for each cache that is due. Needs no memory. Destructors of idle objects run here.
+pub fn decay() -> usize {
+    let Some(_turn) = DECAYS.take() else { return 0 };
+    let before = pages::used();
+    let (now, interval) = (now(), INTERVAL.load(Ordering::Relaxed));
+    registry::each(|cache| visit(cache, now, interval));
+    before.saturating_sub(pages::used())
+}
+
+/// [Shrinks](crate::RawCache::shrink) every cache; how many bytes of slabs the process uses less afterwards. Slabs that wait
+/// for a grace period go after it. Needs no memory. Destructors run here.
+pub fn shrink_all() -> usize {
+    let before = pages::used();
+    registry::each(Inner::shrink);
+    before.saturating_sub(pages::used())
+}
+
+/// The bytes of slabs that all caches of the process may use before they give up what they keep; none for no limit, as at
+/// first. It is soft: when there is nothing to give back, use goes on growing, and all caches are shrunk again each time that
+/// it has grown by another 32nd, or by 1 MiB if that is more. [`memory_used`] is what is compared with it.
+pub fn set_memory_limit(bytes: Option<usize>) {
+    let limit = bytes.unwrap_or(NO_LIMIT);
+    LIMIT.store(limit, Ordering::Relaxed);
+    MARK.store(limit, Ordering::Relaxed);
+}
+
+/// Bytes of slabs in use in this process.
+pub fn memory_used() -> usize {
+    pages::used()
+}
+
+/// What a thread does for all when it has to wait anyway: before it visits a barn. While nothing is due: a load of a line
+/// that nobody writes, a counter of the thread, and once in 16 times the clock.
+#[inline]
+pub(crate) fn tick(own: &Inner) {
+    let due = DUE.load(Ordering::Relaxed);
+    if due != NEVER && looks_now() {
+        let now = now();
+        if now >= due {
+            decay_next(own, now, due);
+        }
+    }
+}
+
+/// There are no pages, or more are used than shall be. Shrinks all caches without destructors, unless another thread is at
+/// it: then waits for that one, for a while. Whether anything was given back.
+#[cold]
+pub(crate) fn under_pressure() -> bool {
+    let Some(_turn) = RECLAIMS.take() else {
+        // A hook that reclaiming has called would wait for itself.
+        return !RECLAIMS.is_mine() && RECLAIMS.wait() && FOUND.load(Ordering::Relaxed);
+    };
+    let _quiet = quiet::begin();
+    let mut found = false;
+    // What a destructor calls may wait for something that the caller of an allocation holds.
+    registry::each_where(
+        |cache| cache.options.dtor.is_none(),
+        |cache| {
+            let before = holdings(cache);
+            cache.shrink();
+            let after = holdings(cache);
+            found |= after.0 < before.0 || after.1 < before.1;
+        },
+    );
+    FOUND.store(found, Ordering::Relaxed);
+    found
+}
+
+/// Relaxed: exact unless others use the cache meanwhile; then a guess.
+fn holdings(cache: &Inner) -> (i64, usize) {
+    (cache.taken.load(Ordering::Relaxed), cache.slabs.load(Ordering::Relaxed))
+}
+
+/// Before a slab is made: gives back what can be, if more is used than shall be. Whether that was tried.
+pub(crate) fn mind_the_limit() -> bool {
+    let (limit, mark) = (LIMIT.load(Ordering::Relaxed), MARK.load(Ordering::Relaxed));
+    if limit == NO_LIMIT {
+        return false;
+    }
+    let step = (limit / 32).max(LIMIT_STEP);
+    let used = pages::used();
+    if used > mark {
+        if !RECLAIMS.is_taken() {
+            under_pressure();
+            MARK.store(limit.max(pages::used().saturating_add(step)), Ordering::Relaxed);
+        }
+        return true;
+    }
+    if mark > limit && mark - used.min(mark) > 2 * step {
+        // Use has fallen: the mark follows.
+        MARK.store(limit.max(used + step), Ordering::Relaxed);
+    }
+    false
+}
+
+/// The first of the threads that find decay due visits a cache.
+#[cold]
+fn decay_next(own: &Inner, now: u64, due: u64) {
+    let interval = INTERVAL.load(Ordering::Relaxed);
+    let next = now.saturating_add(interval);
+    if DUE.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        return;
+    }
+    let Some(_turn) = DECAYS.take() else { return };
+    let _quiet = quiet::begin();
+    // See `under_pressure`; on the cache's own slow paths a destructor may run at any time.
+    let harmless = |cache: &Inner| cache.options.dtor.is_none() || core::ptr::eq(cache, own);
+    let Some(cache) = registry::next_where(harmless) else { return };
+    visit(&cache, now, interval);
+}
+
+/// Takes back what a cache has not used. The caller has the turn.
+fn visit(cache: &Inner, now: u64, interval: u64) {
+    let _visit = cache.visits.begin();
+    let idle = &cache.idle;
+    let since = |date: &AtomicU64| now.saturating_sub(date.load(Ordering::Relaxed));
+    if since(&idle.visited) >= interval {
+        idle.visited.store(now, Ordering::Relaxed);
+        let (mut full, mut empty) = cache.barn.take_idle();
+        while let Some(sheaf) = full.pop() {
+            drop(cache.flush(sheaf));
+        }
+        while empty.pop().is_some() {}
+    }
+    if since(&idle.compared) >= interval.saturating_mul(IDLE_INTERVALS) {
+        idle.compared.store(now, Ordering::Relaxed);
+        drain_if_idle(cache);
+    }
+}
+
+fn drain_if_idle(cache: &Inner) {
+    let idle = &cache.idle;
+    let signature = signature(cache);
+    if idle.signature.swap(signature, Ordering::Relaxed) != signature {
+        idle.drained.store(false, Ordering::Relaxed);
+    } else if idle.drained.load(Ordering::Relaxed) {
+        // Nobody has come back: not even the slabs that are kept against a change of mind.
+        cache.discard_empty();
+    } else {
+        cache.put_back(|| cache.sheaves.take_all(&cache.handshake));
+        // What nobody's use looks like from now on.
+        idle.signature.store(self::signature(cache), Ordering::Relaxed);
+        idle.drained.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Changes when somebody uses the cache, nearly always, and not when decay does.
+fn signature(cache: &Inner) -> u64 {
+    let used = |statistic| cache.sheaves.counted(statistic);
+    let slow = [used(REFILL), used(BARN_GET), used(BARN_PUT)];
+    // Without sheaves there are no flushes, and every free goes to a slab.
+    let slabs = if cache.has_sheaves() { 0 } else { used(SLAB_SYNC) };
+    slow.into_iter().fold(cache.sheaves.signature(&cache.handshake) ^ slabs, |all, n| all.rotate_left(16) ^ n)
+}
+
+/// Whether this visit is one that looks at the clock; a thread's first one is.
+fn looks_now() -> bool {
+    VISITS
+        .try_with(|visits| {
+            let visit = visits.get();
+            visits.set(visit.wrapping_add(1));
+            visit.is_multiple_of(VISITS_PER_LOOK)
+        })
+        // A thread whose thread-local storage is gone leaves it to others.
+        .unwrap_or(false)
+}
+
+fn now() -> u64 {
+    clock::monotonic().as_nanos() as u64
+}
+
+quietline_platform::thread_local! {
+    static VISITS: Cell<u8> = const { Cell::new(0) };
+}
+
+/// In the child, whoever was at it is gone.
+pub(crate) fn after_fork() {
+    for turn in [&DECAYS, &RECLAIMS] {
+        // A hook that is called by whoever has the turn may fork: then it goes on in the child.
+        if !turn.is_mine() {
+            turn.leave();
+        }
+    }
+}
+
+/// What one thread at a time does, without anybody waiting for it.
+#[derive(Debug)]
+struct Turn {
+    /// The address of something of the thread's own; 0 for none.
+    owner: AtomicUsize,
+}
+
+struct Taken<'a>(&'a Turn);
+
+impl Turn {
+    const fn new() -> Self {
+        Self { owner: AtomicUsize::new(0) }
+    }
+
+    fn take(&self) -> Option<Taken<'_>> {
+        let me = Self::me()?;
+        // ORDERING: acquire pairs with the release in `leave`: what the last one wrote into `Idle` is seen.
+        self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Taken(self))
+    }
+
+    fn is_taken(&self) -> bool {
+        // Relaxed: a guess, unless it is the caller's own.
+        self.owner.load(Ordering::Relaxed) != 0
+    }
+
+    fn is_mine(&self) -> bool {
+        // Relaxed: only this thread writes its own address.
+        Self::me().is_some_and(|me| self.owner.load(Ordering::Relaxed) == me)
+    }
+
+    /// Lets others run until it is nobody's, but not for ever. Whether it was nobody's.
+    fn wait(&self) -> bool {
+        (0..PATIENCE).any(|_| {
+            thread::yield_now();
+            // ORDERING: pairs with the release in `leave`: what was given back can be had.
+            self.owner.load(Ordering::Acquire) == 0
+        })
+    }
+
+    fn leave(&self) {
+        // ORDERING: pairs with `take` and `wait`.
+        self.owner.store(0, Ordering::Release);
+    }
+
+    fn me() -> Option<usize> {
+        VISITS.try_with(|mine| core::ptr::from_ref(mine) as usize).ok()
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}

@@ -1,0 +1,86 @@
+//! Threads that reclaim a cache's idle memory, and so have objects in hand that are neither with a user nor in any place.
+
+use core::cell::Cell;
+use core::time::Duration;
+use quietline_platform::atomic::{AtomicUsize, Ordering};
+use quietline_platform::{clock, thread};
+
+/// How long others wait for a visitor before they make do with what they find. A visit takes microseconds, and the turn of
+/// whoever has its CPU.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+quietline_platform::thread_local! {
+    /// Visits that this thread is in: who is called by a visitor, through a destructor, must not wait for it.
+    static MINE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Visits begun and ended. Not a lock: a visitor never waits, and others only for a while.
+#[derive(Debug)]
+pub(crate) struct Visits {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+/// A visit, until dropped.
+pub(crate) struct Visit<'a>(&'a Visits);
+
+impl Visits {
+    pub(crate) const fn new() -> Self {
+        Self { begun: AtomicUsize::new(0), ended: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn begin(&self) -> Visit<'_> {
+        // ORDERING: pairs with the loads in `settled`: who sees something that the visit has moved, sees that it has begun.
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        // A thread whose thread-local storage is gone does without.
+        let _ = MINE.try_with(|mine| mine.set(mine.get() + 1));
+        Visit(self)
+    }
+
+    /// What `f` gives while nobody visits; or, when somebody does for long, while somebody does.
+    pub(crate) fn settled<R>(&self, f: impl Fn() -> R) -> R {
+        let mut settled = None;
+        wait_for(|| {
+            // ORDERING: pairs with the release at a visit's end: its work is seen if it is seen to have ended.
+            let ended = self.ended.load(Ordering::Acquire);
+            if self.begun.load(Ordering::Acquire) == ended {
+                let result = f();
+                // ORDERING: what `f` has read was read before this, since every count it adds up is behind a lock or a barrier;
+                // pairs with `begin`.
+                if self.begun.load(Ordering::Acquire) == ended {
+                    settled = Some(result);
+                }
+            }
+            settled.is_some()
+        });
+        settled.unwrap_or_else(f)
+    }
+
+    /// In a child process, whoever visited is gone, unless it is this thread, which forked in a hook: then nobody here waits for
+    /// its visits, and the last of them settles it.
+    pub(crate) fn after_fork(&self) {
+        if MINE.try_with(Cell::get).unwrap_or(0) == 0 {
+            // Relaxed: the child has one thread.
+            self.ended.store(self.begun.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Lets others run until `done`, but not for ever, and not inside a visit.
+pub(crate) fn wait_for(mut done: impl FnMut() -> bool) {
+    if done() || MINE.try_with(Cell::get).unwrap_or(1) > 0 {
+        return;
+    }
+    let give_up = clock::monotonic() + PATIENCE;
+    while !done() && clock::monotonic() < give_up {
+        thread::yield_now();
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        let _ = MINE.try_with(|mine| mine.set(mine.get() - 1));
+        // ORDERING: pairs with `settled`.
+        self.0.ended.fetch_add(1, Ordering::Release);
+    }
+}

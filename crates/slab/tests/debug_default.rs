@@ -1,0 +1,95 @@
+//! Where nobody handles violations: a report on standard error, and the end of the process. And the environment, which
+//! switches checks on. Each case is a process of its own: this program again, with one of the tests that are ignored
+//! otherwise.
+#![cfg(not(loom))]
+
+use quietline_slab::{Options, RawCache};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+
+fn run(test: &str, environment: &str) -> (Output, String) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "--nocapture", test])
+        .env("QUIETLINE_SLAB_DEBUG", environment)
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, error)
+}
+
+fn cache(name: &'static str) -> RawCache {
+    RawCache::new(Options::new(name, 64, 8)).unwrap()
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_frees_twice() {
+    let cache = cache("default");
+    let object = cache.alloc().unwrap();
+    // SAFETY: the second time is what is under test.
+    unsafe {
+        cache.free(object);
+        cache.free(object);
+    }
+    println!("went on");
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_leaks() {
+    let cache = cache("default");
+    for _ in 0..25 {
+        cache.alloc().unwrap();
+    }
+    drop(cache);
+    println!("went on");
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_looks() {
+    for name in ["default", "inode", "dentry_1"] {
+        println!("{name}={}", cache(name).debug());
+    }
+}
+
+#[test]
+fn the_default_is_to_abort() {
+    let (output, error) = run("child_frees_twice", "FZPU");
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{error}");
+    for part in ["quietline: slab cache 'default': double free", "allocated by thread", "child_frees_twice"] {
+        assert!(error.contains(part), "no {part} in {error}");
+    }
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("went on"));
+}
+
+#[test]
+fn leaks_are_told_and_no_more() {
+    let (output, error) = run("child_leaks", "U");
+    assert!(output.status.success(), "{error}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("went on"));
+    assert_eq!(error.matches("leak: object").count(), 10, "{error}");
+    assert!(error.contains("15 more") && error.contains("child_leaks"), "{error}");
+}
+
+#[test]
+fn the_environment_switches() {
+    let seen = |environment| {
+        let (output, error) = run("child_looks", environment);
+        assert!(output.status.success(), "{error}");
+        (String::from_utf8_lossy(&output.stdout).into_owned(), error)
+    };
+    let (all, error) = seen("FZPU");
+    assert!(all.contains("default=FZPU") && all.contains("inode=FZPU") && error.is_empty(), "{all} {error}");
+    let (some, _) = seen("Z,inode,dentry*");
+    assert!(
+        some.contains("default=-") && some.contains("inode=FZ") && some.contains("dentry_1=FZ"),
+        "{some}"
+    );
+    let (none, error) = seen("FX");
+    assert!(
+        none.contains("default=-") && error.contains("QUIETLINE_SLAB_DEBUG=FX is ignored"),
+        "{none} {error}"
+    );
+    assert!(seen("").0.contains("default=-"), "set to nothing is not set");
+}

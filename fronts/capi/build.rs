@@ -1,0 +1,11 @@
+//! How the shared library is linked.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    // The major version of the interface, not of the package.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libquietline.so.0");
+    // Never unmapped: the kernel may still know a restartable sequence of it, and fork handlers stay registered.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // Every symbol is bound when the library is loaded, none on the first miss of a fast path.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,relro,-z,now");
+}

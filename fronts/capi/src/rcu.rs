@@ -1,0 +1,277 @@
+//! Read sections, and waiting for them.
+
+use crate::callback::Callback;
+use crate::status::{ql_status, status};
+use core::ffi::c_void;
+use core::mem::{self, offset_of};
+use core::ptr::{self, NonNull};
+use core::time::Duration;
+use quietline_sync::rcu::{self, Domain, Guard, Head};
+
+/// Readers that are waited for together. Most programs need one: ql_rcu_global(). It lives as long as the process.
+pub struct ql_rcu {
+    _domain: Domain,
+}
+
+/// An open read section. May be passed to another thread and be closed there.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct ql_rcu_guard {
+    /// The library's; all zero when no section is open.
+    pub words: [usize; 2],
+}
+
+/// What a callback needs: a field of the structure that it is for. Needs no value before ql_rcu_call().
+#[repr(C)]
+#[derive(Debug)]
+pub struct ql_rcu_head {
+    /// The library's.
+    pub words: [usize; 3],
+}
+
+/// A callback: gets the head that it was queued with. Must return; must not wait for a grace period of its domain.
+pub type ql_rcu_callback = Option<unsafe extern "C" fn(head: *mut ql_rcu_head)>;
+
+/// How [`ql_rcu_head`] is used.
+#[repr(C)]
+struct Queued {
+    head: Head,
+    run: unsafe extern "C" fn(head: *mut ql_rcu_head),
+}
+
+const _: () = assert!(size_of::<Queued>() == size_of::<ql_rcu_head>());
+const _: () = assert!(align_of::<Queued>() <= align_of::<ql_rcu_head>());
+const _: () = assert!(offset_of!(Queued, head) == 0);
+
+/// The domain behind a C pointer.
+///
+/// # Safety
+/// It is null or a domain, all of which live for ever.
+pub(crate) unsafe fn domain(domain: *mut ql_rcu) -> Option<&'static Domain> {
+    // SAFETY: by contract.
+    unsafe { domain.cast::<Domain>().as_ref() }
+}
+
+/// Stores the domain of everything that brings none of its own in *domain.
+///
+/// QL_INVALID when `domain` is NULL; QL_NO_MEMORY, on the first call, when its counters cannot be allocated; *domain is NULL then.
+///
+/// # Safety
+/// `domain` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_global(domain: *mut *mut ql_rcu) -> ql_status {
+    // SAFETY: by contract.
+    unsafe { give(domain, rcu::global) }
+}
+
+/// Makes a domain and stores it in *domain. It lives as long as the process, so make few.
+///
+/// QL_INVALID when `domain` is NULL; QL_NO_MEMORY; *domain is NULL then.
+///
+/// # Safety
+/// `domain` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_create(domain: *mut *mut ql_rcu) -> ql_status {
+    // SAFETY: by contract.
+    unsafe { give(domain, || Ok(Box::leak(Domain::new()?))) }
+}
+
+unsafe fn give(
+    to: *mut *mut ql_rcu,
+    make: impl FnOnce() -> Result<&'static Domain, quietline_platform::AllocError>,
+) -> ql_status {
+    status(|| {
+        if to.is_null() {
+            return Err(ql_status::QL_INVALID);
+        }
+        // SAFETY: by contract of the callers; so below.
+        unsafe { to.write(ptr::null_mut()) };
+        let domain = make()?;
+        // SAFETY: as above.
+        unsafe { to.write(ptr::from_ref(domain).cast_mut().cast()) };
+        Ok(())
+    })
+}
+
+/// Opens a read section: about a nanosecond, no locked instruction, no shared line. Any thread may, without registration, also
+/// in a signal handler; sections nest. What a section finds of a domain's objects stays until ql_rcu_read_unlock().
+///
+/// NULL opens nothing and protects nothing.
+///
+/// # Safety
+/// `domain` is NULL or a domain.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_read_lock(domain: *mut ql_rcu) -> ql_rcu_guard {
+    // SAFETY: by contract.
+    match unsafe { self::domain(domain) } {
+        // SAFETY: a guard is two words, which read_unlock makes a guard again.
+        Some(domain) => unsafe { mem::transmute::<Guard<'static>, ql_rcu_guard>(domain.read()) },
+        None => ql_rcu_guard { words: [0; 2] },
+    }
+}
+
+/// Closes a read section. A guard that is all zero does nothing.
+///
+/// # Safety
+/// `guard` came from ql_rcu_read_lock() in this process, and is closed once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_read_unlock(guard: ql_rcu_guard) {
+    if guard.words != [0; 2] {
+        // SAFETY: see ql_rcu_read_lock; a guard has an address in it, so it is not all zero.
+        drop(unsafe { mem::transmute::<ql_rcu_guard, Guard<'static>>(guard) });
+    }
+}
+
+/// Waits for a grace period: every section of the domain that is open now has ended when it returns. Microseconds, when readers
+/// are short; callbacks that are due run here too. Inside a read section of the domain it never returns. NULL does nothing.
+///
+/// # Safety
+/// `domain` is NULL or a domain.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_synchronize(domain: *mut ql_rcu) {
+    // SAFETY: by contract.
+    if let Some(domain) = unsafe { self::domain(domain) } {
+        domain.synchronize();
+    }
+}
+
+/// Calls `run` with `head` after every read section of the domain that is open now has ended (call_rcu): on any thread that finds
+/// it due, never inside this call. A few nanoseconds; more when a batch is full. There is no thread that runs callbacks: they run
+/// when somebody queues many, synchronizes, polls or waits for a barrier.
+///
+/// QL_INVALID when an argument is NULL.
+///
+/// # Safety
+/// `head` is the library's until `run` is called with it. `run` does what may be done on any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_call(
+    domain: *mut ql_rcu,
+    head: *mut ql_rcu_head,
+    run: ql_rcu_callback,
+) -> ql_status {
+    unsafe fn call(head: NonNull<Head>) {
+        // SAFETY: the head is the first field of what was queued below; `run` may free it.
+        unsafe { ((*head.cast::<Queued>().as_ptr()).run)(head.as_ptr().cast()) };
+    }
+    // SAFETY: by contract.
+    let domain = unsafe { self::domain(domain) };
+    let (Some(domain), Some(head), Some(run)) = (domain, NonNull::new(head.cast::<Queued>()), run) else {
+        return ql_status::QL_INVALID;
+    };
+    // SAFETY: by contract the head is the caller's to give.
+    unsafe {
+        head.write(Queued { head: Head::new(), run });
+        domain.call(head.cast(), call);
+    }
+    ql_status::QL_OK
+}
+
+/// Waits until every callback queued before has run (rcu_barrier), and every object given to ql_cache_free_rcu() whose sheaf was
+/// full is free. Not from a callback, nor inside a read section of the domain. NULL does nothing.
+///
+/// # Safety
+/// `domain` is NULL or a domain.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_barrier(domain: *mut ql_rcu) {
+    // SAFETY: by contract.
+    if let Some(domain) = unsafe { self::domain(domain) } {
+        domain.barrier();
+    }
+}
+
+/// Moves a grace period on if a callback or a ticket wants one, and runs callbacks that are due; never waits. Whether callbacks are
+/// still queued or running. For event loops. NULL: false.
+///
+/// # Safety
+/// `domain` is NULL or a domain.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_poll(domain: *mut ql_rcu) -> bool {
+    // SAFETY: by contract.
+    unsafe { self::domain(domain) }.is_some_and(Domain::poll)
+}
+
+/// A ticket for the next full grace period (start_poll_synchronize_rcu), never 0. NULL: 0.
+///
+/// # Safety
+/// `domain` is NULL or a domain.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_ticket(domain: *mut ql_rcu) -> u64 {
+    // SAFETY: by contract.
+    unsafe { self::domain(domain) }.map_or(0, Domain::ticket)
+}
+
+/// Whether the grace period of a ticket is over. NULL: true.
+///
+/// # Safety
+/// `domain` is NULL or a domain.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_elapsed(domain: *mut ql_rcu, ticket: u64) -> bool {
+    // SAFETY: by contract.
+    unsafe { self::domain(domain) }.is_none_or(|domain| domain.elapsed(ticket))
+}
+
+/// Callbacks queued and not yet run; exact when nobody queues or runs any meanwhile. NULL: 0.
+///
+/// # Safety
+/// `domain` is NULL or a domain.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_backlog(domain: *mut ql_rcu) -> u64 {
+    // SAFETY: by contract.
+    unsafe { self::domain(domain) }.map_or(0, Domain::backlog)
+}
+
+/// Read sections that are open now; exact when nobody enters or leaves meanwhile. NULL: 0.
+///
+/// # Safety
+/// `domain` is NULL or a domain.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_open_sections(domain: *mut ql_rcu) -> u64 {
+    // SAFETY: by contract.
+    unsafe { self::domain(domain) }.map_or(0, Domain::open_sections)
+}
+
+/// How long a grace period may last before it is reported, and between reports, in nanoseconds, at least a million; ten seconds at
+/// first. NULL does nothing.
+///
+/// # Safety
+/// `domain` is NULL or a domain.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_set_stall_patience(domain: *mut ql_rcu, nanoseconds: u64) {
+    // SAFETY: by contract.
+    if let Some(domain) = unsafe { self::domain(domain) } {
+        domain.set_stall_patience(Duration::from_nanos(nanoseconds));
+    }
+}
+
+/// Told how long a grace period has lasted, in nanoseconds, and how many read sections are open.
+pub type ql_rcu_stall_handler =
+    Option<unsafe extern "C" fn(waited_nanoseconds: u64, open_sections: u64, context: *mut c_void)>;
+
+static STALL: Callback<
+    unsafe extern "C" fn(waited_nanoseconds: u64, open_sections: u64, context: *mut c_void),
+> = Callback::new();
+
+/// Calls `handler`, from a thread that waits, when a grace period of any domain does not end, instead of writing a line to
+/// standard error. Each change keeps a few words for ever.
+///
+/// QL_INVALID when `handler` is NULL; QL_NO_MEMORY: nothing was changed.
+///
+/// # Safety
+/// `handler` may be called on any thread, with `context`, also for some time after it was replaced.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_set_stall_handler(
+    handler: ql_rcu_stall_handler,
+    context: *mut c_void,
+) -> ql_status {
+    fn forward(stall: &rcu::Stall) {
+        let Some(pair) = STALL.get() else { return };
+        let waited = u64::try_from(stall.waited.as_nanos()).unwrap_or(u64::MAX);
+        // SAFETY: the caller of ql_rcu_set_stall_handler said that it may be called.
+        unsafe { (pair.function)(waited, stall.open_sections, pair.context) };
+    }
+    status(|| {
+        STALL.set(handler.ok_or(ql_status::QL_INVALID)?, context)?;
+        rcu::set_stall_handler(forward);
+        Ok(())
+    })
+}

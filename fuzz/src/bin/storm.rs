@@ -1,0 +1,114 @@
+//! Random operations by the billion, from a seed.
+//!
+//! The operations come in rounds, each with two caches of its own. A round's bytes follow from the seed and the round's number,
+//! so that the one in which something went wrong can be repeated alone.
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use quietline_fuzz::slab::{self, Tally};
+use std::io::{self, Write};
+use std::panic;
+use std::time::{Duration, Instant};
+
+/// Random operations on two slab caches, held against a model
+///
+/// Ends with 0 when all results were as the model says, and prints operations, time and seed. Otherwise it prints what
+/// differed and the arguments that repeat it.
+#[derive(Debug, Parser)]
+#[command(name = "storm")]
+struct Arguments {
+    /// How many operations, at least: rounds are not cut short
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    operations: u64,
+
+    /// Where the random numbers begin
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Threads that use the same two caches; with more than one, a round is not exactly repeatable
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+
+    /// The number of the first round
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    first_round: u64,
+
+    /// Stop after so many rounds, whatever they did
+    #[arg(long, value_name = "N")]
+    rounds: Option<u64>,
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    ensure!((1..=64).contains(&arguments.threads), "give 1 to 64 threads, not {}", arguments.threads);
+    let progress = ProgressBar::new(arguments.operations);
+    progress.set_style(ProgressStyle::with_template(
+        "{wide_bar} {human_pos} of {human_len} operations, {eta} left",
+    )?);
+
+    let begun = Instant::now();
+    let (mut tally, mut round, mut told) = (Tally::default(), arguments.first_round, begun);
+    while tally.operations < arguments.operations {
+        let bytes: Vec<Vec<u8>> =
+            (0..arguments.threads).map(|thread| bytes(arguments.seed, round, thread)).collect();
+        let slices: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
+        match panic::catch_unwind(|| slab::run_together(&slices)) {
+            Ok(done) => tally += done,
+            Err(difference) => {
+                let Arguments { seed, threads, .. } = arguments;
+                progress.abandon();
+                eprintln!(
+                    "storm: repeat this with --seed {seed} --threads {threads} --first-round {round} --rounds 1"
+                );
+                panic::resume_unwind(difference);
+            }
+        }
+        round += 1;
+        progress.set_position(tally.operations);
+        if progress.is_hidden() && told.elapsed() > Duration::from_secs(30) {
+            told = Instant::now();
+            eprintln!("storm: {} operations after {:.0?}", HumanCount(tally.operations), begun.elapsed());
+        }
+        if arguments.rounds.is_some_and(|rounds| round - arguments.first_round >= rounds) {
+            break;
+        }
+    }
+    progress.finish_and_clear();
+    let took = begun.elapsed();
+    writeln!(
+        io::stdout(),
+        "{} operations without a difference in {:.1} s ({:.0} ns each): {} objects allocated and freed, {} operations \
+         besides, {} injected failures met; {} rounds of seed {}, {} thread(s)",
+        HumanCount(tally.operations),
+        took.as_secs_f64(),
+        took.as_nanos() as f64 / tally.operations.max(1) as f64,
+        HumanCount(tally.objects),
+        HumanCount(tally.rare),
+        HumanCount(tally.failed),
+        HumanCount(round - arguments.first_round),
+        arguments.seed,
+        arguments.threads,
+    )?;
+    Ok(())
+}
+
+/// The bytes of a thread in a round: from a handful up to 128 KiB of them (SplitMix64).
+fn bytes(seed: u64, round: u64, thread: usize) -> Vec<u8> {
+    let mut state = mix(mix(mix(seed) ^ round) ^ thread as u64);
+    let mut next = || {
+        state = state.wrapping_add(GOLDEN);
+        mix(state)
+    };
+    let words = 1usize << (5 + next() % 10);
+    (0..words).flat_map(|_| next().to_le_bytes()).collect()
+}
+
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+fn mix(mut z: u64) -> u64 {
+    z = z.wrapping_add(GOLDEN);
+    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}

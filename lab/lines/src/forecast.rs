@@ -1,0 +1,211 @@
+//! Throughput on machines that are not there: points in processes of their own, curves, and a plot.
+
+use crate::Operation;
+use plotters::prelude::*;
+use quietline_sim::simulation::Plan;
+use quietline_sim::topology::Topology;
+use serde::{Deserialize, Serialize};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A workload's columns: operations side by side.
+pub fn columns(workload: &str) -> Option<Vec<&'static str>> {
+    let rungs = || Operation::all().into_iter().map(|o| o.name).filter(|name| name.starts_with("history-"));
+    Some(match workload {
+        "sockets" => ["sockets", "sockets-anyfd"].into_iter().chain(rungs()).collect(),
+        "pipes" => vec!["pipes", "pipes-anyfd"],
+        "anonfds" => vec!["eventfds", "eventfds-anyfd"],
+        "slab" => vec!["slab-pair", "slab-bulk", "slab-burst"],
+        "primitives" => vec!["counter", "ids", "rcu-read", "lockref", "file-ref"],
+        "locks" => vec!["shared-counter", "spinlock", "queue-lock", "lockref-shared"],
+        _ => return Operation::find(workload).map(|operation| vec![operation.name]),
+    })
+}
+
+/// One simulation's result.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Point {
+    /// Virtual CPUs.
+    pub cpus: usize,
+    /// Operations of all CPUs in a second.
+    pub throughput: f64,
+    /// Nanoseconds that one takes a CPU.
+    pub ns_per_op: f64,
+    /// Lines that an operation had to get from other CPUs.
+    pub moved_lines: f64,
+    /// The line that was waited for most, and for how many nanoseconds an operation.
+    pub bottleneck: Option<(String, f64)>,
+}
+
+/// A column's points.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Curve {
+    /// The operation.
+    pub column: String,
+    /// By number of CPUs, rising.
+    pub points: Vec<Point>,
+    /// The number of CPUs up to which each doubling brought at least half of what it should.
+    pub knee: usize,
+}
+
+/// A workload on a machine.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Forecast {
+    /// What is done.
+    pub workload: String,
+    /// The machine's name.
+    pub machine: String,
+    /// Seed of the noise.
+    pub seed: u64,
+    /// One for each column.
+    pub curves: Vec<Curve>,
+}
+
+/// How much is simulated for a point: enough for a steady state. What frees by RCU needs some ticks, of 640 operations
+/// each.
+pub fn plan(column: &str, cpus: usize, seed: u64) -> Plan {
+    let frees_late = column.starts_with("history-")
+        && column != "history-typesafe-files"
+        && column != "history-norefcount";
+    let (warm_up, ops) = match (frees_late, cpus) {
+        (true, ..=16) => (2500, 1280),
+        // So many in a queue are seconds for each thousand; the queue, not what is freed late, sets the pace by then.
+        (true, ..=32) => (700, 160),
+        (true, _) => (60, 40),
+        (false, ..=16) => (300, 600),
+        (false, _) => (150, 200),
+    };
+    Plan { cpus, seed, warm_up, ops, ..Plan::default() }
+}
+
+/// Simulates one point, in this process.
+///
+/// # Errors
+/// In words.
+pub fn point(column: &str, machine: &Topology, plan: &Plan) -> Result<Point, String> {
+    let operation = Operation::find(column).ok_or_else(|| format!("no operation is called {column}"))?;
+    let (run, report) = operation.simulate(machine, plan).map_err(|error| format!("{column}: {error}"))?;
+    Ok(Point {
+        cpus: plan.cpus,
+        throughput: run.throughput(),
+        ns_per_op: run.ns_per_op(),
+        moved_lines: report.moved_lines,
+        bottleneck: report.bottleneck().map(|line| (line.line.clone(), line.wait_ns)),
+    })
+}
+
+/// Simulates all points, each by `program point COLUMN MACHINE CPUS SEED`, as many at once as this machine has CPUs: so
+/// that each begins in the same state.
+///
+/// # Errors
+/// In words.
+pub fn forecast(
+    workload: &str,
+    machine: &str,
+    cpus: &[usize],
+    seed: u64,
+    program: &std::path::Path,
+) -> Result<Forecast, String> {
+    let columns =
+        columns(workload).ok_or_else(|| format!("no workload or operation is called {workload}"))?;
+    // The longest first.
+    let mut jobs: Vec<(&str, usize)> =
+        columns.iter().flat_map(|c| cpus.iter().map(move |n| (*c, *n))).collect();
+    jobs.sort_by_key(|(_, n)| core::cmp::Reverse(*n));
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        // Relaxed: a number that orders nothing.
+        while let Some((column, n)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = child(program, column, machine, *n, seed);
+            done.lock().unwrap_or_else(|e| e.into_inner()).push((*column, result));
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    let mut curves: Vec<Curve> =
+        columns.iter().map(|c| Curve { column: (*c).to_owned(), points: Vec::new(), knee: 0 }).collect();
+    for (column, result) in done.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        let curve = curves.iter_mut().find(|c| c.column == column).expect("a column was asked for");
+        curve.points.push(result?);
+    }
+    for curve in &mut curves {
+        curve.points.sort_by_key(|p| p.cpus);
+        curve.knee = knee(&curve.points);
+    }
+    Ok(Forecast { workload: workload.to_owned(), machine: machine.to_owned(), seed, curves })
+}
+
+fn child(
+    program: &std::path::Path,
+    column: &str,
+    machine: &str,
+    cpus: usize,
+    seed: u64,
+) -> Result<Point, String> {
+    let output = Command::new(program)
+        .args(["point", column, machine, &cpus.to_string(), &seed.to_string()])
+        .output()
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
+}
+
+fn knee(points: &[Point]) -> usize {
+    let mut knee = points.first().map_or(0, |p| p.cpus);
+    for pair in points.windows(2) {
+        let should = pair[0].throughput * (pair[1].cpus - pair[0].cpus) as f64 / pair[0].cpus as f64;
+        if pair[1].throughput - pair[0].throughput < should / 2.0 {
+            break;
+        }
+        knee = pair[1].cpus;
+    }
+    knee
+}
+
+impl Curve {
+    /// Throughput as a multiple of the first point's, by CPU: 1 is linear.
+    pub fn efficiency(&self, point: &Point) -> f64 {
+        let first = &self.points[0];
+        point.throughput / first.throughput * first.cpus as f64 / point.cpus as f64
+    }
+}
+
+/// The curves as a picture in SVG: millions of operations a second by CPUs, both on logarithmic axes.
+///
+/// # Errors
+/// In words.
+pub fn svg(forecast: &Forecast) -> Result<String, String> {
+    let mut text = String::new();
+    draw(forecast, &mut text).map_err(|error| error.to_string())?;
+    Ok(text)
+}
+
+fn draw(forecast: &Forecast, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+    let points = || forecast.curves.iter().flat_map(|c| &c.points);
+    let most = points().map(|p| p.cpus).max().unwrap_or(1) as f64;
+    let high = points().map(|p| p.throughput).fold(1.0, f64::max) / 1e6;
+    let low = points().map(|p| p.throughput).fold(f64::MAX, f64::min) / 1e6;
+    let root = SVGBackend::with_string(text, (960, 600)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption(format!("{} on {}", forecast.workload, forecast.machine), ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(64)
+        .build_cartesian_2d((1.0..most * 1.05).log_scale(), (low * 0.8..high * 1.3).log_scale())?;
+    chart.configure_mesh().x_desc("CPUs").y_desc("million operations a second").draw()?;
+    for (i, curve) in forecast.curves.iter().enumerate() {
+        let colour = HSLColor(i as f64 / forecast.curves.len() as f64, 0.7, 0.45);
+        let line = curve.points.iter().map(|p| (p.cpus as f64, p.throughput / 1e6));
+        chart
+            .draw_series(LineSeries::new(line, colour.stroke_width(2)))?
+            .label(curve.column.clone())
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+    }
+    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
+    root.present()?;
+    Ok(())
+}
