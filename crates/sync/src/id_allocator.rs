@@ -1,13 +1,14 @@
 //! Numbers that no two objects share, handed out by each CPU for itself.
 
+use core::array;
 use core::fmt;
 
+use crossbeam_utils::CachePadded;
 use quietline_platform::AllocError;
+use quietline_platform::atomic::{AtomicU32, AtomicU64, Ordering};
 use quietline_platform::cpu;
+use quietline_platform::heap;
 use quietline_platform::percpu::Words;
-
-use crate::SpinLock;
-use crate::slow_half::{SlowHalf, slow_half};
 
 /// Ids that a CPU takes from the shared word at a time. A power of two: a CPU's word that is a multiple of it has
 /// none left.
@@ -29,17 +30,20 @@ const START: u32 = if cfg!(debug_assertions) { 0u32.wrapping_sub(4 * BATCH) } el
 /// A CPU takes 1,024 ids at a time and hands them out by one restartable operation: no locked instruction, no line
 /// that another CPU writes.
 ///
-/// Differs from the kernel's: a thread may lose its CPU between taking a batch and giving it to the CPU; the batch
-/// then goes to the next CPU that wants one, so at most 1,023 ids per CPU are ever waiting for use.
+/// Differs from the kernel's: a thread may lose its CPU between taking a batch and giving it to the CPU. The batch is
+/// then left over, and goes to the next CPU that wants one. There is no lock: with 128 CPUs that open and close sockets,
+/// one around the shared word would be waited for three quarters of the time (`docs/lines.md`).
 ///
 /// # Guarantees
 ///
 /// * Each of the numbers 1 to 2^32 - 1 is handed out once before the shared word comes round to the first again.
 /// * No id is 0.
-/// * No id is lost. At any time at most 1,023 per CPU (and in one batch left over) wait to be handed out; they are
-///   the only ones that a bearer of the same number from the round before could meet.
+/// * At any time at most 1,023 per CPU, and a few batches left over, wait to be handed out; they are the only ones that a
+///   bearer of the same number from the round before could meet.
 ///
 /// # Limits
+///
+/// If seven threads at once have lost their CPU with a batch in hand, what the eighth has is skipped.
 ///
 /// After 2^32 ids they come again, whether or not the objects that bore them are gone, as the kernel's do.
 ///
@@ -49,16 +53,20 @@ const START: u32 = if cfg!(debug_assertions) { 0u32.wrapping_sub(4 * BATCH) } el
 pub struct IdAllocator {
     /// Words[0] is the id that this CPU hands out next; a multiple of the batch when it has none.
     words: Words<1>,
-    /// On lines of its own: every call reads the field above.
-    pool: SlowHalf<SpinLock<Pool>>,
+    /// On a line of its own: every call reads the field above.
+    pool: Box<CachePadded<Pool>>,
 }
 
-/// What the CPUs have not taken.
+/// Batches that may be left over: what fits into the pool's line.
+const LEFTOVERS: usize = if cfg!(loom) { 1 } else { 7 };
+
+/// What the CPUs have not taken. All accesses are relaxed: the numbers are all that is handed over, and each by one
+/// indivisible instruction.
 struct Pool {
+    /// The rests of batches that could not be given to a CPU: the next id in each, or 0.
+    leftovers: [AtomicU64; LEFTOVERS],
     /// The first id of the next batch.
-    next: u32,
-    /// The rest of a batch that could not be given to a CPU: the next id in it.
-    leftover: Option<u64>,
+    next: AtomicU32,
 }
 
 impl IdAllocator {
@@ -78,18 +86,19 @@ impl IdAllocator {
     /// [`AllocError`] when there is no memory for the CPUs' words.
     pub fn starting_at(first: u32) -> Result<Self, AllocError> {
         let batch = first - first % BATCH;
-        let pool = if first == batch {
-            Pool { next: batch, leftover: None }
-        } else {
-            Pool { next: batch.wrapping_add(BATCH), leftover: Some(first.into()) }
-        };
-        let ids = Self { words: Words::new()?, pool: slow_half(SpinLock::new(pool))? };
-        quietline_platform::name_words!(*ids.pool, "IdAllocator.pool");
+        let (next, rest) =
+            if first == batch { (batch, 0) } else { (batch.wrapping_add(BATCH), u64::from(first)) };
+        let pool = heap::try_box(CachePadded::new(Pool {
+            leftovers: array::from_fn(|i| AtomicU64::new(if i == 0 { rest } else { 0 })),
+            next: AtomicU32::new(next),
+        }))?;
+        let ids = Self { words: Words::new()?, pool };
+        quietline_platform::name_words!(**ids.pool => "IdAllocator.pool" { leftovers, next });
         Ok(ids)
     }
 
     /// The next id. Writes only the CPU's own line, without a locked instruction; once in 1,024 calls also the
-    /// shared word's line, under a lock.
+    /// shared word's line.
     #[inline]
     pub fn next(&self) -> u32 {
         match self.words.increment_unless(0, MASK) {
@@ -102,15 +111,10 @@ impl IdAllocator {
     /// Takes an id from the pool, and the rest of its batch for this CPU.
     #[cold]
     fn next_slow(&self) -> u32 {
-        let mut pool = self.pool.lock();
-        // While this thread waited, another may have filled the CPU's word.
-        if let Some(id) = self.words.increment_unless(0, MASK) {
-            return id as u32;
-        }
-        let id = pool.take();
+        let id = self.pool.take();
         let rest = id + 1;
         if rest & MASK != 0 && !self.install(rest) {
-            pool.leftover = Some(rest);
+            self.pool.leave(rest);
         }
         id as u32
     }
@@ -125,21 +129,34 @@ impl IdAllocator {
 }
 
 impl Pool {
-    /// The first id of what is left over, else of the next batch.
-    fn take(&mut self) -> u64 {
-        if let Some(id) = self.leftover.take() {
-            return id;
+    /// The first id of what is left over, else of the next batch. One locked instruction, if nothing is left over.
+    fn take(&self) -> u64 {
+        for leftover in &self.leftovers {
+            if leftover.load(Ordering::Relaxed) != 0 {
+                let id = leftover.swap(0, Ordering::Relaxed);
+                if id != 0 {
+                    return id;
+                }
+            }
         }
-        let first = self.next;
-        self.next = first.wrapping_add(BATCH);
         // 0 is not an id.
-        u64::from(first.max(1))
+        u64::from(self.next.fetch_add(BATCH, Ordering::Relaxed).max(1))
+    }
+
+    /// Keeps the rest of a batch for whoever comes next, if there is room.
+    fn leave(&self, rest: u64) {
+        let _kept = self
+            .leftovers
+            .iter()
+            .any(|leftover| leftover.compare_exchange(0, rest, Ordering::Relaxed, Ordering::Relaxed).is_ok());
     }
 }
 
 impl fmt::Debug for IdAllocator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IdAllocator").field("next_batch", &self.pool.lock().next).finish_non_exhaustive()
+        f.debug_struct("IdAllocator")
+            .field("next_batch", &self.pool.next.load(Ordering::Relaxed))
+            .finish_non_exhaustive()
     }
 }
 

@@ -15,11 +15,22 @@ fn a_batch_is_not_installed_over_another() {
 #[test]
 fn a_leftover_batch_comes_first() {
     let ids = IdAllocator::starting_at(8192).unwrap();
-    ids.pool.lock().leftover = Some(1025);
+    ids.pool.leave(1025);
     // Every CPU is empty: whichever asks first gets the leftover, others new batches.
     let mut taken: Vec<_> = (0..3 * BATCH).map(|_| ids.next()).collect();
     assert_eq!(taken[0], 1025);
     taken.sort_unstable();
     taken.dedup();
     assert_eq!(taken.len(), 3 * BATCH as usize);
+}
+
+/// As many batches as the pool's line has room for are kept; one more is skipped, and what was kept stays.
+#[test]
+fn leftovers_have_an_end() {
+    let ids = IdAllocator::starting_at(1 << 20).unwrap();
+    let rests: Vec<u64> = (0..=LEFTOVERS as u64).map(|i| i * u64::from(BATCH) + 7).collect();
+    rests.iter().for_each(|rest| ids.pool.leave(*rest));
+    let taken: Vec<u64> = (0..=LEFTOVERS).map(|_| ids.pool.take()).collect();
+    assert_eq!(taken[..LEFTOVERS], rests[..LEFTOVERS]);
+    assert_eq!(taken[LEFTOVERS], 1 << 20, "the eighth was skipped: a new batch");
 }
