@@ -22,6 +22,7 @@
 //!      PerCpu                  Lockref                     rcu
 //!      Counter                 FileRef                     Seqcount
 //!      IdAllocator             SpinLock
+//!                              WaitQueue
 //!           \                      |                            /
 //!            quietline-platform: per-CPU words, atomics, futex, membarrier
 //! ```
@@ -34,6 +35,7 @@
 //! | [`FileRef`] | `get`, `put` | 1 | the word's |
 //! | [`Seqcount`] | a read section | 0 | 0 |
 //! | [`SpinLock`] | `lock` and unlock, nobody waiting | 1 | the lock's |
+//! | [`WaitQueue`] | `wake_ordered`, nobody waiting | 0 | 0 |
 //!
 //! # Guarantees
 //!
@@ -68,6 +70,7 @@ mod seqcount;
 mod shared;
 mod slow_half;
 mod spinlock;
+mod wait_queue;
 
 pub use counter::{Batch, Counter};
 pub use file_ref::FileRef;
@@ -77,3 +80,4 @@ pub use percpu::PerCpu;
 pub use seqcount::{Seqcount, SeqcountWrite};
 pub use shared::Shared;
 pub use spinlock::{SpinLock, SpinLockGuard};
+pub use wait_queue::{Callback, Entry, Interrupt, Reply, Wait, WaitError, WaitQueue};

@@ -223,6 +223,7 @@ impl QueuedLock {
     /// Waits in the queue and comes back as the first.
     fn queue_up(&self) {
         let me = Waiter::new();
+        quietline_platform::name_words!(me, "SpinLock waiter");
         me.begins_or_ends();
         let my_place = ptr::from_ref(&me).cast_mut();
         // ORDERING: Release makes the node above visible to the successor, who reads the pointer by the Acquire of

@@ -1,0 +1,234 @@
+//! Where threads and callbacks wait for a condition that somebody else will make true.
+
+mod entry;
+mod interrupt;
+mod node;
+mod waiter;
+
+pub use entry::{Callback, Entry, Reply};
+pub use interrupt::Interrupt;
+pub use waiter::{Wait, WaitError};
+
+use core::fmt;
+use core::ptr::{self, NonNull};
+
+use quietline_platform::atomic::{AtomicPtr, Ordering, fence};
+
+use crate::SpinLock;
+use node::{Kind, List, Node};
+use waiter::{Claimed, Waiter};
+
+/// The waiters of one condition (`wait_queue_head_t`): sleeping threads, and callbacks.
+///
+/// # The problem
+///
+/// Every pipe, socket, lock and event queue must be able to wake those who wait for it, and almost always nobody
+/// does. So the wake-up must cost next to nothing then; it must not be lost when a thread begins to wait at the same
+/// moment; and of a hundred threads that wait for one connection not all hundred should be woken.
+///
+/// # The contended way
+///
+/// A mutex and a condition variable: whoever changes the condition takes the mutex, waiters or not. Or the lock of the
+/// kernel's queue, when `wake_up` is called without `waitqueue_active`.
+///
+/// # Our way
+///
+/// ```text
+///   who waits                             who wakes
+///   ─────────────────────────────         ──────────────────────────────────
+///   links its entry     (head := entry)   makes the condition true
+///   fence                                 fence                    (or an exchange, or the condition's lock)
+///   looks at the condition                looks at head: nobody?   done: one load
+///   sleeps                                walks the list under the lock
+/// ```
+///
+/// Of the two looks at least one sees what the other side did: either the waiter finds the condition true, or the
+/// waker finds the entry. Entries lie on the waiters' stacks, or in what their owner keeps; nothing is allocated.
+///
+/// ```text
+///   head ─> callback ─> sleeper ─> ... ─> exclusive ─> exclusive ─> ... <─ tail
+///           newest first                  oldest first
+/// ```
+///
+/// A wake-up goes to every entry whose key shares a bit with it, and ends once it has reached as many exclusive ones as
+/// it was told to. Sleepers are taken off the list under the lock, and woken when the lock is free again, so no
+/// system call is made under it.
+///
+/// # Guarantees
+///
+/// * No wake-up is lost, if the condition is changed before [`wake`](Self::wake), or as
+///   [`wake_ordered`](Self::wake_ordered) wants it.
+/// * A wake-up for one exclusive sleeper wakes one. If that one leaves without having used it, because its
+///   condition came true of itself or its closure panicked, it passes the wake-up on. One that times out or is
+///   interrupted has not been woken: if a waker was faster, it looks at its condition first.
+/// * A callback is never called after [`Entry::remove`] has returned or the entry is gone.
+///
+/// # Limits
+///
+/// * Callbacks run under the queue's lock: they must be short, and must not touch the same queue. They may wake other
+///   queues, in an order without cycles.
+/// * Not for signal handlers. Across `fork` it is as the lock inside; entries of other threads stay in the child's
+///   copy and must not be woken there.
+///
+/// # Source
+///
+/// `kernel/sched/wait.c`, Linux 6.1. Differs in that the sleepers' wake-ups are made outside the lock, and that an
+/// exclusive wake-up that was not used is passed on here instead of by each user.
+pub struct WaitQueue {
+    /// The first entry. Changed under the lock, read by wakers without it.
+    head: AtomicPtr<Node>,
+    list: SpinLock<List>,
+}
+
+impl WaitQueue {
+    /// The key that meets every entry, and the entry's key that meets every wake-up.
+    pub const ANY: u32 = u32::MAX;
+    /// As many exclusive entries as there are.
+    pub const ALL: u32 = u32::MAX;
+
+    /// A queue in which nobody waits.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self { head: AtomicPtr::new(ptr::null_mut()), list: SpinLock::new(List::new()) }
+    }
+
+    /// A queue in which nobody waits.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self { head: AtomicPtr::new(ptr::null_mut()), list: SpinLock::new(List::new()) }
+    }
+
+    /// Whether anybody waits, after a full fence: for one who has just made the condition true
+    /// (`wq_has_sleeper`). Writes no line.
+    #[inline]
+    pub fn is_waited_on(&self) -> bool {
+        // ORDERING: pairs with the fence in `add`. Either this finds the entry, or the entry's owner finds what the caller
+        // did before.
+        fence(Ordering::SeqCst);
+        // Relaxed: the fence has ordered it, and nothing is read through it here.
+        !self.head.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Wakes everybody who waits for one of the events in `key`, of exclusive entries at most `exclusive`; says how
+    /// many. The condition is to be changed before.
+    ///
+    /// With nobody waiting: a fence and a load; writes no line. Otherwise the queue's lock, each entry, and for each
+    /// sleeper a wake-up call.
+    #[inline]
+    pub fn wake(&self, key: u32, exclusive: u32) -> u32 {
+        if self.is_waited_on() { self.wake_slow(key, exclusive) } else { 0 }
+    }
+
+    /// [`wake`](Self::wake) for a caller whose change of the condition is ordered already, so that one load is
+    /// all it costs when nobody waits. That is one of these:
+    ///
+    /// * the last change of the condition was a `SeqCst` read-modify-write (not a store) of a word that the waiters look at;
+    /// * the condition is changed and looked at under one lock, which the caller has released or still holds;
+    /// * the caller has made a `SeqCst` fence since.
+    ///
+    /// A caller for whom none is true may leave a waiter asleep.
+    #[inline]
+    pub fn wake_ordered(&self, key: u32, exclusive: u32) -> u32 {
+        // The model takes SeqCst accesses for weaker ones; a fence stands for what the machine does.
+        #[cfg(loom)]
+        fence(Ordering::SeqCst);
+        // ORDERING: SeqCst: after the caller's exchange in the one order of all such accesses and fences, so pairs with the
+        // fence in `add` as `is_waited_on` does. With a lock: the waiter that looked first has linked itself before it
+        // released that lock, and is found.
+        if self.head.load(Ordering::SeqCst).is_null() { 0 } else { self.wake_slow(key, exclusive) }
+    }
+
+    /// Wakes all who wait for anything.
+    #[inline]
+    pub fn wake_all(&self) -> u32 {
+        self.wake(Self::ANY, Self::ALL)
+    }
+
+    #[cold]
+    fn wake_slow(&self, key: u32, exclusive: u32) -> u32 {
+        // Dropped, and so woken, after the lock is free; also when a callback panics.
+        let mut claimed = Claimed::new();
+        let mut list = self.list.lock();
+        let (mut left, mut woken) = (exclusive, 0);
+        // Relaxed: changed under the lock only, which is held.
+        let mut at = self.head.load(Ordering::Relaxed);
+        while let Some(node) = NonNull::new(at) {
+            // SAFETY: linked entries live: their owners take them off under the lock before they end.
+            let entry = unsafe { node.as_ref() };
+            if entry.exclusive && left == 0 {
+                break;
+            }
+            at = list.next(entry);
+            let met = match entry.kind {
+                Kind::Sleeper(events) if events & key == 0 => false,
+                Kind::Sleeper(_) => {
+                    self.unlink(&mut list, entry);
+                    // SAFETY: such a node is the first field of a waiter, which stays until it is told; it was on the list, so
+                    // nobody else has claimed it.
+                    unsafe { claimed.claim(node.cast::<Waiter>(), key) };
+                    true
+                }
+                // SAFETY: the function belongs to the entry's type, and the entry lives.
+                Kind::Callback(call) => match unsafe { call(node, key) } {
+                    Reply::Ignored => false,
+                    Reply::Woken => true,
+                    Reply::Done => {
+                        self.unlink(&mut list, entry);
+                        true
+                    }
+                },
+            };
+            if met {
+                woken += 1;
+                left -= u32::from(entry.exclusive);
+            }
+        }
+        woken
+    }
+
+    /// Links an entry, unless it is linked. After this the caller looks at its condition.
+    ///
+    /// # Safety
+    /// The node stays where it is until it is off the list. The node is only ever used with this queue.
+    unsafe fn add(&self, node: NonNull<Node>) {
+        {
+            let mut list = self.list.lock();
+            // SAFETY: the caller's node.
+            let entry = unsafe { node.as_ref() };
+            if !list.is_linked(entry) {
+                list.link(&self.head, node, entry);
+            }
+        }
+        // ORDERING: pairs with the fence or the exchange of whoever wakes: it finds the entry, or the caller's next look finds
+        // what it changed.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Takes an entry off the list; false if it was not there.
+    fn remove(&self, entry: &Node) -> bool {
+        let mut list = self.list.lock();
+        let linked = list.is_linked(entry);
+        if linked {
+            self.unlink(&mut list, entry);
+        }
+        linked
+    }
+
+    fn unlink(&self, list: &mut List, entry: &Node) {
+        list.unlink(&self.head, entry);
+    }
+}
+
+impl Default for WaitQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for WaitQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Relaxed: a look.
+        let waited_on = !self.head.load(Ordering::Relaxed).is_null();
+        f.debug_struct("WaitQueue").field("waited_on", &waited_on).finish()
+    }
+}
