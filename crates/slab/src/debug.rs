@@ -398,7 +398,7 @@ pub(crate) fn discard_empty(cache: &Inner, keep: usize) {
     }
 }
 
-fn validate(cache: &Inner) -> usize {
+pub(crate) fn validate(cache: &Inner) -> usize {
     let mut found = 0;
     while let Some(violation) = cache.checks.slabs.with(|slabs| slabs.next_wrong(cache)) {
         report(violation);

@@ -77,6 +77,8 @@ impl Inner {
             membership: crate::registry::Membership::new(),
             node: fork::Node::new(fork::Rank::Cache),
         })?;
+        quietline_platform::name_words!(*inner => "kmem_cache" { knobs, barn, partial, handshake, sheaves_allowed });
+        quietline_platform::name_words!(*inner => "kmem_cache" { slabs, places, taken, waiting, sends, idle, visits });
         let owner: *const Inner = &*inner;
         let this = Shared::get_mut(&mut inner).expect("just made");
         // SAFETY: the value stays where it is, and `drop` takes it out of the registry first.
@@ -260,11 +262,15 @@ impl Inner {
         self.store(over);
     }
 
+    /// Whether sheaves are worth keeping.
+    pub(crate) fn keeps_sheaves(&self) -> bool {
+        // Relaxed: whoever stores after the last handle has gone has taken part in its going, or the cache has other owners.
+        self.has_sheaves() && !self.closed.load(Ordering::Relaxed)
+    }
+
     /// Puts a sheaf into the barn, or its objects back into their slabs.
     pub(crate) fn store(&self, sheaf: OwnedSheaf) {
-        // Relaxed: whoever stores after the last handle has gone has taken part in its going, or the cache has other owners.
-        let keep = self.has_sheaves() && !self.closed.load(Ordering::Relaxed);
-        let left = if keep { self.barn.put(sheaf).err() } else { Some(sheaf) };
+        let left = if self.keeps_sheaves() { self.barn.put(sheaf).err() } else { Some(sheaf) };
         if let Some(over) = left {
             drop(self.flush(over));
         }

@@ -158,6 +158,7 @@ mod barn;
 mod batch;
 mod bulk;
 mod cache;
+mod control;
 mod debug;
 mod freelist;
 mod hook;
@@ -182,6 +183,7 @@ pub use barn::BARN_LIMIT;
 pub use batch::Batch;
 pub use bulk::{Entry, GATHER, LOOK_AHEAD};
 pub use cache::RawCache;
+pub use control::{Control, with_cache};
 pub use debug::{
     CallSite, Debug, DebugError, Dump, Invalid, Side, Violation, ViolationKind, set_violation_handler,
 };

@@ -237,8 +237,9 @@ impl Options {
         }
     }
 
-    /// Sheaves of each kind that a barn keeps.
+    /// Sheaves of each kind that a barn keeps: with many CPUs as many as wait for a grace period when it is slowed down, which come
+    /// back all at once and are wanted again. What does not fit goes to its slabs, under a lock that all wait for.
     pub(crate) fn barn_limit() -> usize {
-        BARN_LIMIT.max(cpu::nr_cpus() / 4)
+        BARN_LIMIT.max(3 * cpu::nr_cpus())
     }
 }

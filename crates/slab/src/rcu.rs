@@ -76,7 +76,7 @@ impl Inner {
         let Some(domain) = self.rcu_domain() else { return self.release(object) };
         let collects = self.has_sheaves();
         // Where CPUs have no sheaves, each object goes in one of its own.
-        let sheaf = if collects { self.empty_sheaf() } else { OwnedSheaf::new(1) };
+        let sheaf = if collects { self.sheaf_to_collect() } else { OwnedSheaf::new(1) };
         let Ok(mut sheaf) = sheaf.or_else(|AllocError| self.sheaf_without_memory()) else {
             domain.synchronize();
             return self.release(object);
@@ -97,6 +97,19 @@ impl Inner {
         self.send_sheaf(over);
         drop(send);
         self.help(domain);
+    }
+
+    /// An empty sheaf: the CPU's spare one, if that is empty, which allocation has left there. From the barn, whose lock all
+    /// CPUs would take for every sheaf that they send, only else.
+    fn sheaf_to_collect(&self) -> Result<OwnedSheaf, AllocError> {
+        match self.sheaves.take_spare() {
+            Some(spare) if spare.is_empty() && spare.capacity() == self.knobs.sheaf_capacity() => {
+                return Ok(spare);
+            }
+            Some(spare) => self.park(spare),
+            None => {}
+        }
+        self.empty_sheaf()
     }
 
     /// Sends what `take` takes from the CPUs where it belongs.
@@ -209,7 +222,11 @@ impl Inner {
                 debug::freed_rcu(self, object);
             }
         }
-        self.store(sheaf);
+        // To this CPU, which sends one for each that it is given: the barn's lock is everybody's.
+        let over = if self.keeps_sheaves() { self.sheaves.put_spare(sheaf) } else { Some(sheaf) };
+        if let Some(over) = over {
+            self.store(over);
+        }
     }
 }
 

@@ -128,6 +128,8 @@ impl Slab {
         };
         // SAFETY: the block is ours, larger than the header and more aligned.
         unsafe { slab.write(header) };
+        // SAFETY: written above.
+        quietline_platform::name_words!(unsafe { slab.as_ref() }.freelist, "slab.freelist");
         Ok(slab)
     }
 

@@ -18,6 +18,8 @@ pub(crate) const WORDS: usize = 6;
 /// A cache's numbers. Exact when nobody uses the cache meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
+    /// What tells it apart while it lives: see [`with_cache`](crate::with_cache).
+    pub id: usize,
     /// The cache's name; of a merged one, that of its first handle.
     pub name: &'static str,
     /// Bytes of an object as asked for.
@@ -75,6 +77,7 @@ impl Stats {
         // A statement of its own: a guard inside the expression below would be held to its end.
         let partial_slabs = inner.partial.lock().len;
         Self {
+            id: core::ptr::from_ref(inner).addr(),
             name: inner.options.name,
             size: inner.options.size,
             object_size: layout.stride,

@@ -1,6 +1,5 @@
 //! Property 10, with what only the inside can see: where each object is.
 
-use crate::barn::BARN_LIMIT;
 use crate::bulk::LOOK_AHEAD;
 use crate::freelist::State;
 use crate::hook::Hook;
@@ -43,7 +42,8 @@ fn audit(cache: &RawCache, with_users: &[usize]) {
     };
     cache.sheaves.each_content(&mut look);
     let barn = inner.barn.each_content(&mut look);
-    assert!(barn.0 <= BARN_LIMIT && barn.1 <= BARN_LIMIT, "{barn:?} sheaves in the barn");
+    let limit = Options::barn_limit();
+    assert!(barn.0 <= limit && barn.1 <= limit, "{barn:?} sheaves in the barn");
     let block = inner.layout().block;
     let mut slabs: BTreeSet<usize> = place.keys().map(|object| object & !(block - 1)).collect();
     let mut listed = BTreeSet::new();
@@ -155,7 +155,8 @@ fn each_object_has_one_user() {
                         }
                         _ if me == 1 && random.below(40) == 0 => cache.shrink(),
                         _ => assert!(
-                            cache.inner.barn.content() <= BARN_LIMIT * cache.inner.knobs.sheaf_capacity()
+                            cache.inner.barn.content()
+                                <= Options::barn_limit() * cache.inner.knobs.sheaf_capacity()
                         ),
                     }
                 }

@@ -502,3 +502,19 @@ fn child_goes_on() {
     cache.flush_rcu();
     assert_eq!((cache.stats().active, cache.stats().waiting), (0, 0));
 }
+
+/// Of the sheaves that come out of a grace period, two at a time here, one stays with the CPU that has run them: only the others
+/// go through the barn, whose lock all CPUs share.
+#[test]
+fn what_comes_back_stays_with_the_cpu() {
+    let _alone = alone();
+    let cache = cache(options(domain()));
+    let sheaf = cache.stats().tunables.sheaf_capacity;
+    for _ in 0..100 * sheaf {
+        free_rcu(&cache, Object::begin(cache.alloc().unwrap()));
+    }
+    let stats = cache.stats();
+    assert!(stats.rcu_sheaves >= 99, "{stats:?}");
+    // All but the first ten or so went through it before; some more than half may, as the thread may be moved.
+    assert!(stats.barn_gets < 70, "{stats:?}");
+}
