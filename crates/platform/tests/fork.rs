@@ -1,5 +1,5 @@
 //! A forked child may use everything at once, whatever the parent's other threads were doing.
-#![cfg(not(loom))]
+#![cfg(not(any(loom, quietline_sim)))]
 
 mod support;
 

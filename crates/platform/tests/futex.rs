@@ -1,5 +1,5 @@
 //! Parking: nobody sleeps who should not, and nobody sleeps for ever.
-#![cfg(not(loom))]
+#![cfg(not(any(loom, quietline_sim)))]
 
 use quietline_platform::{clock, futex};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

@@ -1,5 +1,5 @@
 //! What the per-CPU operations are made of, and what they execute: no locked instruction, no fence, no system call.
-#![cfg(all(target_arch = "x86_64", not(loom)))]
+#![cfg(all(target_arch = "x86_64", not(any(loom, quietline_sim))))]
 
 use quietline_count::{Counts, Error, count, walk};
 use quietline_platform::percpu::{Body, OwnedSheaf, Sheaf, Words, active};

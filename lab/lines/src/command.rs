@@ -1,12 +1,15 @@
 //! The arguments.
 
 use clap::{Args, Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quietline_lines::Operation;
-use quietline_lines::forecast::{self, Forecast};
-use quietline_lines::ladder::Ladder;
-use quietline_lines::validation::Validation;
+use quietline_lines::conflicts::Conflicts;
+use quietline_lines::forecast::{self, Forecast, Limit};
+use quietline_lines::gate::Gate;
+use quietline_lines::ladder::{self, Ladder};
+use quietline_lines::sensitivity::{self, Conclusion};
+use quietline_lines::validation::{self, Validation};
 use quietline_sim::report::html;
-use quietline_sim::simulation::Plan;
 use quietline_sim::topology::Topology;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,7 +27,8 @@ struct Cli {
 enum Command {
     Lines(Lines),
     Forecast(ForecastArgs),
-    /// The ladder of 2008 on a model of its machine, beside its author's seconds, with latencies 30 % off either way
+    /// The ladder of 2008 on a model of its machine: beside its author's seconds, with latencies 30 % off either way, and
+    /// the contended lines of each rung
     Ladder {
         /// The machine by name, or the path of its file
         #[arg(long, default_value = "core2-2x4")]
@@ -33,11 +37,17 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
+    /// Every operation that is held to its contended lines; fails when one has too many
+    Gate {
+        /// Write the numbers as JSON to FILE
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
     /// The model beside this machine
     Validate {
-        /// The machine that is most like this one
-        #[arg(long, default_value = "one-socket-2")]
-        machine: String,
+        /// The machine that is most like this one [default: the smallest with so many CPUs]
+        #[arg(long)]
+        machine: Option<String>,
         /// Threads, and virtual CPUs
         #[arg(long, default_value_t = 2)]
         cpus: usize,
@@ -52,6 +62,8 @@ enum Command {
         machine: String,
         cpus: usize,
         seed: u64,
+        #[arg(default_value_t = 0.0)]
+        work: f64,
     },
 }
 
@@ -80,7 +92,7 @@ struct Lines {
 /// Throughput by number of CPUs on a machine that need not be there
 #[derive(Debug, Args)]
 struct ForecastArgs {
-    /// sockets, pipes, anonfds, slab, primitives, locks, or one operation of `ql lines`
+    /// sockets, pipes, anonfds, slab, paths, dcache, primitives, locks, or one operation of `ql lines`
     workload: String,
     /// A machine by name, or the path of its file
     #[arg(long)]
@@ -91,6 +103,9 @@ struct ForecastArgs {
     /// Seed of the noise: the same seed, the same result
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Nanoseconds of work of its own that a CPU does after each operation
+    #[arg(long, value_name = "NS", default_value_t = 0.0)]
+    work: f64,
     /// Write the numbers as JSON to FILE
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -107,8 +122,9 @@ pub(crate) fn main() -> ExitCode {
         Command::Lines(arguments) => lines(&arguments),
         Command::Forecast(arguments) => draw(&arguments),
         Command::Ladder { machine, json } => ladder(&machine, json.as_ref()),
-        Command::Validate { machine, cpus, json } => validate(&machine, cpus, json.as_ref()),
-        Command::Point { column, machine, cpus, seed } => point(&column, &machine, cpus, seed),
+        Command::Gate { json } => gate(json.as_ref()),
+        Command::Validate { machine, cpus, json } => validate(machine.as_deref(), cpus, json.as_ref()),
+        Command::Point { column, machine, cpus, seed, work } => point(&column, &machine, cpus, seed, work),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -129,15 +145,16 @@ fn write_json(value: &impl serde::Serialize, file: Option<&PathBuf>) -> Outcome 
 fn lines(arguments: &Lines) -> Outcome {
     let Some(name) = &arguments.operation else {
         println!("Operations:");
-        Operation::all().iter().for_each(|operation| println!("  {:24} {}", operation.name, operation.says));
+        for Operation { name, says, .. } in Operation::all() {
+            println!("  {name:32} {says}");
+        }
         println!("Machines: {}", Topology::known().collect::<Vec<_>>().join(", "));
         return Ok(());
     };
     let operation = Operation::find(name)
         .ok_or_else(|| format!("no operation is called {name}; `ql lines` lists them"))?;
     let machine = Topology::load(&arguments.machine)?;
-    let sized = forecast::plan(name, arguments.cpus, arguments.seed);
-    let plan = Plan { warm_up: sized.warm_up.max(1100), ops: sized.ops.max(1100), ..sized };
+    let plan = forecast::plan(&operation, arguments.cpus, arguments.seed);
     let (_, report) = operation.simulate(&machine, &plan)?;
     println!("{report}");
     write_json(&report, arguments.json.as_ref())?;
@@ -147,14 +164,15 @@ fn lines(arguments: &Lines) -> Outcome {
     Ok(())
 }
 
-fn point(column: &str, machine: &str, cpus: usize, seed: u64) -> Outcome {
-    let point = forecast::point(column, &Topology::load(machine)?, &forecast::plan(column, cpus, seed))?;
+fn point(column: &str, machine: &str, cpus: usize, seed: u64, work_ns: f64) -> Outcome {
+    let point = forecast::point(column, &Topology::load(machine)?, cpus, seed, work_ns)?;
     println!("{}", serde_json::to_string(&point)?);
     Ok(())
 }
 
 fn draw(arguments: &ForecastArgs) -> Outcome {
-    let machine = Topology::load(&arguments.machine)?;
+    let ForecastArgs { workload, machine: name, seed, work, .. } = arguments;
+    let machine = Topology::load(name)?;
     let mut cpus = arguments.cpus.clone();
     cpus.sort_unstable();
     cpus.dedup();
@@ -162,8 +180,14 @@ fn draw(arguments: &ForecastArgs) -> Outcome {
         return Err(format!("{} has 1 to {} CPUs", machine.name, machine.cpus()).into());
     }
     let program = std::env::current_exe()?;
-    let forecast =
-        forecast::forecast(&arguments.workload, &arguments.machine, &cpus, arguments.seed, &program)?;
+    let bar = progress();
+    let done = |column: &str, cpus: usize, all: usize| {
+        bar.set_length(all as u64);
+        bar.set_message(format!("{column} on {cpus}"));
+        bar.inc(1);
+    };
+    let forecast = forecast::forecast(workload, name, &cpus, *seed, *work, &program, done)?;
+    bar.finish_and_clear();
     print(&forecast, &cpus);
     write_json(&forecast, arguments.json.as_ref())?;
     if let Some(file) = &arguments.svg {
@@ -172,37 +196,87 @@ fn draw(arguments: &ForecastArgs) -> Outcome {
     Ok(())
 }
 
+/// A bar on the standard error, if that is a terminal: a forecast takes up to a minute.
+fn progress() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("[{wide_bar}] {pos}/{len} {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
 /// A curve in a row: millions of operations a second, and the efficiency at the most CPUs.
 fn print(forecast: &Forecast, cpus: &[usize]) {
     println!("{} on {}: million operations a second, by CPUs", forecast.workload, forecast.machine);
-    print!("{:24}", "");
-    cpus.iter().for_each(|n| print!("{n:>9}"));
-    println!("{:>12}{:>6}  bottleneck at the most CPUs", "efficiency", "knee");
-    for curve in &forecast.curves {
-        print!("{:24}", curve.column);
-        curve.points.iter().for_each(|p| print!("{:9.3}", p.throughput / 1e6));
-        let last = curve.points.last().expect("there is a point for each number");
-        let bottleneck = match &last.bottleneck {
-            Some((line, wait)) => format!("{line} ({wait:.0} ns an operation)"),
-            None => "none: no line is contended".to_owned(),
-        };
-        println!("{:12.3}{:6}  {bottleneck}", curve.efficiency(last), curve.knee);
+    if forecast.work_ns != 0.0 {
+        println!("{} ns of other work after each", forecast.work_ns);
     }
+    print!("{:31}", "");
+    cpus.iter().for_each(|n| print!("{n:>10}"));
+    println!(
+        "{:>12}{:>6}  waited for most at the most CPUs; and where the curve first leaves the straight",
+        "efficiency", "knee"
+    );
+    for curve in &forecast.curves {
+        print!("{:31}", curve.column);
+        curve.points.iter().for_each(|p| print!("{:10.3}", p.throughput / 1e6));
+        let last = curve.points.last().expect("there is a point for each number");
+        let end =
+            last.bottleneck.as_ref().map_or("nothing: no line is contended".to_owned(), |(line, wait)| {
+                format!("{line} ({} ns an operation)", figure(*wait))
+            });
+        let first = match &curve.limit {
+            Some(Limit { cpus, line, wait_ns }) if *cpus != last.cpus => {
+                format!("; first {line} ({} ns on {cpus})", figure(*wait_ns))
+            }
+            _ => String::new(),
+        };
+        println!("{:12.3}{:6}  {end}{first}", curve.efficiency(last), curve.knee);
+    }
+}
+
+fn figure(ns: f64) -> String {
+    if ns < 10.0 { format!("{ns:.2}") } else { format!("{ns:.0}") }
+}
+
+/// What `ladder` finds.
+#[derive(serde::Serialize)]
+struct Climbed {
+    ladders: Vec<Ladder>,
+    conclusions: Vec<Conclusion>,
+    conflicts: Conflicts,
 }
 
 fn ladder(machine: &str, json: Option<&PathBuf>) -> Outcome {
     let machine = Topology::load(machine)?;
     let mut ladders = Vec::new();
-    for latencies in [1.0, 0.7, 1.3] {
+    for latencies in sensitivity::LATENCIES {
         let ladder = Ladder::climb(&machine, latencies, 1)?;
         println!("{ladder}");
         ladders.push(ladder);
     }
-    write_json(&ladders, json)
+    let conclusions = sensitivity::conclusions(&ladders);
+    println!("{}", sensitivity::Table(&conclusions));
+    let conflicts = Conflicts::count(&machine, ladder::CPUS, 1)?;
+    println!("{conflicts}");
+    write_json(&Climbed { ladders, conclusions, conflicts }, json)
 }
 
-fn validate(machine: &str, cpus: usize, json: Option<&PathBuf>) -> Outcome {
-    let validation = Validation::run(&Topology::load(machine)?, cpus, pin)?;
+fn gate(json: Option<&PathBuf>) -> Outcome {
+    let gate = Gate::run()?;
+    println!("{gate}");
+    write_json(&gate, json)?;
+    match gate.complaints().count() {
+        0 => Ok(()),
+        n => Err(format!("{n} operations touch more than they may").into()),
+    }
+}
+
+fn validate(machine: Option<&str>, cpus: usize, json: Option<&PathBuf>) -> Outcome {
+    let machine = match machine {
+        Some(machine) => Topology::load(machine)?,
+        None => validation::machine_with(cpus)?,
+    };
+    let validation = Validation::run(&machine, cpus, pin)?;
     println!("{validation}");
     write_json(&validation, json)
 }

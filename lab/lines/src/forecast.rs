@@ -1,26 +1,44 @@
 //! Throughput on machines that are not there: points in processes of their own, curves, and a plot.
 
-use crate::Operation;
+use crate::operation::{Operation, Period};
+use crate::rungs::{self, Object};
 use plotters::prelude::*;
+use quietline_history::Rung;
 use quietline_sim::simulation::Plan;
 use quietline_sim::topology::Topology;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A workload's columns: operations side by side.
-pub fn columns(workload: &str) -> Option<Vec<&'static str>> {
-    let rungs = || Operation::all().into_iter().map(|o| o.name).filter(|name| name.starts_with("history-"));
-    Some(match workload {
-        "sockets" => ["sockets", "sockets-anyfd"].into_iter().chain(rungs()).collect(),
-        "pipes" => vec!["pipes", "pipes-anyfd"],
-        "anonfds" => vec!["eventfds", "eventfds-anyfd"],
-        "slab" => vec!["slab-pair", "slab-bulk", "slab-burst"],
-        "primitives" => vec!["counter", "ids", "rcu-read", "lockref", "file-ref"],
-        "locks" => vec!["shared-counter", "spinlock", "queue-lock", "lockref-shared"],
+/// A workload's columns: operations side by side, ours and the rungs of the seed's series.
+pub fn columns(workload: &str) -> Option<Vec<Cow<'static, str>>> {
+    let ours: &[&str] = match workload {
+        "sockets" => &["sockets", "sockets-anyfd", "sockets-handle"],
+        "pipes" => &["pipes", "pipes-anyfd", "pipes-handle"],
+        "anonfds" => &["eventfds", "eventfds-anyfd", "eventfds-handle"],
+        "slab" => &["slab-pair", "slab-bulk-8", "slab-bulk", "slab-random", "slab-free-rcu"],
+        "primitives" => &["counter", "ids", "rcu-read", "lockref", "file-ref", "mount"],
+        "dcache" => &[
+            "dentry",
+            "dentry-shared",
+            "history-dentry-d_lock",
+            "history-dentry-cmpxchg",
+            "history-dentry-d_lock-own",
+        ],
+        "paths" => &["stat-1", "stat-3", "stat-8", "stat-shared-3", "stat-missing", "open", "create"],
+        "locks" => &["shared-counter", "spinlock", "queue-lock", "lockref-shared"],
         _ => return Operation::find(workload).map(|operation| vec![operation.name]),
-    })
+    };
+    let object = match workload {
+        "sockets" => Some(Object::Socket),
+        "pipes" => Some(Object::Pipe),
+        "anonfds" => Some(Object::Eventfd),
+        _ => None,
+    };
+    let rungs = object.into_iter().flat_map(|o| Rung::ALL.map(|rung| rungs::operation(o, rung).name));
+    Some(ours.iter().map(|name| Cow::Borrowed(*name)).chain(rungs).collect())
 }
 
 /// One simulation's result.
@@ -47,7 +65,23 @@ pub struct Curve {
     pub points: Vec<Point>,
     /// The number of CPUs up to which each doubling brought at least half of what it should.
     pub knee: usize,
+    /// What holds it back first.
+    pub limit: Option<Limit>,
 }
+
+/// The line that is waited for most where a curve first leaves the straight; of one that does not, at the end.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Limit {
+    /// On so many CPUs.
+    pub cpus: usize,
+    /// What is on the line.
+    pub line: String,
+    /// How long an operation waits for it, in nanoseconds.
+    pub wait_ns: f64,
+}
+
+/// What a curve must keep to be called straight.
+pub const STRAIGHT: f64 = 0.95;
 
 /// A workload on a machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -58,36 +92,45 @@ pub struct Forecast {
     pub machine: String,
     /// Seed of the noise.
     pub seed: u64,
+    /// Nanoseconds of other work between operations.
+    pub work_ns: f64,
     /// One for each column.
     pub curves: Vec<Curve>,
 }
 
-/// How much is simulated for a point: enough for a steady state. What frees by RCU needs some ticks, of 640 operations
-/// each.
-pub fn plan(column: &str, cpus: usize, seed: u64) -> Plan {
-    let frees_late = column.starts_with("history-")
-        && column != "history-typesafe-files"
-        && column != "history-norefcount";
-    let (warm_up, ops) = match (frees_late, cpus) {
-        (true, ..=16) => (2500, 1280),
+/// How much is simulated for a point: until all that is rare has come round, where that can be paid for.
+pub fn plan(operation: &Operation, cpus: usize, seed: u64) -> Plan {
+    let (warm_up, ops) = match (operation.period, cpus) {
+        (Period::Short, ..=16) => (300, 600),
+        (Period::Short, _) => (150, 200),
+        (Period::Batch, ..=16) => (300, 2048),
+        (Period::Batch, _) => (300, 1024),
+        // What a CPU sends waits with three times as much before it comes back.
+        (Period::Graces, _) => (8 * 1024, 8 * 1024),
+        (Period::Ticks, ..=8) => (2500, 1280),
         // So many in a queue are seconds for each thousand; the queue, not what is freed late, sets the pace by then.
-        (true, ..=32) => (700, 160),
-        (true, _) => (60, 40),
-        (false, ..=16) => (300, 600),
-        (false, _) => (150, 200),
+        (Period::Ticks, ..=32) => (700, 160),
+        (Period::Ticks, _) => (60, 40),
     };
     Plan { cpus, seed, warm_up, ops, ..Plan::default() }
 }
 
-/// Simulates one point, in this process.
+/// Simulates one point, in this process, with so many nanoseconds of other work between operations.
 ///
 /// # Errors
 /// In words.
-pub fn point(column: &str, machine: &Topology, plan: &Plan) -> Result<Point, String> {
+pub fn point(
+    column: &str,
+    machine: &Topology,
+    cpus: usize,
+    seed: u64,
+    work_ns: f64,
+) -> Result<Point, String> {
     let operation = Operation::find(column).ok_or_else(|| format!("no operation is called {column}"))?;
-    let (run, report) = operation.simulate(machine, plan).map_err(|error| format!("{column}: {error}"))?;
+    let plan = Plan { work_ns, ..plan(&operation, cpus, seed) };
+    let (run, report) = operation.simulate(machine, &plan).map_err(|error| format!("{column}: {error}"))?;
     Ok(Point {
-        cpus: plan.cpus,
+        cpus,
         throughput: run.throughput(),
         ns_per_op: run.ns_per_op(),
         moved_lines: report.moved_lines,
@@ -95,8 +138,8 @@ pub fn point(column: &str, machine: &Topology, plan: &Plan) -> Result<Point, Str
     })
 }
 
-/// Simulates all points, each by `program point COLUMN MACHINE CPUS SEED`, as many at once as this machine has CPUs: so
-/// that each begins in the same state.
+/// Simulates all points, each by `program point COLUMN MACHINE CPUS SEED WORK`, as many at once as this machine has CPUs: so
+/// that each begins in the same state. `done` is told of each: column, CPUs, and how many there are in all.
 ///
 /// # Errors
 /// In words.
@@ -105,35 +148,36 @@ pub fn forecast(
     machine: &str,
     cpus: &[usize],
     seed: u64,
+    work_ns: f64,
     program: &std::path::Path,
+    done: impl Fn(&str, usize, usize) + Sync,
 ) -> Result<Forecast, String> {
     let columns =
         columns(workload).ok_or_else(|| format!("no workload or operation is called {workload}"))?;
     // The longest first.
     let mut jobs: Vec<(&str, usize)> =
-        columns.iter().flat_map(|c| cpus.iter().map(move |n| (*c, *n))).collect();
+        columns.iter().flat_map(|c| cpus.iter().map(move |n| (c.as_ref(), *n))).collect();
     jobs.sort_by_key(|(_, n)| core::cmp::Reverse(*n));
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         // Relaxed: a number that orders nothing.
         while let Some((column, n)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let result = child(program, column, machine, *n, seed);
-            done.lock().unwrap_or_else(|e| e.into_inner()).push((*column, result));
+            let result = child(program, column, machine, *n, seed, work_ns);
+            results.lock().unwrap_or_else(|e| e.into_inner()).push((*column, result));
+            done(column, *n, jobs.len());
         }
     };
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
-    let mut curves: Vec<Curve> =
-        columns.iter().map(|c| Curve { column: (*c).to_owned(), points: Vec::new(), knee: 0 }).collect();
-    for (column, result) in done.into_inner().unwrap_or_else(|e| e.into_inner()) {
-        let curve = curves.iter_mut().find(|c| c.column == column).expect("a column was asked for");
-        curve.points.push(result?);
+    let results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    let mut curves = Vec::new();
+    for column in &columns {
+        let points = results.iter().filter(|(of, _)| *of == column.as_ref());
+        let mut points = points.map(|(_, result)| result.clone()).collect::<Result<Vec<Point>, String>>()?;
+        points.sort_by_key(|p| p.cpus);
+        curves.push(Curve::new(column, points));
     }
-    for curve in &mut curves {
-        curve.points.sort_by_key(|p| p.cpus);
-        curve.knee = knee(&curve.points);
-    }
-    Ok(Forecast { workload: workload.to_owned(), machine: machine.to_owned(), seed, curves })
+    Ok(Forecast { workload: workload.to_owned(), machine: machine.to_owned(), seed, work_ns, curves })
 }
 
 fn child(
@@ -142,9 +186,10 @@ fn child(
     machine: &str,
     cpus: usize,
     seed: u64,
+    work_ns: f64,
 ) -> Result<Point, String> {
     let output = Command::new(program)
-        .args(["point", column, machine, &cpus.to_string(), &seed.to_string()])
+        .args(["point", column, machine, &cpus.to_string(), &seed.to_string(), &work_ns.to_string()])
         .output()
         .map_err(|error| format!("{}: {error}", program.display()))?;
     if !output.status.success() {
@@ -166,10 +211,23 @@ fn knee(points: &[Point]) -> usize {
 }
 
 impl Curve {
+    /// The curve through some points, by number of CPUs, rising.
+    pub fn new(column: &str, points: Vec<Point>) -> Self {
+        let mut curve = Self { column: column.to_owned(), knee: knee(&points), points, limit: None };
+        curve.limit = curve.limit();
+        curve
+    }
+
     /// Throughput as a multiple of the first point's, by CPU: 1 is linear.
     pub fn efficiency(&self, point: &Point) -> f64 {
         let first = &self.points[0];
         point.throughput / first.throughput * first.cpus as f64 / point.cpus as f64
+    }
+
+    fn limit(&self) -> Option<Limit> {
+        let bent = self.points.iter().find(|p| self.efficiency(p) < STRAIGHT).or(self.points.last())?;
+        let (line, wait_ns) = bent.bottleneck.clone()?;
+        Some(Limit { cpus: bent.cpus, line, wait_ns })
     }
 }
 
@@ -188,14 +246,14 @@ fn draw(forecast: &Forecast, text: &mut String) -> Result<(), Box<dyn std::error
     let most = points().map(|p| p.cpus).max().unwrap_or(1) as f64;
     let high = points().map(|p| p.throughput).fold(1.0, f64::max) / 1e6;
     let low = points().map(|p| p.throughput).fold(f64::MAX, f64::min) / 1e6;
-    let root = SVGBackend::with_string(text, (960, 600)).into_drawing_area();
+    let root = SVGBackend::with_string(text, (1000, 720)).into_drawing_area();
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
         .caption(format!("{} on {}", forecast.workload, forecast.machine), ("sans-serif", 20))
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(64)
-        .build_cartesian_2d((1.0..most * 1.05).log_scale(), (low * 0.8..high * 1.3).log_scale())?;
+        .build_cartesian_2d((1.0..most * 1.05).log_scale(), (low * 0.7..high * 8.0).log_scale())?;
     chart.configure_mesh().x_desc("CPUs").y_desc("million operations a second").draw()?;
     for (i, curve) in forecast.curves.iter().enumerate() {
         let colour = HSLColor(i as f64 / forecast.curves.len() as f64, 0.7, 0.45);
@@ -205,7 +263,14 @@ fn draw(forecast: &Forecast, text: &mut String) -> Result<(), Box<dyn std::error
             .label(curve.column.clone())
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
     }
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
+    // Where no curve is: those that scale leave this corner, those that do not lie below it.
+    let corner = SeriesLabelPosition::UpperLeft;
+    chart
+        .configure_series_labels()
+        .position(corner)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK)
+        .draw()?;
     root.present()?;
     Ok(())
 }

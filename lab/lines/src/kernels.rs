@@ -1,16 +1,19 @@
 //! Contended and uncontended kernels of a few instructions: what the model is held against a real machine with, and
 //! mistakes planted for the gate to find.
 
-use crate::operation::{Operation, Scene};
+use crate::operation::{Allowance, Operation, Period, Scene};
 use quietline_platform::atomic::{AtomicU64, Ordering};
-use quietline_sync::{Counter, Lockref, SpinLock};
+use quietline_sync::{Lockref, SpinLock};
 use std::sync::Arc;
 
 #[repr(align(128))]
 struct Apart<T>(T);
 
 pub(crate) fn operations() -> Vec<Operation> {
-    let of = |name, says, scene| Operation { name, says, scene, allowed: None };
+    let of = |name, says, scene: fn(usize) -> Scene| Operation {
+        period: Period::Short,
+        ..Operation::new(name, says, Allowance::Any, scene)
+    };
     vec![
         of("shared-counter", "one atomic addition to a counter that all share", |_| shared_counter()),
         of("padded-counters", "one atomic addition to a counter of the CPU's own", padded_counters),
@@ -22,7 +25,6 @@ pub(crate) fn operations() -> Vec<Operation> {
         of("spinlock", "a critical section under a test-and-set lock", |_| test_and_set()),
         of("queue-lock", "a critical section under quietline's SpinLock", |_| queue_lock()),
         of("lockref-shared", "get and put of one Lockref by all", |_| lockref_shared()),
-        of("planted-global", "a per-CPU counter, and a global one put back beside it", |_| planted_global()),
     ]
 }
 
@@ -105,19 +107,6 @@ fn lockref_shared() -> Scene {
         Box::new(move || {
             lockref.0.get();
             assert!(lockref.0.put_return().is_some_and(|left| left > 0));
-        })
-    })
-}
-
-fn planted_global() -> Scene {
-    let counters = Arc::new((Counter::new().expect("a counter"), Apart(AtomicU64::new(0))));
-    quietline_platform::sim::name(core::ptr::from_ref(&counters.1).addr(), 8, "planted nr_sockets");
-    Box::new(move |_| {
-        let counters = Arc::clone(&counters);
-        Box::new(move || {
-            counters.0.inc();
-            counters.1.0.fetch_add(1, Ordering::Relaxed);
-            counters.0.dec();
         })
     })
 }

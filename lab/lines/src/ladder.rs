@@ -1,10 +1,10 @@
 //! The ladder of 2008 on a model of its machine, beside the seconds that its author reported.
 
 use crate::forecast::plan;
-use crate::rungs;
+use crate::rungs::{self, Object};
 use core::fmt;
 use quietline_history::Rung;
-use quietline_sim::simulation::Failed;
+use quietline_sim::simulation::{Failed, Plan};
 use quietline_sim::topology::Topology;
 use serde::Serialize;
 
@@ -24,6 +24,8 @@ pub struct Step {
     pub on_8: f64,
     /// What was reported for all.
     pub reported_on_8: f64,
+    /// The line that is waited for most when all do it.
+    pub bottleneck: Option<String>,
 }
 
 /// The ladder.
@@ -46,17 +48,21 @@ impl Ladder {
     pub fn climb(machine: &Topology, latencies: f64, seed: u64) -> Result<Self, Failed> {
         let machine = machine.scaled(latencies);
         let time = |rung: Rung, cpus: usize, work_ns: f64| {
-            let operation = rungs::operation(rung);
-            let plan = quietline_sim::simulation::Plan { work_ns, ..plan(operation.name, cpus, seed) };
-            operation.simulate(&machine, &plan).map(|(run, _)| run.ns_per_op() / 1000.0)
+            let operation = rungs::operation(Object::Socket, rung);
+            let plan = Plan { work_ns, ..plan(&operation, cpus, seed) };
+            let (run, report) = operation.simulate(&machine, &plan)?;
+            let bottleneck = report.bottleneck().map(|conflict| conflict.line.clone());
+            Ok::<_, Failed>((run.ns_per_op() / 1000.0, bottleneck))
         };
-        let work_ns = (BASE_ON_1 - time(Rung::Base, 1, 0.0)?) * 1000.0;
+        let work_ns = (BASE_ON_1 - time(Rung::Base, 1, 0.0)?.0) * 1000.0;
         let step = |rung: Rung| {
+            let (on_8, bottleneck) = time(rung, CPUS, work_ns)?;
             Ok(Step {
                 rung: rung.name(),
-                on_1: time(rung, 1, work_ns)?,
-                on_8: time(rung, CPUS, work_ns)?,
+                on_1: time(rung, 1, work_ns)?.0,
+                on_8,
                 reported_on_8: rung.seconds_on_8_cpus(),
+                bottleneck,
             })
         };
         let steps = Rung::ALL.into_iter().map(step).collect::<Result<_, Failed>>()?;
@@ -73,15 +79,20 @@ impl fmt::Display for Ladder {
         )?;
         writeln!(
             f,
-            "{:16} {:>9} {:>9} {:>11} {:>13}",
+            "{:16} {:>9} {:>9} {:>11} {:>13}  waited for most",
             "rung", "1 CPU, s", "8 CPUs, s", "reported, s", "model/report"
         )?;
         for step in &self.steps {
             let ratio = step.on_8 / step.reported_on_8;
             writeln!(
                 f,
-                "{:16} {:9.3} {:9.3} {:11.3} {:13.2}",
-                step.rung, step.on_1, step.on_8, step.reported_on_8, ratio
+                "{:16} {:9.3} {:9.3} {:11.3} {:13.2}  {}",
+                step.rung,
+                step.on_1,
+                step.on_8,
+                step.reported_on_8,
+                ratio,
+                step.bottleneck.as_deref().unwrap_or("nothing")
             )?;
         }
         Ok(())

@@ -13,8 +13,8 @@
 //!
 //! The product's own code, built on the simulated platform, runs on the model of `quietline-sim`. Each operation is an
 //! `Operation`: a scene, and what each CPU does in it. Everything else is the same for all of them: the report
-//! (`ql lines`), the forecast (`ql forecast`), the ladder of 2008 beside its author's seconds, the gate in
-//! `tests/gate.rs`.
+//! (`ql lines`), the forecast (`ql forecast`), the ladder of 2008 beside its author's seconds and with the contended lines
+//! of each rung, the gate.
 //!
 //! # Guarantees
 //!
@@ -26,13 +26,19 @@
 //! Those of the model (`docs/lines.md`): ranking, knees and the names of bottlenecks, not absolute times.
 #![cfg(quietline_sim)]
 
+pub mod conflicts;
+mod dcache;
 pub mod forecast;
+pub mod gate;
 mod kernels;
 pub mod ladder;
 pub mod operation;
+mod paths;
 mod product;
 mod rungs;
+pub mod sensitivity;
+mod slab;
 pub mod validation;
 mod vfs;
 
-pub use operation::{Operation, Worker};
+pub use operation::{Allowance, Operation, Period, Worker};

@@ -1,9 +1,9 @@
-//! The primitives and the slab caches.
+//! The primitives, and mounts.
 
-use crate::operation::{Operation, Scene};
-use quietline_slab::Cache;
+use crate::operation::{Allowance, Operation, Scene};
 use quietline_sync::rcu::Domain;
-use quietline_sync::{Counter, FileRef, IdAllocator, Lockref};
+use quietline_sync::{Counter, FileRef, IdAllocator, Lockref, Seqcount, SpinLock, WaitQueue};
+use quietline_vfs::Mount;
 use std::sync::Arc;
 
 /// A line and its neighbour: what an object that nobody else touches should have to itself.
@@ -11,53 +11,35 @@ use std::sync::Arc;
 struct Apart<T>(T);
 
 pub(crate) fn operations() -> Vec<Operation> {
-    let of = |name, says, allowed, scene| Operation { name, says, scene, allowed: Some(allowed) };
+    let quiet =
+        |name, says, scene: fn() -> Scene| Operation::new(name, says, Allowance::Never, move |_| scene());
     vec![
-        of("slab-pair", "alloc and free of an object of 192 bytes", 0.0, |_| slab_pair()),
-        of("slab-bulk", "alloc_bulk and free_bulk of 32 objects", 0.0, |_| slab_bulk()),
-        // Each sheaf that comes from the barn, and each that goes there, meets the barn's lock.
-        of("slab-burst", "200 objects allocated, then freed: within what a CPU's sheaves hold", 0.0, |_| {
-            slab_burst()
-        }),
-        of("counter", "Counter::inc and dec", 0.0, |_| counter_pair()),
-        // A fold for each batch of 32 to 256.
-        of("counter-up", "Counter::inc for ever: a fold once in a batch", 0.2, |_| counter_up()),
-        // Once in 1,024, the pool's line.
-        of("ids", "IdAllocator::next", 2.0 / 1024.0, |_| ids()),
-        of("rcu-read", "an empty read section", 0.0, |_| rcu_read()),
-        of("lockref", "get and put of a Lockref of the CPU's own", 0.0, |_| lockref_own()),
-        of("file-ref", "get and put of a FileRef of the CPU's own", 0.0, |_| file_ref_own()),
+        quiet("counter", "Counter::inc and dec", counter_pair),
+        Operation::new(
+            "counter-up",
+            "Counter::inc for ever: a fold once in a batch",
+            Allowance::batch(32, "the counter's shared line, once in a batch of 32 (up to 16 CPUs)"),
+            |_| counter_up(),
+        ),
+        quiet("counter-limited", "Counter::limited_add of 1, far from the limit, and dec", counter_limited),
+        quiet("counter-read", "Counter::read by all, of a counter that nobody changes", counter_read),
+        Operation::new(
+            "ids",
+            "IdAllocator::next",
+            Allowance::batch(1024, "the pool's line, once in a batch of 1,024"),
+            |_| ids(),
+        ),
+        quiet("rcu-read", "an empty read section", rcu_read),
+        quiet("rcu-read-nested", "a read section inside another", rcu_read_nested),
+        quiet("seqcount-read", "a read section of a Seqcount that nobody writes, by all", seqcount_read),
+        quiet("spinlock-own", "lock and unlock of a SpinLock of the CPU's own", spinlock_own),
+        quiet("wake", "WaitQueue::wake of an own queue on which nobody waits", wake_own),
+        quiet("wake-shared", "WaitQueue::wake of one queue by all, on which nobody waits", wake_shared),
+        quiet("lockref", "get and put of a Lockref of the CPU's own", lockref_own),
+        quiet("file-ref", "get and put of a FileRef of the CPU's own", file_ref_own),
+        quiet("mount", "get and put of one mount by all CPUs, while it is mounted", mount),
+        quiet("mount-internal", "get and put of a mount that lives as long as its kernel", mount_internal),
     ]
-}
-
-fn slab_pair() -> Scene {
-    let cache = Arc::new(Cache::<[u64; 24]>::new("lines-192").expect("a cache"));
-    Box::new(move |_| {
-        let cache = Arc::clone(&cache);
-        Box::new(move || drop(cache.alloc([7; 24]).expect("an object")))
-    })
-}
-
-fn slab_bulk() -> Scene {
-    let cache = Arc::new(Cache::<[u64; 24]>::new("lines-bulk-192").expect("a cache"));
-    Box::new(move |_| {
-        let cache = Arc::clone(&cache);
-        Box::new(move || {
-            let slots = cache.alloc_bulk::<32>(|_| [7; 24]).expect("32 objects");
-            cache.free_bulk(slots);
-        })
-    })
-}
-
-fn slab_burst() -> Scene {
-    let cache = Arc::new(Cache::<[u64; 24]>::new("lines-burst-192").expect("a cache"));
-    Box::new(move |_| {
-        let cache = Arc::clone(&cache);
-        Box::new(move || {
-            let objects: Vec<_> = (0..200).map(|_| cache.alloc([7; 24]).expect("an object")).collect();
-            drop(objects);
-        })
-    })
 }
 
 fn counter_pair() -> Scene {
@@ -79,6 +61,26 @@ fn counter_up() -> Scene {
     })
 }
 
+fn counter_limited() -> Scene {
+    let counter = Arc::new(Counter::new().expect("a counter"));
+    Box::new(move |_| {
+        let counter = Arc::clone(&counter);
+        Box::new(move || {
+            assert!(counter.limited_add(1 << 20, 1));
+            counter.dec();
+        })
+    })
+}
+
+fn counter_read() -> Scene {
+    let counter = Arc::new(Counter::new().expect("a counter"));
+    counter.add(1000);
+    Box::new(move |_| {
+        let counter = Arc::clone(&counter);
+        Box::new(move || assert_eq!(counter.read(), 1000))
+    })
+}
+
 fn ids() -> Scene {
     let ids = Arc::new(IdAllocator::new().expect("an allocator"));
     Box::new(move |_| {
@@ -92,6 +94,51 @@ fn rcu_read() -> Scene {
     Box::new(move |_| {
         let domain = Arc::clone(&domain);
         Box::new(move || drop(domain.read()))
+    })
+}
+
+fn rcu_read_nested() -> Scene {
+    let domain: Arc<Box<Domain>> = Arc::new(Domain::new().expect("a domain"));
+    Box::new(move |_| {
+        let domain = Arc::clone(&domain);
+        Box::new(move || {
+            let outer = domain.read();
+            drop(domain.read());
+            drop(outer);
+        })
+    })
+}
+
+fn seqcount_read() -> Scene {
+    let count = Arc::new(Apart(Seqcount::new()));
+    Box::new(move |_| {
+        let count = Arc::clone(&count);
+        Box::new(move || {
+            let began = count.0.read_begin();
+            assert!(!count.0.read_retry(began));
+        })
+    })
+}
+
+fn spinlock_own() -> Scene {
+    Box::new(|_| {
+        let lock = Box::new(Apart(SpinLock::new(0_u64)));
+        Box::new(move || *lock.0.lock() += 1)
+    })
+}
+
+fn wake_own() -> Scene {
+    Box::new(|_| {
+        let queue = Box::new(Apart(WaitQueue::new()));
+        Box::new(move || assert_eq!(queue.0.wake_all(), 0))
+    })
+}
+
+fn wake_shared() -> Scene {
+    let queue = Arc::new(Apart(WaitQueue::new()));
+    Box::new(move |_| {
+        let queue = Arc::clone(&queue);
+        Box::new(move || assert_eq!(queue.0.wake_all(), 0))
     })
 }
 
@@ -112,6 +159,25 @@ fn file_ref_own() -> Scene {
         Box::new(move || {
             assert!(count.0.get());
             assert!(!count.0.put());
+        })
+    })
+}
+
+fn mount() -> Scene {
+    mounted(Mount::ordinary("lines").expect("a mount"))
+}
+
+fn mount_internal() -> Scene {
+    mounted(Mount::internal("lines"))
+}
+
+fn mounted(mount: Mount) -> Scene {
+    let mount = Arc::new(mount);
+    Box::new(move |_| {
+        let mount = Arc::clone(&mount);
+        Box::new(move || {
+            mount.get();
+            assert!(!mount.put(), "the tree has a reference");
         })
     })
 }

@@ -1,62 +1,61 @@
-//! The ladder of 2008: the socket path of Linux 2.6.27, and each patch of the series on top.
+//! The ladder of 2008: sockets, pipes and eventfds as in Linux 2.6.27, and each patch of the series on top.
 
-use crate::operation::{Operation, Scene};
-use quietline_history::{Process, Rung, Word, World};
+use crate::operation::{Allowance, Operation, Period, Scene};
+use quietline_history::{Errno, Process, Rung, Word, World};
 use std::sync::Arc;
 
-pub(crate) fn operations() -> Vec<Operation> {
-    Rung::ALL.into_iter().map(operation).collect()
+/// What is opened and closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Object {
+    Socket,
+    Pipe,
+    Eventfd,
 }
 
-/// The sockets of a rung.
-pub(crate) fn operation(rung: Rung) -> Operation {
-    macro_rules! rung {
-        ($($name:literal $rung:ident)*) => {
-            match rung {
-                $(Rung::$rung => ($name, |cpus| sockets(Rung::$rung, cpus)),)*
-            }
-        };
-    }
-    let (name, scene): (_, fn(usize) -> Scene) = rung! {
-        "history-base" Base
-        "history-nr_dentry" NrDentry
-        "history-nr_inodes" NrInodes
-        "history-last_ino" LastIno
-        "history-single-dentry" SingleDentry
-        "history-single-inode" SingleInode
-        "history-typesafe-files" TypesafeFiles
-        "history-norefcount" Norefcount
+pub(crate) fn operations() -> Vec<Operation> {
+    let of = |object| Rung::ALL.into_iter().map(move |rung| operation(object, rung));
+    [Object::Socket, Object::Pipe, Object::Eventfd].into_iter().flat_map(of).collect()
+}
+
+/// Opening and closing such an object on a rung: `history-RUNG` for sockets, as the bench's columns are called.
+pub(crate) fn operation(object: Object, rung: Rung) -> Operation {
+    let kind = match object {
+        Object::Socket => "",
+        Object::Pipe => "pipes-",
+        Object::Eventfd => "eventfds-",
     };
-    Operation { name, says: rung.says(), scene, allowed: None }
+    Operation {
+        name: format!("history-{kind}{}", rung.name()).into(),
+        says: rung.says(),
+        scene: Box::new(move |cpus| scene(object, rung, cpus)),
+        allowance: Allowance::Any,
+        period: if rung < Rung::TypesafeFiles { Period::Ticks } else { Period::Batch },
+    }
 }
 
 /// A process of the world, and the CPU that it is on.
 struct OnCpu(Process, usize);
 
-fn sockets(rung: Rung, cpus: usize) -> Scene {
+impl OnCpu {
+    fn open_and_close(&self, object: Object) -> Result<(), Errno> {
+        let Self(process, cpu) = self;
+        let close = |fd| process.close(*cpu, fd);
+        match object {
+            Object::Socket => process.socket(*cpu).and_then(close),
+            Object::Pipe => process.pipe(*cpu)?.into_iter().try_for_each(close),
+            Object::Eventfd => process.eventfd(*cpu).and_then(close),
+        }
+    }
+}
+
+fn scene(object: Object, rung: Rung, cpus: usize) -> Scene {
     let world = Arc::new(World::new(rung, cpus));
     name(world.words());
     Box::new(move |cpu| {
         let on = OnCpu(world.process(), cpu);
         name(on.0.words());
-        name_objects(&on);
-        Box::new(move || {
-            let fd = on.0.socket(on.1).expect("a socket");
-            on.0.close(on.1, fd).expect("it is open");
-        })
+        Box::new(move || on.open_and_close(object).expect("it is opened, and closed"))
     })
-}
-
-/// Objects of each kind that a CPU is given names for: those that it will use again and again.
-const OBJECTS: usize = 48;
-
-/// Opens some sockets at once, to learn where their parts lie, and closes them.
-fn name_objects(on: &OnCpu) {
-    let fds: Vec<_> = (0..OBJECTS).map(|_| on.0.socket(on.1).expect("a socket")).collect();
-    for fd in fds {
-        name(on.0.file_words(on.1, fd).expect("it is open"));
-        on.0.close(on.1, fd).expect("it is open");
-    }
 }
 
 fn name(mut words: Vec<Word>) {

@@ -1,58 +1,57 @@
 //! Sockets, pipes and anonymous descriptors: opened and closed by each CPU, in a process of its own or in one.
 
-use crate::operation::{Operation, Scene, Worker};
-use quietline::abi::{AF_INET, F_GETFL, O_ANYFD, SOCK_STREAM};
+use crate::operation::{Allowance, Operation, Scene, Worker};
+use quietline::abi::{AF_INET, CLOCK_MONOTONIC, F_GETFL, O_ANYFD, SOCK_STREAM};
 use quietline::{Config, Kernel, Process};
+use quietline_platform::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 pub(crate) fn operations() -> Vec<Operation> {
-    let quiet = Some(0.0);
-    // An inode number each: its CPU's batch ends once in 1,024, and with it quietness, for the pool's line.
-    let number = Some(2.0 / 1024.0);
+    let quiet = Allowance::Never;
+    let number = Allowance::batch(1024, "the pool of inode numbers, once in a batch of 1,024");
+    let own = |name, says, allowance, make| Operation::new(name, says, allowance, move |_| own(make));
+    let one = |name, says, allowance, make| Operation::new(name, says, allowance, move |_| one(make));
     vec![
-        operation("sockets", "socket and close, each CPU in a process of its own", number, |_| own(socket)),
-        operation("sockets-anyfd", "socket with O_ANYFD and close, all CPUs in one process", number, |_| {
-            one(socket_any)
-        }),
-        operation(
+        own("sockets", "socket and close, each CPU in a process of its own", number, socket),
+        one("sockets-anyfd", "socket with O_ANYFD and close, all CPUs in one process", number, socket_any),
+        one(
+            "sockets-handle",
+            "a socket without a descriptor, all CPUs in one process",
+            number,
+            socket_handle,
+        ),
+        one(
             "sockets-lowestfd",
             "socket and close, all CPUs in one process: a lock by contract",
-            None,
-            |_| one(socket),
+            Allowance::Any,
+            socket,
         ),
-        operation("sockets-handle", "a socket without a descriptor, all CPUs in one process", number, |_| {
-            one(socket_handle)
-        }),
-        operation("pipes", "pipe2 and close, each CPU in a process of its own", number, |_| own(pipe)),
-        operation("pipes-anyfd", "pipe2 with O_ANYFD and close, all CPUs in one process", number, |_| {
-            one(pipe_any)
-        }),
-        operation("eventfds", "eventfd and close, each CPU in a process of its own", quiet, |_| own(eventfd)),
-        operation("eventfds-anyfd", "eventfd with O_ANYFD and close, all CPUs in one process", quiet, |_| {
-            one(eventfd_any)
-        }),
-        operation("dup", "dup and close of an own file, each CPU in a process of its own", quiet, |_| {
-            own(dup)
-        }),
-        operation("fd-lookup", "the file behind an own descriptor, all CPUs in one process", quiet, |_| {
-            one(lookup)
-        }),
-        operation("fcntl-getfl", "F_GETFL of an own descriptor, all CPUs in one process", quiet, |_| {
-            one(getfl)
-        }),
-        operation("fcntl-shared", "F_GETFL of one descriptor by all CPUs: readers only", quiet, |_| {
+        own("pipes", "pipe2 and close, each CPU in a process of its own", number, pipe),
+        one("pipes-anyfd", "pipe2 with O_ANYFD and close, all CPUs in one process", number, pipe_any),
+        one("pipes-handle", "a pipe without descriptors, all CPUs in one process", number, pipe_handle),
+        own("eventfds", "eventfd and close, each CPU in a process of its own", quiet, eventfd),
+        one("eventfds-anyfd", "eventfd with O_ANYFD and close, all CPUs in one process", quiet, eventfd_any),
+        one(
+            "eventfds-handle",
+            "an eventfd without a descriptor, all CPUs in one process",
+            quiet,
+            eventfd_handle,
+        ),
+        own("timerfds", "timerfd_create and close, each CPU in a process of its own", quiet, timerfd),
+        own("signalfds", "signalfd and close, each CPU in a process of its own", quiet, signalfd),
+        own("dup", "dup and close of an own file, each CPU in a process of its own", quiet, dup),
+        one("fd-lookup", "the file behind an own descriptor, all CPUs in one process", quiet, lookup),
+        one("fcntl-getfl", "F_GETFL of an own descriptor, all CPUs in one process", quiet, getfl),
+        Operation::new(
+            "planted-global",
+            "socket and close in own processes, with a global counter put back: a mistake, for the gate to find",
+            Allowance::Any,
+            |_| planted_global(),
+        ),
+        Operation::new("fcntl-shared", "F_GETFL of one descriptor by all CPUs: readers only", quiet, |_| {
             getfl_shared()
         }),
     ]
-}
-
-fn operation(
-    name: &'static str,
-    says: &'static str,
-    allowed: Option<f64>,
-    scene: fn(usize) -> Scene,
-) -> Operation {
-    Operation { name, says, scene, allowed }
 }
 
 type Make = fn(Arc<Process>) -> Worker;
@@ -87,6 +86,28 @@ fn socket_any(process: Arc<Process>) -> Worker {
 
 fn socket_handle(process: Arc<Process>) -> Worker {
     Box::new(move || drop(process.socket_file(AF_INET, SOCK_STREAM, 0).expect("a socket")))
+}
+
+fn pipe_handle(process: Arc<Process>) -> Worker {
+    Box::new(move || drop(process.pipe_files(0).expect("a pipe")))
+}
+
+fn eventfd_handle(process: Arc<Process>) -> Worker {
+    Box::new(move || drop(process.eventfd_file(0, 0).expect("an eventfd")))
+}
+
+fn timerfd(process: Arc<Process>) -> Worker {
+    Box::new(move || {
+        let fd = process.timerfd_create(CLOCK_MONOTONIC, 0).expect("a timerfd");
+        process.close(fd).expect("it is open");
+    })
+}
+
+fn signalfd(process: Arc<Process>) -> Worker {
+    Box::new(move || {
+        let fd = process.signalfd(-1, 1, 0).expect("a signalfd");
+        process.close(fd).expect("it is open");
+    })
 }
 
 fn pipe_with(process: Arc<Process>, flags: i32) -> Worker {
@@ -145,5 +166,20 @@ fn getfl_shared() -> Scene {
     Box::new(move |_| {
         let process = Arc::clone(&process);
         Box::new(move || assert!(process.fcntl(fd, F_GETFL, 0).expect("it is open") >= 0))
+    })
+}
+
+fn planted_global() -> Scene {
+    let sockets = own(socket);
+    let nr_sockets = Arc::new(AtomicU64::new(0));
+    quietline_platform::sim::name(nr_sockets.as_ptr().addr(), 8, "planted nr_sockets");
+    Box::new(move |cpu| {
+        let mut open_and_close = sockets(cpu);
+        let nr_sockets = Arc::clone(&nr_sockets);
+        Box::new(move || {
+            // Relaxed: a count that orders nothing.
+            nr_sockets.fetch_add(1, Ordering::Relaxed);
+            open_and_close();
+        })
     })
 }

@@ -6,8 +6,10 @@
 //!   nobody:         memory                         S  several, clean
 //! ```
 //!
-//! A line serves one transfer at a time: who comes while it is on its way waits until it has arrived. So a line cannot
-//! change hands more often than once in a transfer's time, which is what bounds every contended counter and lock.
+//! A transfer is a request's way to whoever has the line, and the line's way back. A line serves one at a time: whose request
+//! comes while it is on its way waits until it has arrived, and for a moment more. Requests that wait are there already; so
+//! a line can change hands once in the time of a way back and that moment, which is what bounds every contended counter
+//! and lock.
 
 use crate::cache::Cache;
 use crate::cpu_set::CpuSet;
@@ -144,13 +146,50 @@ impl Directory {
         line.owner == Some(cpu as u16) || !line.known
     }
 
-    /// Does one access at time `now`.
-    pub fn access(&mut self, cpu: usize, line: LineId, kind: Kind, now: Ps) -> Outcome {
+    /// When the request of an access that begins at `now` arrives at who has the line: for an access that waits for it, and
+    /// finds it with others. What they do until then they do before.
+    pub fn request(&self, cpu: usize, line: LineId, kind: Kind, now: Ps) -> Option<Ps> {
         let now = now + self.topology.core.issue;
+        let l = &self.lines[line as usize];
+        let has = l.owner == Some(cpu as u16) || l.turn(cpu, now).is_some();
+        let (level, _) = match kind {
+            _ if has => None,
+            Kind::Load if l.sharers.contains(cpu) => None,
+            Kind::Load => self.others(cpu, l).min(),
+            Kind::Locked => self.others(cpu, l).max(),
+            Kind::Store | Kind::Prefetch => None,
+        }?;
+        let Level { request, load_shared, .. } = self.topology.levels[level];
+        let request = if kind == Kind::Load && !l.written { request.min(load_shared) } else { request };
+        (request > 0).then_some(now + request)
+    }
+
+    /// Until when a line is on its way, or kept by who has just got it.
+    pub fn kept_until(&self, line: LineId) -> Ps {
+        self.lines[line as usize].busy
+    }
+
+    /// How long before a line has come to another CPU who loses it can have asked for it anew, without coming sooner.
+    pub fn ahead(&self, cpu: usize, line: LineId) -> Ps {
+        self.others(cpu, &self.lines[line as usize]).min().map_or(0, |(level, _)| {
+            let Level { request, load_modified, .. } = self.topology.levels[level];
+            request.min(load_modified - request)
+        })
+    }
+
+    /// Does one access that begins at time `now`.
+    pub fn access(&mut self, cpu: usize, line: LineId, kind: Kind, now: Ps) -> Outcome {
+        self.arrive(cpu, line, kind, now, now)
+    }
+
+    /// Does one access that began when it was `asked`; its [`request`](Self::request) arrives `now`, if it has one.
+    pub fn arrive(&mut self, cpu: usize, line: LineId, kind: Kind, asked: Ps, now: Ps) -> Outcome {
+        let asked = asked + self.topology.core.issue;
+        let now = now.max(asked);
         match kind {
-            Kind::Load => self.load(cpu, line, now),
+            Kind::Load => self.load(cpu, line, asked, now),
             Kind::Prefetch => {
-                let fetched = self.load(cpu, line, now);
+                let fetched = self.load(cpu, line, asked, now);
                 let l = &mut self.lines[line as usize];
                 if fetched.from != From::Here {
                     (l.arrives, l.awaited_by) = (fetched.done, cpu as u16);
@@ -160,7 +199,9 @@ impl Directory {
             Kind::Store => self.store(cpu, line, now),
             Kind::Locked => {
                 let drained = self.drain(cpu, now);
-                let got = self.own(cpu, line, drained);
+                // Nothing is asked for before the buffer is empty.
+                let asked = if drained > now { drained } else { asked };
+                let got = self.own(cpu, line, asked, drained);
                 let done = got.visible + self.topology.core.locked;
                 let l = &mut self.lines[line as usize];
                 l.busy = l.busy.max(done);
@@ -181,7 +222,29 @@ impl Directory {
         now.max(last)
     }
 
-    fn load(&mut self, cpu: usize, line: LineId, now: Ps) -> Outcome {
+    /// The other CPUs that have the line, each with the level at which they meet.
+    fn others<'l>(&'l self, cpu: usize, line: &'l Line) -> impl Iterator<Item = (usize, usize)> + 'l {
+        let have = line.sharers.iter().chain(line.owner.map(usize::from));
+        have.filter(move |other| *other != cpu).map(move |other| (self.topology.distance(cpu, other), other))
+    }
+
+    /// When a transfer is done that was asked for at one time and cannot begin before another, and how long it was kept
+    /// waiting.
+    fn transfer(
+        &mut self,
+        cpu: usize,
+        from: Option<(usize, usize)>,
+        asked: Ps,
+        ready: Ps,
+        cost: Ps,
+    ) -> (Ps, Ps) {
+        let request = from.map_or(0, |(level, _)| self.topology.levels[level].request.min(cost));
+        let arrives = asked + request;
+        let start = self.take_way(cpu, from, arrives.max(ready));
+        (start + self.jitter.around(cost - request), start - arrives)
+    }
+
+    fn load(&mut self, cpu: usize, line: LineId, asked: Ps, now: Ps) -> Outcome {
         let mut outcome =
             Outcome { done: now, visible: now, from: From::Here, queued: 0, lost: CpuSet::default() };
         let l = &self.lines[line as usize];
@@ -199,32 +262,27 @@ impl Directory {
             return outcome;
         }
         let core = self.topology.core;
-        let start = now.max(l.busy);
-        let (cost, level, exclusive) = match l.owner {
-            Some(owner) => {
-                let level = self.topology.distance(cpu, owner.into());
-                let costs = &self.topology.levels[level];
-                (
-                    if l.written { costs.load_modified } else { costs.load_shared },
-                    Some((level, owner.into())),
-                    true,
-                )
-            }
-            None => match l.sharers.iter().map(|other| (self.topology.distance(cpu, other), other)).min() {
-                Some((level, other)) => {
-                    (self.topology.levels[level].load_shared, Some((level, other)), false)
-                }
-                None => (if l.known { core.llc } else { core.dram }, None, true),
-            },
+        let ready = now.max(l.busy);
+        let from = self.others(cpu, l).min();
+        let exclusive = l.owner.is_some() || from.is_none();
+        let cost = match from {
+            Some((level, _)) if l.written => self.topology.levels[level].load_modified,
+            Some((level, _)) => self.topology.levels[level].load_shared,
+            None if l.known => core.llc,
+            None => core.dram,
         };
-        let start = self.take_way(cpu, level, start);
-        let done = start + self.jitter.around(cost);
+        let (done, queued) = self.transfer(cpu, from, asked, ready, cost);
         let l = &mut self.lines[line as usize];
         if exclusive {
             // Copies of a line that many have are served side by side.
             l.busy = done;
         }
         match l.owner.take() {
+            Some(owner) if l.written && core.migratory => {
+                // Who reads what another has just written will write it too: it gets all of it.
+                outcome.lost.insert(owner.into());
+                l.owner = Some(cpu as u16);
+            }
             Some(owner) => {
                 l.sharers = CpuSet::of(owner.into());
                 l.sharers.insert(cpu);
@@ -236,8 +294,8 @@ impl Directory {
         l.known = true;
         l.awaited_by = u16::MAX;
         self.keep(cpu, line);
-        outcome.from = if level.is_some() { From::Others } else { From::Memory };
-        (outcome.done, outcome.visible, outcome.queued) = (done, done, start - now);
+        outcome.from = if from.is_some() { From::Others } else { From::Memory };
+        (outcome.done, outcome.visible, outcome.queued) = (done, done, queued);
         outcome
     }
 
@@ -250,7 +308,7 @@ impl Directory {
         while self.cpus[cpu].stores.front().is_some_and(|done| *done <= now) {
             self.cpus[cpu].stores.pop_front();
         }
-        let got = self.own(cpu, line, now);
+        let got = self.own(cpu, line, now, now);
         // Stores become visible in their order.
         let visible = got.visible.max(self.cpus[cpu].stores.back().copied().unwrap_or(0));
         if visible > now {
@@ -265,7 +323,7 @@ impl Directory {
     }
 
     /// Makes the CPU the line's only holder, writing it. `done` is `visible`: when it has it.
-    fn own(&mut self, cpu: usize, line: LineId, now: Ps) -> Outcome {
+    fn own(&mut self, cpu: usize, line: LineId, asked: Ps, now: Ps) -> Outcome {
         let l = &self.lines[line as usize];
         if l.owner == Some(cpu as u16) {
             let near = self.near(cpu, line);
@@ -286,16 +344,15 @@ impl Directory {
             lost.insert(owner.into());
         }
         lost.remove(cpu);
-        let start = now.max(l.busy);
-        let farthest = lost.iter().map(|other| (self.topology.distance(cpu, other), other)).max();
+        let ready = now.max(l.busy);
+        let farthest = self.others(cpu, l).max();
         let cost = match farthest {
             Some((level, _)) => self.topology.levels[level].store + core.sharer * (lost.len() as Ps - 1),
             None if l.sharers.contains(cpu) => core.l1,
             None if l.known => core.llc,
             None => core.dram,
         };
-        let start = self.take_way(cpu, farthest, start);
-        let done = start + self.jitter.around(cost);
+        let (done, queued) = self.transfer(cpu, farthest, asked, ready, cost);
         let l = &mut self.lines[line as usize];
         l.owner = Some(cpu as u16);
         l.written = true;
@@ -310,7 +367,7 @@ impl Directory {
         l.awaited_by = u16::MAX;
         self.keep(cpu, line);
         let from = if lost.is_empty() { From::Memory } else { From::Others };
-        Outcome { done, visible: done, from, queued: start - now, lost }
+        Outcome { done, visible: done, from, queued, lost }
     }
 
     /// When a transfer between CPUs that meet at a level can begin: where the level is a bus, its users take turns.

@@ -25,8 +25,10 @@
 //!
 //! # Guarantees
 //!
-//! * The same seed and the same scene give the same result, to the last digit, in a process of their own whose
-//!   addresses are fixed (`simulation::fix_addresses`).
+//! * The same seed and the same scene give the same result, to the last digit, wherever the system puts a process's memory:
+//!   lines are numbered in the order of first touch, a scene's heap and pages lie at addresses of their own. What scenes a
+//!   process has played before counts, as far as they left something behind. A program whose statics' addresses matter
+//!   too calls `simulation::fix_addresses`.
 //! * Execution is sequentially consistent, and real: results can be checked as anywhere.
 //! * A deadlock or livelock is reported, with what each CPU touched last.
 //! * Every latency has its source beside it; a file without is refused.
@@ -37,7 +39,9 @@
 //!   knees and names, not for absolute times.
 //! * Up to 256 CPUs. Simulations of one process take turns. Many spinning waiters cost time: each hand-over of a lock that all
 //!   watch is an event for each.
+//! * A core waits for each load. A real one has independent loads under way at once; which are independent nobody says.
 //! * A lock of the standard library that is held across an access stops the simulation.
+//! * A program that simulates has this crate's global allocator, and can have no other.
 #![cfg_attr(not(quietline_sim), allow(dead_code))]
 
 pub mod cache;

@@ -9,6 +9,10 @@ use quietline_platform::sim;
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard};
 
+/// Scenes lie at the same addresses in every run.
+#[global_allocator]
+static HEAP: sim::heap::Heap = sim::heap::Heap;
+
 /// Simulations take turns: the number of virtual CPUs is the whole process's.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -64,8 +68,7 @@ pub enum Failed {
     NoMemory(#[from] std::io::Error),
 }
 
-/// For programs, first in `main`: makes runs the same to the last digit also where product code computes from addresses. It
-/// starts the program anew.
+/// For programs, first in `main`: fixes the addresses of what is in no scene, too, such as statics. It starts the program anew.
 pub fn fix_addresses() {
     crate::raw::fix_addresses();
 }
@@ -88,6 +91,7 @@ impl Stage {
         let turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
         sim::forget_names();
         sim::set_cpus(cpus);
+        sim::heap::begin();
         Self { _turn: turn }
     }
 
@@ -144,6 +148,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
+        sim::heap::end();
         sim::set_cpus(CPUS);
     }
 }

@@ -16,6 +16,14 @@ pub struct Figure {
     pub source: String,
 }
 
+/// Who says that something is so; or `estimate:` and the reason.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Why {
+    /// As in [`Figure`].
+    pub source: String,
+}
+
 /// A level of the machine: CPUs whose numbers agree when divided by `cpus` are this near.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +38,9 @@ pub struct LevelFile {
     pub load_shared: Figure,
     /// A store, or a locked instruction, to a line that another CPU of the group holds.
     pub store: Figure,
+    /// Of each of these, the request's way to whoever has the line: others use the line meanwhile, and requests that have to
+    /// wait wait there. None: the way counts with the transfer, and nothing overlaps with it.
+    pub request: Option<Figure>,
     /// How long a transfer at this level keeps others at the same level from theirs: a bus. None: they do not meet.
     pub occupies: Option<Figure>,
 }
@@ -64,6 +75,9 @@ pub struct CoreFile {
     pub barrier: Figure,
     /// A system call that puts a thread to sleep or wakes one.
     pub futex: Figure,
+    /// Whether a load of a line that another CPU has written takes it away from there, and why it is thought so. None: both
+    /// have it then.
+    pub migratory: Option<Why>,
     /// Lines of the first level.
     pub l1_lines: usize,
     /// Lines of the second level.
@@ -97,6 +111,7 @@ pub struct Core {
     pub sharer: Ps,
     pub barrier: Ps,
     pub futex: Ps,
+    pub migratory: bool,
     pub l1_lines: usize,
     pub l2_lines: usize,
     pub store_buffer: usize,
@@ -111,6 +126,7 @@ pub struct Level {
     pub load_modified: Ps,
     pub load_shared: Ps,
     pub store: Ps,
+    pub request: Ps,
     pub occupies: Option<Ps>,
 }
 
@@ -215,6 +231,7 @@ impl Topology {
             sharer: reader.ps("sharer", &c.sharer)?,
             barrier: reader.ps("barrier", &c.barrier)?,
             futex: reader.ps("futex", &c.futex)?,
+            migratory: reader.holds("migratory", c.migratory.as_ref())?,
             l1_lines: c.l1_lines,
             l2_lines: c.l2_lines,
             store_buffer: c.store_buffer.max(1),
@@ -228,17 +245,25 @@ impl Topology {
                     "level {name}: groups must be made of whole inner groups"
                 )));
             }
-            levels.push(Level {
+            let level = Level {
                 cpus: level.cpus,
                 load_modified: reader.ps(&format!("{name}: load_modified"), &level.load_modified)?,
                 load_shared: reader.ps(&format!("{name}: load_shared"), &level.load_shared)?,
                 store: reader.ps(&format!("{name}: store"), &level.store)?,
+                request: match &level.request {
+                    Some(figure) => reader.ps(&format!("{name}: request"), figure)?,
+                    None => 0,
+                },
                 occupies: match &level.occupies {
                     Some(figure) => Some(reader.ps(&format!("{name}: occupies"), figure)?),
                     None => None,
                 },
                 name: name.clone(),
-            });
+            };
+            if level.request > level.load_modified.min(level.store) {
+                return Err(BadTopology::Sense(format!("level {name}: request: it is a part of a transfer")));
+            }
+            levels.push(level);
         }
         let topology = Self { name: file.name, title: file.title, core, levels, sources: reader.sources };
         if !(1..=MAX_CPUS).contains(&topology.cpus()) {
@@ -273,6 +298,7 @@ impl Topology {
             level.load_modified = times(level.load_modified);
             level.load_shared = times(level.load_shared);
             level.store = times(level.store);
+            level.request = times(level.request);
             level.occupies = level.occupies.map(times);
         }
         scaled
@@ -295,10 +321,21 @@ impl Reader {
         if !(0.0..1e9).contains(&ns) {
             return Err(BadTopology::Sense(format!("{what}: {ns} ns is no latency")));
         }
-        if figure.source.trim().is_empty() {
+        self.keep(what, format!("{what}: {ns:.1} ns"), &figure.source)?;
+        Ok((ns * 1000.0).round() as Ps)
+    }
+
+    fn holds(&mut self, what: &str, why: Option<&Why>) -> Result<bool, BadTopology> {
+        let Some(why) = why else { return Ok(false) };
+        self.keep(what, what.to_owned(), &why.source)?;
+        Ok(true)
+    }
+
+    fn keep(&mut self, what: &str, said: String, source: &str) -> Result<(), BadTopology> {
+        if source.trim().is_empty() {
             return Err(BadTopology::Sense(format!("{what}: a figure needs its source")));
         }
-        self.sources.push((format!("{what}: {ns:.1} ns"), figure.source.clone()));
-        Ok((ns * 1000.0).round() as Ps)
+        self.sources.push((said, source.to_owned()));
+        Ok(())
     }
 }

@@ -155,3 +155,61 @@ fn a_line_is_kept_for_a_moment() {
     let late = d.access(2, line, Kind::Store, 1_200_000);
     assert_eq!(late.from, From::Others);
 }
+
+/// The test machine, with a request's way of 40 of the 100 to 120 ns inside a socket, and something else changed.
+fn with_request(from: &str, to: &str) -> Directory {
+    let machine = MACHINE.replace(
+        "store = { ns = 120, source = \"test\" }",
+        "store = { ns = 120, source = \"test\" }\nrequest = { ns = 40, source = \"test\" }",
+    );
+    let machine = machine.replace(from, to);
+    Directory::new(&Topology::parse(&machine).expect("it is well-formed"), 16, Jitter::new(1, 0.0))
+}
+
+/// A request that has to wait waits where the line is: what is left then is the way back.
+#[test]
+fn requests_go_their_way_while_the_line_is_elsewhere() {
+    let mut d = with_request("", "");
+    let line = d.new_line();
+    d.access(0, line, Kind::Locked, 0);
+    // Alone it costs what it did.
+    let first = d.access(2, line, Kind::Locked, 1_000_000);
+    assert_eq!((first.queued, first.done), (0, 1_000_000 + (1 + 120 + 7) * 1000));
+    // Both ask at once: the second is there after 40, waits for the other 88, and has 80 to go.
+    let second = d.access(4, line, Kind::Locked, 1_000_000);
+    assert_eq!((second.queued, second.done), (87_000, first.done + (80 + 7) * 1000));
+    // One that was asked for earlier has only the way back before it, and cannot come before it was asked for.
+    let line = d.new_line();
+    d.access(0, line, Kind::Locked, 2_000_000);
+    assert_eq!(d.request(2, line, Kind::Locked, 3_000_000), Some(3_041_000));
+    let third = d.arrive(2, line, Kind::Locked, 3_000_000, 3_041_000);
+    assert_eq!(third.done, 3_000_000 + (1 + 120 + 7) * 1000);
+    // Nothing is asked for that is at hand, or that nobody waits for.
+    assert_eq!(d.request(2, line, Kind::Load, 4_000_000), None);
+    assert_eq!(d.request(0, line, Kind::Store, 4_000_000), None);
+    assert_eq!(d.request(3, line, Kind::Load, 4_000_000), None, "the pair's figures have no request");
+}
+
+/// Where lines migrate, who reads what another has written can write it at once, and the writer has lost it.
+#[test]
+fn a_load_may_take_the_line_away() {
+    for migratory in [false, true] {
+        let why = if migratory {
+            "migratory = { source = \"test\" }\n[[level]]\nname = \"pair\""
+        } else {
+            "[[level]]\nname = \"pair\""
+        };
+        let mut d = with_request("[[level]]\nname = \"pair\"", why);
+        let line = d.new_line();
+        d.access(0, line, Kind::Locked, 0);
+        let read = d.access(2, line, Kind::Load, 1_000_000);
+        assert_eq!(read.lost.contains(0), migratory);
+        let write = d.access(2, line, Kind::Locked, 2_000_000);
+        assert_eq!(write.from, if migratory { From::Here } else { From::Others });
+        // What is only read has nobody who loses it.
+        let line = d.new_line();
+        d.access(0, line, Kind::Load, 3_000_000);
+        assert!(d.access(2, line, Kind::Load, 4_000_000).lost.is_empty());
+        assert_eq!(d.access(0, line, Kind::Load, 5_000_000).from, From::Here);
+    }
+}

@@ -43,6 +43,15 @@ macro_rules! common {
                 self.0.into_inner()
             }
 
+            #[doc = "As in `core`; accesses through it are seen by the machine."]
+            ///
+            /// # Safety
+            /// As in `core`.
+            pub const unsafe fn from_ptr<'a>(word: *mut $value) -> &'a Self {
+                // SAFETY: the layout is `core`'s, which has the layout of the value, and the rest is the caller's promise.
+                unsafe { &*word.cast::<Self>() }
+            }
+
             #[doc = "As in `core`; what is done through it is not seen by the machine."]
             pub const fn as_ptr(&self) -> *mut $value {
                 self.0.as_ptr()

@@ -15,12 +15,14 @@
 //!
 //! * Execution is sequentially consistent: what weaker orders allow is loom's matter, not this back end's.
 //! * Memory that is neither atomic nor in a [`cell`] is not seen.
-//! * `pages`, `heap` and `fork` are native and cost nothing in the model.
+//! * `pages`, `heap` and `fork` cost nothing in the model. Pages, and in a scene [what is allocated](heap), lie at the same
+//!   addresses in every run.
 //! * The virtual CPUs are those that the machine was given: [`thread::spawn`] makes a thread outside it.
 
 mod atomics;
 pub mod cell;
 pub(crate) mod cpu;
+pub mod heap;
 mod local;
 mod machine;
 mod names;

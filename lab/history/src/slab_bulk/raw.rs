@@ -87,12 +87,12 @@ impl Memory {
     #[inline(always)]
     pub(super) fn prefetch(&self, object: u64) {
         // SAFETY: a prefetch of any address, 0 among them, does nothing but fetch.
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(quietline_sim)))]
         unsafe {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T0>(ptr::without_provenance(object as usize));
         }
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(any(not(target_arch = "x86_64"), quietline_sim))]
         let _ = object;
     }
 
@@ -119,12 +119,12 @@ impl Drop for Memory {
 #[repr(C, align(16))]
 pub(super) struct Double {
     words: [AtomicU64; 2],
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(not(target_arch = "x86_64"), quietline_sim))]
     locked: quietline_platform::atomic::AtomicU32,
 }
 
 /// `cmpxchg16b` with the given prefix on the words of `$this`.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(quietline_sim)))]
 macro_rules! cmpxchg16b {
     ($prefix:literal, $this:expr, $old:expr, $new:expr) => {{
         let equal: u8;
@@ -153,7 +153,7 @@ impl Double {
     pub(super) const fn new(first: u64, second: u64) -> Self {
         Self {
             words: [AtomicU64::new(first), AtomicU64::new(second)],
-            #[cfg(not(target_arch = "x86_64"))]
+            #[cfg(any(not(target_arch = "x86_64"), quietline_sim))]
             locked: quietline_platform::atomic::AtomicU32::new(0),
         }
     }
@@ -174,7 +174,7 @@ impl Double {
     }
 
     /// Puts `new` in the place of `old` if that is there, by one locked instruction, a full barrier.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(quietline_sim)))]
     #[inline(always)]
     pub(super) fn exchange(&self, old: (u64, u64), new: (u64, u64)) -> bool {
         cmpxchg16b!("lock ", self, old, new)
@@ -182,14 +182,14 @@ impl Double {
 
     /// The same among the instructions of one CPU (`this_cpu_cmpxchg_double()`): not locked, and so for words that only
     /// the calling thread writes.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(quietline_sim)))]
     #[inline(always)]
     pub(super) fn exchange_local(&self, old: (u64, u64), new: (u64, u64)) -> bool {
         cmpxchg16b!("", self, old, new)
     }
 
     /// Puts `new` in the place of `old` if that is there, under the lock bit.
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(not(target_arch = "x86_64"), quietline_sim))]
     pub(super) fn exchange(&self, old: (u64, u64), new: (u64, u64)) -> bool {
         // ORDERING: the acquire pairs with the release below: who has the bit sees what its last holder wrote.
         while self.locked.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -205,7 +205,7 @@ impl Double {
     }
 
     /// The same for words that only the calling thread writes.
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(not(target_arch = "x86_64"), quietline_sim))]
     #[inline(always)]
     pub(super) fn exchange_local(&self, old: (u64, u64), new: (u64, u64)) -> bool {
         let equal = self.load() == old;

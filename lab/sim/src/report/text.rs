@@ -17,7 +17,8 @@ fn table(heads: &[&str]) -> Table {
     table
 }
 
-fn number(n: f64) -> String {
+/// A number with as many digits as say something.
+pub(super) fn number(n: f64) -> String {
     match n {
         0.0 => "0".to_owned(),
         n if n < 0.01 => format!("{n:.4}"),

@@ -1,0 +1,53 @@
+//! What is promised for many CPUs: throughput that grows with them.
+#![cfg(quietline_sim)]
+
+use quietline_lines::forecast::{self, Curve};
+use quietline_sim::topology::Topology;
+
+/// The curve of a column on a machine of two sockets.
+fn curve(column: &str, cpus: &[usize]) -> Curve {
+    let machine = Topology::load("epyc-2x64").expect("a machine of our own");
+    let point = |n: &usize| forecast::point(column, &machine, *n, 1, 0.0).expect("it runs");
+    Curve::new(column, cpus.iter().map(point).collect())
+}
+
+/// How much of what linear scaling would bring, at the most CPUs.
+fn efficiency(curve: &Curve) -> f64 {
+    curve.efficiency(curve.points.last().expect("it has points"))
+}
+
+#[test]
+fn what_takes_no_number_scales_to_128_cpus() {
+    for column in ["eventfds", "eventfds-anyfd", "eventfds-handle", "slab-pair", "slab-bulk", "slab-random"] {
+        let curve = curve(column, &[1, 128]);
+        println!("{column}: {:.3}, {:?}", efficiency(&curve), curve.limit);
+        assert!(efficiency(&curve) >= 0.95, "{column}: {:.3}, {:?}", efficiency(&curve), curve.limit);
+    }
+}
+
+const NUMBERED: [&str; 6] =
+    ["sockets", "sockets-anyfd", "sockets-handle", "pipes", "pipes-anyfd", "pipes-handle"];
+
+/// Inode numbers come from a common pool, once in 1,024: the one line that is left.
+#[test]
+fn sockets_and_pipes_scale_to_128_cpus() {
+    for column in NUMBERED {
+        let curve = curve(column, &[1, 64, 128]);
+        println!("{column}: {:.3}, {:?}", efficiency(&curve), curve.limit);
+        for point in &curve.points {
+            assert!(curve.efficiency(point) >= 0.95, "{column} on {}: {:?}", point.cpus, curve.limit);
+        }
+        let limit = curve.limit.as_ref().expect("numbers come from a common pool");
+        assert!(limit.line.starts_with("IdAllocator"), "{column}: {limit:?}");
+    }
+}
+
+/// The base of 2008 gets slower with every CPU, and the line is named.
+#[test]
+fn the_base_of_2008_does_not() {
+    let curve = curve("history-base", &[1, 2, 8]);
+    assert!(efficiency(&curve) < 0.2, "{:.3}", efficiency(&curve));
+    assert_eq!(curve.knee, 1);
+    let bottleneck = &curve.points[2].bottleneck;
+    assert!(bottleneck.as_ref().is_some_and(|(line, _)| line.contains("dcache_lock")), "{bottleneck:?}");
+}

@@ -1,0 +1,24 @@
+//! What a simulation is to measure.
+
+/// What a simulation is to measure.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Virtual CPUs.
+    pub cpus: usize,
+    /// Seed of the noise: the same seed, the same result.
+    pub seed: u64,
+    /// Noise of latencies, in percent.
+    pub jitter: f64,
+    /// Operations of each CPU before anything is counted; a quarter more follows when all have done these.
+    pub warm_up: u64,
+    /// Operations for each CPU, on average, that are counted.
+    pub ops: u64,
+    /// Nanoseconds of each operation that concern no line: work that the scene leaves out.
+    pub work_ns: f64,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { cpus: 2, seed: 1, jitter: 5.0, warm_up: 200, ops: 400, work_ns: 0.0 }
+    }
+}

@@ -1,0 +1,89 @@
+//! How far a measurement is.
+
+use super::plan::Plan;
+use crate::topology::Ps;
+
+/// The parts of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Each CPU does its share, and waits for those who are behind: what is done once (a first sheaf, a first slab) is done.
+    WarmUp,
+    /// So many operations more, all at once, until queues have the length that they will have.
+    Settles {
+        ops: u64,
+    },
+    Measured {
+        since: Ps,
+        ops: u64,
+    },
+    Over {
+        window: Ps,
+        ops: u64,
+    },
+}
+
+/// How far a measurement is, and how far it goes.
+#[derive(Debug)]
+pub(super) struct Progress {
+    phase: Phase,
+    warm_up: u64,
+    settle: u64,
+    target: u64,
+}
+
+impl Progress {
+    /// The beginning of a plan.
+    pub(super) fn new(plan: &Plan) -> Self {
+        let cpus = plan.cpus as u64;
+        Self {
+            phase: Phase::WarmUp,
+            warm_up: plan.warm_up,
+            settle: plan.warm_up / 4 * cpus,
+            target: plan.ops.max(1) * cpus,
+        }
+    }
+
+    /// An operation was done, its CPU's `own`th, at this time. Whether the CPU has warmed up now, and waits for the others.
+    pub(super) fn op_done(&mut self, own: u64, now: Ps) -> bool {
+        match &mut self.phase {
+            Phase::WarmUp => return own >= self.warm_up,
+            Phase::Settles { ops } => {
+                *ops += 1;
+                if *ops >= self.settle {
+                    self.phase = Phase::Measured { since: now, ops: 0 };
+                }
+            }
+            Phase::Measured { since, ops } => {
+                *ops += 1;
+                if *ops >= self.target {
+                    self.phase = Phase::Over { window: now - *since, ops: *ops };
+                }
+            }
+            Phase::Over { .. } => {}
+        }
+        false
+    }
+
+    /// All have warmed up.
+    pub(super) fn settle(&mut self) {
+        self.phase = Phase::Settles { ops: 0 };
+    }
+
+    /// Whether what happens now counts.
+    pub(super) fn counts(&self) -> bool {
+        matches!(self.phase, Phase::Measured { .. })
+    }
+
+    /// Whether it is over.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over { .. })
+    }
+
+    /// How long it took, and how many operations that were; 0 if it never came to its end.
+    pub(super) fn result(&self) -> (Ps, u64) {
+        match self.phase {
+            Phase::Over { window, ops } => (window, ops),
+            _ => (0, 0),
+        }
+    }
+}
