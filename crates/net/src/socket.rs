@@ -5,7 +5,7 @@ use crate::family::{self, May};
 use core::fmt;
 use quietline_sync::IdAllocator;
 use quietline_vfs::abi::{O_NONBLOCK, O_RDWR, S_IFSOCK};
-use quietline_vfs::{FileHandle, FileMode, Files, Inode, Payload, PseudoFs};
+use quietline_vfs::{FileHandle, FileMode, Files, Payload, PseudoFs, PseudoInode};
 use rustix::io::Errno;
 
 /// What a socket speaks.
@@ -26,7 +26,7 @@ pub enum Protocol {
 /// A socket (`struct socket` and `struct sock`), not connected.
 #[derive(Debug)]
 pub struct Socket {
-    inode: Inode,
+    inode: PseudoInode,
     family: u16,
     ty: u16,
     protocol: Protocol,
@@ -52,7 +52,7 @@ impl Socket {
 impl Payload for Socket {
     const CACHE: &'static str = "sock_inode_cache";
 
-    fn inode(&self) -> Option<&Inode> {
+    fn inode(&self) -> Option<&PseudoInode> {
         Some(&self.inode)
     }
 
@@ -83,7 +83,7 @@ pub fn socket<'k>(
         return Err(Errno::INVAL);
     }
     let (ty, protocol) = family::resolve(family, ty & SOCK_TYPE_MASK, protocol, May { raw: may_raw })?;
-    let inode = Inode { i_ino: last_ino.next(), i_mode: S_IFSOCK | 0o777 };
+    let inode = PseudoInode { i_ino: last_ino.next(), i_mode: S_IFSOCK | 0o777 };
     let socket = Socket { inode, family: family as u16, ty: ty as u16, protocol };
     fs.open(files, socket, O_RDWR | (flags & O_NONBLOCK), FileMode::READ.union(FileMode::WRITE))
 }

@@ -14,11 +14,31 @@ pub struct Config {
     /// Whether processes have the capabilities of root: raw sockets, clocks that wake the system, no `file_max`.
     /// Default: no.
     pub privileged: bool,
+    /// User and group of the first processes, and of the root directory. Default: 0 and 0 if `privileged`, else 1000 and 1000.
+    /// User 0 has the capabilities that concern files, also where the kernel is not privileged.
+    pub owner: Option<[u32; 2]>,
+    /// Bytes that the root filesystem may hold (`ENOSPC` beyond). Default: no limit.
+    pub fs_size: Option<u64>,
+    /// Files that the root filesystem may hold, each further link counted as one, as tmpfs does. Default: no limit.
+    pub fs_inodes: Option<u64>,
+    /// Permissions of the root directory. Default: 0o755.
+    pub root_mode: u32,
+    /// Whether the kernel begins with `/proc` and `/sys`. Default: no: [`mount`](crate::Process::mount) does it later.
+    pub proc: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { file_max: u64::MAX, nofile: NR_OPEN, privileged: false }
+        Self {
+            file_max: u64::MAX,
+            nofile: NR_OPEN,
+            privileged: false,
+            owner: None,
+            fs_size: None,
+            fs_inodes: None,
+            root_mode: 0o755,
+            proc: false,
+        }
     }
 }
 
@@ -36,5 +56,35 @@ impl Config {
     /// With or without the capabilities of root.
     pub fn privileged(self, privileged: bool) -> Self {
         Self { privileged, ..self }
+    }
+
+    /// With another [`owner`](Self::owner).
+    pub fn owner(self, uid: u32, gid: u32) -> Self {
+        Self { owner: Some([uid, gid]), ..self }
+    }
+
+    /// With a limit on [what the root filesystem holds](Self::fs_size), in bytes.
+    pub fn fs_size(self, bytes: u64) -> Self {
+        Self { fs_size: Some(bytes), ..self }
+    }
+
+    /// With a limit on [the root filesystem's files](Self::fs_inodes).
+    pub fn fs_inodes(self, inodes: u64) -> Self {
+        Self { fs_inodes: Some(inodes), ..self }
+    }
+
+    /// With another [`root_mode`](Self::root_mode).
+    pub fn root_mode(self, mode: u32) -> Self {
+        Self { root_mode: mode & 0o7777, ..self }
+    }
+
+    /// With or without [`/proc` and `/sys`](Self::proc).
+    pub fn proc(self, proc: bool) -> Self {
+        Self { proc, ..self }
+    }
+
+    /// User and group of the first processes.
+    pub(crate) fn first_user(&self) -> [u32; 2] {
+        self.owner.unwrap_or(if self.privileged { [0, 0] } else { [1000, 1000] })
     }
 }

@@ -17,6 +17,9 @@ impl Process {
     /// `EBADF`.
     #[inline(always)]
     pub fn close(&self, fd: i32) -> Result<(), Errno> {
+        if self.has_locked() {
+            self.drop_locks(&self.file(fd)?);
+        }
         self.table.close(fd, &self.inner().files)
     }
 
@@ -28,6 +31,13 @@ impl Process {
     pub fn close_range(&self, first: u32, last: u32, flags: u32) -> Result<(), Errno> {
         if flags & !(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC) != 0 || first > last {
             return Err(Errno::INVAL);
+        }
+        if self.has_locked() && flags & CLOSE_RANGE_CLOEXEC == 0 {
+            let fds = self.table.open_fds();
+            for fd in fds.into_iter().filter(|fd| (first..=last).contains(&(*fd as u32))) {
+                // Another thread may have closed it in the meantime, which is as good.
+                let _ = self.close(fd);
+            }
         }
         self.table.for_range(first, last, flags & CLOSE_RANGE_CLOEXEC != 0, &self.inner().files);
         Ok(())
@@ -51,6 +61,7 @@ impl Process {
         if old == new {
             return self.table.cloexec(old).map(|_| new);
         }
+        self.before_replaced(old, new);
         self.table.dup_to(old, new, false, &self.inner().files)
     }
 
@@ -62,7 +73,18 @@ impl Process {
         if flags & !O_CLOEXEC != 0 || old == new {
             return Err(Errno::INVAL);
         }
+        self.before_replaced(old, new);
         self.table.dup_to(old, new, flags & O_CLOEXEC != 0, &self.inner().files)
+    }
+
+    /// `new` is about to be closed, if `old` can take its place: then the process's locks on its file go.
+    fn before_replaced(&self, old: i32, new: i32) {
+        if self.has_locked()
+            && self.file(old).is_ok()
+            && let Ok(file) = self.file(new)
+        {
+            self.drop_locks(&file);
+        }
     }
 
     /// `F_DUPFD`, `F_DUPFD_CLOEXEC`, `F_GETFD`, `F_SETFD`, `F_GETFL`, `F_SETFL`.
@@ -100,6 +122,9 @@ impl Process {
     }
 
     fn set_status(&self, file: &FileHandle<'_>, flags: i32) -> Result<i32, Errno> {
+        if let Some(inode) = file.opened().inode() {
+            return self.set_tree_status(file, inode, flags);
+        }
         let pipe = file.payload::<Pipe>().is_some();
         let socket = file.payload::<Socket>().is_some();
         // The inode that all anonymous descriptors share is root's, and times of access are the owner's affair.
@@ -113,6 +138,26 @@ impl Process {
         // Who can tell of input by a signal remembers that it was asked to.
         let signals = if pipe || socket { O_ASYNC } else { 0 };
         file.set_flags(flags, O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME | signals);
+        Ok(0)
+    }
+
+    fn set_tree_status(
+        &self,
+        file: &FileHandle<'_>,
+        inode: &quietline_vfs::Inode,
+        flags: i32,
+    ) -> Result<i32, Errno> {
+        if file.mode().contains(crate::FileMode::PATH) {
+            return Err(Errno::BADF);
+        }
+        let owner = self.call(|c| c.cred.fsuid() == inode.uid() || c.cred.has(crate::Capabilities::FOWNER));
+        if flags & !file.flags() & O_NOATIME != 0 && !owner {
+            return Err(Errno::PERM);
+        }
+        if flags & O_DIRECT != 0 && !inode.is_file() {
+            return Err(Errno::INVAL);
+        }
+        file.set_flags(flags, O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME);
         Ok(0)
     }
 
@@ -137,12 +182,17 @@ impl Process {
         self.table.install(file, FdFlags::of(flags))
     }
 
-    /// What `/proc/PID/fd/N` links to: `socket:[INO]`, `pipe:[INO]`, `anon_inode:[eventfd]`.
+    /// What `/proc/PID/fd/N` links to: `socket:[INO]`, `pipe:[INO]`, `anon_inode:[eventfd]`, or a path.
     ///
     /// # Errors
     /// `EBADF`.
     pub fn fd_name(&self, fd: i32) -> Result<String, Errno> {
-        Ok(self.file(fd)?.name().to_string())
+        let file = self.file(fd)?;
+        let Some(place) = file.place() else { return Ok(file.name().to_string()) };
+        let mut buffer = [0; crate::abi::PATH_MAX];
+        let mut path = quietline_vfs::PathBuffer::new(&mut buffer);
+        self.inner().vfs.d_path(&place.to_path(), &self.fs.root_path(), &mut path)?;
+        Ok(String::from_utf8_lossy(path.bytes()).into_owned())
     }
 
     /// Descriptors that are open, lowest first (`/proc/PID/fd`).

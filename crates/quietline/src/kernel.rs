@@ -1,22 +1,27 @@
 //! Kernels.
 
+use crate::processes::Processes;
 use crate::{Config, Errno, Process};
+use core::pin::Pin;
 use quietline_net::Socket;
+use quietline_platform::atomic::{AtomicU32, AtomicU64, Ordering};
 use quietline_slab::{CacheError, Stats};
 use quietline_sync::{IdAllocator, Shared};
-use quietline_vfs::{EventFd, Files, Pipe, PseudoFs, SignalFd, TimerFd};
+use quietline_vfs::inotify::Inotify;
+use quietline_vfs::ramfs::new_ramfs;
+use quietline_vfs::{EventFd, Files, Limits, MountFlags, Namespace, Pipe, PseudoFs, SignalFd, TimerFd, Vfs};
 
 /// Numbers of dentries (`/proc/sys/fs/dentry-state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dentries {
-    /// Dentries that live.
+    /// Dentries that live, without that of the root directory, which every kernel has.
     pub nr_dentry: i64,
 }
 
 /// Numbers of inodes (`/proc/sys/fs/inode-nr`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inodes {
-    /// Inodes that live, without the one that all anonymous descriptors share.
+    /// Inodes that live, without the one that all anonymous descriptors share and that of the root directory.
     pub nr_inodes: i64,
 }
 
@@ -29,6 +34,9 @@ pub struct Kernel {
 /// What a kernel has. At one address for its life: pseudo objects point to their filesystems.
 #[derive(Debug)]
 pub(crate) struct Inner {
+    /// Before the file systems, which it refers to.
+    pub(crate) namespace: Namespace<'static>,
+    pub(crate) vfs: Pin<Box<Vfs>>,
     pub(crate) config: Config,
     pub(crate) files: Files,
     pub(crate) sockets: PseudoFs<Socket>,
@@ -36,7 +44,12 @@ pub(crate) struct Inner {
     pub(crate) eventfds: PseudoFs<EventFd>,
     pub(crate) timerfds: PseudoFs<TimerFd>,
     pub(crate) signalfds: PseudoFs<SignalFd>,
+    pub(crate) inotifies: PseudoFs<Inotify>,
     pub(crate) last_ino: IdAllocator,
+    last_pid: AtomicU32,
+    /// The number of the filesystem that was mounted last; the root's is 1.
+    pub(crate) last_dev: AtomicU64,
+    pub(crate) processes: Processes,
 }
 
 /// The system call's word for what keeps a cache from being made. (Layouts are the crates' own, and fit.)
@@ -44,23 +57,92 @@ fn no_memory(_: CacheError) -> Errno {
     Errno::NOMEM
 }
 
+impl Inner {
+    /// A number for a new process: 1 and on.
+    pub(crate) fn next_pid(&self) -> i32 {
+        // Relaxed: only different numbers are wanted.
+        let number = self.last_pid.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        (number & i32::MAX as u32) as i32
+    }
+
+    pub(crate) fn dentries(&self) -> Dentries {
+        let k = self;
+        let anonymous = k.eventfds.live() + k.timerfds.live() + k.signalfds.live() + k.inotifies.live();
+        let tree = k.vfs.dentry_state().nr_dentry - 1;
+        Dentries { nr_dentry: k.sockets.live() + k.pipes.live() + anonymous + tree }
+    }
+
+    pub(crate) fn inodes(&self) -> Inodes {
+        let k = self;
+        Inodes { nr_inodes: k.sockets.live() + k.pipes.live() + k.vfs.nr_inodes() - 1 }
+    }
+
+    pub(crate) fn slabinfo(&self) -> [Stats; 13] {
+        let k = self;
+        let [dentries, inodes, names, long_names] = k.vfs.stats();
+        let [pages, nodes] = k.vfs.page_stats();
+        [
+            k.files.stats(),
+            k.sockets.stats(),
+            k.pipes.stats(),
+            k.eventfds.stats(),
+            k.timerfds.stats(),
+            k.signalfds.stats(),
+            dentries,
+            inodes,
+            names,
+            long_names,
+            pages,
+            nodes,
+            k.inotifies.stats(),
+        ]
+    }
+}
+
 impl Kernel {
-    /// A kernel without processes. Some kilobytes; no threads, no files, no state outside it.
+    /// A kernel without processes, and with an empty filesystem in memory, mounted as the root; with [`Config::proc`], with `/proc`
+    /// and `/sys` in it. Some kilobytes; no threads, no open files, no state outside it.
     ///
     /// # Errors
     /// `ENOMEM`.
     pub fn boot(config: Config) -> Result<Self, Errno> {
+        let files = Files::new(config.file_max, config.privileged).map_err(no_memory)?;
+        let sockets = PseudoFs::new("sockfs").map_err(no_memory)?;
+        let pipes = PseudoFs::new("pipefs").map_err(no_memory)?;
+        let eventfds = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
+        let timerfds = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
+        let signalfds = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
+        let inotifies = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
+        let last_ino = IdAllocator::new().map_err(|_| Errno::NOMEM)?;
+        let last_pid = AtomicU32::new(0);
+        let processes = Processes::new().map_err(|_| Errno::NOMEM)?;
+        // The tree comes last: from here on the namespace goes before the file systems, whatever fails.
+        let vfs = Vfs::new()?;
+        let limits = Limits::new(config.fs_size, config.fs_inodes).map_err(|_| Errno::NOMEM)?;
+        let sb = new_ramfs(&vfs, 1, limits, config.root_mode, config.first_user())?;
+        let root = vfs.new_mount(sb, MountFlags::RELATIME)?;
+        let namespace = crate::raw::namespace(vfs.new_namespace(root)?);
         let inner = Inner {
-            files: Files::new(config.file_max, config.privileged).map_err(no_memory)?,
-            sockets: PseudoFs::new("sockfs").map_err(no_memory)?,
-            pipes: PseudoFs::new("pipefs").map_err(no_memory)?,
-            eventfds: PseudoFs::new("anon_inodefs").map_err(no_memory)?,
-            timerfds: PseudoFs::new("anon_inodefs").map_err(no_memory)?,
-            signalfds: PseudoFs::new("anon_inodefs").map_err(no_memory)?,
-            last_ino: IdAllocator::new().map_err(|_| Errno::NOMEM)?,
+            namespace,
+            vfs,
+            files,
+            sockets,
+            pipes,
+            eventfds,
+            timerfds,
+            signalfds,
+            inotifies,
+            last_ino,
+            last_pid,
+            last_dev: AtomicU64::new(1),
+            processes,
             config,
         };
-        Ok(Self { inner: Shared::new(inner).map_err(|_| Errno::NOMEM)? })
+        let kernel = Self { inner: Shared::new(inner).map_err(|_| Errno::NOMEM)? };
+        if kernel.inner.config.proc {
+            crate::mounting::boot(&kernel.inner)?;
+        }
+        Ok(kernel)
     }
 
     /// A process without descriptors.
@@ -93,14 +175,12 @@ impl Kernel {
 
     /// Dentries that live; exact when nobody opens or closes meanwhile.
     pub fn dentries(&self) -> Dentries {
-        let k = &*self.inner;
-        let anonymous = k.eventfds.live() + k.timerfds.live() + k.signalfds.live();
-        Dentries { nr_dentry: k.sockets.live() + k.pipes.live() + anonymous }
+        self.inner.dentries()
     }
 
     /// Inodes that live; exact when nobody opens or closes meanwhile.
     pub fn inodes(&self) -> Inodes {
-        Inodes { nr_inodes: self.inner.sockets.live() + self.inner.pipes.live() }
+        self.inner.inodes()
     }
 
     /// [`Dentries::nr_dentry`].
@@ -114,22 +194,16 @@ impl Kernel {
     }
 
     /// The kernel's slab caches (`/proc/slabinfo`).
-    pub fn slabinfo(&self) -> [Stats; 6] {
-        let k = &*self.inner;
-        [
-            k.files.stats(),
-            k.sockets.stats(),
-            k.pipes.stats(),
-            k.eventfds.stats(),
-            k.timerfds.stats(),
-            k.signalfds.stats(),
-        ]
+    pub fn slabinfo(&self) -> [Stats; 13] {
+        self.inner.slabinfo()
     }
 
     /// Gives cached memory back to the system; that of files after a grace period.
     pub fn shrink(&self) {
         let k = &*self.inner;
         k.files.shrink();
+        k.vfs.shrink();
+        k.inotifies.shrink();
         k.sockets.shrink();
         k.pipes.shrink();
         k.eventfds.shrink();

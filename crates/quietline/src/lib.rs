@@ -24,9 +24,9 @@
 //! touches no common cache line.
 //!
 //! ```text
-//!   Kernel ── files (limit, cache), sockets, pipes, anonymous descriptors, inode numbers
+//!   Kernel ── files (limit, cache), sockets, pipes, anonymous descriptors, inode numbers, the tree of files
 //!     │ shared by
-//!   Process ── descriptor table          FileHandle: a file without a descriptor
+//!   Process ── descriptor table, place in the tree, credentials          FileHandle: a file without a descriptor
 //! ```
 //!
 //! # Which way to open
@@ -45,19 +45,28 @@
 //!
 //! # Limits
 //!
-//! Creation, duplication, flags, names and closing; data transfer, paths and polling are not there yet.
+//! Files of the tree are complete but for devices, and for data through named pipes; sockets, pipes and anonymous descriptors
+//! can be made, duplicated, named and closed, but no data goes through them yet, and nothing can be polled. Nothing interrupts a
+//! wait for a lock. Credentials and the working directory are a process's, not a thread's.
 //!
 //! # Lock order
 //!
-//! A process's table lock, then locks inside the slab caches. No lock is held when a file is closed.
+//! A process's table lock, then locks inside the slab caches. No lock is held when a file is closed. The position of a file
+//! is held while its data is read or written, and the inode's lock is taken inside that; locks of the tree are in
+//! `quietline_vfs::namei`.
 
 pub mod abi;
 mod config;
+mod credentials;
 mod descriptors;
 mod kernel;
+mod mounting;
 #[cfg(feature = "observe")]
 pub mod observe;
+mod paths;
+mod proc;
 mod process;
+mod processes;
 mod raw;
 
 /// Tests that an operation meets no other CPU: only in builds with `--cfg quietline_sim`.
@@ -66,8 +75,17 @@ pub use quietline_sim::check as lines;
 
 pub use config::Config;
 pub use kernel::{Dentries, Inodes, Kernel};
+pub use mounting::{MS_BIND, MS_MOVE, MS_REC, MS_REMOUNT, MS_STRICTATIME};
+pub use paths::{MFD_ALLOW_SEALING, MFD_CLOEXEC};
 pub use process::Process;
 pub use quietline_net::{Protocol, Socket};
 pub use quietline_slab::Stats;
-pub use quietline_vfs::{Dentry, DentryFlags, EventFd, FileHandle, FileMode, Inode, Pipe, SignalFd, TimerFd};
+pub use quietline_vfs::FileMode;
+pub use quietline_vfs::cred::Capabilities;
+pub use quietline_vfs::file::{Dirent, dirents};
+pub use quietline_vfs::{
+    Dentry, DentryFlags, EventFd, FileHandle, Inode, OpenHow, Pipe, PseudoDentry, PseudoInode, SignalFd,
+    TimerFd,
+};
+pub use quietline_vfs::{inotify, locks};
 pub use rustix::io::Errno;

@@ -2,23 +2,64 @@
 
 use crate::abi::{O_ANYFD, SOCK_CLOEXEC};
 use crate::kernel::Inner;
+use crate::raw::{self, CredPlace};
 use crate::{Errno, FileHandle, Kernel};
-use quietline_vfs::{FdFlags, FdTable};
+use core::ops::Deref;
+use quietline_platform::atomic::AtomicBool;
+use quietline_sync::Shared;
+use quietline_vfs::cred::Cred;
+use quietline_vfs::{FdFlags, FdTable, FsStruct};
 
-/// A process: a descriptor table on a kernel. Share it by reference between as many threads as you like.
+/// A process: descriptors, a place in the tree, and who it is. Share it by reference between as many threads as you like.
 ///
 /// Every method that makes a descriptor takes [`O_ANYFD`] among its flags. Methods that end in `_file` or `_files`
 /// make no descriptor at all.
 #[derive(Debug)]
 pub struct Process {
-    pub(crate) table: FdTable,
+    task: Shared<Task>,
+    /// Last: the task refers to what it has.
     kernel: Kernel,
+}
+
+/// What a process is made of, at one address for its life: `/proc` looks at it.
+#[derive(Debug)]
+pub struct Task {
+    pub(crate) table: FdTable,
+    pub(crate) fs: FsStruct<'static>,
+    pub(crate) cred: CredPlace,
+    pub(crate) pid: i32,
+    /// Whether it has ever locked bytes of a file.
+    pub(crate) locks: AtomicBool,
+}
+
+impl Deref for Process {
+    type Target = Task;
+
+    #[inline(always)]
+    fn deref(&self) -> &Task {
+        &self.task
+    }
 }
 
 impl Process {
     pub(crate) fn new(kernel: Kernel) -> Result<Self, Errno> {
-        let table = crate::raw::table(kernel.inner().config.nofile)?;
-        Ok(Self { table, kernel })
+        let k = kernel.inner();
+        let table = raw::table(k.config.nofile)?;
+        let [uid, gid] = k.config.first_user();
+        let cred = CredPlace::new(Cred::new(uid, gid))?;
+        let root = k.namespace.root();
+        let fs = raw::place(FsStruct::new(raw::vfs(&k.vfs), root.clone(), root));
+        let pid = k.next_pid();
+        fs.set_owner(pid as u32);
+        let task = Shared::new(Task { table, fs, cred, pid, locks: AtomicBool::new(false) })
+            .map_err(|_| Errno::NOMEM)?;
+        k.processes.enter(&task)?;
+        Ok(Self { task, kernel })
+    }
+
+    /// The number of the process.
+    pub fn getpid(&self) -> i32 {
+        self.pid
     }
 
     /// The kernel.
@@ -31,17 +72,33 @@ impl Process {
         self.kernel.inner()
     }
 
-    /// Another process with the same files at the same descriptors.
+    /// Another process with the same files at the same descriptors, in the same place, and with the same credentials.
     ///
     /// # Errors
     /// `ENOMEM`.
     pub fn fork(&self) -> Result<Process, Errno> {
-        let table = self.table.duplicate(&self.inner().files).map_err(|_| Errno::NOMEM)?;
-        Ok(Self { table, kernel: self.kernel.clone() })
+        let k = self.inner();
+        let cred = {
+            let section = self.cred.section();
+            CredPlace::new(self.cred.load(&section).duplicate().map_err(|_| Errno::NOMEM)?)?
+        };
+        let fs = raw::place(self.fs.duplicate());
+        let (pid, locks) = (k.next_pid(), AtomicBool::new(false));
+        fs.set_owner(pid as u32);
+        // A table must be cleared once it has files, so it gets them when nothing but the list can fail.
+        let table = raw::table(self.table.limit())?;
+        let mut task = Shared::new(Task { table, fs, cred, pid, locks }).map_err(|_| Errno::NOMEM)?;
+        let new = Shared::get_mut(&mut task).expect("nobody has seen it");
+        new.table = self.table.duplicate(&k.files).map_err(|_| Errno::NOMEM)?;
+        if let Err(errno) = k.processes.enter(&task) {
+            Shared::get_mut(&mut task).expect("nobody has seen it").table.clear(&k.files);
+            return Err(errno);
+        }
+        Ok(Self { task, kernel: self.kernel.clone() })
     }
 
     #[inline(always)]
-    fn install(&self, file: FileHandle<'_>, flags: i32) -> Result<i32, Errno> {
+    pub(crate) fn install(&self, file: FileHandle<'_>, flags: i32) -> Result<i32, Errno> {
         self.table.install(file, FdFlags::of(flags))
     }
 
@@ -177,6 +234,15 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.table.clear(&self.kernel.inner().files);
+        if self.has_locked() {
+            for fd in self.table.open_fds() {
+                // What is left is closed below.
+                let _ = self.close(fd);
+            }
+        }
+        let k = self.kernel.inner();
+        k.processes.leave(self.task.pid);
+        let task = Shared::get_mut(&mut self.task).expect("nobody else keeps a process that has left");
+        task.table.clear(&k.files);
     }
 }

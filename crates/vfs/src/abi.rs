@@ -1,5 +1,11 @@
 //! Numbers of the Linux system call interface, as x86_64 has them, and ours beside them.
 
+mod paths;
+mod stat;
+
+pub use paths::*;
+pub use stat::*;
+
 /// Open for reading.
 pub const O_RDONLY: i32 = 0;
 /// Open for writing.

@@ -7,7 +7,7 @@ use crate::abi::{
     CLOCK_BOOTTIME, CLOCK_BOOTTIME_ALARM, CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_REALTIME_ALARM,
     EFD_SEMAPHORE, O_CLOEXEC, O_NONBLOCK, O_RDWR,
 };
-use crate::inode::Inode;
+use crate::inode::PseudoInode;
 use crate::raw::handle::FileHandle;
 use crate::raw::pseudo::{Payload, PseudoFs};
 use crate::{FileMode, Files};
@@ -64,7 +64,7 @@ macro_rules! anonymous {
         impl Payload for $type {
             const CACHE: &'static str = $cache;
 
-            fn inode(&self) -> Option<&Inode> {
+            fn inode(&self) -> Option<&PseudoInode> {
                 None
             }
 

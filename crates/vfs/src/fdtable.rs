@@ -20,7 +20,8 @@ mod lease;
 use crate::abi::NR_OPEN;
 use crate::file::Files;
 use crate::numbers::Numbers;
-use crate::raw::handle::FileHandle;
+use crate::raw::dcache::seen::Section;
+use crate::raw::handle::{FileHandle, Opened};
 use crate::raw::slots::{LockedTable, Slots, Table, Taken};
 use crate::raw::store::Store;
 use crate::raw::word::{ANYFD, CLOEXEC, Occupied};
@@ -247,6 +248,16 @@ impl FdTable {
         self.table.slots.get_file(number(fd)?, files).ok_or(Errno::BADF)
     }
 
+    /// What the file at `fd` is on, without a reference to the file: for as long as the section is open. Writes no shared
+    /// line.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    #[inline(always)]
+    pub fn look<'g>(&self, fd: i32, section: &'g Section) -> Result<Opened<'g>, Errno> {
+        self.table.slots.look(number(fd)?, section).ok_or(Errno::BADF)
+    }
+
     /// The file's status flags (`F_GETFL`). Writes no shared line.
     ///
     /// # Errors
@@ -359,6 +370,11 @@ impl FdTable {
             Some(open as i32)
         })
         .collect()
+    }
+
+    /// The lowest descriptor from `from` on that is open; of one moment. Needs no memory.
+    pub fn next_fd(&self, from: usize) -> Option<i32> {
+        self.table.slots.next_full(from, usize::MAX).map(|(fd, _)| fd as i32)
     }
 
     /// A table with the same files at the same numbers (`fork`), all of them ordinary ones. O(numbers), under the lock.

@@ -1,6 +1,22 @@
 //! Open files.
 
-use crate::dentry::Dentry;
+mod data;
+pub mod dirent;
+mod listing;
+mod locking;
+mod position;
+mod tree;
+mod watching;
+
+pub(crate) use data::touch_access;
+pub use data::{To, copy_range, fallocate, read_at, read_long, read_on, seek, set_length, write, write_on};
+pub use dirent::{Dirent, Dirents, dirents};
+pub use listing::list;
+pub use locking::{flock, lock_bytes, process_closes};
+pub(crate) use position::Position;
+pub(crate) use tree::closed;
+pub use watching::inotify_init1;
+
 use crate::mount::Mount;
 use crate::raw::pseudo::Kind;
 use crate::status::Status;
@@ -18,6 +34,8 @@ bitflags::bitflags! {
         const READ = 1;
         /// Write.
         const WRITE = 2;
+        /// Neither: the file is a place in the tree (`O_PATH`).
+        const PATH = 4;
     }
 }
 
@@ -33,13 +51,18 @@ pub struct File {
     pub(crate) f_ref: FileRef,
     pub(crate) f_status: Status,
     pub(crate) f_mode: AtomicU32,
-    /// Four bytes for the allocator, while the file is free.
-    link: AtomicU32,
-    pub(crate) f_dentry: AtomicPtr<Dentry>,
+    /// Four bytes for the allocator, while the file is free; while it is open, which credentials it was opened with, if it is
+    /// one of the tree.
+    pub(crate) link: AtomicU32,
+    /// A pseudo object, or a dentry of the tree: `f_kind` tells.
+    pub(crate) f_dentry: AtomicPtr<()>,
     pub(crate) f_mnt: AtomicPtr<Mount>,
+    /// Which kind of pseudo object; none for a file of the tree.
     pub(crate) f_kind: AtomicPtr<Kind>,
     /// Where it goes when it ends; the same in every life.
     pub(crate) f_files: AtomicPtr<Files>,
+    /// Where a file of the tree stands.
+    pub(crate) f_pos: Position,
 }
 
 const _: () = assert!(size_of::<File>() == 64);
@@ -59,6 +82,7 @@ impl File {
             f_mnt: AtomicPtr::new(ptr::null_mut()),
             f_kind: AtomicPtr::new(ptr::null_mut()),
             f_files: AtomicPtr::new(ptr::null_mut()),
+            f_pos: Position::new(),
         }
     }
 }

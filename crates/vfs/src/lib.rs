@@ -36,39 +36,77 @@
 //!
 //! # Limits
 //!
-//! Only pseudo files so far, and no data goes through them yet.
+//! No data goes through pseudo files yet.
 //!
 //! # Who holds what, and lock order
 //!
 //! ```text
 //!   FdTable ─ slot ─ File ─ Dentry (+ Inode, + state: one allocation)
 //!                     └─── Mount (internal: not counted)            FileHandle ─ File ...
+//!
+//!   SuperBlock ─ root Dentry        Dentry ─ Inode, parent Dentry        directory's table ─ pinned Dentry
+//!   DentryRef  ─ Dentry             Section ─ nothing: what it finds is freed after it
 //! ```
 //!
 //! A table's lock; inside it a parent's before its child's (`fork`), then the locks of the slab caches' slow paths.
 //! Files are closed when no lock is held.
+//!
+//! In a tree: a superblock's lock of renames (`lock_renames`), inodes' locks (directories first, ancestors before
+//! descendants, else by address), the superblock's lock of moves, one dentry's `d_lockref`, an LRU's list.
 
 // Slabs are native; what the model checker can see, its tests take in by path.
 #![cfg(not(loom))]
 
 pub mod abi;
 mod anon;
+pub mod attributes;
+pub mod cred;
+mod dcache;
 mod dentry;
 mod fdtable;
-mod file;
+pub mod file;
+pub mod generated;
 mod inode;
+pub mod inotify;
+pub mod locks;
 mod mount;
+pub mod namei;
+mod namespace;
+mod notify;
 mod numbers;
+mod open;
+pub mod permission;
 mod pipe;
+pub mod ramfs;
 mod raw;
 mod status;
+mod super_block;
+mod vfs;
+mod walk;
 
 pub use anon::{EventFd, SignalFd, TimerFd, check_signalfd_flags, eventfd, set_signals, signalfd, timerfd};
-pub use dentry::{Dentry, DentryFlags};
+pub use dcache::name::{NAME_MAX, Name};
+pub use dcache::path::PathBuffer;
+pub use dentry::{Dentry, DentryFlags, PseudoDentry};
 pub use fdtable::{FdFlags, FdTable};
 pub use file::{File, FileMode, Files};
-pub use inode::Inode;
-pub use mount::{Mount, SuperBlock};
+pub use inode::{
+    Attributes, Changes, Content, Inode, InodeFlags, InodeGuard, InodeRef, Locked, NewInode, Node, NodeEntry,
+    NodeLink, PseudoInode,
+};
+pub use mount::{Got, Mount};
+pub use namespace::{MountFlags, MountInfo, Namespace, UmountFlags};
+pub use open::{OpenHow, Opening, open, open_unnamed};
 pub use pipe::{Pipe, pipe2};
-pub use raw::handle::FileHandle;
+pub use ramfs::{Limits, PAGE, RamFs};
+pub use raw::dcache::change::Dirs;
+pub use raw::dcache::refs::{DentryRef, NewDentry, NewName};
+pub use raw::dcache::seen::{Section, Seen, Step};
+pub use raw::handle::{FileHandle, Opened};
+pub use raw::mount::{MountRef, TreeMount, Writing};
 pub use raw::pseudo::{Kind, Payload, PseudoFs};
+pub use raw::walk_fs::FsStruct;
+pub use raw::walk_path::{Path, PathRef, Spot};
+pub use super_block::{FileSystem, Plain, SuperBlock, SuperRef};
+pub use vfs::{DentryState, Vfs};
+pub use walk::{Found, How, Last, LastKind, Lookup, MAXSYMLINKS, PATH_MAX, Reach, Resolve, Start};

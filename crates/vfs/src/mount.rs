@@ -1,4 +1,4 @@
-//! Superblocks and mounts.
+//! References to mounts.
 //!
 //! # The contended way
 //!
@@ -11,30 +11,45 @@
 //! gets and puts in two per-CPU words. While it is mounted, no put can be the last, so nobody sums. Once it is
 //! being unmounted, every put sums: *puts first, then gets*, with a barrier between, so that a put is never counted
 //! without its get, and the sum is never zero by mistake while a reference moves from CPU to CPU.
+//!
+//! ```text
+//!                 begin_umount                  end_umount(true)              last put
+//!   MOUNTED ────────────────────> CHECKING ────────────────────> DETACHED ────────────────> DEAD
+//!      ^                              │
+//!      └──────────────────────────────┘ end_umount(false): busy
+//! ```
+//!
+//! Whoever only *saw* a mount, in a read section, takes a reference and looks at the state afterwards
+//! ([`get_mounted`](Mount::get_mounted)): if the mount is still mounted, the unmounter's sum has that reference.
 
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::percpu::Words;
 
-/// A filesystem instance (`struct super_block`).
-#[derive(Debug)]
-pub struct SuperBlock {
-    /// The filesystem's name, as `/proc/filesystems` has it.
-    pub s_type: &'static str,
-}
-
 const GETS: usize = 0;
 const PUTS: usize = 1;
 
 const MOUNTED: u32 = 0;
-const DETACHED: u32 = 1;
-const DEAD: u32 = 2;
+const CHECKING: u32 = 1;
+const DETACHED: u32 = 2;
+const DEAD: u32 = 3;
+
+/// What became of an attempt to take a reference to a mount that was only seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Got {
+    /// The mount was mounted: there is one more reference.
+    Reference,
+    /// It was being unmounted, or is: no reference.
+    Nothing,
+    /// As [`Nothing`](Got::Nothing); and meanwhile everybody else has put theirs, so that the caller must destroy the mount.
+    LastPut,
+}
 
 /// A mounted filesystem (`struct vfsmount`).
 #[derive(Debug)]
 pub struct Mount {
-    /// What is mounted.
-    pub mnt_sb: SuperBlock,
+    /// The name of the filesystem that is mounted, as `/proc/filesystems` has it.
+    pub s_type: &'static str,
     /// None for an internal mount.
     counts: Option<Counts>,
 }
@@ -48,7 +63,7 @@ struct Counts {
 impl Mount {
     /// A mount that lives as long as its kernel, and that nobody counts references to (`kern_mount`).
     pub fn internal(s_type: &'static str) -> Self {
-        Self { mnt_sb: SuperBlock { s_type }, counts: None }
+        Self { s_type, counts: None }
     }
 
     /// A mount that can be unmounted, with one reference: that of the tree it is mounted in.
@@ -58,7 +73,18 @@ impl Mount {
     pub fn ordinary(s_type: &'static str) -> Result<Self, AllocError> {
         let counts = Counts { words: Words::new()?, state: AtomicU32::new(MOUNTED) };
         counts.words.add(GETS, 1);
-        Ok(Self { mnt_sb: SuperBlock { s_type }, counts: Some(counts) })
+        Ok(Self { s_type, counts: Some(counts) })
+    }
+
+    /// A mount that is in no tree yet, with one reference: its maker's. [`end_umount`](Self::end_umount)`(false)` says that it
+    /// is mounted.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory for the counts.
+    pub fn detached(s_type: &'static str) -> Result<Self, AllocError> {
+        let mount = Self::ordinary(s_type)?;
+        mount.end_umount(true);
+        Ok(mount)
     }
 
     /// Whether references are counted.
@@ -73,6 +99,21 @@ impl Mount {
         if let Some(counts) = &self.counts {
             counts.words.add(GETS, 1);
         }
+    }
+
+    /// Takes a reference to a mount that the caller has seen mounted in a read section that is still open, if it is
+    /// mounted yet (`legitimize_mnt`). Writes no shared line while it is.
+    #[inline]
+    pub fn get_mounted(&self) -> Got {
+        let Some(counts) = &self.counts else { return Got::Reference };
+        counts.words.add(GETS, 1);
+        // ORDERING: the sequence in `add` is a barrier for the compiler, which pairs with the fences of `references_held`
+        // and of `is_zero`. Found mounted: the store of another state came after, so the sum that follows it has this
+        // reference. Found in another state: perhaps the sum was without it, and it must not be used.
+        if counts.state.load(Ordering::Acquire) == MOUNTED {
+            return Got::Reference;
+        }
+        if self.put() { Got::LastPut } else { Got::Nothing }
     }
 
     /// Gives a reference back (`mntput`); true if it was the last, and the caller must destroy the mount. Writes no
@@ -105,6 +146,33 @@ impl Mount {
         detached.is_ok() && self.put()
     }
 
+    /// Keeps those who only see the mount from taking references, and counts those that are held; the tree's is one of
+    /// them. Whoever is not counted has none: a count that is too high is possible, while references move, one that is too
+    /// low is not. None if the mount is not mounted, or is internal. Two process-wide barriers.
+    ///
+    /// The caller excludes other unmounters by a lock, and calls [`end_umount`](Self::end_umount) next.
+    pub fn begin_umount(&self) -> Option<u64> {
+        let counts = self.counts.as_ref()?;
+        // ORDERING: pairs with the load in `get_mounted`, through the fence below. Acquire: of a former unmounter.
+        let began = counts.state.compare_exchange(MOUNTED, CHECKING, Ordering::AcqRel, Ordering::Acquire);
+        began.is_ok().then(|| counts.references_held())
+    }
+
+    /// Makes the mount one that its last put ends, or mounted again, if it is not to `go`. The tree's reference stays: the
+    /// caller gives it back by [`put`](Self::put) when all is done.
+    pub fn end_umount(&self, go: bool) {
+        if let Some(counts) = &self.counts {
+            // ORDERING: pairs with the loads in `put` and in `get_mounted`: who finds the mount mounted again finds it as it is.
+            counts.state.store(if go { DETACHED } else { MOUNTED }, Ordering::Release);
+        }
+    }
+
+    /// Whether it is mounted, at this moment.
+    pub fn is_mounted(&self) -> bool {
+        // ORDERING: pairs with the release in `end_umount`.
+        self.counts.as_ref().is_none_or(|c| c.state.load(Ordering::Acquire) <= CHECKING)
+    }
+
     /// References now: exact when nobody takes or gives one meanwhile. 0 for an internal mount.
     pub fn references(&self) -> u64 {
         self.counts.as_ref().map_or(0, |c| {
@@ -123,12 +191,16 @@ impl Counts {
     }
 
     fn is_zero(&self) -> bool {
+        self.references_held() == 0
+    }
+
+    fn references_held(&self) -> u64 {
         // Everybody's puts until here are visible after this, and whoever puts later sees DETACHED.
         self.words.fence();
         let puts = self.words.sum(PUTS);
         // A put that was counted had its get before it, perhaps on another CPU: now that is visible too. A reference that
         // is held at this moment has its get in the sum below and its put not in the sum above, so it tips the scales.
         self.words.fence();
-        puts == self.words.sum(GETS)
+        self.words.sum(GETS).wrapping_sub(puts)
     }
 }

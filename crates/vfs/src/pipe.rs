@@ -1,7 +1,7 @@
 //! Pipes: how they are made. (What goes through them comes with data transfer.)
 
 use crate::abi::{O_CLOEXEC, O_DIRECT, O_NONBLOCK, O_NOTIFICATION_PIPE, O_RDONLY, O_WRONLY, S_IFIFO};
-use crate::inode::Inode;
+use crate::inode::PseudoInode;
 use crate::raw::handle::FileHandle;
 use crate::raw::pseudo::{Payload, PseudoFs};
 use crate::{FileMode, Files};
@@ -12,13 +12,13 @@ use rustix::io::Errno;
 /// A pipe.
 #[derive(Debug)]
 pub struct Pipe {
-    inode: Inode,
+    inode: PseudoInode,
 }
 
 impl Payload for Pipe {
     const CACHE: &'static str = "pipe_inode_cache";
 
-    fn inode(&self) -> Option<&Inode> {
+    fn inode(&self) -> Option<&PseudoInode> {
         Some(&self.inode)
     }
 
@@ -44,7 +44,7 @@ pub fn pipe2<'k>(
     if flags & O_NOTIFICATION_PIPE != 0 {
         return Err(Errno::NOPKG);
     }
-    let pipe = Pipe { inode: Inode { i_ino: last_ino.next(), i_mode: S_IFIFO | 0o600 } };
+    let pipe = Pipe { inode: PseudoInode { i_ino: last_ino.next(), i_mode: S_IFIFO | 0o600 } };
     // Packets are made where they are written: the end to read from does not show O_DIRECT.
     let read = O_RDONLY | (flags & O_NONBLOCK);
     let write = O_WRONLY | (flags & (O_NONBLOCK | O_DIRECT));

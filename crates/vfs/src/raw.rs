@@ -9,8 +9,19 @@
 
 #![allow(unsafe_code)]
 
+mod copy;
+pub(crate) mod dcache;
 pub(crate) mod handle;
+pub(crate) mod listing;
+pub(crate) mod mount;
+pub(crate) mod mount_book;
+pub(crate) mod mount_table;
+pub(crate) mod once;
+pub(crate) mod page_tree;
 pub(crate) mod pseudo;
+pub(crate) mod ramfs;
 pub(crate) mod slots;
 pub(crate) mod store;
+pub(crate) mod walk_fs;
+pub(crate) mod walk_path;
 pub(crate) mod word;

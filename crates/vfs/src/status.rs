@@ -65,14 +65,25 @@ impl Status {
     /// another life meanwhile. `in_slot` loads the slot with acquire order.
     #[inline(always)]
     pub(crate) fn read_while(&self, in_slot: impl FnOnce() -> bool) -> Option<u32> {
+        self.read_all_while(in_slot, |flags| flags)
+    }
+
+    /// As [`read_while`](Self::read_while), with what `also` reads beside the flags: words of the file that the owner of a
+    /// life stores with release order after [`begin`](Self::begin), and that `also` loads with acquire order.
+    #[inline(always)]
+    pub(crate) fn read_all_while<R>(
+        &self,
+        in_slot: impl FnOnce() -> bool,
+        also: impl FnOnce(u32) -> R,
+    ) -> Option<R> {
         // ORDERING: pairs with the generation's release in `begin`.
         let generation = self.generation.load(Ordering::Acquire);
         if !in_slot() {
             return None;
         }
         // ORDERING: pairs with the flags' release in `begin`, also by way of `set`.
-        let flags = self.flags.load(Ordering::Acquire);
+        let read = also(self.flags.load(Ordering::Acquire));
         // Relaxed: the acquires before keep it behind them, and by coherence it is not older than what they brought.
-        (self.generation.load(Ordering::Relaxed) == generation).then_some(flags)
+        (self.generation.load(Ordering::Relaxed) == generation).then_some(read)
     }
 }

@@ -1,9 +1,15 @@
 //! File handles: owned references to open files.
 
+use super::dcache::refs::DentryRef;
+use super::mount::{MountRef, TreeMount};
 use super::pseudo::{self, Kind, Payload};
+use super::walk_path::{Path, PathRef};
+use crate::cred::Cred;
 use crate::dentry::Dentry;
-use crate::file::{File, FileMode, Files};
+use crate::dentry::PseudoDentry;
+use crate::file::{File, FileMode, Files, Position};
 use crate::inode::Inode;
+use crate::inode::PseudoInode;
 use crate::mount::Mount;
 use core::fmt;
 use core::marker::PhantomData;
@@ -50,7 +56,7 @@ impl<'k> FileHandle<'k> {
     pub(super) unsafe fn open(
         files: &'k Files,
         mount: &'k Mount,
-        dentry: NonNull<Dentry>,
+        dentry: NonNull<PseudoDentry>,
         kind: &'static Kind,
         flags: i32,
         mode: FileMode,
@@ -72,15 +78,89 @@ impl<'k> FileHandle<'k> {
         // SAFETY: a fresh file is ours; readers may look at it, so its fields are atomics.
         let f = unsafe { file.as_ref() };
         quietline_platform::name_words!(*f => "File" { f_ref, f_status, f_mode, f_dentry, f_mnt, f_kind, f_files });
-        f.f_status.begin(flags as u32);
-        // Relaxed: `FileRef::init` publishes all of it.
-        f.f_mode.store(mode.bits(), Ordering::Relaxed);
-        f.f_dentry.store(dentry.as_ptr(), Ordering::Relaxed);
-        f.f_mnt.store((mount as *const Mount).cast_mut(), Ordering::Relaxed);
-        f.f_kind.store((kind as *const Kind).cast_mut(), Ordering::Relaxed);
-        f.f_files.store((files as *const Files).cast_mut(), Ordering::Relaxed);
-        f.f_ref.init(1);
+        let (mount, kind) = ((mount as *const Mount).cast_mut(), (kind as *const Kind).cast_mut());
+        begin(f, files, flags, mode, dentry.as_ptr().cast(), mount, kind);
         Ok(Self { file, of: PhantomData })
+    }
+
+    /// Opens a file of the tree. A file that is open for writing has leave to write by the mount, which the caller has got and
+    /// gives away.
+    ///
+    /// # Errors
+    /// `ENFILE` at the limit, `ENOMEM`. Place and leave are given back.
+    #[inline]
+    pub(crate) fn open_tree(
+        files: &'k Files,
+        place: Path<'k>,
+        flags: i32,
+        mode: FileMode,
+        cred: &Cred,
+    ) -> Result<Self, Errno> {
+        let file = match files.may_open() {
+            true => files.cache.alloc().map_err(|_| Errno::NOMEM),
+            false => Err(Errno::NFILE),
+        };
+        let file = match file {
+            Ok(file) => file,
+            Err(errno) => {
+                if mode.contains(FileMode::WRITE) {
+                    place.mount().drop_write();
+                }
+                return Err(errno);
+            }
+        };
+        files.nr_files.inc();
+        // SAFETY: a fresh file is ours; readers may look at it, so its fields are atomics.
+        let f = unsafe { file.as_ref() };
+        let (mount, dentry) = place.into_parts();
+        let (mount, dentry) = (mount.into_raw().as_ptr(), dentry.into_raw().as_ptr());
+        // Relaxed: `FileRef::init` publishes it.
+        f.link.store(cred.id(), Ordering::Relaxed);
+        begin(f, files, flags, mode, dentry.cast(), mount, core::ptr::null_mut());
+        Ok(Self { file, of: PhantomData })
+    }
+
+    /// Whether these are the credentials that the file of the tree was opened with.
+    pub fn is_opener(&self, cred: &Cred) -> bool {
+        // Relaxed: constant while we have a reference.
+        self.opened().tree().is_some() && self.file().link.load(Ordering::Relaxed) == cred.id()
+    }
+
+    /// Another open file on the same pseudo object; none for a file of the tree, which is opened by its path.
+    ///
+    /// # Errors
+    /// `ENFILE`, `ENOMEM`.
+    pub fn reopen(&self, flags: i32, mode: FileMode) -> Result<Option<Self>, Errno> {
+        let Some((dentry, kind)) = self.parts() else { return Ok(None) };
+        // SAFETY: our file keeps the object, which gets one more reference; its filesystem and that one's mount are the
+        // kernel's own, which is borrowed for 'k. Relaxed: constant while we have a reference.
+        unsafe {
+            let mount: &'k Mount = &*self.file().f_mnt.load(Ordering::Relaxed).cast_const();
+            dentry.as_ref().d_lockref.get();
+            Self::open(self.files(), mount, dentry, kind, flags, mode).map(Some)
+        }
+    }
+
+    /// What the file is on.
+    #[inline(always)]
+    pub fn opened(&self) -> Opened<'_> {
+        let file = self.file();
+        // SAFETY: our reference keeps the file open, with all that it refers to.
+        unsafe { Opened::read(file, file.f_status.flags()) }
+    }
+
+    /// Where a file of the tree stands.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> &Position {
+        &self.file().f_pos
+    }
+
+    /// The place in the tree that the file is on, borrowed; none if it is on none.
+    #[inline]
+    pub fn place(&self) -> Option<PathRef<'_, 'k>> {
+        let (mount, dentry) = self.opened().tree()?;
+        // SAFETY: the file has references to both, and ours keeps it open; they are of the kernel that the files are of.
+        Some(unsafe { PathRef::new(mount, dentry) })
     }
 
     /// Takes a reference to a file that was found in a table, if it lives.
@@ -159,50 +239,60 @@ impl<'k> FileHandle<'k> {
         FileMode::from_bits_truncate(self.file().f_mode.load(Ordering::Relaxed))
     }
 
-    fn parts(&self) -> (NonNull<Dentry>, &'static Kind) {
+    /// The pseudo object that the file is on, and its kind; none for a file of the tree.
+    #[inline]
+    fn parts(&self) -> Option<(NonNull<PseudoDentry>, &'static Kind)> {
         let file = self.file();
         // Relaxed: constant while we have a reference, which synchronised with the opener.
-        let dentry = NonNull::new(file.f_dentry.load(Ordering::Relaxed)).expect("an open file has a dentry");
-        // SAFETY: an open file's kind is a static.
-        let kind = unsafe { &*file.f_kind.load(Ordering::Relaxed).cast_const() };
-        (dentry, kind)
+        let dentry =
+            NonNull::new(file.f_dentry.load(Ordering::Relaxed).cast()).expect("an open file has a dentry");
+        // SAFETY: an open file's kind is a static, or null.
+        let kind = unsafe { file.f_kind.load(Ordering::Relaxed).cast_const().as_ref() };
+        kind.map(|kind| (dentry, kind))
     }
 
-    /// The dentry that the file is open on.
-    pub fn dentry(&self) -> &Dentry {
+    /// The dentry of the pseudo object that the file is open on.
+    ///
+    /// # Panics
+    /// If the file is one of the tree.
+    pub fn dentry(&self) -> &PseudoDentry {
+        let (dentry, _) = self.parts().expect("a file on a pseudo object");
         // SAFETY: the file's reference keeps the dentry alive.
-        unsafe { self.parts().0.as_ref() }
+        unsafe { dentry.as_ref() }
     }
 
     /// The mount that the file is open on.
-    pub fn mount(&self) -> &'k Mount {
-        // SAFETY: mounts live as long as their kernel, which is borrowed for 'k.
+    pub fn mount(&self) -> &Mount {
+        // SAFETY: a kernel's own mounts live as long as it; to others the file has a reference, and we have one to the file.
         unsafe { &*self.file().f_mnt.load(Ordering::Relaxed).cast_const() }
     }
 
     /// The state behind the file, if it is of this type.
     pub fn payload<P: Payload>(&self) -> Option<&P> {
-        let (dentry, kind) = self.parts();
+        let (dentry, kind) = self.parts()?;
         // SAFETY: the file's reference keeps the object alive.
         unsafe { kind.payload(dentry) }
     }
 
     /// The object's own inode, if it has one and is of this type.
-    pub fn inode<P: Payload>(&self) -> Option<&Inode> {
+    pub fn inode<P: Payload>(&self) -> Option<&PseudoInode> {
         self.payload::<P>()?.inode()
     }
 
     /// The name by which `/proc/PID/fd` shows the file: `socket:[INO]`, `pipe:[INO]`, `anon_inode:[eventfd]`.
     pub fn name(&self) -> impl fmt::Display {
-        struct Name<'a>(NonNull<Dentry>, &'static Kind, PhantomData<&'a File>);
+        struct Name<'a>(Option<(NonNull<PseudoDentry>, &'static Kind)>, &'a File);
         impl fmt::Display for Name<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                // SAFETY: the handle is borrowed, and keeps the object alive.
-                unsafe { self.1.name(self.0, f) }
+                match self.0 {
+                    // SAFETY: the handle is borrowed, and keeps the object alive.
+                    Some((dentry, kind)) => unsafe { kind.name(dentry, f) },
+                    // The path is for those to say who know the process's root.
+                    None => write!(f, "file {:p}", self.1),
+                }
             }
         }
-        let (dentry, kind) = self.parts();
-        Name(dentry, kind, PhantomData::<&File>)
+        Name(self.parts(), self.file())
     }
 
     /// Whether the file is one of these.
@@ -214,6 +304,103 @@ impl<'k> FileHandle<'k> {
     pub fn same_file(&self, other: &FileHandle<'_>) -> bool {
         self.file == other.file
     }
+}
+
+/// What an open file is on, as it was at one moment.
+///
+/// What it refers to stays readable for `'g`, also if the file is closed meanwhile.
+#[derive(Clone, Copy)]
+pub struct Opened<'g> {
+    file: &'g File,
+    dentry: NonNull<()>,
+    mount: NonNull<Mount>,
+    kind: Option<&'static Kind>,
+    mode: FileMode,
+    flags: i32,
+}
+
+impl<'g> Opened<'g> {
+    /// # Safety
+    /// What is read belongs to one life of the file (see [`Status`](crate::status::Status)), and the references of that life
+    /// are not given back before `'g` ends, or in sections that begin later.
+    #[inline(always)]
+    pub(super) unsafe fn read(file: &'g File, flags: u32) -> Self {
+        // ORDERING: pairs with the releases in `begin`.
+        let mode = file.f_mode.load(Ordering::Acquire);
+        let (dentry, mount) = (file.f_dentry.load(Ordering::Acquire), file.f_mnt.load(Ordering::Acquire));
+        // SAFETY: a file that has lived has these; its kind is a static, or null.
+        unsafe {
+            Self {
+                file,
+                dentry: NonNull::new_unchecked(dentry),
+                mount: NonNull::new_unchecked(mount),
+                kind: file.f_kind.load(Ordering::Acquire).as_ref(),
+                mode: FileMode::from_bits_truncate(mode),
+                flags: flags as i32,
+            }
+        }
+    }
+
+    /// What may be done with the file.
+    #[inline(always)]
+    pub fn mode(self) -> FileMode {
+        self.mode
+    }
+
+    /// Status flags and access mode.
+    #[inline(always)]
+    pub fn flags(self) -> i32 {
+        self.flags
+    }
+
+    /// The place in the tree that the file is on, if it is on one.
+    #[inline(always)]
+    pub fn tree(self) -> Option<(&'g TreeMount, &'g Dentry)> {
+        // SAFETY: a file without a kind is of the tree, and its mount is the first part of a mount of a tree; both are freed by
+        // RCU, after the file's references were given back.
+        self.kind.is_none().then(|| unsafe { (self.mount.cast().as_ref(), self.dentry.cast().as_ref()) })
+    }
+
+    /// The inode of the tree that the file is on, if it is on one.
+    #[inline(always)]
+    pub fn inode(self) -> Option<&'g Inode> {
+        self.tree()?.1.inode()
+    }
+
+    /// What tells open files apart, as long as they are open: whose a lock is.
+    pub fn id(self) -> u64 {
+        core::ptr::from_ref(self.file).addr() as u64
+    }
+}
+
+impl fmt::Debug for Opened<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").field("mode", &self.mode).field("flags", &self.flags).finish_non_exhaustive()
+    }
+}
+
+/// Begins a life of a file.
+#[inline(always)]
+fn begin(
+    f: &File,
+    files: &Files,
+    flags: i32,
+    mode: FileMode,
+    dentry: *mut (),
+    mount: *mut Mount,
+    kind: *mut Kind,
+) {
+    f.f_status.begin(flags as u32);
+    // ORDERING: the releases pair with the acquires in `Opened::read`: who finds any of these finds the generation that `begin`
+    // has stored, and so notices that what it found before is of another life.
+    f.f_mode.store(mode.bits(), Ordering::Release);
+    f.f_dentry.store(dentry, Ordering::Release);
+    f.f_mnt.store(mount, Ordering::Release);
+    f.f_kind.store(kind, Ordering::Release);
+    // Relaxed: `FileRef::init` publishes it.
+    f.f_files.store((files as *const Files).cast_mut(), Ordering::Relaxed);
+    f.f_pos.begin();
+    f.f_ref.init(1);
 }
 
 /// Gives a reference to a file back (`fput`).
@@ -258,13 +445,35 @@ unsafe fn release(file: NonNull<File>) {
     unsafe {
         let f = file.as_ref();
         let files = &*f.f_files.load(Ordering::Relaxed);
-        let mount = &*f.f_mnt.load(Ordering::Relaxed);
-        let kind = &*f.f_kind.load(Ordering::Relaxed);
-        pseudo::dput(NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed)), kind);
+        let kind = f.f_kind.load(Ordering::Relaxed);
+        if kind.is_null() {
+            return release_tree(f, files);
+        }
+        let (mount, kind) = (&*f.f_mnt.load(Ordering::Relaxed), &*kind);
+        pseudo::dput(NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast()), kind);
         files.cache.free(file);
         let last = mount.put();
         debug_assert!(!last, "a kernel's mounts outlive its files");
         files.nr_files.dec();
+    }
+}
+
+/// Ends a file of the tree.
+///
+/// # Safety
+/// As [`release`].
+#[inline]
+unsafe fn release_tree(f: &File, files: &Files) {
+    // SAFETY: nobody else uses the file, whose references are ours.
+    unsafe {
+        let dentry: NonNull<Dentry> = NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast());
+        let vfs = dentry.as_ref().super_block().vfs.as_ref();
+        crate::file::closed(Opened::read(f, f.f_status.flags()), vfs);
+        let mount = NonNull::new_unchecked(f.f_mnt.load(Ordering::Relaxed));
+        files.cache.free(NonNull::from(f));
+        files.nr_files.dec();
+        drop(DentryRef::from_raw(dentry));
+        drop(MountRef::from_raw(mount));
     }
 }
 

@@ -12,8 +12,8 @@
 //! own parent, in no hash and on no list, so no RCU reader can meet it, and it is freed at once. Making one touches
 //! the CPU's sheaf, nothing else.
 
-use crate::dentry::Dentry;
-use crate::inode::Inode;
+use crate::dentry::PseudoDentry;
+use crate::inode::PseudoInode;
 use crate::mount::Mount;
 use crate::raw::handle::FileHandle;
 use crate::{FileMode, Files};
@@ -28,7 +28,7 @@ pub trait Payload: Send + Sync + Sized + 'static {
     /// The name of its cache in statistics.
     const CACHE: &'static str;
     /// The inode, if it has its own.
-    fn inode(&self) -> Option<&Inode>;
+    fn inode(&self) -> Option<&PseudoInode>;
     /// The name by which `/proc/PID/fd` shows it.
     fn name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
@@ -38,7 +38,7 @@ pub trait Payload: Send + Sync + Sized + 'static {
 /// one thread's rate without, 2.0 with).
 #[repr(C, align(64))]
 struct Pseudo<P: Payload> {
-    dentry: Dentry,
+    dentry: PseudoDentry,
     fs: NonNull<PseudoFs<P>>,
     payload: P,
 }
@@ -52,8 +52,8 @@ unsafe impl<P: Payload> Sync for Pseudo<P> {}
 /// What a file knows of the object it is open on, without knowing its type (`file_operations`, in small).
 pub struct Kind {
     payload: fn() -> TypeId,
-    release: unsafe fn(NonNull<Dentry>),
-    name: unsafe fn(NonNull<Dentry>, &mut fmt::Formatter<'_>) -> fmt::Result,
+    release: unsafe fn(NonNull<PseudoDentry>),
+    name: unsafe fn(NonNull<PseudoDentry>, &mut fmt::Formatter<'_>) -> fmt::Result,
 }
 
 impl fmt::Debug for Kind {
@@ -139,9 +139,10 @@ impl<P: Payload> PseudoFs<P> {
     }
 
     #[inline(always)]
-    fn create(&self, payload: P, references: u32) -> Result<NonNull<Dentry>, Errno> {
-        let object = Pseudo { dentry: Dentry::pseudo(references), fs: NonNull::from(self), payload };
+    fn create(&self, payload: P, references: u32) -> Result<NonNull<PseudoDentry>, Errno> {
+        let object = Pseudo { dentry: PseudoDentry::pseudo(references), fs: NonNull::from(self), payload };
         let object = self.cache.alloc(object).map_err(|_| Errno::NOMEM)?;
+        quietline_platform::name_words!(*object => "Pseudo" { fs, payload });
         quietline_platform::name_words!(object.dentry, "Dentry");
         quietline_platform::name_words!(object.dentry.d_lockref, "Dentry.d_lockref");
         object.dentry.adopt_self();
@@ -155,7 +156,7 @@ impl<P: Payload> PseudoFs<P> {
 /// # Safety
 /// The reference is the caller's, on an object of `kind`, whose filesystem lives.
 #[inline(always)]
-pub(super) unsafe fn dput(dentry: NonNull<Dentry>, kind: &Kind) {
+pub(super) unsafe fn dput(dentry: NonNull<PseudoDentry>, kind: &Kind) {
     // SAFETY: the caller's reference keeps it alive.
     let lockref = unsafe { &dentry.as_ref().d_lockref };
     // A new reference comes only from an old one, and a sole holder has the only one: then there is nobody to
@@ -178,7 +179,7 @@ pub(super) unsafe fn dput(dentry: NonNull<Dentry>, kind: &Kind) {
 
 /// # Safety
 /// As [`dput`], with no other reference left.
-unsafe fn release<P: Payload>(dentry: NonNull<Dentry>) {
+unsafe fn release<P: Payload>(dentry: NonNull<PseudoDentry>) {
     let object = dentry.cast::<Pseudo<P>>();
     // SAFETY: the dentry is the first field of an object of this type, which is ours alone; its filesystem lives.
     unsafe {
@@ -190,7 +191,7 @@ unsafe fn release<P: Payload>(dentry: NonNull<Dentry>) {
 
 /// # Safety
 /// The dentry is that of a living object of this kind.
-unsafe fn name<P: Payload>(dentry: NonNull<Dentry>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+unsafe fn name<P: Payload>(dentry: NonNull<PseudoDentry>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     // SAFETY: by contract.
     unsafe { dentry.cast::<Pseudo<P>>().as_ref() }.payload.name(f)
 }
@@ -198,7 +199,11 @@ unsafe fn name<P: Payload>(dentry: NonNull<Dentry>, f: &mut fmt::Formatter<'_>) 
 impl Kind {
     /// # Safety
     /// The dentry is that of a living object of this kind.
-    pub(super) unsafe fn name(&self, dentry: NonNull<Dentry>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    pub(super) unsafe fn name(
+        &self,
+        dentry: NonNull<PseudoDentry>,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
         // SAFETY: by contract.
         unsafe { (self.name)(dentry, f) }
     }
@@ -207,7 +212,7 @@ impl Kind {
     ///
     /// # Safety
     /// The dentry is that of an object of this kind, alive for `'a`.
-    pub(super) unsafe fn payload<'a, P: Payload>(&self, dentry: NonNull<Dentry>) -> Option<&'a P> {
+    pub(super) unsafe fn payload<'a, P: Payload>(&self, dentry: NonNull<PseudoDentry>) -> Option<&'a P> {
         // SAFETY: by contract, and the type is the object's.
         ((self.payload)() == TypeId::of::<P>())
             .then(|| unsafe { &dentry.cast::<Pseudo<P>>().as_ref().payload })

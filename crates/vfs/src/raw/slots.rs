@@ -11,7 +11,8 @@
 //! then be a line that two CPUs write on every open and close, for good. (Two threads of one process with `O_ANYFD`:
 //! 1.2 to 1.8 times one thread's rate in such a state, in throw-away runs; see `spread`.)
 
-use super::handle::FileHandle;
+use super::dcache::seen::Section;
+use super::handle::{FileHandle, Opened};
 use super::word::{Occupied, SlotWord};
 use crate::file::{File, Files};
 use crate::numbers::Numbers;
@@ -93,6 +94,7 @@ impl Slots {
         let (bucket, _) = locate(fd);
         let lines = (FIRST_BUCKET << bucket) / PER_LINE;
         let slots = heap::try_boxed_slice(lines, |_| Line(core::array::from_fn(|_| Slot::empty())))?;
+        quietline_platform::name_words!(slots[..], "files_struct.fd");
         let first = Box::into_raw(slots).cast::<Slot>();
         // ORDERING: release pairs with the acquire in `get`. Should another thread have been faster, we only need to
         // know that it was.
@@ -192,6 +194,25 @@ impl Slots {
         }
     }
 
+    /// What the file at `fd` is on, without taking a reference: writes no shared line. It stays readable until the section
+    /// ends, also if the file is closed meanwhile.
+    #[inline(always)]
+    pub(crate) fn look<'g>(&self, fd: usize, _section: &'g Section) -> Option<Opened<'g>> {
+        let slot = self.get(fd)?;
+        loop {
+            let seen = slot.load()?;
+            // SAFETY: the file was in the slot within the open section, and lives in a typesafe cache.
+            let file: &'g File = unsafe { &*pointer(seen).as_ptr().cast_const() };
+            let here = || slot.load().is_some_and(|now| now.file() == seen.file());
+            // SAFETY: what is read belongs to the life that was in the slot, whose references were not given back before
+            // the section began.
+            let read = |flags| unsafe { Opened::read(file, flags) };
+            if let Some(opened) = file.f_status.read_all_while(here, read) {
+                return Some(opened);
+            }
+        }
+    }
+
     /// Takes every file out of the slots.
     pub(crate) fn clear(&mut self, files: &Files) {
         let mut from = 0;
@@ -263,7 +284,10 @@ impl Table {
     /// A table with these slots and numbers. If there is no memory, what is in the slots is closed.
     pub(crate) fn with(mut slots: Slots, numbers: Numbers, files: &Files) -> Result<Self, AllocError> {
         match Registered::new(Rank::Object, SpinLock::new(numbers)) {
-            Ok(numbers) => Ok(Self { slots, numbers }),
+            Ok(numbers) => {
+                quietline_platform::name_words!(*numbers, "files_struct.file_lock");
+                Ok(Self { slots, numbers })
+            }
             Err(error) => {
                 slots.clear(files);
                 Err(error)

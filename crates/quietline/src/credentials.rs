@@ -1,0 +1,100 @@
+//! System calls on who a process is.
+
+use crate::{Errno, Process};
+use quietline_vfs::cred::{Capabilities, Cred};
+
+impl Process {
+    fn ask<R>(&self, question: impl FnOnce(&Cred) -> R) -> R {
+        question(self.cred.load(&self.cred.section()))
+    }
+
+    /// Makes the process somebody else: nobody sees it half changed. What other threads change meanwhile is not lost.
+    fn become_another<R>(&self, change: impl Fn(&mut Cred) -> Result<R, Errno>) -> Result<R, Errno> {
+        let result = loop {
+            let section = self.cred.section();
+            let current = self.cred.load(&section);
+            let mut new = current.duplicate().map_err(|_| Errno::NOMEM)?;
+            let result = change(&mut new)?;
+            if new.is_like(current) {
+                return Ok(result);
+            }
+            new.renew();
+            if self.cred.replace(current, new, &section)? {
+                break result;
+            }
+        };
+        // A process that changes all the time leaves no more behind than a batch.
+        self.cred.help();
+        Ok(result)
+    }
+
+    /// The real, effective and saved user. Writes no shared line.
+    pub fn getresuid(&self) -> [u32; 3] {
+        self.ask(Cred::uids)
+    }
+
+    /// The real, effective and saved group. Writes no shared line.
+    pub fn getresgid(&self) -> [u32; 3] {
+        self.ask(Cred::gids)
+    }
+
+    /// The supplementary groups, sorted.
+    pub fn getgroups(&self) -> Vec<u32> {
+        self.ask(|cred| cred.groups().to_vec())
+    }
+
+    /// The capabilities in effect.
+    pub fn capabilities(&self) -> Capabilities {
+        self.ask(Cred::capabilities)
+    }
+
+    /// Sets the real, effective and saved user of the process, -1 keeping one; the user for files follows the effective
+    /// one. Capabilities go and come as on Linux.
+    ///
+    /// # Errors
+    /// `EPERM` for a user that is none of the three, without `CAP_SETUID`; `ENOMEM`.
+    pub fn setresuid(&self, real: u32, effective: u32, saved: u32) -> Result<(), Errno> {
+        self.become_another(|cred| cred.setresuid([real, effective, saved]))
+    }
+
+    /// Sets the real, effective and saved group of the process, -1 keeping one; the group for files follows the
+    /// effective one.
+    ///
+    /// # Errors
+    /// `EPERM` for a group that is none of the three, without `CAP_SETGID`; `ENOMEM`.
+    pub fn setresgid(&self, real: u32, effective: u32, saved: u32) -> Result<(), Errno> {
+        self.become_another(|cred| cred.setresgid([real, effective, saved]))
+    }
+
+    /// Sets the user for files alone, if that is allowed; the one before.
+    ///
+    /// # Errors
+    /// `ENOMEM`. (That it is not allowed is no error.)
+    pub fn setfsuid(&self, uid: u32) -> Result<u32, Errno> {
+        self.become_another(|cred| Ok(cred.setfsuid(uid)))
+    }
+
+    /// Sets the group for files alone, if that is allowed; the one before.
+    ///
+    /// # Errors
+    /// `ENOMEM`. (That it is not allowed is no error.)
+    pub fn setfsgid(&self, gid: u32) -> Result<u32, Errno> {
+        self.become_another(|cred| Ok(cred.setfsgid(gid)))
+    }
+
+    /// Sets the supplementary groups.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_SETGID`; `EINVAL` for more than 65,536; `ENOMEM`.
+    pub fn setgroups(&self, groups: &[u32]) -> Result<(), Errno> {
+        self.become_another(|cred| cred.setgroups(groups))
+    }
+
+    /// Sets the capabilities in effect, and those that may be put into effect again.
+    ///
+    /// # Errors
+    /// `EPERM` for any that the process may not have; `ENOMEM`.
+    pub fn set_capabilities(&self, effective: Capabilities, permitted: Capabilities) -> Result<(), Errno> {
+        self.become_another(|cred| cred.set_capabilities(effective, permitted))
+    }
+}

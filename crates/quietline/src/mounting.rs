@@ -1,0 +1,109 @@
+//! Mounting and unmounting.
+
+use crate::kernel::Inner;
+use crate::{Errno, Process, proc};
+use quietline_platform::atomic::Ordering;
+use quietline_vfs::cred::Capabilities;
+use quietline_vfs::namei::{self, Caller, New};
+use quietline_vfs::ramfs::new_ramfs;
+use quietline_vfs::{FsStruct, How, Limits, Lookup, MountFlags, Path, Start, UmountFlags};
+
+/// `mount`: change the flags of what is mounted.
+pub const MS_REMOUNT: u64 = 32;
+/// `mount`: mount a directory in another place, too.
+pub const MS_BIND: u64 = 4096;
+/// `mount`: move a mount.
+pub const MS_MOVE: u64 = 8192;
+/// `mount`: with all that is mounted below.
+pub const MS_REC: u64 = 16_384;
+/// `mount`: set times of access as POSIX has it.
+pub const MS_STRICTATIME: u64 = 1 << 24;
+
+/// Filesystems that can be mounted, as `/proc/filesystems` names them.
+pub(crate) const TYPES: [&str; 3] = ["sysfs", "tmpfs", "proc"];
+
+impl Process {
+    /// Mounts a filesystem on a directory: `proc`, `sysfs` or an empty `tmpfs`; with [`MS_BIND`] what is at the path `source`, with
+    /// [`MS_MOVE`] the mount that is there; with [`MS_REMOUNT`] and [`MS_BIND`], changes the flags of the mount at `target`. What
+    /// is mounted is seen by all processes. Of a filesystem, `source` is not looked at.
+    ///
+    /// # Errors
+    /// As `mount(2)`: `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` for another filesystem, `EBUSY`, `EINVAL`, `ENOTDIR`, `ENOMEM`, and
+    /// those of walks. `EINVAL` for [`MS_REMOUNT`] without [`MS_BIND`].
+    pub fn mount(
+        &self,
+        source: impl AsRef<[u8]>,
+        target: impl AsRef<[u8]>,
+        fstype: &str,
+        flags: u64,
+    ) -> Result<(), Errno> {
+        let k = self.inner();
+        self.call_at(crate::abi::AT_FDCWD, target.as_ref(), 0, |c, target| {
+            let at = c.place(target, How::of(Lookup::FOLLOW))?;
+            may_mount(c)?;
+            let source = || c.place(source.as_ref(), How::of(Lookup::FOLLOW));
+            match flags & (MS_REMOUNT | MS_BIND | MS_MOVE) {
+                0 => mount(k, fstype, at, mount_flags(flags)),
+                MS_BIND => k.namespace.bind(&source()?, at, flags & MS_REC != 0),
+                MS_MOVE => k.namespace.move_mount(&source()?, at),
+                both if both == MS_REMOUNT | MS_BIND => k.namespace.remount(&at, mount_flags(flags)),
+                _ => Err(Errno::INVAL),
+            }
+        })
+    }
+
+    /// Unmounts what is mounted at a path. Flags: those of [`UmountFlags`].
+    ///
+    /// # Errors
+    /// As `umount2(2)`: `EPERM` without `CAP_SYS_ADMIN`, `EINVAL`, `EBUSY`, `EAGAIN`, and those of the walk.
+    pub fn umount2(&self, target: impl AsRef<[u8]>, flags: u32) -> Result<(), Errno> {
+        let flags = UmountFlags::from_bits(flags).ok_or(Errno::INVAL)?;
+        let mut lookup = Lookup::empty();
+        lookup.set(Lookup::FOLLOW, !flags.contains(UmountFlags::NOFOLLOW));
+        self.call_at(crate::abi::AT_FDCWD, target.as_ref(), 0, |c, target| {
+            let at = c.place(target, How::of(lookup))?;
+            may_mount(c)?;
+            self.inner().namespace.umount(at, flags, &self.fs)
+        })
+    }
+}
+
+fn may_mount(caller: &Caller<'_, '_>) -> Result<(), Errno> {
+    if caller.cred.has(Capabilities::SYS_ADMIN) { Ok(()) } else { Err(Errno::PERM) }
+}
+
+/// As `mount` has it: without a word about times of access, those that are older than changes are set.
+fn mount_flags(flags: u64) -> MountFlags {
+    let told = MountFlags::from_bits_truncate(flags as u32);
+    let times = told.contains(MountFlags::NOATIME) || flags & MS_STRICTATIME != 0;
+    if times { told.difference(MountFlags::RELATIME) } else { told | MountFlags::RELATIME }
+}
+
+/// Mounts a new instance of a filesystem.
+fn mount<'k>(k: &'k Inner, fstype: &str, at: Path<'k>, flags: MountFlags) -> Result<(), Errno> {
+    // Relaxed: only different numbers are wanted.
+    let dev = || k.last_dev.fetch_add(1, Ordering::Relaxed) + 1;
+    let vfs = &*k.vfs;
+    let sb = match fstype {
+        "proc" => proc::new_proc(k, dev())?,
+        "sysfs" => proc::new_sysfs(k, dev())?,
+        "tmpfs" => new_ramfs(vfs, dev(), Limits::new(None, None).map_err(|_| Errno::NOMEM)?, 0o1777, [0, 0])?,
+        _ => return Err(Errno::NODEV),
+    };
+    k.namespace.attach(vfs.new_mount(sb, flags)?, at)
+}
+
+/// Makes `/proc` and `/sys`, and mounts what they are for, as a kernel begins.
+pub(crate) fn boot(k: &Inner) -> Result<(), Errno> {
+    let root = k.namespace.root();
+    let fs = FsStruct::new(&k.vfs, root.clone(), root);
+    let cred = quietline_vfs::cred::Cred::new(0, 0);
+    let caller = Caller { vfs: &k.vfs, files: &k.files, start: Start::cwd(&fs), cred: &cred };
+    for (path, fstype) in [(&b"/proc"[..], "proc"), (b"/sys", "sysfs")] {
+        namei::make(&caller, path, New::Directory(0o555))?;
+        let at = caller.place(path, How::of(Lookup::FOLLOW))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RELATIME;
+        mount(k, fstype, at, flags)?;
+    }
+    Ok(())
+}

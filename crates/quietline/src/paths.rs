@@ -1,0 +1,146 @@
+//! System calls that take paths, and those on the files of the tree.
+//!
+//! Paths are bytes: anything that is `AsRef<[u8]>`, such as `&str`. A path with a zero byte in it, which no program could
+//! give to Linux, is `EINVAL`. Each `*at` call takes a descriptor of a directory to begin at, or
+//! [`AT_FDCWD`](crate::abi::AT_FDCWD); it is not looked at for a path that begins with a slash.
+
+mod attributes;
+mod data;
+mod describe;
+mod locks;
+mod names;
+mod opening;
+mod place;
+mod watching;
+mod xattr;
+
+pub use watching::{MFD_ALLOW_SEALING, MFD_CLOEXEC};
+
+use crate::abi::AT_FDCWD;
+use crate::{Errno, FileHandle, Process};
+use quietline_vfs::namei::Caller;
+use quietline_vfs::{How, Lookup, PathRef, Start};
+
+/// What a path stands for, as the flags of the `*at` calls ask for it.
+fn how(flags: i32, follow: bool) -> How {
+    let mut lookup = Lookup::empty();
+    lookup.set(Lookup::FOLLOW, follow);
+    lookup.set(Lookup::EMPTY, flags & crate::abi::AT_EMPTY_PATH != 0);
+    How::of(lookup)
+}
+
+/// A path as it was given.
+#[inline(always)]
+fn checked(path: &[u8]) -> Result<&[u8], Errno> {
+    // Before anybody looks at a descriptor.
+    if path.len() >= crate::abi::PATH_MAX {
+        return Err(Errno::NAMETOOLONG);
+    }
+    if has_zero(path) { Err(Errno::INVAL) } else { Ok(path) }
+}
+
+/// Whether a byte is zero: eight at a time, the last eight perhaps twice.
+#[inline(always)]
+fn has_zero(path: &[u8]) -> bool {
+    /// The highest bit of the lowest byte that is zero, and perhaps others if there is one.
+    #[inline(always)]
+    fn zeros(word: u64) -> u64 {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        word.wrapping_sub(ONES) & !word & (ONES << 7)
+    }
+    if let Some(last) = path.last_chunk::<8>() {
+        let of_last = zeros(u64::from_ne_bytes(*last));
+        let eights = path.as_chunks::<8>().0;
+        return eights.iter().fold(of_last, |found, eight| found | zeros(u64::from_ne_bytes(*eight))) != 0;
+    }
+    match (path.first_chunk::<4>(), path.last_chunk::<4>()) {
+        (Some(first), Some(last)) => {
+            let [first, last] = [first, last].map(|four| u64::from(u32::from_ne_bytes(*four)));
+            zeros(first | last << 32) != 0
+        }
+        _ => path.contains(&0),
+    }
+}
+
+impl Process {
+    /// Calls `f` with who calls: paths begin in the working directory.
+    #[inline]
+    pub(crate) fn call<'k, R>(&'k self, f: impl FnOnce(&Caller<'_, 'k>) -> R) -> R {
+        let k = self.inner();
+        let section = self.cred.section();
+        let cred = self.cred.load(&section);
+        f(&Caller { vfs: &k.vfs, files: &k.files, start: Start::cwd(&self.fs), cred })
+    }
+
+    /// Calls `f` with who calls: relative paths begin at a descriptor.
+    ///
+    /// # Errors
+    /// `ENOENT` for an empty path, unless that is `allowed`; `EBADF`; `ENOTDIR` for what is not in the tree.
+    #[inline]
+    pub(crate) fn call_at<'k, 'p, R>(
+        &'k self,
+        dirfd: i32,
+        path: &'p [u8],
+        flags: i32,
+        f: impl FnOnce(&Caller<'_, 'k>, &'p [u8]) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let path = checked(path)?;
+        if path.is_empty() && flags & crate::abi::AT_EMPTY_PATH == 0 {
+            return Err(Errno::NOENT);
+        }
+        if dirfd == AT_FDCWD || path.first() == Some(&b'/') {
+            return self.call(|caller| f(caller, path));
+        }
+        self.call_from(dirfd, |caller| f(caller, path))
+    }
+
+    #[inline(never)]
+    fn call_from<'k, R>(
+        &'k self,
+        dirfd: i32,
+        f: impl FnOnce(&Caller<'_, 'k>) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let file = self.file(dirfd)?;
+        let place = file.place().ok_or(Errno::NOTDIR)?;
+        self.call(|caller| f(&caller.with_start(Start::at(&self.fs, place))))
+    }
+
+    /// Calls `f` with who calls and with the place in the tree that a descriptor is open on; `paths`: also with `O_PATH`.
+    ///
+    /// # Errors
+    /// `EBADF`; `EINVAL` for what is not in the tree.
+    #[inline]
+    pub(crate) fn call_on<R>(
+        &self,
+        fd: i32,
+        paths: bool,
+        f: impl FnOnce(&Caller<'_, '_>, &FileHandle<'_>, PathRef<'_, '_>) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let file = self.file(fd)?;
+        if !paths && file.mode().contains(quietline_vfs::FileMode::PATH) {
+            return Err(Errno::BADF);
+        }
+        let place = file.place().ok_or(Errno::INVAL)?;
+        self.call(|caller| f(caller, &file, place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_zero;
+
+    #[test]
+    fn a_zero_byte_is_found_wherever_it_is() {
+        for byte in [1, 0x7f, 0x80, 0x81, 0xff] {
+            for len in 0..40 {
+                let mut path = vec![byte; len];
+                assert!(!has_zero(&path), "{byte} {len}");
+                for at in 0..len {
+                    path[at] = 0;
+                    assert!(has_zero(&path), "{byte} {len} {at}");
+                    path[at] = byte;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Reading and writing.
+
+use crate::abi::UIO_MAXIOV;
+use crate::{Errno, FileHandle, FileMode, Process};
+use quietline_vfs::file::{self, To};
+
+/// Bytes that are read without a reference to the file: few enough for one read section.
+const SHORT: usize = 64 << 10;
+
+impl Process {
+    /// Reads from where the file stands, which moves on.
+    ///
+    /// Writes the file's line.
+    ///
+    /// # Errors
+    /// As `read(2)`; `EINVAL` for what has no data here yet.
+    pub fn read(&self, fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let file = self.file(fd)?;
+        if let Some(read) = self.read_events(&file, buffer) {
+            return read;
+        }
+        file::read_on(&file, &self.inner().vfs, buffer)
+    }
+
+    /// Writes to where the file stands, which moves on; to the end, if it was opened so.
+    ///
+    /// # Errors
+    /// As `write(2)`; `EINVAL` for what takes no data here yet.
+    pub fn write(&self, fd: i32, buffer: &[u8]) -> Result<usize, Errno> {
+        self.writev(fd, &[buffer])
+    }
+
+    /// Reads at an offset. Up to 64 KiB: takes no reference and writes no shared line.
+    ///
+    /// # Errors
+    /// As `pread(2)`.
+    #[inline]
+    pub fn pread(&self, fd: i32, buffer: &mut [u8], offset: i64) -> Result<usize, Errno> {
+        let vfs = &self.inner().vfs;
+        if offset < 0 {
+            return Err(Errno::INVAL);
+        }
+        if buffer.len() <= SHORT {
+            let section = vfs.read();
+            let file = self.table.look(fd, &section)?;
+            match file::read_at(file, vfs, &section, offset, buffer) {
+                // It may be one that its filesystem makes, which takes its time.
+                Err(Errno::INVAL) => {}
+                done => return done,
+            }
+        }
+        file::read_long(&self.file(fd)?, vfs, offset, buffer)
+    }
+
+    /// Writes at an offset; at the end, if it was opened to be appended to.
+    ///
+    /// Writes the lines of the file and of its inode.
+    ///
+    /// # Errors
+    /// As `pwrite(2)`.
+    #[inline]
+    pub fn pwrite(&self, fd: i32, buffer: &[u8], offset: i64) -> Result<usize, Errno> {
+        self.pwritev(fd, &[buffer], offset)
+    }
+
+    /// [`read`](Self::read) into several buffers.
+    ///
+    /// # Errors
+    /// As `readv(2)`.
+    pub fn readv(&self, fd: i32, buffers: &mut [&mut [u8]]) -> Result<usize, Errno> {
+        let file = self.file(fd)?;
+        many(buffers, |buffer, _| file::read_on(&file, &self.inner().vfs, buffer))
+    }
+
+    /// [`write`](Self::write) from several buffers, at once.
+    ///
+    /// # Errors
+    /// As `writev(2)`.
+    pub fn writev(&self, fd: i32, buffers: &[&[u8]]) -> Result<usize, Errno> {
+        let file = self.file(fd)?;
+        if buffers.len() > UIO_MAXIOV {
+            return Err(Errno::INVAL);
+        }
+        self.call(|c| file::write_on(&file, c.vfs, c.cred, buffers))
+    }
+
+    /// [`pread`](Self::pread) into several buffers.
+    ///
+    /// # Errors
+    /// As `preadv(2)`.
+    pub fn preadv(&self, fd: i32, buffers: &mut [&mut [u8]], offset: i64) -> Result<usize, Errno> {
+        if offset < 0 {
+            return Err(Errno::INVAL);
+        }
+        let file = self.file(fd)?;
+        // All that is asked for must lie where files can be, also what is not there to be read.
+        let end =
+            buffers.iter().try_fold(offset, |end, buffer| end.checked_add_unsigned(buffer.len() as u64));
+        if end.is_none() && file.place().is_some() && file.mode().contains(FileMode::READ) {
+            return Err(Errno::INVAL);
+        }
+        many(buffers, |buffer, done| {
+            let at = offset.checked_add(done as i64).ok_or(Errno::INVAL)?;
+            file::read_long(&file, &self.inner().vfs, at, buffer)
+        })
+    }
+
+    /// [`pwrite`](Self::pwrite) from several buffers, at once.
+    ///
+    /// # Errors
+    /// As `pwritev(2)`.
+    #[inline]
+    pub fn pwritev(&self, fd: i32, buffers: &[&[u8]], offset: i64) -> Result<usize, Errno> {
+        let offset = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
+        let file = self.file(fd)?;
+        if buffers.len() > UIO_MAXIOV {
+            return Err(Errno::INVAL);
+        }
+        self.call(|c| file::write(&file, c.vfs, c.cred, To::Offset(offset), buffers)).map(|(_, n)| n)
+    }
+
+    /// Moves where the file stands: from the beginning, from there, from the end, to data, to a hole.
+    ///
+    /// # Errors
+    /// As `lseek(2)`.
+    pub fn lseek(&self, fd: i32, offset: i64, whence: i32) -> Result<i64, Errno> {
+        file::seek(&self.file(fd)?, &self.inner().vfs, offset, whence)
+    }
+
+    /// Reserves room in a file, or makes a hole in it.
+    ///
+    /// # Errors
+    /// As `fallocate(2)`, for a file in memory.
+    pub fn fallocate(&self, fd: i32, mode: i32, offset: i64, len: i64) -> Result<(), Errno> {
+        let file = self.file(fd)?;
+        self.call(|c| file::fallocate(&file, c.vfs, c.cred, mode, offset, len))
+    }
+
+    /// Copies bytes from file to file. Offsets that are not given are those where the files stand, which move on.
+    ///
+    /// # Errors
+    /// As `copy_file_range(2)`.
+    pub fn copy_file_range(
+        &self,
+        from: i32,
+        from_offset: Option<&mut i64>,
+        to: i32,
+        to_offset: Option<&mut i64>,
+        len: usize,
+        flags: u32,
+    ) -> Result<usize, Errno> {
+        let (source, target) = (self.file(from)?, self.file(to)?);
+        if source.mode().union(target.mode()).contains(FileMode::PATH) {
+            return Err(Errno::BADF);
+        }
+        if flags != 0 {
+            return Err(Errno::INVAL);
+        }
+        // What has no position has no data either, and is told so below.
+        let here =
+            |file: &FileHandle<'_>| file::seek(file, &self.inner().vfs, 0, crate::abi::SEEK_CUR).unwrap_or(0);
+        let at = |file: &FileHandle<'_>, offset: Option<&i64>| offset.copied().unwrap_or_else(|| here(file));
+        let (start, offset) = (at(&source, from_offset.as_deref()), at(&target, to_offset.as_deref()));
+        let n = self.call(|c| file::copy_range(&source, start, &target, offset, len, c.vfs, c.cred))?;
+        for (file, given) in [(&source, from_offset), (&target, to_offset)] {
+            match given {
+                Some(offset) => *offset += n as i64,
+                None => drop(file::seek(file, &self.inner().vfs, n as i64, crate::abi::SEEK_CUR)),
+            }
+        }
+        Ok(n)
+    }
+
+    /// The entries of a directory from where the file stands, which moves on, as `getdents64(2)` writes them: how many bytes; 0 at
+    /// the end. [`dirents`](crate::dirents) reads them.
+    ///
+    /// # Errors
+    /// As `getdents64(2)`.
+    pub fn getdents64(&self, fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
+        file::list(&self.file(fd)?, &self.inner().vfs, buffer)
+    }
+
+    /// Sees to it that what was written is where it is to be, which in memory it is.
+    ///
+    /// # Errors
+    /// `EBADF`; `EINVAL` for what is not in the tree.
+    pub fn fsync(&self, fd: i32) -> Result<(), Errno> {
+        let file = self.file(fd)?;
+        match (file.mode().contains(FileMode::PATH), file.place()) {
+            (true, _) => Err(Errno::BADF),
+            (false, None) => Err(Errno::INVAL),
+            (false, Some(_)) => Ok(()),
+        }
+    }
+
+    /// As [`fsync`](Self::fsync).
+    ///
+    /// # Errors
+    /// As [`fsync`](Self::fsync).
+    pub fn fdatasync(&self, fd: i32) -> Result<(), Errno> {
+        self.fsync(fd)
+    }
+
+    /// As [`fsync`](Self::fsync), for a filesystem.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn syncfs(&self, fd: i32) -> Result<(), Errno> {
+        if self.file(fd)?.mode().contains(FileMode::PATH) { Err(Errno::BADF) } else { Ok(()) }
+    }
+
+    /// As [`fsync`](Self::fsync), for all filesystems.
+    pub fn sync(&self) {}
+}
+
+/// Fills buffers until one is not filled.
+fn many(
+    buffers: &mut [&mut [u8]],
+    mut read: impl FnMut(&mut [u8], usize) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    if buffers.len() > UIO_MAXIOV {
+        return Err(Errno::INVAL);
+    }
+    let mut done = 0;
+    if buffers.is_empty() {
+        return read(&mut [], 0);
+    }
+    for buffer in buffers {
+        match read(buffer, done) {
+            Ok(n) => {
+                done += n;
+                if n < buffer.len() {
+                    break;
+                }
+            }
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,131 @@
+//! Directories that always have the same names.
+
+use super::number;
+use crate::Errno;
+use crate::kernel::Inner;
+use crate::raw::KernelRef;
+use core::fmt::Write as _;
+use quietline_vfs::abi::{S_IFDIR, S_IFLNK, S_IFREG};
+use quietline_vfs::generated::{Directory, Link, Made, Names, Target, Text, TextBuffer, TextFile};
+use quietline_vfs::{FsStruct, NodeLink, Path, PathBuffer, Vfs};
+
+/// A name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    /// Its permissions.
+    pub(super) mode: u32,
+    pub(super) what: What,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum What {
+    Directory(&'static [Entry]),
+    /// A text.
+    Text(fn(&Inner, &mut TextBuffer)),
+    /// A number that may be set within bounds.
+    Number {
+        get: fn(&Inner) -> u64,
+        set: fn(&Inner, u64),
+        max: u64,
+    },
+    /// A link with this body.
+    Link(&'static str),
+    /// The caches: see [`slab`](super::slab).
+    Caches,
+}
+
+/// A directory with these names.
+#[derive(Debug)]
+pub(super) struct Fixed {
+    pub(super) kernel: KernelRef,
+    pub(super) entries: &'static [Entry],
+}
+
+/// What a name in a list stands for.
+pub(super) fn find(
+    kernel: KernelRef,
+    entries: &'static [Entry],
+    name: &[u8],
+    strict: bool,
+) -> Result<Option<Made>, Errno> {
+    let Some(entry) = entries.iter().find(|entry| entry.name.as_bytes() == name) else { return Ok(None) };
+    let made = match entry.what {
+        What::Directory(entries) => Made::new(S_IFDIR | entry.mode, Directory(Fixed { kernel, entries })),
+        What::Caches => Made::new(S_IFDIR | entry.mode, Directory(super::slab::Caches { kernel })),
+        What::Link(to) => Made::new(S_IFLNK | entry.mode, Link(Body(to))),
+        What::Text(_) | What::Number { .. } => {
+            Made::new(S_IFREG | entry.mode, TextFile::new(Value { kernel, what: entry.what, strict }))
+        }
+    };
+    made.map(Some)
+}
+
+impl Names for Fixed {
+    fn find(&self, _vfs: &Vfs, name: &[u8]) -> Result<Option<Made>, Errno> {
+        find(self.kernel, self.entries, name, true)
+    }
+
+    fn list(&self, _vfs: &Vfs, from: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), Errno> {
+        for (place, entry) in (0..).zip(self.entries).skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+            if !each(place, entry.name.as_bytes()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Value {
+    kernel: KernelRef,
+    what: What,
+    /// As files of `/proc/sys` are.
+    strict: bool,
+}
+
+impl Text for Value {
+    fn show(&self, vfs: &Vfs, out: &mut TextBuffer) -> Result<(), Errno> {
+        let k = self.kernel.get(vfs);
+        match self.what {
+            What::Text(show) => show(k, out),
+            What::Number { get, .. } => {
+                let _ = writeln!(out, "{}", get(k));
+            }
+            _ => return Err(Errno::INVAL),
+        }
+        Ok(())
+    }
+
+    fn store(&self, vfs: &Vfs, at: u64, text: &[u8]) -> Result<usize, Errno> {
+        let What::Number { set, max, .. } = self.what else { return Err(Errno::IO) };
+        if at != 0 {
+            // What goes on behind a number that has been written is no second one.
+            return Ok(text.len());
+        }
+        let (value, used) = number::sysctl(text, 0, max)?;
+        set(self.kernel.get(vfs), value);
+        Ok(used)
+    }
+
+    fn is_strict(&self) -> bool {
+        self.strict
+    }
+}
+
+#[derive(Debug)]
+struct Body(&'static str);
+
+impl Target for Body {
+    fn follow<'k>(&self, _link: &Path<'k>, _fs: &FsStruct<'k>) -> Result<NodeLink<'k>, Errno> {
+        let mut body =
+            quietline_platform::heap::try_boxed_slice(self.0.len(), |_| 0).map_err(|_| Errno::NOMEM)?;
+        body.copy_from_slice(self.0.as_bytes());
+        Ok(NodeLink::Body(body))
+    }
+
+    fn name<'k>(&self, _link: &Path<'k>, _fs: &FsStruct<'k>, path: &mut PathBuffer<'_>) -> Result<(), Errno> {
+        path.prepend(self.0.as_bytes())
+    }
+}

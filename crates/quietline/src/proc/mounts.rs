@@ -1,0 +1,60 @@
+//! `/proc/PID/mounts`.
+
+use crate::Errno;
+use crate::raw::KernelRef;
+use core::fmt::Write as _;
+use quietline_vfs::abi::PATH_MAX;
+use quietline_vfs::generated::{Text, TextBuffer};
+use quietline_vfs::{MountFlags, Path, PathBuffer, Reach, Vfs};
+
+/// What is mounted, as a process sees it.
+#[derive(Debug)]
+pub(super) struct Mounts {
+    pub(super) kernel: KernelRef,
+    pub(super) pid: i32,
+}
+
+const WORDS: [(MountFlags, &str); 7] = [
+    (MountFlags::NOSUID, ",nosuid"),
+    (MountFlags::NODEV, ",nodev"),
+    (MountFlags::NOEXEC, ",noexec"),
+    (MountFlags::NOATIME, ",noatime"),
+    (MountFlags::NODIRATIME, ",nodiratime"),
+    (MountFlags::RELATIME, ",relatime"),
+    (MountFlags::NOSYMFOLLOW, ",nosymfollow"),
+];
+
+impl Text for Mounts {
+    fn show(&self, vfs: &Vfs, out: &mut TextBuffer) -> Result<(), Errno> {
+        let k = self.kernel.get(vfs);
+        let root = k.processes.with(self.pid, |task| task.fs.root_path()).ok_or(Errno::SRCH)?;
+        let mut buffer = [0; PATH_MAX];
+        for info in k.namespace.mounts()? {
+            let mut path = PathBuffer::new(&mut buffer);
+            let place = Path::root_of(info.mount.clone());
+            if k.vfs.d_path(&place, &root, &mut path)? != Reach::Root {
+                // Not below the process's root.
+                continue;
+            }
+            let s_type = info.mount.super_block().s_type();
+            let _ = write!(out, "{s_type} ");
+            for &byte in path.bytes() {
+                match byte {
+                    b' ' | b'\t' | b'\n' | b'\\' => {
+                        let _ = write!(out, "\\{byte:03o}");
+                    }
+                    _ => out.push(&[byte]),
+                }
+            }
+            let write = if info.flags.contains(MountFlags::RDONLY) { "ro" } else { "rw" };
+            let _ = write!(out, " {s_type} {write}");
+            for (flag, word) in WORDS {
+                if info.flags.contains(flag) {
+                    let _ = out.write_str(word);
+                }
+            }
+            let _ = out.write_str(" 0 0\n");
+        }
+        Ok(())
+    }
+}

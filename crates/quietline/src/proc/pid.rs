@@ -1,0 +1,119 @@
+//! `/proc/PID`.
+
+use super::{fds, mounts};
+use crate::Errno;
+use crate::process::Task;
+use crate::raw::KernelRef;
+use core::fmt::Write as _;
+use quietline_vfs::abi::{S_IFDIR, S_IFLNK, S_IFREG};
+use quietline_vfs::generated::{Directory, Link, Made, Names, Target, Text, TextBuffer, TextFile};
+use quietline_vfs::{FsStruct, NodeLink, Path, PathBuffer, Vfs};
+
+/// The directory of a process, if there is one of this number.
+pub(super) fn find(kernel: KernelRef, vfs: &Vfs, pid: i32) -> Result<Option<Made>, Errno> {
+    let Some(owner) = owner(kernel, vfs, pid) else { return Ok(None) };
+    let made = Made::new(S_IFDIR | 0o555, Directory(Process { kernel, pid, owner }))?;
+    Ok(Some(Made { owner, ..made }))
+}
+
+/// Whose process it is, if there is one of this number.
+pub(super) fn owner(kernel: KernelRef, vfs: &Vfs, pid: i32) -> Option<[u32; 2]> {
+    kernel.get(vfs).processes.with(pid, |task| {
+        let section = task.cred.section();
+        let cred = task.cred.load(&section);
+        [cred.fsuid(), cred.fsgid()]
+    })
+}
+
+#[derive(Debug)]
+struct Process {
+    kernel: KernelRef,
+    pid: i32,
+    owner: [u32; 2],
+}
+
+const NAMES: [&str; 6] = ["cwd", "fd", "fdinfo", "mounts", "root", "status"];
+
+impl Names for Process {
+    fn find(&self, vfs: &Vfs, name: &[u8]) -> Result<Option<Made>, Errno> {
+        let Self { kernel, pid, owner } = *self;
+        if self::owner(kernel, vfs, pid).is_none() {
+            return Ok(None);
+        }
+        let made = match name {
+            b"cwd" => Made::new(S_IFLNK | 0o777, Link(Place { kernel, pid, of: |task| task.fs.pwd_path() })),
+            b"root" => {
+                Made::new(S_IFLNK | 0o777, Link(Place { kernel, pid, of: |task| task.fs.root_path() }))
+            }
+            b"fd" => Made::new(S_IFDIR | 0o500, Directory(fds::Fds { kernel, pid })),
+            b"fdinfo" => Made::new(S_IFDIR | 0o555, Directory(fds::FdInfos { kernel, pid })),
+            b"mounts" => Made::new(S_IFREG | 0o444, TextFile::new(mounts::Mounts { kernel, pid })),
+            b"status" => Made::new(S_IFREG | 0o444, TextFile::new(Status { kernel, pid })),
+            _ => return Ok(None),
+        };
+        Ok(Some(Made { owner, ..made? }))
+    }
+
+    fn list(&self, vfs: &Vfs, from: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), Errno> {
+        self::owner(self.kernel, vfs, self.pid).ok_or(Errno::NOENT)?;
+        for (place, name) in (0..).zip(NAMES).skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+            if !each(place, name.as_bytes()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A place that a process has.
+#[derive(Debug)]
+struct Place {
+    kernel: KernelRef,
+    pid: i32,
+    of: fn(&Task) -> Path<'static>,
+}
+
+impl Place {
+    fn path<'k>(&self, vfs: &'k Vfs) -> Result<Path<'k>, Errno> {
+        self.kernel.get(vfs).processes.with(self.pid, self.of).ok_or(Errno::NOENT)
+    }
+}
+
+impl Target for Place {
+    fn follow<'k>(&self, link: &Path<'k>, _fs: &FsStruct<'k>) -> Result<NodeLink<'k>, Errno> {
+        self.path(link.dentry().vfs()).map(NodeLink::Jump)
+    }
+
+    fn name<'k>(&self, link: &Path<'k>, fs: &FsStruct<'k>, path: &mut PathBuffer<'_>) -> Result<(), Errno> {
+        let vfs = link.dentry().vfs();
+        vfs.d_path(&self.path(vfs)?, &fs.root_path(), path).map(drop)
+    }
+}
+
+#[derive(Debug)]
+struct Status {
+    kernel: KernelRef,
+    pid: i32,
+}
+
+impl Text for Status {
+    fn show(&self, vfs: &Vfs, out: &mut TextBuffer) -> Result<(), Errno> {
+        let pid = self.pid;
+        let told = self.kernel.get(vfs).processes.with(pid, |task| {
+            let section = task.cred.section();
+            let cred = task.cred.load(&section);
+            let _ = write!(out, "Umask:\t{:04o}\nTgid:\t{pid}\nPid:\t{pid}\n", task.fs.umask());
+            for (name, [real, effective, saved], fs) in
+                [("Uid", cred.uids(), cred.fsuid()), ("Gid", cred.gids(), cred.fsgid())]
+            {
+                let _ = writeln!(out, "{name}:\t{real}\t{effective}\t{saved}\t{fs}");
+            }
+            let _ = write!(out, "Groups:\t");
+            for group in cred.groups() {
+                let _ = write!(out, "{group} ");
+            }
+            let _ = writeln!(out, "\nCapEff:\t{:016x}", cred.capabilities().bits());
+        });
+        told.ok_or(Errno::SRCH)
+    }
+}

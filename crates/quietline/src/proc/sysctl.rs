@@ -1,0 +1,87 @@
+//! `/proc/sys`.
+
+use super::fixed::{Entry, What};
+use crate::kernel::Inner;
+use core::fmt::Write as _;
+use quietline_platform::atomic::Ordering;
+use quietline_vfs::abi::NR_OPEN;
+use quietline_vfs::generated::TextBuffer;
+
+pub(super) const SYS: &[Entry] = &[Entry { name: "fs", mode: 0o555, what: What::Directory(FS) }];
+
+const FS: &[Entry] = &[
+    Entry { name: "dentry-state", mode: 0o444, what: What::Text(dentry_state) },
+    Entry {
+        name: "file-max",
+        mode: 0o644,
+        what: What::Number {
+            get: |k| k.files.max_files().min(i64::MAX as u64),
+            set: |k, max| k.files.set_max_files(max),
+            max: i64::MAX as u64,
+        },
+    },
+    Entry { name: "file-nr", mode: 0o444, what: What::Text(file_nr) },
+    Entry { name: "inode-nr", mode: 0o444, what: What::Text(inode_nr) },
+    Entry { name: "inode-state", mode: 0o444, what: What::Text(inode_state) },
+    Entry { name: "inotify", mode: 0o555, what: What::Directory(INOTIFY) },
+    Entry { name: "nr_open", mode: 0o444, what: What::Text(nr_open) },
+    // Links to others' files are for who may write them; symbolic links, fifos and files in sticky directories are everybody's.
+    Entry { name: "protected_fifos", mode: 0o444, what: What::Text(|_, out| out.push(b"0\n")) },
+    Entry { name: "protected_hardlinks", mode: 0o444, what: What::Text(|_, out| out.push(b"1\n")) },
+    Entry { name: "protected_regular", mode: 0o444, what: What::Text(|_, out| out.push(b"0\n")) },
+    Entry { name: "protected_symlinks", mode: 0o444, what: What::Text(|_, out| out.push(b"0\n")) },
+];
+
+// Relaxed, all: tunables.
+const INOTIFY: &[Entry] = &[
+    Entry {
+        name: "max_queued_events",
+        mode: 0o644,
+        what: What::Number {
+            get: |k| k.vfs.inotify_limits().max_queued_events().load(Ordering::Relaxed).into(),
+            set: |k, max| k.vfs.inotify_limits().max_queued_events().store(max as u32, Ordering::Relaxed),
+            max: i32::MAX as u64,
+        },
+    },
+    Entry {
+        name: "max_user_instances",
+        mode: 0o644,
+        what: What::Number {
+            get: |k| k.vfs.inotify_limits().max_user_instances().load(Ordering::Relaxed).into(),
+            set: |k, max| k.vfs.inotify_limits().max_user_instances().store(max as u32, Ordering::Relaxed),
+            max: i32::MAX as u64,
+        },
+    },
+    Entry {
+        name: "max_user_watches",
+        mode: 0o644,
+        what: What::Number {
+            get: |k| k.vfs.inotify_limits().max_user_watches().load(Ordering::Relaxed).into(),
+            set: |k, max| k.vfs.inotify_limits().max_user_watches().store(max as u32, Ordering::Relaxed),
+            max: i32::MAX as u64,
+        },
+    },
+];
+
+/// Dentries, those of them that are unused, two limits of age that are no more, those that stand for nothing, and nothing.
+fn dentry_state(k: &Inner, out: &mut TextBuffer) {
+    let tree = k.vfs.dentry_state();
+    let _ = writeln!(out, "{}\t{}\t45\t0\t{}\t0", k.dentries().nr_dentry, tree.nr_unused, tree.nr_negative);
+}
+
+fn inode_nr(k: &Inner, out: &mut TextBuffer) {
+    // An inode that nobody uses is over.
+    let _ = writeln!(out, "{}\t0", k.inodes().nr_inodes);
+}
+
+fn inode_state(k: &Inner, out: &mut TextBuffer) {
+    let _ = writeln!(out, "{}\t0\t0\t0\t0\t0\t0", k.inodes().nr_inodes);
+}
+
+fn file_nr(k: &Inner, out: &mut TextBuffer) {
+    let _ = writeln!(out, "{}\t0\t{}", k.files.nr_files(), k.files.max_files().min(i64::MAX as u64));
+}
+
+fn nr_open(_: &Inner, out: &mut TextBuffer) {
+    let _ = writeln!(out, "{NR_OPEN}");
+}

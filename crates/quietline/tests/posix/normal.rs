@@ -1,0 +1,130 @@
+//! The normal form of outcomes, in which two sides must agree.
+//!
+//! Numbers of inodes and of the filesystem become numbers by order of appearance. Times that someone set stay; those of
+//! the clock become what can be told of them on any machine: that they are the clock's, and of the times of change and
+//! modification whether they are other than when the same inode was seen last. (Whether a read moves the time of
+//! access of a file that was just made hangs on the clock's steps; that it moves one from long ago does not.) Lists of
+//! extended attributes are sorted. What stays is compared exactly.
+
+use crate::call::Call;
+use crate::outcome::{Body, Outcome, Stamp, Stat};
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What one side has shown so far in a program.
+#[derive(Debug)]
+pub(crate) struct Eyes {
+    /// Times of the clock lie between these.
+    clock: [Duration; 2],
+    /// Whether both sides' clocks are fine enough to tell each change.
+    fine: bool,
+    devices: HashMap<u64, u64>,
+    inodes: HashMap<u64, Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    number: u64,
+    /// Of modification, of change.
+    times: [Option<Stamp>; 2],
+}
+
+/// No program runs for so long, and none sets a time so near.
+const NEAR: Duration = Duration::from_secs(86_400);
+
+impl Eyes {
+    pub(crate) fn new(fine: bool) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set");
+        let clock = [now.saturating_sub(NEAR), now + NEAR];
+        Self { clock, fine, devices: HashMap::new(), inodes: HashMap::new() }
+    }
+
+    fn of_clock(&self, stamp: Stamp) -> bool {
+        let Stamp::At(seconds, nanos) = stamp else { return false };
+        let Ok(seconds) = u64::try_from(seconds) else { return false };
+        (self.clock[0]..self.clock[1]).contains(&Duration::new(seconds, nanos))
+    }
+
+    fn inode(&mut self, ino: u64) -> &mut Seen {
+        let next = self.inodes.len() as u64 + 1;
+        self.inodes.entry(ino).or_insert(Seen { number: next, times: [None, None] })
+    }
+
+    fn stat(&mut self, stat: &mut Stat) {
+        let asked_ino = stat.ino != 0;
+        let times = [stat.mtime, stat.ctime];
+        for stamp in [&mut stat.atime, &mut stat.mtime, &mut stat.ctime, &mut stat.btime] {
+            if self.of_clock(*stamp) {
+                *stamp = Stamp::Clock;
+            }
+        }
+        if !asked_ino {
+            return;
+        }
+        let next = self.devices.len() as u64 + 1;
+        stat.dev = *self.devices.entry(stat.dev).or_insert(next);
+        let fine = self.fine;
+        let seen = self.inode(stat.ino);
+        stat.ino = seen.number;
+        for ((stamp, now), last) in
+            [&mut stat.mtime, &mut stat.ctime].into_iter().zip(times).zip(&mut seen.times)
+        {
+            if now == Stamp::Unknown {
+                continue;
+            }
+            let before = last.replace(now);
+            if *stamp == Stamp::Clock && fine && before.is_some() {
+                *stamp = if before == Some(now) { Stamp::Same } else { Stamp::Changed };
+            }
+        }
+    }
+
+    /// The normal form of what `call` returned. Outcomes must come in the order of calls.
+    pub(crate) fn normal(&mut self, call: &Call, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Stat(mut stat) => {
+                self.stat(&mut stat);
+                Outcome::Stat(stat)
+            }
+            Outcome::Names { mut names, resumes } => {
+                for name in &mut names {
+                    name.ino = self.inode(name.ino).number;
+                }
+                Outcome::Names { names, resumes }
+            }
+            Outcome::Lock(mut lock) => {
+                lock.pid = lock.pid.signum();
+                Outcome::Lock(lock)
+            }
+            Outcome::Bytes(bytes) if matches!(call, Call::Listxattr { .. } | Call::Flistxattr { .. }) => {
+                let mut names: Vec<&[u8]> = bytes.split_inclusive(|&b| b == 0).collect();
+                names.sort_unstable();
+                Outcome::Bytes(names.concat())
+            }
+            Outcome::Tree(mut nodes) => {
+                for node in &mut nodes {
+                    self.stat(&mut node.stat);
+                    if let Ok(Body::Names(names)) = &mut node.body {
+                        for name in names {
+                            name.ino = self.inode(name.ino).number;
+                        }
+                    }
+                }
+                Outcome::Tree(nodes)
+            }
+            Outcome::Fds(mut all) => {
+                for descriptor in &mut all {
+                    if let Ok(stat) = &mut descriptor.stat {
+                        self.stat(stat);
+                    }
+                }
+                Outcome::Fds(all)
+            }
+            Outcome::Failed(_)
+            | Outcome::Done(_)
+            | Outcome::Bytes(_)
+            | Outcome::Statfs(_)
+            | Outcome::Swept(_) => outcome,
+        }
+    }
+}

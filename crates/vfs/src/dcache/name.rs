@@ -1,0 +1,151 @@
+//! A name to look for: its bytes, its hash and its first words.
+//!
+//! # The problem
+//!
+//! A lookup hashes a name and compares it with others. Byte by byte, both cost more than all the rest of a lookup; and whoever
+//! knows the hash can make a directory in which every name collides.
+//!
+//! # Our way
+//!
+//! Words of eight bytes, zero padded. The hash multiplies them in pairs with keys that the kernel drew when it booted, so
+//! nobody outside can aim at it. Two names are equal if 56 bits of hash, the length and all words are.
+
+use rustix::io::Errno;
+
+/// The longest name, in bytes (`NAME_MAX`).
+pub const NAME_MAX: usize = 255;
+
+/// Words of a name that lie in the dentry itself.
+pub(crate) const INLINE_WORDS: usize = 3;
+/// Bytes of a name that lie in the dentry itself.
+pub(crate) const INLINE: usize = 8 * INLINE_WORDS;
+
+/// A name, ready to be looked up.
+#[derive(Debug, Clone, Copy)]
+pub struct Name<'a> {
+    bytes: &'a [u8],
+    /// The hash above, the length in the lowest eight bits.
+    pub(crate) hash_len: u64,
+    /// The first words, zero padded; all of a name that is not longer.
+    pub(crate) words: [u64; INLINE_WORDS],
+}
+
+/// What a kernel's hash is keyed with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keys([u64; 4]);
+
+impl Keys {
+    pub(crate) const fn new([a, b, c, d]: [u64; 4]) -> Self {
+        // The last factor of all is odd: the lower half of its product with a word still tells the word.
+        Self([a, b, c, d | 1])
+    }
+
+    /// What becomes of a name's first words.
+    #[inline(always)]
+    fn mix(&self, words: [u64; INLINE_WORDS], len: usize) -> u64 {
+        let [a, b, c, d] = self.0;
+        let hash = fold(words[0] ^ a, words[1] ^ b ^ len as u64);
+        if len > 16 { hash ^ fold(words[2] ^ c, hash ^ d) } else { hash }
+    }
+
+    /// The hash and the length. One product alone maps names that count up onto few places, for keys that are not lucky.
+    #[inline(always)]
+    fn finish(&self, mixed: u64, len: usize) -> u64 {
+        fold(mixed, self.0[3]) << 8 | len as u64
+    }
+
+    /// What [`Name::hash_len`] is for a name of at most [`INLINE`] bytes, which are in `words`.
+    #[inline(always)]
+    pub(crate) fn hash_len(&self, words: [u64; INLINE_WORDS], len: usize) -> u64 {
+        debug_assert!(len <= INLINE);
+        self.finish(self.mix(words, len), len)
+    }
+}
+
+/// The two halves of a product, folded.
+#[inline(always)]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ (product >> 64) as u64
+}
+
+/// Up to eight bytes as a word, zero padded.
+#[inline(always)]
+pub(crate) fn tail_word(bytes: &[u8]) -> u64 {
+    let n = bytes.len();
+    match n {
+        0 => 0,
+        8.. => u64::from_le_bytes([
+            bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
+        ]),
+        4..8 => {
+            // Two words of four bytes, which overlap.
+            let low = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            let high = u32::from_le_bytes([bytes[n - 4], bytes[n - 3], bytes[n - 2], bytes[n - 1]]);
+            u64::from(low) | u64::from(high) << (8 * (n - 4))
+        }
+        _ => {
+            // First, middle and last byte, which may be the same.
+            u64::from(bytes[0])
+                | u64::from(bytes[n / 2]) << (8 * (n / 2))
+                | u64::from(bytes[n - 1]) << (8 * (n - 1))
+        }
+    }
+}
+
+impl<'a> Name<'a> {
+    /// A name for lookups in a kernel whose keys these are.
+    ///
+    /// # Errors
+    /// `ENAMETOOLONG` above [`NAME_MAX`] bytes.
+    #[inline(always)]
+    pub(crate) fn new(bytes: &'a [u8], keys: &Keys) -> Result<Self, Errno> {
+        let n = bytes.len();
+        if n > NAME_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
+        let word = |i: usize| if n > 8 * i { tail_word(&bytes[8 * i..]) } else { 0 };
+        let words = [word(0), word(1), word(2)];
+        let mut hash = keys.mix(words, n);
+        if n > INLINE {
+            hash = Self::hash_long(&bytes[INLINE..], hash, keys);
+        }
+        Ok(Self { bytes, hash_len: keys.finish(hash, n), words })
+    }
+
+    fn hash_long(rest: &[u8], mut hash: u64, keys: &Keys) -> u64 {
+        let [a, b, _, d] = keys.0;
+        for pair in rest.chunks(16) {
+            let first = tail_word(pair);
+            let second = pair.get(8..).map_or(0, tail_word);
+            hash = fold(first ^ a ^ hash, second ^ b ^ hash.rotate_left(32)) ^ d;
+        }
+        hash
+    }
+
+    /// The bytes.
+    #[inline(always)]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The 56 bits of hash.
+    #[inline(always)]
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash_len >> 8
+    }
+
+    /// Words in the whole name.
+    pub(crate) fn nr_words(&self) -> usize {
+        self.bytes.len().div_ceil(8)
+    }
+
+    /// The `i`th word of the whole name, zero padded.
+    #[inline(always)]
+    pub(crate) fn word(&self, i: usize) -> u64 {
+        tail_word(self.bytes.get(8 * i..).unwrap_or(&[]))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

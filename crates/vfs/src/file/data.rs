@@ -1,0 +1,504 @@
+//! Reading and writing the regular files of the tree.
+//!
+//! A read at an offset takes no reference and no lock: it finds the file in its slot, the pages in their tree, and copies, all in
+//! one read section, and looks at nothing that others write. A write has the file's inode for itself.
+
+use super::FileMode;
+use crate::abi::{
+    FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE,
+    FALLOC_FL_UNSHARE_RANGE, FALLOC_FL_WRITE_ZEROES, FALLOC_FL_ZERO_RANGE, MAX_RW_COUNT, O_APPEND, O_NOATIME,
+    S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFMT, S_IFREG, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET,
+};
+use crate::attributes::access_counts;
+use crate::cred::Cred;
+use crate::inode::{Changes, Content, Inode, InodeGuard, Node};
+use crate::namei::{ownership, time_for};
+use crate::namespace::MountFlags;
+use crate::notify::{self, Event};
+use crate::ramfs::fs::BLOCKS_PER_PAGE;
+use crate::ramfs::pages::{MAX_SIZE, Seek};
+use crate::raw::dcache::seen::Section;
+use crate::raw::handle::{FileHandle, Opened};
+use crate::raw::mount::TreeMount;
+use crate::raw::ramfs::FileData;
+use crate::vfs::Vfs;
+use rustix::io::Errno;
+
+/// The bytes of a file that is open for `mode`.
+#[inline(always)]
+fn data_of<'g>(file: Opened<'g>, mode: FileMode) -> Result<(&'g Inode, &'g FileData), Errno> {
+    if !file.mode().contains(mode) {
+        return Err(Errno::BADF);
+    }
+    let inode = file.inode().ok_or(Errno::INVAL)?;
+    match inode.content() {
+        Content::File(data) => Ok((inode, data)),
+        Content::Directory => Err(Errno::ISDIR),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// The node of a file that is none in memory, which `data_of` has answered with `errno`.
+#[cold]
+fn node_of<'g>(file: Opened<'g>, errno: Errno) -> Result<&'g dyn Node, Errno> {
+    match file.inode().map(|inode| (inode, inode.content())) {
+        Some((inode, Content::Node(_))) if errno == Errno::INVAL && inode.is_dir() => Err(Errno::ISDIR),
+        Some((_, Content::Node(node))) if errno == Errno::INVAL => Ok(&**node),
+        _ => Err(errno),
+    }
+}
+
+/// Writes to a file whose filesystem takes what is written at once: several buffers as one.
+#[cold]
+fn write_node(node: &dyn Node, vfs: &Vfs, to: To, buffers: &[&[u8]]) -> Result<(u64, usize), Errno> {
+    let at = if let To::Offset(at) = to { at } else { 0 };
+    if buffers.iter().all(|buffer| buffer.is_empty()) {
+        return Ok((at, 0));
+    }
+    if let [one] = buffers {
+        return Ok((at, node.write(vfs, at, one)?));
+    }
+    let mut all = [0; NODE_WRITE];
+    let mut len = 0;
+    for buffer in buffers {
+        let n = buffer.len().min(NODE_WRITE - len);
+        all[len..len + n].copy_from_slice(&buffer[..n]);
+        len += n;
+    }
+    Ok((at, node.write(vfs, at, &all[..len])?))
+}
+
+/// Bytes that several buffers may have together that are written to a node.
+const NODE_WRITE: usize = 4096;
+
+/// `EINVAL` for bytes beyond the last that a file can have.
+#[inline(always)]
+fn in_range(offset: u64, n: usize) -> Result<(), Errno> {
+    if offset.checked_add(n as u64).is_some_and(|end| end <= MAX_SIZE) { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+/// Reads at an offset (`pread`): how many bytes.
+///
+/// Writes no shared line, but the inode's when the time of access changes, which is seldom.
+///
+/// # Errors
+/// `EBADF` for a file that is not open for reading, `EISDIR`; `EINVAL`, also for a file that its filesystem makes, which
+/// [`read_long`] reads.
+#[inline]
+pub fn read_at(
+    file: Opened<'_>,
+    vfs: &Vfs,
+    section: &Section,
+    offset: i64,
+    to: &mut [u8],
+) -> Result<usize, Errno> {
+    let offset = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
+    let (inode, data) = data_of(file, FileMode::READ)?;
+    in_range(offset, to.len())?;
+    let n = data.pages().read_at(section.guard(), offset, to);
+    accessed(file, vfs, inode);
+    Ok(n)
+}
+
+/// Reads at an offset, in sections of its own: for more bytes than one section should take.
+///
+/// # Errors
+/// As [`read_at`].
+pub fn read_long(file: &FileHandle<'_>, vfs: &Vfs, offset: i64, to: &mut [u8]) -> Result<usize, Errno> {
+    let offset = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
+    let file = file.opened();
+    let (inode, data) = match data_of(file, FileMode::READ) {
+        Err(errno) => return node_of(file, errno)?.read(vfs, file.id(), offset, to),
+        Ok(data) => data,
+    };
+    in_range(offset, to.len())?;
+    let most = to.len().min(MAX_RW_COUNT);
+    let n = data.pages().read(offset, &mut to[..most]);
+    accessed(file, vfs, inode);
+    Ok(n)
+}
+
+/// Notes that a file has been read, if that counts.
+#[inline]
+pub(crate) fn accessed(file: Opened<'_>, vfs: &Vfs, inode: &Inode) {
+    if file.flags() & O_NOATIME == 0
+        && let Some((mount, dentry)) = file.tree()
+    {
+        touch_access(mount, vfs, inode);
+        notify::dentry(vfs, dentry, Event::ACCESS);
+    }
+}
+
+/// Sets the time of access, if that counts.
+#[inline]
+pub(crate) fn touch_access(mount: &TreeMount, vfs: &Vfs, inode: &Inode) {
+    let [atime, mtime, ctime] = inode.times();
+    let now = vfs.clock.now();
+    if access_counts(atime, mtime, ctime, now) && atime != now {
+        set_access(mount, inode, now);
+    }
+}
+
+#[cold]
+fn set_access(mount: &TreeMount, inode: &Inode, now: crate::abi::Timespec) {
+    let none =
+        if inode.is_dir() { MountFlags::NOATIME | MountFlags::NODIRATIME } else { MountFlags::NOATIME };
+    if mount.flags().intersects(none | MountFlags::RDONLY) {
+        return;
+    }
+    // A lock that somebody has is not waited for: who has it changes the file, and the next read counts.
+    if let Some(mut locked) = inode.try_lock() {
+        locked.change(&Changes { atime: Some(now), ..Changes::default() });
+    }
+}
+
+/// Where a write goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum To {
+    /// To this offset; to the end, if the file was opened so.
+    Offset(u64),
+    /// To the end.
+    End,
+}
+
+/// Writes buffers one after the other: where they began, and how many bytes were written.
+///
+/// Writes the inode's lines and the pages'.
+///
+/// # Errors
+/// `EBADF`, `EISDIR`, `EINVAL`, `EFBIG`, `ENOSPC`, `ENOMEM`: then nothing was written.
+#[inline]
+pub fn write(
+    file: &FileHandle<'_>,
+    vfs: &Vfs,
+    cred: &Cred,
+    to: To,
+    buffers: &[&[u8]],
+) -> Result<(u64, usize), Errno> {
+    let opened = file.opened();
+    let (inode, data) = match data_of(opened, FileMode::WRITE) {
+        Err(errno) => return write_node(node_of(opened, errno)?, vfs, to, buffers),
+        Ok(data) => data,
+    };
+    let to = if opened.flags() & O_APPEND != 0 { To::End } else { to };
+    let all: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+    if let To::Offset(offset) = to {
+        in_range(offset, all)?;
+    }
+    if all == 0 {
+        return Ok((if let To::Offset(at) = to { at } else { 0 }, 0));
+    }
+    let written = {
+        let mut locked = inode.lock();
+        write_locked(&mut locked, data, vfs, cred, to, buffers)
+    };
+    if let Some((_, dentry)) = opened.tree()
+        && written.is_ok()
+    {
+        notify::dentry(vfs, dentry, Event::MODIFY);
+    }
+    written
+}
+
+fn write_locked(
+    locked: &mut InodeGuard<'_>,
+    data: &FileData,
+    vfs: &Vfs,
+    cred: &Cred,
+    to: To,
+    buffers: &[&[u8]],
+) -> Result<(u64, usize), Errno> {
+    let inode = locked.inode();
+    let limits = data.fs().limits();
+    let lost = ownership(inode).lost_by_writing(cred);
+    let mut writer = data.writer(locked);
+    let start = match to {
+        To::Offset(offset) => offset,
+        To::End => writer.size(),
+    };
+    if start >= MAX_SIZE {
+        return Err(Errno::FBIG);
+    }
+    let (mut done, mut left, mut failed) = (0, MAX_RW_COUNT, None);
+    for buffer in buffers {
+        let piece = &buffer[..buffer.len().min(left)];
+        match writer.write_at(limits, start + done as u64, piece) {
+            Ok(n) => {
+                done += n;
+                left -= n;
+                if n < buffer.len() {
+                    break;
+                }
+            }
+            Err(errno) => {
+                failed = Some(errno);
+                break;
+            }
+        }
+    }
+    let size = writer.size();
+    drop(writer);
+    // Also if nothing came of it, as on Linux, which takes the time first.
+    changed(locked, data, vfs, size, lost);
+    match failed {
+        Some(errno) if done == 0 => Err(errno),
+        _ => Ok((start, done)),
+    }
+}
+
+/// A file's attributes after its bytes have changed.
+#[inline]
+fn changed(locked: &mut InodeGuard<'_>, data: &FileData, vfs: &Vfs, size: u64, lost: u32) {
+    let inode = locked.inode();
+    let time = time_for(vfs, inode);
+    locked.change(&Changes {
+        mode: (lost != 0).then(|| inode.mode() & !lost),
+        size: Some(size),
+        blocks: Some(data.pages().page_count() * BLOCKS_PER_PAGE),
+        mtime: Some(time),
+        ctime: Some(time),
+        ..Changes::default()
+    });
+}
+
+/// Reads on from where the file stands, which moves on (`read`).
+///
+/// Writes the file's line.
+///
+/// # Errors
+/// As [`read_at`].
+pub fn read_on(file: &FileHandle<'_>, vfs: &Vfs, to: &mut [u8]) -> Result<usize, Errno> {
+    if let Err(errno) = data_of(file.opened(), FileMode::READ) {
+        node_of(file.opened(), errno)?;
+    }
+    let mut held = file.position().hold();
+    let n = read_long(file, vfs, held.at as i64, to)?;
+    held.at += n as u64;
+    Ok(n)
+}
+
+/// Writes on from where the file stands, which moves on (`write`).
+///
+/// # Errors
+/// As [`write`](write()).
+pub fn write_on(file: &FileHandle<'_>, vfs: &Vfs, cred: &Cred, buffers: &[&[u8]]) -> Result<usize, Errno> {
+    if let Err(errno) = data_of(file.opened(), FileMode::WRITE) {
+        node_of(file.opened(), errno)?;
+    }
+    let mut held = file.position().hold();
+    let (start, n) = write(file, vfs, cred, To::Offset(held.at), buffers)?;
+    if n > 0 {
+        held.at = start + n as u64;
+    }
+    Ok(n)
+}
+
+/// Moves where the file stands (`lseek`): where to.
+///
+/// # Errors
+/// `EINVAL`, `EOVERFLOW`; `ENXIO` for data or a hole beyond the end; `ESPIPE` for what has no position; `EBADF`.
+pub fn seek(file: &FileHandle<'_>, vfs: &Vfs, offset: i64, whence: i32) -> Result<i64, Errno> {
+    let opened = file.opened();
+    if opened.mode().contains(FileMode::PATH) {
+        return Err(Errno::BADF);
+    }
+    if !(SEEK_SET..=SEEK_HOLE).contains(&whence) {
+        return Err(Errno::INVAL);
+    }
+    let inode = opened.inode().ok_or(Errno::SPIPE)?;
+    let mut held = match inode.content() {
+        Content::File(_) | Content::Directory | Content::Node(_) => file.position().hold(),
+        _ => return Err(Errno::SPIPE),
+    };
+    let from = |base: u64| {
+        let base = i64::try_from(base).map_err(|_| Errno::OVERFLOW)?;
+        base.checked_add(offset).filter(|to| *to >= 0).ok_or(Errno::INVAL)
+    };
+    let to = match (inode.content(), whence) {
+        (_, SEEK_SET) => from(0)?,
+        (_, SEEK_CUR) => from(held.at)?,
+        (Content::File(data), SEEK_END) => from(data.pages().size())?,
+        (Content::File(data), SEEK_DATA | SEEK_HOLE) => {
+            let at = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
+            let what = if whence == SEEK_DATA { Seek::Data } else { Seek::Hole };
+            let section = vfs.read();
+            data.pages().seek(section.guard(), at, what)? as i64
+        }
+        _ => return Err(Errno::INVAL),
+    };
+    held.at = to as u64;
+    Ok(to)
+}
+
+/// Reserves room in a file, or gives it back (`fallocate`).
+///
+/// # Errors
+/// `EINVAL`, `EOPNOTSUPP`, `EBADF`, `ESPIPE`, `EISDIR`, `ENODEV`, `EFBIG`, `ENOSPC`, `ENOMEM`.
+pub fn fallocate(
+    file: &FileHandle<'_>,
+    vfs: &Vfs,
+    cred: &Cred,
+    mode: i32,
+    offset: i64,
+    len: i64,
+) -> Result<(), Errno> {
+    let opened = file.opened();
+    if opened.mode().contains(FileMode::PATH) {
+        return Err(Errno::BADF);
+    }
+    if offset < 0 || len <= 0 {
+        return Err(Errno::INVAL);
+    }
+    let keeps = mode & FALLOC_FL_KEEP_SIZE != 0;
+    let makes_sense = match mode & !FALLOC_FL_KEEP_SIZE {
+        0 | FALLOC_FL_UNSHARE_RANGE | FALLOC_FL_ZERO_RANGE => true,
+        FALLOC_FL_PUNCH_HOLE => keeps,
+        FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE | FALLOC_FL_WRITE_ZEROES => !keeps,
+        _ => false,
+    };
+    if !makes_sense {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if !opened.mode().contains(FileMode::WRITE) {
+        return Err(Errno::BADF);
+    }
+    let inode = opened.inode().ok_or(Errno::NODEV)?;
+    match inode.mode() & S_IFMT {
+        S_IFREG => {}
+        S_IFIFO => return Err(Errno::SPIPE),
+        S_IFDIR => return Err(Errno::ISDIR),
+        S_IFBLK | S_IFCHR => return Err(Errno::NODEV),
+        _ => return Err(Errno::NODEV),
+    }
+    let (inode, data) = data_of(opened, FileMode::WRITE)?;
+    let (offset, len) = (offset as u64, len as u64);
+    if offset + len > MAX_SIZE {
+        return Err(Errno::FBIG);
+    }
+    let punches = mode & FALLOC_FL_PUNCH_HOLE != 0;
+    if mode & !(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE) != 0 {
+        // What else Linux knows, a filesystem in memory has not.
+        return Err(Errno::OPNOTSUPP);
+    }
+    let mut locked = inode.lock();
+    let lost = ownership(inode).lost_by_writing(cred);
+    let mut writer = data.writer(&mut locked);
+    if punches {
+        writer.punch_hole(data.fs().limits(), offset, len);
+    } else {
+        if !data.fs().limits().could_have(offset..offset + len) {
+            return Err(Errno::NOSPC);
+        }
+        writer.allocate(data.fs().limits(), offset, len, keeps)?;
+    }
+    let size = writer.size();
+    drop(writer);
+    changed(&mut locked, data, vfs, size, lost);
+    drop(locked);
+    if let Some((_, dentry)) = opened.tree() {
+        notify::dentry(vfs, dentry, Event::MODIFY);
+    }
+    Ok(())
+}
+
+/// Bytes that `copy_file_range` copies while it has the target's lock.
+const COPY: usize = 1 << 20;
+
+/// Copies bytes from one file to another (`copy_file_range`): how many.
+///
+/// # Errors
+/// `EBADF`, `EISDIR`, `EINVAL`, `EFBIG`, `EOVERFLOW`, `ENOSPC`, `ENOMEM`.
+pub fn copy_range(
+    from: &FileHandle<'_>,
+    start: i64,
+    to: &FileHandle<'_>,
+    offset: i64,
+    len: usize,
+    vfs: &Vfs,
+    cred: &Cred,
+) -> Result<usize, Errno> {
+    let (source, target) = (from.opened(), to.opened());
+    let kinds = [source, target].map(|file| file.inode().map(|inode| inode.mode() & S_IFMT));
+    if kinds.contains(&Some(S_IFDIR)) {
+        return Err(Errno::ISDIR);
+    }
+    if kinds != [Some(S_IFREG); 2] {
+        return Err(Errno::INVAL);
+    }
+    let (from_inode, from_data) = data_of(source, FileMode::READ)?;
+    let (to_inode, to_data) = data_of(target, FileMode::WRITE)?;
+    if target.flags() & O_APPEND != 0 {
+        return Err(Errno::BADF);
+    }
+    // As Linux does: the sums without sign first, what is negative only after the limits.
+    if [start, offset].iter().any(|at| (*at as u64).checked_add(len as u64).is_none()) {
+        return Err(Errno::OVERFLOW);
+    }
+    if offset >= MAX_SIZE as i64 {
+        return Err(Errno::FBIG);
+    }
+    let (Ok(start), Ok(offset)) = (u64::try_from(start), u64::try_from(offset)) else {
+        return Err(Errno::INVAL);
+    };
+    let most = from_data.pages().size().saturating_sub(start).min(MAX_SIZE - offset);
+    let len = len.min(usize::try_from(most).unwrap_or(usize::MAX)).min(MAX_RW_COUNT);
+    if from_inode.same(to_inode) && start.abs_diff(offset) < len as u64 {
+        return Err(Errno::INVAL);
+    }
+    let mut done = 0;
+    while done < len {
+        let piece = COPY.min(len - done);
+        let mut locked = to_inode.lock();
+        let lost = ownership(to_inode).lost_by_writing(cred);
+        let mut writer = to_data.writer(&mut locked);
+        let section = vfs.read();
+        let (at, to_at) = (start + done as u64, offset + done as u64);
+        let copied =
+            writer.copy_from(to_data.fs().limits(), from_data.pages(), section.guard(), at, to_at, piece);
+        let size = writer.size();
+        drop(writer);
+        match copied {
+            Ok(n) => {
+                changed(&mut locked, to_data, vfs, size, lost);
+                done += n;
+                if n < piece {
+                    break;
+                }
+            }
+            Err(errno) if done == 0 => {
+                // Also if nothing came of it, as for a write.
+                changed(&mut locked, to_data, vfs, size, lost);
+                return Err(errno);
+            }
+            Err(_) => break,
+        }
+    }
+    if done > 0 {
+        accessed(source, vfs, from_inode);
+        if let Some((_, dentry)) = target.tree() {
+            notify::dentry(vfs, dentry, Event::MODIFY);
+        }
+    }
+    Ok(done)
+}
+
+/// Sets a file's length (`ftruncate`).
+///
+/// # Errors
+/// `EINVAL` for what has none, or is not open for writing; `EFBIG`; `EBADF`.
+pub fn set_length(file: &FileHandle<'_>, vfs: &Vfs, cred: &Cred, length: i64) -> Result<(), Errno> {
+    let opened = file.opened();
+    let length = u64::try_from(length).map_err(|_| Errno::INVAL)?;
+    if opened.mode().contains(FileMode::PATH) {
+        return Err(Errno::BADF);
+    }
+    let inode = opened.inode().ok_or(Errno::INVAL)?;
+    if !opened.mode().contains(FileMode::WRITE) {
+        return Err(Errno::INVAL);
+    }
+    crate::namei::set_length(vfs, inode, cred, length, true)?;
+    if let Some((_, dentry)) = opened.tree() {
+        notify::dentry(vfs, dentry, Event::MODIFY);
+    }
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! Locks on open files of the tree.
+
+use super::FileMode;
+use crate::inode::Inode;
+use crate::locks::{F_GETLK, FileLocks, Flock, LOCK_MAND, LOCK_NB, LOCK_UN, LockUser};
+use crate::ramfs::pages::MAX_SIZE;
+use crate::raw::handle::FileHandle;
+use crate::vfs::Vfs;
+use quietline_sync::Interrupt;
+use rustix::io::Errno;
+
+/// The locks of a file, made if there are none.
+fn locks_of<'f>(file: &'f FileHandle<'_>) -> Result<&'f FileLocks, Errno> {
+    let opened = file.opened();
+    if opened.mode().contains(FileMode::PATH) {
+        return Err(Errno::BADF);
+    }
+    let inode = opened.inode().ok_or(Errno::INVAL)?;
+    inode.i_flctx.get_or_make(|| Ok(FileLocks::new())).map_err(|_| Errno::NOLCK)
+}
+
+/// Locks the whole file for the open file, or unlocks it (`flock`).
+///
+/// # Errors
+/// `EINVAL`, `EWOULDBLOCK`, `EINTR`, `ENOLCK`, `EBADF`.
+pub fn flock(
+    file: &FileHandle<'_>,
+    vfs: &Vfs,
+    operation: i32,
+    interrupt: Option<&Interrupt>,
+) -> Result<(), Errno> {
+    let nothing = operation & LOCK_MAND != 0 || operation & !LOCK_NB == LOCK_UN;
+    if !nothing && !file.mode().intersects(FileMode::READ.union(FileMode::WRITE)) {
+        return Err(Errno::BADF);
+    }
+    locks_of(file)?.flock(&vfs.lock_waits, file.opened().id(), operation, interrupt)
+}
+
+/// Locks bytes for a process or for the open file, unlocks them, or asks who has (`fcntl` with `F_GETLK` and so on).
+///
+/// # Errors
+/// As `fcntl(2)`.
+pub fn lock_bytes(
+    file: &FileHandle<'_>,
+    vfs: &Vfs,
+    cmd: i32,
+    flock: &mut Flock,
+    process: i32,
+    interrupt: Option<&Interrupt>,
+) -> Result<(), Errno> {
+    let locks = locks_of(file)?;
+    let opened = file.opened();
+    let size = opened.inode().map_or(0, Inode::size).min(MAX_SIZE) as i64;
+    let position = if flock.l_whence == 1 { file.position().hold().at as i64 } else { 0 };
+    let user = LockUser { process, file: opened.id(), mode: opened.mode(), position, size, interrupt };
+    debug_assert!(cmd >= F_GETLK);
+    locks.fcntl(&vfs.lock_waits, cmd, flock, &user)
+}
+
+/// A process closes a descriptor of the file: its record locks go, whichever descriptor it took them by. (Not with `O_PATH`.)
+pub fn process_closes(file: &FileHandle<'_>, vfs: &Vfs, process: i32) {
+    if !file.mode().contains(FileMode::PATH)
+        && let Some(locks) = file.opened().inode().and_then(|inode| inode.i_flctx.get())
+        && !locks.is_unlocked()
+    {
+        locks.process_closes(&vfs.lock_waits, process);
+    }
+}

@@ -1,0 +1,154 @@
+//! Files whose text is made when it is read, and which may take text that is written.
+
+use crate::file::{FileMode, Files};
+use crate::inode::Node;
+use crate::raw::handle::FileHandle;
+use crate::raw::walk_path::Path;
+use crate::vfs::Vfs;
+use core::fmt;
+use quietline_platform::fault;
+use quietline_sync::{Shared, SpinLock};
+use rustix::io::Errno;
+
+/// What is in a file.
+pub trait Text: Send + Sync + fmt::Debug + 'static {
+    /// Writes the whole text.
+    ///
+    /// # Errors
+    /// Whatever `read` is to end with. (That there is no memory, the buffer remembers by itself.)
+    fn show(&self, vfs: &Vfs, out: &mut TextBuffer) -> Result<(), Errno>;
+
+    /// Takes text, which is not empty, that is written at an offset: how many bytes of it.
+    ///
+    /// # Errors
+    /// Whatever `write` is to end with.
+    fn store(&self, _vfs: &Vfs, _at: u64, _text: &[u8]) -> Result<usize, Errno> {
+        Err(Errno::IO)
+    }
+
+    /// Whether nobody may open it to write whom the mode does not let, whatever his capabilities.
+    fn is_strict(&self) -> bool {
+        false
+    }
+}
+
+/// A text that is being written, and that knows whether there was memory for it.
+#[derive(Debug, Default)]
+pub struct TextBuffer {
+    bytes: Vec<u8>,
+    failed: bool,
+}
+
+/// The node of a file: texts, each as an open file has begun to read it.
+#[derive(Debug)]
+pub struct TextFile<T> {
+    text: T,
+    begun: SpinLock<Vec<Begun>>,
+}
+
+/// What an open file reads.
+#[derive(Debug)]
+struct Begun {
+    file: u64,
+    text: Shared<Vec<u8>>,
+}
+
+impl TextBuffer {
+    /// Adds bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.failed |= fault::check().is_err() || self.bytes.try_reserve(bytes.len()).is_err();
+        if !self.failed {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// What was written.
+    ///
+    /// # Errors
+    /// `ENOMEM` if there was no memory for all of it.
+    pub fn finish(self) -> Result<Vec<u8>, Errno> {
+        if self.failed { Err(Errno::NOMEM) } else { Ok(self.bytes) }
+    }
+}
+
+impl fmt::Write for TextBuffer {
+    /// Never fails: see [`finish`](Self::finish).
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl<T: Text> TextFile<T> {
+    /// A file of this.
+    pub fn new(text: T) -> Self {
+        Self { text, begun: SpinLock::new(Vec::new()) }
+    }
+
+    /// What a file has begun to read.
+    fn begun(&self, file: u64) -> Option<Shared<Vec<u8>>> {
+        self.begun.lock().iter().find(|begun| begun.file == file).map(|begun| begun.text.clone())
+    }
+
+    /// Begins: the text as it is now.
+    fn begin(&self, vfs: &Vfs, file: u64) -> Result<Shared<Vec<u8>>, Errno> {
+        let mut out = TextBuffer::default();
+        self.text.show(vfs, &mut out)?;
+        let text = Shared::new(out.finish()?).map_err(|_| Errno::NOMEM)?;
+        let mut old = None;
+        let mut list = self.begun.lock();
+        match list.iter_mut().find(|begun| begun.file == file) {
+            Some(begun) => old = Some(core::mem::replace(&mut begun.text, text.clone())),
+            None => {
+                if fault::check().is_err() || list.try_reserve(1).is_err() {
+                    drop(list);
+                    return Err(Errno::NOMEM);
+                }
+                list.push(Begun { file, text: text.clone() });
+            }
+        }
+        drop(list);
+        drop(old);
+        Ok(text)
+    }
+}
+
+impl<T: Text> Node for TextFile<T> {
+    fn open<'k>(
+        &self,
+        place: &Path<'k>,
+        _files: &'k Files,
+        _flags: i32,
+        mode: FileMode,
+    ) -> Result<Option<FileHandle<'k>>, Errno> {
+        let writable = place.dentry().inode().is_some_and(|inode| inode.mode() & 0o222 != 0);
+        if mode.contains(FileMode::WRITE) && self.text.is_strict() && !writable {
+            Err(Errno::ACCESS)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// At offset 0 the text is made anew; elsewhere it is what this open file has begun to read.
+    fn read(&self, vfs: &Vfs, file: u64, at: u64, to: &mut [u8]) -> Result<usize, Errno> {
+        let text = match self.begun(file).filter(|_| at != 0) {
+            Some(text) => text,
+            None => self.begin(vfs, file)?,
+        };
+        let rest = usize::try_from(at).ok().and_then(|at| text.get(at..)).unwrap_or(&[]);
+        let n = rest.len().min(to.len());
+        to[..n].copy_from_slice(&rest[..n]);
+        Ok(n)
+    }
+
+    fn write(&self, vfs: &Vfs, at: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        self.text.store(vfs, at, bytes)
+    }
+
+    fn closed(&self, file: u64) {
+        let mut list = self.begun.lock();
+        let ended = list.iter().position(|begun| begun.file == file).map(|at| list.swap_remove(at));
+        drop(list);
+        drop(ended);
+    }
+}

@@ -1,0 +1,147 @@
+//! What is in an inode.
+
+use crate::FileMode;
+use crate::dcache::name::Name;
+use crate::dcache::path::PathBuffer;
+use crate::file::Files;
+use crate::raw::dcache::refs::DentryRef;
+use crate::raw::handle::FileHandle;
+use crate::raw::ramfs::FileData;
+use crate::raw::walk_fs::FsStruct;
+use crate::raw::walk_path::Path;
+use crate::vfs::Vfs;
+use core::fmt;
+use rustix::io::Errno;
+
+/// What an inode is the inode of.
+///
+/// Shared by everybody who can see the inode: what changes in it changes under the inode's lock, or as it says itself. It is
+/// dropped a grace period after the last reference, so a reader inside a section may read what it finds.
+#[derive(Debug)]
+pub enum Content {
+    /// A directory: its names are its dentry's.
+    Directory,
+    /// A file whose bytes somebody else has.
+    Regular,
+    /// A file in memory.
+    File(FileData),
+    /// A symbolic link, and where it leads.
+    Symlink(Box<[u8]>),
+    /// A named pipe.
+    Fifo,
+    /// A socket's name.
+    Socket,
+    /// A character or block device.
+    Device,
+    /// Whatever a filesystem says that it is.
+    Node(Box<dyn Node>),
+}
+
+/// An inode of a filesystem whose content is made when it is asked for (`proc`).
+///
+/// Methods are called without any lock but those of the caller that each of them names.
+pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
+    /// The dentry of a name that the directory has not got, whose inode this is; none if there is no such file. It may be put
+    /// into the directory, under whose lock is the filesystem's business: the caller has none.
+    ///
+    /// # Errors
+    /// Whatever the walk is to end with.
+    fn lookup<'k>(&self, _dir: &DentryRef<'k>, _name: &Name<'_>) -> Result<Option<DentryRef<'k>>, Errno> {
+        Ok(None)
+    }
+
+    /// Whether a dentry of this directory with [`REVALIDATE`](crate::DentryFlags::REVALIDATE) is still right.
+    fn revalidate(&self, _child: &DentryRef<'_>) -> bool {
+        true
+    }
+
+    /// Calls `each` with the names of the directory whose inode this is, from a place on, until it says that it has enough. A
+    /// place stays a name's as long as there is that name; places are below 2^62.
+    ///
+    /// # Errors
+    /// Whatever `getdents64` is to end with.
+    fn entries(
+        &self,
+        _dir: &DentryRef<'_>,
+        _from: u64,
+        _each: &mut dyn FnMut(NodeEntry<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        Err(Errno::NOTDIR)
+    }
+
+    /// Where the symbolic link leads, whose inode this is, for a process that walks.
+    ///
+    /// # Errors
+    /// Whatever the walk is to end with.
+    fn link<'k>(&self, _link: &Path<'k>, _fs: &FsStruct<'k>) -> Result<NodeLink<'k>, Errno> {
+        Err(Errno::INVAL)
+    }
+
+    /// What `readlink` says of it.
+    ///
+    /// # Errors
+    /// Whatever `readlink` is to end with.
+    fn target<'k>(
+        &self,
+        _link: &Path<'k>,
+        _fs: &FsStruct<'k>,
+        _path: &mut PathBuffer<'_>,
+    ) -> Result<(), Errno> {
+        Err(Errno::INVAL)
+    }
+
+    /// Opens something else than the inode, for who may open that; none: the inode is opened.
+    ///
+    /// # Errors
+    /// Whatever `open` is to end with.
+    fn open<'k>(
+        &self,
+        _place: &Path<'k>,
+        _files: &'k Files,
+        _flags: i32,
+        _mode: FileMode,
+    ) -> Result<Option<FileHandle<'k>>, Errno> {
+        Ok(None)
+    }
+
+    /// Reads at an offset, for an open file, whose number is another's when it has been [closed](Self::closed): how many bytes.
+    ///
+    /// # Errors
+    /// Whatever `read` is to end with.
+    fn read(&self, _vfs: &Vfs, _file: u64, _at: u64, _to: &mut [u8]) -> Result<usize, Errno> {
+        Err(Errno::INVAL)
+    }
+
+    /// Writes at an offset: how many bytes.
+    ///
+    /// # Errors
+    /// Whatever `write` is to end with.
+    fn write(&self, _vfs: &Vfs, _at: u64, _bytes: &[u8]) -> Result<usize, Errno> {
+        Err(Errno::INVAL)
+    }
+
+    /// An open file is over.
+    fn closed(&self, _file: u64) {}
+}
+
+/// A name that a [`Node`] lists.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeEntry<'a> {
+    /// Its place.
+    pub place: u64,
+    /// The number and the mode of what it stands for.
+    pub ino: u64,
+    /// As above.
+    pub mode: u32,
+    /// The name.
+    pub name: &'a [u8],
+}
+
+/// Where a link leads that a [`Node`] makes.
+#[derive(Debug)]
+pub enum NodeLink<'k> {
+    /// Along a path.
+    Body(Box<[u8]>),
+    /// To this place, whatever its path (`/proc/self/fd/N`).
+    Jump(Path<'k>),
+}

@@ -1,0 +1,248 @@
+//! Inotify instances.
+
+use super::limits::InotifyLimits;
+use super::mask::{IN_MASK_ADD, IN_MASK_CREATE, KEPT, check_mask};
+use super::queue::{Queue, TooLarge};
+use super::watches::{Watch, Watches};
+use core::fmt;
+use core::ptr;
+use quietline_platform::atomic::Ordering;
+use quietline_platform::fault;
+use quietline_sync::{Interrupt, Shared, SpinLock, Wait, WaitQueue};
+use rustix::io::Errno;
+use std::collections::HashMap;
+
+/// What readers of a queue wait for: `POLLIN`.
+const READABLE: u32 = 1;
+
+/// An instance, as its file owns it. Closes it when dropped.
+#[derive(Debug)]
+pub struct Inotify {
+    instance: Shared<Instance>,
+}
+
+pub(super) struct Instance {
+    limits: Shared<InotifyLimits>,
+    uid: u32,
+    watches: SpinLock<Table>,
+    queue: SpinLock<Queue>,
+    readers: WaitQueue,
+}
+
+/// Watches by number.
+struct Table {
+    by_wd: HashMap<i32, Shared<Watch>>,
+    /// The number that is tried next.
+    next: i32,
+}
+
+impl fmt::Debug for Instance {
+    /// Without its watches, which point back.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instance").field("uid", &self.uid).finish_non_exhaustive()
+    }
+}
+
+impl Inotify {
+    /// `inotify_init`: no watches, no events.
+    ///
+    /// # Errors
+    /// `EMFILE` when the user has as many as are allowed; `ENOMEM`.
+    pub fn new(limits: &Shared<InotifyLimits>, uid: u32) -> Result<Self, Errno> {
+        // Relaxed: a tunable.
+        let max = limits.max_queued_events().load(Ordering::Relaxed);
+        let queue = Queue::new(max as usize).map_err(|_| Errno::NOMEM)?;
+        limits.add_instance(uid)?;
+        let instance = Shared::new(Instance {
+            limits: limits.clone(),
+            uid,
+            watches: SpinLock::new(Table { by_wd: HashMap::new(), next: 1 }),
+            queue: SpinLock::new(queue),
+            readers: WaitQueue::new(),
+        });
+        match instance {
+            Ok(instance) => Ok(Self { instance }),
+            Err(_) => {
+                limits.remove_instance(uid);
+                Err(Errno::NOMEM)
+            }
+        }
+    }
+
+    /// `inotify_add_watch` on a file, which the caller has found, may read, and keeps alive. A second watch of the same
+    /// instance changes the first.
+    ///
+    /// # Errors
+    /// `EINVAL` as [`check_mask`]; `EEXIST` with `IN_MASK_CREATE` when it is watched; `ENOSPC` when the user has as
+    /// many watches as are allowed; `ENOMEM`.
+    pub fn add_watch(&self, at: &Shared<Watches>, mask: u32) -> Result<i32, Errno> {
+        check_mask(mask)?;
+        let instance = &self.instance;
+        let mut table = instance.watches.lock();
+        let mut list = at.list.lock();
+        let own = |watch: &&Shared<Watch>| ptr::eq(&*watch.instance, &**instance) && !watch.is_spent();
+        if let Some(watch) = list.iter().find(own) {
+            if mask & IN_MASK_CREATE != 0 {
+                return Err(Errno::EXIST);
+            }
+            // Relaxed: under the list's lock.
+            let before = if mask & IN_MASK_ADD != 0 { watch.mask.load(Ordering::Relaxed) } else { 0 };
+            watch.mask.store(before | (mask & KEPT), Ordering::Relaxed);
+            at.sum_up(&list);
+            return Ok(watch.wd);
+        }
+        let wd = table.free_wd().ok_or(Errno::NOSPC)?;
+        fault::check().map_err(|_| Errno::NOMEM)?;
+        table.by_wd.try_reserve(1).map_err(|_| Errno::NOMEM)?;
+        list.try_reserve(1).map_err(|_| Errno::NOMEM)?;
+        let watch = Watch::new(wd, instance.clone(), at.clone(), mask & KEPT);
+        let watch = Shared::new(watch).map_err(|_| Errno::NOMEM)?;
+        instance.limits.add_watch(instance.uid)?;
+        table.by_wd.insert(wd, watch.clone());
+        table.next = wd.checked_add(1).unwrap_or(1);
+        list.push(watch);
+        at.sum_up(&list);
+        Ok(wd)
+    }
+
+    /// `inotify_rm_watch`: `IN_IGNORED` follows.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is no such watch.
+    pub fn rm_watch(&self, wd: i32) -> Result<(), Errno> {
+        let watch = {
+            let mut table = self.instance.watches.lock();
+            let watch = table.by_wd.remove(&wd).ok_or(Errno::INVAL)?;
+            // After this nobody finds it, so no event follows the last one.
+            watch.at.remove(&watch);
+            watch
+        };
+        self.instance.limits.remove_watch(self.instance.uid);
+        watch.say_goodbye();
+        Ok(())
+    }
+
+    /// `read`: as many events as fit, oldest first. Waits for one, unless `nonblock`.
+    ///
+    /// # Errors
+    /// `EINVAL` if not even the first fits; `EAGAIN`; `EINTR`.
+    pub fn read(
+        &self,
+        buffer: &mut [u8],
+        nonblock: bool,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<usize, Errno> {
+        let wait = Wait { key: READABLE, exclusive: true, interrupt, ..Wait::default() };
+        let first = if nonblock {
+            self.read_now(buffer).ok_or(Errno::AGAIN)?
+        } else {
+            let readers = &self.instance.readers;
+            readers.wait_until(&wait, || self.read_now(buffer)).map_err(|_| Errno::INTR)?
+        };
+        if self.is_readable() {
+            // One wake-up may have stood for several events, and this reader has left some.
+            self.instance.readers.wake_ordered(READABLE, 1);
+        }
+        first
+    }
+
+    /// Whether there is something to read.
+    pub fn is_readable(&self) -> bool {
+        !self.instance.queue.lock().is_empty()
+    }
+
+    /// How many bytes there are to read (`FIONREAD`).
+    pub fn readable_bytes(&self) -> usize {
+        self.instance.queue.lock().bytes()
+    }
+
+    /// Where those wait who wait for an event. Its key is `POLLIN`; one of its exclusive waiters is woken for each.
+    pub fn readers(&self) -> &WaitQueue {
+        &self.instance.readers
+    }
+
+    /// Watches that it has.
+    pub fn watches(&self) -> usize {
+        self.instance.watches.lock().by_wd.len()
+    }
+
+    /// Copies what there is; none if there is nothing. The lock is not held while bytes are copied.
+    fn read_now(&self, buffer: &mut [u8]) -> Option<Result<usize, Errno>> {
+        let mut filled = 0;
+        loop {
+            let event = self.instance.queue.lock().pop(buffer.len() - filled);
+            match event {
+                Some(Ok(event)) => {
+                    event.write(&mut buffer[filled..]);
+                    filled += event.size();
+                }
+                Some(Err(TooLarge)) if filled == 0 => return Some(Err(Errno::INVAL)),
+                None if filled == 0 => return None,
+                _ => return Some(Ok(filled)),
+            }
+        }
+    }
+}
+
+impl Drop for Inotify {
+    /// `close`: all watches end; nobody is told.
+    fn drop(&mut self) {
+        let by_wd = core::mem::take(&mut self.instance.watches.lock().by_wd);
+        for watch in by_wd.into_values() {
+            watch.at.remove(&watch);
+            self.instance.limits.remove_watch(self.instance.uid);
+        }
+        self.instance.limits.remove_instance(self.instance.uid);
+    }
+}
+
+impl Instance {
+    /// Queues an event, and wakes a reader.
+    pub(super) fn push(&self, wd: i32, mask: u32, cookie: u32, name: &[u8]) {
+        if self.queue.lock().push(wd, mask, cookie, name) {
+            // What readers look at is changed and looked at under the queue's lock.
+            self.readers.wake_ordered(READABLE, 1);
+        }
+    }
+
+    /// A watch is off its file's list: takes it out of the table too, and says so. If its number is already gone, somebody
+    /// else does.
+    pub(super) fn forget(&self, watch: &Watch) {
+        let found = {
+            let mut table = self.watches.lock();
+            // By identity: the number may be another watch's by now.
+            let own = table.by_wd.get(&watch.wd).is_some_and(|found| ptr::eq(&**found, watch));
+            if own { table.by_wd.remove(&watch.wd) } else { None }
+        };
+        if found.is_some() {
+            self.limits.remove_watch(self.uid);
+            watch.say_goodbye();
+        }
+    }
+}
+
+impl Table {
+    /// The next number that no watch has: upwards, and from 1 again after the last.
+    fn free_wd(&self) -> Option<i32> {
+        let numbers = (self.next..=i32::MAX).chain(1..self.next);
+        numbers.into_iter().find(|wd| !self.by_wd.contains_key(wd))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_round() {
+        let limits = Shared::new(InotifyLimits::new()).unwrap();
+        let inotify = Inotify::new(&limits, 0).unwrap();
+        let files: Vec<_> = (0..4).map(|_| Shared::new(Watches::new()).unwrap()).collect();
+        let add = |n: usize| inotify.add_watch(&files[n], super::super::IN_OPEN).unwrap();
+        assert_eq!((add(0), add(1)), (1, 2));
+        inotify.rm_watch(2).unwrap();
+        assert_eq!(add(1), 3, "not used again at once");
+        inotify.instance.watches.lock().next = i32::MAX;
+        assert_eq!((add(2), add(3)), (i32::MAX, 2), "1 is in use");
+    }
+}

@@ -1,0 +1,124 @@
+//! Changing attributes: modes, owners, times, lengths.
+
+use super::{Caller, inode_of, ownership, time_for};
+use crate::abi::{S_IFLNK, S_IFMT, S_IFREG, Timespec};
+use crate::attributes::{SetTime, may_set_times};
+use crate::cred::Cred;
+use crate::inode::{Changes, Content, Inode};
+use crate::notify::{self, Event};
+use crate::permission::{Mask, permission};
+use crate::ramfs::fs::BLOCKS_PER_PAGE;
+use crate::raw::walk_path::PathRef;
+use crate::vfs::Vfs;
+use crate::walk::How;
+use rustix::io::Errno;
+
+/// Changes the permissions of what is at a place (`fchmodat2`).
+///
+/// # Errors
+/// `EPERM`, `EROFS`; `EOPNOTSUPP` for a symbolic link.
+pub fn chmod(caller: &Caller<'_, '_>, at: PathRef<'_, '_>, mode: u32) -> Result<(), Errno> {
+    let _leave = at.mount().want_write()?;
+    let inode = at.dentry().inode().ok_or(Errno::NOENT)?;
+    let mut locked = inode.lock();
+    if inode.mode() & S_IFMT == S_IFLNK {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let mode = ownership(inode).chmod(caller.cred, mode)?;
+    let time = time_for(caller.vfs, inode);
+    locked.change(&Changes { mode: Some(mode), ctime: Some(time), ..Changes::default() });
+    drop(locked);
+    notify::dentry(caller.vfs, at.dentry(), Event::ATTRIB);
+    Ok(())
+}
+
+/// Changes the owner and the group of what is at a place; -1 keeps one (`fchownat`).
+///
+/// # Errors
+/// `EPERM`, `EROFS`.
+pub fn chown(caller: &Caller<'_, '_>, at: PathRef<'_, '_>, uid: u32, gid: u32) -> Result<(), Errno> {
+    let _leave = at.mount().want_write()?;
+    let given = |id| (id != u32::MAX).then_some(id);
+    let inode = at.dentry().inode().ok_or(Errno::NOENT)?;
+    let mut locked = inode.lock();
+    let after = ownership(inode).chown(caller.cred, given(uid), given(gid))?;
+    let ctime = Some(time_for(caller.vfs, inode));
+    let (mode, uid, gid) = (Some(after.mode), Some(after.uid), Some(after.gid));
+    locked.change(&Changes { mode, uid, gid, ctime, ..Changes::default() });
+    drop(locked);
+    notify::dentry(caller.vfs, at.dentry(), Event::ATTRIB);
+    Ok(())
+}
+
+/// Sets the times of access and of change of what is at a place (`utimensat`).
+///
+/// # Errors
+/// `EINVAL`, `EPERM`, `EACCES`, `EROFS`.
+pub fn utimens(
+    caller: &Caller<'_, '_>,
+    at: PathRef<'_, '_>,
+    times: Option<[Timespec; 2]>,
+) -> Result<(), Errno> {
+    let times = match times {
+        None => [SetTime::Now; 2],
+        Some([atime, mtime]) => [SetTime::of(atime)?, SetTime::of(mtime)?],
+    };
+    let _leave = at.mount().want_write()?;
+    let inode = at.dentry().inode().ok_or(Errno::NOENT)?;
+    let mut locked = inode.lock();
+    may_set_times(ownership(inode), caller.cred, times)?;
+    let now = time_for(caller.vfs, inode);
+    let [atime, mtime] = times.map(|time| time.resolve(now));
+    locked.change(&Changes { atime, mtime, ctime: Some(now), ..Changes::default() });
+    drop(locked);
+    notify::dentry(caller.vfs, at.dentry(), Event::ATTRIB);
+    Ok(())
+}
+
+/// Sets the length of the regular file at a path (`truncate`).
+///
+/// # Errors
+/// `EINVAL`, `EISDIR`, `EACCES`, `EROFS`, `EFBIG`, and those of the walk.
+pub fn truncate(caller: &Caller<'_, '_>, path: &[u8], length: i64) -> Result<(), Errno> {
+    let length = u64::try_from(length).map_err(|_| Errno::INVAL)?;
+    let at = caller.path(path, How::FOLLOW)?;
+    let inode = inode_of(at.dentry())?;
+    match inode.mode() & S_IFMT {
+        S_IFREG => {}
+        crate::abi::S_IFDIR => return Err(Errno::ISDIR),
+        _ => return Err(Errno::INVAL),
+    }
+    let _leave = at.mount().want_write()?;
+    permission(inode, caller.cred, Mask::WRITE)?;
+    set_length(caller.vfs, inode, caller.cred, length, false)?;
+    notify::dentry(caller.vfs, at.dentry(), Event::MODIFY);
+    Ok(())
+}
+
+/// Sets the length of a regular file that the caller may write. Its times change with its length; `touch`: in any case.
+///
+/// # Errors
+/// `EFBIG`; `EINVAL` for what has none.
+pub(crate) fn set_length(
+    vfs: &Vfs,
+    inode: &Inode,
+    cred: &Cred,
+    length: u64,
+    touch: bool,
+) -> Result<(), Errno> {
+    let Content::File(data) = inode.content() else { return Err(Errno::INVAL) };
+    let mut locked = inode.lock();
+    let lost = ownership(inode).lost_by_writing(cred);
+    let before = data.pages().size();
+    data.writer(&mut locked).truncate(data.fs().limits(), length)?;
+    let time = (touch || length != before).then(|| time_for(vfs, inode));
+    locked.change(&Changes {
+        mode: (lost != 0).then(|| inode.mode() & !lost),
+        size: Some(data.pages().size()),
+        blocks: Some(data.pages().page_count() * BLOCKS_PER_PAGE),
+        mtime: time,
+        ctime: time,
+        ..Changes::default()
+    });
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! What is told of files: `stat`, `access`, `readlink`, `statfs`.
+
+use super::Caller;
+use crate::abi::{
+    PATH_MAX, ST_NOATIME, ST_NODEV, ST_NOEXEC, ST_NOSUID, ST_RDONLY, ST_RELATIME, ST_VALID,
+    STATX_ATTR_MOUNT_ROOT, STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID, Stat, StatFs, Statx,
+};
+use crate::dcache::path::PathBuffer;
+use crate::dentry::Dentry;
+use crate::file::touch_access;
+use crate::inode::{Content, Inode};
+use crate::namespace::MountFlags;
+use crate::permission::{Mask, permission};
+use crate::ramfs::{PAGE, RamFs};
+use crate::raw::mount::TreeMount;
+use crate::walk::How;
+use rustix::io::Errno;
+
+/// What `stat` tells of an inode. Writes nothing, but a mark once after each change (see
+/// [`FileClock`](crate::attributes::FileClock)).
+#[inline]
+pub fn stat_of(inode: &Inode) -> Stat {
+    let told = inode.tell();
+    Stat {
+        st_dev: inode.super_block().s_dev(),
+        st_ino: told.ino,
+        st_mode: told.mode,
+        st_nlink: told.nlink.into(),
+        st_uid: told.uid,
+        st_gid: told.gid,
+        st_rdev: told.rdev,
+        st_size: told.size as i64,
+        st_blksize: PAGE as u32,
+        st_blocks: told.blocks,
+        st_atim: told.atime,
+        st_mtim: told.mtime,
+        st_ctim: told.ctime,
+    }
+}
+
+/// What `statx` tells of a place.
+///
+/// # Errors
+/// `ENOENT` for a place that stands for nothing.
+pub fn statx_of(mount: &TreeMount, dentry: &Dentry) -> Result<Statx, Errno> {
+    let inode = dentry.inode().ok_or(Errno::NOENT)?;
+    let root = mount.root().same(dentry);
+    Ok(Statx {
+        stx_mask: STATX_BASIC_STATS | STATX_BTIME | STATX_MNT_ID,
+        stx_attributes: if root { STATX_ATTR_MOUNT_ROOT } else { 0 },
+        stx_attributes_mask: STATX_ATTR_MOUNT_ROOT,
+        stat: stat_of(inode),
+        stx_btime: inode.attributes().btime,
+        stx_mnt_id: mount.id(),
+    })
+}
+
+/// What `statfs` tells of a place.
+pub fn statfs_of(mount: &TreeMount) -> StatFs {
+    let mut told = mount
+        .super_block()
+        .info_as::<RamFs>()
+        .map_or_else(|| mount.super_block().info().statfs(), |fs| fs.limits().statfs());
+    let flags = mount.flags();
+    for (flag, told_as) in [
+        (MountFlags::RDONLY, ST_RDONLY),
+        (MountFlags::NOSUID, ST_NOSUID),
+        (MountFlags::NODEV, ST_NODEV),
+        (MountFlags::NOEXEC, ST_NOEXEC),
+        (MountFlags::NOATIME, ST_NOATIME),
+    ] {
+        if flags.contains(flag) {
+            told.f_flags |= told_as;
+        }
+    }
+    told.f_flags |= ST_VALID | if flags.contains(MountFlags::NOATIME) { 0 } else { ST_RELATIME };
+    told
+}
+
+/// Whether somebody may do all of `mask` with what is at a path (`faccessat2`): by his real ids, unless by those in effect.
+///
+/// # Errors
+/// `EACCES`, `EROFS`, and those of the walk.
+pub fn access(
+    caller: &Caller<'_, '_>,
+    path: &[u8],
+    how: How,
+    mask: Mask,
+    effective: bool,
+) -> Result<(), Errno> {
+    let real;
+    let mut caller = *caller;
+    if !effective {
+        real = caller.cred.by_real_ids().map_err(|_| Errno::NOMEM)?;
+        if let Some(real) = &real {
+            caller.cred = real;
+        }
+    }
+    caller.look(path, how, |found| {
+        let inode = found.inode();
+        let flags = found.mount().flags();
+        if mask.contains(Mask::EXEC) && inode.is_file() && flags.contains(MountFlags::NOEXEC) {
+            return Err(Errno::ACCESS);
+        }
+        permission(inode, caller.cred, mask)?;
+        let special = !(inode.is_file() || inode.is_dir() || inode.is_symlink());
+        if mask.contains(Mask::WRITE) && !special && flags.contains(MountFlags::RDONLY) {
+            return Err(Errno::ROFS);
+        }
+        Ok(())
+    })?
+}
+
+/// Where a symbolic link leads (`readlinkat`): how many bytes of it are in the buffer.
+///
+/// # Errors
+/// `EINVAL` for what is none (`ENOENT` by the empty path), and those of the walk.
+pub fn readlink(caller: &Caller<'_, '_>, path: &[u8], how: How, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let read = caller.look(path, how, |found| {
+        let Content::Symlink(body) = found.inode().content() else {
+            let node = found.inode().is_symlink() && matches!(found.inode().content(), Content::Node(_));
+            return if node {
+                Ok(None)
+            } else {
+                Err(if path.is_empty() { Errno::NOENT } else { Errno::INVAL })
+            };
+        };
+        let n = body.len().min(buffer.len());
+        buffer[..n].copy_from_slice(&body[..n]);
+        touch_access(found.mount(), caller.vfs, found.inode());
+        Ok(Some(n))
+    })??;
+    read.map_or_else(|| ask_link(caller, path, how, buffer), Ok)
+}
+
+/// [`readlink`] of a link that its filesystem makes, and may take its time for.
+#[cold]
+fn ask_link(caller: &Caller<'_, '_>, path: &[u8], how: How, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let place = caller.path(path, how)?;
+    let Some(Content::Node(node)) = place.dentry().inode().map(|inode| inode.content()) else {
+        return Err(Errno::INVAL);
+    };
+    let mut made = [0; PATH_MAX];
+    let mut made = PathBuffer::new(&mut made);
+    node.target(&place, caller.start.fs, &mut made)?;
+    let n = made.len().min(buffer.len());
+    buffer[..n].copy_from_slice(&made.bytes()[..n]);
+    Ok(n)
+}

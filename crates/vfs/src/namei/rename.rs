@@ -1,0 +1,281 @@
+//! Renaming.
+//!
+//! Long, because what is checked in which order is most of it.
+
+use super::remove::is_mountpoint;
+use super::{Caller, inode_of, may_change_names, may_delete, not_removed, ramfs, time_for, touch_dir};
+use crate::abi::{RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT};
+use crate::inode::{Changes, Inode, InodeFlags, InodeGuard};
+use crate::notify;
+use crate::permission::{Mask, permission};
+use crate::raw::dcache::change::Dirs;
+use crate::raw::dcache::refs::DentryRef;
+use crate::raw::walk_path::Path;
+use crate::vfs::Vfs;
+use crate::walk::{Last, LastKind};
+use rustix::io::Errno;
+
+/// A name in a directory.
+type Place<'x, 'k> = (&'x Path<'k>, &'x Last<'x>);
+
+/// Renames what is at one place, which a path's last component is, to another (`renameat2`).
+///
+/// Writes the lines of both directories and of the file; from one directory to another, the filesystem's lock of renames.
+///
+/// # Errors
+/// As the system call; `EINVAL` for `RENAME_WHITEOUT`, which is not offered.
+pub fn rename<'k>(
+    caller: &Caller<'_, 'k>,
+    (old_parent, old_last): &(Path<'k>, Last<'_>),
+    (new_parent, new_last): &(Path<'k>, Last<'_>),
+    flags: u32,
+) -> Result<(), Errno> {
+    check_rename_flags(flags)?;
+    if !old_parent.mount().same(new_parent.mount()) {
+        return Err(Errno::XDEV);
+    }
+    if old_last.kind() != LastKind::Name {
+        return Err(Errno::BUSY);
+    }
+    if new_last.kind() != LastKind::Name {
+        return Err(if flags & RENAME_NOREPLACE != 0 { Errno::EXIST } else { Errno::BUSY });
+    }
+    let _leave = old_parent.mount().want_write()?;
+    let (from, to) = ((old_parent, old_last), (new_parent, new_last));
+    let (from_dir, to_dir) = (inode_of(old_parent.dentry())?, inode_of(new_parent.dentry())?);
+    // What is given back at the end, when no lock is held.
+    let mut kept = Kept::default();
+    if from_dir.same(to_dir) {
+        let mut guard = from_dir.lock();
+        let done = locked(caller, &mut Dirs::Same(&mut guard), from, to, flags, &mut kept);
+        drop(guard);
+        return done.map(|done| done.tell(caller.vfs, from, to, &kept));
+    }
+    let renames = old_parent.dentry().super_block().lock_renames();
+    let (mut first, mut second);
+    let new_first = if old_parent.dentry().is_below(new_parent.dentry()) {
+        true
+    } else if new_parent.dentry().is_below(old_parent.dentry()) {
+        false
+    } else {
+        core::ptr::from_ref(to_dir) < core::ptr::from_ref(from_dir)
+    };
+    let done = if new_first {
+        second = to_dir.lock();
+        first = from_dir.lock();
+        locked(caller, &mut Dirs::Two(&mut first, &mut second), from, to, flags, &mut kept)
+    } else {
+        first = from_dir.lock();
+        second = to_dir.lock();
+        locked(caller, &mut Dirs::Two(&mut first, &mut second), from, to, flags, &mut kept)
+    };
+    drop((first, second, renames));
+    done.map(|done| done.tell(caller.vfs, from, to, &kept))
+}
+
+/// What must be right of `renameat2`'s flags.
+///
+/// # Errors
+/// `EINVAL`.
+pub fn check_rename_flags(flags: u32) -> Result<(), Errno> {
+    let apart = RENAME_NOREPLACE | RENAME_WHITEOUT;
+    let unknown = flags & !(apart | RENAME_EXCHANGE) != 0;
+    let contradiction = flags & RENAME_EXCHANGE != 0 && flags & apart != 0;
+    if unknown || contradiction || flags & RENAME_WHITEOUT != 0 { Err(Errno::INVAL) } else { Ok(()) }
+}
+
+/// References that are given back when no lock is held.
+#[derive(Default)]
+struct Kept<'k> {
+    source: Option<DentryRef<'k>>,
+    target: Option<DentryRef<'k>>,
+    pin: Option<DentryRef<'k>>,
+}
+
+/// What a rename did.
+struct Done {
+    /// The two names were for one file: nothing happened.
+    nothing: bool,
+    exchanged: bool,
+}
+
+impl Done {
+    /// Tells those who watch.
+    fn tell(self, vfs: &Vfs, from: Place<'_, '_>, to: Place<'_, '_>, kept: &Kept<'_>) {
+        let Some(source) = kept.source.as_ref().filter(|_| !self.nothing) else { return };
+        let target = kept.target.as_ref();
+        if !self.exchanged
+            && let Some(replaced) = target
+        {
+            vfs.detach_mounts(replaced);
+        }
+        let [from, to] = [from, to].map(|(parent, last)| (&**parent.dentry(), last.bytes()));
+        notify::moved(vfs, from, to, source, target.filter(|_| !self.exchanged));
+        if self.exchanged
+            && let Some(target) = target
+        {
+            notify::moved(vfs, to, from, target, None);
+        }
+    }
+}
+
+/// The rename, under the locks of the directories.
+fn locked<'k>(
+    caller: &Caller<'_, 'k>,
+    dirs: &mut Dirs<'_, '_>,
+    from: Place<'_, 'k>,
+    to: Place<'_, 'k>,
+    flags: u32,
+    kept: &mut Kept<'k>,
+) -> Result<Done, Errno> {
+    let exchange = flags & RENAME_EXCHANGE != 0;
+    let (old_dir, new_dir) = (from.0.dentry(), to.0.dentry());
+    let old_name = caller.vfs.name(from.1.bytes())?;
+    let new_name = caller.vfs.name(to.1.bytes())?;
+    not_removed(dirs.old_mut())?;
+    kept.source = old_dir.lookup(&old_name);
+    let source = kept.source.as_ref().ok_or(Errno::NOENT)?;
+    not_removed(dirs.new_mut())?;
+    kept.target = new_dir.lookup(&new_name);
+    let target = kept.target.as_ref();
+    if flags & RENAME_NOREPLACE != 0 && target.is_some() {
+        return Err(Errno::EXIST);
+    }
+    let inode = inode_of(source)?;
+    let over = target.map(inode_of).transpose()?;
+    if exchange {
+        let over = over.ok_or(Errno::NOENT)?;
+        if !over.is_dir() && to.1.has_slash() {
+            return Err(Errno::NOTDIR);
+        }
+    }
+    if !inode.is_dir() && (from.1.has_slash() || (!exchange && to.1.has_slash())) {
+        return Err(Errno::NOTDIR);
+    }
+    let apart = !old_dir.same(new_dir);
+    if apart {
+        // A directory does not become its own descendant, and does not replace its ancestor.
+        if inode.is_dir() && new_dir.is_below(source) {
+            return Err(Errno::INVAL);
+        }
+        if target.is_some_and(|target| old_dir.is_below(target)) {
+            return Err(if exchange { Errno::INVAL } else { Errno::NOTEMPTY });
+        }
+    }
+    if over.is_some_and(|over| over.same(inode)) {
+        return Ok(Done { nothing: true, exchanged: false });
+    }
+    permitted(caller, dirs, inode, over, apart, exchange)?;
+    if is_mountpoint(caller, from.0, source)
+        || target.is_some_and(|target| is_mountpoint(caller, to.0, target))
+    {
+        return Err(Errno::BUSY);
+    }
+    let fs = ramfs(old_dir.super_block())?;
+    let vfs = caller.vfs;
+    if exchange {
+        let target = target.ok_or(Errno::NOENT)?;
+        source.relist_exchanged(dirs, target)?;
+        exchanged(vfs, dirs, inode, over.ok_or(Errno::NOENT)?, apart);
+        return Ok(Done { nothing: false, exchanged: true });
+    }
+    let mut locked = over.map(Inode::lock);
+    if let Some(locked) = &locked
+        && locked.inode().is_dir()
+        && locked.listing.len() != 0
+    {
+        return Err(Errno::NOTEMPTY);
+    }
+    // Once more, under its lock: whoever mounts something on it has that.
+    if target.is_some_and(|target| is_mountpoint(caller, to.0, target)) {
+        return Err(Errno::BUSY);
+    }
+    kept.pin = source.relist(dirs, new_dir, source.new_name(&new_name)?, target)?;
+    if let Some(locked) = &mut locked {
+        let left = replaced(vfs, locked);
+        if left > 0 {
+            fs.limits().uncharge_inode();
+        }
+    }
+    drop(locked);
+    change_ctime(vfs, inode);
+    let subdir = i32::from(inode.is_dir());
+    let in_place = over.is_some();
+    match dirs {
+        Dirs::Same(dir) => {
+            touch_dir(vfs, dir, if in_place { -1 } else { 0 }, if in_place { -subdir } else { 0 })
+        }
+        Dirs::Two(old, new) => {
+            touch_dir(vfs, old, -1, -subdir);
+            touch_dir(vfs, new, i64::from(!in_place), if in_place { 0 } else { subdir });
+        }
+    }
+    Ok(Done { nothing: false, exchanged: false })
+}
+
+/// Whether somebody may rename so (`may_delete`, `may_create` of both directories).
+fn permitted(
+    caller: &Caller<'_, '_>,
+    dirs: &mut Dirs<'_, '_>,
+    inode: &Inode,
+    over: Option<&Inode>,
+    apart: bool,
+    exchange: bool,
+) -> Result<(), Errno> {
+    let is_dir = inode.is_dir();
+    may_delete(dirs.old_mut(), inode, caller.cred)?;
+    match over {
+        None => may_change_names(dirs.new_mut(), caller.cred)?,
+        Some(over) => {
+            may_delete(dirs.new_mut(), over, caller.cred)?;
+            match (is_dir, over.is_dir()) {
+                (true, false) if !exchange => return Err(Errno::NOTDIR),
+                (false, true) if !exchange => return Err(Errno::ISDIR),
+                _ => {}
+            }
+        }
+    }
+    // Another directory has another `..`, which is written.
+    if apart && is_dir {
+        permission(inode, caller.cred, Mask::WRITE)?;
+    }
+    if apart
+        && exchange
+        && let Some(over) = over.filter(|over| over.is_dir())
+    {
+        permission(over, caller.cred, Mask::WRITE)?;
+    }
+    Ok(())
+}
+
+/// What was replaced has one name less; how many are left.
+fn replaced(vfs: &Vfs, over: &mut InodeGuard<'_>) -> u32 {
+    let inode = over.inode();
+    let time = time_for(vfs, inode);
+    let left = if inode.is_dir() { 0 } else { inode.nlink().saturating_sub(1) };
+    if inode.is_dir() {
+        over.set_flags(InodeFlags::DEAD, InodeFlags::empty());
+    }
+    over.change(&Changes { nlink: Some(left), ctime: Some(time), ..Changes::default() });
+    left
+}
+
+/// After two names have changed places.
+fn exchanged(vfs: &Vfs, dirs: &mut Dirs<'_, '_>, inode: &Inode, over: &Inode, apart: bool) {
+    change_ctime(vfs, inode);
+    change_ctime(vfs, over);
+    let moved = i32::from(inode.is_dir()) - i32::from(over.is_dir());
+    match dirs {
+        Dirs::Same(dir) => touch_dir(vfs, dir, 0, 0),
+        Dirs::Two(old, new) => {
+            let moved = if apart { moved } else { 0 };
+            touch_dir(vfs, old, 0, -moved);
+            touch_dir(vfs, new, 0, moved);
+        }
+    }
+}
+
+fn change_ctime(vfs: &Vfs, inode: &Inode) {
+    let mut locked = inode.lock();
+    locked.change(&Changes { ctime: Some(time_for(vfs, inode)), ..Changes::default() });
+}

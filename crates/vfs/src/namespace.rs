@@ -1,0 +1,227 @@
+//! Namespaces: the trees of mounts that processes live in.
+//!
+//! # The contended way
+//!
+//! One lock and one hash table for the mounts of all namespaces, whose sequence count every mount and unmount of a machine
+//! moves, so that walks everywhere start again.
+//!
+//! # Our way
+//!
+//! One lock still, for those who change something: it is rare, and they must see each other. But a walk looks at nothing that
+//! all mounts share. What is mounted on a mount is in that mount's own table, which is found by a pointer in a read section;
+//! whether a mount may be held is asked of that mount. Only `..` at the root of a mount, which reads a pair, looks at a
+//! sequence count for all.
+//!
+//! ```text
+//!   Namespace ── id, root ──> TreeMount <── parent, mountpoint ── TreeMount ...
+//!                                 └── MountTable: dentry -> TreeMount       (raw/mount_table.rs)
+//!   Mounts: lock { Book: what is mounted, what it is on, with references }  (raw/mount_book.rs)
+//! ```
+//!
+//! # Guarantees
+//!
+//! * A mount that somebody refers to is not unmounted, but by `MNT_DETACH`; then it lives on, in no tree, until the last
+//!   reference is put. Exactly one thread ends it, holding no lock.
+//! * Who walks while somebody mounts or unmounts finds what was there at one moment of the walk.
+//!
+//! # Limits
+//!
+//! Nothing is propagated from one mount to another: all are private. O(mounts of the kernel) to mount or unmount.
+//!
+//! # Lock order
+//!
+//! The inode of a mountpoint; inside it the book of mounts. Nothing else is taken inside that one but allocators' locks; what
+//! was taken out is dropped when it is free.
+//!
+//! # Source
+//!
+//! `fs/namespace.c`; `mount(2)`, `umount(2)`, `pivot_root(2)`, `mount_namespaces(7)`.
+
+mod change;
+mod copy;
+mod list;
+pub(crate) mod writers;
+
+pub use list::MountInfo;
+
+use crate::dentry::DentryFlags;
+use crate::raw::dcache::refs::DentryRef;
+use crate::raw::mount::MountRef;
+use crate::raw::mount_book::{Book, Entry, On};
+use crate::raw::walk_path::Path;
+use crate::super_block::SuperRef;
+use crate::vfs::Vfs;
+use quietline_platform::atomic::Ordering;
+use rustix::io::Errno;
+
+bitflags::bitflags! {
+    /// What is forbidden in a mount, numbered as `mount` does (`MS_*`).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct MountFlags: u32 {
+        /// Nothing is changed.
+        const RDONLY = 1;
+        /// Set-id bits mean nothing.
+        const NOSUID = 2;
+        /// Device nodes are no devices.
+        const NODEV = 4;
+        /// Nothing is executed.
+        const NOEXEC = 8;
+        /// No symbolic link is followed.
+        const NOSYMFOLLOW = 256;
+        /// Reading changes no time.
+        const NOATIME = 1024;
+        /// Reading directories changes no time.
+        const NODIRATIME = 2048;
+        /// Reading changes a time that is older than the last change, or than a day.
+        const RELATIME = 1 << 21;
+    }
+}
+
+bitflags::bitflags! {
+    /// How to unmount (`MNT_*`, `UMOUNT_NOFOLLOW`).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct UmountFlags: u32 {
+        /// Even if that loses data: as nothing is lost here, the same as without.
+        const FORCE = 1;
+        /// Out of the tree now, with all that is mounted below; gone when nobody uses it any more.
+        const DETACH = 2;
+        /// Only if it was not used since the last attempt.
+        const EXPIRE = 4;
+        /// For who walks to it: a link in the last place is not followed.
+        const NOFOLLOW = 8;
+    }
+}
+
+/// A tree of mounts (`struct mnt_namespace`). Dropping it unmounts all of it.
+#[derive(Debug)]
+pub struct Namespace<'k> {
+    vfs: &'k Vfs,
+    id: u64,
+    root: MountRef<'k>,
+}
+
+impl Vfs {
+    /// A mount of a whole filesystem, mounted nowhere yet (`vfs_kern_mount`).
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn new_mount<'k>(&'k self, sb: SuperRef<'k>, flags: MountFlags) -> Result<MountRef<'k>, Errno> {
+        let id = self.mounts.lock().mount_id();
+        let root = sb.root();
+        MountRef::new(self, sb, root, flags, id).map_err(|_| Errno::NOMEM)
+    }
+
+    /// A namespace with a root.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn new_namespace<'k>(&'k self, root: MountRef<'k>) -> Result<Namespace<'k>, Errno> {
+        let mut book = self.mounts.lock();
+        let id = book.namespace_id();
+        let entered = book.enter(self.mounts.seq(), root.clone(), None, id);
+        drop(book);
+        match entered {
+            Ok(()) => Ok(Namespace { vfs: self, id, root }),
+            Err((errno, ..)) => Err(errno),
+        }
+    }
+}
+
+impl<'k> Namespace<'k> {
+    /// The kernel's file systems.
+    pub fn vfs(&self) -> &'k Vfs {
+        self.vfs
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The root of all its mounts.
+    pub fn root(&self) -> Path<'k> {
+        Path::root_of(self.root.clone())
+    }
+
+    /// Whether a mount is one of this namespace, at this moment (`check_mnt`).
+    pub fn has(&self, mount: &MountRef<'_>) -> bool {
+        // Relaxed: the lock orders it, or the answer is of one moment.
+        mount.namespace.load(Ordering::Relaxed) == self.id
+    }
+
+    /// What is mounted where, the oldest first. `f` takes no locks.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn mounts(&self) -> Result<Vec<MountInfo<'k>>, Errno> {
+        list::mounts(self)
+    }
+
+    /// Takes `mount` and all that is mounted below it out of the tree.
+    fn detach(&self, mount: &MountRef<'k>) {
+        self.vfs.detach(mount);
+    }
+}
+
+impl Vfs {
+    /// Takes off, in all namespaces, what is mounted on a dentry that has been taken out of its directory (`detach_mounts`):
+    /// a mount of another namespace does not keep a name from being removed. For who holds no lock.
+    pub fn detach_mounts(&self, dentry: &DentryRef<'_>) {
+        while dentry.flags().contains(DentryFlags::MOUNTED) {
+            let over = {
+                let book = self.mounts.lock();
+                let on_it = |entry: &&Entry| entry.on().is_some_and(|on| on.dentry.same(dentry));
+                book.entries().iter().find(on_it).map(|entry| entry.mount().clone())
+            };
+            match over {
+                Some(over) => self.detach(&over),
+                None => return,
+            }
+        }
+    }
+
+    /// All at once, as long as there is memory for it: else whoever mounts quickly enough keeps this from ending.
+    fn detach(&self, mount: &MountRef<'_>) {
+        let mut over = false;
+        while !over {
+            let (mut gone, mut last) = (Vec::new(), None);
+            let mut book = self.mounts.lock();
+            while last.is_none() {
+                let Some(top) = topmost(&book, mount) else {
+                    over = true;
+                    break;
+                };
+                // Who only saw it takes no reference from here on. Whoever has one keeps it.
+                let entry = book.leave(self.mounts.seq(), &top);
+                match gone.try_reserve(1) {
+                    Ok(()) => gone.extend(entry.map(|entry| (entry, top))),
+                    Err(_) => last = Some((entry, top)),
+                }
+            }
+            drop(book);
+            drop((gone, last));
+        }
+    }
+}
+
+/// A mount on which nothing is mounted: `mount`, or one below it.
+fn topmost(book: &Book, mount: &MountRef<'_>) -> Option<MountRef<'static>> {
+    let mut at = book.find(mount)?.mount();
+    while let Some(over) = at.all_on().next() {
+        at = book.find(over)?.mount();
+    }
+    Some(at.clone())
+}
+
+impl Drop for Namespace<'_> {
+    fn drop(&mut self) {
+        let root = self.root.clone();
+        self.detach(&root);
+    }
+}
+
+/// The mountpoint that a path is: where it leads, onto what is mounted there already.
+fn on(path: Path<'_>) -> On<'_> {
+    let (mount, dentry) = path.into_parts();
+    On { dentry, mount }
+}

@@ -1,0 +1,80 @@
+//! An instance of the filesystem.
+
+use super::{Limits, PAGE};
+use crate::abi::S_IFDIR;
+use crate::inode::{Changes, Content, Inode, NewInode};
+use crate::super_block::{FileSystem, SuperRef};
+use crate::vfs::Vfs;
+use quietline_platform::heap;
+use rustix::io::Errno;
+
+/// Links up to this length, the zero at their end included, take no page.
+const SHORT_LINK: usize = 128;
+/// What a directory's size grows by with each name, as tmpfs has it.
+pub(crate) const DIRENT_SIZE: u64 = 20;
+/// The size of an empty directory.
+pub(crate) const EMPTY_DIR_SIZE: u64 = 2 * DIRENT_SIZE;
+/// Blocks of 512 bytes in a page.
+pub(crate) const BLOCKS_PER_PAGE: u64 = PAGE / 512;
+
+/// A filesystem in memory: what it may hold. (Where its pages come from is the kernel's.)
+#[derive(Debug)]
+pub struct RamFs {
+    limits: Limits,
+}
+
+impl RamFs {
+    /// Nothing in it yet.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits }
+    }
+
+    /// What it may hold, and what it does.
+    #[inline(always)]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Pages that a symbolic link of this length takes.
+    pub(crate) fn link_pages(len: usize) -> u64 {
+        u64::from(len + 1 > SHORT_LINK)
+    }
+}
+
+impl FileSystem for RamFs {
+    fn evict(&self, inode: &Inode) {
+        match inode.content() {
+            Content::File(data) => data.end(),
+            Content::Symlink(body) => self.limits.uncharge_pages(Self::link_pages(body.len())),
+            _ => {}
+        }
+        if let Some(xattrs) = inode.i_xattrs.get() {
+            xattrs.lock().clear(&self.limits);
+        }
+        self.limits.uncharge_inode();
+    }
+}
+
+/// A filesystem in memory, with a root directory of this mode and these owners.
+///
+/// # Errors
+/// `ENOMEM`; `ENOSPC` where there may be no file at all.
+pub fn new_ramfs(
+    vfs: &Vfs,
+    dev: u64,
+    limits: Limits,
+    mode: u32,
+    owner: [u32; 2],
+) -> Result<SuperRef<'_>, Errno> {
+    if !limits.charge_inode() {
+        return Err(Errno::NOSPC);
+    }
+    let info = heap::try_box(RamFs::new(limits)).map_err(|_| Errno::NOMEM)?;
+    let (mode, [uid, gid], time) = (S_IFDIR | mode & 0o7777, owner, vfs.clock.now());
+    let root = NewInode { mode, uid, gid, rdev: 0, nlink: 2, time };
+    let sb = vfs.new_super("tmpfs", dev, info, root, Content::Directory)?;
+    if let Some(inode) = sb.root().inode() {
+        inode.init(&Changes { size: Some(EMPTY_DIR_SIZE), ..Changes::default() });
+    }
+    Ok(sb)
+}

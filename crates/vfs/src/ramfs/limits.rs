@@ -1,0 +1,158 @@
+//! How much a filesystem in memory may hold.
+//!
+//! Files are counted in bytes, 1,024 for each and for each further link, and extended attributes out of the same room, as tmpfs
+//! counts them.
+//!
+//! Each page and each file is counted, by the CPU that makes it: no shared line is written far from a limit. Near one,
+//! calls take a lock and the limit holds exactly, but for calls that were in flight when it came near (see
+//! [`Counter::limited_add`]).
+
+use super::xattr::Budget;
+use crate::abi::{NAME_MAX, StatFs, TMPFS_MAGIC};
+use quietline_platform::AllocError;
+use quietline_sync::{Batch, Counter};
+
+/// Bytes of a page, and of what `statfs` calls a block.
+pub const PAGE: u64 = 4096;
+/// Bytes that a file takes of the room for files.
+const INODE: u64 = 1024;
+
+/// What there is, and what there may be.
+#[derive(Debug)]
+pub struct Limits {
+    pages: Counter,
+    /// Bytes for files and attributes.
+    inodes: Counter,
+    max_pages: Option<i64>,
+    /// As many bytes.
+    max_inodes: Option<i64>,
+}
+
+impl Limits {
+    /// Nothing yet; at most so many bytes (rounded down to pages) and files, the root among them.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory for the counters.
+    pub fn new(max_bytes: Option<u64>, max_inodes: Option<u64>) -> Result<Self, AllocError> {
+        let bound = |max: u64| i64::try_from(max).unwrap_or(i64::MAX);
+        Ok(Self {
+            pages: Counter::new()?,
+            // As many files as other counters count before they share.
+            inodes: Counter::with_batch(Batch::Of(64 * INODE as u32))?,
+            max_pages: max_bytes.map(|bytes| bound(bytes / PAGE)),
+            max_inodes: max_inodes.map(|max| bound(max.saturating_mul(INODE))),
+        })
+    }
+
+    /// Takes room for so many pages; false if there is none.
+    #[inline]
+    #[must_use = "false means that there is no room"]
+    pub fn charge_pages(&self, pages: u64) -> bool {
+        take(&self.pages, self.max_pages, pages)
+    }
+
+    /// Whether there could be room for the pages of these bytes if there were no file.
+    pub fn could_have(&self, bytes: core::ops::Range<u64>) -> bool {
+        let pages = bytes.end.div_ceil(PAGE) - bytes.start / PAGE;
+        self.max_pages.is_none_or(|max| pages <= max as u64)
+    }
+
+    /// Gives room for so many pages back.
+    #[inline]
+    pub fn uncharge_pages(&self, pages: u64) {
+        if pages == 0 {
+            return;
+        }
+        self.pages.sub(pages as i64);
+    }
+
+    /// Takes room for one file; false if there is none.
+    #[inline]
+    #[must_use = "false means that there is no room"]
+    pub fn charge_inode(&self) -> bool {
+        take(&self.inodes, self.max_inodes, INODE)
+    }
+
+    /// Gives room for one file back.
+    #[inline]
+    pub fn uncharge_inode(&self) {
+        self.inodes.sub(INODE as i64);
+    }
+
+    /// Pages in use; exact when nobody writes meanwhile.
+    pub fn pages(&self) -> u64 {
+        self.pages.sum().max(0) as u64
+    }
+
+    /// Files that live; exact when nobody makes or ends one meanwhile.
+    pub fn inodes(&self) -> u64 {
+        self.inodes.sum().max(0) as u64 / INODE
+    }
+
+    /// What `statfs` says, but for how the filesystem is mounted.
+    pub fn statfs(&self) -> StatFs {
+        let (mut blocks, mut files) = ([0; 2], [0; 2]);
+        if let Some(max) = self.max_pages {
+            blocks = [max as u64, (max - self.pages.sum()).max(0) as u64];
+        }
+        if let Some(max) = self.max_inodes {
+            files = [max as u64 / INODE, (max - self.inodes.sum()).max(0) as u64 / INODE];
+        }
+        StatFs {
+            f_type: TMPFS_MAGIC,
+            f_bsize: PAGE as i64,
+            f_blocks: blocks[0],
+            f_bfree: blocks[1],
+            f_bavail: blocks[1],
+            f_files: files[0],
+            f_ffree: files[1],
+            f_namelen: NAME_MAX as i64,
+            f_frsize: PAGE as i64,
+            f_flags: 0,
+        }
+    }
+}
+
+impl Budget for Limits {
+    fn charge(&self, bytes: u64) -> bool {
+        // One for the zero behind the name.
+        take(&self.inodes, self.max_inodes, bytes + 1)
+    }
+
+    fn uncharge(&self, bytes: u64) {
+        self.inodes.sub(bytes as i64 + 1);
+    }
+}
+
+#[inline]
+fn take(count: &Counter, max: Option<i64>, amount: u64) -> bool {
+    let Ok(amount) = i64::try_from(amount) else { return false };
+    match max {
+        Some(max) => count.limited_add(max, amount),
+        None => {
+            count.add(amount);
+            true
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_full_takes_no_more() {
+        let limits = Limits::new(Some(3 * PAGE + 1), Some(2)).unwrap();
+        assert!(limits.charge_pages(2) && !limits.charge_pages(2) && limits.charge_pages(1));
+        assert!(limits.charge_inode() && limits.charge_inode() && !limits.charge_inode());
+        let full = limits.statfs();
+        assert_eq!((full.f_blocks, full.f_bfree, full.f_files, full.f_ffree), (3, 0, 2, 0));
+        limits.uncharge_pages(3);
+        limits.uncharge_inode();
+        assert_eq!((limits.pages(), limits.inodes()), (0, 1));
+        let endless = Limits::new(None, None).unwrap();
+        assert!(endless.charge_pages(1 << 40) && endless.charge_inode());
+        assert_eq!((endless.statfs().f_blocks, endless.statfs().f_files), (0, 0));
+        assert!(!endless.charge_pages(u64::MAX));
+    }
+}

@@ -1,0 +1,86 @@
+//! Where pages come from, and who counts them.
+
+use crate::ramfs::Limits;
+use crate::raw::page_tree::Node;
+use quietline_platform::pages::PAGE_SIZE;
+use quietline_slab::{CacheError, Options, RawCache, Stats};
+use quietline_sync::rcu::Domain;
+
+/// The slab caches of all files of a kernel: `page` and `page_node`.
+#[derive(Debug)]
+pub struct PageCaches {
+    pub(crate) page: RawCache,
+    pub(crate) node: RawCache,
+    domain: &'static Domain,
+}
+
+impl PageCaches {
+    /// Empty caches, whose pages are freed after a grace period of the domain.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn new(domain: &'static Domain) -> Result<Self, CacheError> {
+        let cache = |options| RawCache::new(Options { rcu: Some(domain), ..options });
+        Ok(Self {
+            page: cache(Options::new("page", PAGE_SIZE, PAGE_SIZE))?,
+            node: cache(Options::new("page_node", size_of::<Node>(), align_of::<Node>()))?,
+            domain,
+        })
+    }
+
+    /// Whose sections readers of the files are in.
+    #[inline(always)]
+    pub fn domain(&self) -> &'static Domain {
+        self.domain
+    }
+
+    /// What the caches hold: pages, nodes.
+    pub fn stats(&self) -> [Stats; 2] {
+        [self.page.stats(), self.node.stats()]
+    }
+
+    /// Waits until all that was freed before is free. Not inside a section or a callback of the domain.
+    pub fn flush(&self) {
+        self.page.flush_rcu();
+        self.node.flush_rcu();
+    }
+
+    /// Gives memory that lies idle back to the system.
+    pub fn shrink(&self) {
+        self.page.shrink();
+        self.node.shrink();
+    }
+}
+
+/// Who counts the pages that files have: their filesystem. Called under a tree's lock; takes no lock above it.
+pub trait Quota {
+    /// Takes room for so many pages; false, and nothing taken, if there is none.
+    #[must_use = "false means that there is no room"]
+    fn charge(&self, pages: u64) -> bool;
+
+    /// Gives room back that was taken.
+    fn uncharge(&self, pages: u64);
+}
+
+/// No limit.
+impl Quota for () {
+    #[inline(always)]
+    fn charge(&self, _pages: u64) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn uncharge(&self, _pages: u64) {}
+}
+
+impl Quota for Limits {
+    #[inline]
+    fn charge(&self, pages: u64) -> bool {
+        self.charge_pages(pages)
+    }
+
+    #[inline]
+    fn uncharge(&self, pages: u64) {
+        self.uncharge_pages(pages);
+    }
+}

@@ -1,0 +1,416 @@
+//! Mounts of trees, and who may look at one when.
+//!
+//! ```text
+//!   the book of mounts ── 1 while it is mounted ──> TreeMount ── 1 ──> its root Dentry
+//!           └─ for each mount on another: 1 ──> that TreeMount, 1 ──> the mountpoint's Dentry
+//!   Path, File ──────── 1 ──> TreeMount ── 1 ──> SuperBlock (active)
+//!   a section ───────── nothing, but sees what a table of mounts or a child's parent shows
+//! ```
+//!
+//! A mount is freed a grace period after its last put, and is in no table by then: what a section finds, it may look at until
+//! it ends. References are put inside a section, because whoever puts one may still be summing when another thread finds
+//! that all are put.
+
+use super::mount_table::MountTable;
+use crate::dentry::Dentry;
+use crate::mount::{Got, Mount};
+use crate::namespace::MountFlags;
+use crate::namespace::writers::Writers;
+use crate::raw::dcache::refs::DentryRef;
+use crate::super_block::{SuperBlock, SuperRef};
+use crate::vfs::Vfs;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::{ManuallyDrop, MaybeUninit};
+use core::ops::Deref;
+use core::ptr::{self, NonNull};
+use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use quietline_platform::{AllocError, heap};
+use quietline_sync::rcu::{Guard, Head};
+use rustix::io::Errno;
+
+/// A filesystem, or a part of one, as it is mounted (`struct mount`).
+#[repr(C)]
+pub struct TreeMount {
+    /// First, so that an open file, which knows only this, knows all.
+    counts: Mount,
+    flags: AtomicU32,
+    /// Whether it was found unused by the last `umount` with `MNT_EXPIRE`.
+    pub(crate) expiring: AtomicBool,
+    root: ManuallyDrop<DentryRef<'static>>,
+    sb: ManuallyDrop<SuperRef<'static>>,
+    on_it: MountTable<TreeMount>,
+    /// The mount that it is on, or null; and where. They go together when the sequence count of the kernel's mounts says so.
+    parent: AtomicPtr<TreeMount>,
+    mountpoint: AtomicPtr<Dentry>,
+    /// The namespace that it is mounted in; 0: none.
+    pub(crate) namespace: AtomicU64,
+    writers: Writers,
+    id: u64,
+    vfs: NonNull<Vfs>,
+    head: Head,
+}
+
+// SAFETY: what changes is atomic; what the pointers point to is shared by design.
+unsafe impl Send for TreeMount {}
+// SAFETY: as above.
+unsafe impl Sync for TreeMount {}
+
+/// A reference to a mount. Dropping the last one of a mount that is mounted no more ends it.
+pub struct MountRef<'k> {
+    mount: NonNull<TreeMount>,
+    of: PhantomData<&'k Vfs>,
+}
+
+// SAFETY: a reference owns a count; the mount is shared by design.
+unsafe impl Send for MountRef<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for MountRef<'_> {}
+
+/// A mount whose last reference was put, by an attempt to take one: it ends when this is dropped, which must be outside read
+/// sections and locks.
+#[derive(Debug)]
+pub(crate) struct Doomed(NonNull<TreeMount>);
+
+/// Leave to change a filesystem through a mount; ends when dropped.
+#[derive(Debug)]
+#[must_use = "the leave ends when this is dropped"]
+pub struct Writing<'a>(&'a Writers);
+
+impl Drop for Writing<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl<'k> MountRef<'k> {
+    /// A mount of the tree below `root`, mounted nowhere yet.
+    pub(crate) fn new(
+        vfs: &'k Vfs,
+        sb: SuperRef<'k>,
+        root: DentryRef<'k>,
+        flags: MountFlags,
+        id: u64,
+    ) -> Result<Self, AllocError> {
+        let counts = Mount::detached(sb.s_type())?;
+        let writers = Writers::new(!flags.contains(MountFlags::RDONLY))?;
+        let place = heap::try_box(MaybeUninit::<TreeMount>::uninit())?;
+        // SAFETY: both are given back when the last reference is, which comes before 'k ends.
+        let (root, sb) = unsafe {
+            (
+                core::mem::transmute::<DentryRef<'k>, DentryRef<'static>>(root),
+                core::mem::transmute::<SuperRef<'k>, SuperRef<'static>>(sb),
+            )
+        };
+        let mount = Box::write(
+            place,
+            TreeMount {
+                counts,
+                flags: AtomicU32::new(flags.bits()),
+                expiring: AtomicBool::new(false),
+                root: ManuallyDrop::new(root),
+                sb: ManuallyDrop::new(sb),
+                on_it: MountTable::new(),
+                parent: AtomicPtr::new(ptr::null_mut()),
+                mountpoint: AtomicPtr::new(ptr::null_mut()),
+                namespace: AtomicU64::new(0),
+                writers,
+                id,
+                vfs: NonNull::from(vfs),
+                head: Head::new(),
+            },
+        );
+        Ok(Self { mount: NonNull::from(Box::leak(mount)), of: PhantomData })
+    }
+
+    /// One more reference to a mount that somebody keeps for as long as it is borrowed.
+    ///
+    /// # Safety
+    /// Somebody has a reference during the call. The mount is of a kernel that lives for `'k`.
+    pub(crate) unsafe fn again(mount: &TreeMount) -> Self {
+        mount.counts.get();
+        Self { mount: NonNull::from(mount), of: PhantomData }
+    }
+
+    /// A reference to a mount that was only seen, in the section that is open, if it is still mounted.
+    ///
+    /// # Errors
+    /// It is not; what must be dropped when the section is closed.
+    #[inline]
+    pub(crate) fn get_seen(
+        mount: &TreeMount,
+        _vfs: &'k Vfs,
+        _section: &Guard<'_>,
+    ) -> Result<Self, Option<Doomed>> {
+        match mount.counts.get_mounted() {
+            Got::Reference => Ok(Self { mount: NonNull::from(mount), of: PhantomData }),
+            Got::Nothing => Err(None),
+            Got::LastPut => Err(Some(Doomed(NonNull::from(mount)))),
+        }
+    }
+
+    /// Gives the reference back without a trace for `MNT_EXPIRE`.
+    pub(crate) fn put_no_expire(self) {
+        let this = ManuallyDrop::new(self);
+        this.put_outside();
+    }
+
+    #[inline(always)]
+    fn put_outside(&self) {
+        let last = {
+            // SAFETY: the kernel outlives its mounts.
+            let domain = unsafe { self.vfs.as_ref() }.domain;
+            // Whoever else puts its reference now may end the mount, but it is not freed before we have summed.
+            let _section = domain.read();
+            self.counts.put()
+        };
+        if last {
+            drop(Doomed(self.mount));
+        }
+    }
+
+    /// Gives the reference back inside a section that is open; what must be dropped when that is closed, if it was the last.
+    pub(crate) fn put_inside(self) -> Option<Doomed> {
+        let this = ManuallyDrop::new(self);
+        this.counts.put().then(|| Doomed(this.mount))
+    }
+
+    /// The reference, for who keeps it in the kernel itself.
+    ///
+    /// # Safety
+    /// It is dropped before the kernel is.
+    pub(crate) unsafe fn forever(self) -> MountRef<'static> {
+        let this = ManuallyDrop::new(self);
+        MountRef { mount: this.mount, of: PhantomData }
+    }
+
+    /// The reference as a pointer, for an open file.
+    pub(crate) fn into_raw(self) -> NonNull<Mount> {
+        ManuallyDrop::new(self).mount.cast()
+    }
+
+    /// The reference back.
+    ///
+    /// # Safety
+    /// `mount` came from [`into_raw`](Self::into_raw), once, and the kernel lives for `'k`.
+    pub(crate) unsafe fn from_raw(mount: NonNull<Mount>) -> Self {
+        Self { mount: mount.cast(), of: PhantomData }
+    }
+}
+
+impl Deref for MountRef<'_> {
+    type Target = TreeMount;
+
+    #[inline(always)]
+    fn deref(&self) -> &TreeMount {
+        // SAFETY: our reference keeps it.
+        unsafe { self.mount.as_ref() }
+    }
+}
+
+impl Clone for MountRef<'_> {
+    /// One more reference. Writes no shared line.
+    #[inline]
+    fn clone(&self) -> Self {
+        self.counts.get();
+        Self { mount: self.mount, of: PhantomData }
+    }
+}
+
+impl Drop for MountRef<'_> {
+    /// Writes no shared line while the mount is mounted.
+    #[inline]
+    fn drop(&mut self) {
+        // Relaxed, both: whoever unmounts after this has our put in its sum, or finds the mount in use.
+        if self.expiring.load(Ordering::Relaxed) {
+            self.expiring.store(false, Ordering::Relaxed);
+        }
+        self.put_outside();
+    }
+}
+
+impl Drop for Doomed {
+    #[cold]
+    fn drop(&mut self) {
+        unsafe fn free(head: NonNull<Head>) {
+            let offset = core::mem::offset_of!(TreeMount, head);
+            // SAFETY: the head is that of a boxed mount that nobody can see any more.
+            drop(unsafe { Box::from_raw(head.byte_sub(offset).cast::<TreeMount>().as_ptr()) });
+        }
+        // SAFETY: the last reference was put, which one thread is told: it frees the mount, below. Until then sections may
+        // still look at it, but not at these two as what owns anything: they see the root through a pointer to the dentry,
+        // which is freed by RCU.
+        unsafe {
+            let mount = self.0.as_ref();
+            let (root, sb) = (ptr::read(&mount.root), ptr::read(&mount.sb));
+            drop(ManuallyDrop::into_inner(root));
+            drop(ManuallyDrop::into_inner(sb));
+            let head = self.0.byte_add(core::mem::offset_of!(TreeMount, head)).cast();
+            mount.vfs.as_ref().domain.queue(head, free);
+        }
+    }
+}
+
+impl TreeMount {
+    /// Its root.
+    #[inline(always)]
+    pub fn root(&self) -> &Dentry {
+        &self.root
+    }
+
+    /// The root, for one more reference.
+    pub(crate) fn root_ref(&self) -> &DentryRef<'static> {
+        &self.root
+    }
+
+    /// The filesystem, for one more reference.
+    pub(crate) fn sb_ref(&self) -> &SuperRef<'static> {
+        &self.sb
+    }
+
+    /// The filesystem.
+    #[inline]
+    pub fn super_block(&self) -> &SuperBlock {
+        self.root().super_block()
+    }
+
+    /// Its number, never used again (`STATX_MNT_ID_UNIQUE`).
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What is forbidden in it.
+    #[inline(always)]
+    pub fn flags(&self) -> MountFlags {
+        // Relaxed: a word of its own.
+        MountFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_flags(&self, flags: MountFlags) {
+        // Relaxed: as above.
+        self.flags.store(flags.bits(), Ordering::Relaxed);
+    }
+
+    /// Begins to change the filesystem through this mount (`mnt_want_write`). Writes no shared line.
+    ///
+    /// # Errors
+    /// `EROFS`.
+    #[inline]
+    pub fn want_write(&self) -> Result<Writing<'_>, Errno> {
+        self.writers.begin()?;
+        Ok(Writing(&self.writers))
+    }
+
+    /// Ends a [`want_write`](Self::want_write) whose [`Writing`] was forgotten: for a file that is open for writing.
+    #[inline]
+    pub fn drop_write(&self) {
+        self.writers.end();
+    }
+
+    pub(crate) fn writers(&self) -> &Writers {
+        &self.writers
+    }
+
+    /// Its references.
+    #[inline]
+    pub(crate) fn counts(&self) -> &Mount {
+        &self.counts
+    }
+
+    /// Whether it is mounted now.
+    pub fn is_mounted(&self) -> bool {
+        self.counts.is_mounted()
+    }
+
+    /// Whether both are the same.
+    #[inline(always)]
+    pub fn same(&self, other: &TreeMount) -> bool {
+        ptr::eq(self, other)
+    }
+
+    /// What is mounted on a dentry of this mount. Writes nothing.
+    #[inline]
+    pub(crate) fn on<'g>(&'g self, dentry: &Dentry, section: &'g Guard<'_>) -> Option<&'g TreeMount> {
+        self.on_it.find(ptr::from_ref(dentry).addr(), section)
+    }
+
+    /// The mount that it is on, and where: a pair only if the sequence count of the mounts has not moved.
+    #[inline]
+    pub(crate) fn place<'g>(&'g self, _section: &'g Guard<'_>) -> Option<(&'g TreeMount, &'g Dentry)> {
+        // ORDERING: pairs with the releases in `move_to`: what is found is seen made.
+        let (mount, dentry) = (self.parent.load(Ordering::Acquire), self.mountpoint.load(Ordering::Acquire));
+        // SAFETY: whoever takes a mount off its place gives the two references back later, and each is freed by RCU: what is
+        // found in a section stays until its end.
+        unsafe { Some((mount.as_ref()?, dentry.as_ref()?)) }
+    }
+
+    /// What is mounted on a dentry of this mount, for the holder of the mounts' lock.
+    pub(crate) fn on_locked(&self, dentry: &Dentry) -> Option<&TreeMount> {
+        // SAFETY: the book of mounts, which is locked, has a reference to each mount in a table.
+        self.on_it.get(ptr::from_ref(dentry).addr()).map(|mount| unsafe { &*mount.as_ptr() })
+    }
+
+    /// All that is mounted on it, for the holder of the mounts' lock.
+    pub(crate) fn all_on(&self) -> impl Iterator<Item = &TreeMount> {
+        // SAFETY: as above.
+        self.on_it.each().map(|mount| unsafe { &*mount.as_ptr() })
+    }
+
+    /// Whether anything is mounted on it, for the holder of the mounts' lock.
+    pub(crate) fn is_mounted_on(&self) -> bool {
+        !self.on_it.is_empty()
+    }
+
+    /// Enters `child` as mounted on `dentry` of this mount, perhaps in the place of another. The child's own place is not
+    /// changed.
+    ///
+    /// # Errors
+    /// [`AllocError`], and nothing has changed; never if something is mounted there.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the mounts, and keeps references to both mounts and to the dentry in their book until a
+    /// [`take_off`](Self::take_off) or another such entry undoes this one.
+    pub(crate) unsafe fn put_on(&self, dentry: &Dentry, child: &TreeMount) -> Result<(), AllocError> {
+        // SAFETY: by contract the child has a reference; mounts are freed by RCU.
+        unsafe {
+            let domain = self.vfs.as_ref().domain;
+            self.on_it.insert(ptr::from_ref(dentry).addr(), NonNull::from(child), domain)
+        }
+    }
+
+    /// Takes out what is mounted on `dentry` of this mount. For the holder of the mounts' lock.
+    pub(crate) fn take_off(&self, dentry: &Dentry) {
+        self.on_it.remove(ptr::from_ref(dentry).addr());
+    }
+
+    /// Says where it is mounted. For the holder of the mounts' lock, in a write section of their sequence count.
+    ///
+    /// # Safety
+    /// The caller keeps references to both in the book until the next call.
+    pub(crate) unsafe fn move_to(&self, place: Option<(&TreeMount, &Dentry)>) {
+        let pointers = |(mount, dentry): (&TreeMount, &Dentry)| {
+            (ptr::from_ref(mount).cast_mut(), ptr::from_ref(dentry).cast_mut())
+        };
+        let (mount, dentry) = place.map_or((ptr::null_mut(), ptr::null_mut()), pointers);
+        // ORDERING: pairs with the acquires in `place`.
+        self.parent.store(mount, Ordering::Release);
+        self.mountpoint.store(dentry, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for TreeMount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TreeMount")
+            .field("id", &self.id)
+            .field("s_type", &self.super_block().s_type())
+            .field("flags", &self.flags())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for MountRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

@@ -1,0 +1,261 @@
+//! The book of a kernel's mounts: which there are, what each is on, and the references that this takes.
+//!
+//! Under one lock. Readers see what it says through the mounts' own tables and pointers, without the lock.
+
+use super::mount::{MountRef, TreeMount};
+use crate::dentry::{Dentry, DentryFlags};
+use crate::raw::dcache::refs::DentryRef;
+use core::fmt;
+use core::mem::transmute;
+use quietline_platform::atomic::Ordering;
+use quietline_sync::{Seqcount, SpinLock, SpinLockGuard};
+use rustix::io::Errno;
+
+/// All mounts of a kernel.
+pub(crate) struct Mounts {
+    /// Odd while a mount changes its place.
+    seq: Seqcount,
+    book: SpinLock<Book>,
+}
+
+/// What the lock protects.
+#[derive(Debug)]
+pub(crate) struct Book {
+    entries: Vec<Entry>,
+    next_mount: u64,
+    next_namespace: u64,
+}
+
+/// A mounted mount, and the references that its being mounted is. They are given back when the lock is not held.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Where it is, before the mount itself: in the order in which they are given back.
+    on: Option<On<'static>>,
+    mount: MountRef<'static>,
+}
+
+/// A mountpoint.
+#[derive(Debug, Clone)]
+pub(crate) struct On<'k> {
+    pub(crate) dentry: DentryRef<'k>,
+    pub(crate) mount: MountRef<'k>,
+}
+
+impl On<'_> {
+    /// # Safety
+    /// It is dropped before its kernel.
+    unsafe fn forever(self) -> On<'static> {
+        // SAFETY: by contract; a lifetime has no size.
+        unsafe { transmute::<On<'_>, On<'static>>(self) }
+    }
+}
+
+impl Mounts {
+    /// None.
+    pub(crate) fn new() -> Self {
+        let book = Book { entries: Vec::new(), next_mount: 1, next_namespace: 1 };
+        Self { seq: Seqcount::new(), book: SpinLock::new(book) }
+    }
+
+    /// Moves with every mount, unmount and move of a mount.
+    #[inline(always)]
+    pub(crate) fn seq(&self) -> &Seqcount {
+        &self.seq
+    }
+
+    /// Keeps all others from mounting and unmounting.
+    pub(crate) fn lock(&self) -> SpinLockGuard<'_, Book> {
+        self.book.lock()
+    }
+
+    /// Waits for who is mounting or unmounting now.
+    pub(crate) fn wait(&self) {
+        drop(self.lock());
+    }
+}
+
+impl Entry {
+    /// The mount.
+    pub(crate) fn mount(&self) -> &MountRef<'static> {
+        &self.mount
+    }
+
+    /// What it is on.
+    pub(crate) fn on(&self) -> Option<&On<'static>> {
+        self.on.as_ref()
+    }
+}
+
+impl Book {
+    /// A number for a mount.
+    pub(crate) fn mount_id(&mut self) -> u64 {
+        self.next_mount += 1;
+        self.next_mount - 1
+    }
+
+    /// A number for a namespace.
+    pub(crate) fn namespace_id(&mut self) -> u64 {
+        self.next_namespace += 1;
+        self.next_namespace - 1
+    }
+
+    /// What is mounted, oldest first.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    fn index(&self, mount: &TreeMount) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.mount.same(mount))
+    }
+
+    /// The entry of a mount that is mounted.
+    pub(crate) fn find(&self, mount: &TreeMount) -> Option<&Entry> {
+        self.index(mount).map(|i| &self.entries[i])
+    }
+
+    /// Enters a mount that is mounted nowhere, and shows it to readers.
+    ///
+    /// # Errors
+    /// `ENOMEM`, with what was to be entered, to be dropped without the lock.
+    pub(crate) fn enter<'k>(
+        &mut self,
+        seq: &Seqcount,
+        mount: MountRef<'k>,
+        on: Option<On<'k>>,
+        namespace: u64,
+    ) -> Result<(), (Errno, MountRef<'k>, Option<On<'k>>)> {
+        if self.entries.try_reserve(1).is_err() {
+            return Err((Errno::NOMEM, mount, on));
+        }
+        // Before anybody can see it: mounted, and where.
+        mount.counts().end_umount(false);
+        // Relaxed: the mounts' lock orders it, or nobody minds.
+        mount.namespace.store(namespace, Ordering::Relaxed);
+        if let Some(On { dentry, mount: parent }) = &on {
+            {
+                let _section = seq.write();
+                // SAFETY: the entry keeps both, below.
+                unsafe { mount.move_to(Some((parent, dentry))) };
+            }
+            dentry.set_flags(DentryFlags::MOUNTED, DentryFlags::empty());
+            // SAFETY: under the lock; the entry keeps all three, until `leave` or `relocate` has taken it off.
+            if unsafe { parent.put_on(dentry, &mount) }.is_err() {
+                self.hide(seq, &mount);
+                self.unmark(dentry);
+                return Err((Errno::NOMEM, mount, on));
+            }
+        }
+        // SAFETY: a namespace borrows the kernel, and takes its mounts out when it ends; what is left, the book drops, which
+        // is the first thing that a kernel drops.
+        let entry = unsafe { Entry { on: on.map(|on| on.forever()), mount: mount.forever() } };
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// Makes it one that is mounted nowhere.
+    fn hide(&self, seq: &Seqcount, mount: &TreeMount) {
+        mount.counts().end_umount(true);
+        mount.namespace.store(0, Ordering::Relaxed);
+        let _section = seq.write();
+        // SAFETY: nothing need be kept.
+        unsafe { mount.move_to(None) };
+    }
+
+    /// Clears the mark of a dentry on which nothing is mounted any more.
+    fn unmark(&self, dentry: &Dentry) {
+        let used = |entry: &Entry| entry.on.as_ref().is_some_and(|on| on.dentry.same(dentry));
+        if !self.entries.iter().any(used) {
+            dentry.set_flags(DentryFlags::empty(), DentryFlags::MOUNTED);
+        }
+    }
+
+    /// Takes a mount out, so that readers who begin now do not find it, and its last put ends it. What it was must be dropped
+    /// without the lock.
+    pub(crate) fn leave(&mut self, seq: &Seqcount, mount: &TreeMount) -> Option<Entry> {
+        let entry = self.entries.remove(self.index(mount)?);
+        self.hide(seq, mount);
+        if let Some(on) = &entry.on {
+            on.mount.take_off(&on.dentry);
+            self.unmark(&on.dentry);
+        }
+        Some(entry)
+    }
+
+    /// Moves a mount; where it was, to be dropped without the lock.
+    ///
+    /// # Errors
+    /// `ENOMEM`, with where it was to go.
+    pub(crate) fn relocate<'k>(
+        &mut self,
+        seq: &Seqcount,
+        mount: &TreeMount,
+        to: On<'k>,
+    ) -> Result<Option<On<'static>>, (Errno, On<'k>)> {
+        let Some(index) = self.index(mount) else { return Err((Errno::INVAL, to)) };
+        to.dentry.set_flags(DentryFlags::MOUNTED, DentryFlags::empty());
+        // SAFETY: under the lock; the entry keeps both.
+        if unsafe { to.mount.put_on(&to.dentry, mount) }.is_err() {
+            self.unmark(&to.dentry);
+            return Err((Errno::NOMEM, to));
+        }
+        {
+            let _section = seq.write();
+            // SAFETY: the entry keeps both, below.
+            unsafe { mount.move_to(Some((&to.mount, &to.dentry))) };
+        }
+        // SAFETY: as in `enter`.
+        let old = self.entries[index].on.replace(unsafe { to.forever() });
+        if let Some(on) = &old {
+            on.mount.take_off(&on.dentry);
+            self.unmark(&on.dentry);
+        }
+        Ok(old)
+    }
+
+    /// Puts `new` where `root` is, and `root` on `put_old`; where `new` was, to be dropped without the lock.
+    ///
+    /// # Errors
+    /// `ENOMEM`, and nothing has changed; `EINVAL` if one of them is on nothing.
+    pub(crate) fn pivot<'k>(
+        &mut self,
+        seq: &Seqcount,
+        root: &TreeMount,
+        new: &TreeMount,
+        put_old: On<'k>,
+    ) -> Result<On<'static>, (Errno, On<'k>)> {
+        let placed = |mount| self.index(mount).filter(|&i| self.entries[i].on.is_some());
+        let (Some(root_at), Some(new_at)) = (placed(root), placed(new)) else {
+            return Err((Errno::INVAL, put_old));
+        };
+        put_old.dentry.set_flags(DentryFlags::MOUNTED, DentryFlags::empty());
+        // SAFETY: under the lock; the entries keep all.
+        if unsafe { put_old.mount.put_on(&put_old.dentry, root) }.is_err() {
+            self.unmark(&put_old.dentry);
+            return Err((Errno::NOMEM, put_old));
+        }
+        // SAFETY: as in `enter`.
+        let top = self.entries[root_at].on.replace(unsafe { put_old.forever() }).expect("asked above");
+        // SAFETY: the entry keeps both, below. It cannot fail: `root` is there now.
+        let put = unsafe { top.mount.put_on(&top.dentry, new) };
+        debug_assert!(put.is_ok());
+        let was = self.entries[new_at].on.replace(top).expect("asked above");
+        was.mount.take_off(&was.dentry);
+        {
+            let _section = seq.write();
+            for at in [root_at, new_at] {
+                let entry = &self.entries[at];
+                let place = entry.on.as_ref().map(|on| (&*on.mount, &*on.dentry));
+                // SAFETY: the entry keeps both.
+                unsafe { entry.mount.move_to(place) };
+            }
+        }
+        self.unmark(&was.dentry);
+        Ok(was)
+    }
+}
+
+impl fmt::Debug for Mounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mounts").field("mounted", &self.lock().entries.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,154 @@
+//! All of a kernel's file systems, and what they are made from.
+
+use crate::attributes::FileClock;
+use crate::dcache::name::{Keys, Name};
+use crate::inode::Inode;
+use crate::inotify::InotifyLimits;
+use crate::locks::LockWaits;
+use crate::ramfs::pages::PageCaches;
+use crate::raw::dcache::entry::Dentry;
+use crate::raw::dcache::long_name::LongNames;
+use crate::raw::dcache::lru::Lru;
+use crate::raw::dcache::super_block::Supers;
+use crate::raw::mount_book::Mounts;
+use core::fmt;
+use core::marker::PhantomPinned;
+use core::pin::Pin;
+use quietline_platform::atomic::AtomicBool;
+use quietline_platform::heap;
+use quietline_slab::{CacheError, RawCache, Stats};
+use quietline_sync::rcu::{self, Domain};
+use quietline_sync::{IdAllocator, Shared};
+use rustix::io::Errno;
+
+/// The file systems of a kernel: their superblocks, and the caches that dentries, inodes and names come from.
+///
+/// It stays where it is while it lives: superblocks point to it. Handles borrow it.
+pub struct Vfs {
+    /// First, because its mounts refer to what follows.
+    pub(crate) mounts: Mounts,
+    pub(crate) domain: &'static Domain,
+    pub(crate) keys: Keys,
+    pub(crate) dentries: RawCache,
+    pub(crate) inodes: RawCache,
+    pub(crate) long_names: LongNames,
+    pub(crate) last_ino: IdAllocator,
+    pub(crate) lru: Lru,
+    pub(crate) supers: Supers,
+    pub(crate) pages: PageCaches,
+    pub(crate) clock: FileClock,
+    pub(crate) lock_waits: LockWaits,
+    /// Whether anybody has ever watched a file.
+    pub(crate) watched: AtomicBool,
+    pub(crate) inotify_limits: Shared<InotifyLimits>,
+    /// It may not be moved.
+    _pinned: PhantomPinned,
+}
+
+/// Numbers of dentries (`/proc/sys/fs/dentry-state`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DentryState {
+    /// Dentries that live.
+    pub nr_dentry: i64,
+    /// Dentries that nobody refers to and that are kept in case that somebody will.
+    pub nr_unused: i64,
+    /// Those that stand for nothing.
+    pub nr_negative: i64,
+}
+
+impl Vfs {
+    /// No file systems yet.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn new() -> Result<Pin<Box<Self>>, Errno> {
+        let no_memory = |_: CacheError| Errno::NOMEM;
+        let domain = rcu::global().map_err(|_| Errno::NOMEM)?;
+        let vfs = Self {
+            mounts: Mounts::new(),
+            domain,
+            keys: Keys::new(random_keys()?),
+            dentries: Dentry::cache(domain).map_err(no_memory)?,
+            inodes: Inode::cache(domain).map_err(no_memory)?,
+            long_names: LongNames::new(domain).map_err(no_memory)?,
+            last_ino: IdAllocator::new().map_err(|_| Errno::NOMEM)?,
+            lru: Lru::new().map_err(|_| Errno::NOMEM)?,
+            supers: Supers::new(),
+            pages: PageCaches::new(domain).map_err(no_memory)?,
+            clock: FileClock::new(),
+            lock_waits: LockWaits::new(),
+            watched: AtomicBool::new(false),
+            inotify_limits: Shared::new(InotifyLimits::new()).map_err(|_| Errno::NOMEM)?,
+            _pinned: PhantomPinned,
+        };
+        Ok(Box::into_pin(heap::try_box(vfs).map_err(|_| Errno::NOMEM)?))
+    }
+
+    /// A name to look for.
+    ///
+    /// # Errors
+    /// `ENAMETOOLONG` above 255 bytes.
+    #[inline(always)]
+    pub fn name<'a>(&self, bytes: &'a [u8]) -> Result<Name<'a>, Errno> {
+        Name::new(bytes, &self.keys)
+    }
+
+    /// Numbers of dentries; exact when nobody makes or ends one meanwhile.
+    pub fn dentry_state(&self) -> DentryState {
+        let mut state = DentryState { nr_dentry: 0, nr_unused: self.lru.len(), nr_negative: 0 };
+        self.supers.each(|sb| {
+            state.nr_dentry += sb.nr_dentry();
+            state.nr_negative += sb.nr_negative();
+        });
+        state
+    }
+
+    /// Inodes that live; exact when nobody makes or ends one meanwhile.
+    pub fn nr_inodes(&self) -> i64 {
+        let mut sum = 0;
+        self.supers.each(|sb| sum += sb.nr_inodes());
+        sum
+    }
+
+    /// What the caches of pages hold: pages, nodes of their trees.
+    pub fn page_stats(&self) -> [Stats; 2] {
+        self.pages.stats()
+    }
+
+    /// What the caches hold: dentries, inodes, and long names of two sizes.
+    pub fn stats(&self) -> [Stats; 4] {
+        let [small, large] = self.long_names.stats();
+        [self.dentries.stats(), self.inodes.stats(), small, large]
+    }
+
+    /// Gives back the dentries that nobody refers to, and cached memory. Takes locks of directories: not for holders of any.
+    /// How many dentries were given back.
+    pub fn shrink(&self) -> usize {
+        let freed = self.prune(usize::MAX);
+        self.reap();
+        self.dentries.shrink();
+        self.inodes.shrink();
+        self.long_names.shrink();
+        self.pages.shrink();
+        freed
+    }
+}
+
+fn random_keys() -> Result<[u64; 4], Errno> {
+    let mut bytes = [0u8; 32];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    let mut keys = [0; 4];
+    for (key, bytes) in keys.iter_mut().zip(bytes.chunks_exact(8)) {
+        *key = crate::dcache::name::tail_word(bytes);
+    }
+    Ok(keys)
+}
+
+impl fmt::Debug for Vfs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vfs").field("dentries", &self.dentry_state()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,47 @@
+//! What only a filesystem knows: names and links that it makes when it is asked.
+
+use super::mode::{Link, Stop};
+use crate::dentry::DentryFlags;
+use crate::inode::{Content, NodeLink};
+use crate::raw::walk_fs::FsStruct;
+use crate::raw::walk_path::Path;
+use crate::vfs::Vfs;
+use rustix::io::Errno;
+
+/// What a name in a directory stands for, where the dentries do not say.
+pub(super) fn ask<'k>(vfs: &'k Vfs, dir: &Path<'k>, bytes: &[u8]) -> Result<Option<Path<'k>>, Stop> {
+    let name = vfs.name(bytes)?;
+    let Some(Content::Node(node)) = dir.dentry().inode().map(|inode| inode.content()) else {
+        return Ok(None);
+    };
+    let cached = dir.dentry().lookup(&name);
+    let child = match cached {
+        Some(child) if !child.flags().contains(DentryFlags::REVALIDATE) || node.revalidate(&child) => {
+            Some(child)
+        }
+        Some(stale) => {
+            stale.invalidate();
+            node.lookup(dir.dentry(), &name)?
+        }
+        None => node.lookup(dir.dentry(), &name)?,
+    };
+    Ok(child.filter(|child| !child.is_negative()).map(|child| Path::new(dir.mount().clone(), child)))
+}
+
+/// Where a link leads that a filesystem makes.
+pub(super) fn ask_link<'b, 'k>(link: &Path<'k>, fs: &FsStruct<'k>) -> Result<Link<'b, Path<'k>>, Stop> {
+    match link.dentry().inode().map(|inode| inode.content()) {
+        Some(Content::Node(node)) => Ok(match node.link(link, fs)? {
+            NodeLink::Body(path) => Link::Made(path),
+            NodeLink::Jump(to) => Link::Jump(to),
+        }),
+        _ => Err(Stop::Errno(Errno::INVAL)),
+    }
+}
+
+/// Moves of directories so far, begun and ended.
+pub(super) fn moves(vfs: &Vfs) -> u64 {
+    let mut sum = 0;
+    vfs.supers.each(|sb| sum += u64::from(sb.move_seq.read_begin()));
+    sum
+}
