@@ -3,6 +3,7 @@
 mod bench_command;
 mod lines_command;
 mod memory_command;
+mod mount_command;
 mod published;
 mod slabtop;
 
@@ -27,6 +28,7 @@ enum Command {
     Forecast(lines_command::LinesArgs),
     Slabtop(slabtop::SlabtopArgs),
     Memory(memory_command::MemoryArgs),
+    Mount(mount_command::MountArgs),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Command::Forecast(arguments) => lines_command::run("forecast", arguments),
         Command::Slabtop(arguments) => slabtop::run(arguments),
         Command::Memory(arguments) => memory_command::run(arguments),
+        Command::Mount(arguments) => mount_command::run(arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
