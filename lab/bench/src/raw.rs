@@ -1,5 +1,5 @@
-//! What is unsafe in the bench, behind functions that are not: a descriptor table for one thread, a system call
-//! that has no wrapper, and the objects whose memory is managed by hand or by other people's libraries.
+//! What is unsafe in the bench, behind functions that are not: a descriptor table or a working directory for one
+//! thread, a system call that has no wrapper, and the objects whose memory is managed by hand or by other people's libraries.
 
 #![allow(unsafe_code)]
 
@@ -28,6 +28,17 @@ pub(crate) fn own_descriptor_table() -> rustix::io::Result<()> {
     // column: every descriptor it uses from here on is opened and closed by itself, none is sent to it or taken
     // from it, and the standard streams have the same numbers in the copy.
     unsafe { unshare_unsafe(UnshareFlags::FILES) }
+}
+
+/// Gives the calling thread a root, a working directory and a umask of its own, so that what it does to them meets no other
+/// thread.
+///
+/// # Errors
+///
+/// What `unshare` says; it needs no privilege for this flag, but a seccomp filter may refuse it.
+pub(crate) fn own_working_directory() -> rustix::io::Result<()> {
+    // SAFETY: what `unshare_unsafe` warns of are descriptors, which this flag leaves shared.
+    unsafe { unshare_unsafe(UnshareFlags::FS) }
 }
 
 /// The host's `signalfd4` for SIGUSR1, without flags. (rustix has no wrapper.)

@@ -72,6 +72,9 @@ fn patterns() {
 const DEFAULT_SLAB: &str =
     "slab pair,bulk-8,bulk-32,bulk-250,single-32,random-250,test02,test03,remote,churn";
 
+const DEFAULT_DCACHE: &str = "dcache get-shared,get-own,get-parent-shared,get-parent-own,stat-shared-3,stat-own-1,\
+    stat-own-3,stat-own-8,stat-missing,short-100";
+
 const ALL_PRIMITIVES: &str = "primitives slab-pair,slab-bulk-8,slab-bulk-32,counter,ids,rcu-read,rcu-call,lockref,\
     file-ref,spinlock,dup,getfl,getfd";
 
@@ -83,6 +86,9 @@ fn workloads_have_default_cases() {
         "anonfds eventfd,timerfd,signalfd",
         ALL_PRIMITIVES,
         DEFAULT_SLAB,
+        DEFAULT_DCACHE,
+        "open own-1,own-3,own-8,shared",
+        "unlink own,shared,own-1000,shared-1000",
     ];
     assert_eq!(chosen(&[], &[]), Ok(strings(&everything)));
     assert_eq!(
@@ -105,7 +111,8 @@ fn an_unknown_workload_names_the_known() {
     let error = chosen(&["socket"], &[]).expect_err("there is no such workload");
     assert_eq!(
         error,
-        "there is no workload `socket`; the workloads are: sockets, pipes, anonfds, primitives, slab"
+        "there is no workload `socket`; the workloads are: sockets, pipes, anonfds, primitives, slab, dcache, \
+         open, unlink"
     );
 }
 

@@ -77,6 +77,12 @@ impl Object for Dentry {
         }
     }
 
+    fn name_words(&self) {
+        quietline_platform::name_words!(*self => "dentry" { d_count, d_flags, d_lock, d_mounted, d_inode, d_hash });
+        quietline_platform::name_words!(*self => "dentry" { d_parent, d_name, d_lru, d_child, d_subdirs, d_alias });
+        quietline_platform::name_words!(*self => "dentry" { d_time, d_fsdata, d_sb, d_iname, slot });
+    }
+
     #[inline(always)]
     fn slot(&self) -> &Slot<Self> {
         &self.slot

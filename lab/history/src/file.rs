@@ -82,6 +82,12 @@ impl Object for File {
         }
     }
 
+    fn name_words(&self) {
+        quietline_platform::name_words!(*self => "file" { fu_rcuhead, f_dentry, f_vfsmnt, f_op, f_flags, f_count });
+        quietline_platform::name_words!(*self => "file" { f_mode, fu_list, slot, f_lock, f_uid, f_pos });
+        quietline_platform::name_words!(*self => "file" { private_data, rest });
+    }
+
     #[inline(always)]
     fn slot(&self) -> &Slot<Self> {
         &self.slot

@@ -126,6 +126,7 @@ impl Globals {
     ///
     /// `ENOMEM`.
     pub(crate) fn boot(&self) -> Result<(), Errno> {
+        self.cpus.iter().for_each(Cpu::name_words);
         let syscall = Syscall::enter_exit(self);
         self.inode_in_use.0.init();
         for queue in &self.wait_table {

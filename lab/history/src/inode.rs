@@ -74,6 +74,12 @@ impl Object for Inode {
         }
     }
 
+    fn name_words(&self) {
+        quietline_platform::name_words!(*self => "inode" { i_list, i_sb_list, i_dentry, slot, i_count, i_ino });
+        quietline_platform::name_words!(*self => "inode" { i_state, i_nlink, i_mode, i_uid, i_gid, i_mutex });
+        quietline_platform::name_words!(*self => "inode" { i_sb, readers, writers, attributes });
+    }
+
     #[inline(always)]
     fn slot(&self) -> &Slot<Self> {
         &self.slot

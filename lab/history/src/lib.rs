@@ -75,7 +75,10 @@
 //! Anonymous descriptors (eventfd) share one inode; they skip what belongs to an inode's making, and write
 //! that one's `i_count` on every rung: the series leaves it.
 //!
-//! [`slab_bulk`] is another "before", of 2015: how 4.2 freed many objects at once.
+//! More: [`path_walk`], of 2010, how a path was looked up with a reference to each directory; [`inode_rcu`],
+//! of the same year, how a file was made and removed under one lock, its inode freed at once or after a grace period;
+//! [`dentry_count`], of 2013, how 3.10 counted references to dentries, and the patch that took the lock away; [`slab_bulk`], of 2015, how 4.2 freed many objects
+//! at once.
 //!
 //! # Guarantees
 //!
@@ -119,14 +122,17 @@
 mod anon_inodes;
 mod atomic;
 mod dcache;
+pub mod dentry_count;
 mod errno;
 mod fdtable;
 mod file;
 mod globals;
 mod inode;
+pub mod inode_rcu;
 mod ledger;
 mod list;
 mod mount;
+pub mod path_walk;
 mod percpu;
 mod percpu_counter;
 mod pipe;

@@ -53,6 +53,12 @@ impl Cpu {
             rcu_seq: Line(AtomicU32::new(0)),
         }
     }
+
+    /// Gives its words their names, for whoever looks at lines.
+    pub(crate) fn name_words(&self) {
+        quietline_platform::name_words!(*self => "cpu" { preempt_count, last_ino, nr_files, nr_dentry, nr_inodes });
+        quietline_platform::name_words!(*self => "cpu" { sockets_in_use, filp, dentry, inode, rcu_data, rcu_seq });
+    }
 }
 
 /// What every function of the kernel can reach: the globals, and the CPU it runs on.

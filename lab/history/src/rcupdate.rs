@@ -99,6 +99,7 @@ impl RcuCtrlblk {
     pub(crate) fn new(snapshots: Vec<AtomicU32>) -> Self {
         // Near the wrap-around in debug builds.
         let first = if cfg!(debug_assertions) { u64::MAX - 2 } else { 0 };
+        quietline_platform::name_words!(snapshots[..], "rcu_ctrlblk.snapshots");
         Self {
             lock: TicketLock::new(),
             cur: AtomicU64::new(first),

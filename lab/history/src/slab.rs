@@ -39,6 +39,9 @@ pub(crate) trait Object: Resident + Sized {
     /// The CPU's part of the cache.
     fn cpu_slab(cpu: &Cpu) -> &KmemCacheCpu<Self>;
 
+    /// Gives the words of the object their names, for whoever looks at lines.
+    fn name_words(&self);
+
     /// What to do with a slab of a type-safe cache that has become empty: wait, then `KmemCache::free_pages`.
     fn rcu_free_slab<'a>(current: Current<'a>, page: &'a Page<Self>);
 }
@@ -343,7 +346,7 @@ impl<T: Object> KmemCache<T> {
         let mut objects = Vec::new();
         objects.try_reserve_exact(self.objects_per_slab).map_err(|_| Errno::ENOMEM)?;
         objects.extend((0..self.objects_per_slab).map(|_| T::new()));
-        self.slabs.put(Page {
+        let page = self.slabs.put(Page {
             slab_lock: TicketLock::new(),
             frozen: AtomicU32::new(0),
             inuse: AtomicU32::new(0),
@@ -353,7 +356,11 @@ impl<T: Object> KmemCache<T> {
             rcu_head: RcuHead::new(),
             objects,
             _entry: self.ledger.enter(),
-        })
+        })?;
+        quietline_platform::name_words!(self.zone.0, "zone");
+        quietline_platform::name_words!(*page => "page" { slab_lock, frozen, inuse, freelist, next, prev, rcu_head });
+        page.objects.iter().for_each(T::name_words);
+        Ok(page)
     }
 
     /// Counts the cache's objects; exact while no other thread is in a system call.

@@ -54,7 +54,7 @@ impl Column for Host {
         match job {
             Job::OpenClose(_) => true,
             Job::Descriptor(_) => self.shape == Shape::Processes,
-            Job::Primitive(_) | Job::Slab(_) => false,
+            Job::Primitive(_) | Job::Slab(_) | Job::Dcache(_) | Job::Open(_) | Job::Unlink(_) => false,
         }
     }
 
@@ -62,8 +62,8 @@ impl Column for Host {
         match job {
             Job::OpenClose(object) => Ok(Arc::new(HostArena { object, shape: self.shape })),
             Job::Descriptor(call) => Ok(descriptors::host(call)),
-            Job::Primitive(_) | Job::Slab(_) => {
-                Err(Unfit::Missing("a system call is no primitive".to_owned()))
+            Job::Primitive(_) | Job::Slab(_) | Job::Dcache(_) | Job::Open(_) | Job::Unlink(_) => {
+                Err(Unfit::Missing("a column of descriptors has no such job".to_owned()))
             }
         }
     }

@@ -4,6 +4,7 @@ mod census;
 mod descriptors;
 pub mod history;
 pub mod host;
+pub mod paths;
 pub mod primitives;
 mod probe;
 pub mod quietline;
@@ -15,19 +16,27 @@ use std::sync::Arc;
 use crate::harness::Column;
 
 /// Every column there is, in the order in which a report shows them: the host kernel, the ladder of old
-/// kernels, the peers of the primitives, quietline; and those of objects without descriptors. A name may stand for two,
+/// kernels, the peers of the primitives, quietline; those of objects without descriptors; those of paths. A name may stand for two,
 /// of which a case has one.
 pub fn all() -> Vec<Arc<dyn Column>> {
-    [host::columns(), history::columns(), primitives::columns(), quietline::columns(), slab::columns()]
-        .concat()
+    [
+        host::columns(),
+        history::columns(),
+        primitives::columns(),
+        quietline::columns(),
+        slab::columns(),
+        paths::columns(),
+    ]
+    .concat()
 }
 
 /// The names of the columns that a ladder shows: what is compared by default, without the variants that exist
 /// to answer one question each.
 pub fn in_ladder(name: &str) -> bool {
-    let patch = name.starts_with("history-")
-        && !name.starts_with("history-4.")
-        && !name.starts_with("history-detached");
+    let patch = name.strip_prefix("history-").is_some_and(|rung| {
+        let others = ["2.6.37", "3.10", "4.2", "cmpxchg", "detached", "inode"];
+        !others.iter().any(|other| rung.starts_with(other))
+    });
     name == "host" || patch || is_main_quietline(name)
 }
 

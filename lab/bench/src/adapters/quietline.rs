@@ -68,7 +68,7 @@ impl Column for Variant {
         match job {
             Job::OpenClose(_) => true,
             Job::Descriptor(_) => *self == Self::LowestFd,
-            Job::Primitive(_) | Job::Slab(_) => false,
+            Job::Primitive(_) | Job::Slab(_) | Job::Dcache(_) | Job::Open(_) | Job::Unlink(_) => false,
         }
     }
 
@@ -76,8 +76,8 @@ impl Column for Variant {
         let object = match job {
             Job::OpenClose(object) => object,
             Job::Descriptor(call) => return Ok(descriptors::quietline(call, threads)?),
-            Job::Primitive(_) | Job::Slab(_) => {
-                return Err(Unfit::Missing("a system call is no primitive".to_owned()));
+            Job::Primitive(_) | Job::Slab(_) | Job::Dcache(_) | Job::Open(_) | Job::Unlink(_) => {
+                return Err(Unfit::Missing("a column of descriptors has no such job".to_owned()));
             }
         };
         let calls = match self {

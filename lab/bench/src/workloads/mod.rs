@@ -1,13 +1,19 @@
 //! What is done: one file per workload, none of which knows who does it.
 
 pub mod anonfds;
+pub mod dcache;
+pub mod open;
 pub mod pipes;
 pub mod primitives;
 pub mod slab;
 pub mod sockets;
+pub mod unlink;
 
+pub use dcache::{Dcache, Whose};
+pub use open::OpenFile;
 pub use primitives::{Call, Primitive};
 pub use slab::{Pattern, Slab};
+pub use unlink::Unlink;
 
 /// A job done in a loop, in one or more variants.
 #[derive(Debug)]
@@ -57,6 +63,12 @@ pub enum Job {
     Primitive(Primitive),
     /// Objects allocated and freed.
     Slab(Slab),
+    /// References to dentries, and looking up paths.
+    Dcache(Dcache),
+    /// A file opened by its path, and closed.
+    Open(OpenFile),
+    /// Files made and removed.
+    Unlink(Unlink),
 }
 
 /// What is opened and closed.
@@ -96,5 +108,13 @@ pub enum Domain {
 }
 
 /// Every workload, in the order in which `ql bench` runs them.
-pub const ALL: &[&Workload] =
-    &[&sockets::SOCKETS, &pipes::PIPES, &anonfds::ANONFDS, &primitives::PRIMITIVES, &slab::SLAB];
+pub const ALL: &[&Workload] = &[
+    &sockets::SOCKETS,
+    &pipes::PIPES,
+    &anonfds::ANONFDS,
+    &primitives::PRIMITIVES,
+    &slab::SLAB,
+    &dcache::DCACHE,
+    &open::OPEN,
+    &unlink::UNLINK,
+];
