@@ -55,7 +55,8 @@ fn through_a_mountpoint() {
             });
         }
         let end = Instant::now() + TIME;
-        while Instant::now() < end {
+        // A dozen times at least, where each takes long (walkers keep the mount busy).
+        while Instant::now() < end || done.load(Relaxed) < 12 {
             let mount = vfs.new_mount(sb.clone(), MountFlags::empty()).unwrap();
             w.ns.attach(mount, w.path("m")).unwrap();
             std::thread::yield_now();
@@ -82,7 +83,7 @@ fn through_a_mountpoint() {
         stop.store(true, Relaxed);
     });
     println!("mounted {done:?} times, {busy:?} times busy, walked below and above {seen:?}");
-    assert!(done.load(Relaxed) > 10 && seen.iter().all(|n| n.load(Relaxed) > 0));
+    assert!(seen.iter().all(|n| n.load(Relaxed) > 0));
     vfs.shrink();
     assert_eq!((vfs.dentry_state().nr_dentry, vfs.nr_inodes()), before);
     drop(above);
