@@ -47,7 +47,8 @@
 //!
 //! Files of the tree are complete but for devices, and for data through named pipes; sockets, pipes and anonymous descriptors
 //! can be made, duplicated, named and closed, but no data goes through them yet, and nothing can be polled. Nothing interrupts a
-//! wait for a lock. Credentials and the working directory are a process's, not a thread's.
+//! wait for a lock. Credentials and the working directory are a process's, not a thread's. Locks of the tree are not held across a
+//! `fork` of the host: one that another thread holds at that moment stays locked in the child.
 //!
 //! # Lock order
 //!
