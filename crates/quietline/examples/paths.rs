@@ -49,10 +49,10 @@ fn main() {
         path = format!("{path}/dir{depth}");
         p.mkdir(&path, 0o755).expect("a new directory");
     }
-    let word = std::sync::atomic::AtomicU64::new(0);
+    let word = quietline_platform::atomic::AtomicU64::new(0);
     row("locked addition, to compare", 5_000_000, |n| {
         for _ in 0..n {
-            word.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            word.fetch_add(1, quietline_platform::atomic::Ordering::SeqCst);
         }
     });
     for depth in [1, 3, 8] {

@@ -39,7 +39,8 @@
 //!
 //! # Guarantees
 //!
-//! * Results and errors are those of Linux, except that nothing here is ever interrupted.
+//! * Results and errors are those of Linux, except that nothing here is ever interrupted, and for what the differential tests
+//!   list (`tests/posix/explained.rs`, `tests/differential/explained.rs`): some of that is still to be mended.
 //! * Dropping a [`Process`] closes its descriptors; dropping the last owner of a [`Kernel`] frees all it had.
 //! * After a `fork` of the host process, kernels and processes go on in the child.
 //!

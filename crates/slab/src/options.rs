@@ -237,9 +237,9 @@ impl Options {
         }
     }
 
-    /// Sheaves of each kind that a barn keeps: with many CPUs as many as wait for a grace period when it is slowed down, which come
+    /// Sheaves of each kind that a barn keeps, [`BARN_LIMIT`] at least: with many CPUs as many as wait for a grace period when it is slowed down, which come
     /// back all at once and are wanted again. What does not fit goes to its slabs, under a lock that all wait for.
-    pub(crate) fn barn_limit() -> usize {
+    pub fn barn_limit() -> usize {
         BARN_LIMIT.max(3 * cpu::nr_cpus())
     }
 }

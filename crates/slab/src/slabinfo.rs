@@ -1,6 +1,6 @@
 //! Caches as text, in the columns of `/proc/slabinfo`.
 
-use crate::barn::BARN_LIMIT;
+use crate::options::Options;
 use crate::registry;
 use crate::stats::Stats;
 use core::fmt;
@@ -52,7 +52,7 @@ impl From<&Stats> for SlabinfoRow<'static> {
             pagesperslab: stats.slab_size / PAGE_SIZE,
             limit: stats.tunables.sheaf_capacity,
             batchcount: stats.tunables.cpu_partial,
-            sharedfactor: BARN_LIMIT,
+            sharedfactor: Options::barn_limit(),
             active_slabs: stats.slabs.saturating_sub(stats.partial_slabs),
             num_slabs: stats.slabs,
             sharedavail: stats.cached,

@@ -80,7 +80,7 @@ impl From<&Stats> for Cache {
             cpu_partial: tunables.cpu_partial,
             sheaf_capacity: tunables.sheaf_capacity,
             look_ahead: tunables.look_ahead,
-            barn_limit: quietline_slab::BARN_LIMIT,
+            barn_limit: quietline_slab::Options::barn_limit(),
         }
     }
 }
