@@ -49,15 +49,12 @@ pub(crate) fn explained(call: &Call, host: &Outcome, ours: &Outcome) -> Option<&
         Call::Readv { .. } | Call::Preadv { .. } if *host == Outcome::Done(0) && fails(libc::EISDIR) => {
             Some("readv of a directory into nothing: Linux says 0, here it is EISDIR")
         }
-        Call::Linkat { .. } if *host == Outcome::Failed(libc::ENOENT) && fails(libc::EACCES) => Some(
-            "linkat with AT_EMPTY_PATH of who has not opened it: the walk is refused before the descriptor",
-        ),
         Call::Renameat2 { .. } if *host == Outcome::Failed(libc::EBUSY) && fails(libc::ENAMETOOLONG) => {
             Some("renameat2 of `..` to a name too long: the name is told first")
         }
-        Call::Symlinkat { .. } if host.is_success() && fails(libc::ENOSPC) => {
-            Some("with extended attributes a symbolic link may find no room a little earlier than on tmpfs")
-        }
+        Call::Symlinkat { .. } if host.is_success() && fails(libc::ENOSPC) => Some(
+            "not understood, ours to mend: with extended attributes a symbolic link finds no room where tmpfs has some",
+        ),
         _ if same_but_for_the_last_page(host, ours) => {
             Some("Linux's SEEK_DATA does not find data in the last page that a file can have")
         }
