@@ -54,7 +54,7 @@ fn rows() {
         stats.slab_size / 4096,
         130,
         16,
-        10,
+        Options::barn_limit(),
         stats.slabs - stats.partial_slabs,
         stats.slabs,
         stats.cached,
