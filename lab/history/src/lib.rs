@@ -78,7 +78,7 @@
 //! More: [`path_walk`], of 2010, how a path was looked up with a reference to each directory; [`inode_rcu`],
 //! of the same year, how a file was made and removed under one lock, its inode freed at once or after a grace period;
 //! [`dentry_count`], of 2013, how 3.10 counted references to dentries, and the patch that took the lock away; [`slab_bulk`], of 2015, how 4.2 freed many objects
-//! at once.
+//! at once; [`eventpoll`], of 2017, how 4.13 went from epoll to epoll, and the two patches that took the list away.
 //!
 //! # Guarantees
 //!
@@ -124,6 +124,7 @@ mod atomic;
 mod dcache;
 pub mod dentry_count;
 mod errno;
+pub mod eventpoll;
 mod fdtable;
 mod file;
 mod globals;
@@ -132,6 +133,7 @@ pub mod inode_rcu;
 mod ledger;
 mod list;
 mod mount;
+mod nested_calls;
 pub mod path_walk;
 mod percpu;
 mod percpu_counter;
@@ -151,6 +153,7 @@ mod words;
 
 pub use errno::Errno;
 pub use ledger::Ledger;
+pub use nested_calls::NestedWay;
 pub use rung::Rung;
 pub use slab::SlabInfo;
 pub use sockets::{Fd, Lists, Process, World};

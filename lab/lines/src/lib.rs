@@ -28,6 +28,7 @@
 
 pub mod conflicts;
 mod dcache;
+mod epoll;
 pub mod forecast;
 pub mod gate;
 mod kernels;

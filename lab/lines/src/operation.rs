@@ -1,6 +1,6 @@
 //! The operations, by name.
 
-use crate::{dcache, kernels, paths, product, rungs, slab, vfs};
+use crate::{dcache, epoll, kernels, paths, product, rungs, slab, vfs};
 use quietline_sim::report::{Basis, Report};
 use quietline_sim::simulation::{Failed, Plan, Run, Stage};
 use quietline_sim::topology::Topology;
@@ -101,6 +101,7 @@ impl Operation {
             slab::operations(),
             kernels::operations(),
             dcache::operations(),
+            epoll::operations(),
             rungs::operations(),
         ]
         .into_iter()
