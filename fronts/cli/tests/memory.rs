@@ -25,7 +25,9 @@ fn what_is_shrunk_comes_back() {
     assert!((0.0..40.0).contains(&overhead), "{overhead} bytes for each object");
     assert!(end < 1.05, "{end} of the start is resident");
     let kept = number(&json, "kept");
-    assert!((0.0..=262_144.0).contains(&kept), "{kept} bytes stay");
+    // What a cache is made of stays: some words for every CPU that there may be, among others.
+    let most = (256 << 10) + (4 << 10) * quietline_platform::cpu::nr_cpus();
+    assert!((0.0..=most as f64).contains(&kept), "{kept} bytes stay");
     let table = String::from_utf8_lossy(&output.stderr);
     assert!(table.contains("given back") && table.contains("shrink"), "{table}");
 }
