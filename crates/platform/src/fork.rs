@@ -19,15 +19,19 @@ use std::sync::{Mutex, MutexGuard, Once};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Rank {
-    /// Locks of objects that callers name: descriptor tables.
-    Object = 0,
+    /// Locks of lists in which objects are found, and looked at: processes.
+    List = 0,
+    /// Locks of objects that callers name: a process's descriptor table, its place in the tree.
+    Object = 1,
     /// Locks of slab caches.
-    Cache = 1,
+    Cache = 2,
     /// Locks of counters, id allocators and RCU domains.
-    Domain = 2,
+    Domain = 3,
     /// Locks of this crate.
-    Machine = 3,
+    Machine = 4,
 }
+
+const RANKS: usize = Rank::Machine as usize + 1;
 
 /// What an owner of locks does around a `fork`.
 ///
@@ -60,7 +64,7 @@ unsafe impl Send for Owners {}
 
 /// One lock for each rank, taken by a fork when the rank's turn comes and not before: who holds an owner's lock may
 /// wait for the lock of a later rank.
-static REGISTRY: [Mutex<Owners>; 4] = [const { Mutex::new(Owners::NONE) }; 4];
+static REGISTRY: [Mutex<Owners>; RANKS] = [const { Mutex::new(Owners::NONE) }; RANKS];
 static INSTALL: Once = Once::new();
 
 fn owners(rank: usize) -> MutexGuard<'static, Owners> {
@@ -155,7 +159,7 @@ impl Node {
 
 thread_local! {
     /// The registry's guards between `before` and `after`, in the thread that forks.
-    static HELD: RefCell<Option<[MutexGuard<'static, Owners>; 4]>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<[MutexGuard<'static, Owners>; RANKS]>> = const { RefCell::new(None) };
 }
 
 /// Sees to it that forks are noticed, from now on. Whoever has locks calls it before the first one is taken.

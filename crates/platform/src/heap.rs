@@ -25,6 +25,18 @@ pub fn try_box<T>(value: T) -> Result<Box<T>, AllocError> {
     }
 }
 
+/// Makes room in a vector for so many more values, and perhaps others.
+///
+/// # Errors
+/// [`AllocError`] when the heap is exhausted; the vector is as it was.
+pub fn try_reserve<T>(vec: &mut Vec<T>, more: usize) -> Result<(), AllocError> {
+    if vec.capacity() - vec.len() < more {
+        fault::check()?;
+        vec.try_reserve(more).map_err(|_| AllocError)?;
+    }
+    Ok(())
+}
+
 /// A boxed slice of `n` values made by `make`.
 ///
 /// # Errors

@@ -123,7 +123,7 @@ unsafe impl AtFork for Owner {
 #[test]
 fn owners_are_told_by_rank_on_both_sides() {
     let _turn = turn();
-    let ranks = [Rank::Machine, Rank::Object, Rank::Domain, Rank::Cache, Rank::Object];
+    let ranks = [Rank::Machine, Rank::Object, Rank::Domain, Rank::Cache, Rank::Object, Rank::List];
     let owners = ranks.map(|rank| Owner { rank, held: false.into() });
     let mut nodes = ranks.map(Node::new);
     for (owner, node) in owners.iter().zip(&mut nodes) {
@@ -132,20 +132,20 @@ fn owners_are_told_by_rank_on_both_sides() {
     }
     let told = || std::mem::take(&mut *TOLD.lock().unwrap());
     // The order in which locks nest, and everybody after everybody before.
-    let before = [0, 0, 2, 4, 6];
-    let after = |child: usize| [1, 1, 3, 5, 7].map(|told| told + child);
+    let before = [0, 2, 2, 4, 6, 8];
+    let after = |child: usize| [1, 3, 3, 5, 7, 9].map(|told| told + child);
     in_child(20, || assert_eq!(told(), [before, after(16)].concat()));
     assert_eq!(told(), [before, after(0)].concat());
     // Two leave; one comes back in a place that was vacated.
     nodes[1].unregister();
     nodes[2].unregister();
     nodes[2].unregister();
-    in_child(20, || assert_eq!(told(), [0, 2, 6, 17, 19, 23]));
-    assert_eq!(told(), [0, 2, 6, 1, 3, 7]);
+    in_child(20, || assert_eq!(told(), [0, 2, 4, 8, 17, 19, 21, 25]));
+    assert_eq!(told(), [0, 2, 4, 8, 1, 3, 5, 9]);
     // SAFETY: as above.
     unsafe { nodes[2].register(&owners[2]).unwrap() };
-    in_child(20, || assert_eq!(told(), [0, 2, 4, 6, 17, 19, 21, 23]));
-    assert_eq!(told().len(), 8);
+    in_child(20, || assert_eq!(told(), [0, 2, 4, 6, 8, 17, 19, 21, 23, 25]));
+    assert_eq!(told().len(), 10);
     nodes.iter_mut().for_each(fork::Node::unregister);
     in_child(20, || assert_eq!(told(), []));
     assert_eq!(told(), []);

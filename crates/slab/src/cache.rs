@@ -131,7 +131,11 @@ impl RawCache {
 impl Drop for RawCache {
     fn drop(&mut self) {
         if registry::leave(&self.inner) {
-            self.inner.close();
+            match Shared::get_mut(&mut self.inner) {
+                // Nobody else has it, so nobody need be told to keep off.
+                Some(inner) => inner.close_alone(),
+                None => self.inner.close(),
+            }
             // The last owner takes it apart: this one, unless objects wait for a grace period. A thread that has looked in to
             // reclaim is soon gone.
             visits::wait_for(|| {

@@ -2,12 +2,13 @@
 
 use crate::barn::Barn;
 use crate::debug::{self, Checks};
+use crate::deferred::Deferred;
 use crate::freelist::State;
 use crate::options::{CacheError, Options};
 use crate::quiet;
 use crate::reclaim::{self, Idle};
 use crate::sends::Sends;
-use crate::sheaves::{Handshake, Sheaves};
+use crate::sheaves::{Handshake, Sheaves, Taken};
 use crate::slab::{Layout, Partial, Slab};
 use crate::stats;
 use crate::tunables::{self, Knobs, Tunables};
@@ -45,6 +46,8 @@ pub(crate) struct Inner {
     pub(crate) waiting: AtomicI64,
     /// Sheaves on their way to a grace period.
     pub(crate) sends: Sends,
+    /// Objects that wait without one.
+    pub(crate) deferred: Deferred,
     pub(crate) checks: Checks,
     pub(crate) idle: Idle,
     pub(crate) visits: Visits,
@@ -71,6 +74,7 @@ impl Inner {
             taken: AtomicI64::new(0),
             waiting: AtomicI64::new(0),
             sends: Sends::new(),
+            deferred: Deferred::new(),
             checks: Checks::new(),
             idle: Idle::new(),
             visits: Visits::new(),
@@ -357,6 +361,24 @@ impl Inner {
         self.shrink();
     }
 
+    /// [`close`](Self::close) for the only owner: needs no barrier.
+    pub(crate) fn close_alone(&mut self) {
+        // Relaxed: see `store`.
+        self.closed.store(true, Ordering::Relaxed);
+        let taken = self.take_alone();
+        self.put_back(|| taken);
+        self.empty_barn();
+        self.discard_empty();
+    }
+
+    /// Every CPU's sheaves, for the only owner.
+    pub(crate) fn take_alone(&mut self) -> Taken {
+        #[cfg(not(loom))]
+        return self.sheaves.take_all_mut();
+        #[cfg(loom)]
+        return self.sheaves.take_all(&self.handshake);
+    }
+
     pub(crate) fn empty_barn(&self) {
         while let Some(sheaf) = self.barn.take_full() {
             drop(self.flush(sheaf));
@@ -450,6 +472,7 @@ unsafe impl AtFork for Inner {
         self.checks.before();
         self.barn.before();
         self.sends.before();
+        self.deferred.before();
         self.partial.before();
     }
 
@@ -458,6 +481,7 @@ unsafe impl AtFork for Inner {
             self.visits.after_fork();
         }
         self.partial.after(child);
+        self.deferred.after(child);
         self.sends.after(child);
         self.barn.after(child);
         self.checks.after(child);

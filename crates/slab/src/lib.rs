@@ -124,7 +124,8 @@
 //! * Each object is in exactly one place: with a user, in a sheaf, or on its slab's list.
 //! * The hit path has no locked instruction and writes only the CPU's own lines and the sheaf's.
 //! * [`RawCache::alloc_bulk`] is all or nothing; [`RawCache::free_bulk`] is what single frees would be; freeing never
-//!   fails and never needs memory ([`RawCache::free_rcu`] waits for a grace period when every sheaf there is waits for one).
+//!   fails and never needs memory. (Of a cache that does not name its domain, [`RawCache::free_rcu`] waits for a grace period
+//!   when there is none and every sheaf there is waits for one.)
 //! * In a [`TypesafeCache`], memory stays a `T` while a read section may look at it; constructors run once.
 //! * Every failure to get memory is an [`AllocError`](quietline_platform::AllocError).
 //!
@@ -160,6 +161,7 @@ mod bulk;
 mod cache;
 mod control;
 mod debug;
+mod deferred;
 mod freelist;
 mod hook;
 mod inner;

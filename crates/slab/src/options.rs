@@ -3,6 +3,7 @@
 use crate::barn::BARN_LIMIT;
 use crate::bulk::LOOK_AHEAD;
 use crate::debug::{self, Debug};
+use crate::deferred;
 use crate::hook::Hook;
 use crate::slab::{HEADER, Layout};
 use crate::tunables::Tunables;
@@ -183,8 +184,9 @@ impl Options {
         let used = if checked.is_off() { used } else { self.size.max(LINK) + 2 * zone };
         let stride = used.next_multiple_of(align);
         // Saturating: nothing that large fits.
+        let marks = |objects| if self.rcu.is_some() { deferred::bytes(objects) } else { 0 };
         let first = |objects: usize| {
-            let before = objects.saturating_mul(record).saturating_add(HEADER + zone);
+            let before = objects.saturating_mul(record).saturating_add(HEADER + marks(objects) + zone);
             before.checked_next_multiple_of(align).unwrap_or(usize::MAX)
         };
         let fits = |objects: usize, block: usize| {
@@ -200,8 +202,8 @@ impl Options {
         }
         Ok(match (objects, record) {
             (0, _) => return Err(too_large),
-            (_, 0) => Layout::new(stride, block, first(0), objects, link),
-            _ => Layout::checked(stride, block, first(objects), objects, record),
+            (_, 0) => Layout::new(stride, block, first(objects), objects, link),
+            _ => Layout::checked(stride, block, first(objects), objects, HEADER + marks(objects), record),
         })
     }
 

@@ -33,9 +33,9 @@ impl RawCache {
     ///
     /// Writes no shared line while the CPU's collecting sheaf has room. Once in a sheaf's worth it does what
     /// [`Domain::call`] says: it may run callbacks that are due, among them release functions, and a flood beyond
-    /// [`Domain::backlog_limit`] objects is slowed down. Never fails. It waits for a grace period only where memory for a
-    /// sheaf cannot be had *and* every sheaf of the cache waits for one already: where memory may run out, do not call it
-    /// inside a read section of the domain.
+    /// [`Domain::backlog_limit`] objects is slowed down. Never fails. Where memory for a sheaf cannot be had and every sheaf
+    /// of the cache waits already, a cache that names its domain in its options notes the object in its slab; it does not wait.
+    /// One that names none waits for a grace period then: where memory may run out, do not call it inside a read section.
     ///
     /// # Safety
     /// `object` came from this cache, its owner uses it no more, and a read section that begins later cannot find it.
@@ -54,11 +54,61 @@ impl RawCache {
     /// # Panics
     /// Never; but called from a callback or inside a read section of the domain it never returns.
     pub fn flush_rcu(&self) {
-        let inner = &self.inner;
-        inner.take_back(|| inner.sheaves.take_all(&inner.handshake), |sheaf| inner.store(sheaf));
-        inner.sends.wait();
-        // Without a domain nothing waits.
-        if let Some(domain) = inner.rcu_domain() {
+        Self::flush_rcu_of(&[self]);
+    }
+
+    /// [`flush_rcu`](Self::flush_rcu) of several caches, which waits once for all that are of one domain and follow each
+    /// other.
+    ///
+    /// # Panics
+    /// As [`flush_rcu`](Self::flush_rcu).
+    pub fn flush_rcu_of(caches: &[&RawCache]) {
+        for cache in caches {
+            let inner = &cache.inner;
+            inner.take_back(|| inner.sheaves.take_all(&inner.handshake), |sheaf| inner.store(sheaf));
+            inner.sends.wait();
+        }
+        wait_for(caches.iter().map(|cache| &*cache.inner));
+    }
+
+    /// [`flush_rcu_of`](Self::flush_rcu_of) caches that nobody else uses: needs no barrier of the machine for each if they are
+    /// all that owns them.
+    ///
+    /// # Panics
+    /// As [`flush_rcu`](Self::flush_rcu).
+    pub fn flush_rcu_alone(caches: &mut [&mut RawCache]) {
+        for cache in &mut *caches {
+            match Shared::get_mut(&mut cache.inner) {
+                Some(inner) => {
+                    let taken = inner.take_alone();
+                    inner.take_back(|| taken, |sheaf| inner.store(sheaf));
+                }
+                None => {
+                    let inner = &cache.inner;
+                    inner.take_back(|| inner.sheaves.take_all(&inner.handshake), |sheaf| inner.store(sheaf));
+                    inner.sends.wait();
+                }
+            }
+        }
+        wait_for(caches.iter().map(|cache| &*cache.inner));
+    }
+}
+
+/// Waits until all that was sent to its grace period before is free.
+fn wait_for<'c>(caches: impl Iterator<Item = &'c Inner> + Clone) {
+    // Without a domain nothing waits.
+    let mut before: Option<&Domain> = None;
+    for domain in caches.clone().filter_map(Inner::rcu_domain) {
+        if !before.is_some_and(|before| core::ptr::eq(before, domain)) {
+            domain.barrier();
+        }
+        before = Some(domain);
+    }
+    for cache in caches {
+        if cache.deferred.any()
+            && let Some(domain) = cache.rcu_domain()
+        {
+            // What waited for a batch that was on its way is now on its own.
             domain.barrier();
         }
     }
@@ -78,8 +128,15 @@ impl Inner {
         // Where CPUs have no sheaves, each object goes in one of its own.
         let sheaf = if collects { self.sheaf_to_collect() } else { OwnedSheaf::new(1) };
         let Ok(mut sheaf) = sheaf.or_else(|AllocError| self.sheaf_without_memory()) else {
-            domain.synchronize();
-            return self.release(object);
+            if !self.defer(domain, object) {
+                domain.synchronize();
+                return self.release(object);
+            }
+            if !quiet::is_on() {
+                // Memory is short: now, and not when a batch is full.
+                domain.poll();
+            }
+            return;
         };
         assert!(sheaf.push(object), "an empty sheaf has room");
         let send = self.sends.begin();
@@ -192,7 +249,7 @@ impl Inner {
     }
 
     /// Ends an object whose grace period is over, and frees it.
-    fn release(&self, object: usize) {
+    pub(crate) fn release(&self, object: usize) {
         self.end_of_life(&[object]);
         if self.checks.on() {
             debug::freed_rcu(self, object);

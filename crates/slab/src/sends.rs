@@ -1,6 +1,7 @@
 //! Threads that have taken, or are about to take, a collecting sheaf from its CPU and have not yet queued it: who waits for
 //! all objects finds those sheaves neither with a CPU nor with the domain.
 
+#[cfg(not(loom))]
 use quietline_platform::fork::AtFork;
 use quietline_platform::thread;
 use quietline_sync::SpinLock;
@@ -25,7 +26,7 @@ pub(crate) struct Send<'a> {
 }
 
 impl Sends {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { turns: SpinLock::new(Turns { turn: 0, running: [0; 2] }) }
     }
 
@@ -64,6 +65,7 @@ impl Drop for Send<'_> {
 }
 
 // SAFETY: its only lock is held between the two.
+#[cfg(not(loom))]
 unsafe impl AtFork for Sends {
     fn before(&self) {
         self.turns.before();

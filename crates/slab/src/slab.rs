@@ -1,6 +1,7 @@
 //! A slab: a block of pages that holds objects of one cache, its header at the start.
 
 use crate::debug::Debug;
+use crate::deferred;
 use crate::freelist::{Detached, Freelist, Links, NONE, Packed, State};
 use crate::hook::Hook;
 use crate::inner::Inner;
@@ -40,10 +41,17 @@ impl Layout {
         Self { stride, block, first, objects, link, reciprocal, links_at, links_step }
     }
 
-    /// Links lie at the start of the objects' records, of some bytes each, which follow the header.
-    pub(crate) fn checked(stride: usize, block: usize, first: usize, objects: usize, record: usize) -> Self {
+    /// Links lie at the start of the objects' records, of some bytes each, which begin at `records`.
+    pub(crate) fn checked(
+        stride: usize,
+        block: usize,
+        first: usize,
+        objects: usize,
+        records: usize,
+        record: usize,
+    ) -> Self {
         let plain = Self::new(stride, block, first, objects, 0);
-        Self { links_at: HEADER as u32, links_step: record as u32, ..plain }
+        Self { links_at: records as u32, links_step: record as u32, ..plain }
     }
 
     /// The index of the object that begins at, or contains, an offset from the first object. Exact for offsets and strides up
@@ -126,8 +134,13 @@ impl Slab {
             dtor,
             rcu: rcu::Head::new(),
         };
-        // SAFETY: the block is ours, larger than the header and more aligned.
-        unsafe { slab.write(header) };
+        // SAFETY: the block is ours, larger than the header and what the layout has behind it, and more aligned.
+        unsafe {
+            slab.write(header);
+            if let Some(marks) = slab.as_ref().marks() {
+                deferred::init(marks, layout.objects);
+            }
+        }
         // SAFETY: written above.
         quietline_platform::name_words!(unsafe { slab.as_ref() }.freelist, "slab.freelist");
         Ok(slab)
@@ -176,6 +189,15 @@ impl Slab {
     pub(crate) unsafe fn of<'a>(object: usize) -> &'a Slab {
         // SAFETY: blocks begin with their slab; it lives while an object is out.
         unsafe { pages::block_of(object).cast::<Slab>().as_ref() }
+    }
+
+    /// Where it is noted which objects are [`deferred`], if there is room for it.
+    pub(crate) fn marks(&self) -> Option<NonNull<u8>> {
+        // SAFETY: a cache outlives its slabs; if it names a domain, their layout has room for marks behind the header.
+        unsafe {
+            let marked = self.cache.as_ref().options.rcu.is_some();
+            marked.then(|| NonNull::from(self).cast::<u8>().add(HEADER))
+        }
     }
 
     pub(crate) fn layout(&self) -> &Layout {

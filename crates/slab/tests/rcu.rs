@@ -263,8 +263,8 @@ fn every_allocation_fails_once() {
     assert_eq!(pages::usage().used, pages_before);
 }
 
-/// With no memory for any sheaf: those that are there are used, though a reader keeps what waits waiting; only when all
-/// of them wait does a free wait too.
+/// With no memory for any sheaf: those that are there are used, and when all of them wait, objects are noted in their slabs. A
+/// reader keeps all of it waiting, and may be who frees it.
 #[test]
 fn without_any_memory() {
     let _alone = alone();
@@ -272,22 +272,66 @@ fn without_any_memory() {
         let domain = options.rcu.unwrap();
         let cache = cache(options);
         let before = RELEASED.load(Relaxed);
-        let objects: Vec<_> = (0..300).map(|_| Object::begin(cache.alloc().unwrap())).collect();
+        let objects: Vec<_> = (0..3000).map(|_| Object::begin(cache.alloc().unwrap())).collect();
         // Some sheaves that hold objects to hand out.
         let spare: Vec<_> = (0..300).map(|_| cache.alloc().unwrap()).collect();
         // SAFETY: allocated above.
         spare.into_iter().for_each(|object| unsafe { cache.free(object) });
-        let no_sheaves = !options.sheaves || options.debug != Debug::OFF;
-        let guard = (!no_sheaves).then(|| domain.read());
-        fault::fail_from(1);
-        let (first, rest) = objects.split_first().unwrap();
-        free_rcu(&cache, *first);
-        assert_eq!(RELEASED.load(Relaxed) - before, usize::from(no_sheaves));
-        drop(guard);
-        rest.iter().for_each(|object| free_rcu(&cache, *object));
-        fault::fail_nth(0);
+        let (first, second) = objects.split_at(1500);
+        for freed in [first, second] {
+            let before = RELEASED.load(Relaxed);
+            let guard = domain.read();
+            fault::fail_from(1);
+            freed.iter().for_each(|object| free_rcu(&cache, *object));
+            fault::fail_nth(0);
+            for _ in 0..20 {
+                domain.poll();
+            }
+            assert_eq!(RELEASED.load(Relaxed), before, "the section is open");
+            // SAFETY: the claim under test: the section began before they were freed.
+            freed.iter().for_each(|object| unsafe { object.as_ref() }.check());
+            if options.debug != Debug::OFF {
+                assert_eq!(cache.validate(), 0);
+            }
+            drop(guard);
+        }
         cache.flush_rcu();
-        assert_eq!(RELEASED.load(Relaxed) - before, 300);
+        assert_eq!(RELEASED.load(Relaxed) - before, 3000);
+        assert_eq!((cache.stats().active, cache.stats().waiting), (0, 0), "{:?}", cache.stats());
+        // All of it is there again, once.
+        let again: BTreeSet<_> = (0..3300).map(|_| cache.alloc().unwrap()).collect();
+        assert_eq!(again.len(), 3300);
+        // SAFETY: allocated above.
+        again.into_iter().for_each(|object| unsafe { cache.free(object) });
+    }
+}
+
+/// Batches without memory, one after the other and from several threads, while readers come and go.
+#[test]
+fn batches_without_memory() {
+    let _alone = alone();
+    for options in kinds(domain()) {
+        let (domain, cache) = (options.rcu.unwrap(), cache(options));
+        let before = RELEASED.load(Relaxed);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..40 {
+                        let objects: Vec<_> =
+                            (0..100).map(|_| Object::begin(cache.alloc().unwrap())).collect();
+                        let guard = domain.read();
+                        fault::fail_from(1);
+                        objects.iter().for_each(|object| free_rcu(&cache, *object));
+                        fault::fail_nth(0);
+                        // SAFETY: the claim under test: the section began before they were freed.
+                        objects.iter().for_each(|object| unsafe { object.as_ref() }.check());
+                        drop(guard);
+                    }
+                });
+            }
+        });
+        cache.flush_rcu();
+        assert_eq!(RELEASED.load(Relaxed) - before, 12_000);
         assert_eq!((cache.stats().active, cache.stats().waiting), (0, 0), "{:?}", cache.stats());
     }
 }

@@ -106,7 +106,7 @@ impl FileRef {
     #[inline]
     #[must_use = "the caller who put the last reference must end the object"]
     pub fn put(&self) -> bool {
-        // ORDERING: pairs with the Acquire of the compare-and-exchange in kill. Whoever ends the
+        // ORDERING: pairs with the compare-and-exchange in kill, which acquires. Whoever ends the
         // object sees all that this holder did; a holder that comes later gives its own Release.
         let now = self.refcnt.fetch_sub(1, Ordering::Release).wrapping_sub(1);
         now < 0 && self.put_slow(now)
@@ -133,6 +133,15 @@ impl FileRef {
         self.put_sole() || self.put()
     }
 
+    /// Whether the object lives, at a place in the order of all `SeqCst` accesses that is before the one at which its last
+    /// reference [ends](Self::put) it. For a reader that has told something to who ends it, by such an access, before it
+    /// asks this; who ends it looks for that afterwards, by another one. Writes no line.
+    #[inline(always)]
+    pub fn is_alive(&self) -> bool {
+        // ORDERING: SeqCst pairs with the exchange in `kill`.
+        self.refcnt.load(Ordering::SeqCst) > NO_REF
+    }
+
     /// The number of references at some moment; 0 when the object is dead. For reports and checks.
     #[inline]
     pub fn count(&self) -> u64 {
@@ -154,9 +163,9 @@ impl FileRef {
     #[inline]
     fn kill(&self, alive: i64) -> bool {
         // ORDERING: pairs with the Release subtraction of every earlier put: they are read-modify-writes of one
-        // word, so the value found here continues the release sequence of each. Failure orders nothing: the caller
-        // does not touch the object again.
-        self.refcnt.compare_exchange(alive, DEAD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        // word, so the value found here continues the release sequence of each. SeqCst, which brings that along: pairs with
+        // `is_alive`. Failure orders nothing: the caller does not touch the object again.
+        self.refcnt.compare_exchange(alive, DEAD, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 }
 

@@ -5,7 +5,7 @@ use core::fmt;
 
 use crossbeam_utils::CachePadded;
 use quietline_platform::AllocError;
-use quietline_platform::atomic::{AtomicU32, AtomicU64, Ordering};
+use quietline_platform::atomic::{AtomicU64, Ordering};
 use quietline_platform::cpu;
 use quietline_platform::heap;
 use quietline_platform::percpu::Words;
@@ -65,8 +65,32 @@ const LEFTOVERS: usize = if cfg!(loom) { 1 } else { 7 };
 struct Pool {
     /// The rests of batches that could not be given to a CPU: the next id in each, or 0.
     leftovers: [AtomicU64; LEFTOVERS],
-    /// The first id of the next batch.
-    next: AtomicU32,
+    /// The first id of the next batch, without end.
+    next: AtomicU64,
+    /// The bits of it that ids have.
+    bits: u64,
+}
+
+/// Hands out 64-bit ids, never 0, each once. For inodes of filesystems whose numbers nobody may confuse (tmpfs with
+/// `inode64`). All else is as in [`IdAllocator`].
+#[derive(Debug)]
+pub struct WideIdAllocator(IdAllocator);
+
+impl WideIdAllocator {
+    /// An allocator that begins with 1; in debug builds a little below 2^32, so that every test goes beyond.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] when there is no memory for the CPUs' words.
+    pub fn new() -> Result<Self, AllocError> {
+        IdAllocator::with(START, u64::MAX).map(Self)
+    }
+
+    /// The next id. Writes what [`IdAllocator::next`] does.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        self.0.next_wide()
+    }
 }
 
 impl IdAllocator {
@@ -85,12 +109,17 @@ impl IdAllocator {
     ///
     /// [`AllocError`] when there is no memory for the CPUs' words.
     pub fn starting_at(first: u32) -> Result<Self, AllocError> {
-        let batch = first - first % BATCH;
-        let (next, rest) =
-            if first == batch { (batch, 0) } else { (batch.wrapping_add(BATCH), u64::from(first)) };
+        Self::with(first, u32::MAX.into())
+    }
+
+    fn with(first: u32, bits: u64) -> Result<Self, AllocError> {
+        let (first, of_batch) = (u64::from(first), u64::from(first % BATCH));
+        let batch = first - of_batch;
+        let (next, rest) = if of_batch == 0 { (batch, 0) } else { (batch + u64::from(BATCH), first) };
         let pool = heap::try_box(CachePadded::new(Pool {
             leftovers: array::from_fn(|i| AtomicU64::new(if i == 0 { rest } else { 0 })),
-            next: AtomicU32::new(next),
+            next: AtomicU64::new(next),
+            bits,
         }))?;
         let ids = Self { words: Words::new()?, pool };
         quietline_platform::name_words!(**ids.pool => "IdAllocator.pool" { leftovers, next });
@@ -101,22 +130,27 @@ impl IdAllocator {
     /// shared word's line.
     #[inline]
     pub fn next(&self) -> u32 {
+        // The upper half is set by a batch that ends at 2^32, and by nothing that is handed out.
+        self.next_wide() as u32
+    }
+
+    #[inline]
+    fn next_wide(&self) -> u64 {
         match self.words.increment_unless(0, MASK) {
-            // The upper half is set by a batch that ends at 2^32, and by nothing that is handed out.
-            Some(id) => id as u32,
+            Some(id) => id,
             None => self.next_slow(),
         }
     }
 
     /// Takes an id from the pool, and the rest of its batch for this CPU.
     #[cold]
-    fn next_slow(&self) -> u32 {
+    fn next_slow(&self) -> u64 {
         let id = self.pool.take();
         let rest = id + 1;
         if rest & MASK != 0 && !self.install(rest) {
             self.pool.leave(rest);
         }
-        id as u32
+        id
     }
 
     /// Gives a batch to the current CPU; false if it still has one.
@@ -140,7 +174,7 @@ impl Pool {
             }
         }
         // 0 is not an id.
-        u64::from(self.next.fetch_add(BATCH, Ordering::Relaxed).max(1))
+        (self.next.fetch_add(BATCH.into(), Ordering::Relaxed) & self.bits).max(1)
     }
 
     /// Keeps the rest of a batch for whoever comes next, if there is room.
@@ -155,7 +189,7 @@ impl Pool {
 impl fmt::Debug for IdAllocator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdAllocator")
-            .field("next_batch", &self.pool.next.load(Ordering::Relaxed))
+            .field("next_batch", &(self.pool.next.load(Ordering::Relaxed) & self.pool.bits))
             .finish_non_exhaustive()
     }
 }

@@ -74,10 +74,10 @@ mod wait_queue;
 
 pub use counter::{Batch, Counter};
 pub use file_ref::FileRef;
-pub use id_allocator::IdAllocator;
+pub use id_allocator::{IdAllocator, WideIdAllocator};
 pub use lockref::{Lockref, LockrefGuard};
 pub use percpu::PerCpu;
 pub use seqcount::{Seqcount, SeqcountWrite};
 pub use shared::Shared;
 pub use spinlock::{SpinLock, SpinLockGuard};
-pub use wait_queue::{Callback, Entry, Interrupt, Reply, Wait, WaitError, WaitQueue};
+pub use wait_queue::{Callback, Entered, Entry, Interrupt, Reply, Wait, WaitError, WaitQueue, wake_later};

@@ -1,10 +1,14 @@
 //! Where threads and callbacks wait for a condition that somebody else will make true.
 
+mod claimed;
+mod current;
 mod entry;
 mod interrupt;
 mod node;
 mod waiter;
 
+pub use claimed::wake_later;
+pub use current::Entered;
 pub use entry::{Callback, Entry, Reply};
 pub use interrupt::Interrupt;
 pub use waiter::{Wait, WaitError};
@@ -15,8 +19,9 @@ use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicPtr, Ordering, fence};
 
 use crate::SpinLock;
+use claimed::Claimed;
 use node::{Kind, List, Node};
-use waiter::{Claimed, Waiter};
+use waiter::Waiter;
 
 /// The waiters of one condition (`wait_queue_head_t`): sleeping threads, and callbacks.
 ///
@@ -52,7 +57,8 @@ use waiter::{Claimed, Waiter};
 ///
 /// A wake-up goes to every entry whose key shares a bit with it, and ends once it has reached as many exclusive ones as
 /// it was told to. Sleepers are taken off the list under the lock, and woken when the lock is free again, so no
-/// system call is made under it.
+/// system call is made under it: one who is woken finds it free. A callback that wakes another queue only takes that one's
+/// sleepers off, too.
 ///
 /// # Guarantees
 ///
@@ -144,10 +150,13 @@ impl WaitQueue {
         self.wake(Self::ANY, Self::ALL)
     }
 
+    /// Sleepers are woken after the lock is free, also when a callback panics; those that a callback wakes in other queues, too.
     #[cold]
     fn wake_slow(&self, key: u32, exclusive: u32) -> u32 {
-        // Dropped, and so woken, after the lock is free; also when a callback panics.
-        let mut claimed = Claimed::new();
+        claimed::collect(|claimed| self.claim(key, exclusive, claimed))
+    }
+
+    fn claim(&self, key: u32, exclusive: u32, claimed: &Claimed) -> u32 {
         let mut list = self.list.lock();
         let (mut left, mut woken) = (exclusive, 0);
         // Relaxed: changed under the lock only, which is held.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quietline_sync::{Entry, Interrupt, Reply, Wait, WaitError, WaitQueue};
+use quietline_sync::{Entry, Interrupt, Reply, Shared, Wait, WaitError, WaitQueue};
 
 /// Long enough for a thread to fall asleep.
 const NAP: Duration = Duration::from_millis(30);
@@ -385,4 +385,83 @@ fn stress_entries_come_and_go() {
         waker.join().unwrap();
     });
     assert!(!queue.is_waited_on());
+}
+
+/// How a wait for nothing ends.
+fn interruptible(queue: &WaitQueue) -> WaitError {
+    let wait = Wait { interruptible: true, timeout: Some(NAP), ..Wait::default() };
+    queue.wait_until(&wait, || None::<()>).unwrap_err()
+}
+
+#[test]
+fn a_thread_waits_with_what_it_has_entered() {
+    let queue = WaitQueue::new();
+    assert_eq!(interruptible(&queue), WaitError::TimedOut);
+    let outer = Shared::new(Interrupt::new()).unwrap();
+    let inner = Shared::new(Interrupt::new()).unwrap();
+    let entered = Interrupt::enter(&outer);
+    outer.raise();
+    assert_eq!(interruptible(&queue), WaitError::Interrupted);
+    {
+        let _entered = Interrupt::enter(&inner);
+        assert_eq!(interruptible(&queue), WaitError::TimedOut, "the outer one does not count now");
+        inner.raise();
+        assert_eq!(interruptible(&queue), WaitError::Interrupted);
+        let wait = Wait { timeout: Some(NAP), ..Wait::default() };
+        assert_eq!(queue.wait_until(&wait, || None::<()>), Err(WaitError::TimedOut), "not every wait");
+        let other = Interrupt::new();
+        let wait =
+            Wait { interrupt: Some(&other), interruptible: true, timeout: Some(NAP), ..Wait::default() };
+        assert_eq!(queue.wait_until(&wait, || None::<()>), Err(WaitError::TimedOut), "the one that is named");
+        thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(interruptible(&queue), WaitError::TimedOut, "another thread's"));
+        });
+    }
+    assert!(outer.clear());
+    assert_eq!(interruptible(&queue), WaitError::TimedOut);
+    drop(entered);
+    assert!(Interrupt::current().is_none());
+}
+
+/// Whatever is left out of order or for ever, the thread never waits with an interrupt that is gone.
+#[test]
+fn entered_and_left_out_of_order() {
+    let new = || Shared::new(Interrupt::new()).unwrap();
+    let (first, second) = (new(), new());
+    let (a, b) = (Interrupt::enter(&first), Interrupt::enter(&second));
+    drop(a);
+    drop(first);
+    drop(b);
+    drop(second);
+    assert_eq!(interruptible(&WaitQueue::new()), WaitError::TimedOut);
+    let leaked = new();
+    std::mem::forget(Interrupt::enter(&leaked));
+    leaked.raise();
+    drop(leaked);
+    assert_eq!(interruptible(&WaitQueue::new()), WaitError::Interrupted);
+}
+
+#[test]
+fn an_entry_settles() {
+    let queue = WaitQueue::new();
+    let inside = Arc::new(AtomicBool::new(false));
+    let callback = {
+        let inside = inside.clone();
+        move |_| {
+            inside.store(true, Ordering::Relaxed);
+            thread::sleep(NAP);
+            inside.store(false, Ordering::Relaxed);
+            Reply::Woken
+        }
+    };
+    let entry = pin!(Entry::new(&queue, callback, false));
+    entry.as_ref().add();
+    thread::scope(|scope| {
+        scope.spawn(|| queue.wake_all());
+        while !inside.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        entry.as_ref().settle();
+        assert!(!inside.load(Ordering::Relaxed));
+    });
 }

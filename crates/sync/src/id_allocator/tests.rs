@@ -34,3 +34,20 @@ fn leftovers_have_an_end() {
     assert_eq!(taken[..LEFTOVERS], rests[..LEFTOVERS]);
     assert_eq!(taken[LEFTOVERS], 1 << 20, "the eighth was skipped: a new batch");
 }
+
+/// Wide ids go on where the others begin again, and are given once.
+#[test]
+fn wide_ids_do_not_wrap() {
+    let ids = WideIdAllocator(IdAllocator::with(0u32.wrapping_sub(BATCH + 10), u64::MAX).unwrap());
+    let mut taken: Vec<u64> = (0..4 * BATCH).map(|_| ids.next()).collect();
+    taken.sort_unstable();
+    let first = (1 << 32) - u64::from(BATCH) - 10;
+    let last = taken[taken.len() - 1];
+    assert!(taken[0] >= first && last > 1 << 32, "{} to {last}", taken[0]);
+    taken.dedup();
+    assert_eq!(taken.len(), 4 * BATCH as usize);
+    let narrow = IdAllocator::starting_at(0u32.wrapping_sub(BATCH + 10)).unwrap();
+    let taken: std::collections::BTreeSet<u32> = (0..4 * BATCH).map(|_| narrow.next()).collect();
+    assert_eq!(taken.len(), 4 * BATCH as usize);
+    assert!(taken.contains(&1) && !taken.contains(&0), "begins again");
+}

@@ -87,6 +87,12 @@ impl<'q, C: Callback> Entry<'q, C> {
         self.queue.remove(&self.node)
     }
 
+    /// Waits for a call that is going on. What the caller has changed before is seen by every call after this, and what those
+    /// did who woke the queue before is seen by the caller. Writes the queue's line.
+    pub fn settle(self: Pin<&Self>) {
+        drop(self.queue.list.lock());
+    }
+
     /// The callback.
     pub fn callback(&self) -> &C {
         &self.callback

@@ -8,7 +8,8 @@ use super::WaitQueue;
 
 /// Whether somebody wants a thread to stop waiting: what a pending signal is to a system call.
 ///
-/// A thread that may be interrupted has one of these, and waits with it ([`Wait::interrupt`](super::Wait)). Once
+/// A thread that may be interrupted has one of these, and waits with it ([`Wait::interrupt`](super::Wait), or
+/// [`enter`](Self::enter)). Once
 /// raised, it ends that wait and every later one that would sleep, until it is cleared.
 pub struct Interrupt {
     pending: AtomicBool,
