@@ -87,3 +87,31 @@ pub const S_IFSOCK: u32 = 0o140000;
 
 /// Descriptors that a table can have at most (`/proc/sys/fs/nr_open`).
 pub const NR_OPEN: usize = 1 << 20;
+
+/// Bytes that are written to a pipe as a whole.
+pub const PIPE_BUF: usize = 4096;
+/// `fcntl`: how many bytes a pipe has room for is to be this.
+pub const F_SETPIPE_SZ: i32 = 1031;
+/// `fcntl`: how many bytes a pipe has room for.
+pub const F_GETPIPE_SZ: i32 = 1032;
+/// `splice`, `tee`, `vmsplice`: the pages may be moved; which they are where they can be.
+pub const SPLICE_F_MOVE: u32 = 1;
+/// `splice`, `tee`, `vmsplice`: fail rather than wait for a pipe.
+pub const SPLICE_F_NONBLOCK: u32 = 2;
+/// `splice`: more is to come.
+pub const SPLICE_F_MORE: u32 = 4;
+/// `vmsplice`: the memory is the pipe's from now on. (It is copied all the same.)
+pub const SPLICE_F_GIFT: u32 = 8;
+
+/// `ioctl`: how many bytes can be read.
+pub const FIONREAD: u64 = 0x541b;
+/// `ioctl`: set or clear `O_NONBLOCK`.
+pub const FIONBIO: u64 = 0x5421;
+/// `ioctl`: clear `FD_CLOEXEC`.
+pub const FIONCLEX: u64 = 0x5450;
+/// `ioctl`: set `FD_CLOEXEC`.
+pub const FIOCLEX: u64 = 0x5451;
+/// `ioctl`: how many bytes were written that nobody has read (`TIOCOUTQ`).
+pub const SIOCOUTQ: u64 = 0x5411;
+/// `ioctl`: whether the next byte is urgent.
+pub const SIOCATMARK: u64 = 0x8905;

@@ -40,6 +40,8 @@ bitflags::bitflags! {
         const SYS_CHROOT = 1 << 18;
         /// Mount, trusted attributes, and much else.
         const SYS_ADMIN = 1 << 21;
+        /// Make pipes larger than others may.
+        const SYS_RESOURCE = 1 << 24;
         /// Make device nodes.
         const MKNOD = 1 << 27;
         /// Take leases of files that are another's.
@@ -148,11 +150,11 @@ impl Cred {
         self.id
     }
 
-    /// Whether both may do the same.
+    /// Whether both may do the same, and have opened the same.
     pub fn is_like(&self, other: &Self) -> bool {
         let ids =
             |cred: &Self| (cred.fsuid, cred.fsgid, cred.effective, cred.permitted, cred.uids, cred.gids);
-        ids(self) == ids(other) && self.groups == other.groups
+        self.id == other.id && ids(self) == ids(other) && self.groups == other.groups
     }
 
     /// Makes it one that has opened nothing yet: to be called on a copy that is changed.
@@ -306,6 +308,8 @@ impl Cred {
         let mut sorted = heap::try_boxed_slice(groups.len(), |n| groups[n]).map_err(|_| Errno::NOMEM)?;
         sorted.sort_unstable();
         self.groups = sorted;
+        // As on Linux also if they are what they were.
+        self.renew();
         Ok(())
     }
 
@@ -322,6 +326,7 @@ impl Cred {
             return Err(Errno::PERM);
         }
         (self.effective, self.permitted) = (effective, permitted);
+        self.renew();
         Ok(())
     }
 }

@@ -18,7 +18,7 @@
 //!
 //! | | under |
 //! |---|---|
-//! | name, parent, inode, `d_seq`, UNHASHED, PINNED | the lock of the directory that the dentry is in, and a write section of `d_seq` |
+//! | name, parent, inode, `d_seq`, UNHASHED, PINNED, UNCOUNTED | the lock of the directory that the dentry is in, and a write section of `d_seq` |
 //! | the table of names below | the lock of the dentry's own inode |
 //! | the count to 0 and from there to dead, the place on the LRU | `d_lockref`'s lock |
 //! | MOUNTED and other flags | whoever the flag belongs to, by indivisible changes |
@@ -49,5 +49,7 @@ bitflags::bitflags! {
         const MOUNTED = 16;
         /// A lookup asks the filesystem whether it is still right (`DCACHE_OP_REVALIDATE`).
         const REVALIDATE = 32;
+        /// It has no reference to its parent, which stays because it has this name: see [`LockedDir`](crate::raw::dcache::locked).
+        const UNCOUNTED = 64;
     }
 }

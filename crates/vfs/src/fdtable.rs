@@ -362,14 +362,18 @@ impl FdTable {
     }
 
     /// Descriptors that are open, lowest first; a snapshot.
-    pub fn open_fds(&self) -> Vec<i32> {
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub fn open_fds(&self) -> Result<Vec<i32>, AllocError> {
+        let mut open = Vec::new();
         let mut from = 0;
-        core::iter::from_fn(|| {
-            let (open, _) = self.table.slots.next_full(from, usize::MAX)?;
-            from = open + 1;
-            Some(open as i32)
-        })
-        .collect()
+        while let Some(fd) = self.next_fd(from) {
+            quietline_platform::heap::try_reserve(&mut open, 1)?;
+            open.push(fd);
+            from = fd as usize + 1;
+        }
+        Ok(open)
     }
 
     /// The lowest descriptor from `from` on that is open; of one moment. Needs no memory.

@@ -2,17 +2,26 @@
 
 mod data;
 pub mod dirent;
+mod iov;
 mod listing;
 mod locking;
+mod mode;
+mod operations;
 mod position;
 mod tree;
 mod watching;
 
-pub(crate) use data::touch_access;
-pub use data::{To, copy_range, fallocate, read_at, read_long, read_on, seek, set_length, write, write_on};
+pub use data::{
+    To, copy_range, fallocate, read_all, read_all_on, read_at, read_long, read_on, seek, set_length, write,
+    write_on,
+};
+pub(crate) use data::{passed, touch_access};
 pub use dirent::{Dirent, Dirents, dirents};
+pub use iov::{Sink, Source};
 pub use listing::list;
 pub use locking::{flock, lock_bytes, process_closes};
+pub(crate) use mode::Mode;
+pub use operations::{Direction, Io, Ioctl, read_object, write_object};
 pub(crate) use position::Position;
 pub(crate) use tree::closed;
 pub use watching::inotify_init1;
@@ -50,7 +59,7 @@ bitflags::bitflags! {
 pub struct File {
     pub(crate) f_ref: FileRef,
     pub(crate) f_status: Status,
-    pub(crate) f_mode: AtomicU32,
+    pub(crate) f_mode: Mode,
     /// Four bytes for the allocator, while the file is free; while it is open, which credentials it was opened with, if it is
     /// one of the tree.
     pub(crate) link: AtomicU32,
@@ -76,7 +85,7 @@ impl File {
         Self {
             f_ref: FileRef::dead(),
             f_status: Status::new(),
-            f_mode: AtomicU32::new(0),
+            f_mode: Mode::new(),
             link: AtomicU32::new(0),
             f_dentry: AtomicPtr::new(ptr::null_mut()),
             f_mnt: AtomicPtr::new(ptr::null_mut()),

@@ -50,18 +50,12 @@ bitflags::bitflags! {
     /// What holds of an inode beside its mode (`i_flags`).
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct InodeFlags: u32 {
-        /// It may not be changed.
-        const IMMUTABLE = 1;
-        /// It may only grow.
-        const APPEND = 2;
-        /// Reading it changes no time.
-        const NOATIME = 4;
         /// A directory that has been removed (`S_DEAD`).
-        const DEAD = 8;
+        const DEAD = 1;
         /// Its content is a [`Node`]: names that a directory has not got are asked for there.
-        const NODE = 16;
+        const NODE = 2;
         /// Made without a name, and may get one (`I_LINKABLE`).
-        const LINKABLE = 32;
+        const LINKABLE = 4;
     }
 }
 
@@ -83,8 +77,7 @@ pub struct Inode {
     /// Locks on it; none for nearly all. Belongs to file locks.
     pub(crate) i_flctx: Once<FileLocks>,
     pub(crate) i_count: AtomicU32,
-    /// Writers now, or minus those who deny writing.
-    pub(crate) i_writecount: AtomicU32,
+    spare: u32,
 
     // What changes when the file does.
     i_seq: Seqcount,
@@ -149,7 +142,7 @@ impl Inode {
             i_flctx: Once::empty(),
             i_xattrs: Once::empty(),
             i_count: AtomicU32::new(1),
-            i_writecount: AtomicU32::new(0),
+            spare: 0,
             i_seq: Seqcount::new(),
             i_nlink: AtomicU32::new(new.nlink),
             i_size: AtomicU64::new(0),
@@ -232,6 +225,21 @@ impl Inode {
     /// References to it.
     pub fn count(&self) -> u32 {
         self.i_count.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has one reference: then its holder, if he gives it to nobody, is the only one for good.
+    #[inline(always)]
+    pub(crate) fn is_sole(&self) -> bool {
+        // ORDERING: pairs with the releases of the puts before.
+        self.i_count.load(Ordering::Acquire) == 1
+    }
+
+    /// The last name of a file is gone that nobody has open and nobody can open any more. (Whoever finds it in a section, as
+    /// a file that is being closed, may see it as it was.)
+    #[inline(always)]
+    pub(crate) fn lose_last_link(&self) {
+        // Relaxed: a word of its own; nobody else changes it any more.
+        self.i_nlink.store(0, Ordering::Relaxed);
     }
 
     /// Links to it now.

@@ -7,13 +7,19 @@
 //!
 //! # Our way
 //!
-//! The walk takes no reference but to the directory in the end. What only describes a file takes none at all.
+//! The walk takes no reference but to the directory in the end, and not even that where the directory is free: its lock keeps
+//! it. What only describes a file takes none at all.
 //!
 //! ```text
-//!   stat, access, readlink            look        one read section, no reference
-//!   open, chdir                       path        a reference to what was found
-//!   create, remove, link, rename      parent      a reference to the directory, its lock
+//!   stat, access, readlink            look          one read section, no reference
+//!   open, chdir                       path          a reference to what was found
+//!   create, remove, link              quick_parent  the directory's lock
+//!   the same, if anything is odd      parent        a reference to the directory, its lock
+//!   rename                            parent        a reference to each directory, their locks
 //! ```
+//!
+//! Odd is what nearly never is: a path that does not simply end with a name, a directory that somebody has locked, somebody who
+//! watches.
 //!
 //! # Guarantees
 //!
@@ -21,8 +27,9 @@
 //!
 //! # Lock order
 //!
-//! The superblock's lock of renames (renames from one directory to another); the directories, ancestors first, else by address;
-//! then one file or directory in them. No lock is held while references are given back.
+//! Leave to write in the mount, for which a call may wait while somebody counts who has it; the superblock's lock of renames
+//! (renames from one directory to another); the directories, ancestors first, else by address; then one file or directory in
+//! them. No lock is held while references are given back: the last one to a mount takes its tree down, by its locks.
 
 mod attributes;
 mod create;
@@ -44,6 +51,7 @@ pub use xattr::{check_xattr, check_xattr_name, getxattr, listxattr, removexattr,
 
 use crate::abi::Timespec;
 use crate::cred::Cred;
+use crate::dcache::name::Name;
 use crate::dcache::path::PathBuffer;
 use crate::file::Files;
 use crate::inode::{Changes, Inode, InodeFlags, InodeGuard};
@@ -51,7 +59,9 @@ use crate::inotify::{IN_DONT_FOLLOW, IN_ONLYDIR, Inotify, check_mask};
 use crate::notify;
 use crate::permission::{Mask, Ownership, permission};
 use crate::ramfs::RamFs;
+use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
+use crate::raw::mount::{Leave, MountRef};
 use crate::raw::walk_path::Path;
 use crate::super_block::SuperBlock;
 use crate::vfs::Vfs;
@@ -82,6 +92,17 @@ impl<'a, 'k> Caller<'a, 'k> {
     #[inline]
     pub(crate) fn parent<'p>(&self, path: &'p [u8], how: How) -> Result<(Path<'k>, Last<'p>), Errno> {
         self.vfs.parent(&self.start, path, how, self.cred)
+    }
+
+    /// The same, and the directory's lock, where nothing is out of the ordinary: what `locked` says, when the directory is unlocked
+    /// again.
+    #[inline(always)]
+    pub(crate) fn quick_parent<'p, T>(
+        &self,
+        path: &'p [u8],
+        locked: impl FnOnce(&MountRef<'k>, &LockedDir<'k>, Leave<'_>, &Name<'p>, bool) -> T,
+    ) -> Option<T> {
+        self.vfs.quick_parent(&self.start, path, self.cred, |_, _, _| true, locked, |_mount, done| done)
     }
 
     /// What a path stands for, with references, for a call that keeps it.
@@ -183,20 +204,21 @@ pub(crate) fn time_for_both(vfs: &Vfs, one: &Inode, other: &Inode) -> Timespec {
 
 /// Whether somebody may make or take away names in a locked directory, which must not have been removed.
 #[inline]
-pub(crate) fn may_change_names(dir: &InodeGuard<'_>, cred: &Cred) -> Result<(), Errno> {
-    permission(dir.inode(), cred, Mask::WRITE | Mask::EXEC)
+pub(crate) fn may_change_names(dir: &Inode, cred: &Cred) -> Result<(), Errno> {
+    permission(dir, cred, Mask::WRITE | Mask::EXEC)
 }
 
 /// `ENOENT` for a directory that has been removed.
 #[inline]
-pub(crate) fn not_removed(dir: &InodeGuard<'_>) -> Result<(), Errno> {
-    if dir.inode().flags().contains(InodeFlags::DEAD) { Err(Errno::NOENT) } else { Ok(()) }
+pub(crate) fn not_removed(dir: &Inode) -> Result<(), Errno> {
+    if dir.flags().contains(InodeFlags::DEAD) { Err(Errno::NOENT) } else { Ok(()) }
 }
 
-/// Whether somebody may take a name for `victim` out of a directory (`may_delete`, but for the types).
-pub(crate) fn may_delete(dir: &InodeGuard<'_>, victim: &Inode, cred: &Cred) -> Result<(), Errno> {
+/// Whether somebody may take a name for `victim` out of a locked directory (`may_delete`, but for the types).
+#[inline]
+pub(crate) fn may_delete(dir: &Inode, victim: &Inode, cred: &Cred) -> Result<(), Errno> {
     may_change_names(dir, cred)?;
-    if ownership(dir.inode()).sticky_lets(cred, victim.uid()) { Ok(()) } else { Err(Errno::PERM) }
+    if ownership(dir).sticky_lets(cred, victim.uid()) { Ok(()) } else { Err(Errno::PERM) }
 }
 
 /// A directory's attributes after names came or went.
@@ -209,16 +231,15 @@ pub(crate) fn touch_dir(vfs: &Vfs, dir: &mut InodeGuard<'_>, names: i64, subdirs
 /// [`touch_dir`] at a time that was taken for something else.
 #[inline]
 pub(crate) fn touch_dir_at(dir: &mut InodeGuard<'_>, names: i64, subdirs: i32, time: Timespec) {
-    let inode = dir.inode();
+    dir.change(&touched(dir.inode(), names, subdirs, time));
+}
+
+/// What changes of a directory when names come or go.
+#[inline(always)]
+pub(crate) fn touched(inode: &Inode, names: i64, subdirs: i32, time: Timespec) -> Changes {
     let size = inode.size().saturating_add_signed(names * crate::ramfs::fs::DIRENT_SIZE as i64);
     let nlink = (subdirs != 0).then(|| inode.nlink().saturating_add_signed(subdirs));
-    dir.change(&Changes {
-        size: Some(size),
-        nlink,
-        mtime: Some(time),
-        ctime: Some(time),
-        ..Changes::default()
-    });
+    Changes { size: Some(size), nlink, mtime: Some(time), ctime: Some(time), ..Changes::default() }
 }
 
 /// Watches what is at a place (`inotify_add_watch`): the watch's number.

@@ -52,6 +52,7 @@ use crate::raw::walk_path::Path;
 use crate::super_block::SuperRef;
 use crate::vfs::Vfs;
 use quietline_platform::atomic::Ordering;
+use quietline_platform::heap;
 use rustix::io::Errno;
 
 bitflags::bitflags! {
@@ -114,8 +115,11 @@ impl Vfs {
     /// A namespace with a root.
     ///
     /// # Errors
-    /// `ENOMEM`.
+    /// `ENOMEM`; `EINVAL` if the mount is another kernel's.
     pub fn new_namespace<'k>(&'k self, root: MountRef<'k>) -> Result<Namespace<'k>, Errno> {
+        if !self.has_mount(&root) {
+            return Err(Errno::INVAL);
+        }
         let mut book = self.mounts.lock();
         let id = book.namespace_id();
         let entered = book.enter(self.mounts.seq(), root.clone(), None, id);
@@ -146,7 +150,7 @@ impl<'k> Namespace<'k> {
     /// Whether a mount is one of this namespace, at this moment (`check_mnt`).
     pub fn has(&self, mount: &MountRef<'_>) -> bool {
         // Relaxed: the lock orders it, or the answer is of one moment.
-        mount.namespace.load(Ordering::Relaxed) == self.id
+        mount.namespace.load(Ordering::Relaxed) == self.id && self.vfs.has_mount(mount)
     }
 
     /// What is mounted where, the oldest first. `f` takes no locks.
@@ -164,6 +168,11 @@ impl<'k> Namespace<'k> {
 }
 
 impl Vfs {
+    /// Whether a mount is of these file systems: what another kernel has does not live as long as they do.
+    fn has_mount(&self, mount: &MountRef<'_>) -> bool {
+        core::ptr::eq(mount.super_block().vfs.as_ptr(), self)
+    }
+
     /// Takes off, in all namespaces, what is mounted on a dentry that has been taken out of its directory (`detach_mounts`):
     /// a mount of another namespace does not keep a name from being removed. For who holds no lock.
     pub fn detach_mounts(&self, dentry: &DentryRef<'_>) {
@@ -193,7 +202,7 @@ impl Vfs {
                 };
                 // Who only saw it takes no reference from here on. Whoever has one keeps it.
                 let entry = book.leave(self.mounts.seq(), &top);
-                match gone.try_reserve(1) {
+                match heap::try_reserve(&mut gone, 1) {
                     Ok(()) => gone.extend(entry.map(|entry| (entry, top))),
                     Err(_) => last = Some((entry, top)),
                 }

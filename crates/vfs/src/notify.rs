@@ -38,7 +38,7 @@ bitflags::bitflags! {
 
 /// Whether anybody has ever watched anything.
 #[inline(always)]
-fn is_on(vfs: &Vfs) -> bool {
+pub(crate) fn is_on(vfs: &Vfs) -> bool {
     // Relaxed: who begins to watch beside an operation may miss it.
     vfs.watched.load(Ordering::Relaxed)
 }

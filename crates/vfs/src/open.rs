@@ -11,15 +11,21 @@ use crate::abi::{
     O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NONBLOCK, O_PATH, O_TRUNC, S_IFBLK, S_IFCHR,
     S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
 };
+use crate::dcache::name::Name;
 use crate::file::FileMode;
-use crate::inode::Inode;
-use crate::namei::{Caller, create, inode_of, ownership, ramfs, set_length, tmpfile, unnamed};
+use crate::inode::{Content, Inode};
+use crate::namei::{Caller, create, inode_of, not_removed, ownership, ramfs, set_length, tmpfile, unnamed};
 use crate::namespace::MountFlags;
 use crate::notify::{self, Event};
 use crate::permission::{Mask, permission};
+use crate::raw::dcache::locked::LockedDir;
+use crate::raw::dcache::refs::DentryRef;
+use crate::raw::dcache::seen::{Seen, Step};
 use crate::raw::handle::FileHandle;
+use crate::raw::mount::{Leave, MountRef, Writing};
 use crate::raw::walk_path::Path;
-use crate::walk::{How, LastKind, Lookup, Resolve};
+use crate::walk::{How, Last, LastKind, Lookup, Resolve};
+use core::cell::Cell;
 use rustix::io::Errno;
 
 /// Opens, and perhaps makes, what is at a path (`openat2`).
@@ -50,35 +56,151 @@ fn open_or_create<'k>(
     how: How,
     opening: Opening,
 ) -> Result<FileHandle<'k>, Errno> {
+    // Made as seldom as not: looked for under the lock only if it is to be made.
+    let mut there = false;
+    let wanted = |dir: Seen<'_, 'k>, name: &Name<'_>, slash: bool| {
+        // What must be new is not looked for twice. A link may lead to a path that ends with a slash, or to a name that is not
+        // there.
+        let is_link = if opening.has(O_EXCL) { None } else { child_is_link(dir, name) };
+        // A path with restrictions may begin elsewhere.
+        there = !slash && is_link == Some(false) && how.resolve.is_empty();
+        !slash && is_link.is_none() && how.resolve.is_empty()
+    };
+    // Errors go another way than files do, which travel in registers then.
+    let failed = Cell::new(Errno::AGAIN);
+    let locked = |_: &MountRef<'k>, dir: &LockedDir<'k>, leave: Leave<'_>, name: &Name<'_>, _| {
+        create_name(caller, leave, dir, name, opening).map_err(|errno| failed.set(errno)).ok()
+    };
+    let unlocked = |mount, made: Option<DentryRef<'k>>| {
+        open_made(caller, mount, made?, opening).map_err(|errno| failed.set(errno)).ok()
+    };
+    let quick = caller.vfs.quick_parent(&caller.start, path, caller.cred, wanted, locked, unlocked);
+    let opened = match quick {
+        Some(Some(file)) => return Ok(file),
+        None if there => open_existing(caller, path, how, opening),
+        _ => Err(failed.get()),
+    };
+    match opened {
+        Ok(file) => Ok(file),
+        // It has come, or gone meanwhile, or all is out of the ordinary.
+        Err(Errno::EXIST) if opening.has(O_EXCL) => Err(Errno::EXIST),
+        Err(Errno::EXIST | Errno::NOENT | Errno::AGAIN) => open_or_create_odd(caller, path, how, opening),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// `open` with `O_CREAT` where something is out of the ordinary.
+#[cold]
+#[inline(never)]
+fn open_or_create_odd<'k>(
+    caller: &Caller<'_, 'k>,
+    path: &[u8],
+    how: How,
+    opening: Opening,
+) -> Result<FileHandle<'k>, Errno> {
     loop {
-        let (parent, last) = caller.parent(path, how)?;
-        match last.kind() {
-            LastKind::Name if last.has_slash() => return Err(Errno::ISDIR),
-            LastKind::Name => {}
-            LastKind::Jumped => return open_existing(caller, path, how, opening),
-            _ => {
-                caller.path(path, how)?;
-                return Err(if opening.has(O_EXCL) { Errno::EXIST } else { Errno::ISDIR });
-            }
+        let (place, last) = caller.parent(path, how)?;
+        if last.kind() != LastKind::Name || last.has_slash() {
+            drop(place);
+            return open_nameless(caller, path, how, opening);
         }
-        let name = caller.vfs.name(last.bytes())?;
-        if parent.dentry().has_child(&name, caller.vfs) {
-            if opening.has(O_EXCL) {
-                return Err(Errno::EXIST);
-            }
-            match open_existing(caller, path, how, opening) {
-                // Gone meanwhile: it is made. (A node may say so of a name that stays.)
-                Err(Errno::NOENT) if ramfs(parent.dentry().super_block()).is_ok() => continue,
-                done => return done,
-            }
-        }
-        match create(caller, &parent, &last, opening.mode) {
-            Ok(dentry) => {
-                let (mount, _) = parent.into_parts();
-                return open_place(caller, Path::new(mount, dentry), opening, true);
-            }
+        let found = |name: Name<'_>| child_is_link(place.dentry().seen(&caller.vfs.read()), &name).is_some();
+        let there = !opening.has(O_EXCL) && caller.vfs.name(last.bytes()).is_ok_and(found);
+        let opened = match there {
+            true => open_existing(caller, path, how, opening),
+            false => create_in(caller, place, &last, opening),
+        };
+        match opened {
+            // Gone or come meanwhile: once more. (A node may say so of a name that stays.)
+            Err(Errno::NOENT) if there && is_ramfs(caller, path, how) => {}
             Err(Errno::EXIST) if !opening.has(O_EXCL) => {}
-            Err(errno) => return Err(errno),
+            done => return done,
+        }
+    }
+}
+
+/// Whether a name in a directory stands for a symbolic link, as it was at one moment; none if it stands for nothing.
+#[inline]
+fn child_is_link(dir: Seen<'_, '_>, name: &Name<'_>) -> Option<bool> {
+    let Step::Found(child) = dir.child(name) else { return None };
+    child.inode().map(Inode::is_symlink)
+}
+
+/// Makes a regular file in a locked directory, with leave to write in the mount, which the caller has from there on.
+#[inline(always)]
+fn create_name<'k>(
+    caller: &Caller<'_, 'k>,
+    leave: Leave<'_>,
+    dir: &LockedDir<'k>,
+    name: &Name<'_>,
+    opening: Opening,
+) -> Result<DentryRef<'k>, Errno> {
+    not_removed(dir.inode())?;
+    match create(caller, dir, name, opening.mode, leave.as_ref().err().copied()) {
+        Ok(dentry) => {
+            leave.into_iter().for_each(Writing::keep);
+            Ok(dentry)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Makes and opens a regular file in a directory that somebody may have locked, or of which somebody is told.
+fn create_in<'k>(
+    caller: &Caller<'_, 'k>,
+    place: Path<'k>,
+    last: &Last<'_>,
+    opening: Opening,
+) -> Result<FileHandle<'k>, Errno> {
+    let (mount, dir) = place.into_parts();
+    let leave = mount.want_write();
+    let dir = LockedDir::lock(dir)?;
+    let name = not_removed(dir.inode()).and_then(|()| caller.vfs.name(last.bytes()))?;
+    let dentry = create_name(caller, leave, &dir, &name, opening)?;
+    let parent = dir.dir().clone();
+    drop(dir);
+    notify::name(caller.vfs, &parent, last.bytes(), Event::CREATE, false);
+    open_made(caller, mount, dentry, opening)
+}
+
+/// Opens a regular file that was just made, with leave to write in the mount, which is the file's or is given back.
+#[inline(always)]
+fn open_made<'k>(
+    caller: &Caller<'_, 'k>,
+    mount: MountRef<'k>,
+    dentry: DentryRef<'k>,
+    opening: Opening,
+) -> Result<FileHandle<'k>, Errno> {
+    let mode = opening.file_mode();
+    if opening.has(O_PATH) || !mode.contains(FileMode::WRITE) {
+        mount.drop_write();
+        return open_place(caller, Path::new(mount, dentry), opening, true);
+    }
+    notify::dentry(caller.vfs, &dentry, Event::OPEN);
+    FileHandle::open_tree(caller.files, Path::new(mount, dentry), opening.status(), mode, caller.cred)
+}
+
+/// Whether the directory of a path's last component is one in which names can be made.
+#[cold]
+fn is_ramfs(caller: &Caller<'_, '_>, path: &[u8], how: How) -> bool {
+    caller.parent(path, how).is_ok_and(|(parent, _)| ramfs(parent.dentry().super_block()).is_ok())
+}
+
+/// `open` with `O_CREAT` of a path that does not end with a name.
+#[cold]
+fn open_nameless<'k>(
+    caller: &Caller<'_, 'k>,
+    path: &[u8],
+    how: How,
+    opening: Opening,
+) -> Result<FileHandle<'k>, Errno> {
+    let (_parent, last) = caller.parent(path, how)?;
+    match last.kind() {
+        LastKind::Jumped => open_existing(caller, path, how, opening),
+        LastKind::Name => Err(Errno::ISDIR),
+        _ => {
+            caller.path(path, how)?;
+            Err(if opening.has(O_EXCL) { Errno::EXIST } else { Errno::ISDIR })
         }
     }
 }
@@ -90,8 +212,15 @@ fn open_existing<'k>(
     opening: Opening,
 ) -> Result<FileHandle<'k>, Errno> {
     let place = caller.path(path, how)?;
-    if inode_of(place.dentry())?.is_dir() {
+    let inode = inode_of(place.dentry())?;
+    if inode.is_dir() {
         return Err(Errno::ISDIR);
+    }
+    if !matches!(inode.mode() & S_IFMT, S_IFREG | S_IFIFO) {
+        let dir = place.dentry().parent();
+        if !ownership(inode_of(&dir)?).lets_create_over(caller.cred, inode.uid()) {
+            return Err(Errno::ACCESS);
+        }
     }
     open_place(caller, place, opening, false)
 }
@@ -140,11 +269,10 @@ fn open_place<'k>(
     {
         return Ok(file);
     }
-    let leave = if mode.contains(FileMode::WRITE) { Some(place.mount().want_write()?) } else { None };
-    if inode.mode() & S_IFMT == S_IFIFO && mode == FileMode::WRITE && opening.has(O_NONBLOCK) {
-        // Nobody reads it: data does not go through named pipes yet.
-        return Err(Errno::NXIO);
+    if let Content::Fifo(_) = inode.content() {
+        return open_fifo(caller, place, opening);
     }
+    let leave = if mode.contains(FileMode::WRITE) { Some(place.mount().want_write()?) } else { None };
     if matches!(inode.mode() & S_IFMT, S_IFSOCK | S_IFCHR | S_IFBLK) {
         return Err(Errno::NXIO);
     }
@@ -154,14 +282,46 @@ fn open_place<'k>(
     // What is made when it is read has no length to be set.
     let made = made || inode.node().is_some();
     if opening.has(O_TRUNC) && !made && inode.mode() & S_IFMT == S_IFREG {
-        let _leave = place.mount().want_write()?;
+        // Once: who makes the mount read-only waits for who has begun.
+        let _leave = if leave.is_none() { Some(place.mount().want_write()?) } else { None };
         set_length(caller.vfs, inode, caller.cred, 0, true)?;
         notify::dentry(caller.vfs, place.dentry(), Event::MODIFY);
     }
     notify::dentry(caller.vfs, place.dentry(), Event::OPEN);
     // The file has the leave from here on, and gives it back when it is closed.
-    core::mem::forget(leave);
+    leave.into_iter().for_each(Writing::keep);
     FileHandle::open_tree(caller.files, place, opening.status(), mode, caller.cred)
+}
+
+/// Opens a named pipe, which may take until somebody else does.
+fn open_fifo<'k>(
+    caller: &Caller<'_, 'k>,
+    place: Path<'k>,
+    opening: Opening,
+) -> Result<FileHandle<'k>, Errno> {
+    let (mode, dentry) = (opening.file_mode(), place.dentry().clone());
+    let Content::Fifo(fifo) = inode_of(&dentry)?.content() else { return Err(Errno::NXIO) };
+    if mode.is_empty() {
+        return Err(Errno::INVAL);
+    }
+    let leave = if mode.contains(FileMode::WRITE) { Some(place.mount().want_write()?) } else { None };
+    let since = fifo.open(caller.vfs, mode, opening.has(O_NONBLOCK))?;
+    let file = match opening.has(O_DIRECT) {
+        true => Err(Errno::INVAL),
+        false => {
+            // The file has the leave from here on, also if there is none.
+            leave.into_iter().for_each(Writing::keep);
+            FileHandle::open_tree(caller.files, place, opening.status(), mode, caller.cred)
+        }
+    };
+    match &file {
+        Ok(file) => {
+            file.set_since(since);
+            notify::dentry(caller.vfs, &dentry, Event::OPEN);
+        }
+        Err(_) => fifo.pipe().expect("it has just been opened").closed(mode),
+    }
+    file
 }
 
 /// Whether somebody may open a file so (`may_open`).

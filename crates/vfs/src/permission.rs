@@ -6,7 +6,7 @@
 //!
 //! `inode(7)`, `capabilities(7)`, `chmod(2)`, `chown(2)`; `fs/namei.c` and `fs/attr.c` for what they leave open.
 
-use crate::abi::{S_IFDIR, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_ISVTX, S_IXGRP};
+use crate::abi::{S_IFDIR, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_ISVTX, S_IWOTH, S_IXGRP};
 use crate::cred::{Capabilities, Cred};
 use crate::inode::Inode;
 use rustix::io::Errno;
@@ -105,6 +105,16 @@ impl Ownership {
             || cred.fsuid() == child_uid
             || cred.fsuid() == self.uid
             || cred.has(Capabilities::FOWNER)
+    }
+
+    /// Whether somebody may open with `O_CREAT` what is in this directory already, a device or a socket that belongs to
+    /// `child_uid`: in a sticky directory that everybody may write, only what is his or the directory's owner's.
+    /// (Regular files and fifos may be, as with `fs.protected_regular` and `fs.protected_fifos` 0.)
+    #[inline]
+    pub fn lets_create_over(self, cred: &Cred, child_uid: u32) -> bool {
+        self.mode & (S_ISVTX | S_IWOTH) != S_ISVTX | S_IWOTH
+            || child_uid == self.uid
+            || cred.fsuid() == child_uid
     }
 
     /// What a file that somebody makes with `mode` in this directory is like (`inode_init_owner`), before the
@@ -243,6 +253,10 @@ mod tests {
         assert!(directory.sticky_lets(&Cred::new(10, 1), 2), "its own directory");
         assert!(directory.sticky_lets(&Cred::new(0, 0), 2));
         assert!(of(DIR | 0o777).sticky_lets(&Cred::new(1, 1), 2));
+        let root = Cred::new(0, 0);
+        assert!(!directory.lets_create_over(&root, 2), "whoever asks");
+        assert!(directory.lets_create_over(&root, 0) && directory.lets_create_over(&root, 10));
+        assert!(of(DIR | 0o1775).lets_create_over(&root, 2) && of(DIR | 0o777).lets_create_over(&root, 2));
     }
 
     #[test]

@@ -1,22 +1,91 @@
-//! Pipes: how they are made. (What goes through them comes with data transfer.)
+//! Pipes and fifos.
+//!
+//! # The problem
+//!
+//! A pipe is how threads hand each other bytes and wake each other up, a byte or a megabyte at a time. Most calls find what
+//! they want and nobody asleep.
+//!
+//! # The contended way
+//!
+//! A mutex around all of it, a page from the allocator for each write and back for each read, and two calls to the wait
+//! queues, each with its lock.
+//!
+//! # Our way
+//!
+//! One spin lock around a ring of buffers, which are parts of pages. The page that was read last is kept for the next write.
+//! What [`poll`](crate::Events) says is one word beside it, read without the lock. Wait queues are looked at after the lock
+//! is free, by one load while nobody sleeps.
+//!
+//! ```text
+//!   Pipe (an object of its own)  ─┐
+//!                                 ├─ Core ─ lock ─ Ring ─ Buffer, Buffer, ...
+//!   Fifo (of an inode)           ─┘     └─ two wait queues
+//! ```
+//!
+//! # Guarantees
+//!
+//! * A write of at most [`PIPE_BUF`](crate::abi::PIPE_BUF) bytes is read as it was written, not mixed with another one.
+//! * When a reader or a writer is woken, and how often, is as in Linux, also for those who only learn of it (`epoll` with
+//!   edges).
+//! * `splice` and `tee` between pipes copy no bytes.
+//!
+//! # Limits
+//!
+//! * Bytes that come from a file or from memory are copied once, also by `splice` and `vmsplice`: a page of a caller's
+//!   memory cannot be had.
+//! * Pages in pipes are not counted for each user (`pipe-user-pages-hard`, `-soft`).
+//!
+//! # Lock order
+//!
+//! A pipe's lock; of two, that with the lower address first. Inside it those of the slab caches' slow paths. Queues are woken
+//! when it is free.
+//!
+//! # Source
+//!
+//! `fs/pipe.c`, `fs/splice.c`, Linux 6.18.
+
+mod core;
+mod fifo;
+mod limits;
+mod read;
+mod splice;
+mod write;
+
+pub use self::core::PipeCore;
+pub use fifo::Fifo;
+pub use limits::PipeLimits;
+pub use splice::{Stop, Transfer, move_between, share_between, splice_from, splice_to};
 
 use crate::abi::{O_CLOEXEC, O_DIRECT, O_NONBLOCK, O_NOTIFICATION_PIPE, O_RDONLY, O_WRONLY, S_IFIFO};
+use crate::file::{Direction, Io, Ioctl, Sink, Source};
 use crate::inode::PseudoInode;
+use crate::poll::{Events, PollTable};
 use crate::raw::handle::FileHandle;
 use crate::raw::pseudo::{Payload, PseudoFs};
+use crate::vfs::Vfs;
 use crate::{FileMode, Files};
-use core::fmt;
-use quietline_sync::IdAllocator;
+use ::core::fmt;
+use quietline_sync::{IdAllocator, WaitQueue};
 use rustix::io::Errno;
 
 /// A pipe.
 #[derive(Debug)]
 pub struct Pipe {
     inode: PseudoInode,
+    core: PipeCore,
+}
+
+impl Pipe {
+    /// What goes through it.
+    pub fn core(&self) -> &PipeCore {
+        &self.core
+    }
 }
 
 impl Payload for Pipe {
     const CACHE: &'static str = "pipe_inode_cache";
+    const CLOSES: bool = true;
+    const CLOSES_ALONE: bool = false;
 
     fn inode(&self) -> Option<&PseudoInode> {
         Some(&self.inode)
@@ -25,6 +94,36 @@ impl Payload for Pipe {
     fn name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pipe:[{}]", self.inode.i_ino)
     }
+
+    #[inline]
+    fn try_read(&self, io: Io, to: &mut Sink<'_, '_>) -> Result<usize, Errno> {
+        self.core.try_read(io, to)
+    }
+
+    #[inline]
+    fn try_write(&self, io: Io, from: &mut Source<'_, '_>) -> Result<usize, Errno> {
+        self.core.try_write(io, from)
+    }
+
+    fn poll(&self, io: Io, table: &mut PollTable<'_>) -> Events {
+        self.core.poll(io, None, table)
+    }
+
+    fn waiters(&self, what: Direction) -> Option<&WaitQueue> {
+        Some(self.core.waiters(what))
+    }
+
+    fn ioctl(&self, _io: Io, request: Ioctl) -> Result<i32, Errno> {
+        self.core.ioctl(request)
+    }
+
+    fn opened(&self, mode: FileMode) {
+        self.core.opened(mode);
+    }
+
+    fn closed(&self, mode: FileMode) {
+        self.core.closed(mode);
+    }
 }
 
 /// A pipe's two ends: first the one to read from.
@@ -32,9 +131,11 @@ impl Payload for Pipe {
 /// # Errors
 /// `EINVAL` for a flag that is unknown; `ENOPKG` for a notification pipe, which needs a queue of kernel events that
 /// quietline has not; `ENFILE`, `ENOMEM`.
+#[inline]
 pub fn pipe2<'k>(
     fs: &'k PseudoFs<Pipe>,
     files: &'k Files,
+    vfs: &'k Vfs,
     last_ino: &IdAllocator,
     flags: i32,
 ) -> Result<[FileHandle<'k>; 2], Errno> {
@@ -44,7 +145,8 @@ pub fn pipe2<'k>(
     if flags & O_NOTIFICATION_PIPE != 0 {
         return Err(Errno::NOPKG);
     }
-    let pipe = Pipe { inode: PseudoInode { i_ino: last_ino.next(), i_mode: S_IFIFO | 0o600 } };
+    let inode = PseudoInode { i_ino: last_ino.next(), i_mode: S_IFIFO | 0o600 };
+    let pipe = Pipe { inode, core: PipeCore::new(vfs.pipe_pages.of_a_pipe(), 1, 1) };
     // Packets are made where they are written: the end to read from does not show O_DIRECT.
     let read = O_RDONLY | (flags & O_NONBLOCK);
     let write = O_WRONLY | (flags & (O_NONBLOCK | O_DIRECT));

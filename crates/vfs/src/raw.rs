@@ -11,6 +11,7 @@
 
 mod copy;
 pub(crate) mod dcache;
+pub(crate) mod eventpoll;
 pub(crate) mod handle;
 pub(crate) mod listing;
 pub(crate) mod mount;
@@ -18,10 +19,14 @@ pub(crate) mod mount_book;
 pub(crate) mod mount_table;
 pub(crate) mod once;
 pub(crate) mod page_tree;
+pub(crate) mod pipe_page;
+pub(crate) mod pipe_ring;
 pub(crate) mod pseudo;
 pub(crate) mod ramfs;
+pub(crate) mod select;
 pub(crate) mod slots;
 pub(crate) mod store;
+pub(crate) mod timer;
 pub(crate) mod walk_fs;
 pub(crate) mod walk_path;
 pub(crate) mod word;

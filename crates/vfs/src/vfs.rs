@@ -5,12 +5,14 @@ use crate::dcache::name::{Keys, Name};
 use crate::inode::Inode;
 use crate::inotify::InotifyLimits;
 use crate::locks::LockWaits;
+use crate::pipe::PipeLimits;
 use crate::ramfs::pages::PageCaches;
 use crate::raw::dcache::entry::Dentry;
 use crate::raw::dcache::long_name::LongNames;
 use crate::raw::dcache::lru::Lru;
 use crate::raw::dcache::super_block::Supers;
 use crate::raw::mount_book::Mounts;
+use crate::raw::pipe_page::Pages;
 use core::fmt;
 use core::marker::PhantomPinned;
 use core::pin::Pin;
@@ -18,7 +20,7 @@ use quietline_platform::atomic::AtomicBool;
 use quietline_platform::heap;
 use quietline_slab::{CacheError, RawCache, Stats};
 use quietline_sync::rcu::{self, Domain};
-use quietline_sync::{IdAllocator, Shared};
+use quietline_sync::{Shared, WideIdAllocator};
 use rustix::io::Errno;
 
 /// The file systems of a kernel: their superblocks, and the caches that dentries, inodes and names come from.
@@ -32,10 +34,13 @@ pub struct Vfs {
     pub(crate) dentries: RawCache,
     pub(crate) inodes: RawCache,
     pub(crate) long_names: LongNames,
-    pub(crate) last_ino: IdAllocator,
+    /// As tmpfs has them with `inode64`: no number comes again.
+    pub(crate) last_ino: WideIdAllocator,
     pub(crate) lru: Lru,
     pub(crate) supers: Supers,
     pub(crate) pages: PageCaches,
+    pub(crate) pipe_pages: Pages,
+    pub(crate) pipe_limits: PipeLimits,
     pub(crate) clock: FileClock,
     pub(crate) lock_waits: LockWaits,
     /// Whether anybody has ever watched a file.
@@ -71,10 +76,12 @@ impl Vfs {
             dentries: Dentry::cache(domain).map_err(no_memory)?,
             inodes: Inode::cache(domain).map_err(no_memory)?,
             long_names: LongNames::new(domain).map_err(no_memory)?,
-            last_ino: IdAllocator::new().map_err(|_| Errno::NOMEM)?,
+            last_ino: WideIdAllocator::new().map_err(|_| Errno::NOMEM)?,
             lru: Lru::new().map_err(|_| Errno::NOMEM)?,
             supers: Supers::new(),
             pages: PageCaches::new(domain).map_err(no_memory)?,
+            pipe_pages: Pages::new().map_err(no_memory)?,
+            pipe_limits: PipeLimits::new(),
             clock: FileClock::new(),
             lock_waits: LockWaits::new(),
             watched: AtomicBool::new(false),
@@ -115,20 +122,43 @@ impl Vfs {
         self.pages.stats()
     }
 
+    /// What the cache of pipes' pages holds.
+    pub fn pipe_stats(&self) -> Stats {
+        self.pipe_pages.stats()
+    }
+
+    /// The limits of pipes.
+    pub fn pipe_limits(&self) -> &PipeLimits {
+        &self.pipe_limits
+    }
+
     /// What the caches hold: dentries, inodes, and long names of two sizes.
     pub fn stats(&self) -> [Stats; 4] {
         let [small, large] = self.long_names.stats();
         [self.dentries.stats(), self.inodes.stats(), small, large]
     }
 
-    /// Gives back the dentries that nobody refers to, and cached memory. Takes locks of directories: not for holders of any.
-    /// How many dentries were given back.
+    /// Gives back the dentries that nobody refers to, and then their directories' that nobody refers to any more, and cached
+    /// memory. Takes locks of directories: not for holders of any. Waits for a grace period: not inside a section. How many
+    /// dentries were given back.
     pub fn shrink(&self) -> usize {
-        let freed = self.prune(usize::MAX);
+        // Whoever makes dentries as quickly as they go does not keep this from ending.
+        let most = usize::try_from(self.dentry_state().nr_dentry).unwrap_or(0);
+        let mut freed = 0;
+        while freed < most {
+            match self.prune(usize::MAX) {
+                0 => break,
+                n => freed += n,
+            }
+        }
+        let [small, large] = self.long_names.caches();
+        let (page, node) = (&self.pages.page, &self.pages.node);
+        RawCache::flush_rcu_of(&[&self.dentries, &self.inodes, small, large, page, node]);
         self.reap();
         self.dentries.shrink();
         self.inodes.shrink();
         self.long_names.shrink();
+        self.pipe_pages.shrink();
         self.pages.shrink();
         freed
     }

@@ -188,7 +188,7 @@ fn a_negative_dentry_becomes_positive_once() {
     let Step::Found(before) = root.seen(&section).child(&name(&vfs, "x")) else { panic!("it is there") };
     assert!(before.inode().is_none());
     let mut lock = root.inode().unwrap().lock();
-    let inode = |_| sb.new_inode(made(quietline_vfs::abi::S_IFREG), quietline_vfs::Content::Fifo).unwrap();
+    let inode = |_| sb.new_inode(made(quietline_vfs::abi::S_IFREG), quietline_vfs::Content::Regular).unwrap();
     dentry.instantiate(&mut lock, inode(1), true).unwrap();
     assert!(!before.valid(), "who saw it negative must look again");
     assert!(dentry.instantiate(&mut lock, inode(2), true).is_err());

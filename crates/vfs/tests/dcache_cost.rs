@@ -75,7 +75,7 @@ fn costs() {
     drop(section);
     cost("clone and drop", 1_000_000, |_| drop(black_box(root.clone())));
     let temporary = name(&vfs, "temporary");
-    let inode = root.new_inode(made(S_IFREG), Content::Fifo).unwrap();
+    let inode = root.new_inode(made(S_IFREG), Content::Regular).unwrap();
     cost("alloc, add, unhash, free (given inode)", 1_000_000, |_| {
         let mut new = root.alloc(&temporary).unwrap();
         new.instantiate(inode.clone());
@@ -88,7 +88,7 @@ fn costs() {
     });
     cost("new inode, alloc, add; unhash, free", 1_000_000, |_| {
         let mut new = root.alloc(&temporary).unwrap();
-        new.instantiate(root.new_inode(made(S_IFREG), Content::Fifo).unwrap());
+        new.instantiate(root.new_inode(made(S_IFREG), Content::Regular).unwrap());
         let mut lock = root.inode().unwrap().lock();
         new.add_pinned_only(&mut lock).unwrap();
         drop(lock);
@@ -101,11 +101,11 @@ fn costs() {
     });
     cost("new inode, alloc, free", 1_000_000, |_| {
         let mut new = root.alloc(&temporary).unwrap();
-        new.instantiate(root.new_inode(made(S_IFREG), Content::Fifo).unwrap());
+        new.instantiate(root.new_inode(made(S_IFREG), Content::Regular).unwrap());
         drop(new);
     });
     cost("new inode, free", 1_000_000, |_| {
-        drop(root.new_inode(made(S_IFREG), Content::Fifo).unwrap());
+        drop(root.new_inode(made(S_IFREG), Content::Regular).unwrap());
     });
     let (a, b) = (name(&vfs, "a"), name(&vfs, "b"));
     let moved = make(&root, "a");

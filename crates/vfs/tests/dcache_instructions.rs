@@ -99,19 +99,19 @@ fn locked_instructions_of_each_step() {
     assert_locked("the parent, by reference", 2, || drop(black_box(file.parent())));
     // The sole holder of an inode has nobody to agree with.
     assert_locked("make and end an inode", 0, || {
-        drop(black_box(root.new_inode(made(S_IFREG), Content::Fifo).unwrap()));
+        drop(black_box(root.new_inode(made(S_IFREG), Content::Regular).unwrap()));
     });
     let temporary = name(&vfs, "temporary");
     // The parent's count up and down, and the dentry's end.
     assert_locked("make and end a dentry and its inode", 3, || {
         let mut new = root.alloc(&temporary).unwrap();
-        new.instantiate(root.new_inode(made(S_IFREG), Content::Fifo).unwrap());
+        new.instantiate(root.new_inode(made(S_IFREG), Content::Regular).unwrap());
         drop(new);
     });
     // The same, and the directory's lock.
     assert_locked("make, add, take out and end", 4, || {
         let mut new = root.alloc(&temporary).unwrap();
-        new.instantiate(root.new_inode(made(S_IFREG), Content::Fifo).unwrap());
+        new.instantiate(root.new_inode(made(S_IFREG), Content::Regular).unwrap());
         let mut lock = root.inode().unwrap().lock();
         new.add_pinned_only(&mut lock).unwrap();
         let section = vfs.read();

@@ -13,9 +13,9 @@ impl Sequence {
     }
 }
 
-fn all(log: &DirLog<usize>, from: u64) -> Vec<(u64, usize)> {
+fn all(log: &DirLog<usize>) -> Vec<(u64, usize)> {
     let mut all = Vec::new();
-    log.each_from(from, |place, item| {
+    log.each_before(u64::MAX, |place, item| {
         all.push((place, item));
         true
     });
@@ -49,27 +49,23 @@ fn like_a_sorted_map() {
                     assert_eq!(log.remove(place), model.remove(&place));
                 }
                 6 => assert_eq!(log.remove(any), model.remove(&any)),
-                7 => {
-                    let there = model.get_mut(&any).map(|item| core::mem::replace(item, step));
-                    assert_eq!(log.replace(any, step), there);
-                }
                 _ => {
                     assert_eq!(log.get(any), model.get(&any).copied());
-                    let first = model.range(any..).next().map(|(place, item)| (*place, *item));
-                    assert_eq!(log.next_from(any), first);
+                    let last = model.range(..any).next_back().map(|(place, item)| (*place, *item));
+                    assert_eq!(log.last_before(any), last);
                     let mut some = Vec::new();
-                    log.each_from(any, |place, item| {
+                    log.each_before(any, |place, item| {
                         some.push((place, item));
                         some.len() < 20
                     });
-                    let expect: Vec<_> = model.range(any..).take(20).map(|(p, i)| (*p, *i)).collect();
+                    let expect: Vec<_> = model.range(..any).rev().take(20).map(|(p, i)| (*p, *i)).collect();
                     assert_eq!(some, expect);
                 }
             }
             assert_eq!((log.len(), log.is_empty()), (model.len(), model.is_empty()));
             if step % 997 == 0 {
                 check_memory(&log);
-                assert!(all(&log, 0).into_iter().eq(model.iter().map(|(p, i)| (*p, *i))));
+                assert!(all(&log).into_iter().eq(model.iter().rev().map(|(p, i)| (*p, *i))));
             }
         }
     }
@@ -85,18 +81,18 @@ fn millions_of_names() {
     assert_eq!(log.len(), MANY);
     assert!(log.memory() < 17 * MANY, "{} bytes", log.memory());
     // A reader in pieces, with names going away behind it and before it.
-    let (mut place, mut seen, mut random) = (0, 0, Sequence(3));
-    while let Some((first, _)) = log.next_from(place) {
-        let mut last = first;
+    let (mut place, mut seen, mut random) = (u64::MAX, 0, Sequence(3));
+    while log.last_before(place).is_some() {
+        let before = place;
         let mut left = 1000;
-        log.each_from(place, |at, item| {
+        log.each_before(before, |at, item| {
             assert_eq!(at, item as u64 + FIRST);
-            last = at;
+            assert!(at < place);
+            place = at;
             seen += 1;
             left -= 1;
             left > 0
         });
-        place = last + 1;
         for _ in 0..500 {
             log.remove(FIRST + random.below(MANY) as u64);
         }
@@ -114,7 +110,7 @@ fn millions_of_names() {
     }
     assert!(log.len() <= MANY / 100);
     check_memory(&log);
-    for (place, _) in all(&log, 0) {
+    for (place, _) in all(&log) {
         assert!(log.remove(place).is_some());
     }
     assert_eq!((log.len(), log.memory()), (0, 0));
@@ -152,7 +148,7 @@ fn memory_runs_out() {
         if first.is_err() {
             failures += 1;
             assert_eq!(log.len(), item);
-            assert_eq!(log.next_from(FIRST + item as u64), None);
+            assert_eq!(log.get(FIRST + item as u64), None);
             // The next level's, where there is one.
             fault::fail_nth(2);
             let second = log.append(item);
@@ -168,5 +164,5 @@ fn memory_runs_out() {
         }
     }
     assert!(failures > 4_000, "{failures} failures");
-    assert!(all(&log, 0).into_iter().eq((0..300_000).map(|item| (item as u64 + FIRST, item))));
+    assert!(all(&log).into_iter().eq((0..300_000).rev().map(|item| (item as u64 + FIRST, item))));
 }

@@ -43,16 +43,17 @@ fn what_an_inode_is_made_with() {
     assert_eq!(of.ino, link.ino());
     let mut lock = link.lock();
     assert!(link.try_lock().is_none() && lock.inode().same(&link));
-    lock.set_flags(InodeFlags::IMMUTABLE | InodeFlags::NOATIME, InodeFlags::empty());
-    lock.set_flags(InodeFlags::APPEND, InodeFlags::NOATIME);
-    assert_eq!(link.flags(), InodeFlags::IMMUTABLE | InodeFlags::APPEND);
+    lock.set_flags(InodeFlags::LINKABLE, InodeFlags::empty());
+    assert_eq!(link.flags(), InodeFlags::LINKABLE);
+    lock.set_flags(InodeFlags::DEAD, InodeFlags::LINKABLE);
+    assert_eq!(link.flags(), InodeFlags::DEAD);
 }
 
 #[test]
 fn attributes_are_of_one_moment() {
     let vfs = vfs();
     let sb = filesystem(&vfs);
-    let inode = sb.new_inode(made(S_IFIFO), Content::Fifo).unwrap();
+    let inode = sb.new_inode(made(S_IFIFO), Content::Regular).unwrap();
     let at = |i: u32| Timespec { tv_sec: i.into(), tv_nsec: i.into() };
     let change = |i: u32| Changes {
         uid: Some(i),

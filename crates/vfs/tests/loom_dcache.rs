@@ -22,6 +22,7 @@ mod dentry {
             const PINNED = 8;
             const MOUNTED = 16;
             const REVALIDATE = 32;
+            const UNCOUNTED = 64;
         }
     }
 }
@@ -70,6 +71,9 @@ mod inode {
         pub fn inode(&self) -> &'a Inode {
             self.0
         }
+
+        /// Nothing is listed here.
+        pub fn forget_listed(&mut self, _: &crate::dentry::Dentry) {}
     }
 
     impl InodeRef<'_> {
@@ -222,7 +226,8 @@ mod raw {
             /// A directory that is its own parent.
             pub(crate) fn root(vfs: &'static Vfs, sb: &SuperBlock, name: &Name<'_>) -> DentryRef<'static> {
                 // SAFETY: its own parent, and never freed.
-                let mut new = unsafe { NewDentry::alloc(vfs, sb, name, core::ptr::null_mut()) }.unwrap();
+                let mut new =
+                    unsafe { NewDentry::alloc(vfs, sb, name, core::ptr::null_mut(), true) }.unwrap();
                 new.instantiate(crate::inode::Inode::new(true));
                 new.dentry().set_state(crate::dentry::DentryFlags::PINNED);
                 new.into_unhashed()
@@ -238,8 +243,10 @@ mod raw {
                 sb: &SuperBlock,
                 name: &Name<'_>,
                 parent: *mut Dentry,
+                counted: bool,
             ) -> Result<NonNull<Dentry>, Errno> {
-                let dentry = Box::leak(Box::new(Dentry::unborn(name, None, parent, NonNull::from(sb))));
+                let dentry =
+                    Box::leak(Box::new(Dentry::unborn(name, None, parent, counted, NonNull::from(sb))));
                 if parent.is_null() {
                     let this = NonNull::from(&*dentry).as_ptr();
                     dentry.d_parent.store(this, Relaxed);
@@ -252,7 +259,7 @@ mod raw {
                 let d = unsafe { dentry.as_ref() };
                 d.set_offset(d.offset() + 1);
                 let parent = d.parent_ptr();
-                (parent != dentry).then_some(parent)
+                (parent != dentry && !d.is_uncounted()).then_some(parent)
             }
         }
     }

@@ -217,7 +217,7 @@ fn a_namespace_of_ones_own() {
     w.ns.attach(mount(&vfs, 3), w.path("m/sub")).unwrap();
     w.make("m/sub/g");
     let all = left(&w);
-    let child = w.fs.duplicate();
+    let child = w.fs.duplicate().unwrap();
     child.set_pwd(w.path("m/sub"));
     let ns = w.ns.duplicate(&child).unwrap();
     assert_ne!(ns.id(), w.ns.id());
@@ -246,7 +246,7 @@ fn a_namespace_of_ones_own() {
 fn a_mountpoint_that_is_removed() {
     let vfs = vfs();
     let w = World::with(&vfs, &["d/", "d/m/"]);
-    let child = w.fs.duplicate();
+    let child = w.fs.duplicate().unwrap();
     let ns = w.ns.duplicate(&child).unwrap();
     let c = World { vfs: &vfs, fs: child, ns, cred: walk_support::root() };
     let point = w.path("d/m");
@@ -310,4 +310,45 @@ fn everything_goes_with_the_namespace() {
     }
     drop(w);
     assert_eq!((vfs.dentry_state().nr_dentry, vfs.nr_inodes()), (0, 0));
+}
+
+/// What is mounted on a dentry that is invalidated, or below it, goes with it.
+#[test]
+fn invalidation_takes_mounts_off() {
+    let vfs = vfs();
+    let w = World::with(&vfs, &["a/", "a/b/", "a/b/c/", "a/f", "other/"]);
+    for (dev, at) in [(2, "a/b"), (3, "a/f"), (4, "other"), (5, "a/b"), (6, "a")] {
+        if at == "a/f" {
+            // A file goes on a file.
+            let file = w.path("other");
+            assert_eq!(w.ns.attach(mount(&vfs, dev), w.path(at)), Err(Errno::NOTDIR));
+            drop(file);
+            continue;
+        }
+        w.ns.attach(mount(&vfs, dev), w.path(at)).unwrap();
+    }
+    assert_eq!(w.ns.mounts().unwrap().len(), 5);
+    let root = w.ns.root();
+    let a = root.dentry().lookup(&vfs.name(b"a").unwrap()).unwrap();
+    a.invalidate();
+    assert_eq!(w.ino("a"), Err(Errno::NOENT));
+    assert_eq!(w.ns.mounts().unwrap().len(), 2, "the root, and the other");
+    drop((a, root));
+    // The root's, `other`, and what is mounted there.
+    assert_eq!(vfs.dentry_state().nr_dentry, 3);
+}
+
+/// A mount of another kernel, which may go first, is refused.
+#[test]
+fn kernels_do_not_share_mounts() {
+    let (vfs, other) = (vfs(), walk_support::vfs());
+    let (w, o) = (World::with(&vfs, &["a/"]), World::with(&other, &["a/"]));
+    assert_eq!(w.ns.attach(mount(&other, 2), w.path("a")), Err(Errno::INVAL));
+    assert_eq!(w.ns.attach(mount(&vfs, 2), o.path("a")), Err(Errno::INVAL));
+    assert_eq!(w.ns.bind(&o.path("a"), w.path("a"), false), Err(Errno::INVAL));
+    assert_eq!(w.ns.move_mount(&o.ns.root(), w.path("a")), Err(Errno::INVAL));
+    assert!(vfs.new_namespace(mount(&other, 3)).is_err());
+    let (mixed, root) = (w.ns.root().mount().clone(), o.path("a").dentry().clone());
+    assert_eq!(w.ns.attach(mount(&vfs, 2), Path::new(mixed, root)), Err(Errno::INVAL));
+    assert_eq!((w.ns.mounts().unwrap().len(), o.ns.mounts().unwrap().len()), (1, 1));
 }

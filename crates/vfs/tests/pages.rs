@@ -47,6 +47,10 @@ impl Quota for Limit {
         assert!(pages <= self.used.get(), "more is given back than was taken");
         self.used.set(self.used.get() - pages);
     }
+
+    fn left(&self) -> u64 {
+        self.max.get() - self.used.get()
+    }
 }
 
 /// A file as simple as can be: a page that was only reserved has no bytes.
@@ -485,4 +489,52 @@ fn a_section_of_another_domain() {
     let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
     let other = rcu::Domain::new().unwrap();
     PageTree::new(&caches).read_at(&other.read(), 0, &mut [0]);
+}
+
+/// What there is not room for takes none from others while it finds that out; and gives all back if memory ends before.
+#[test]
+fn all_room_is_taken_at_once_or_none() {
+    /// Remembers how full it was.
+    struct Tide(Limit, Cell<u64>);
+    impl Quota for Tide {
+        fn charge(&self, pages: u64) -> bool {
+            let fits = self.0.charge(pages);
+            self.1.set(self.1.get().max(self.0.used.get()));
+            fits
+        }
+        fn uncharge(&self, pages: u64) {
+            self.0.uncharge(pages);
+        }
+        fn left(&self) -> u64 {
+            self.0.left()
+        }
+    }
+    let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
+    let tide = Tide(Limit::new(100), Cell::new(0));
+    let mut tree = PageTree::new(&caches);
+    let mut writer = tree.write();
+    for page in [0, 7, 70, 5000] {
+        assert_eq!(writer.write_at(&tide, page * PAGE, b"x"), Ok(1));
+    }
+    for (first, after) in [(0, 102), (1, 101), (7, 110), (64, 200), (0, 1 << 40)] {
+        let refused = writer.allocate(&tide, first * PAGE, (after - first) * PAGE, true);
+        assert_eq!(refused, Err(Errno::NOSPC), "{first} to {after}");
+        assert_eq!((tide.0.used.get(), tide.1.get()), (4, 4), "{first} to {after}");
+    }
+    for nth in 1..20 {
+        fault::fail_from(nth);
+        let made = writer.allocate(&tide, 0, 96 * PAGE, true);
+        fault::fail_nth(0);
+        match made {
+            Ok(()) => break,
+            Err(errno) => assert_eq!(errno, Errno::NOMEM),
+        }
+        assert_eq!((tide.0.used.get(), writer.tree().page_count()), (4, 4), "allocation {nth}");
+    }
+    // Three of them were there.
+    assert_eq!(writer.allocate(&tide, 0, 99 * PAGE, true), Ok(()));
+    assert_eq!((tide.0.used.get(), tide.1.get()), (100, 100));
+    drop(writer);
+    tree.clear(&tide);
+    assert_eq!(tide.0.used.get(), 0);
 }

@@ -2,8 +2,11 @@
 
 mod support;
 
-use quietline_sync::{IdAllocator, rcu};
-use quietline_vfs::{DentryFlags, EventFd, FdFlags, Files, Pipe, PseudoFs, SignalFd, TimerFd, abi};
+use quietline_sync::{IdAllocator, Shared, rcu};
+use quietline_vfs::signalfd::Signals;
+use quietline_vfs::{
+    DentryFlags, EventFd, FdFlags, Files, Pipe, PseudoFs, SignalFd, TimerFd, Timers, Vfs, abi,
+};
 use quietline_vfs::{eventfd, pipe2, set_signals, signalfd, timerfd};
 use rustix::io::Errno;
 use support::table_for;
@@ -35,11 +38,13 @@ fn it_is_named_by_descriptor() {
     let eventfds = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let timerfds = PseudoFs::<TimerFd>::new("anon_inodefs").unwrap();
     let signalfds = PseudoFs::<SignalFd>::new("anon_inodefs").unwrap();
+    let (vfs, timers) = (Vfs::new().unwrap(), Timers::new().unwrap());
+    let process = Shared::new(Signals::new()).unwrap();
     let mut table = table_for(100);
-    let [reader, writer] = pipe2(&pipes, &files, &ino, 0).unwrap();
+    let [reader, writer] = pipe2(&pipes, &files, &vfs, &ino, 0).unwrap();
     assert_eq!(reader.inode::<Pipe>().unwrap().i_ino, 41);
     assert!(core::ptr::eq(reader.dentry(), writer.dentry()) && reader.dentry().count() == 2);
-    let signals = signalfd(&signalfds, &files, u64::MAX, 0).unwrap();
+    let signals = signalfd(&signalfds, &files, &process, u64::MAX, 0).unwrap();
     assert_eq!(
         signals.payload::<SignalFd>().unwrap().mask(),
         !(1 << 8 | 1 << 18),
@@ -52,7 +57,10 @@ fn it_is_named_by_descriptor() {
         (reader, "pipe:[41]"),
         (writer, "pipe:[41]"),
         (eventfd(&eventfds, &files, 0, 0).unwrap(), "anon_inode:[eventfd]"),
-        (timerfd(&timerfds, &files, abi::CLOCK_MONOTONIC, 0, false).unwrap(), "anon_inode:[timerfd]"),
+        (
+            timerfd(&timerfds, &timers, &files, abi::CLOCK_MONOTONIC, 0, false).unwrap(),
+            "anon_inode:[timerfd]",
+        ),
         (signals, "anon_inode:[signalfd]"),
     ];
     for (file, name) in all {
@@ -98,11 +106,12 @@ fn the_last_of_two_ends_ends_it() {
     let files = Files::new(1_000, false).unwrap();
     let ino = IdAllocator::new().unwrap();
     let pipes = PseudoFs::<Pipe>::new("pipefs").unwrap();
+    let vfs = Vfs::new().unwrap();
     std::thread::scope(|s| {
         let (send, receive) = std::sync::mpsc::sync_channel(1);
         s.spawn(move || receive.into_iter().for_each(drop));
         for _ in 0..30_000 {
-            let [reader, writer] = pipe2(&pipes, &files, &ino, abi::O_CLOEXEC).unwrap();
+            let [reader, writer] = pipe2(&pipes, &files, &vfs, &ino, abi::O_CLOEXEC).unwrap();
             send.send(reader).unwrap();
             drop(writer);
         }
@@ -116,17 +125,18 @@ fn limits_and_failures_leave_nothing() {
     let files = Files::new(1, false).unwrap();
     let ino = IdAllocator::new().unwrap();
     let pipes = PseudoFs::<Pipe>::new("pipefs").unwrap();
-    assert_eq!(pipe2(&pipes, &files, &ino, 0).unwrap_err(), Errno::NFILE, "room for one end only");
+    let vfs = Vfs::new().unwrap();
+    assert_eq!(pipe2(&pipes, &files, &vfs, &ino, 0).unwrap_err(), Errno::NFILE, "room for one end only");
     assert_eq!((pipes.live(), files.nr_files()), (0, 0));
-    assert_eq!(pipe2(&pipes, &files, &ino, 1).unwrap_err(), Errno::INVAL);
-    assert_eq!(pipe2(&pipes, &files, &ino, abi::O_NOTIFICATION_PIPE).unwrap_err(), Errno::NOPKG);
+    assert_eq!(pipe2(&pipes, &files, &vfs, &ino, 1).unwrap_err(), Errno::INVAL);
+    assert_eq!(pipe2(&pipes, &files, &vfs, &ino, abi::O_NOTIFICATION_PIPE).unwrap_err(), Errno::NOPKG);
     files.set_max_files(10);
     let mut failures = 0;
     for nth in 1.. {
         pipes.shrink();
         files.shrink();
         fault::fail_from(nth);
-        let result = pipe2(&pipes, &files, &ino, 0).map(drop);
+        let result = pipe2(&pipes, &files, &vfs, &ino, 0).map(drop);
         fault::fail_nth(0);
         assert_eq!((pipes.live(), files.nr_files()), (0, 0), "after failure {nth}");
         match result {

@@ -84,6 +84,8 @@ pub const S_ISGID: u32 = 0o2000;
 pub const S_ISVTX: u32 = 0o1000;
 /// The group may execute.
 pub const S_IXGRP: u32 = 0o010;
+/// Others may write.
+pub const S_IWOTH: u32 = 0o002;
 
 /// `access`: that it is there.
 pub const F_OK: i32 = 0;

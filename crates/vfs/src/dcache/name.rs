@@ -123,6 +123,14 @@ impl<'a> Name<'a> {
         hash
     }
 
+    /// A name of less than eight bytes, which are in `word`, zero padded.
+    #[inline(always)]
+    pub(crate) fn short(bytes: &'a [u8], word: u64, keys: &Keys) -> Self {
+        debug_assert!(bytes.len() < 8 && word == tail_word(bytes));
+        let words = [word, 0, 0];
+        Self { bytes, hash_len: keys.hash_len(words, bytes.len()), words }
+    }
+
     /// The bytes.
     #[inline(always)]
     pub fn bytes(&self) -> &'a [u8] {

@@ -2,7 +2,7 @@
 
 use super::DentryFlags;
 use core::ptr::{self, NonNull};
-use quietline_platform::atomic::{AtomicPtr, Ordering};
+use quietline_platform::atomic::{AtomicBool, AtomicPtr, Ordering};
 use quietline_sync::Lockref;
 
 /// A dentry that is in no tree (`d_alloc_pseudo`). It lies in one allocation with what it names.
@@ -12,6 +12,8 @@ pub struct PseudoDentry {
     pub(crate) d_lockref: Lockref,
     d_flags: DentryFlags,
     d_parent: AtomicPtr<PseudoDentry>,
+    /// Whether a reader without a reference may be looking at the object.
+    met: AtomicBool,
 }
 
 impl PseudoDentry {
@@ -22,7 +24,21 @@ impl PseudoDentry {
             d_lockref: Lockref::new(references),
             d_flags: DentryFlags::UNHASHED.union(DentryFlags::DISCONNECTED).union(DentryFlags::NORCU),
             d_parent: AtomicPtr::new(ptr::null_mut()),
+            met: AtomicBool::new(false),
         }
+    }
+
+    /// Notes, before a reference is put, that readers may have found the object by way of it.
+    pub(crate) fn meet(&self) {
+        // Relaxed: the put publishes it.
+        self.met.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether readers may have found the object; for who has put the last reference.
+    #[inline(always)]
+    pub(crate) fn is_met(&self) -> bool {
+        // Relaxed: the last put has seen what came before the others.
+        self.met.load(Ordering::Relaxed)
     }
 
     /// Makes a dentry that has its place its own parent.

@@ -3,7 +3,7 @@
 //! A read at an offset takes no reference and no lock: it finds the file in its slot, the pages in their tree, and copies, all in
 //! one read section, and looks at nothing that others write. A write has the file's inode for itself.
 
-use super::FileMode;
+use super::{Direction, FileMode};
 use crate::abi::{
     FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE,
     FALLOC_FL_UNSHARE_RANGE, FALLOC_FL_WRITE_ZEROES, FALLOC_FL_ZERO_RANGE, MAX_RW_COUNT, O_APPEND, O_NOATIME,
@@ -77,6 +77,15 @@ fn in_range(offset: u64, n: usize) -> Result<(), Errno> {
     if offset.checked_add(n as u64).is_some_and(|end| end <= MAX_SIZE) { Ok(()) } else { Err(Errno::INVAL) }
 }
 
+/// What is told of a file that cannot be read or written: where it should have been comes before what it is.
+#[cold]
+fn refused<T>(errno: Errno, offset: u64, n: usize) -> Result<T, Errno> {
+    if errno != Errno::BADF {
+        in_range(offset, n)?;
+    }
+    Err(errno)
+}
+
 /// Reads at an offset (`pread`): how many bytes.
 ///
 /// Writes no shared line, but the inode's when the time of access changes, which is seldom.
@@ -93,7 +102,7 @@ pub fn read_at(
     to: &mut [u8],
 ) -> Result<usize, Errno> {
     let offset = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
-    let (inode, data) = data_of(file, FileMode::READ)?;
+    let (inode, data) = data_of(file, FileMode::READ).or_else(|errno| refused(errno, offset, to.len()))?;
     in_range(offset, to.len())?;
     let n = data.pages().read_at(section.guard(), offset, to);
     accessed(file, vfs, inode);
@@ -108,7 +117,10 @@ pub fn read_long(file: &FileHandle<'_>, vfs: &Vfs, offset: i64, to: &mut [u8]) -
     let offset = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
     let file = file.opened();
     let (inode, data) = match data_of(file, FileMode::READ) {
-        Err(errno) => return node_of(file, errno)?.read(vfs, file.id(), offset, to),
+        Err(errno) => {
+            let node = node_of(file, errno).or_else(|errno| refused(errno, offset, to.len()))?;
+            return node.read(vfs, file.id(), offset, to);
+        }
         Ok(data) => data,
     };
     in_range(offset, to.len())?;
@@ -118,7 +130,7 @@ pub fn read_long(file: &FileHandle<'_>, vfs: &Vfs, offset: i64, to: &mut [u8]) -
     Ok(n)
 }
 
-/// Notes that a file has been read, if that counts.
+/// Notes that a file has been read, if that counts, and tells who watches it.
 #[inline]
 pub(crate) fn accessed(file: Opened<'_>, vfs: &Vfs, inode: &Inode) {
     if file.flags() & O_NOATIME == 0
@@ -127,6 +139,20 @@ pub(crate) fn accessed(file: Opened<'_>, vfs: &Vfs, inode: &Inode) {
         touch_access(mount, vfs, inode);
         notify::dentry(vfs, dentry, Event::ACCESS);
     }
+}
+
+/// Notes that bytes went through a named pipe, whose name has times and perhaps watchers.
+pub(crate) fn passed(file: Opened<'_>, vfs: &Vfs, what: Direction) {
+    let Some((inode, (_, dentry))) = file.inode().zip(file.tree()) else { return };
+    if what == Direction::Read {
+        return accessed(file, vfs, inode);
+    }
+    // Whoever has the lock is not waited for, as in `set_access`: the caller may be in a read section.
+    if let Some(mut locked) = inode.try_lock() {
+        let time = Some(time_for(vfs, inode));
+        locked.change(&Changes { mtime: time, ctime: time, ..Changes::default() });
+    }
+    notify::dentry(vfs, dentry, Event::MODIFY);
 }
 
 /// Sets the time of access, if that counts.
@@ -180,11 +206,12 @@ pub fn write(
         Err(errno) => return write_node(node_of(opened, errno)?, vfs, to, buffers),
         Ok(data) => data,
     };
-    let to = if opened.flags() & O_APPEND != 0 { To::End } else { to };
     let all: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+    // Also where it will not go there but to the end.
     if let To::Offset(offset) = to {
         in_range(offset, all)?;
     }
+    let to = if opened.flags() & O_APPEND != 0 { To::End } else { to };
     if all == 0 {
         return Ok((if let To::Offset(at) = to { at } else { 0 }, 0));
     }
@@ -261,6 +288,61 @@ fn changed(locked: &mut InodeGuard<'_>, data: &FileData, vfs: &Vfs, size: u64, l
     });
 }
 
+/// Fills several buffers, one after the other, from an offset on: how many bytes. All that is asked for must lie where files
+/// can be, also what is not there to be read.
+///
+/// # Errors
+/// As [`read_at`]. What cannot be read at all may be read into nothing.
+pub fn read_all(
+    file: &FileHandle<'_>,
+    vfs: &Vfs,
+    offset: i64,
+    buffers: &mut [&mut [u8]],
+) -> Result<usize, Errno> {
+    let start = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
+    if let Err(errno) = data_of(file.opened(), FileMode::READ)
+        && let Err(errno) = node_of(file.opened(), errno)
+        && errno != Errno::ISDIR
+    {
+        return Err(errno);
+    }
+    let all = buffers.iter().map(|buffer| buffer.len()).sum();
+    if all == 0 {
+        return Ok(0);
+    }
+    in_range(start, all)?;
+    let mut done = 0;
+    for buffer in buffers {
+        if buffer.is_empty() {
+            continue;
+        }
+        match read_long(file, vfs, offset + done as i64, buffer) {
+            Ok(n) => {
+                done += n;
+                if n < buffer.len() {
+                    break;
+                }
+            }
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// [`read_all`] from where the file stands, which moves on (`readv`).
+///
+/// Writes the file's line.
+///
+/// # Errors
+/// As [`read_all`].
+pub fn read_all_on(file: &FileHandle<'_>, vfs: &Vfs, buffers: &mut [&mut [u8]]) -> Result<usize, Errno> {
+    let mut held = file.position().hold();
+    let n = read_all(file, vfs, held.at as i64, buffers)?;
+    held.at += n as u64;
+    Ok(n)
+}
+
 /// Reads on from where the file stands, which moves on (`read`).
 ///
 /// Writes the file's line.
@@ -268,8 +350,11 @@ fn changed(locked: &mut InodeGuard<'_>, data: &FileData, vfs: &Vfs, size: u64, l
 /// # Errors
 /// As [`read_at`].
 pub fn read_on(file: &FileHandle<'_>, vfs: &Vfs, to: &mut [u8]) -> Result<usize, Errno> {
-    if let Err(errno) = data_of(file.opened(), FileMode::READ) {
-        node_of(file.opened(), errno)?;
+    if let Err(errno) = data_of(file.opened(), FileMode::READ)
+        && let Err(errno) = node_of(file.opened(), errno)
+        && errno != Errno::ISDIR
+    {
+        return Err(errno);
     }
     let mut held = file.position().hold();
     let n = read_long(file, vfs, held.at as i64, to)?;
@@ -305,7 +390,10 @@ pub fn seek(file: &FileHandle<'_>, vfs: &Vfs, offset: i64, whence: i32) -> Resul
     if !(SEEK_SET..=SEEK_HOLE).contains(&whence) {
         return Err(Errno::INVAL);
     }
-    let inode = opened.inode().ok_or(Errno::SPIPE)?;
+    let Some(inode) = opened.inode() else {
+        // Some have no position, and do not mind.
+        return if opened.seeks() { Ok(0) } else { Err(Errno::SPIPE) };
+    };
     let mut held = match inode.content() {
         Content::File(_) | Content::Directory | Content::Node(_) => file.position().hold(),
         _ => return Err(Errno::SPIPE),
@@ -445,6 +533,13 @@ pub fn copy_range(
     if from_inode.same(to_inode) && start.abs_diff(offset) < len as u64 {
         return Err(Errno::INVAL);
     }
+    if len > 0
+        && source.flags() & O_NOATIME == 0
+        && let Some((mount, _)) = source.tree()
+    {
+        // Before anything is written: to the same file it would not count any more.
+        touch_access(mount, vfs, from_inode);
+    }
     let mut done = 0;
     while done < len {
         let piece = COPY.min(len - done);
@@ -474,7 +569,9 @@ pub fn copy_range(
         }
     }
     if done > 0 {
-        accessed(source, vfs, from_inode);
+        if let Some((_, dentry)) = source.tree() {
+            notify::dentry(vfs, dentry, Event::ACCESS);
+        }
         if let Some((_, dentry)) = target.tree() {
             notify::dentry(vfs, dentry, Event::MODIFY);
         }

@@ -12,6 +12,9 @@ use crate::raw::handle::FileHandle;
 use crate::vfs::Vfs;
 use rustix::io::Errno;
 
+/// Where a directory stands that has been read to its end: who asks again gets nothing, whatever came meanwhile.
+const END: u64 = i64::MAX as u64;
+
 /// What a directory entry says of a file's type.
 fn type_of(inode: &Inode) -> u8 {
     dt(inode.mode())
@@ -33,8 +36,8 @@ fn dt(mode: u32) -> u8 {
 /// Fills a buffer with the entries of a directory from where the file stands, which moves on (`getdents64`): how many bytes; 0
 /// at the end.
 ///
-/// A place stays what it is whatever comes and goes: who goes on from one sees each name that stayed, once. Holds the
-/// directory's lock while the buffer is filled.
+/// The newest name comes first, as on tmpfs. A place stays what it is whatever comes and goes: who goes on from one sees each
+/// name that stayed, once, and none that came meanwhile or was renamed. Holds the directory's lock while the buffer is filled.
 ///
 /// # Errors
 /// `ENOTDIR`, `EBADF`; `EINVAL` if the first entry does not fit; `ENOENT` for a directory that has been removed.
@@ -77,21 +80,24 @@ pub fn list(file: &FileHandle<'_>, vfs: &Vfs, buffer: &mut [u8]) -> Result<usize
                 fits
             })?;
         }
-    } else if !out.is_full() {
+    } else if !out.is_full() && held.at != END {
+        let before = if held.at < FIRST { u64::MAX } else { held.at };
         let mut name = [0; NAME_MAX];
         let locked = inode.lock();
         let section = vfs.read();
-        locked.each_listed(&section, held.at.max(FIRST), |place, child| {
+        locked.each_listed(&section, before, |place, child| {
             let Some(of) = child.inode() else { return true };
             let len = child.name(&mut name);
-            let entry =
-                Dirent { ino: of.ino(), next: place as i64 + 1, kind: type_of(of), name: &name[..len] };
+            let entry = Dirent { ino: of.ino(), next: place as i64, kind: type_of(of), name: &name[..len] };
             let fits = out.push(entry);
             if fits {
-                held.at = place + 1;
+                held.at = place;
             }
             fits
         });
+        if !out.is_full() {
+            held.at = END;
+        }
     }
     accessed(opened, vfs, inode);
     if out.filled() == 0 && out.is_full() {

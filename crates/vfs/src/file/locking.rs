@@ -51,7 +51,9 @@ pub fn lock_bytes(
     let locks = locks_of(file)?;
     let opened = file.opened();
     let size = opened.inode().map_or(0, Inode::size).min(MAX_SIZE) as i64;
-    let position = if flock.l_whence == 1 { file.position().hold().at as i64 } else { 0 };
+    // What lets its callers wait stands nowhere: the word is its pollers'.
+    let stands = flock.l_whence == 1 && !opened.waits();
+    let position = if stands { file.position().hold().at as i64 } else { 0 };
     let user = LockUser { process, file: opened.id(), mode: opened.mode(), position, size, interrupt };
     debug_assert!(cmd >= F_GETLK);
     locks.fcntl(&vfs.lock_waits, cmd, flock, &user)

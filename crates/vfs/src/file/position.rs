@@ -37,6 +37,12 @@ impl Position {
         self.0.store(0, Ordering::Relaxed);
     }
 
+    /// Whether it is anything but 0, or held: a look.
+    pub(crate) fn is_set(&self) -> bool {
+        // Relaxed: a look, which orders nothing.
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
     /// Takes hold. One locked instruction on the file's line while nobody else has it.
     #[inline]
     pub(crate) fn hold(&self) -> Held<'_> {

@@ -15,6 +15,9 @@ pub(crate) fn closed(file: Opened<'_>, vfs: &Vfs) {
     if let Some(node) = dentry.inode().and_then(|inode| inode.node()) {
         node.closed(file.id());
     }
+    if let Some(fifo) = file.fifo() {
+        fifo.closed(file.mode());
+    }
     if let Some(locks) = dentry.inode().and_then(|inode| inode.i_flctx.get())
         && !locks.is_unlocked()
     {

@@ -1,13 +1,15 @@
 //! inotify instances as files.
 
-use super::{FileMode, Files};
+use super::{Direction, FileMode, Files, Io, Ioctl, Sink};
 use crate::abi::{O_CLOEXEC, O_NONBLOCK, O_RDONLY};
 use crate::inode::PseudoInode;
 use crate::inotify::Inotify;
+use crate::poll::{Events, PollTable};
 use crate::raw::handle::FileHandle;
 use crate::raw::pseudo::{Payload, PseudoFs};
 use crate::vfs::Vfs;
 use core::fmt;
+use quietline_sync::WaitQueue;
 use rustix::io::Errno;
 
 impl Payload for Inotify {
@@ -19,6 +21,26 @@ impl Payload for Inotify {
 
     fn name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("anon_inode:inotify")
+    }
+
+    fn try_read(&self, _io: Io, to: &mut Sink<'_, '_>) -> Result<usize, Errno> {
+        self.take(to)
+    }
+
+    fn poll(&self, _io: Io, table: &mut PollTable<'_>) -> Events {
+        table.wait_on(self.readers());
+        if self.is_readable() { Events::IN | Events::RDNORM } else { Events::empty() }
+    }
+
+    fn waiters(&self, what: Direction) -> Option<&WaitQueue> {
+        (what == Direction::Read).then(|| self.readers())
+    }
+
+    fn ioctl(&self, _io: Io, request: Ioctl) -> Result<i32, Errno> {
+        match request {
+            Ioctl::Readable => Ok(self.readable_bytes().try_into().unwrap_or(i32::MAX)),
+            _ => Err(Errno::NOTTY),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::FileMode;
 use crate::dcache::name::Name;
 use crate::dcache::path::PathBuffer;
 use crate::file::Files;
+use crate::pipe::Fifo;
 use crate::raw::dcache::refs::DentryRef;
 use crate::raw::handle::FileHandle;
 use crate::raw::ramfs::FileData;
@@ -28,7 +29,7 @@ pub enum Content {
     /// A symbolic link, and where it leads.
     Symlink(Box<[u8]>),
     /// A named pipe.
-    Fifo,
+    Fifo(Fifo),
     /// A socket's name.
     Socket,
     /// A character or block device.

@@ -2,8 +2,9 @@
 
 use super::limits::InotifyLimits;
 use super::mask::{IN_MASK_ADD, IN_MASK_CREATE, KEPT, check_mask};
-use super::queue::{Queue, TooLarge};
+use super::queue::{LARGEST, Queue, TooLarge};
 use super::watches::{Watch, Watches};
+use crate::file::Sink;
 use core::fmt;
 use core::ptr;
 use quietline_platform::atomic::Ordering;
@@ -144,6 +145,27 @@ impl Inotify {
             self.instance.readers.wake_ordered(READABLE, 1);
         }
         first
+    }
+
+    /// `read`, as far as it goes at once.
+    ///
+    /// # Errors
+    /// `EINVAL` if not even the first event fits; `EAGAIN` if there is none.
+    pub(crate) fn take(&self, to: &mut Sink<'_, '_>) -> Result<usize, Errno> {
+        let mut taken = 0;
+        let mut bytes = [0; LARGEST];
+        loop {
+            let event = self.instance.queue.lock().pop(to.left());
+            match event {
+                Some(Ok(event)) => {
+                    event.write(&mut bytes);
+                    taken += to.put(&bytes[..event.size()]);
+                }
+                Some(Err(TooLarge)) if taken == 0 => return Err(Errno::INVAL),
+                None if taken == 0 => return Err(Errno::AGAIN),
+                _ => return Ok(taken),
+            }
+        }
     }
 
     /// Whether there is something to read.

@@ -1,6 +1,7 @@
 //! An instance's events, as they wait to be read.
 
 use super::mask::{IN_DELETE_SELF, IN_IGNORED, IN_ISDIR, IN_MOVE_SELF, IN_Q_OVERFLOW, TOLD};
+use crate::dcache::name::NAME_MAX;
 use quietline_platform::{AllocError, fault};
 use std::collections::VecDeque;
 
@@ -15,6 +16,8 @@ pub(super) struct Event {
 
 /// Bytes of the four numbers.
 const HEAD: usize = 16;
+/// Bytes of an event with the longest name.
+pub(super) const LARGEST: usize = HEAD + (NAME_MAX + 1).next_multiple_of(HEAD);
 
 impl Event {
     const OVERFLOW: Self = Self { wd: -1, mask: IN_Q_OVERFLOW, cookie: 0, name: Vec::new() };

@@ -95,7 +95,8 @@ pub fn truncate(caller: &Caller<'_, '_>, path: &[u8], length: i64) -> Result<(),
     Ok(())
 }
 
-/// Sets the length of a regular file that the caller may write. Its times change with its length; `touch`: in any case.
+/// Sets the length of a regular file that the caller may write. Its times change, as on tmpfs, unless it keeps its length and
+/// has no page; `touch`: in any case.
 ///
 /// # Errors
 /// `EFBIG`; `EINVAL` for what has none.
@@ -109,9 +110,10 @@ pub(crate) fn set_length(
     let Content::File(data) = inode.content() else { return Err(Errno::INVAL) };
     let mut locked = inode.lock();
     let lost = ownership(inode).lost_by_writing(cred);
-    let before = data.pages().size();
+    // A file with pages has them looked through even if it keeps its length, and that counts as a change.
+    let may_stay = data.pages().size() == length && data.pages().page_count() == 0;
     data.writer(&mut locked).truncate(data.fs().limits(), length)?;
-    let time = (touch || length != before).then(|| time_for(vfs, inode));
+    let time = (touch || !may_stay).then(|| time_for(vfs, inode));
     locked.change(&Changes {
         mode: (lost != 0).then(|| inode.mode() & !lost),
         size: Some(data.pages().size()),

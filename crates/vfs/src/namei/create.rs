@@ -1,18 +1,23 @@
 //! Making files.
 
-use super::{Caller, inode_of, may_change_names, not_removed, ownership, ramfs, touch_dir};
-use crate::abi::{O_EXCL, PATH_MAX, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
+use super::{Caller, inode_of, may_change_names, not_removed, ownership, ramfs, time_for, touched};
+use crate::abi::{
+    O_EXCL, PATH_MAX, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, Timespec,
+};
 use crate::cred::Capabilities;
-use crate::inode::{Changes, Content, InodeFlags, InodeGuard, InodeRef, NewInode};
+use crate::dcache::name::Name;
+use crate::inode::{Changes, Content, InodeFlags, InodeRef, NewInode};
 use crate::notify::{self, Event};
 use crate::open::Opening;
 use crate::permission::{Mask, permission};
+use crate::pipe::Fifo;
 use crate::ramfs::RamFs;
 use crate::ramfs::fs::{BLOCKS_PER_PAGE, EMPTY_DIR_SIZE};
+use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
 use crate::raw::ramfs::new_file;
 use crate::raw::walk_path::Path;
-use crate::walk::{How, Last, LastKind};
+use crate::walk::{How, LastKind};
 use quietline_platform::heap;
 use rustix::io::Errno;
 
@@ -37,6 +42,8 @@ impl New<'_> {
             Self::Directory(_) => Ok(()),
             Self::Symlink(b"") => Err(Errno::NOENT),
             Self::Symlink(to) if to.len() >= PATH_MAX => Err(Errno::NAMETOOLONG),
+            // No program could give Linux one.
+            Self::Symlink(to) if to.contains(&0) => Err(Errno::INVAL),
             Self::Symlink(_) => Ok(()),
             Self::Node(mode, _) => match mode & S_IFMT {
                 0 | S_IFREG | S_IFCHR | S_IFBLK | S_IFIFO | S_IFSOCK => Ok(()),
@@ -71,44 +78,67 @@ impl New<'_> {
 /// # Errors
 /// As the system calls.
 pub fn make(caller: &Caller<'_, '_>, path: &[u8], new: New<'_>) -> Result<(), Errno> {
-    let (parent, last) = caller.parent(path, How::NOFOLLOW)?;
+    let quick = caller.quick_parent(path, |_mount, dir, leave, name, slash| {
+        not_removed(dir.inode())?;
+        make_name(caller, dir, name, slash, new, leave.as_ref().err().copied())
+    });
+    quick.unwrap_or_else(|| make_odd(caller, path, new))
+}
+
+/// [`make`] where something is out of the ordinary.
+#[cold]
+#[inline(never)]
+fn make_odd(caller: &Caller<'_, '_>, path: &[u8], new: New<'_>) -> Result<(), Errno> {
+    let (place, last) = caller.parent(path, How::NOFOLLOW)?;
     if last.kind() != LastKind::Name {
         return Err(Errno::EXIST);
     }
-    let leave = parent.mount().want_write();
-    let dir = parent.dentry();
+    let (mount, dir) = place.into_parts();
+    let leave = mount.want_write();
+    let dir = LockedDir::lock(dir)?;
+    not_removed(dir.inode())?;
     let name = caller.vfs.name(last.bytes())?;
-    let mut guard = inode_of(dir)?.lock();
-    not_removed(&guard)?;
-    let there = dir.lookup(&name);
-    let is_dir = matches!(new, New::Directory(_));
-    if let Some(there) = there {
-        drop(guard);
-        drop(there);
+    make_name(caller, &dir, &name, last.has_slash(), new, leave.as_ref().err().copied())?;
+    let parent = dir.dir().clone();
+    drop(dir);
+    notify::name(caller.vfs, &parent, last.bytes(), Event::CREATE, matches!(new, New::Directory(_)));
+    Ok(())
+}
+
+/// Makes a name in a locked directory, which may be forbidden in the mount.
+fn make_name<'k>(
+    caller: &Caller<'_, 'k>,
+    dir: &LockedDir<'k>,
+    name: &Name<'_>,
+    slash: bool,
+    new: New<'_>,
+    forbidden: Option<Errno>,
+) -> Result<(), Errno> {
+    if dir.find(name).is_some() {
         return Err(Errno::EXIST);
     }
-    if last.has_slash() && !is_dir {
+    let is_dir = matches!(new, New::Directory(_));
+    if slash && !is_dir {
         return Err(Errno::NOENT);
     }
-    let _leave = leave?;
-    may_change_names(&guard, caller.cred)?;
+    forbidden.map_or(Ok(()), Err)?;
+    may_change_names(dir.inode(), caller.cred)?;
     new.permitted(caller)?;
-    let inode = new_inode(caller, dir, &guard, new)?;
-    let mut child = dir.alloc(&name)?;
+    let time = time_for(caller.vfs, dir.inode());
+    let inode = new_inode(caller, dir.dir(), new, time)?;
+    let mut child = dir.alloc(name)?;
     child.instantiate(inode);
-    child.enlist(&mut guard)?;
-    touch_dir(caller.vfs, &mut guard, 1, i32::from(is_dir));
-    drop(guard);
-    notify::name(caller.vfs, dir, last.bytes(), Event::CREATE, is_dir);
+    dir.enter(child)?;
+    dir.change(&touched(dir.inode(), 1, i32::from(is_dir), time));
     Ok(())
 }
 
 /// An inode for a name in a locked directory.
-fn new_inode<'k>(
+pub(super) fn new_inode<'k>(
     caller: &Caller<'_, 'k>,
     dir: &DentryRef<'k>,
-    guard: &InodeGuard<'_>,
     new: New<'_>,
+    time: Timespec,
 ) -> Result<InodeRef<'k>, Errno> {
     let (mode, rdev) = match new {
         New::Directory(mode) => (S_IFDIR | mode & 0o1777, 0),
@@ -119,17 +149,22 @@ fn new_inode<'k>(
             (kind | mode & 0o7777, rdev)
         }
     };
-    let of = ownership(guard.inode()).of_child(caller.cred, mode);
+    let of = ownership(inode_of(dir)?).of_child(caller.cred, mode);
     // Whether the group's right to execute was asked for decides above, so what the process withholds comes after it.
     let mode = if matches!(new, New::Symlink(_)) { of.mode } else { caller.masked(of.mode) };
-    let time = caller.vfs.clock.now();
     let nlink = if mode & S_IFMT == S_IFDIR { 2 } else { 1 };
     let inode = NewInode { mode, uid: of.uid, gid: of.gid, rdev, nlink, time };
     let fs = ramfs(dir.super_block())?;
     if !fs.limits().charge_inode() {
         return Err(Errno::NOSPC);
     }
-    fill_inode(dir, fs, inode, new).inspect_err(|_| fs.limits().uncharge_inode())
+    match fill_inode(dir, fs, inode, new) {
+        Ok(inode) => Ok(inode),
+        Err(errno) => {
+            fs.limits().uncharge_inode();
+            Err(errno)
+        }
+    }
 }
 
 /// An inode whose room has been taken, with its content.
@@ -159,42 +194,36 @@ fn fill_inode<'k>(
         }
         New::Node(..) => match inode.mode & S_IFMT {
             S_IFREG => new_file(dir, fs, inode),
-            S_IFIFO => dir.new_inode(inode, Content::Fifo),
+            S_IFIFO => dir.new_inode(inode, Content::Fifo(Fifo::new())),
             S_IFSOCK => dir.new_inode(inode, Content::Socket),
             _ => dir.new_inode(inode, Content::Device),
         },
     }
 }
 
-/// Makes a regular file in a directory, unless there is one of that name; what came of it.
+/// Makes a regular file in a locked directory, unless there is something of that name, and unless making it is `forbidden` in
+/// the mount.
 ///
 /// # Errors
 /// `EEXIST` if there is something of that name by now; `ENOENT`, `EACCES`, `EROFS`, `ENOSPC`, `ENOMEM`.
 pub(crate) fn create<'k>(
     caller: &Caller<'_, 'k>,
-    parent: &Path<'k>,
-    last: &Last<'_>,
+    dir: &LockedDir<'k>,
+    name: &Name<'_>,
     mode: u32,
+    forbidden: Option<Errno>,
 ) -> Result<DentryRef<'k>, Errno> {
-    let leave = parent.mount().want_write();
-    let dir = parent.dentry();
-    let name = caller.vfs.name(last.bytes())?;
-    let mut guard = inode_of(dir)?.lock();
-    not_removed(&guard)?;
-    if let Some(there) = dir.lookup(&name) {
-        drop(guard);
-        drop(there);
+    if dir.find(name).is_some() {
         return Err(Errno::EXIST);
     }
-    let _leave = leave?;
-    may_change_names(&guard, caller.cred)?;
-    let inode = new_inode(caller, dir, &guard, New::Node(S_IFREG | mode, 0))?;
-    let mut child = dir.alloc(&name)?;
+    forbidden.map_or(Ok(()), Err)?;
+    may_change_names(dir.inode(), caller.cred)?;
+    let time = time_for(caller.vfs, dir.inode());
+    let inode = new_inode(caller, dir.dir(), New::Node(S_IFREG | mode, 0), time)?;
+    let mut child = dir.alloc(name)?;
     child.instantiate(inode);
-    let child = child.enlist_held(&mut guard)?;
-    touch_dir(caller.vfs, &mut guard, 1, 0);
-    drop(guard);
-    notify::name(caller.vfs, dir, last.bytes(), Event::CREATE, false);
+    let child = dir.enter_held(child)?;
+    dir.change(&touched(dir.inode(), 1, 0, time));
     Ok(child)
 }
 
@@ -221,9 +250,7 @@ pub(crate) fn unnamed<'k>(
     mode: u32,
     linkable: bool,
 ) -> Result<DentryRef<'k>, Errno> {
-    let guard = inode_of(dir)?.lock();
-    let inode = new_inode(caller, dir, &guard, New::Node(mode, 0))?;
-    drop(guard);
+    let inode = new_inode(caller, dir, New::Node(mode, 0), caller.vfs.clock.now())?;
     let mut locked = inode.lock();
     locked.change(&Changes { nlink: Some(0), ..Changes::default() });
     if linkable {

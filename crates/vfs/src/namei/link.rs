@@ -1,11 +1,14 @@
 //! Hard links.
 
-use super::{Caller, inode_of, may_change_names, not_removed, ownership, ramfs, time_for_both, touch_dir_at};
+use super::{Caller, inode_of, may_change_names, not_removed, ownership, ramfs, time_for_both, touched};
 use crate::abi::{LINK_MAX, S_ISGID, S_ISUID, S_IXGRP};
 use crate::cred::Cred;
+use crate::dcache::name::Name;
 use crate::inode::{Changes, Inode, InodeFlags};
 use crate::notify::{self, Event};
 use crate::permission::Mask;
+use crate::raw::dcache::locked::LockedDir;
+use crate::raw::mount::MountRef;
 use crate::raw::walk_path::Path;
 use crate::walk::{How, LastKind};
 use rustix::io::Errno;
@@ -14,35 +17,63 @@ use rustix::io::Errno;
 ///
 /// # Errors
 /// As the system call.
-pub fn link(caller: &Caller<'_, '_>, old: &Path<'_>, path: &[u8]) -> Result<(), Errno> {
-    let (parent, last) = caller.parent(path, How::NOFOLLOW)?;
+pub fn link<'k>(caller: &Caller<'_, 'k>, old: &Path<'k>, path: &[u8]) -> Result<(), Errno> {
+    let quick = caller.quick_parent(path, |mount, dir, leave, name, slash| {
+        not_removed(dir.inode())?;
+        link_name(caller, old, mount, dir, name, slash, leave.as_ref().err().copied())
+    });
+    quick.unwrap_or_else(|| link_odd(caller, old, path))
+}
+
+/// [`link`] where something is out of the ordinary.
+#[cold]
+#[inline(never)]
+fn link_odd<'k>(caller: &Caller<'_, 'k>, old: &Path<'k>, path: &[u8]) -> Result<(), Errno> {
+    let (place, last) = caller.parent(path, How::NOFOLLOW)?;
     if last.kind() != LastKind::Name {
         return Err(Errno::EXIST);
     }
-    let leave = parent.mount().want_write();
-    let dir = parent.dentry();
+    let (mount, dir) = place.into_parts();
+    let leave = mount.want_write();
+    let dir = LockedDir::lock(dir)?;
+    not_removed(dir.inode())?;
     let name = caller.vfs.name(last.bytes())?;
-    let mut guard = inode_of(dir)?.lock();
-    not_removed(&guard)?;
-    if let Some(there) = dir.lookup(&name) {
-        drop(guard);
-        drop(there);
+    let forbidden = leave.as_ref().err().copied();
+    link_name(caller, old, &mount, &dir, &name, last.has_slash(), forbidden)?;
+    let parent = dir.dir().clone();
+    drop(dir);
+    notify::inode(caller.vfs, inode_of(old.dentry())?, Event::ATTRIB);
+    notify::name(caller.vfs, &parent, last.bytes(), Event::CREATE, false);
+    Ok(())
+}
+
+/// Gives a file a name in a locked directory, which may be forbidden in the mount.
+fn link_name<'k>(
+    caller: &Caller<'_, 'k>,
+    old: &Path<'k>,
+    mount: &MountRef<'k>,
+    dir: &LockedDir<'k>,
+    name: &Name<'_>,
+    slash: bool,
+    forbidden: Option<Errno>,
+) -> Result<(), Errno> {
+    if dir.find(name).is_some() {
         return Err(Errno::EXIST);
     }
-    if last.has_slash() {
+    if slash {
         return Err(Errno::NOENT);
     }
-    let _leave = leave?;
-    if !old.mount().same(parent.mount()) {
+    forbidden.map_or(Ok(()), Err)?;
+    if !old.mount().same(mount) {
         return Err(Errno::XDEV);
     }
     let inode = inode_of(old.dentry())?;
     may_link(inode, caller.cred)?;
-    may_change_names(&guard, caller.cred)?;
+    may_change_names(dir.inode(), caller.cred)?;
     if inode.is_dir() {
         return Err(Errno::PERM);
     }
-    let fs = ramfs(dir.super_block())?;
+    let fs = ramfs(dir.dir().super_block())?;
     let mut locked = inode.lock();
     let nlink = inode.nlink();
     if nlink == 0 && !inode.flags().contains(InodeFlags::LINKABLE) {
@@ -56,9 +87,9 @@ pub fn link(caller: &Caller<'_, '_>, old: &Path<'_>, path: &[u8]) -> Result<(), 
     if counts && !fs.limits().charge_inode() {
         return Err(Errno::NOSPC);
     }
-    let linked = dir.alloc(&name).and_then(|mut child| {
+    let linked = dir.alloc(name).and_then(|mut child| {
         child.instantiate(old.dentry().inode_ref().ok_or(Errno::NOENT)?);
-        child.enlist(&mut guard)
+        dir.enter(child)
     });
     if let Err(errno) = linked {
         if counts {
@@ -66,14 +97,11 @@ pub fn link(caller: &Caller<'_, '_>, old: &Path<'_>, path: &[u8]) -> Result<(), 
         }
         return Err(errno);
     }
-    let time = time_for_both(caller.vfs, inode, guard.inode());
+    let time = time_for_both(caller.vfs, inode, dir.inode());
     locked.set_flags(InodeFlags::empty(), InodeFlags::LINKABLE);
     locked.change(&Changes { nlink: Some(nlink + 1), ctime: Some(time), ..Changes::default() });
     drop(locked);
-    touch_dir_at(&mut guard, 1, 0, time);
-    drop(guard);
-    notify::inode(caller.vfs, inode, Event::ATTRIB);
-    notify::name(caller.vfs, dir, last.bytes(), Event::CREATE, false);
+    dir.change(&touched(dir.inode(), 1, 0, time));
     Ok(())
 }
 

@@ -1,20 +1,24 @@
 //! Removing names.
 
-use super::{Caller, inode_of, may_delete, not_removed, time_for_both, touch_dir_at};
-use crate::inode::{Changes, InodeFlags};
+use super::{Caller, inode_of, may_delete, not_removed, time_for, time_for_both, touched};
+use crate::abi::Timespec;
+use crate::dcache::name::Name;
+use crate::dentry::Dentry;
+use crate::inode::{Changes, InodeFlags, InodeGuard};
 use crate::notify;
+use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
-use crate::raw::walk_path::Path;
+use crate::raw::mount::{MountRef, TreeMount};
 use crate::walk::{How, LastKind};
 use rustix::io::Errno;
 
 /// Whether something is mounted on what a name in a directory stands for.
-pub(super) fn is_mountpoint(caller: &Caller<'_, '_>, parent: &Path<'_>, child: &DentryRef<'_>) -> bool {
+pub(super) fn is_mountpoint(caller: &Caller<'_, '_>, mount: &TreeMount, child: &Dentry) -> bool {
     if !crate::walk::maybe_mounted(child) {
         return false;
     }
     let section = caller.vfs.read();
-    parent.mount().on(child, section.guard()).is_some()
+    mount.on(child, section.guard()).is_some()
 }
 
 /// Removes a name of what is not a directory (`unlinkat`).
@@ -24,50 +28,137 @@ pub(super) fn is_mountpoint(caller: &Caller<'_, '_>, parent: &Path<'_>, child: &
 /// # Errors
 /// As the system call.
 pub fn unlink(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
-    let (parent, last) = caller.parent(path, How::NOFOLLOW)?;
+    let quick = caller.quick_parent(path, |mount, dir, leave, name, slash| {
+        let _leave = leave?;
+        not_removed(dir.inode())?;
+        match unlink_name(caller, dir, name, slash)? {
+            None => Ok(None),
+            Some(victim) => unlink_held(caller, dir, mount, victim),
+        }
+    });
+    match quick {
+        Some(Ok(None)) => Ok(()),
+        Some(Ok(Some(held))) => removed(caller, held),
+        Some(Err(errno)) => Err(errno),
+        None => unlink_odd(caller, path),
+    }
+}
+
+/// [`unlink`] where something is out of the ordinary.
+#[cold]
+#[inline(never)]
+fn unlink_odd(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
+    let (place, last) = caller.parent(path, How::NOFOLLOW)?;
     if last.kind() != LastKind::Name {
         return Err(Errno::ISDIR);
     }
-    let _leave = parent.mount().want_write()?;
-    let dir = parent.dentry();
+    let (mount, dir) = place.into_parts();
+    let _leave = mount.want_write()?;
+    let dir = LockedDir::lock(dir)?;
+    not_removed(dir.inode())?;
     let name = caller.vfs.name(last.bytes())?;
-    let mut guard = inode_of(dir)?.lock();
-    not_removed(&guard)?;
-    let victim = dir.lookup(&name).ok_or(Errno::NOENT)?;
-    let mut removing = || {
+    let Some(victim) = unlink_name(caller, &dir, &name, last.has_slash())? else { return Ok(()) };
+    let held = unlink_held(caller, &dir, &mount, victim);
+    let parent = dir.dir().clone();
+    drop(dir);
+    let Some(held) = held? else { return Ok(()) };
+    if held.pin.is_some() {
+        notify::removed(caller.vfs, &parent, last.bytes(), &held.victim);
+    }
+    removed(caller, held)
+}
+
+/// What a removed name was of, if others refer to that, and the reference that its directory had: to be given back when no lock is
+/// held.
+struct Held<'k> {
+    victim: DentryRef<'k>,
+    pin: Option<DentryRef<'k>>,
+}
+
+/// When the directory is unlocked.
+#[cold]
+#[inline(never)]
+fn removed(caller: &Caller<'_, '_>, held: Held<'_>) -> Result<(), Errno> {
+    match held.pin {
+        Some(_) => {
+            caller.vfs.detach_mounts(&held.victim);
+            Ok(())
+        }
+        None => Err(Errno::BUSY),
+    }
+}
+
+/// Removes a name from a locked directory; or what it is of, if that is for the long way: somebody is to be told of it, has it
+/// open, or has mounted something on it.
+fn unlink_name<'k>(
+    caller: &Caller<'_, 'k>,
+    dir: &LockedDir<'k>,
+    name: &Name<'_>,
+    slash: bool,
+) -> Result<Option<DentryRef<'k>>, Errno> {
+    let victim = dir.find(name).ok_or(Errno::NOENT)?;
+    let inode = victim.inode().ok_or(Errno::NOENT)?;
+    if slash {
+        return Err(if inode.is_dir() { Errno::ISDIR } else { Errno::NOTDIR });
+    }
+    may_delete(dir.inode(), inode, caller.cred)?;
+    if inode.is_dir() {
+        return Err(Errno::ISDIR);
+    }
+    super::ramfs(dir.dir().super_block())?;
+    if notify::is_on(caller.vfs) || !dir.remove_sole(victim) {
+        return Ok(Some(dir.hold(victim)));
+    }
+    // Nobody has the name any more, and nobody gets it.
+    let time = if inode.is_sole() {
+        // Nor the file.
+        inode.lose_last_link();
+        time_for(caller.vfs, dir.inode())
+    } else {
+        lose_link(caller, dir, &mut inode.lock())
+    };
+    dir.change(&touched(dir.inode(), -1, 0, time));
+    Ok(None)
+}
+
+/// A file has a name less; at what time.
+fn lose_link(caller: &Caller<'_, '_>, dir: &LockedDir<'_>, locked: &mut InodeGuard<'_>) -> Timespec {
+    let inode = locked.inode();
+    let time = time_for_both(caller.vfs, inode, dir.inode());
+    let left = inode.nlink().saturating_sub(1);
+    locked.change(&Changes { nlink: Some(left), ctime: Some(time), ..Changes::default() });
+    if left > 0
+        && let Ok(fs) = super::ramfs(dir.dir().super_block())
+    {
+        // Each link counts against the limit, the first as the file.
+        fs.limits().uncharge_inode();
+    }
+    time
+}
+
+/// [`unlink`] of what others refer to, when all has been asked but that. Without the directory's reference, nothing is changed:
+/// something is mounted on it.
+#[inline(never)]
+fn unlink_held<'k>(
+    caller: &Caller<'_, 'k>,
+    dir: &LockedDir<'k>,
+    mount: &MountRef<'k>,
+    victim: DentryRef<'k>,
+) -> Result<Option<Held<'k>>, Errno> {
+    let pin = {
         let inode = inode_of(&victim)?;
-        if last.has_slash() {
-            return Err(if inode.is_dir() { Errno::ISDIR } else { Errno::NOTDIR });
-        }
-        may_delete(&guard, inode, caller.cred)?;
-        if inode.is_dir() {
-            return Err(Errno::ISDIR);
-        }
-        super::ramfs(dir.super_block())?;
         let mut locked = inode.lock();
         // Under the lock: whoever mounts something on it has that.
-        if is_mountpoint(caller, &parent, &victim) {
-            return Err(Errno::BUSY);
+        if is_mountpoint(caller, mount, &victim) {
+            None
+        } else {
+            let pin = dir.remove(&victim).ok_or(Errno::NOENT)?;
+            let time = lose_link(caller, dir, &mut locked);
+            dir.change(&touched(dir.inode(), -1, 0, time));
+            Some(pin)
         }
-        let time = time_for_both(caller.vfs, inode, guard.inode());
-        let pin = victim.delist(&mut guard).ok_or(Errno::NOENT)?;
-        let left = inode.nlink().saturating_sub(1);
-        locked.change(&Changes { nlink: Some(left), ctime: Some(time), ..Changes::default() });
-        drop(locked);
-        if left > 0 {
-            // Each link counts against the limit, the first as the file.
-            super::ramfs(dir.super_block())?.limits().uncharge_inode();
-        }
-        touch_dir_at(&mut guard, -1, 0, time);
-        Ok(pin)
     };
-    let pin = removing();
-    drop(guard);
-    let pin = pin?;
-    caller.vfs.detach_mounts(&victim);
-    notify::removed(caller.vfs, dir, last.bytes(), &victim);
-    drop((pin, victim));
-    Ok(())
+    Ok(Some(Held { victim, pin }))
 }
 
 /// Removes an empty directory (`rmdir`).
@@ -75,47 +166,75 @@ pub fn unlink(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
 /// # Errors
 /// As the system call.
 pub fn rmdir(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
-    let (parent, last) = caller.parent(path, How::NOFOLLOW)?;
+    let quick = caller.quick_parent(path, |mount, dir, leave, name, _| {
+        let _leave = leave?;
+        not_removed(dir.inode())?;
+        rmdir_name(caller, mount, dir, name)
+    });
+    match quick {
+        Some(Ok(None)) => Ok(()),
+        Some(Ok(Some(held))) => removed(caller, held),
+        Some(Err(errno)) => Err(errno),
+        None => rmdir_odd(caller, path),
+    }
+}
+
+/// [`rmdir`] where something is out of the ordinary.
+#[cold]
+#[inline(never)]
+fn rmdir_odd(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
+    let (place, last) = caller.parent(path, How::NOFOLLOW)?;
     match last.kind() {
         LastKind::Name => {}
         LastKind::Dot => return Err(Errno::INVAL),
         LastKind::DotDot => return Err(Errno::NOTEMPTY),
         LastKind::Root | LastKind::Jumped => return Err(Errno::BUSY),
     }
-    let _leave = parent.mount().want_write()?;
-    let dir = parent.dentry();
+    let (mount, dir) = place.into_parts();
+    let _leave = mount.want_write()?;
+    let dir = LockedDir::lock(dir)?;
+    not_removed(dir.inode())?;
     let name = caller.vfs.name(last.bytes())?;
-    let mut guard = inode_of(dir)?.lock();
-    not_removed(&guard)?;
-    let victim = dir.lookup(&name).ok_or(Errno::NOENT)?;
-    let mut removing = || {
-        let inode = inode_of(&victim)?;
-        may_delete(&guard, inode, caller.cred)?;
-        if !inode.is_dir() {
-            return Err(Errno::NOTDIR);
-        }
-        super::ramfs(dir.super_block())?;
-        let mut locked = inode.lock();
-        // As in `unlink`.
-        if is_mountpoint(caller, &parent, &victim) {
-            return Err(Errno::BUSY);
-        }
-        if locked.listing.len() != 0 {
-            return Err(Errno::NOTEMPTY);
-        }
-        let time = time_for_both(caller.vfs, inode, guard.inode());
-        let pin = victim.delist(&mut guard).ok_or(Errno::NOENT)?;
-        locked.set_flags(InodeFlags::DEAD, InodeFlags::empty());
-        locked.change(&Changes { nlink: Some(0), ctime: Some(time), ..Changes::default() });
-        drop(locked);
-        touch_dir_at(&mut guard, -1, -1, time);
-        Ok(pin)
-    };
-    let pin = removing();
-    drop(guard);
-    let pin = pin?;
-    caller.vfs.detach_mounts(&victim);
-    notify::removed(caller.vfs, dir, last.bytes(), &victim);
-    drop((pin, victim));
+    let held = rmdir_name(caller, &mount, &dir, &name)?;
+    let parent = dir.dir().clone();
+    drop(dir);
+    let Some(held) = held else { return Ok(()) };
+    caller.vfs.detach_mounts(&held.victim);
+    notify::removed(caller.vfs, &parent, last.bytes(), &held.victim);
     Ok(())
+}
+
+/// Removes a directory from a locked directory; it, if others refer to it.
+fn rmdir_name<'k>(
+    caller: &Caller<'_, 'k>,
+    mount: &MountRef<'k>,
+    dir: &LockedDir<'k>,
+    name: &Name<'_>,
+) -> Result<Option<Held<'k>>, Errno> {
+    let victim = dir.find(name).ok_or(Errno::NOENT)?;
+    let inode = victim.inode().ok_or(Errno::NOENT)?;
+    may_delete(dir.inode(), inode, caller.cred)?;
+    if !inode.is_dir() {
+        return Err(Errno::NOTDIR);
+    }
+    super::ramfs(dir.dir().super_block())?;
+    let mut locked = inode.lock();
+    // As in `unlink`.
+    if is_mountpoint(caller, mount, victim) {
+        return Err(Errno::BUSY);
+    }
+    if locked.listing.len() != 0 {
+        return Err(Errno::NOTEMPTY);
+    }
+    let time = time_for_both(caller.vfs, inode, dir.inode());
+    let mut held = None;
+    if notify::is_on(caller.vfs) || !dir.remove_sole(victim) {
+        let victim = dir.hold(victim);
+        held = Some(Held { pin: Some(dir.remove(&victim).ok_or(Errno::NOENT)?), victim });
+    }
+    locked.set_flags(InodeFlags::DEAD, InodeFlags::empty());
+    locked.change(&Changes { nlink: Some(0), ctime: Some(time), ..Changes::default() });
+    drop(locked);
+    dir.change(&touched(dir.inode(), -1, -1, time));
+    Ok(held)
 }

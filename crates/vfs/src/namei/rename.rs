@@ -2,9 +2,11 @@
 //!
 //! Long, because what is checked in which order is most of it.
 
+use super::create::{New, new_inode};
 use super::remove::is_mountpoint;
 use super::{Caller, inode_of, may_change_names, may_delete, not_removed, ramfs, time_for, touch_dir};
-use crate::abi::{RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT};
+use crate::abi::{RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT, S_IFCHR};
+use crate::dcache::name::Name;
 use crate::inode::{Changes, Inode, InodeFlags, InodeGuard};
 use crate::notify;
 use crate::permission::{Mask, permission};
@@ -23,7 +25,7 @@ type Place<'x, 'k> = (&'x Path<'k>, &'x Last<'x>);
 /// Writes the lines of both directories and of the file; from one directory to another, the filesystem's lock of renames.
 ///
 /// # Errors
-/// As the system call; `EINVAL` for `RENAME_WHITEOUT`, which is not offered.
+/// As the system call.
 pub fn rename<'k>(
     caller: &Caller<'_, 'k>,
     (old_parent, old_last): &(Path<'k>, Last<'_>),
@@ -81,7 +83,7 @@ pub fn check_rename_flags(flags: u32) -> Result<(), Errno> {
     let apart = RENAME_NOREPLACE | RENAME_WHITEOUT;
     let unknown = flags & !(apart | RENAME_EXCHANGE) != 0;
     let contradiction = flags & RENAME_EXCHANGE != 0 && flags & apart != 0;
-    if unknown || contradiction || flags & RENAME_WHITEOUT != 0 { Err(Errno::INVAL) } else { Ok(()) }
+    if unknown || contradiction { Err(Errno::INVAL) } else { Ok(()) }
 }
 
 /// References that are given back when no lock is held.
@@ -89,6 +91,7 @@ pub fn check_rename_flags(flags: u32) -> Result<(), Errno> {
 struct Kept<'k> {
     source: Option<DentryRef<'k>>,
     target: Option<DentryRef<'k>>,
+    whiteout: Option<DentryRef<'k>>,
     pin: Option<DentryRef<'k>>,
 }
 
@@ -130,12 +133,12 @@ fn locked<'k>(
 ) -> Result<Done, Errno> {
     let exchange = flags & RENAME_EXCHANGE != 0;
     let (old_dir, new_dir) = (from.0.dentry(), to.0.dentry());
+    not_removed(dirs.old_mut().inode())?;
     let old_name = caller.vfs.name(from.1.bytes())?;
-    let new_name = caller.vfs.name(to.1.bytes())?;
-    not_removed(dirs.old_mut())?;
     kept.source = old_dir.lookup(&old_name);
     let source = kept.source.as_ref().ok_or(Errno::NOENT)?;
-    not_removed(dirs.new_mut())?;
+    not_removed(dirs.new_mut().inode())?;
+    let new_name = caller.vfs.name(to.1.bytes())?;
     kept.target = new_dir.lookup(&new_name);
     let target = kept.target.as_ref();
     if flags & RENAME_NOREPLACE != 0 && target.is_some() {
@@ -166,8 +169,8 @@ fn locked<'k>(
         return Ok(Done { nothing: true, exchanged: false });
     }
     permitted(caller, dirs, inode, over, apart, exchange)?;
-    if is_mountpoint(caller, from.0, source)
-        || target.is_some_and(|target| is_mountpoint(caller, to.0, target))
+    if is_mountpoint(caller, from.0.mount(), source)
+        || target.is_some_and(|target| is_mountpoint(caller, to.0.mount(), target))
     {
         return Err(Errno::BUSY);
     }
@@ -187,10 +190,21 @@ fn locked<'k>(
         return Err(Errno::NOTEMPTY);
     }
     // Once more, under its lock: whoever mounts something on it has that.
-    if target.is_some_and(|target| is_mountpoint(caller, to.0, target)) {
+    if target.is_some_and(|target| is_mountpoint(caller, to.0.mount(), target)) {
         return Err(Errno::BUSY);
     }
-    kept.pin = source.relist(dirs, new_dir, source.new_name(&new_name)?, target)?;
+    let whiteout = flags & RENAME_WHITEOUT != 0;
+    let name = source.new_name(&new_name)?;
+    if whiteout {
+        kept.whiteout = Some(make_whiteout(caller, dirs.old_mut(), old_dir, &old_name)?);
+    }
+    match source.relist(dirs, new_dir, name, target) {
+        Ok(pin) => kept.pin = pin,
+        Err(errno) => {
+            kept.pin = kept.whiteout.as_ref().and_then(|whiteout| whiteout.delist(dirs.old_mut()));
+            return Err(errno);
+        }
+    }
     if let Some(locked) = &mut locked {
         let left = replaced(vfs, locked);
         if left > 0 {
@@ -200,17 +214,31 @@ fn locked<'k>(
     drop(locked);
     change_ctime(vfs, inode);
     let subdir = i32::from(inode.is_dir());
-    let in_place = over.is_some();
+    let (in_place, whiteouts) = (over.is_some(), i64::from(whiteout));
     match dirs {
         Dirs::Same(dir) => {
-            touch_dir(vfs, dir, if in_place { -1 } else { 0 }, if in_place { -subdir } else { 0 })
+            touch_dir(vfs, dir, whiteouts - i64::from(in_place), if in_place { -subdir } else { 0 });
         }
         Dirs::Two(old, new) => {
-            touch_dir(vfs, old, -1, -subdir);
+            touch_dir(vfs, old, whiteouts - 1, -subdir);
             touch_dir(vfs, new, i64::from(!in_place), if in_place { 0 } else { subdir });
         }
     }
     Ok(Done { nothing: false, exchanged: false })
+}
+
+/// Makes what a rename with `RENAME_WHITEOUT` leaves behind: a character device 0:0 of the name, which stays beside what is to
+/// go away until that has gone. So who looks the name up finds one or the other.
+fn make_whiteout<'k>(
+    caller: &Caller<'_, 'k>,
+    dir: &mut InodeGuard<'_>,
+    parent: &DentryRef<'k>,
+    name: &Name<'_>,
+) -> Result<DentryRef<'k>, Errno> {
+    let inode = new_inode(caller, parent, New::Node(S_IFCHR, 0), time_for(caller.vfs, dir.inode()))?;
+    let mut child = parent.alloc(name)?;
+    child.instantiate(inode);
+    child.enlist_held(dir)
 }
 
 /// Whether somebody may rename so (`may_delete`, `may_create` of both directories).
@@ -223,11 +251,11 @@ fn permitted(
     exchange: bool,
 ) -> Result<(), Errno> {
     let is_dir = inode.is_dir();
-    may_delete(dirs.old_mut(), inode, caller.cred)?;
+    may_delete(dirs.old_mut().inode(), inode, caller.cred)?;
     match over {
-        None => may_change_names(dirs.new_mut(), caller.cred)?,
+        None => may_change_names(dirs.new_mut().inode(), caller.cred)?,
         Some(over) => {
-            may_delete(dirs.new_mut(), over, caller.cred)?;
+            may_delete(dirs.new_mut().inode(), over, caller.cred)?;
             match (is_dir, over.is_dir()) {
                 (true, false) if !exchange => return Err(Errno::NOTDIR),
                 (false, true) if !exchange => return Err(Errno::ISDIR),

@@ -67,9 +67,14 @@ fn permitted_by_name(
 /// What must be right of a name before anybody looks for a path.
 ///
 /// # Errors
-/// `ERANGE`.
+/// `ERANGE`; `EINVAL` for a zero byte, which no program could give to Linux.
 pub fn check_xattr_name(name: &[u8]) -> Result<(), Errno> {
-    if name.is_empty() || name.len() > crate::ramfs::xattr::NAME_MAX { Err(Errno::RANGE) } else { Ok(()) }
+    match name {
+        [] => Err(Errno::RANGE),
+        _ if name.len() > crate::ramfs::xattr::NAME_MAX => Err(Errno::RANGE),
+        _ if name.contains(&0) => Err(Errno::INVAL),
+        _ => Ok(()),
+    }
 }
 
 /// What must be right of `setxattr`'s flags and value before anybody looks for a path.

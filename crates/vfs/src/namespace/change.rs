@@ -23,7 +23,8 @@ impl<'k> Namespace<'k> {
     /// [`attach`](Self::attach), which if not `fresh` may put a filesystem on itself.
     pub(super) fn put(&self, mount: MountRef<'k>, at: Path<'k>, fresh: bool) -> Result<(), Errno> {
         self.on_mountpoint(at, |book, at| {
-            if !self.has(&at.mount) {
+            let one_place = core::ptr::eq(at.mount.super_block(), at.dentry.super_block());
+            if !self.has(&at.mount) || !one_place || !self.vfs.has_mount(&mount) {
                 return Err((Errno::INVAL, at, None));
             }
             let again = at.mount.super_block().s_dev() == mount.super_block().s_dev()

@@ -5,6 +5,7 @@ use crate::raw::mount::MountRef;
 use crate::raw::mount_book::{Book, On};
 use crate::raw::walk_fs::FsStruct;
 use crate::raw::walk_path::Path;
+use quietline_platform::heap;
 use rustix::io::Errno;
 
 /// A tree of mounts before it is mounted: each with the place that it is to be on, in the tree's order.
@@ -85,7 +86,7 @@ impl<'k> Namespace<'k> {
 
     fn copy_all(&self, tree: &Tree<'k>, part: Option<&Path<'k>>) -> Result<Vec<MountRef<'k>>, Errno> {
         let mut copies = Vec::new();
-        copies.try_reserve_exact(tree.mounts.len()).map_err(|_| Errno::NOMEM)?;
+        heap::try_reserve(&mut copies, tree.mounts.len()).map_err(|_| Errno::NOMEM)?;
         for (i, Copied { from, .. }) in tree.mounts.iter().enumerate() {
             let id = self.vfs.mounts.lock().mount_id();
             let root = match part {
@@ -130,7 +131,7 @@ fn top_of<'k>(book: &Book, on: On<'k>) -> Option<On<'k>> {
 
 impl<'k> Tree<'k> {
     fn push(&mut self, copied: Copied<'k>) -> Result<(), Errno> {
-        self.mounts.try_reserve(1).map_err(|_| Errno::NOMEM)?;
+        heap::try_reserve(&mut self.mounts, 1).map_err(|_| Errno::NOMEM)?;
         self.mounts.push(copied);
         Ok(())
     }

@@ -5,6 +5,7 @@ use crate::raw::mount::MountRef;
 use crate::raw::mount_book::On;
 use crate::raw::walk_path::Path;
 use quietline_platform::atomic::Ordering;
+use quietline_platform::heap;
 use rustix::io::Errno;
 
 /// A line of `/proc/mounts`, or of `mountinfo`.
@@ -28,7 +29,7 @@ pub(super) fn mounts<'k>(namespace: &Namespace<'k>) -> Result<Vec<MountInfo<'k>>
         if ours.clone().count() > list.capacity() {
             let wanted = ours.count();
             drop(book);
-            list.try_reserve(wanted).map_err(|_| Errno::NOMEM)?;
+            heap::try_reserve(&mut list, wanted).map_err(|_| Errno::NOMEM)?;
             continue;
         }
         list.extend(ours.map(|entry| {

@@ -8,18 +8,32 @@ use quietline_platform::percpu::Words;
 use quietline_platform::{AllocError, thread};
 use rustix::io::Errno;
 
+/// Changes that are being made.
 const BEGUN: usize = 0;
 const ENDED: usize = 1;
+/// Files that are open for writing.
+const OPENED: usize = 2;
+const CLOSED_FILES: usize = 3;
 
 const OPEN: u32 = 0;
 /// Somebody is counting: wait.
 const HELD: u32 = 1;
 const CLOSED: u32 = 2;
 
+/// How often who wants to close looks for a moment in which nobody makes a change.
+const TRIES: usize = if cfg!(loom) { 1 } else { 2000 };
+/// After so many of these he sleeps in between: who makes a change may sleep himself, waiting for a directory that others have
+/// locked, or have lost his CPU.
+#[cfg(not(loom))]
+const AWAKE: usize = 1000;
+/// For so long: a fifth of a second in all, or so.
+#[cfg(not(loom))]
+const NAP: core::time::Duration = core::time::Duration::from_micros(100);
+
 /// Writers of one mount (`mnt_writers`).
 #[derive(Debug)]
 pub(crate) struct Writers {
-    words: Words<2>,
+    words: Words<4>,
     state: AtomicU32,
 }
 
@@ -37,19 +51,29 @@ impl Writers {
     #[inline]
     pub(crate) fn begin(&self) -> Result<(), Errno> {
         loop {
-            self.words.add(BEGUN, 1);
-            // ORDERING: the sequence in `add` is a barrier for the compiler, which pairs with the fence in `close`: either this
-            // load finds that somebody counts, or the count has us. Acquire: of what was done before it was opened again.
-            match self.state.load(Ordering::Acquire) {
-                OPEN => return Ok(()),
-                state => {
-                    self.words.add(ENDED, 1);
-                    if state == CLOSED {
-                        return Err(Errno::ROFS);
-                    }
-                    // Microseconds: two barriers and two sums.
-                    thread::yield_now();
-                }
+            if let Some(done) = self.try_begin() {
+                return done;
+            }
+            // Not counted meanwhile: whoever counts would take those who wait for writers. Microseconds, unless somebody
+            // writes: see `TRIES`.
+            // Relaxed: it is loaded again above.
+            while self.state.load(Ordering::Relaxed) == HELD {
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// [`begin`](Self::begin) for who does not wait: none while somebody counts.
+    #[inline]
+    pub(crate) fn try_begin(&self) -> Option<Result<(), Errno>> {
+        self.words.add(BEGUN, 1);
+        // ORDERING: the sequence in `add` is a barrier for the compiler, which pairs with the fence in `close`: either this
+        // load finds that somebody counts, or the count has us. Acquire: of what was done before it was opened again.
+        match self.state.load(Ordering::Acquire) {
+            OPEN => Some(Ok(())),
+            state => {
+                self.words.add(ENDED, 1);
+                (state == CLOSED).then_some(Err(Errno::ROFS))
             }
         }
     }
@@ -60,10 +84,25 @@ impl Writers {
         self.words.add(ENDED, 1);
     }
 
-    /// Lets nobody write from now on. The caller excludes other changes by a lock.
+    /// Of what was begun becomes a file that is open, until [`close_file`](Self::close_file).
+    #[inline]
+    pub(crate) fn open_file(&self) {
+        // In this order: see `close`.
+        self.words.add(OPENED, 1);
+        self.words.add(ENDED, 1);
+    }
+
+    /// The file is closed.
+    #[inline]
+    pub(crate) fn close_file(&self) {
+        self.words.add(CLOSED_FILES, 1);
+    }
+
+    /// Lets nobody write from now on. The caller excludes other changes by a lock. Waits for changes that are being made, which
+    /// is bounded: some may be made by who waits for the caller.
     ///
     /// # Errors
-    /// `EBUSY` when somebody is writing.
+    /// `EBUSY` when a file is open for writing, or a change does not come to its end.
     pub(crate) fn close(&self) -> Result<(), Errno> {
         // Relaxed: only the lock's holders write it; the fence orders it before the sums.
         if self.state.load(Ordering::Relaxed) == CLOSED {
@@ -71,10 +110,20 @@ impl Writers {
         }
         self.state.store(HELD, Ordering::Relaxed);
         self.words.fence();
-        let ended = self.words.sum(ENDED);
-        // Whose end was counted began before, perhaps on another CPU: now that is visible, too.
-        self.words.fence();
-        let busy = self.words.sum(BEGUN) != ended;
+        let mut busy = true;
+        for n in 0..TRIES {
+            let (ended, closed) = (self.words.sum(ENDED), self.words.sum(CLOSED_FILES));
+            // Whose end was counted began before, perhaps on another CPU: now that is visible, too; and if he went on as a
+            // file, so is that.
+            self.words.fence();
+            let (begun, opened) = (self.words.sum(BEGUN), self.words.sum(OPENED));
+            busy = (begun, opened) != (ended, closed);
+            if !busy || opened != closed {
+                break;
+            }
+            // Who came too late to write is counted until he sees so; and who makes a name is soon done.
+            self.pause(n);
+        }
         // ORDERING: pairs with the load in `begin`.
         self.state.store(if busy { OPEN } else { CLOSED }, Ordering::Release);
         if busy { Err(Errno::BUSY) } else { Ok(()) }
@@ -84,5 +133,20 @@ impl Writers {
     pub(crate) fn open(&self) {
         // ORDERING: pairs with the load in `begin`.
         self.state.store(OPEN, Ordering::Release);
+    }
+
+    /// Lets those go on who make changes.
+    #[cfg(not(loom))]
+    fn pause(&self, tries: usize) {
+        if tries < AWAKE {
+            return thread::yield_now();
+        }
+        // A sleep: nobody wakes whoever waits for this.
+        quietline_platform::futex::wait(&self.state, HELD, Some(NAP));
+    }
+
+    #[cfg(loom)]
+    fn pause(&self, _tries: usize) {
+        thread::yield_now();
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! # Our way
 //!
-//! Every name gets the next number when it is linked, and keeps it. The log holds the names by number in a tree to whose right
+//! Every name gets the next number when it is linked, and keeps it; who reads goes from the newest name to the oldest, as on tmpfs. The log holds the names by number in a tree to whose right
 //! edge alone anything is added:
 //!
 //! ```text
@@ -19,10 +19,13 @@
 //!
 //! A leaf or node that is full is never split: a new one begins at its right. Neighbours of one parent that would be at most
 //! half full together become one; what is empty goes. So memory follows what is in the log, whatever has gone through it.
+//! Both ends of a leaf are near: what goes in the order in which it came, or in the opposite one, moves nothing; and a
+//! directory whose last name goes keeps room for the next.
 //!
 //! # Guarantees
 //!
-//! * A place is given once, so that a reader who goes on after the last name it saw sees every name that stayed, once.
+//! * A place is given once, so that a reader who goes on before the last name it saw sees every name that stayed, once; and no
+//!   name that came meanwhile, so that it comes to an end.
 //! * Appending is all or nothing; removing needs no memory.
 //! * O(log n) each. Memory: 16 bytes and a little for each name that was only appended, some 70 in the worst order of
 //!   removals, and at most 1 KiB besides.
@@ -33,6 +36,7 @@
 
 use core::mem;
 use quietline_platform::{AllocError, fault};
+use std::collections::VecDeque;
 
 /// The first place that a name can have: 0 is the start, 1 and 2 are `.` and `..`.
 pub const FIRST: u64 = 3;
@@ -41,6 +45,8 @@ pub const FIRST: u64 = 3;
 const FULL: usize = 64;
 /// Neighbours with fewer than that together become one.
 const FULL_ENOUGH: usize = FULL / 2 + 1;
+/// Entries that the first leaf has room for, and keeps room for when it is empty.
+const FEW: usize = 4;
 
 /// Names by the order in which they were linked. `T` is what stands for a name: small, and copied.
 #[derive(Debug)]
@@ -59,14 +65,14 @@ struct Node<T> {
 
 #[derive(Debug)]
 enum Below<T> {
-    Leaf(Vec<(u64, T)>),
+    Leaf(VecDeque<(u64, T)>),
     Nodes(Vec<Node<T>>),
 }
 
 impl<T: Copy> DirLog<T> {
     /// An empty log. Allocates nothing.
     pub const fn new() -> Self {
-        Self { root: Node { from: 0, below: Below::Leaf(Vec::new()) }, next: FIRST, len: 0 }
+        Self { root: Node { from: 0, below: Below::Leaf(VecDeque::new()) }, next: FIRST, len: 0 }
     }
 
     /// How many there are.
@@ -85,12 +91,34 @@ impl<T: Copy> DirLog<T> {
     /// [`AllocError`]; nothing is changed.
     pub fn append(&mut self, item: T) -> Result<u64, AllocError> {
         let place = self.next;
+        // Nearly always there is room at the right edge.
+        let mut edge = &mut self.root;
+        loop {
+            match &mut edge.below {
+                Below::Leaf(entries) if entries.len() < FULL.min(entries.capacity()) => {
+                    entries.push_back((place, item));
+                    self.next += 1;
+                    self.len += 1;
+                    return Ok(place);
+                }
+                Below::Leaf(_) => return self.append_slow(item),
+                Below::Nodes(nodes) => {
+                    edge = nodes.last_mut().expect("no node is empty, but for a root that is a leaf")
+                }
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn append_slow(&mut self, item: T) -> Result<u64, AllocError> {
+        let place = self.next;
         let mut both = Vec::new();
         if self.root.is_full() {
             reserve(&mut both)?;
         }
         if let Some(right) = self.root.append(place, item)? {
-            let left = mem::replace(&mut self.root, Node { from: 0, below: Below::Leaf(Vec::new()) });
+            let left = mem::replace(&mut self.root, Node { from: 0, below: Below::Leaf(VecDeque::new()) });
             both.extend([left, right]);
             self.root.below = Below::Nodes(both);
         }
@@ -103,33 +131,31 @@ impl<T: Copy> DirLog<T> {
     pub fn remove(&mut self, place: u64) -> Option<T> {
         let item = self.root.remove(place)?;
         self.len -= 1;
-        self.root.lower();
+        match &self.root.below {
+            Below::Leaf(entries) if !entries.is_empty() || entries.capacity() <= FEW => {}
+            _ => self.root.lower(),
+        }
         Some(item)
-    }
-
-    /// Puts another item at a place where there is one; that.
-    pub fn replace(&mut self, place: u64, item: T) -> Option<T> {
-        self.root.entry(place).map(|old| mem::replace(old, item))
     }
 
     /// The item at a place.
     pub fn get(&self, place: u64) -> Option<T> {
-        self.next_from(place).filter(|(found, _)| *found == place).map(|(_, item)| item)
+        self.last_before(place.checked_add(1)?).filter(|(found, _)| *found == place).map(|(_, item)| item)
     }
 
-    /// The first item at a place or after it, and its place.
-    pub fn next_from(&self, place: u64) -> Option<(u64, T)> {
-        let mut first = None;
-        self.each_from(place, |place, item| {
-            first = Some((place, item));
+    /// The last item before a place, and its place.
+    pub fn last_before(&self, place: u64) -> Option<(u64, T)> {
+        let mut last = None;
+        self.each_before(place, |place, item| {
+            last = Some((place, item));
             false
         });
-        first
+        last
     }
 
-    /// Calls `each` with the items at a place and after it, in order, until it says no. O(log n), and O(1) for each.
-    pub fn each_from(&self, place: u64, mut each: impl FnMut(u64, T) -> bool) {
-        self.root.each_from(place, &mut each);
+    /// Calls `each` with the items before a place, the last one first, until it says no. O(log n), and O(1) for each.
+    pub fn each_before(&self, place: u64, mut each: impl FnMut(u64, T) -> bool) {
+        self.root.each_before(place, &mut each);
     }
 
     /// Bytes of heap that the log has.
@@ -149,14 +175,18 @@ impl<T: Copy> Node<T> {
     fn append(&mut self, place: u64, item: T) -> Result<Option<Self>, AllocError> {
         let right = match &mut self.below {
             Below::Leaf(entries) if entries.len() < FULL => {
-                reserve(entries)?;
-                entries.push((place, item));
+                if entries.len() == entries.capacity() {
+                    grow(entries)?;
+                }
+                entries.push_back((place, item));
                 return Ok(None);
             }
             Below::Leaf(_) => {
-                let mut entries = Vec::new();
-                reserve(&mut entries)?;
-                entries.push((place, item));
+                // Where there are many, more will come.
+                let mut entries = VecDeque::new();
+                fault::check()?;
+                entries.try_reserve_exact(FULL).map_err(|_| AllocError)?;
+                entries.push_back((place, item));
                 Below::Leaf(entries)
             }
             Below::Nodes(nodes) => {
@@ -183,7 +213,12 @@ impl<T: Copy> Node<T> {
         match &mut self.below {
             Below::Leaf(entries) => {
                 let at = search(entries, place)?;
-                Some(entries.remove(at).1)
+                let removed = match at {
+                    0 => entries.pop_front(),
+                    _ if at + 1 == entries.len() => entries.pop_back(),
+                    _ => entries.remove(at),
+                };
+                removed.map(|(_, item)| item)
             }
             Below::Nodes(nodes) => {
                 let at = child(nodes, place)?;
@@ -201,29 +236,16 @@ impl<T: Copy> Node<T> {
         }
     }
 
-    fn entry(&mut self, place: u64) -> Option<&mut T> {
-        match &mut self.below {
-            Below::Leaf(entries) => {
-                let at = search(entries, place)?;
-                Some(&mut entries[at].1)
-            }
-            Below::Nodes(nodes) => {
-                let at = child(nodes, place)?;
-                nodes[at].entry(place)
-            }
-        }
-    }
-
     /// False once `each` has said no.
-    fn each_from(&self, place: u64, each: &mut impl FnMut(u64, T) -> bool) -> bool {
+    fn each_before(&self, place: u64, each: &mut impl FnMut(u64, T) -> bool) -> bool {
         match &self.below {
             Below::Leaf(entries) => {
-                let first = entries.partition_point(|(at, _)| *at < place);
-                entries[first..].iter().all(|(at, item)| each(*at, *item))
+                let end = entries.partition_point(|(at, _)| *at < place);
+                entries.range(..end).rev().all(|(at, item)| each(*at, *item))
             }
             Below::Nodes(nodes) => {
-                let first = child(nodes, place).unwrap_or(0);
-                nodes[first..].iter().all(|node| node.each_from(place, each))
+                let end = nodes.partition_point(|node| node.from < place);
+                nodes[..end].iter().rev().all(|node| node.each_before(place, each))
             }
         }
     }
@@ -232,15 +254,16 @@ impl<T: Copy> Node<T> {
     fn lower(&mut self) {
         while let Below::Nodes(nodes) = &mut self.below {
             match nodes.len() {
-                0 => self.below = Below::Leaf(Vec::new()),
+                0 => self.below = Below::Leaf(VecDeque::new()),
                 1 => *self = nodes.pop().expect("there is one"),
                 _ => return,
             }
         }
         if let Below::Leaf(entries) = &mut self.below
             && entries.is_empty()
+            && entries.capacity() > FEW
         {
-            *entries = Vec::new();
+            *entries = VecDeque::new();
         }
     }
 
@@ -278,8 +301,8 @@ fn child<T>(nodes: &[Node<T>], place: u64) -> Option<usize> {
 }
 
 /// Where an entry is. Where none is missing it is as far from the first as its place is.
-fn search<T>(entries: &[(u64, T)], place: u64) -> Option<usize> {
-    let far = place.checked_sub(entries.first()?.0)?;
+fn search<T>(entries: &VecDeque<(u64, T)>, place: u64) -> Option<usize> {
+    let far = place.checked_sub(entries.front()?.0)?;
     match entries.get(far as usize) {
         Some((at, _)) if *at == place => Some(far as usize),
         _ => entries.binary_search_by_key(&place, |(at, _)| *at).ok(),
@@ -291,8 +314,14 @@ fn join<T>(nodes: &mut Vec<Node<T>>, at: usize) -> bool {
     let (left, rest) = nodes.split_at_mut(at + 1);
     let (left, Some(right)) = (&mut left[at].below, rest.first_mut()) else { return false };
     let joined = match (left, &mut right.below) {
-        (Below::Leaf(left), Below::Leaf(right)) => append_all(left, right),
-        (Below::Nodes(left), Below::Nodes(right)) => append_all(left, right),
+        (Below::Leaf(left), Below::Leaf(right)) => {
+            fits(left.len(), right.len())
+                && left.try_reserve_exact(right.len()).map(|()| left.append(right)).is_ok()
+        }
+        (Below::Nodes(left), Below::Nodes(right)) => {
+            fits(left.len(), right.len())
+                && left.try_reserve_exact(right.len()).map(|()| left.append(right)).is_ok()
+        }
         _ => unreachable!("neighbours have one height"),
     };
     if joined {
@@ -301,12 +330,16 @@ fn join<T>(nodes: &mut Vec<Node<T>>, at: usize) -> bool {
     joined
 }
 
-fn append_all<E>(left: &mut Vec<E>, right: &mut Vec<E>) -> bool {
-    let fits = left.len() + right.len() < FULL_ENOUGH && left.try_reserve_exact(right.len()).is_ok();
-    if fits {
-        left.append(right);
-    }
-    fits
+fn fits(left: usize, right: usize) -> bool {
+    left + right < FULL_ENOUGH
+}
+
+/// Room for more in a leaf that has no more.
+#[cold]
+fn grow<E>(entries: &mut VecDeque<E>) -> Result<(), AllocError> {
+    fault::check()?;
+    let more = entries.len().max(FEW).min(FULL - entries.len());
+    entries.try_reserve_exact(more).map_err(|_| AllocError)
 }
 
 /// Room for one more, at most [`FULL`] in all.

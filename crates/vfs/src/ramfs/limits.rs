@@ -66,6 +66,11 @@ impl Limits {
         self.pages.sub(pages as i64);
     }
 
+    /// Pages that there is room for; exact when nobody writes meanwhile.
+    pub fn pages_left(&self) -> u64 {
+        self.max_pages.map_or(u64::MAX, |max| (max - self.pages.sum()).max(0) as u64)
+    }
+
     /// Takes room for one file; false if there is none.
     #[inline]
     #[must_use = "false means that there is no room"]
@@ -115,12 +120,11 @@ impl Limits {
 
 impl Budget for Limits {
     fn charge(&self, bytes: u64) -> bool {
-        // One for the zero behind the name.
-        take(&self.inodes, self.max_inodes, bytes + 1)
+        take(&self.inodes, self.max_inodes, bytes)
     }
 
     fn uncharge(&self, bytes: u64) {
-        self.inodes.sub(bytes as i64 + 1);
+        self.inodes.sub(bytes as i64);
     }
 }
 

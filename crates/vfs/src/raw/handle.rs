@@ -1,22 +1,26 @@
 //! File handles: owned references to open files.
 
-use super::dcache::refs::DentryRef;
+use super::dcache::refs::{dput_inside, end_dead};
+use super::eventpoll::watched_file_ends;
 use super::mount::{MountRef, TreeMount};
 use super::pseudo::{self, Kind, Payload};
 use super::walk_path::{Path, PathRef};
 use crate::cred::Cred;
 use crate::dentry::Dentry;
 use crate::dentry::PseudoDentry;
-use crate::file::{File, FileMode, Files, Position};
-use crate::inode::Inode;
-use crate::inode::PseudoInode;
+use crate::file::{Direction, File, FileMode, Files, Io, Ioctl, Position, Sink, Source};
+use crate::inode::{Content, Inode, PseudoInode};
 use crate::mount::Mount;
+use crate::pipe::{Pipe, PipeCore};
+use crate::poll::{Events, PollTable};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
+use core::time::Duration;
 use quietline_platform::atomic::Ordering;
 use quietline_slab::Typesafe;
+use quietline_sync::WaitQueue;
 use rustix::io::Errno;
 
 // SAFETY: nobody reads or drops the link's four bytes.
@@ -69,7 +73,10 @@ impl<'k> FileHandle<'k> {
             Ok(file) => file,
             Err(errno) => {
                 // SAFETY: the reference was given to us.
-                unsafe { pseudo::dput(dentry, kind) };
+                unsafe {
+                    pseudo::file_ends(dentry, kind, mode.bits(), false);
+                    pseudo::dput(dentry, kind);
+                }
                 return Err(errno);
             }
         };
@@ -137,6 +144,7 @@ impl<'k> FileHandle<'k> {
         unsafe {
             let mount: &'k Mount = &*self.file().f_mnt.load(Ordering::Relaxed).cast_const();
             dentry.as_ref().d_lockref.get();
+            (kind.opened)(dentry, mode);
             Self::open(self.files(), mount, dentry, kind, flags, mode).map(Some)
         }
     }
@@ -161,6 +169,13 @@ impl<'k> FileHandle<'k> {
         let (mount, dentry) = self.opened().tree()?;
         // SAFETY: the file has references to both, and ours keeps it open; they are of the kernel that the files are of.
         Some(unsafe { PathRef::new(mount, dentry) })
+    }
+
+    /// Notes in a new file on a fifo since which opening for writing it counts as hung up.
+    pub(crate) fn set_since(&self, since: Option<u32>) {
+        if let Some(since) = since {
+            self.file().f_mode.set_since(since);
+        }
     }
 
     /// Takes a reference to a file that was found in a table, if it lives.
@@ -233,10 +248,14 @@ impl<'k> FileHandle<'k> {
         self.file().f_status.set(flags as u32, mask as u32);
     }
 
+    /// Asks that pollers are told when the file ends. One locked instruction on the file's line, the first time.
+    pub(super) fn watch(&self) {
+        self.file().f_mode.watch();
+    }
+
     /// What may be done with the file.
     pub fn mode(&self) -> FileMode {
-        // Relaxed: constant while we have a reference.
-        FileMode::from_bits_truncate(self.file().f_mode.load(Ordering::Relaxed))
+        FileMode::from_bits_truncate(self.file().f_mode.get())
     }
 
     /// The pseudo object that the file is on, and its kind; none for a file of the tree.
@@ -300,6 +319,11 @@ impl<'k> FileHandle<'k> {
         core::ptr::eq(self.files(), files)
     }
 
+    /// References to the open file: handles, descriptors, messages that it is in. Exact while nobody takes or gives one back.
+    pub fn references(&self) -> u64 {
+        self.file().f_ref.count()
+    }
+
     /// Whether both are the same open file.
     pub fn same_file(&self, other: &FileHandle<'_>) -> bool {
         self.file == other.file
@@ -308,7 +332,7 @@ impl<'k> FileHandle<'k> {
 
 /// What an open file is on, as it was at one moment.
 ///
-/// What it refers to stays readable for `'g`, also if the file is closed meanwhile.
+/// What it refers to stays readable for `'g`, also if the file is closed meanwhile; pseudo objects can also be used.
 #[derive(Clone, Copy)]
 pub struct Opened<'g> {
     file: &'g File,
@@ -322,11 +346,12 @@ pub struct Opened<'g> {
 impl<'g> Opened<'g> {
     /// # Safety
     /// What is read belongs to one life of the file (see [`Status`](crate::status::Status)), and the references of that life
-    /// are not given back before `'g` ends, or in sections that begin later.
+    /// are not given back before `'g` ends, or in sections that begin later. If it is on a pseudo object, that is so for the
+    /// caller has a reference, or has [met](crate::file::Mode) the file.
     #[inline(always)]
     pub(super) unsafe fn read(file: &'g File, flags: u32) -> Self {
+        let mode = FileMode::from_bits_truncate(file.f_mode.get());
         // ORDERING: pairs with the releases in `begin`.
-        let mode = file.f_mode.load(Ordering::Acquire);
         let (dentry, mount) = (file.f_dentry.load(Ordering::Acquire), file.f_mnt.load(Ordering::Acquire));
         // SAFETY: a file that has lived has these; its kind is a static, or null.
         unsafe {
@@ -335,10 +360,16 @@ impl<'g> Opened<'g> {
                 dentry: NonNull::new_unchecked(dentry),
                 mount: NonNull::new_unchecked(mount),
                 kind: file.f_kind.load(Ordering::Acquire).as_ref(),
-                mode: FileMode::from_bits_truncate(mode),
+                mode,
                 flags: flags as i32,
             }
         }
+    }
+
+    /// The file itself.
+    #[inline(always)]
+    pub(super) fn file(self) -> &'g File {
+        self.file
     }
 
     /// What may be done with the file.
@@ -367,6 +398,158 @@ impl<'g> Opened<'g> {
         self.tree()?.1.inode()
     }
 
+    /// Whether the file is on a pseudo object, and not on one of the tree.
+    #[inline(always)]
+    pub fn is_object(self) -> bool {
+        self.kind.is_some()
+    }
+
+    /// The pipe behind a file of the tree that is open on a fifo.
+    #[inline]
+    pub(crate) fn fifo(self) -> Option<&'g PipeCore> {
+        match self.inode()?.content() {
+            Content::Fifo(fifo) if !self.mode.contains(FileMode::PATH) => fifo.pipe(),
+            _ => None,
+        }
+    }
+
+    /// The pipe that the file is an end of, also one with a name.
+    pub fn pipe(self) -> Option<&'g PipeCore> {
+        if self.is_object() { self.payload::<Pipe>().map(Pipe::core) } else { self.fifo() }
+    }
+
+    /// Whether it is read and written by [`try_read`](Self::try_read) and [`try_write`](Self::try_write), which may say that
+    /// the caller is to wait.
+    #[inline(always)]
+    pub fn waits(self) -> bool {
+        self.is_object() || self.fifo().is_some()
+    }
+
+    /// Whether it says where it stands, though it stands nowhere.
+    pub(crate) fn seeks(self) -> bool {
+        self.kind.is_some_and(|kind| kind.seeks)
+    }
+
+    /// Whether those who wait to read or write it are woken one at a time: see [`Payload::IN_TURN`].
+    pub(crate) fn in_turn(self) -> bool {
+        self.kind.is_none_or(|kind| kind.in_turn)
+    }
+
+    /// Whether both are of one open file.
+    pub fn is_same(self, other: Opened<'_>) -> bool {
+        core::ptr::eq(self.file, other.file) && self.dentry == other.dentry
+    }
+
+    /// The state of the pseudo object that the file is on, if it is of this type.
+    #[inline(always)]
+    pub fn payload<P: Payload>(self) -> Option<&'g P> {
+        // SAFETY: the object stays for 'g, as `read` was promised.
+        self.kind.and_then(|kind| unsafe { kind.payload(self.dentry.cast()) })
+    }
+
+    /// What calls of the object's own know of the file.
+    #[inline(always)]
+    pub fn io(self) -> Io {
+        Io { flags: self.flags, mode: self.mode }
+    }
+
+    /// Reads what is there: see [`Payload::try_read`].
+    ///
+    /// # Errors
+    /// `EBADF` for a file that is not open for reading; as [`Payload::try_read`].
+    #[inline(always)]
+    pub fn try_read(self, to: &mut Sink<'_, '_>) -> Result<usize, Errno> {
+        if !self.mode.contains(FileMode::READ) {
+            return Err(Errno::BADF);
+        }
+        match self.kind {
+            // SAFETY: the object stays for 'g.
+            Some(kind) => unsafe { kind.try_read(self.dentry.cast(), self.io(), to) },
+            None => {
+                let n = self.fifo().ok_or(Errno::INVAL)?.try_read(self.io(), to)?;
+                self.fifo_did(Direction::Read, n);
+                Ok(n)
+            }
+        }
+    }
+
+    /// Writes as much as fits: see [`Payload::try_write`].
+    ///
+    /// # Errors
+    /// `EBADF` for a file that is not open for writing; as [`Payload::try_write`].
+    #[inline(always)]
+    pub fn try_write(self, from: &mut Source<'_, '_>) -> Result<usize, Errno> {
+        if !self.mode.contains(FileMode::WRITE) {
+            return Err(Errno::BADF);
+        }
+        match self.kind {
+            // SAFETY: the object stays for 'g.
+            Some(kind) => unsafe { kind.try_write(self.dentry.cast(), self.io(), from) },
+            None => {
+                let n = self.fifo().ok_or(Errno::INVAL)?.try_write(self.io(), from)?;
+                self.fifo_did(Direction::Write, n);
+                Ok(n)
+            }
+        }
+    }
+
+    /// A write of which something came has failed after that: see [`Payload::untold`].
+    #[cold]
+    pub fn untold(self, errno: Errno, from: &mut Source<'_, '_>) {
+        if let Some(kind) = self.kind {
+            // SAFETY: the object stays for 'g.
+            unsafe { (kind.untold)(self.dentry.cast(), errno, from) }
+        }
+    }
+
+    /// Notes that so many bytes went through a named pipe.
+    fn fifo_did(self, what: Direction, n: usize) {
+        if n > 0
+            && let Some((_, dentry)) = self.tree()
+        {
+            // SAFETY: a file that is open is of a kernel that lives.
+            crate::file::passed(self, unsafe { dentry.super_block().vfs.as_ref() }, what);
+        }
+    }
+
+    /// What can be done with the file now: see [`Payload::poll`]. A regular file, and all that says nothing of itself, can be
+    /// read and written at any time.
+    #[inline(always)]
+    pub fn poll(self, table: &mut PollTable<'_>) -> Events {
+        match self.kind {
+            // SAFETY: the object stays for 'g.
+            Some(kind) => unsafe { (kind.poll)(self.dentry.cast(), self.io(), table) },
+            None => self
+                .fifo()
+                .map_or(Events::ALWAYS, |fifo| fifo.poll(self.io(), Some(&self.file.f_mode), table)),
+        }
+    }
+
+    /// Where a call waits: see [`Payload::waiters`].
+    pub fn waiters(self, what: Direction) -> Option<&'g WaitQueue> {
+        let Some(kind) = self.kind else { return Some(self.fifo()?.waiters(what)) };
+        // SAFETY: the object stays for 'g, and its queues with it.
+        unsafe { (kind.waiters)(self.dentry.cast(), what).map(|queue| queue.as_ref()) }
+    }
+
+    /// How long a call waits at most: see [`Payload::timeout`].
+    pub fn timeout(self, what: Direction) -> Option<Duration> {
+        // SAFETY: the object stays for 'g.
+        unsafe { (self.kind?.timeout)(self.dentry.cast(), what) }
+    }
+
+    /// Answers a question: see [`Payload::ioctl`].
+    ///
+    /// # Errors
+    /// As [`Payload::ioctl`].
+    pub fn ioctl(self, request: Ioctl) -> Result<i32, Errno> {
+        match self.kind {
+            // SAFETY: the object stays for 'g.
+            Some(kind) => unsafe { (kind.ioctl)(self.dentry.cast(), self.io(), request) },
+            None => self.fifo().ok_or(Errno::NOTTY)?.ioctl(request),
+        }
+    }
+
     /// What tells open files apart, as long as they are open: whose a lock is.
     pub fn id(self) -> u64 {
         core::ptr::from_ref(self.file).addr() as u64
@@ -393,7 +576,7 @@ fn begin(
     f.f_status.begin(flags as u32);
     // ORDERING: the releases pair with the acquires in `Opened::read`: who finds any of these finds the generation that `begin`
     // has stored, and so notices that what it found before is of another life.
-    f.f_mode.store(mode.bits(), Ordering::Release);
+    f.f_mode.begin(mode.bits());
     f.f_dentry.store(dentry, Ordering::Release);
     f.f_mnt.store(mount, Ordering::Release);
     f.f_kind.store(kind, Ordering::Release);
@@ -450,7 +633,13 @@ unsafe fn release(file: NonNull<File>) {
             return release_tree(f, files);
         }
         let (mount, kind) = (&*f.f_mnt.load(Ordering::Relaxed), &*kind);
-        pseudo::dput(NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast()), kind);
+        let dentry: NonNull<PseudoDentry> = NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast());
+        let ended = f.f_mode.end();
+        if ended.is_watched() {
+            watched_file_ends(f);
+        }
+        pseudo::file_ends(dentry, kind, ended.mode(), ended.is_met());
+        pseudo::dput(dentry, kind);
         files.cache.free(file);
         let last = mount.put();
         debug_assert!(!last, "a kernel's mounts outlive its files");
@@ -468,12 +657,22 @@ unsafe fn release_tree(f: &File, files: &Files) {
     unsafe {
         let dentry: NonNull<Dentry> = NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast());
         let vfs = dentry.as_ref().super_block().vfs.as_ref();
+        if f.f_mode.end().is_watched() {
+            watched_file_ends(f);
+        }
         crate::file::closed(Opened::read(f, f.f_status.flags()), vfs);
         let mount = NonNull::new_unchecked(f.f_mnt.load(Ordering::Relaxed));
         files.cache.free(NonNull::from(f));
         files.nr_files.dec();
-        drop(DentryRef::from_raw(dentry));
-        drop(MountRef::from_raw(mount));
+        // In one section: whoever else puts his reference now may end the dentry, or the mount, under our eyes.
+        let (dead, doomed) = {
+            let section = vfs.domain.read();
+            (dput_inside(dentry, &section), MountRef::from_raw(mount).drop_inside(&section))
+        };
+        if let Some(dead) = dead {
+            end_dead(dead);
+        }
+        drop(doomed);
     }
 }
 

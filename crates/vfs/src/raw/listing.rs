@@ -5,8 +5,8 @@
 
 use super::dcache::change::Dirs;
 use super::dcache::refs::{DentryRef, NewDentry, NewName};
-use super::dcache::seen::{Section, Seen, Step};
-use crate::dcache::name::{NAME_MAX, Name};
+use super::dcache::seen::{Section, Seen};
+use crate::dcache::name::NAME_MAX;
 use crate::dentry::Dentry;
 use crate::inode::{Inode, InodeGuard};
 use crate::ramfs::dirlog::DirLog;
@@ -38,6 +38,12 @@ impl Listing {
         Self(DirLog::new())
     }
 
+    /// Takes a name out.
+    #[inline]
+    pub(crate) fn forget(&mut self, offset: u64) {
+        self.0.remove(offset);
+    }
+
     /// Names in it.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
@@ -52,11 +58,15 @@ impl<'k> NewDentry<'k> {
     #[inline]
     pub(crate) fn enlist(self, dir: &mut InodeGuard<'_>) -> Result<(), Errno> {
         let dentry = self.as_ptr();
-        let offset = dir.listing.0.append(Place(dentry)).map_err(|_| Errno::NOMEM)?;
+        let Ok(offset) = dir.listing.0.append(Place(dentry)) else { return Err(Errno::NOMEM) };
         self.dentry().set_offset(offset);
-        self.add_pinned_only(dir).inspect_err(|_| {
-            dir.listing.0.remove(offset);
-        })
+        match self.add_pinned_only(dir) {
+            Ok(()) => Ok(()),
+            Err(errno) => {
+                dir.listing.0.remove(offset);
+                Err(errno)
+            }
+        }
     }
 
     /// As [`enlist`](Self::enlist); a reference for the caller.
@@ -66,19 +76,25 @@ impl<'k> NewDentry<'k> {
     #[inline]
     pub(crate) fn enlist_held(self, dir: &mut InodeGuard<'_>) -> Result<DentryRef<'k>, Errno> {
         let dentry = self.as_ptr();
-        let offset = dir.listing.0.append(Place(dentry)).map_err(|_| Errno::NOMEM)?;
+        let Ok(offset) = dir.listing.0.append(Place(dentry)) else { return Err(Errno::NOMEM) };
         self.dentry().set_offset(offset);
-        self.add_pinned(dir).inspect_err(|_| {
-            dir.listing.0.remove(offset);
-        })
+        // Each way by itself: a result that is passed on as it is would be copied.
+        match self.add_pinned(dir) {
+            Ok(dentry) => Ok(dentry),
+            Err(errno) => {
+                dir.listing.0.remove(offset);
+                Err(errno)
+            }
+        }
     }
 }
 
 impl<'k> DentryRef<'k> {
-    /// Takes the dentry out of its directory and of its list; the directory's reference, or none if it is not in it.
+    /// Takes the dentry out of its directory and of its list; the directory's reference, or none if it is not in it. Of a
+    /// directory, the caller has the lock, too.
     #[inline]
     pub(crate) fn delist(&self, dir: &mut InodeGuard<'_>) -> Option<DentryRef<'k>> {
-        let pin = self.unhash(dir)?;
+        let pin = self.unhash_locked(dir)?;
         dir.listing.0.remove(self.offset());
         Some(pin)
     }
@@ -97,7 +113,7 @@ impl<'k> DentryRef<'k> {
         let place = Place(self.as_ptr());
         let offset = dirs.new_mut().listing.0.append(place).map_err(|_| Errno::NOMEM)?;
         let before = self.offset();
-        match self.rename(dirs, to, name, replaced) {
+        match self.move_to(dirs, to, name, replaced) {
             Ok(pin) => {
                 dirs.old_mut().listing.0.remove(before);
                 if let Some(replaced) = replaced {
@@ -113,7 +129,7 @@ impl<'k> DentryRef<'k> {
         }
     }
 
-    /// Exchanges two dentries, also in the lists: each takes the other's place.
+    /// Exchanges two dentries, and lists both where they come to, as what came last.
     ///
     /// # Errors
     /// As [`exchange`](Self::exchange). Then nothing is changed.
@@ -122,43 +138,54 @@ impl<'k> DentryRef<'k> {
         dirs: &mut Dirs<'_, '_>,
         other: &DentryRef<'k>,
     ) -> Result<(), Errno> {
-        self.exchange(dirs, other)?;
-        let (mine, its) = (self.offset(), other.offset());
-        dirs.old_mut().listing.0.replace(mine, Place(other.as_ptr()));
-        dirs.new_mut().listing.0.replace(its, Place(self.as_ptr()));
-        self.set_offset(its);
-        other.set_offset(mine);
+        let append = |dir: &mut InodeGuard<'_>, dentry: &Self| {
+            dir.listing.0.append(Place(dentry.as_ptr())).map_err(|_| Errno::NOMEM)
+        };
+        let its = append(dirs.old_mut(), other)?;
+        let done = append(dirs.new_mut(), self)
+            .and_then(|mine| match self.exchange_with(dirs, other) {
+                Ok(()) => Ok(mine),
+                Err(errno) => {
+                    dirs.new_mut().listing.0.remove(mine);
+                    Err(errno)
+                }
+            })
+            .inspect_err(|_| {
+                dirs.old_mut().listing.0.remove(its);
+            });
+        let mine = done?;
+        dirs.old_mut().listing.0.remove(self.offset());
+        dirs.new_mut().listing.0.remove(other.offset());
+        self.set_offset(mine);
+        other.set_offset(its);
         Ok(())
     }
 }
 
 impl InodeGuard<'_> {
-    /// Calls `each` with the names of the directory from a place on, in order, until it says no.
+    /// The directory lists a dentry no more.
+    pub(super) fn forget_listed(&mut self, dentry: &Dentry) {
+        if dentry.is_listed() {
+            self.listing.0.remove(dentry.offset());
+        }
+    }
+
+    /// The directory lists nothing.
+    pub(super) fn forget_list(&mut self) {
+        self.listing = Listing::new();
+    }
+
+    /// Calls `each` with the names of the directory that came before a place, the newest first, until it says no.
     pub(crate) fn each_listed(
         &self,
         section: &Section,
-        from: u64,
+        before: u64,
         mut each: impl FnMut(u64, Seen<'_, '_>) -> bool,
     ) {
-        self.listing.0.each_from(from, |place, Place(dentry)| {
+        self.listing.0.each_before(before, |place, Place(dentry)| {
             // SAFETY: a dentry in the list is pinned by the directory, whose lock is held.
             each(place, unsafe { Seen::new(dentry, section) })
         });
-    }
-}
-
-impl DentryRef<'_> {
-    /// Whether the directory has a name that stands for something, as it was at one moment. Takes no reference.
-    #[inline]
-    pub(crate) fn has_child(&self, name: &Name<'_>, vfs: &Vfs) -> bool {
-        let section = vfs.read();
-        loop {
-            match self.seen(&section).child(name) {
-                Step::Found(child) => return !child.is_negative(),
-                Step::Missing => return false,
-                Step::Stale => {}
-            }
-        }
     }
 }
 

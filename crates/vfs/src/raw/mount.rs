@@ -77,6 +77,18 @@ pub(crate) struct Doomed(NonNull<TreeMount>);
 #[must_use = "the leave ends when this is dropped"]
 pub struct Writing<'a>(&'a Writers);
 
+/// Leave to write in a mount, or why there is none.
+pub(crate) type Leave<'m> = Result<Writing<'m>, Errno>;
+
+impl Writing<'_> {
+    /// For a file that is open for writing, until [`TreeMount::drop_write`].
+    #[inline]
+    pub(crate) fn keep(self) {
+        self.0.open_file();
+        core::mem::forget(self);
+    }
+}
+
 impl Drop for Writing<'_> {
     #[inline]
     fn drop(&mut self) {
@@ -170,7 +182,16 @@ impl<'k> MountRef<'k> {
         }
     }
 
+    /// Gives the reference back, as dropping it does, inside a section that is open; what must be dropped when that is closed, if
+    /// it was the last.
+    #[inline(always)]
+    pub(crate) fn drop_inside(self, _section: &Guard<'_>) -> Option<Doomed> {
+        self.is_used();
+        self.put_inside()
+    }
+
     /// Gives the reference back inside a section that is open; what must be dropped when that is closed, if it was the last.
+    #[inline(always)]
     pub(crate) fn put_inside(self) -> Option<Doomed> {
         let this = ManuallyDrop::new(self);
         this.counts.put().then(|| Doomed(this.mount))
@@ -222,10 +243,7 @@ impl Drop for MountRef<'_> {
     /// Writes no shared line while the mount is mounted.
     #[inline]
     fn drop(&mut self) {
-        // Relaxed, both: whoever unmounts after this has our put in its sum, or finds the mount in use.
-        if self.expiring.load(Ordering::Relaxed) {
-            self.expiring.store(false, Ordering::Relaxed);
-        }
+        self.is_used();
         self.put_outside();
     }
 }
@@ -253,6 +271,15 @@ impl Drop for Doomed {
 }
 
 impl TreeMount {
+    /// Notes that somebody has used it, for `MNT_EXPIRE`.
+    #[inline(always)]
+    fn is_used(&self) {
+        // Relaxed, both: whoever unmounts after this has our put in its sum, or finds the mount in use.
+        if self.expiring.load(Ordering::Relaxed) {
+            self.expiring.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// Its root.
     #[inline(always)]
     pub fn root(&self) -> &Dentry {
@@ -302,10 +329,16 @@ impl TreeMount {
         Ok(Writing(&self.writers))
     }
 
-    /// Ends a [`want_write`](Self::want_write) whose [`Writing`] was forgotten: for a file that is open for writing.
+    /// [`want_write`](Self::want_write) for who does not wait: none while somebody counts those who write.
+    #[inline]
+    pub(crate) fn try_want_write(&self) -> Option<Leave<'_>> {
+        self.writers.try_begin().map(|begun| begun.map(|()| Writing(&self.writers)))
+    }
+
+    /// A file is closed for which a [`Writing`] was kept.
     #[inline]
     pub fn drop_write(&self) {
-        self.writers.end();
+        self.writers.close_file();
     }
 
     pub(crate) fn writers(&self) -> &Writers {

@@ -8,6 +8,7 @@ use crate::raw::dcache::refs::DentryRef;
 use core::fmt;
 use core::mem::transmute;
 use quietline_platform::atomic::Ordering;
+use quietline_platform::heap;
 use quietline_sync::{Seqcount, SpinLock, SpinLockGuard};
 use rustix::io::Errno;
 
@@ -124,7 +125,7 @@ impl Book {
         on: Option<On<'k>>,
         namespace: u64,
     ) -> Result<(), (Errno, MountRef<'k>, Option<On<'k>>)> {
-        if self.entries.try_reserve(1).is_err() {
+        if heap::try_reserve(&mut self.entries, 1).is_err() {
             return Err((Errno::NOMEM, mount, on));
         }
         // Before anybody can see it: mounted, and where.

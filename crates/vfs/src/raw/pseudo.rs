@@ -9,28 +9,100 @@
 //! # Our way
 //!
 //! A pseudo object is one allocation: the dentry, then, for what has one, the inode, and the state. The dentry is its
-//! own parent, in no hash and on no list, so no RCU reader can meet it, and it is freed at once. Making one touches
-//! the CPU's sheaf, nothing else.
+//! own parent, in no hash and on no list, so no RCU reader can meet it but by way of a descriptor. One that nobody has
+//! used by way of a descriptor is freed at once, others after a grace period: [`Mode`](crate::file::Mode) tells which.
+//! Making one touches the CPU's sheaf, nothing else.
 
 use crate::dentry::PseudoDentry;
+use crate::file::{Direction, Io, Ioctl, Sink, Source};
 use crate::inode::PseudoInode;
 use crate::mount::Mount;
+use crate::poll::{Events, PollTable};
 use crate::raw::handle::FileHandle;
 use crate::{FileMode, Files};
 use core::any::TypeId;
 use core::fmt;
+use core::marker::PhantomData;
 use core::ptr::NonNull;
-use quietline_slab::{Cache, CacheError, Stats};
+use core::time::Duration;
+use quietline_platform::atomic::{AtomicBool, Ordering};
+use quietline_slab::{CacheError, Hook, Options, RawCache, Stats};
+use quietline_sync::{WaitQueue, rcu};
 use rustix::io::Errno;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The state of a kind of pseudo object.
+/// The state of a kind of pseudo object, and what can be done with it (`file_operations`).
+///
+/// Methods may be called inside a read section: none sleeps, and none waits for a grace period.
 pub trait Payload: Send + Sync + Sized + 'static {
     /// The name of its cache in statistics.
     const CACHE: &'static str;
+    /// Whether [`closed`](Self::closed) is to be called.
+    const CLOSES: bool = false;
+    /// Whether it is to be called also for the last file of an object that nobody can know any more, and that is dropped next.
+    const CLOSES_ALONE: bool = true;
+    /// Whether `lseek` says 0, and not that there is no position.
+    const SEEKS: bool = false;
+    /// Whether those who wait in [`waiters`](Self::waiters) are woken one at a time. Not where what is too little for one may be
+    /// enough for the next.
+    const IN_TURN: bool = true;
+
     /// The inode, if it has its own.
     fn inode(&self) -> Option<&PseudoInode>;
+
     /// The name by which `/proc/PID/fd` shows it.
     fn name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+
+    /// Reads what is there: how many bytes; 0 at the end.
+    ///
+    /// # Errors
+    /// `EAGAIN` where a call that may wait would; `EINVAL` for what is not read; its own.
+    fn try_read(&self, _io: Io, _to: &mut Sink<'_, '_>) -> Result<usize, Errno> {
+        Err(Errno::INVAL)
+    }
+
+    /// Writes as much as fits: how many bytes. A caller that may wait calls again as long as `from` has more.
+    ///
+    /// # Errors
+    /// `EAGAIN` when nothing fits, or not as a whole where it must; `EINVAL` for what is not written; its own.
+    fn try_write(&self, _io: Io, _from: &mut Source<'_, '_>) -> Result<usize, Errno> {
+        Err(Errno::INVAL)
+    }
+
+    /// A write of which something came has failed with `errno` after that: the caller is told how much, and not why.
+    fn untold(&self, _errno: Errno, _from: &mut Source<'_, '_>) {}
+
+    /// What can be done now. First shows `table` every queue that is woken when that changes, then looks.
+    fn poll(&self, _io: Io, _table: &mut PollTable<'_>) -> Events {
+        Events::ALWAYS
+    }
+
+    /// Where a call waits that may; its key is the direction's [`Events`]. Without one such a call fails with `EAGAIN`.
+    fn waiters(&self, _what: Direction) -> Option<&WaitQueue> {
+        None
+    }
+
+    /// How long a call waits at most (`SO_RCVTIMEO`, `SO_SNDTIMEO`); then it fails with `EAGAIN`.
+    fn timeout(&self, _what: Direction) -> Option<Duration> {
+        None
+    }
+
+    /// Answers a question about the object.
+    ///
+    /// # Errors
+    /// `ENOTTY` for one that it has no answer to; its own.
+    fn ioctl(&self, _io: Io, _request: Ioctl) -> Result<i32, Errno> {
+        Err(Errno::NOTTY)
+    }
+
+    /// One more file of the object is about to be open, besides those that it was made with.
+    fn opened(&self, _mode: FileMode) {}
+
+    /// One open file of the object has ended, which was open for `mode`. What others wait for is to be told them here, and
+    /// what is dear is to be given back with the last one: the object itself may last until a grace period is over.
+    ///
+    /// Called without any lock, on whatever thread lets the file go; must not unwind.
+    fn closed(&self, _mode: FileMode) {}
 }
 
 /// A pseudo object. The dentry comes first: a pointer to it is a pointer to the object. Objects start on lines of their
@@ -49,11 +121,45 @@ unsafe impl<P: Payload> Send for Pseudo<P> {}
 // SAFETY: as above.
 unsafe impl<P: Payload> Sync for Pseudo<P> {}
 
-/// What a file knows of the object it is open on, without knowing its type (`file_operations`, in small).
+/// What a file knows of the object it is open on, without knowing its type: a [`Payload`]'s methods.
+///
+/// Each may be called with the dentry of a living object of this kind.
 pub struct Kind {
     payload: fn() -> TypeId,
     release: unsafe fn(NonNull<PseudoDentry>),
     name: unsafe fn(NonNull<PseudoDentry>, &mut fmt::Formatter<'_>) -> fmt::Result,
+    read: unsafe fn(NonNull<PseudoDentry>, Io, &mut Sink<'_, '_>) -> Outcome,
+    write: unsafe fn(NonNull<PseudoDentry>, Io, &mut Source<'_, '_>) -> Outcome,
+    pub(super) untold: unsafe fn(NonNull<PseudoDentry>, Errno, &mut Source<'_, '_>),
+    pub(super) poll: unsafe fn(NonNull<PseudoDentry>, Io, &mut PollTable<'_>) -> Events,
+    pub(super) waiters: unsafe fn(NonNull<PseudoDentry>, Direction) -> Option<NonNull<WaitQueue>>,
+    pub(super) timeout: unsafe fn(NonNull<PseudoDentry>, Direction) -> Option<Duration>,
+    pub(super) ioctl: unsafe fn(NonNull<PseudoDentry>, Io, Ioctl) -> Result<i32, Errno>,
+    pub(super) opened: unsafe fn(NonNull<PseudoDentry>, FileMode),
+    /// None if it is not to be called.
+    closed: Option<unsafe fn(NonNull<PseudoDentry>, FileMode)>,
+    closes_alone: bool,
+    pub(super) seeks: bool,
+    pub(super) in_turn: bool,
+}
+
+/// A `Result<usize, Errno>` in a register, where that itself would be returned in memory.
+#[derive(Clone, Copy)]
+struct Outcome(isize);
+
+impl Outcome {
+    #[inline(always)]
+    fn of(result: Result<usize, Errno>) -> Self {
+        match result {
+            Ok(n) => Self(n as isize),
+            Err(errno) => Self(-(errno.raw_os_error() as isize)),
+        }
+    }
+
+    #[inline(always)]
+    fn result(self) -> Result<usize, Errno> {
+        if self.0 >= 0 { Ok(self.0 as usize) } else { Err(Errno::from_raw_os_error(-self.0 as i32)) }
+    }
 }
 
 impl fmt::Debug for Kind {
@@ -66,21 +172,67 @@ impl fmt::Debug for Kind {
 ///
 /// It must stay where it is while objects live: they point to it. Its owner, a kernel, is boxed, and every handle
 /// borrows it.
+///
+/// What the payloads need when they are dropped must outlive it, or stay until it was [flushed](Self::flush).
 #[derive(Debug)]
 pub struct PseudoFs<P: Payload> {
-    cache: Cache<Pseudo<P>>,
+    cache: RawCache,
     mount: Mount,
+    /// Whether an object has been given to wait for a grace period since all were waited for.
+    waited: AtomicBool,
+    of: PhantomData<fn(P) -> P>,
 }
 
 impl<P: Payload> PseudoFs<P> {
-    const KIND: &'static Kind = &Kind { payload: TypeId::of::<P>, release: release::<P>, name: name::<P> };
+    const KIND: &'static Kind = &Kind {
+        payload: TypeId::of::<P>,
+        release: release::<P>,
+        name: name::<P>,
+        read: read::<P>,
+        write: write::<P>,
+        untold: untold::<P>,
+        poll: poll::<P>,
+        waiters: waiters::<P>,
+        timeout: timeout::<P>,
+        ioctl: ioctl::<P>,
+        opened: opened::<P>,
+        closed: if P::CLOSES { Some(closed::<P>) } else { None },
+        closes_alone: P::CLOSES_ALONE,
+        seeks: P::SEEKS,
+        in_turn: P::IN_TURN,
+    };
 
     /// A filesystem without objects.
     ///
     /// # Errors
     /// [`CacheError`] when there is no memory.
     pub fn new(s_type: &'static str) -> Result<Self, CacheError> {
-        Ok(Self { cache: Cache::new(P::CACHE)?, mount: Mount::internal(s_type) })
+        let options = Options {
+            release: Some(Hook::new(end::<P>)),
+            rcu: Some(rcu::global()?),
+            ..Options::new(P::CACHE, size_of::<Pseudo<P>>(), align_of::<Pseudo<P>>())
+        };
+        // SAFETY: the hook is for objects that hold a `Pseudo<P>`, as those do that are given to `free_rcu`; such an object may
+        // be dropped on any thread, and the hook does not unwind.
+        let cache = unsafe { RawCache::with_hooks(options)? };
+        Ok(Self { cache, mount: Mount::internal(s_type), waited: AtomicBool::new(false), of: PhantomData })
+    }
+
+    /// Waits until all objects that have ended are dropped. Not inside a read section, and not while files of it are closed.
+    pub fn flush(&self) {
+        // Relaxed, so below: set by those who closed files, which is over.
+        if self.waited.load(Ordering::Relaxed) {
+            self.waited.store(false, Ordering::Relaxed);
+            self.cache.flush_rcu();
+        }
+    }
+
+    /// Whether [`flush`](Self::flush) would wait, and for what: for who waits for several filesystems at once, by
+    /// [`RawCache::flush_rcu_alone`]. Then it has been done.
+    pub fn flushed_by_caller(&mut self) -> (bool, &mut RawCache) {
+        let waits = self.waited.load(Ordering::Relaxed);
+        self.waited.store(false, Ordering::Relaxed);
+        (waits, &mut self.cache)
     }
 
     /// Objects that live; exact when nobody makes or ends one meanwhile.
@@ -140,18 +292,63 @@ impl<P: Payload> PseudoFs<P> {
 
     #[inline(always)]
     fn create(&self, payload: P, references: u32) -> Result<NonNull<PseudoDentry>, Errno> {
+        let memory = self.cache.alloc().map_err(|_| Errno::NOMEM)?.cast::<Pseudo<P>>();
         let object = Pseudo { dentry: PseudoDentry::pseudo(references), fs: NonNull::from(self), payload };
-        let object = self.cache.alloc(object).map_err(|_| Errno::NOMEM)?;
+        // SAFETY: fresh memory of the object's size and alignment, and ours.
+        let object = unsafe {
+            memory.write(object);
+            memory.as_ref()
+        };
         quietline_platform::name_words!(*object => "Pseudo" { fs, payload });
         quietline_platform::name_words!(object.dentry, "Dentry");
         quietline_platform::name_words!(object.dentry.d_lockref, "Dentry.d_lockref");
         object.dentry.adopt_self();
-        Ok(object.into_raw().cast())
+        Ok(memory.cast())
     }
 }
 
-/// Gives back a file's reference to its dentry (`dput`). The last one ends the object, at once: nobody can look a
-/// pseudo dentry up.
+impl<P: Payload> Drop for PseudoFs<P> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// Drops an object after its grace period.
+///
+/// # Safety
+/// The object is a `Pseudo<P>`, and nobody else uses it.
+unsafe fn end<P: Payload>(object: NonNull<u8>) {
+    // SAFETY: by contract.
+    let end = || unsafe { object.cast::<Pseudo<P>>().drop_in_place() };
+    // It has been reported; whoever happens to run this has nothing to do with it.
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(end)) {
+        // Dropping a payload may panic again.
+        core::mem::forget(payload);
+    }
+}
+
+/// Ends a file's part in an object, which was open for `mode`. Whether a reader without a reference may have `met` it counts
+/// for the object from here on.
+///
+/// # Safety
+/// As [`dput`], which is called next.
+#[inline(always)]
+pub(super) unsafe fn file_ends(dentry: NonNull<PseudoDentry>, kind: &Kind, mode: u32, met: bool) {
+    // SAFETY: the caller's reference keeps it alive.
+    let pseudo = unsafe { dentry.as_ref() };
+    if met {
+        pseudo.meet();
+    }
+    if let Some(closed) = kind.closed
+        && (kind.closes_alone || pseudo.is_met() || !pseudo.d_lockref.is_sole())
+    {
+        // SAFETY: of this kind, and alive.
+        unsafe { closed(dentry, FileMode::from_bits_truncate(mode)) };
+    }
+}
+
+/// Gives back a file's reference to its dentry (`dput`). The last one ends the object: at once, unless a reader may have
+/// found it by way of a descriptor.
 ///
 /// # Safety
 /// The reference is the caller's, on an object of `kind`, whose filesystem lives.
@@ -181,12 +378,95 @@ pub(super) unsafe fn dput(dentry: NonNull<PseudoDentry>, kind: &Kind) {
 /// As [`dput`], with no other reference left.
 unsafe fn release<P: Payload>(dentry: NonNull<PseudoDentry>) {
     let object = dentry.cast::<Pseudo<P>>();
-    // SAFETY: the dentry is the first field of an object of this type, which is ours alone; its filesystem lives.
+    // SAFETY: the dentry is the first field of an object of this type, whose last reference was the caller's; its
+    // filesystem lives. Where readers may look at it, it is dropped after a grace period: those who find it later do so by a
+    // file, and there is none.
     unsafe {
         let fs = object.as_ref().fs.as_ref();
-        object.drop_in_place();
-        fs.cache.free_raw(object);
+        if dentry.as_ref().is_met() {
+            // Relaxed, so above: for who flushes, when all this is over. A look first, not to write a line that all have.
+            if !fs.waited.load(Ordering::Relaxed) {
+                fs.waited.store(true, Ordering::Relaxed);
+            }
+            fs.cache.free_rcu(object.cast());
+        } else {
+            object.drop_in_place();
+            fs.cache.free(object.cast());
+        }
     }
+}
+
+/// The state of an object.
+///
+/// # Safety
+/// The dentry is that of an object of this kind, alive for `'a`.
+#[inline(always)]
+unsafe fn state<'a, P: Payload>(dentry: NonNull<PseudoDentry>) -> &'a P {
+    // SAFETY: by contract; the dentry is the object's first field.
+    unsafe { &dentry.cast::<Pseudo<P>>().as_ref().payload }
+}
+
+/// # Safety
+/// As [`Kind`] says, so below.
+unsafe fn read<P: Payload>(of: NonNull<PseudoDentry>, io: Io, to: &mut Sink<'_, '_>) -> Outcome {
+    // SAFETY: by contract.
+    Outcome::of(unsafe { state::<P>(of) }.try_read(io, to))
+}
+
+/// # Safety
+/// As above.
+unsafe fn write<P: Payload>(of: NonNull<PseudoDentry>, io: Io, from: &mut Source<'_, '_>) -> Outcome {
+    // SAFETY: by contract.
+    Outcome::of(unsafe { state::<P>(of) }.try_write(io, from))
+}
+
+/// # Safety
+/// As above.
+unsafe fn untold<P: Payload>(of: NonNull<PseudoDentry>, errno: Errno, from: &mut Source<'_, '_>) {
+    // SAFETY: by contract.
+    unsafe { state::<P>(of) }.untold(errno, from);
+}
+
+/// # Safety
+/// As above.
+unsafe fn poll<P: Payload>(of: NonNull<PseudoDentry>, io: Io, table: &mut PollTable<'_>) -> Events {
+    // SAFETY: by contract.
+    unsafe { state::<P>(of) }.poll(io, table)
+}
+
+/// # Safety
+/// As above.
+unsafe fn waiters<P: Payload>(of: NonNull<PseudoDentry>, what: Direction) -> Option<NonNull<WaitQueue>> {
+    // SAFETY: by contract.
+    unsafe { state::<P>(of) }.waiters(what).map(NonNull::from)
+}
+
+/// # Safety
+/// As above.
+unsafe fn timeout<P: Payload>(of: NonNull<PseudoDentry>, what: Direction) -> Option<Duration> {
+    // SAFETY: by contract.
+    unsafe { state::<P>(of) }.timeout(what)
+}
+
+/// # Safety
+/// As above.
+unsafe fn ioctl<P: Payload>(of: NonNull<PseudoDentry>, io: Io, request: Ioctl) -> Result<i32, Errno> {
+    // SAFETY: by contract.
+    unsafe { state::<P>(of) }.ioctl(io, request)
+}
+
+/// # Safety
+/// As above.
+unsafe fn opened<P: Payload>(of: NonNull<PseudoDentry>, mode: FileMode) {
+    // SAFETY: by contract.
+    unsafe { state::<P>(of) }.opened(mode);
+}
+
+/// # Safety
+/// As above.
+unsafe fn closed<P: Payload>(of: NonNull<PseudoDentry>, mode: FileMode) {
+    // SAFETY: by contract.
+    unsafe { state::<P>(of) }.closed(mode);
 }
 
 /// # Safety
@@ -197,6 +477,32 @@ unsafe fn name<P: Payload>(dentry: NonNull<PseudoDentry>, f: &mut fmt::Formatter
 }
 
 impl Kind {
+    /// # Safety
+    /// The dentry is that of a living object of this kind.
+    #[inline(always)]
+    pub(super) unsafe fn try_read(
+        &self,
+        of: NonNull<PseudoDentry>,
+        io: Io,
+        to: &mut Sink<'_, '_>,
+    ) -> Result<usize, Errno> {
+        // SAFETY: by contract.
+        unsafe { (self.read)(of, io, to) }.result()
+    }
+
+    /// # Safety
+    /// The dentry is that of a living object of this kind.
+    #[inline(always)]
+    pub(super) unsafe fn try_write(
+        &self,
+        of: NonNull<PseudoDentry>,
+        io: Io,
+        from: &mut Source<'_, '_>,
+    ) -> Result<usize, Errno> {
+        // SAFETY: by contract.
+        unsafe { (self.write)(of, io, from) }.result()
+    }
+
     /// # Safety
     /// The dentry is that of a living object of this kind.
     pub(super) unsafe fn name(
@@ -214,7 +520,6 @@ impl Kind {
     /// The dentry is that of an object of this kind, alive for `'a`.
     pub(super) unsafe fn payload<'a, P: Payload>(&self, dentry: NonNull<PseudoDentry>) -> Option<&'a P> {
         // SAFETY: by contract, and the type is the object's.
-        ((self.payload)() == TypeId::of::<P>())
-            .then(|| unsafe { &dentry.cast::<Pseudo<P>>().as_ref().payload })
+        ((self.payload)() == TypeId::of::<P>()).then(|| unsafe { state(dentry) })
     }
 }

@@ -194,8 +194,8 @@ impl Slots {
         }
     }
 
-    /// What the file at `fd` is on, without taking a reference: writes no shared line. It stays readable until the section
-    /// ends, also if the file is closed meanwhile.
+    /// What the file at `fd` is on, without taking a reference: writes no shared line, but the file's the first time that one
+    /// on a pseudo object is looked at. It stays readable until the section ends, also if the file is closed meanwhile.
     #[inline(always)]
     pub(crate) fn look<'g>(&self, fd: usize, _section: &'g Section) -> Option<Opened<'g>> {
         let slot = self.get(fd)?;
@@ -204,11 +204,17 @@ impl Slots {
             // SAFETY: the file was in the slot within the open section, and lives in a typesafe cache.
             let file: &'g File = unsafe { &*pointer(seen).as_ptr().cast_const() };
             let here = || slot.load().is_some_and(|now| now.file() == seen.file());
-            // SAFETY: what is read belongs to the life that was in the slot, whose references were not given back before
-            // the section began.
-            let read = |flags| unsafe { Opened::read(file, flags) };
-            if let Some(opened) = file.f_status.read_all_while(here, read) {
-                return Some(opened);
+            let read = |flags| {
+                // SAFETY: what is read belongs to the life that was in the slot, whose references were not given back before
+                // the section began; nothing of an object is used unless the file is met.
+                let opened = unsafe { Opened::read(file, flags) };
+                let stays = !opened.is_object() || file.f_mode.is_met(|| file.f_ref.is_alive());
+                (opened, stays)
+            };
+            match file.f_status.read_all_while(here, read) {
+                Some((opened, true)) => return Some(opened),
+                Some((_, false)) => file.f_mode.meet(),
+                None => {}
             }
         }
     }

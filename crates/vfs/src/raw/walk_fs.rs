@@ -14,10 +14,33 @@ use super::walk_path::{Debris, Path, PathCell, Spot};
 use crate::raw::dcache::seen::Section;
 use crate::vfs::Vfs;
 use core::fmt;
+use core::marker::PhantomData;
+use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU32, Ordering};
+use quietline_platform::fork::{Rank, Registered};
 use quietline_sync::{Seqcount, SpinLock};
 
 /// Where a process is in the tree (`struct fs_struct`).
+///
+/// Places that are put there must live as long as those that were there at first, so a shorter `'k` will not do:
+///
+/// ```compile_fail
+/// use quietline_vfs::{FsStruct, Path};
+///
+/// fn keeps<'long, 'short>(fs: &FsStruct<'long>, path: Path<'short>)
+/// where
+///     'long: 'short,
+/// {
+///     fs.set_pwd(path); // `fs` is no `FsStruct<'short>`
+/// }
+/// ```
+///
+/// ```
+/// # use quietline_vfs::{FsStruct, Path};
+/// fn keeps<'long>(fs: &FsStruct<'long>, path: Path<'long>) {
+///     fs.set_pwd(path);
+/// }
+/// ```
 #[repr(align(64))]
 pub struct FsStruct<'k> {
     seq: Seqcount,
@@ -27,8 +50,10 @@ pub struct FsStruct<'k> {
     root: PathCell,
     pwd: PathCell,
     vfs: &'k Vfs,
-    /// Held by those who change it.
-    lock: SpinLock<()>,
+    /// Held by those who change it, and across every `fork` of the host.
+    lock: Registered<SpinLock<()>>,
+    /// It takes paths and gives them back: no subtyping.
+    of: PhantomData<fn(&'k Vfs) -> &'k Vfs>,
 }
 
 // SAFETY: what it has is shared by design, and changed under the lock.
@@ -38,16 +63,21 @@ unsafe impl Sync for FsStruct<'_> {}
 
 impl<'k> FsStruct<'k> {
     /// With these places, and the umask 022.
-    pub fn new(vfs: &'k Vfs, root: Path<'k>, pwd: Path<'k>) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// [`AllocError`]; the places are given back.
+    pub fn new(vfs: &'k Vfs, root: Path<'k>, pwd: Path<'k>) -> Result<Self, AllocError> {
+        let lock = Registered::new(Rank::Object, SpinLock::new(()))?;
+        Ok(Self {
             seq: Seqcount::new(),
             umask: AtomicU32::new(0o022),
             owner: AtomicU32::new(0),
             root: PathCell::new(root),
             pwd: PathCell::new(pwd),
             vfs,
-            lock: SpinLock::new(()),
-        }
+            lock,
+            of: PhantomData,
+        })
     }
 
     /// The kernel's file systems.
@@ -168,11 +198,14 @@ impl<'k> FsStruct<'k> {
     }
 
     /// A copy, for a child process.
-    pub fn duplicate(&self) -> Self {
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub fn duplicate(&self) -> Result<Self, AllocError> {
         let [root, pwd] = self.both();
-        let copy = Self::new(self.vfs, root, pwd);
+        let copy = Self::new(self.vfs, root, pwd)?;
         copy.set_umask(self.umask());
-        copy
+        Ok(copy)
     }
 }
 

@@ -4,6 +4,7 @@ use super::Start;
 use super::mode::{Link, Mode, Stop, Type};
 use super::step::{self, Child};
 use crate::cred::Cred;
+use crate::file::touch_access;
 use crate::inode::Content;
 use crate::raw::dcache::seen::Section;
 use crate::raw::walk_path::Spot;
@@ -100,7 +101,13 @@ impl<'g, 'k> Mode for ByRcu<'g, 'k> {
 
     fn link<'b>(&self, at: &'b Self::At) -> Result<Link<'b, Self::At>, Stop> {
         match at.seen.inode().map(|inode| inode.content()) {
-            Some(Content::Symlink(body)) => Ok(Link::Body(body)),
+            Some(Content::Symlink(body)) => {
+                // Seldom a write: once after the link was made, then once a day.
+                if let Some(inode) = at.seen.inode() {
+                    touch_access(at.mount, self.vfs, inode);
+                }
+                Ok(Link::Body(body))
+            }
             // A node makes it, and may take its time.
             _ => Err(Stop::Retry),
         }

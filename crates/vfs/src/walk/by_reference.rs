@@ -7,6 +7,7 @@ use super::Start;
 use super::mode::{Link, Mode, Stop, Type};
 use super::step::{self, Child};
 use crate::cred::Cred;
+use crate::file::touch_access;
 use crate::inode::Content;
 use crate::raw::dcache::seen::Section;
 use crate::raw::walk_path::{Debris, Path, Spot};
@@ -155,7 +156,12 @@ impl<'k> Mode for ByReference<'_, 'k> {
 
     fn link<'b>(&self, at: &'b Self::At) -> Result<Link<'b, Self::At>, Stop> {
         match at.dentry().inode().map(|inode| inode.content()) {
-            Some(Content::Symlink(body)) => Ok(Link::Body(body)),
+            Some(Content::Symlink(body)) => {
+                if let Some(inode) = at.dentry().inode() {
+                    touch_access(at.mount(), self.vfs, inode);
+                }
+                Ok(Link::Body(body))
+            }
             Some(Content::Node(_)) => super::ask::ask_link(at, self.start.fs),
             _ => Err(Stop::Errno(Errno::INVAL)),
         }

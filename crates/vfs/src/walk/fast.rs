@@ -42,6 +42,9 @@ pub(super) enum Quickly<'g, 'k> {
     Nothing,
     /// To this directory; of the path is left what begins at the index, without slashes in front.
     Onwards(Spot<'g, 'k>, usize),
+    /// The same, and what is left is a name of less than eight bytes, which are given, from the first index to the second, and
+    /// perhaps slashes. Only until the parent.
+    Short(Spot<'g, 'k>, usize, usize, u64),
     /// Nowhere.
     No,
 }
@@ -84,8 +87,11 @@ pub(super) fn quickly<'g, 'k>(
                 pos += 1;
                 continue;
             }
-            if until == Until::Parent && trim(&path[end..]).is_empty() {
-                return Quickly::Onwards(at, pos);
+            if until == Until::Parent && (end == path.len() || trim(&path[end..]).is_empty()) {
+                if name as u8 == b'.' {
+                    return Quickly::Onwards(at, pos);
+                }
+                return Quickly::Short(at, pos, end, name);
             }
             if name as u8 == b'.' {
                 if len == 1 {

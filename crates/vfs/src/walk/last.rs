@@ -2,7 +2,7 @@
 
 use super::component::{Component, split};
 use super::mode::Stop;
-use crate::dcache::name::NAME_MAX;
+use quietline_platform::heap;
 use rustix::io::Errno;
 
 /// What kind of last component a path has.
@@ -40,7 +40,7 @@ pub(super) struct Ending {
     kind: LastKind,
     slash: bool,
     /// Of the name, if it is one.
-    len: u8,
+    len: u16,
     /// The name, if the path itself does not end with it.
     copied: Option<Vec<u8>>,
 }
@@ -52,13 +52,10 @@ impl Ending {
         Self { kind, slash, len: 0, copied: None }
     }
 
-    /// A name, with which the path ends that was given, or that of a link.
+    /// A name, perhaps one that is too long, with which the path ends that was given, or that of a link.
     pub(super) fn name(bytes: &[u8], slash: bool, of_link: bool) -> Result<Self, Stop> {
-        if bytes.len() > NAME_MAX {
-            return Err(Stop::Errno(Errno::NAMETOOLONG));
-        }
         let copied = if of_link { Some(copy(bytes)?) } else { None };
-        Ok(Self { kind: LastKind::Name, slash, len: bytes.len() as u8, copied })
+        Ok(Self { kind: LastKind::Name, slash, len: bytes.len() as u16, copied })
     }
 
     /// The last component of the path that was given.
@@ -78,28 +75,32 @@ impl Ending {
 #[cold]
 fn copy(bytes: &[u8]) -> Result<Vec<u8>, Stop> {
     let mut copy = Vec::new();
-    copy.try_reserve_exact(bytes.len()).map_err(|_| Stop::Errno(Errno::NOMEM))?;
+    heap::try_reserve(&mut copy, bytes.len()).map_err(|_| Stop::Errno(Errno::NOMEM))?;
     copy.extend_from_slice(bytes);
     Ok(copy)
 }
 
+/// What a path of one component is: a name in the directory that it begins in, perhaps one that is too long, and whether a slash
+/// comes after it. None if it is not of one component, or that is not a name.
+#[inline(always)]
+pub(super) fn alone(path: &[u8]) -> Option<(&[u8], bool)> {
+    let part = split(path)?;
+    match part.component {
+        Component::Name(bytes) if part.rest.is_empty() => Some((bytes, part.slash)),
+        _ => None,
+    }
+}
+
 impl<'p> Last<'p> {
-    /// What a path of one component is: a name in the directory that it begins in. None if it is not of one component, or
-    /// that is not a name.
+    /// A name that the path itself has.
     #[inline]
-    pub(super) fn alone(path: &'p [u8]) -> Option<Result<Self, Stop>> {
-        let part = split(path)?;
-        let Component::Name(bytes) = part.component else { return None };
-        if !part.rest.is_empty() {
-            return None;
-        }
-        let last = Self { kind: LastKind::Name, slash: part.slash, name: Text::Of(bytes) };
-        Some(if bytes.len() > NAME_MAX { Err(Stop::Errno(Errno::NAMETOOLONG)) } else { Ok(last) })
+    pub(super) fn of_path((bytes, slash): (&'p [u8], bool)) -> Self {
+        Self { kind: LastKind::Name, slash, name: Text::Of(bytes) }
     }
 }
 
 impl Last<'_> {
-    /// The name; empty if it is none.
+    /// The name, perhaps one that is too long: who looks it up says so. Empty if it is none.
     pub fn bytes(&self) -> &[u8] {
         match &self.name {
             Text::Of(bytes) => bytes,

@@ -276,6 +276,10 @@ impl<'a, M: Mode> Walk<'a, M> {
         if self.how.resolve.contains(Resolve::BENEATH) {
             return Err(Stop::Errno(Errno::XDEV));
         }
+        // As Linux does: a walk that has not asked for its root yet does not know that the root is in this mount.
+        if self.root.is_none() {
+            self.other_mount()?;
+        }
         let root = self.root()?;
         if !self.mode.same_mount(at, &root) {
             self.other_mount()?;

@@ -57,7 +57,10 @@ pub(crate) fn child<'g, 'k>(
     at: Spot<'g, 'k>,
     name: &[u8],
 ) -> Result<Child<Spot<'g, 'k>>, Stop> {
-    let name = vfs.name(name)?;
+    let name = match vfs.name(name) {
+        Ok(name) => name,
+        Err(errno) => return Err(Stop::Errno(no_name(&at.seen, errno))),
+    };
     match at.seen.child(&name) {
         Step::Found(seen) => {
             if seen.flags().contains(DentryFlags::REVALIDATE) {
@@ -71,6 +74,13 @@ pub(crate) fn child<'g, 'k>(
         }
         Step::Stale => Err(Stop::Retry),
     }
+}
+
+/// What is told of a name that no directory can have: in one that was removed, nobody looks at it.
+#[cold]
+pub(crate) fn no_name(dir: &Dentry, errno: Errno) -> Errno {
+    let removed = dir.inode().is_some_and(|inode| inode.flags().contains(InodeFlags::DEAD));
+    if removed { Errno::NOENT } else { errno }
 }
 
 /// Onto what is mounted there, if anything is, and what is mounted on that; whether there was anything.

@@ -36,7 +36,7 @@ fn inode<'k>(parent: &DentryRef<'k>, dir: bool) -> Result<InodeRef<'k>, Errno> {
         parent.new_inode(made(S_IFDIR | 0o755), Content::Directory)
     } else {
         // What is in it does not matter here.
-        parent.new_inode(made(S_IFREG | 0o644), Content::Fifo)
+        parent.new_inode(made(S_IFREG | 0o644), Content::Regular)
     }
 }
 

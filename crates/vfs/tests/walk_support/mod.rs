@@ -41,7 +41,7 @@ pub(crate) struct World<'k> {
 impl<'k> World<'k> {
     pub(crate) fn new(vfs: &'k Vfs) -> Self {
         let ns = vfs.new_namespace(mount(vfs, 1)).unwrap();
-        let fs = FsStruct::new(vfs, ns.root(), ns.root());
+        let fs = FsStruct::new(vfs, ns.root(), ns.root()).unwrap();
         Self { vfs, fs, ns, cred: root() }
     }
 

@@ -60,6 +60,9 @@ pub trait Quota {
 
     /// Gives room back that was taken.
     fn uncharge(&self, pages: u64);
+
+    /// Pages that there is room for, as far as can be said while others take it.
+    fn left(&self) -> u64;
 }
 
 /// No limit.
@@ -71,6 +74,10 @@ impl Quota for () {
 
     #[inline(always)]
     fn uncharge(&self, _pages: u64) {}
+
+    fn left(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 impl Quota for Limits {
@@ -82,5 +89,9 @@ impl Quota for Limits {
     #[inline]
     fn uncharge(&self, pages: u64) {
         self.uncharge_pages(pages);
+    }
+
+    fn left(&self) -> u64 {
+        self.pages_left()
     }
 }

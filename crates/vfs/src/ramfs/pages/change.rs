@@ -118,9 +118,15 @@ impl PageWriter<'_, '_> {
         }
         let end = offset.checked_add(n).filter(|end| *end <= MAX_SIZE).ok_or(Errno::FBIG)?;
         let (first, after) = (page_of(offset), end.div_ceil(PAGE_SIZE as u64));
+        // The room for all of it first: what there is not room for takes none from others meanwhile.
+        let mut paid = (after - first) - self.count(first, after - 1);
+        if !quota.charge(paid) {
+            self.reserve_again(first..after, quota.left());
+            return Err(Errno::NOSPC);
+        }
         for index in first..after {
             let made = match self.place(index) {
-                Place::Hole => self.make(quota, index, false, |_| {}),
+                Place::Hole => self.make_paid(index, false, |_| {}).map(|()| paid -= 1),
                 Place::Written(_) => Ok(()),
                 Place::Unwritten(page) => {
                     page.zero(0..PAGE_SIZE);
@@ -132,9 +138,10 @@ impl PageWriter<'_, '_> {
                 // Those that were there before stay: they are all written by now.
                 for made in first..index {
                     if let Place::Unwritten(_) = self.place(made) {
-                        quota.uncharge(self.remove(made, made));
+                        paid += self.remove(made, made);
                     }
                 }
+                quota.uncharge(paid);
                 return Err(errno);
             }
         }
@@ -142,6 +149,23 @@ impl PageWriter<'_, '_> {
             self.set_size(end);
         }
         Ok(())
+    }
+
+    /// What becomes of pages that were reserved before when there is no room for all that is asked for: as on tmpfs they count as
+    /// data, as far as room for `left` more would have brought it.
+    #[cold]
+    fn reserve_again(&mut self, pages: core::ops::Range<u64>, mut left: u64) {
+        for index in pages {
+            match self.place(index) {
+                Place::Hole if left == 0 => return,
+                Place::Hole => left -= 1,
+                Place::Written(_) => {}
+                Place::Unwritten(page) => {
+                    page.zero(0..PAGE_SIZE);
+                    self.mark_written(index);
+                }
+            }
+        }
     }
 
     /// Writes `n` bytes, each piece by `write`, which is given the page, where in it, and which of the bytes.
@@ -194,14 +218,16 @@ impl PageWriter<'_, '_> {
         if !quota.charge(1) {
             return Err(Errno::NOSPC);
         }
+        self.make_paid(index, written, fill).inspect_err(|_| quota.uncharge(1))
+    }
+
+    /// [`make`](Self::make) with room that has been taken.
+    fn make_paid(&mut self, index: u64, written: bool, fill: impl FnOnce(Page<'_>)) -> Result<(), Errno> {
         let made = self.fresh().and_then(|page| {
             fill(page.page());
             self.insert(index, page, written)
         });
-        made.map_err(|_| {
-            quota.uncharge(1);
-            Errno::NOMEM
-        })
+        made.map_err(|_| Errno::NOMEM)
     }
 
     /// Zeroes bytes of one page, if it is there and has been written.

@@ -131,7 +131,7 @@ impl<'k> NewDentry<'k> {
         if dentry.is_negative() {
             dentry.super_block().counts.add(NEGATIVES, 1);
         }
-        dentry.set_state(flags);
+        dentry.set_state(flags | dentry.uncounted());
         table.table.insert(table.counts(), dentry.hash(), self.as_ptr());
         Ok(self.into_unhashed())
     }
@@ -158,16 +158,28 @@ impl<'k> DentryRef<'k> {
         self.d_inode.store(inode.into_raw().as_ptr(), Ordering::Release);
         if pin {
             self.d_lockref.get();
-            self.set_state(DentryFlags::PINNED);
+            self.set_state(DentryFlags::PINNED | self.uncounted());
         }
         Ok(())
     }
 
     /// Takes the dentry out of its directory (`d_drop`): no lookup finds it from now on, and nobody who has only
-    /// [`Seen`] it gets a reference. A reference to it, which for a pinned one is the directory's; none if it is not in the
-    /// directory.
+    /// [`Seen`] it gets a reference. The directory does not list it any more. A reference to it, which for a pinned one is the
+    /// directory's; none if it is not in the directory.
+    ///
+    /// Takes the lock of a directory that is taken out: not for its holder.
     pub fn unhash(&self, dir: &mut InodeGuard<'_>) -> Option<DentryRef<'k>> {
-        // SAFETY: alive by our reference, and of a kernel that lives for 'k.
+        let _below = lock_below(dir, self)?;
+        // SAFETY: alive by our reference, and of a kernel that lives for 'k; locked, if it is a directory.
+        let reference = unsafe { unhash(self, dir) }?;
+        dir.forget_listed(self);
+        Some(reference)
+    }
+
+    /// [`unhash`](Self::unhash) for who has the lock of a directory that is taken out.
+    #[inline]
+    pub(in crate::raw) fn unhash_locked(&self, dir: &mut InodeGuard<'_>) -> Option<DentryRef<'k>> {
+        // SAFETY: as above.
         unsafe { unhash(self, dir) }
     }
 
@@ -184,8 +196,29 @@ impl<'k> DentryRef<'k> {
     /// `ENOMEM`; `ENOENT` if a dentry is not where the locks say. Then nothing is changed.
     ///
     /// # Panics
-    /// If the dentry and its new directory are of different filesystems.
+    /// If the dentry and its new directory are of different filesystems, or a directory lists one of the dentries.
     pub fn rename(
+        &self,
+        dirs: &mut Dirs<'_, '_>,
+        to: &DentryRef<'k>,
+        name: NewName<'k>,
+        replaced: Option<&DentryRef<'k>>,
+    ) -> Result<Option<DentryRef<'k>>, Errno> {
+        let listed = self.is_listed() || replaced.is_some_and(|replaced| replaced.is_listed());
+        assert!(!listed, "a list would keep the old place");
+        let mut _below = None;
+        if let Some(replaced) = replaced {
+            // Its lock is had, if it is the source's directory.
+            if !locks(dirs.source(), replaced) {
+                _below = lock_below(dirs.target(), replaced).ok_or(Errno::NOENT)?;
+            }
+            count_below(replaced);
+        }
+        self.move_to(dirs, to, name, replaced)
+    }
+
+    /// [`rename`](Self::rename) for who looks after the lists.
+    pub(in crate::raw) fn move_to(
         &self,
         dirs: &mut Dirs<'_, '_>,
         to: &DentryRef<'k>,
@@ -209,9 +242,12 @@ impl<'k> DentryRef<'k> {
             Some(_) => whole(to),
             None => to.d_children.reserve(vfs.domain).map_err(|_| Errno::NOMEM)?,
         };
+        // A reference to the old parent becomes one to the new one; who had none needs none, if the new one stays by itself.
         let new_parent = !from.same(to);
-        if new_parent {
+        let counted = !self.is_uncounted();
+        if new_parent && (counted || !to.flags().contains(DentryFlags::PINNED)) {
             to.d_lockref.get();
+            self.set_state(self.state() - DentryFlags::UNCOUNTED);
         }
         let moving = moving(self);
         let hash = name.hash_len >> 8;
@@ -247,7 +283,7 @@ impl<'k> DentryRef<'k> {
             if let Some(old) = old_name {
                 vfs.long_names.free_rcu(old);
             }
-            if new_parent {
+            if new_parent && counted {
                 dput(NonNull::from(from));
             }
             Ok(pin.map(|pin| DentryRef::from_raw(pin)))
@@ -261,8 +297,18 @@ impl<'k> DentryRef<'k> {
     /// `ENOENT` if a dentry is not where the locks say. Then nothing is changed.
     ///
     /// # Panics
-    /// If the dentries are of different filesystems.
+    /// If the dentries are of different filesystems, or a directory lists one of them.
     pub fn exchange(&self, dirs: &mut Dirs<'_, '_>, other: &DentryRef<'k>) -> Result<(), Errno> {
+        assert!(!self.is_listed() && !other.is_listed(), "a list would keep the old place");
+        self.exchange_with(dirs, other)
+    }
+
+    /// [`exchange`](Self::exchange) for who looks after the lists.
+    pub(in crate::raw) fn exchange_with(
+        &self,
+        dirs: &mut Dirs<'_, '_>,
+        other: &DentryRef<'k>,
+    ) -> Result<(), Errno> {
         assert!(self.d_sb == other.d_sb, "a rename stays in its filesystem");
         let mine = directory(dirs.source(), self).ok_or(Errno::NOENT)?;
         let its = directory(dirs.target(), other).ok_or(Errno::NOENT)?;
@@ -282,7 +328,11 @@ impl<'k> DentryRef<'k> {
         for (a, b) in self.name.iter().zip(&other.name) {
             swap(a, b);
         }
-        // Each has a reference to its parent, which changes owners with it.
+        // A reference to a parent changes owners with it; so does the lack of one.
+        let (my_state, its_state) = (self.state(), other.state());
+        self.set_state((my_state - DentryFlags::UNCOUNTED) | other.uncounted());
+        other.set_state((its_state - DentryFlags::UNCOUNTED) | (my_state & DentryFlags::UNCOUNTED));
+        // ORDERING: see `parent_ptr`.
         self.d_parent.store(NonNull::from(its).as_ptr(), Ordering::Release);
         other.d_parent.store(NonNull::from(mine).as_ptr(), Ordering::Release);
         Ok(())
@@ -292,8 +342,11 @@ impl<'k> DentryRef<'k> {
 impl<'k> Seen<'_, 'k> {
     /// [`DentryRef::unhash`] of a dentry that the caller has found under the directory's lock.
     pub fn unhash(self, dir: &mut InodeGuard<'_>) -> Option<DentryRef<'k>> {
+        let _below = lock_below(dir, &self)?;
         // SAFETY: found in its directory by a section that is open, and of a kernel that lives for 'k.
-        unsafe { unhash(self.dentry(), dir) }
+        let reference = unsafe { unhash(self.dentry(), dir) }?;
+        dir.forget_listed(&self);
+        Some(reference)
     }
 }
 
@@ -303,16 +356,26 @@ fn swap(a: &quietline_platform::atomic::AtomicU64, b: &quietline_platform::atomi
     b.store(old, Ordering::Relaxed);
 }
 
-fn whole(dir: &Dentry) -> Whole {
+pub(super) fn whole(dir: &Dentry) -> Whole {
     dir.d_children.whole().expect("a directory that has a dentry has a table")
 }
 
+/// The lock of a directory that is to be taken out, from under which nobody's name is then: see [`LockedDir`]. None if the
+/// locked directory has not got it: it may be that one itself.
+///
+/// [`LockedDir`]: super::locked
+fn lock_below<'d>(dir: &InodeGuard<'_>, dentry: &'d Dentry) -> Option<Option<InodeGuard<'d>>> {
+    directory(dir, dentry)?;
+    Some(dentry.inode().filter(|inode| inode.is_dir()).map(|inode| inode.lock()))
+}
+
 /// # Safety
-/// The dentry is readable, and of a kernel that lives for `'k`.
+/// The dentry is readable, and of a kernel that lives for `'k`. If it is a directory the caller has its lock, too.
 #[inline]
 unsafe fn unhash<'k>(dentry: &Dentry, dir: &mut InodeGuard<'_>) -> Option<DentryRef<'k>> {
     // A dentry that a directory has is alive as long as the directory's lock is held.
     let parent = directory(dir, dentry)?;
+    count_below(dentry);
     let table = whole(parent);
     table.table.remove(table.counts(), dentry.hash(), NonNull::from(dentry));
     let reference = taken_out_held(dentry);
@@ -320,6 +383,19 @@ unsafe fn unhash<'k>(dentry: &Dentry, dir: &mut InodeGuard<'_>) -> Option<Dentry
     parent.d_children.sparse(table, unsafe { vfs(dentry) }.domain);
     // SAFETY: the reference was the directory's, or was just taken.
     Some(unsafe { DentryRef::from_raw(reference) })
+}
+
+/// Gives those in a directory that is to be taken out their references to it. It is locked.
+fn count_below(dentry: &Dentry) {
+    let Some(names) = dentry.d_children.whole().filter(|names| names.counts().live() > 0) else { return };
+    names.table.each(|child| {
+        // SAFETY: what a table has is alive while the directory's lock is held.
+        let child = unsafe { child.as_ref() };
+        if child.is_uncounted() {
+            dentry.d_lockref.get();
+            child.set_state(child.state() - DentryFlags::UNCOUNTED);
+        }
+    });
 }
 
 /// [`taken_out`] with a reference in any case, for who has none: the directory's, or a new one.
@@ -338,9 +414,13 @@ pub(super) fn taken_out(dentry: &Dentry) -> Option<NonNull<Dentry>> {
     if dentry.is_negative() {
         dentry.super_block().counts.add(NEGATIVES, u64::MAX);
     }
-    let pinned = dentry.flags().contains(DentryFlags::PINNED);
+    let state = dentry.state();
+    if state.contains(DentryFlags::UNCOUNTED) {
+        // SAFETY: it was in its parent, whose lock the caller has.
+        unsafe { dentry.parent_ptr().as_ref() }.d_lockref.get();
+    }
     dentry.set_state(DentryFlags::UNHASHED);
-    pinned.then(|| NonNull::from(dentry))
+    state.contains(DentryFlags::PINNED).then(|| NonNull::from(dentry))
 }
 
 /// Tells those who look at several dentries' parents or names that a directory is being moved, until the result is dropped.

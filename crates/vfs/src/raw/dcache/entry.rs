@@ -18,7 +18,7 @@ use quietline_sync::{Lockref, Seqcount};
 #[repr(C, align(64))]
 pub struct Dentry {
     pub(crate) d_seq: Seqcount,
-    /// UNHASHED and PINNED: plain stores under the directory's lock.
+    /// UNHASHED, PINNED and UNCOUNTED: plain stores under the directory's lock.
     pub(super) d_state: AtomicU16,
     /// The others, each whoever's it is: indivisible changes.
     d_flags: AtomicU16,
@@ -53,6 +53,9 @@ unsafe impl Send for Dentry {}
 // SAFETY: as above.
 unsafe impl Sync for Dentry {}
 
+/// What belongs to the holder of the directory's lock.
+const STATE: DentryFlags = DentryFlags::UNHASHED.union(DentryFlags::PINNED).union(DentryFlags::UNCOUNTED);
+
 /// How a dentry's name compares with one that is looked for.
 pub(super) enum Compared {
     Equal,
@@ -62,19 +65,21 @@ pub(super) enum Compared {
 }
 
 impl Dentry {
-    /// A dentry that nobody has seen, unhashed, with one reference. Its parent's reference is
+    /// A dentry that nobody has seen, unhashed, with one reference. Its parent's reference, if it is to be counted, is
     /// the caller's to give.
     #[inline(always)]
     pub(super) fn unborn(
         name: &Name<'_>,
         long: Option<LongName>,
         parent: *mut Dentry,
+        counted: bool,
         d_sb: NonNull<SuperBlock>,
     ) -> Self {
+        let uncounted = if counted { DentryFlags::empty() } else { DentryFlags::UNCOUNTED };
         let words = long.map_or(name.words, |long| [long.into_word(), 0, 0]);
         Self {
             d_seq: Seqcount::new(),
-            d_state: AtomicU16::new(DentryFlags::UNHASHED.bits() as u16),
+            d_state: AtomicU16::new(DentryFlags::UNHASHED.union(uncounted).bits() as u16),
             d_flags: AtomicU16::new(0),
             hash_len: AtomicU64::new(name.hash_len),
             d_inode: AtomicPtr::new(ptr::null_mut()),
@@ -110,7 +115,7 @@ impl Dentry {
 
     /// Sets and clears flags that belong to the caller ([`DentryFlags::MOUNTED`], [`DentryFlags::REVALIDATE`]).
     pub(crate) fn set_flags(&self, set: DentryFlags, clear: DentryFlags) {
-        debug_assert!(!set.union(clear).intersects(DentryFlags::UNHASHED.union(DentryFlags::PINNED)));
+        debug_assert!(!set.union(clear).intersects(STATE));
         // Relaxed: as in `flags`.
         let change = |old: u16| Some((old & !(clear.bits() as u16)) | set.bits() as u16);
         let _ = self.d_flags.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
@@ -118,9 +123,16 @@ impl Dentry {
 
     /// Says whether a directory has it, and whether for good: under that directory's lock.
     pub(super) fn set_state(&self, state: DentryFlags) {
-        debug_assert!(DentryFlags::UNHASHED.union(DentryFlags::PINNED).contains(state));
+        debug_assert!(STATE.contains(state));
         // Relaxed: as in `flags`.
         self.d_state.store(state.bits() as u16, Ordering::Relaxed);
+    }
+
+    /// What belongs to the holder of the directory's lock.
+    #[inline(always)]
+    pub(super) fn state(&self) -> DentryFlags {
+        // Relaxed: as in `flags`.
+        DentryFlags::from_bits_retain(self.d_state.load(Ordering::Relaxed).into())
     }
 
     /// Whether its directory has it (`!d_unhashed`); of a root, whether its tree stands.
@@ -167,6 +179,12 @@ impl Dentry {
     pub(crate) fn offset(&self) -> u64 {
         // Relaxed: under the directory's lock.
         self.d_offset.load(Ordering::Relaxed)
+    }
+
+    /// Whether its directory lists it.
+    #[inline(always)]
+    pub(crate) fn is_listed(&self) -> bool {
+        self.offset() != 0
     }
 
     /// Under the directory's lock.
@@ -224,6 +242,19 @@ impl Dentry {
             && self.name.iter().zip(words).all(|(mine, wanted)| mine.load(Ordering::Relaxed) == wanted)
     }
 
+    /// Whether this is its name, for the holder of the directory's lock: it does not change.
+    #[inline(always)]
+    pub(super) fn is_called(&self, name: &Name<'_>) -> bool {
+        // Relaxed, all of it: under the lock.
+        self.hash_len.load(Ordering::Relaxed) == name.hash_len
+            && match self.long_name() {
+                None => {
+                    self.name.iter().zip(name.words).all(|(mine, word)| mine.load(Ordering::Relaxed) == word)
+                }
+                Some(long) => long.equals(name),
+            }
+    }
+
     #[cold]
     #[inline(never)]
     fn compare_long(&self, name: &Name<'_>, began: u32) -> Compared {
@@ -259,6 +290,18 @@ impl Dentry {
             }
             return len;
         }
+    }
+
+    /// Whether it has no reference to its parent. For the holder of its directory's lock, and for who ends it.
+    #[inline(always)]
+    pub(super) fn is_uncounted(&self) -> bool {
+        !self.uncounted().is_empty()
+    }
+
+    /// The mark of that, if it has it.
+    #[inline(always)]
+    pub(super) fn uncounted(&self) -> DentryFlags {
+        self.state() & DentryFlags::UNCOUNTED
     }
 
     /// The block of a long name, for who ends the dentry or writes its name.

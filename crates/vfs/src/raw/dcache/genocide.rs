@@ -2,7 +2,7 @@
 
 use super::change::taken_out_held;
 use super::entry::Dentry;
-use super::refs::{DentryRef, dput};
+use super::refs::DentryRef;
 use crate::vfs::Vfs;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::Ordering;
@@ -13,28 +13,30 @@ impl<'k> DentryRef<'k> {
     /// memory. O(what is below).
     pub fn clear(&self) {
         // SAFETY: our reference keeps it alive; its kernel lives.
-        unsafe { genocide(self, self.vfs()) };
+        unsafe { genocide(self, self.vfs(), true) };
     }
 
     /// Takes the dentry and everything below out of the tree (`d_invalidate`), for a filesystem where it is not right any
-    /// more. Not for holders of the lock of any directory.
+    /// more; what is mounted on them goes, too. Not for holders of the lock of any directory.
     pub fn invalidate(&self) {
-        loop {
+        // A root is in no directory, and its own parent.
+        while !self.is_root() {
             let parent = self.parent();
             let Some(inode) = parent.inode() else { break };
             let mut dir = inode.lock();
-            if self.unhash(&mut dir).is_some() || !self.is_hashed() || self.is_root() {
+            if self.unhash(&mut dir).is_some() || !self.is_hashed() {
                 break;
             }
             // It was renamed meanwhile.
         }
         self.clear();
+        self.vfs().detach_mounts(self);
     }
 }
 
 /// # Safety
-/// The caller keeps the dentry alive, and its kernel.
-pub(super) unsafe fn genocide(root: &Dentry, vfs: &Vfs) {
+/// The caller keeps the dentry alive, and its kernel. `mounts`: whether something may be mounted below, which goes too.
+pub(super) unsafe fn genocide(root: &Dentry, vfs: &Vfs, mounts: bool) {
     // Dentries that are taken out, with a reference of ours to each, and whose children are not looked at yet: linked by
     // `lru_next`, for they are on no list any more, and never will be again, being unhashed.
     let mut work: *mut Dentry = ptr::null_mut();
@@ -45,17 +47,24 @@ pub(super) unsafe fn genocide(root: &Dentry, vfs: &Vfs) {
         work = d.lru_next.load(Ordering::Relaxed);
         orphan(d, vfs, &mut work);
         // SAFETY: our reference.
-        unsafe { dput(NonNull::from(d)) };
+        let d = unsafe { DentryRef::from_raw(NonNull::from(d)) };
+        if mounts && let Some(inode) = d.inode() {
+            // Who mounts has the inode's lock while he sees whether the dentry is in a directory.
+            drop(inode.lock());
+            vfs.detach_mounts(&d);
+        }
     }
 }
 
 /// Takes all children of a dentry out, and puts them on the list of work.
 fn orphan(d: &Dentry, vfs: &Vfs, work: &mut *mut Dentry) {
     let Some(inode) = d.inode() else { return };
-    if d.d_children.table().is_none() {
+    if !inode.is_dir() && d.d_children.table().is_none() {
         return;
     }
-    let _dir = inode.lock();
+    // Also without names: whoever has this lock may have nothing else to keep the directory.
+    let mut dir = inode.lock();
+    dir.forget_list();
     let Some(names) = d.d_children.take() else { return };
     names.table.each(|child| {
         // SAFETY: what a table has is alive while the directory's lock is held, and then by the reference.

@@ -65,7 +65,7 @@ unsafe fn new_inode<'k>(
 ) -> Result<InodeRef<'k>, Errno> {
     let inode = vfs.inodes.alloc().map_err(|_| Errno::NOMEM)?.cast::<Inode>();
     // SAFETY: fresh memory of an inode's size and alignment.
-    unsafe { inode.write(Inode::unborn(new, vfs.last_ino.next().into(), NonNull::from(sb), content)) };
+    unsafe { inode.write(Inode::unborn(new, vfs.last_ino.next(), NonNull::from(sb), content)) };
     sb.counts.add(INODES_MADE, 1);
     Ok(InodeRef { inode, of: PhantomData })
 }

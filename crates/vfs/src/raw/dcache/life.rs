@@ -21,13 +21,15 @@ impl Dentry {
 /// A dentry that nobody has seen, with one reference. It is its own parent if that is null.
 ///
 /// # Safety
-/// The caller gives a reference to the parent. The superblock is of `vfs`, and valid while the dentry is.
+/// The caller gives a reference to the parent, if that is `counted`; else the parent stays until the dentry is dropped, or is
+/// in it and then not uncounted when it is taken out. The superblock is of `vfs`, and valid while the dentry is.
 #[inline]
 pub(super) unsafe fn begin(
     vfs: &Vfs,
     sb: &SuperBlock,
     name: &Name<'_>,
     parent: *mut Dentry,
+    counted: bool,
 ) -> Result<NonNull<Dentry>, Errno> {
     let memory = vfs.dentries.alloc().map_err(|_| Errno::NOMEM)?;
     let long = match name.bytes().len() > INLINE {
@@ -44,12 +46,12 @@ pub(super) unsafe fn begin(
     let dentry = memory.cast::<Dentry>();
     let parent = if parent.is_null() { dentry.as_ptr() } else { parent };
     // SAFETY: fresh memory of a dentry's size and alignment.
-    unsafe { dentry.write(Dentry::unborn(name, long, parent, NonNull::from(sb))) };
+    unsafe { dentry.write(Dentry::unborn(name, long, parent, counted, NonNull::from(sb))) };
     sb.counts.add(DENTRIES_MADE, 1);
     Ok(dentry)
 }
 
-/// Ends a dead dentry; its parent, whose reference is the caller's now.
+/// Ends a dead dentry; its parent, whose reference is the caller's now, if it had one.
 ///
 /// # Safety
 /// The caller made it dead, and it is on no list and in no table.
@@ -62,7 +64,7 @@ pub(super) unsafe fn end(dentry: NonNull<Dentry>) -> Option<NonNull<Dentry>> {
         let sb = d.d_sb;
         let vfs = sb.as_ref().vfs.as_ref();
         if let Some(names) = d.d_children.take() {
-            debug_assert_eq!(names.counts().live(), 0, "children refer to their parent");
+            debug_assert_eq!(names.counts().live(), 0, "children keep their parent");
             names.free_rcu(vfs.domain);
         }
         if let Some(name) = d.long_name() {
@@ -74,7 +76,7 @@ pub(super) unsafe fn end(dentry: NonNull<Dentry>) -> Option<NonNull<Dentry>> {
         let parent = d.parent_ptr();
         vfs.dentries.free_rcu(dentry.cast());
         // A root has no reference to itself.
-        let left = (parent != dentry).then_some(parent);
+        let left = (parent != dentry && !d.is_uncounted()).then_some(parent);
         sb.as_ref().counts.add(DENTRIES_ENDED, 1);
         left
     }

@@ -72,9 +72,12 @@ impl LongNames {
         self.large.shrink();
     }
 
-    pub(crate) fn flush(&self) {
-        self.small.flush_rcu();
-        self.large.flush_rcu();
+    pub(crate) fn caches(&self) -> [&RawCache; 2] {
+        [&self.small, &self.large]
+    }
+
+    pub(crate) fn caches_mut(&mut self) -> [&mut RawCache; 2] {
+        [&mut self.small, &mut self.large]
     }
 }
 

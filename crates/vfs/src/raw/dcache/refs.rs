@@ -4,6 +4,8 @@ use super::entry::Dentry;
 use super::life;
 use super::long_name::LongName;
 use crate::dcache::name::{INLINE, Name};
+#[cfg(doc)]
+use crate::dentry::DentryFlags;
 use crate::inode::{Inode, InodeRef};
 use crate::super_block::SuperBlock;
 use crate::vfs::Vfs;
@@ -14,6 +16,7 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 use quietline_platform::atomic::Ordering;
 use quietline_sync::LockrefGuard;
+use quietline_sync::rcu::Guard;
 use rustix::io::Errno;
 
 /// A reference to a dentry. Cloning takes one more; dropping gives it back, which ends the dentry if it was the last and no
@@ -97,7 +100,7 @@ impl<'k> DentryRef<'k> {
     pub fn alloc(&self, name: &Name<'_>) -> Result<NewDentry<'k>, Errno> {
         let vfs = self.vfs();
         // SAFETY: the parent's reference is taken below, and given to the new dentry.
-        let new = unsafe { NewDentry::alloc(vfs, self.super_block(), name, self.dentry.as_ptr()) }?;
+        let new = unsafe { NewDentry::alloc(vfs, self.super_block(), name, self.dentry.as_ptr(), true) }?;
         self.get().d_lockref.get();
         Ok(new)
     }
@@ -178,37 +181,73 @@ pub(crate) unsafe fn dput(dentry: NonNull<Dentry>) {
 /// The reference is the caller's.
 #[inline(always)]
 unsafe fn put_one(dentry: NonNull<Dentry>) -> Option<NonNull<Dentry>> {
-    // SAFETY: the reference keeps it alive, and below the section or the lock do.
+    // SAFETY: the reference keeps it alive, its superblock while it is, and the kernel while that is.
+    let dead = unsafe {
+        let d = dentry.as_ref();
+        if d.d_lockref.count() > 1 {
+            let section = d.super_block().vfs.as_ref().domain.read();
+            dput_inside(dentry, &section)
+        } else {
+            put_last(d)
+        }
+    };
+    // SAFETY: it is dead, by our hand.
+    dead.and_then(|dead| unsafe { life::end(dead) })
+}
+
+/// [`dput`] inside a section that is open; the dentry, if it is dead by this, for [`end_dead`] when the section is closed.
+///
+/// # Safety
+/// The reference is the caller's.
+#[inline(always)]
+#[must_use = "a dead dentry is to be ended"]
+pub(crate) unsafe fn dput_inside(dentry: NonNull<Dentry>, _section: &Guard<'_>) -> Option<NonNull<Dentry>> {
+    // SAFETY: the reference keeps it alive, then the section does. (Others may hold it, too, but they may be gone until ours is;
+    // then it may end under our eyes.)
     let d = unsafe { dentry.as_ref() };
     let lockref = &d.d_lockref;
     if lockref.count() > 1 {
-        // Others hold it, too, but they may be gone until ours is; then it may end under our eyes.
-        // SAFETY: the superblock is valid while the dentry is, and its kernel while that is.
-        let section = unsafe { d.super_block().vfs.as_ref() }.domain.read();
         match lockref.put_return() {
             Some(0) => {
                 let guard = lockref.lock();
-                if guard.count() != 0 {
-                    // Somebody has taken it since, or has ended it.
-                    return None;
-                }
+                // If not: somebody has taken it since, or has ended it.
                 // SAFETY: alive and counted 0 under the lock.
-                let ended = unsafe { rest_or_die(d, guard) };
-                drop(section);
-                // SAFETY: it is dead, by our hand.
-                return ended.then(|| unsafe { life::end(dentry) }).flatten();
+                let dead = guard.count() == 0 && unsafe { rest_or_die(d, guard) };
+                return dead.then_some(dentry);
             }
             Some(_) => return None,
             // Locked: the reference is still ours.
             None => {}
         }
     }
-    let mut guard = lockref.put_or_lock()?;
+    // SAFETY: alive, by our reference.
+    unsafe { put_last(d) }
+}
+
+/// Gives a reference back that is perhaps the last; the dentry, if it is dead by this.
+///
+/// # Safety
+/// The reference is the caller's.
+#[inline(always)]
+unsafe fn put_last(d: &Dentry) -> Option<NonNull<Dentry>> {
+    let mut guard = d.d_lockref.put_or_lock()?;
     guard.put();
     // SAFETY: alive and counted 0 under the lock.
-    let ended = unsafe { rest_or_die(d, guard) };
-    // SAFETY: it is dead, by our hand.
-    ended.then(|| unsafe { life::end(dentry) }).flatten()
+    unsafe { rest_or_die(d, guard) }.then(|| NonNull::from(d))
+}
+
+/// Ends what [`dput_inside`] has left.
+///
+/// # Safety
+/// As it said.
+#[cold]
+pub(crate) unsafe fn end_dead(dead: NonNull<Dentry>) {
+    // SAFETY: dead, by the caller's hand; it leaves its reference to its parent.
+    unsafe {
+        if let Some(parent) = life::end(dead) {
+            dput(parent);
+        }
+    }
 }
 
 /// What becomes of a dentry that nobody refers to: the LRU has it while a directory does; else it is dead. Whether it is.
@@ -233,17 +272,20 @@ impl<'k> NewDentry<'k> {
     /// A dentry that is its own parent if that is null.
     ///
     /// # Safety
-    /// The caller gives a reference to the parent, before the dentry is dropped or shown to anybody. The superblock is of
-    /// `vfs`, and valid while the dentry is.
+    /// The caller gives a reference to the parent, if it is `counted`, before the dentry is dropped or shown to anybody; if it
+    /// is not, the parent stays until the dentry is dropped or in its table, and is [pinned](DentryFlags::PINNED). The
+    /// superblock is of `vfs`, and valid while the dentry is.
     #[inline]
     pub(super) unsafe fn alloc(
         vfs: &'k Vfs,
         sb: &SuperBlock,
         name: &Name<'_>,
         parent: *mut Dentry,
+        counted: bool,
     ) -> Result<Self, Errno> {
         // SAFETY: passed on. It is born with one reference.
-        let new = Self { dentry: unsafe { DentryRef::from_raw(life::begin(vfs, sb, name, parent)?) } };
+        let dentry = unsafe { DentryRef::from_raw(life::begin(vfs, sb, name, parent, counted)?) };
+        let new = Self { dentry };
         quietline_platform::name_words!(*new.dentry => "dentry" {
             d_seq, d_state, hash_len, d_inode, d_parent, d_children, name, d_lockref, lru_next, lru_prev, lru_state,
         });

@@ -12,6 +12,7 @@ use core::ops::Deref;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::Ordering;
 use quietline_platform::heap;
+use quietline_slab::RawCache;
 use quietline_sync::SpinLock;
 use quietline_sync::rcu::Head;
 use rustix::io::Errno;
@@ -73,7 +74,7 @@ impl Vfs {
         let sb = NonNull::from(Box::leak(heap::try_box(sb).map_err(|_| Errno::NOMEM)?));
         let entered = {
             let mut list = self.supers.list.lock();
-            list.try_reserve(1).map(|()| list.push(Member(sb)))
+            heap::try_reserve(&mut *list, 1).map(|()| list.push(Member(sb)))
         };
         if entered.is_err() {
             // SAFETY: boxed above, and nobody has seen it.
@@ -84,7 +85,7 @@ impl Vfs {
         let inode = sb.new_inode(root, content)?;
         let name = self.name(b"/").expect("it is short");
         // SAFETY: it is its own parent, to which no reference is counted.
-        let mut dentry = unsafe { NewDentry::alloc(self, &sb, &name, ptr::null_mut()) }?;
+        let mut dentry = unsafe { NewDentry::alloc(self, &sb, &name, ptr::null_mut(), true) }?;
         dentry.instantiate(inode);
         // No directory has it, but it is in the tree until that is taken down.
         dentry.dentry().set_state(DentryFlags::PINNED);
@@ -100,6 +101,7 @@ impl Vfs {
         list.retain(|member| {
             // SAFETY: on the list, so valid.
             let sb = unsafe { member.0.as_ref() };
+            // ORDERING: pairs with the release that ends `drop`: the tree has been taken down.
             let over = sb.s_active.load(Ordering::Acquire) == 0 && sb.is_empty();
             if over {
                 // SAFETY: nothing refers to it, and it is taken off the list.
@@ -195,7 +197,8 @@ impl Drop for SuperRef<'_> {
 /// # Safety
 /// It has no reference, and this was not done before.
 unsafe fn bury(sb: &SuperBlock, vfs: &Vfs) {
-    if let Some(root) = NonNull::new(sb.s_root.swap(ptr::null_mut(), Ordering::AcqRel)) {
+    // ORDERING: pairs with the release in `new_super`: the root is seen made. Nobody looks for it any more.
+    if let Some(root) = NonNull::new(sb.s_root.swap(ptr::null_mut(), Ordering::Acquire)) {
         // SAFETY: the superblock's reference keeps it alive until it is put.
         unsafe {
             let root_inode = root.as_ref().inode().expect("a root is a directory");
@@ -204,7 +207,7 @@ unsafe fn bury(sb: &SuperBlock, vfs: &Vfs) {
                 let _dir = root_inode.lock();
                 root.as_ref().set_state(DentryFlags::UNHASHED);
             }
-            genocide(root.as_ref(), vfs);
+            genocide(root.as_ref(), vfs, false);
             dput(root);
         }
     }
@@ -218,11 +221,11 @@ impl Drop for Vfs {
             // SAFETY: on the list, so valid. A reference that was forgotten keeps nothing.
             unsafe { bury(member.0.as_ref(), self) };
         }
-        self.dentries.flush_rcu();
-        self.inodes.flush_rcu();
-        self.long_names.flush();
-        // Tables, and superblocks that were freed before.
-        self.domain.barrier();
+        // One wait for all: also for tables, and for superblocks that were freed before, which are of the same domain.
+        let [small, large] = self.long_names.caches_mut();
+        let (page, node) = (&mut self.pages.page, &mut self.pages.node);
+        let caches = &mut [&mut self.dentries, &mut self.inodes, small, large, page, node];
+        RawCache::flush_rcu_alone(caches);
         for member in list {
             // SAFETY: on the list, so valid. What was forgotten is never looked at again, but it may be the superblock of
             // dentries that were: then both are leaked.

@@ -199,6 +199,27 @@ impl<T> Table<T> {
         }
     }
 
+    /// The child that `is` the one, for the writer: nothing moves meanwhile.
+    #[inline]
+    pub(crate) fn find_locked(&self, hash: u64, is: impl Fn(NonNull<T>) -> bool) -> Option<NonNull<T>> {
+        let wanted = tag(hash);
+        let mut i = hash as usize & self.mask();
+        loop {
+            // Relaxed: only the caller writes.
+            let found = self.slot(i).load(Ordering::Relaxed);
+            if (found ^ wanted) >> HIGH_SHIFT == 0
+                && let Some(child) = NonNull::new((found & ADDRESS) as *mut T)
+                && is(child)
+            {
+                return Some(child);
+            }
+            if found == EMPTY {
+                return None;
+            }
+            i = (i + 1) & self.mask();
+        }
+    }
+
     /// The slot of a child, for the writer.
     fn place(&self, hash: u64, child: NonNull<T>) -> Option<usize> {
         let wanted = word(hash, child);
@@ -271,6 +292,7 @@ impl<T> Table<T> {
                 if self.slot(i).load(Ordering::Relaxed) != GONE {
                     break;
                 }
+                // ORDERING: as above: searches end here from now on that have gone on before.
                 self.slot(i).store(EMPTY, Ordering::Release);
                 Counts::add(&counts.used, -1);
             }

@@ -5,15 +5,13 @@
 use super::{
     BITS, HEIGHT_SHIFT, MAX_HEIGHT, Node, Page, PageTree, UNWRITTEN, Word, height, slot, span, strip,
 };
-use crate::ramfs::pages::PageCaches;
+use crate::ramfs::pages::{PAGE_SIZE, PageCaches};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 use quietline_platform::AllocError;
-use quietline_platform::atomic::{AtomicPtr, Ordering, fence};
-use quietline_platform::pages::PAGE_SIZE;
-use quietline_slab::Entry;
+use quietline_platform::atomic::{Ordering, fence};
 use quietline_sync::SpinLockGuard;
 
 /// The only one who changes a file's contents; readers go on beside it.
@@ -175,6 +173,41 @@ impl<'t, 'k> PageWriter<'t, 'k> {
         freed
     }
 
+    /// Pages from `first` to `last`, both included, written or reserved. O(nodes that there are).
+    pub(crate) fn count(&self, first: u64, last: u64) -> u64 {
+        let root = self.tree.root.load(Ordering::Relaxed);
+        let levels = height(root);
+        let last = last.min(span(levels) - 1);
+        if first > last {
+            return 0;
+        }
+        // SAFETY: the root, at its height.
+        unsafe { self.count_below(root, levels, first, last) }
+    }
+
+    /// As [`count`](Self::count), counted from the first index below a word.
+    ///
+    /// # Safety
+    /// The word is of this tree, and has this height.
+    unsafe fn count_below(&self, word: *mut u8, height: u32, first: u64, last: u64) -> u64 {
+        let node = strip(word);
+        if node.is_null() || height == 0 {
+            return u64::from(!node.is_null());
+        }
+        let width = span(height - 1);
+        (first / width..=last / width)
+            .map(|at| {
+                let from = first.max(at * width) - at * width;
+                let to = last.min(at * width + width - 1) - at * width;
+                // SAFETY: a slot of a node of this height, which only a writer would take away.
+                unsafe {
+                    let below = slot(node, height, at * width).load(Ordering::Relaxed);
+                    self.count_below(below, height - 1, from, to)
+                }
+            })
+            .sum()
+    }
+
     /// The word of an index, if there are nodes down to it.
     #[inline(always)]
     fn leaf(&self, index: u64) -> Option<&Word> {
@@ -285,7 +318,7 @@ unsafe fn fill(slot: &Word, node: *mut u8, to: *mut u8) {
 
 /// Nodes for one insertion, taken before anything is changed. What is left when it is dropped is freed.
 struct Nodes<'c> {
-    nodes: [Entry; 2 * MAX_HEIGHT],
+    nodes: [Option<NonNull<u8>>; 2 * MAX_HEIGHT],
     left: usize,
     caches: &'c PageCaches,
 }
@@ -444,4 +477,6 @@ impl Drop for PageTree<'_> {
     }
 }
 
-const _: () = assert!(PAGE_SIZE.is_power_of_two() && size_of::<AtomicPtr<u8>>() == size_of::<usize>());
+const _: () = assert!(PAGE_SIZE.is_power_of_two());
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Word>() == size_of::<usize>());

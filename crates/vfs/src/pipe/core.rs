@@ -1,0 +1,243 @@
+//! What a pipe is made of, who has it open, and what can be done with it.
+
+use crate::FileMode;
+use crate::file::{Direction, Io, Ioctl, Mode};
+use crate::poll::{Events, PollTable};
+use crate::raw::pipe_page::{Buffer, PagesRef};
+use crate::raw::pipe_ring::Ring;
+use quietline_platform::atomic::{AtomicU32, Ordering};
+use quietline_platform::pages::PAGE_SIZE;
+use quietline_sync::{SpinLock, SpinLockGuard, WaitQueue};
+use rustix::io::Errno;
+
+/// A reader is told of this.
+pub(super) const READABLE: Events = Events::IN.union(Events::RDNORM);
+/// A writer is told of this.
+pub(super) const WRITABLE: Events = Events::OUT.union(Events::WRNORM);
+
+/// In the word: it has been polled.
+const POLLED: Events = Events::from_bits_retain(1 << 31);
+
+/// What goes through a pipe, and who waits for it.
+#[derive(Debug)]
+pub struct PipeCore {
+    pub(super) state: SpinLock<State>,
+    /// What can be done, by whoever may do it: stored under the lock, and looked at without by those whom a later change wakes.
+    now: AtomicU32,
+    pub(super) pages: PagesRef,
+    pub(super) readers: WaitQueue,
+    pub(super) writers: WaitQueue,
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+pub(super) struct State {
+    /// Files open for reading, and for writing.
+    pub(super) readers: u32,
+    pub(super) writers: u32,
+    /// How often it was opened so.
+    pub(super) opened_to_read: u32,
+    pub(super) opened_to_write: u32,
+    /// Whether anybody has ever asked what can be done: then every write is told of, and not only the first into an empty
+    /// pipe, for the sake of those who wait for edges.
+    pub(super) polled: bool,
+    /// Whether a writer found no room but places that are kept, and is to be told when they are not used.
+    pub(super) refused: bool,
+    /// Whether somebody takes buffers out that may come back.
+    pub(super) splicing: bool,
+    /// Whether somebody else wants to.
+    pub(super) splice_waits: bool,
+    /// A page for the next write.
+    pub(super) spare: Option<Buffer>,
+    pub(super) ring: Ring,
+}
+
+impl PipeCore {
+    /// An empty pipe that is open so many times.
+    #[inline(always)]
+    pub(crate) fn new(pages: PagesRef, readers: u32, writers: u32) -> Self {
+        Self {
+            state: SpinLock::new(State {
+                readers,
+                writers,
+                opened_to_read: readers,
+                opened_to_write: writers,
+                polled: false,
+                splicing: false,
+                splice_waits: false,
+                refused: false,
+                spare: None,
+                ring: Ring::new(),
+            }),
+            now: AtomicU32::new(WRITABLE.bits()),
+            pages,
+            readers: WaitQueue::new(),
+            writers: WaitQueue::new(),
+        }
+    }
+
+    /// Where those wait who want to read or write.
+    pub fn waiters(&self, what: Direction) -> &WaitQueue {
+        match what {
+            Direction::Read => &self.readers,
+            Direction::Write => &self.writers,
+        }
+    }
+
+    /// Lets the lock go, and those see how the pipe is who do not take it.
+    #[inline(always)]
+    pub(super) fn release(&self, state: SpinLockGuard<'_, State>) {
+        let now = state.now();
+        // Relaxed: changed under the lock only.
+        if self.now.load(Ordering::Relaxed) != now.bits() {
+            // ORDERING: pairs with the acquire in `poll`: who is told of bytes finds what came before them.
+            self.now.store(now.bits(), Ordering::Release);
+        }
+    }
+
+    /// What can be done with a file of the pipe. In `since` a file of a fifo has noted how often that had been opened for
+    /// writing, if nobody had it open so: until somebody has, it is not hung up.
+    ///
+    /// Who only looks takes no lock, but for the first time, or if that was noted.
+    pub(crate) fn poll(&self, io: Io, since: Option<&Mode>, table: &mut PollTable<'_>) -> Events {
+        let mut mine = Events::empty();
+        if io.mode.contains(FileMode::READ) {
+            table.wait_on(&self.readers);
+            mine |= READABLE | Events::HUP;
+        }
+        if io.mode.contains(FileMode::WRITE) {
+            table.wait_on(&self.writers);
+            mine |= WRITABLE | Events::ERR;
+        }
+        // ORDERING: pairs with the release in `release`.
+        let mut now = Events::from_bits_retain(self.now.load(Ordering::Acquire));
+        let since = since.filter(|since| since.has_since());
+        if table.enters() || since.is_some() || !now.contains(POLLED) {
+            // Whoever changes the pipe after this finds who has entered its queues.
+            let mut state = self.state.lock();
+            state.polled = true;
+            if since.is_some_and(|since| since.is_since(state.opened_to_write)) {
+                mine.remove(Events::HUP);
+            }
+            now = state.now();
+            self.release(state);
+        }
+        now & mine
+    }
+
+    /// Answers a question.
+    pub(crate) fn ioctl(&self, request: Ioctl) -> Result<i32, Errno> {
+        match request {
+            Ioctl::Readable => {
+                let mut state = self.state.lock();
+                let all = (0..state.ring.len())
+                    .map(|n| state.ring.get(n).map_or(0, |buffer| buffer.len()))
+                    .sum::<usize>();
+                Ok(i32::try_from(all).unwrap_or(i32::MAX))
+            }
+            _ => Err(Errno::NOTTY),
+        }
+    }
+
+    /// How many bytes it has room for, if all of its pages are full (`F_GETPIPE_SZ`).
+    pub fn capacity(&self) -> usize {
+        self.state.lock().ring.size() * PAGE_SIZE
+    }
+
+    /// Changes how many pages it has room for, to a power of two (`F_SETPIPE_SZ`).
+    ///
+    /// # Errors
+    /// `EBUSY` if more are full; `ENOMEM`.
+    pub(super) fn resize(&self, pages: usize) -> Result<(), Errno> {
+        let places = Ring::places(pages).map_err(|_| Errno::NOMEM)?;
+        let mut state = self.state.lock();
+        if state.ring.used() > pages {
+            drop(state);
+            return Err(Errno::BUSY);
+        }
+        let before = state.ring.resize(pages, places);
+        self.release(state);
+        drop(before);
+        // Also if there is less room, as on Linux.
+        self.writers.wake_ordered(WaitQueue::ANY, 1);
+        Ok(())
+    }
+
+    /// One more file of it is open.
+    pub(crate) fn opened(&self, mode: FileMode) {
+        let mut state = self.state.lock();
+        state.open(mode);
+        self.release(state);
+    }
+
+    /// One file of it less is open. With the last, what is in it goes.
+    pub(crate) fn closed(&self, mode: FileMode) {
+        let mut state = self.state.lock();
+        state.readers -= u32::from(mode.contains(FileMode::READ));
+        state.writers -= u32::from(mode.contains(FileMode::WRITE));
+        let one_sided = (state.readers == 0) != (state.writers == 0);
+        if state.readers == 0 && state.writers == 0 {
+            state.clear(self.pages);
+        }
+        self.release(state);
+        if one_sided {
+            self.readers.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
+            self.writers.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
+        }
+    }
+}
+
+impl Drop for PipeCore {
+    fn drop(&mut self) {
+        self.state.get_mut().clear(self.pages);
+    }
+}
+
+impl State {
+    #[inline(always)]
+    fn now(&self) -> Events {
+        let mut now = Events::empty();
+        now.set(READABLE, !self.ring.is_empty());
+        now.set(WRITABLE, self.ring.has_places());
+        now.set(Events::HUP, self.writers == 0);
+        now.set(Events::ERR, self.readers == 0);
+        now.set(POLLED, self.polled);
+        now
+    }
+
+    /// Notes that it is open once more.
+    pub(super) fn open(&mut self, mode: FileMode) {
+        if mode.contains(FileMode::READ) {
+            self.readers += 1;
+            self.opened_to_read = self.opened_to_read.wrapping_add(1);
+        }
+        if mode.contains(FileMode::WRITE) {
+            self.writers += 1;
+            self.opened_to_write = self.opened_to_write.wrapping_add(1);
+        }
+    }
+
+    /// Takes everything out.
+    fn clear(&mut self, pages: PagesRef) {
+        while let Some(buffer) = self.ring.pop() {
+            pages.put(buffer);
+        }
+        if let Some(spare) = self.spare.take() {
+            pages.put(spare);
+        }
+    }
+
+    /// Takes the first buffer out, which has been read; whether there was no room before.
+    #[inline(always)]
+    pub(super) fn pop_read(&mut self, pages: PagesRef) -> bool {
+        let was_full = self.ring.is_full();
+        if let Some(buffer) = self.ring.pop() {
+            if self.spare.is_some() {
+                pages.put(buffer);
+            } else {
+                self.spare = pages.recycle(buffer);
+            }
+        }
+        was_full
+    }
+}

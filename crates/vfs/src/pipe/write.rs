@@ -1,0 +1,71 @@
+//! Writing to a pipe.
+
+use super::core::{PipeCore, READABLE, State};
+use crate::abi::O_DIRECT;
+use crate::file::{Io, Source};
+use quietline_platform::pages::PAGE_SIZE;
+use quietline_sync::SpinLockGuard;
+use rustix::io::Errno;
+
+impl PipeCore {
+    /// Writes as much as fits. What is at most a page is written as a whole, and stays together.
+    ///
+    /// Bytes that do not fill a page are added to the last one, if they fit there as a whole.
+    ///
+    /// Writes the pipe's lines.
+    #[inline]
+    pub(crate) fn try_write(&self, io: Io, from: &mut Source<'_, '_>) -> Result<usize, Errno> {
+        if from.left() == 0 {
+            return Ok(0);
+        }
+        let mut state = self.state.lock();
+        if state.readers == 0 {
+            from.set_broken();
+            self.wrote(state, false, true);
+            return Err(Errno::PIPE);
+        }
+        let was_empty = state.ring.is_empty();
+        let mut done = 0;
+        let rest = from.left() % PAGE_SIZE;
+        if rest != 0
+            && let Some(last) = state.ring.back()
+            && last.room() >= rest
+        {
+            done = last.fill_by(rest, |to| from.take(to));
+        }
+        let packet = io.flags & O_DIRECT != 0;
+        let mut failed = Errno::AGAIN;
+        while from.left() != 0 && !state.ring.is_full() {
+            let mut buffer = match state.spare.take() {
+                Some(spare) => spare,
+                None => match self.pages.get() {
+                    Ok(fresh) => fresh,
+                    Err(_) => {
+                        failed = Errno::NOMEM;
+                        break;
+                    }
+                },
+            };
+            buffer.seal(packet);
+            done += buffer.fill(from);
+            state.ring.push(buffer);
+        }
+        if from.left() != 0 && state.ring.has_places() {
+            state.refused = true;
+        }
+        // A caller that goes on to wait tells of its write when it is over.
+        let over = from.left() == 0 || !io.may_wait() || failed == Errno::NOMEM;
+        self.wrote(state, was_empty && done != 0, over);
+        if done == 0 { Err(failed) } else { Ok(done) }
+    }
+
+    /// Lets the lock go and wakes a reader: if there was nothing before, or if somebody waits for edges and the call is over.
+    #[inline(always)]
+    pub(super) fn wrote(&self, state: SpinLockGuard<'_, State>, first: bool, over: bool) {
+        let wakes = first || over && state.polled;
+        self.release(state);
+        if wakes {
+            self.readers.wake_ordered(READABLE.bits(), 1);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Pollers of open files: what an epoll's descriptor is.
+
+use super::{Item, Nesting, Poller, Wanted, Watchable, file_ends};
+use crate::eventpoll::{EpollEvent, EventPoll};
+use crate::file::File;
+use crate::poll::PollTable;
+use crate::raw::handle::{FileHandle, Opened};
+use crate::raw::pseudo::PseudoFs;
+use core::ptr::{self, NonNull};
+use quietline_platform::atomic::{AtomicPtr, AtomicU64, Ordering};
+use quietline_slab::{Cache, CacheError, RawCache, Stats};
+use quietline_sync::{Counter, Shared, SpinLock, WaitQueue};
+use rustix::io::Errno;
+
+impl Watchable for File {
+    #[inline]
+    fn look(&self) -> u32 {
+        // SAFETY: the file has not ended, so what it is on is there.
+        unsafe { Opened::read(self, self.f_status.flags()) }.poll(&mut PollTable::look()).bits()
+    }
+
+    fn enter(&self, each: &mut dyn FnMut(&WaitQueue)) -> u32 {
+        // SAFETY: as above.
+        unsafe { Opened::read(self, self.f_status.flags()) }.poll(&mut PollTable::entering(each)).bits()
+    }
+
+    fn poller(&self) -> Option<&Poller<Self>> {
+        // SAFETY: as above.
+        unsafe { Opened::read(self, 0) }.payload::<EventPoll>().map(|epoll| &epoll.inside.poller)
+    }
+
+    #[inline]
+    fn has_items(&self) -> bool {
+        self.f_pos.is_set()
+    }
+
+    /// The word that is the position of a file that has one; what can be watched has none.
+    fn with_items<R>(&self, f: impl FnOnce(&mut *mut Item<Self>) -> R) -> R {
+        let mut held = self.f_pos.hold();
+        let mut first = ptr::with_exposed_provenance_mut(held.at as usize);
+        let result = f(&mut first);
+        held.at = first.expose_provenance() as u64;
+        result
+    }
+}
+
+/// What the epolls of a kernel have in common. No wake-up and no wait touches it.
+///
+/// It must stay where it is while epolls live: they point to it. Its owner, a kernel, is boxed, and every handle borrows
+/// it.
+#[derive(Debug)]
+pub struct EventPolls {
+    pub(crate) fs: PseudoFs<EventPoll>,
+    items: Cache<Item<File>>,
+    nesting: Nesting,
+    max_user_watches: AtomicU64,
+    /// Watches of each user who ever had one.
+    users: SpinLock<Vec<(u32, Shared<Counter>)>>,
+}
+
+/// The inside of an [`EventPoll`].
+#[derive(Debug)]
+pub(crate) struct Instance {
+    poller: Poller<File>,
+    all: NonNull<EventPolls>,
+    /// Its user's watches; null until the first.
+    watches: AtomicPtr<Counter>,
+    uid: u32,
+}
+
+// SAFETY: the pointers are to what the kernel keeps, and is shared by design.
+unsafe impl Send for Instance {}
+// SAFETY: as above.
+unsafe impl Sync for Instance {}
+
+impl EventPolls {
+    /// None yet.
+    ///
+    /// # Errors
+    /// [`CacheError`] when there is no memory.
+    pub fn new() -> Result<Self, CacheError> {
+        Ok(Self {
+            fs: PseudoFs::new("anon_inodefs")?,
+            items: Cache::new("eventpoll_epi")?,
+            nesting: Nesting::new(),
+            max_user_watches: AtomicU64::new(1 << 20),
+            users: SpinLock::new(Vec::new()),
+        })
+    }
+
+    /// Watches that a user may have (`/proc/sys/fs/epoll/max_user_watches`): 1,048,576 to begin with.
+    pub fn max_user_watches(&self) -> &AtomicU64 {
+        &self.max_user_watches
+    }
+
+    /// Epolls that live; exact when nobody makes or ends one meanwhile.
+    pub fn live(&self) -> i64 {
+        self.fs.live()
+    }
+
+    /// What the caches hold: epolls, and the files that they watch.
+    pub fn stats(&self) -> [Stats; 2] {
+        [self.fs.stats(), self.items.stats()]
+    }
+
+    /// Gives cached objects back to the system.
+    pub fn shrink(&self) {
+        self.fs.shrink();
+        self.items.shrink();
+    }
+
+    /// See [`PseudoFs::flushed_by_caller`]: for all epolls that have ended.
+    pub fn flushed_by_caller(&mut self) -> (bool, &mut RawCache) {
+        self.fs.flushed_by_caller()
+    }
+
+    fn free(&self, item: NonNull<Item<File>>) {
+        // SAFETY: items are made in `Instance::add`, in this cache, and their poller has let go of them.
+        unsafe { self.items.free_raw(item) };
+    }
+
+    /// A user's watches, which are counted as long as the kernel lives.
+    fn watches_of(&self, uid: u32) -> Result<NonNull<Counter>, Errno> {
+        let mut users = self.users.lock();
+        if let Some((_, watches)) = users.iter().find(|(user, _)| *user == uid) {
+            return Ok(NonNull::from(&**watches));
+        }
+        users.try_reserve(1).map_err(|_| Errno::NOMEM)?;
+        let watches = Counter::new().map_err(|_| Errno::NOMEM)?;
+        let watches = Shared::new(watches).map_err(|_| Errno::NOMEM)?;
+        let found = NonNull::from(&*watches);
+        users.push((uid, watches));
+        Ok(found)
+    }
+}
+
+impl Instance {
+    pub(crate) fn new(all: &EventPolls, uid: u32) -> Self {
+        Self { poller: Poller::new(), all: NonNull::from(all), watches: AtomicPtr::new(ptr::null_mut()), uid }
+    }
+
+    /// Says which file this is, when that has been opened.
+    pub(crate) fn opened_as(file: &FileHandle<'_>) {
+        let opened = file.opened();
+        if let Some(epoll) = opened.payload::<EventPoll>() {
+            epoll.inside.poller.set_own(NonNull::from(opened.file()));
+        }
+    }
+
+    fn all(&self) -> &EventPolls {
+        // SAFETY: a kernel's own, which outlives its files; asked for by calls on open files and by the last close.
+        unsafe { self.all.as_ref() }
+    }
+
+    fn watches(&self) -> Result<&Counter, Errno> {
+        // ORDERING: acquire pairs with the release below.
+        // SAFETY: a counter stays as long as the kernel.
+        if let Some(watches) = unsafe { self.watches.load(Ordering::Acquire).as_ref() } {
+            return Ok(watches);
+        }
+        let found = self.all().watches_of(self.uid)?;
+        // ORDERING: release: who finds the counter finds it made. All who come here find the same.
+        self.watches.store(found.as_ptr(), Ordering::Release);
+        // SAFETY: as above.
+        Ok(unsafe { found.as_ref() })
+    }
+
+    /// Counts one watch less, for one that there was.
+    fn uncount(&self, item: NonNull<Item<File>>) {
+        self.all().free(item);
+        // ORDERING: acquire pairs with the release in `watches`.
+        // SAFETY: set before the first watch.
+        unsafe { &*self.watches.load(Ordering::Acquire) }.dec();
+    }
+
+    /// `EPOLL_CTL_ADD`.
+    ///
+    /// # Errors
+    /// `ENOSPC` when the user has as many watches as are allowed; as [`Poller::add`].
+    pub(crate) fn add(&self, file: &FileHandle<'_>, wanted: Wanted) -> Result<(), Errno> {
+        let (all, watches) = (self.all(), self.watches()?);
+        let pointer = NonNull::from(file.opened().file());
+        let alloc = |item| {
+            let max = i64::try_from(all.max_user_watches.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+            // Relaxed, above: a tunable.
+            if !watches.limited_add(max, 1) {
+                return Err(Errno::NOSPC);
+            }
+            let item = all.items.alloc(item).map_err(|_| {
+                watches.dec();
+                Errno::NOMEM
+            })?;
+            Ok(item.into_raw())
+        };
+        file.watch();
+        // SAFETY: the handle keeps the file open.
+        unsafe { self.poller.add(pointer, wanted, &all.nesting, alloc, |item| self.uncount(item)) }
+    }
+
+    /// `EPOLL_CTL_MOD`.
+    ///
+    /// # Errors
+    /// As [`Poller::modify`].
+    pub(crate) fn modify(
+        &self,
+        file: Opened<'_>,
+        wanted: Wanted,
+        allow: impl FnOnce(u32) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        self.poller.modify(NonNull::from(file.file()), wanted, allow)
+    }
+
+    /// `EPOLL_CTL_DEL`.
+    ///
+    /// # Errors
+    /// `ENOENT`.
+    pub(crate) fn delete(&self, file: Opened<'_>, fd: i32) -> Result<(), Errno> {
+        self.poller.delete(NonNull::from(file.file()), fd, |item| self.uncount(item))
+    }
+
+    /// The last file on it ends.
+    pub(crate) fn shut(&self) {
+        self.poller.shut(|item| self.uncount(item));
+    }
+
+    pub(crate) fn poller(&self) -> &Poller<File> {
+        &self.poller
+    }
+
+    /// Fills `events` as far as there are any: how many.
+    #[inline]
+    pub(crate) fn collect(&self, events: &mut [EpollEvent]) -> usize {
+        let mut at = 0;
+        self.poller.collect(events.len(), |ready, data| {
+            events[at] = EpollEvent { events: ready, data };
+            at += 1;
+        })
+    }
+}
+
+/// A watched file ends.
+///
+/// # Safety
+/// Nobody has a reference to it any more; what it is on is still there.
+#[cold]
+pub(crate) unsafe fn watched_file_ends(file: &File) {
+    // SAFETY: by contract; each poller is an `EventPoll`'s, which its pin keeps.
+    unsafe {
+        file_ends(file, |poller, item| {
+            let at = core::mem::offset_of!(Instance, poller);
+            let instance: NonNull<Instance> = NonNull::from(poller).byte_sub(at).cast();
+            instance.as_ref().uncount(item);
+        });
+    }
+}

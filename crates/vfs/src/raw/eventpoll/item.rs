@@ -1,0 +1,184 @@
+//! One file watched by one poller.
+
+use super::Watchable;
+use super::poller::Poller;
+use super::ready::Link;
+use crate::eventpoll::flags::{EPOLLEXCLUSIVE, EPOLLIN, EPOLLOUT, PRIVATE};
+use core::mem::MaybeUninit;
+use core::pin::Pin;
+use core::ptr::{self, NonNull};
+use quietline_platform::atomic::{AtomicU32, Ordering};
+use quietline_platform::cell::UnsafeCell;
+use quietline_sync::{Callback, Entry, Reply, WaitQueue};
+
+/// Queues that an object has its pollers wait in at most: one to read, one to write.
+const QUEUES: usize = 2;
+
+/// A watched file (`struct epitem`). Lives while it is in its poller's table. On lines of its own, because its wakers write it:
+/// neighbours in a slab are of other pollers.
+#[repr(C, align(64))]
+pub(crate) struct Item<F: Watchable> {
+    /// First, so that a pointer to it is one to the item.
+    pub(super) link: Link,
+    /// The events that are wanted, with the bits that say how. Written under the poller's lock.
+    pub(super) events: AtomicU32,
+    pub(super) fd: i32,
+    pub(super) file: NonNull<F>,
+    pub(super) home: NonNull<Poller<F>>,
+    own: UnsafeCell<Own<F>>,
+    beside: UnsafeCell<Beside<F>>,
+    entries: [UnsafeCell<MaybeUninit<Entry<'static, Wake<F>>>>; QUEUES],
+}
+
+/// What the poller's lock protects.
+pub(super) struct Own<F: Watchable> {
+    pub(super) data: u64,
+    /// Neighbours on the list, and whether it is on it.
+    pub(super) next: *mut Item<F>,
+    pub(super) prev: *mut Item<F>,
+    pub(super) listed: bool,
+    /// Entries that are made.
+    entries: usize,
+}
+
+/// Neighbours among the items of one file; under that file's lock.
+pub(super) struct Beside<F: Watchable> {
+    pub(super) next: *mut Item<F>,
+    pub(super) prev: *mut Item<F>,
+}
+
+/// What a queue of the file calls.
+pub(super) struct Wake<F: Watchable>(NonNull<Item<F>>);
+
+// SAFETY: items are made of atomics and of what locks protect; the entry leaves its queue before the item ends.
+unsafe impl<F: Watchable> Send for Wake<F> {}
+// SAFETY: as above.
+unsafe impl<F: Watchable> Sync for Wake<F> {}
+
+impl<F: Watchable> Callback for Wake<F> {
+    /// `ep_poll_callback`. Writes the item's line, the poller's stack and, if somebody waits, its queues: no line that two
+    /// pollers share.
+    fn wake(&self, key: u32) -> Reply {
+        // SAFETY: the item takes its entries out of their queues before it ends.
+        let item = unsafe { self.0.as_ref() };
+        // Relaxed: `Entry::settle` orders it: who changes it looks at the file after every call that has not seen the change.
+        let wanted = item.events.load(Ordering::Relaxed);
+        if wanted & !PRIVATE == 0 || wanted & key == 0 {
+            return Reply::Ignored;
+        }
+        // SAFETY: the poller outlives its items, and they stay until they have left its stack and its list.
+        let home = unsafe {
+            let home = item.home.as_ref();
+            home.ready.push(NonNull::from(&item.link));
+            home
+        };
+        let woken = home.announce();
+        if wanted & EPOLLEXCLUSIVE == 0 || (woken && wants_exactly(wanted, key)) {
+            Reply::Woken
+        } else {
+            Reply::Ignored
+        }
+    }
+}
+
+/// Whether an exclusive item has used a wake-up: one direction, and the one that it waits for; or none in particular.
+fn wants_exactly(wanted: u32, key: u32) -> bool {
+    match key & (EPOLLIN | EPOLLOUT) {
+        _ if key == WaitQueue::ANY => true,
+        0 => true,
+        one => one != (EPOLLIN | EPOLLOUT) && wanted & one != 0,
+    }
+}
+
+impl<F: Watchable> Item<F> {
+    pub(super) fn new(home: &Poller<F>, file: NonNull<F>, fd: i32, events: u32, data: u64) -> Self {
+        Self {
+            link: Link::new(),
+            events: AtomicU32::new(events),
+            fd,
+            file,
+            home: NonNull::from(home),
+            own: UnsafeCell::new(Own {
+                data,
+                next: ptr::null_mut(),
+                prev: ptr::null_mut(),
+                listed: false,
+                entries: 0,
+            }),
+            beside: UnsafeCell::new(Beside { next: ptr::null_mut(), prev: ptr::null_mut() }),
+            entries: core::array::from_fn(|_| UnsafeCell::new(MaybeUninit::uninit())),
+        }
+    }
+
+    /// # Safety
+    /// The caller holds the poller's lock, and `f` gets at no other item's.
+    #[inline(always)]
+    pub(super) unsafe fn own<R>(&self, f: impl FnOnce(&mut Own<F>) -> R) -> R {
+        // SAFETY: by contract nobody else has it.
+        self.own.with_mut(|own| f(unsafe { &mut *own }))
+    }
+
+    /// # Safety
+    /// The caller holds the file's lock, and `f` gets at no other item's.
+    pub(super) unsafe fn beside<R>(&self, f: impl FnOnce(&mut Beside<F>) -> R) -> R {
+        // SAFETY: by contract nobody else has it.
+        self.beside.with_mut(|beside| f(unsafe { &mut *beside }))
+    }
+
+    /// Enters a queue of the file.
+    ///
+    /// # Panics
+    /// If the file has more queues than any may have.
+    ///
+    /// # Safety
+    /// The caller holds the poller's lock. The queue lives until [`leave`](Self::leave).
+    pub(super) unsafe fn enter(this: NonNull<Self>, queue: &WaitQueue) {
+        // SAFETY: by contract.
+        unsafe {
+            let item = this.as_ref();
+            let exclusive = item.events.load(Ordering::Relaxed) & EPOLLEXCLUSIVE != 0;
+            let queue: &'static WaitQueue = &*ptr::from_ref(queue);
+            let at = item.own(|own| {
+                own.entries += 1;
+                own.entries - 1
+            });
+            assert!(at < QUEUES, "a file has two queues at most");
+            item.entries[at].with_mut(|entry| (*entry).write(Entry::new(queue, Wake(this), exclusive)));
+            item.entry(at).add();
+        }
+    }
+
+    /// # Safety
+    /// It has been made, and stays while the result is used.
+    unsafe fn entry(&self, at: usize) -> Pin<&Entry<'static, Wake<F>>> {
+        // SAFETY: by contract; items do not move.
+        self.entries[at].with(|entry| unsafe { Pin::new_unchecked((*entry).assume_init_ref()) })
+    }
+
+    /// Waits for calls that are going on: those that come later see what the caller has changed.
+    ///
+    /// # Safety
+    /// The caller holds the poller's lock.
+    pub(super) unsafe fn settle(&self) {
+        // SAFETY: by contract.
+        unsafe {
+            for at in 0..self.own(|own| own.entries) {
+                self.entry(at).settle();
+            }
+        }
+    }
+
+    /// Leaves the queues of the file. After this nobody pushes the item.
+    ///
+    /// # Safety
+    /// The caller holds the poller's lock.
+    pub(super) unsafe fn leave(&self) {
+        // SAFETY: by contract; each entry is dropped once.
+        unsafe {
+            for at in 0..self.own(|own| core::mem::take(&mut own.entries)) {
+                // Dropping it waits for a call that is going on.
+                self.entries[at].with_mut(|entry| (*entry).assume_init_drop());
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Signals as something that can be read and waited for.
+//!
+//! A process here is interrupted by nothing that it is sent: all signals are, so to say, blocked, and wait in its set of pending
+//! ones until somebody reads them by a signalfd. (Who wants to end another thread's wait raises its
+//! [`Interrupt`](quietline_sync::Interrupt).)
+//!
+//! # Guarantees
+//!
+//! * Of the signals below 32 one of each waits at most; of the others all do, in the order in which they were sent.
+//! * The lowest number is read first. What a reader is told is laid out as Linux does.
+//!
+//! # Limits
+//!
+//! A signalfd reads the signals of the process that made it, also after a `fork`; in Linux it is those of the one who reads.
+
+use crate::abi::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
+use crate::file::{Direction, FileMode, Files, Io, Sink};
+use crate::inode::PseudoInode;
+use crate::poll::{Events, PollTable};
+use crate::raw::handle::FileHandle;
+use crate::raw::pseudo::{Payload, PseudoFs};
+use core::fmt;
+use quietline_platform::atomic::{AtomicU64, Ordering};
+use quietline_platform::fault;
+use quietline_sync::{Shared, SpinLock, WaitQueue};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+
+/// A write to what nobody reads any more.
+pub const SIGPIPE: i32 = 13;
+/// Signals are 1 to this.
+pub const SIGRTMAX: i32 = 64;
+/// Signals from this on are queued.
+const SIGRTMIN: i32 = 32;
+/// Signals that cannot be waited for: SIGKILL and SIGSTOP.
+const UNBLOCKABLE: u64 = 1 << (9 - 1) | 1 << (19 - 1);
+/// Bytes of what a reader is told of a signal.
+const INFO: usize = 128;
+/// Signals that may wait (`RLIMIT_SIGPENDING`).
+const MOST: usize = 4096;
+/// The sender was the kernel.
+pub const SI_KERNEL: i32 = 0x80;
+
+/// A signal that was sent (`siginfo_t`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SigInfo {
+    /// Which.
+    pub signo: i32,
+    /// By what: 0 for one process that told another.
+    pub code: i32,
+    /// Who sent it.
+    pub pid: i32,
+    /// Whose that was.
+    pub uid: u32,
+}
+
+impl SigInfo {
+    fn bytes(self) -> [u8; INFO] {
+        let mut bytes = [0; INFO];
+        // ssi_signo, ssi_errno, ssi_code, ssi_pid, ssi_uid.
+        let words = [self.signo as u32, 0, self.code as u32, self.pid as u32, self.uid];
+        for (at, word) in words.into_iter().enumerate() {
+            bytes[at * 4..][..4].copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    fn bit(self) -> u64 {
+        1 << (self.signo - 1)
+    }
+}
+
+/// The signals that wait for a process.
+#[derive(Debug, Default)]
+pub struct Signals {
+    waiting: SpinLock<VecDeque<SigInfo>>,
+    /// The key of a wake-up is `IN`.
+    queue: WaitQueue,
+}
+
+impl Signals {
+    /// None.
+    pub fn new() -> Self {
+        Self { waiting: SpinLock::new(VecDeque::new()), queue: WaitQueue::new() }
+    }
+
+    /// Sends one. A second one of those below 32 is as if it had not been sent.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is no signal; `EAGAIN` for too many that wait, or no memory.
+    pub fn send(&self, info: SigInfo) -> Result<(), Errno> {
+        if !(1..=SIGRTMAX).contains(&info.signo) {
+            return Err(Errno::INVAL);
+        }
+        {
+            let mut waiting = self.waiting.lock();
+            if info.signo < SIGRTMIN && waiting.iter().any(|other| other.signo == info.signo) {
+                return Ok(());
+            }
+            if waiting.len() >= MOST || fault::check().is_err() || waiting.try_reserve(1).is_err() {
+                return Err(Errno::AGAIN);
+            }
+            waiting.push_back(info);
+        }
+        // What readers look at is changed and looked at under the lock. All of them: each has a mask of its own.
+        self.queue.wake_ordered(Events::IN.bits(), WaitQueue::ALL);
+        Ok(())
+    }
+
+    /// The signals that wait: bit n for signal n + 1.
+    pub fn pending(&self) -> u64 {
+        self.waiting.lock().iter().fold(0, |bits, info| bits | info.bit())
+    }
+
+    /// The lowest of those in `mask`, and of these the oldest.
+    fn take(&self, mask: u64) -> Option<SigInfo> {
+        let mut waiting = self.waiting.lock();
+        let wanted = |(_, info): &(usize, &SigInfo)| info.bit() & mask != 0;
+        let (at, _) = waiting.iter().enumerate().filter(wanted).min_by_key(|(_, info)| info.signo)?;
+        waiting.remove(at)
+    }
+}
+
+/// A set of signals to be read.
+#[derive(Debug)]
+pub struct SignalFd {
+    mask: AtomicU64,
+    of: Shared<Signals>,
+}
+
+impl SignalFd {
+    /// The signals, bit n for signal n + 1.
+    pub fn mask(&self) -> u64 {
+        // Relaxed: a set of its own.
+        self.mask.load(Ordering::Relaxed)
+    }
+}
+
+impl Payload for SignalFd {
+    const CACHE: &'static str = "signalfd_ctx";
+
+    fn inode(&self) -> Option<&PseudoInode> {
+        None
+    }
+
+    fn name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anon_inode:[signalfd]")
+    }
+
+    fn try_read(&self, _io: Io, to: &mut Sink<'_, '_>) -> Result<usize, Errno> {
+        if to.left() < INFO {
+            return Err(Errno::INVAL);
+        }
+        let mut done = 0;
+        while to.left() >= INFO {
+            let Some(info) = self.of.take(self.mask()) else { break };
+            done += to.put(&info.bytes());
+        }
+        if done == 0 { Err(Errno::AGAIN) } else { Ok(done) }
+    }
+
+    fn poll(&self, _io: Io, table: &mut PollTable<'_>) -> Events {
+        table.wait_on(&self.of.queue);
+        if self.of.pending() & self.mask() != 0 { Events::IN } else { Events::empty() }
+    }
+
+    fn waiters(&self, what: Direction) -> Option<&WaitQueue> {
+        (what == Direction::Read).then(|| &self.of.queue)
+    }
+}
+
+/// `signalfd4` that makes a new descriptor, for the signals of `of`.
+///
+/// # Errors
+/// `EINVAL` for a flag that is unknown; `ENFILE`, `ENOMEM`.
+#[inline]
+pub fn signalfd<'k>(
+    fs: &'k PseudoFs<SignalFd>,
+    files: &'k Files,
+    of: &Shared<Signals>,
+    mask: u64,
+    flags: i32,
+) -> Result<FileHandle<'k>, Errno> {
+    check_signalfd_flags(flags)?;
+    let state = SignalFd { mask: AtomicU64::new(mask & !UNBLOCKABLE), of: of.clone() };
+    fs.open(files, state, O_RDWR | (flags & O_NONBLOCK), FileMode::READ.union(FileMode::WRITE))
+}
+
+/// `signalfd4` on a descriptor that exists.
+///
+/// # Errors
+/// `EINVAL` when the file is no signalfd.
+pub fn set_signals(file: &FileHandle<'_>, mask: u64) -> Result<(), Errno> {
+    let state = file.payload::<SignalFd>().ok_or(Errno::INVAL)?;
+    // Relaxed: a set of its own; whoever sleeps looks at it after the wake-up, which makes the change known.
+    state.mask.store(mask & !UNBLOCKABLE, Ordering::Relaxed);
+    state.of.queue.wake(Events::IN.bits(), WaitQueue::ALL);
+    Ok(())
+}
+
+/// What `signalfd4` says to its flags before anything else.
+///
+/// # Errors
+/// `EINVAL` for a flag that is unknown.
+pub fn check_signalfd_flags(flags: i32) -> Result<(), Errno> {
+    if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 { Err(Errno::INVAL) } else { Ok(()) }
+}
