@@ -1,4 +1,4 @@
-//! Sockets.
+//! Sockets, and [packets](packet).
 //!
 //! # The problem
 //!
@@ -16,11 +16,27 @@
 //!
 //! # Limits
 //!
-//! AF_UNIX, AF_INET and AF_INET6. Sockets can be made, named and closed; binding, connecting and data come with data
-//! transfer. `SOCK_RAW` on the internet families needs a privileged kernel; multipath TCP is not offered.
+//! AF_UNIX, AF_INET and AF_INET6. `SOCK_RAW` on the internet families needs a privileged kernel; multipath TCP is not offered.
+//! What each family does and does not is in its module.
 
 pub mod abi;
+mod address;
+mod calls;
 mod family;
+mod inet;
+mod message;
+mod net;
+mod options;
+pub mod packet;
+mod proto;
+mod raw;
 mod socket;
+mod unix;
 
-pub use socket::{Protocol, Socket, socket};
+pub use address::SockAddr;
+pub use caller::{Caller, Ids, Node, Right};
+pub use message::{Control, Incoming, Outgoing};
+pub use net::Net;
+pub use proto::On;
+use raw::caller;
+pub use socket::{Maker, Protocol, Socket};

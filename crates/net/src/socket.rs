@@ -1,11 +1,22 @@
 //! The socket object.
 
-use crate::abi::{SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_TYPE_MASK};
+use crate::abi::{AF_UNIX, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_TYPE_MASK};
+use crate::address::SockAddr;
+use crate::caller::Caller;
 use crate::family::{self, May};
+use crate::inet::InetEnd;
+use crate::net::Net;
+use crate::proto::{On, Proto};
+use crate::raw::NetRef;
+use crate::unix::UnixEnd;
 use core::fmt;
-use quietline_sync::IdAllocator;
+use core::time::Duration;
+use quietline_sync::{IdAllocator, WaitQueue};
 use quietline_vfs::abi::{O_NONBLOCK, O_RDWR, S_IFSOCK};
-use quietline_vfs::{FileHandle, FileMode, Files, Payload, PseudoFs, PseudoInode};
+use quietline_vfs::{
+    Direction, Events, FileHandle, FileMode, Files, Io, Ioctl, Payload, PollTable, PseudoFs, PseudoInode,
+    Sink, Source,
+};
 use rustix::io::Errno;
 
 /// What a socket speaks.
@@ -23,16 +34,34 @@ pub enum Protocol {
     Raw(u16),
 }
 
-/// A socket (`struct socket` and `struct sock`), not connected.
+/// A socket (`struct socket`). Its state (`struct sock`) is made by the first call that needs one: most of what programs
+/// do with a socket that they never use is to make and to close it.
 #[derive(Debug)]
 pub struct Socket {
     inode: PseudoInode,
     family: u16,
     ty: u16,
     protocol: Protocol,
+    net: NetRef,
+    pub(crate) unix: UnixEnd,
+    pub(crate) inet: InetEnd,
 }
 
 impl Socket {
+    /// A socket without state.
+    #[inline(always)]
+    fn new(net: &Net, last_ino: &IdAllocator, family: i32, ty: i32, protocol: Protocol) -> Self {
+        Self {
+            inode: PseudoInode { i_ino: last_ino.next(), i_mode: S_IFSOCK | 0o777 },
+            family: family as u16,
+            ty: ty as u16,
+            protocol,
+            net: NetRef::of(net),
+            unix: UnixEnd::empty(),
+            inet: InetEnd::empty(),
+        }
+    }
+
     /// The address family.
     pub fn family(&self) -> i32 {
         self.family.into()
@@ -47,10 +76,22 @@ impl Socket {
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
+
+    /// What the kernel's sockets have in common.
+    #[inline(always)]
+    pub(crate) fn net(&self) -> &Net {
+        self.net.get()
+    }
+
+    #[inline(always)]
+    pub(crate) fn proto(&self) -> &dyn Proto {
+        if i32::from(self.family) == AF_UNIX { &self.unix } else { &self.inet }
+    }
 }
 
 impl Payload for Socket {
     const CACHE: &'static str = "sock_inode_cache";
+    const CLOSES: bool = true;
 
     fn inode(&self) -> Option<&PseudoInode> {
         Some(&self.inode)
@@ -59,31 +100,134 @@ impl Payload for Socket {
     fn name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "socket:[{}]", self.inode.i_ino)
     }
+
+    #[inline]
+    fn try_read(&self, io: Io, to: &mut Sink<'_, '_>) -> Result<usize, Errno> {
+        self.proto().try_read(self, io, to)
+    }
+
+    #[inline]
+    fn try_write(&self, io: Io, from: &mut Source<'_, '_>) -> Result<usize, Errno> {
+        self.proto().try_write(self, io, from)
+    }
+
+    /// Nobody gets a signal for it, and the next call is told.
+    fn untold(&self, errno: Errno, from: &mut Source<'_, '_>) {
+        from.clear_broken();
+        self.proto().untold(self, errno);
+    }
+
+    fn poll(&self, _io: Io, table: &mut PollTable<'_>) -> Events {
+        self.proto().poll(self, table)
+    }
+
+    fn waiters(&self, what: Direction) -> Option<&WaitQueue> {
+        self.proto().waiters(self, what)
+    }
+
+    fn timeout(&self, what: Direction) -> Option<Duration> {
+        self.proto().timeout(self, what)
+    }
+
+    fn ioctl(&self, _io: Io, request: Ioctl) -> Result<i32, Errno> {
+        self.proto().ioctl(self, request)
+    }
+
+    #[inline]
+    fn closed(&self, _mode: FileMode) {
+        // Most have no state: then there is nothing to end.
+        if self.unix.is_used() || self.inet.is_used() {
+            self.proto().closed(self);
+        }
+    }
 }
 
-/// Makes a socket (`socket`). `ty` may have `SOCK_CLOEXEC` and `SOCK_NONBLOCK` in it; `may_raw` is `CAP_NET_RAW`.
-///
-/// Writes no shared line.
-///
-/// # Errors
-/// `EINVAL` for an unknown flag, type or protocol number; `EAFNOSUPPORT`, `ESOCKTNOSUPPORT`, `EPROTONOSUPPORT`;
-/// `EPERM` for a raw socket without the right to it; `EACCES` for an echo socket; `ENFILE`, `ENOMEM`.
+/// What sockets are made of, in a kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct Maker<'k> {
+    /// Where they are kept.
+    pub fs: &'k PseudoFs<Socket>,
+    /// Where their files are.
+    pub files: &'k Files,
+    /// Where their numbers come from.
+    pub last_ino: &'k IdAllocator,
+    /// What they have in common.
+    pub net: &'k Net,
+}
+
+const BOTH: FileMode = FileMode::READ.union(FileMode::WRITE);
+
+/// What the call's type says beyond the type.
 #[inline(always)]
-pub fn socket<'k>(
-    fs: &'k PseudoFs<Socket>,
-    files: &'k Files,
-    last_ino: &IdAllocator,
-    family: i32,
-    ty: i32,
-    protocol: i32,
-    may_raw: bool,
-) -> Result<FileHandle<'k>, Errno> {
+fn flags_of(ty: i32) -> Result<i32, Errno> {
     let flags = ty & !SOCK_TYPE_MASK;
-    if flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK) != 0 {
-        return Err(Errno::INVAL);
+    if flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK) != 0 { Err(Errno::INVAL) } else { Ok(flags) }
+}
+
+impl<'k> Maker<'k> {
+    /// Makes a socket (`socket`). `ty` may have `SOCK_CLOEXEC` and `SOCK_NONBLOCK` in it; `may_raw` is `CAP_NET_RAW`.
+    ///
+    /// Writes no shared line.
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown flag, type or protocol number; `EAFNOSUPPORT`, `ESOCKTNOSUPPORT`, `EPROTONOSUPPORT`;
+    /// `EPERM` for a raw socket without the right to it; `EACCES` for an echo socket; `ENFILE`, `ENOMEM`.
+    #[inline(always)]
+    pub fn socket(
+        &self,
+        family: i32,
+        ty: i32,
+        protocol: i32,
+        may_raw: bool,
+    ) -> Result<FileHandle<'k>, Errno> {
+        let flags = flags_of(ty)?;
+        let (ty, protocol) = family::resolve(family, ty & SOCK_TYPE_MASK, protocol, May { raw: may_raw })?;
+        self.open(Socket::new(self.net, self.last_ino, family, ty, protocol), flags)
     }
-    let (ty, protocol) = family::resolve(family, ty & SOCK_TYPE_MASK, protocol, May { raw: may_raw })?;
-    let inode = PseudoInode { i_ino: last_ino.next(), i_mode: S_IFSOCK | 0o777 };
-    let socket = Socket { inode, family: family as u16, ty: ty as u16, protocol };
-    fs.open(files, socket, O_RDWR | (flags & O_NONBLOCK), FileMode::READ.union(FileMode::WRITE))
+
+    /// Makes two sockets that are connected to each other (`socketpair`).
+    ///
+    /// # Errors
+    /// As [`socket`](Self::socket); `EOPNOTSUPP` for a family that has no pairs.
+    pub fn pair(
+        &self,
+        family: i32,
+        ty: i32,
+        protocol: i32,
+        may_raw: bool,
+        who: &dyn Caller,
+    ) -> Result<[FileHandle<'k>; 2], Errno> {
+        let flags = flags_of(ty)?;
+        let (ty, protocol) = family::resolve(family, ty & SOCK_TYPE_MASK, protocol, May { raw: may_raw })?;
+        if family != AF_UNIX {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let mut one = Socket::new(self.net, self.last_ino, family, ty, protocol);
+        let mut two = Socket::new(self.net, self.last_ino, family, ty, protocol);
+        one.unix.pair(&mut two.unix, ty, who)?;
+        let one = self.open(one, flags).inspect_err(|_| two.unix.unpair())?;
+        Ok([one, self.open(two, flags)?])
+    }
+
+    /// Takes the next connection of a socket that listens, as an open file: its other end's address, too. `flags`:
+    /// `SOCK_NONBLOCK`.
+    ///
+    /// # Errors
+    /// As `accept4(2)`, but for descriptors.
+    pub fn accept(&self, on: &On<'_>, flags: i32) -> Result<(FileHandle<'k>, SockAddr), Errno> {
+        let old = on.socket;
+        let new = Socket::new(self.net, self.last_ino, old.family(), old.ty(), old.protocol);
+        // Before the connection is taken: who has no room leaves it there.
+        let file = self.open(new, flags)?;
+        let address = {
+            let new = file.payload::<Socket>().expect("just made");
+            on.socket.proto().accept(on, new)?
+        };
+        Ok((file, address))
+    }
+
+    #[inline(always)]
+    fn open(&self, socket: Socket, flags: i32) -> Result<FileHandle<'k>, Errno> {
+        self.fs.open(self.files, socket, O_RDWR | (flags & O_NONBLOCK), BOTH)
+    }
 }

@@ -1,0 +1,135 @@
+//! Port tables by themselves.
+
+use super::*;
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+const LO: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn claim(ip: impl Into<IpAddr>) -> Claim {
+    let ip = ip.into();
+    Claim { local: Local::of(ip, false), v6: ip.is_ipv6(), reuse: false, reuseport: false, uid: 0 }
+}
+
+fn sender(port: u16) -> SocketAddr {
+    SocketAddr::new(LO, port)
+}
+
+#[test]
+fn one_owner_unless_they_share() {
+    let ports = Ports::<u32>::new(true).unwrap();
+    let any = claim(Ipv4Addr::UNSPECIFIED);
+    let held = ports.bind(80, any, 1, None).unwrap();
+    assert_eq!(held, Holding::Own(80, 1));
+    assert_eq!(ports.bind(80, any, 2, None), Err(Errno::ADDRINUSE));
+    assert_eq!(ports.bind(80, claim(LO), 2, None), Err(Errno::ADDRINUSE));
+    assert_eq!(ports.bind(80, claim(Ipv6Addr::UNSPECIFIED), 2, None), Err(Errno::ADDRINUSE));
+    ports.bind(80, claim(Ipv6Addr::LOCALHOST), 3, None).unwrap();
+    ports.release(held);
+    ports.bind(80, claim(LO), 2, None).unwrap();
+    assert_eq!(ports.held(), (1, 2));
+}
+
+#[test]
+fn addresses_may_be_used_again_by_those_who_both_ask() {
+    let ports = Ports::<u32>::new(true).unwrap();
+    let shared = Claim { reuse: true, ..claim(LO) };
+    let one = ports.bind(80, shared, 1, None).unwrap();
+    let two = ports.bind(80, shared, 2, None).unwrap();
+    assert_eq!(ports.bind(80, claim(LO), 3, None), Err(Errno::ADDRINUSE));
+    // The first one that listens has it to itself.
+    ports.change(one, shared, None, Some(&1), true).unwrap();
+    assert_eq!(ports.change(two, shared, None, Some(&2), true), Err(Errno::ADDRINUSE));
+    assert_eq!(ports.bind(80, shared, 4, None), Err(Errno::ADDRINUSE));
+    assert_eq!(ports.find(SocketAddr::new(LO, 80), sender(5)), Some(1));
+}
+
+#[test]
+fn senders_are_spread_over_those_who_share_a_port() {
+    let ports = Ports::<usize>::new(true).unwrap();
+    let balanced = Claim { reuseport: true, ..claim(LO) };
+    for id in 0..4 {
+        ports.bind(80, balanced, id, Some(&id)).unwrap();
+    }
+    let stranger = Claim { uid: 1, ..balanced };
+    assert_eq!(ports.bind(80, stranger, 9, None), Err(Errno::ADDRINUSE));
+    let mut counts = [0; 4];
+    for port in 1..=20_000 {
+        let found = ports.find(SocketAddr::new(LO, 80), sender(port)).unwrap();
+        assert_eq!(ports.find(SocketAddr::new(LO, 80), sender(port)), Some(found), "the same again");
+        counts[found] += 1;
+    }
+    assert!(counts.iter().all(|&n| (4_500..5_500).contains(&n)), "{counts:?}");
+}
+
+#[test]
+fn the_connected_comes_before_the_close_and_the_close_before_the_wide() {
+    let ports = Ports::<u32>::new(false).unwrap();
+    let reuse = |ip: IpAddr| Claim { reuse: true, ..claim(ip) };
+    let to = SocketAddr::new(LO, 80);
+    ports.bind(80, reuse(Ipv6Addr::UNSPECIFIED.into()), 1, Some(&1)).unwrap();
+    assert_eq!(ports.find(to, sender(5)), Some(1));
+    ports.bind(80, reuse(Ipv4Addr::UNSPECIFIED.into()), 2, Some(&2)).unwrap();
+    assert_eq!(ports.find(to, sender(5)), Some(2));
+    ports.bind(80, reuse(LO), 3, Some(&3)).unwrap();
+    let latest = ports.bind(80, reuse(LO), 4, Some(&4)).unwrap();
+    assert_eq!(ports.find(to, sender(5)), Some(4), "the latest of equals");
+    ports.change(latest, reuse(LO), Some(sender(6)), Some(&4), false).unwrap();
+    assert_eq!(ports.find(to, sender(5)), Some(3));
+    assert_eq!(ports.find(to, sender(6)), Some(4));
+    assert_eq!(ports.find(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), 80), sender(5)), Some(1));
+    assert_eq!(ports.find(SocketAddr::new(LO, 81), sender(5)), None);
+}
+
+#[test]
+fn all_ports_are_given_out_and_then_none() {
+    let ports = Ports::<u32>::new(true).unwrap();
+    let all = usize::from(EPHEMERAL.1 - EPHEMERAL.0) + 1;
+    let mut seen = std::collections::BTreeSet::new();
+    let mut last = None;
+    for id in 0..all {
+        let held = ports.bind(0, claim(LO), id, None).unwrap();
+        assert!((EPHEMERAL.0..=EPHEMERAL.1).contains(&held.port()));
+        assert!(seen.insert(held.port()), "given out twice");
+        last = Some(held);
+    }
+    assert_eq!(ports.bind(0, claim(LO), all, None), Err(Errno::ADDRINUSE));
+    assert_eq!(ports.bind_auto(claim(LO), |_| Ok(true)), Err(Errno::ADDRNOTAVAIL));
+    ports.release(last.unwrap());
+    assert_eq!(ports.bind_auto(claim(LO), |_| Ok(true)).unwrap().port(), last.unwrap().port());
+    // Another address does not clash with any.
+    ports.bind(0, claim(Ipv6Addr::LOCALHOST), all, None).unwrap();
+}
+
+#[test]
+fn connections_to_different_places_share_a_port() {
+    let ports = Ports::<u32>::new(true).unwrap();
+    let all = usize::from(EPHEMERAL.1 - EPHEMERAL.0) + 1;
+    let mut held = Vec::new();
+    for to in 0..2 {
+        let mut used = std::collections::BTreeSet::new();
+        for _ in 0..all {
+            held.push(ports.bind_auto(claim(LO), |port| Ok(used.insert(port))).unwrap());
+        }
+        assert_eq!(
+            ports.bind_auto(claim(LO), |port| Ok(used.insert(port))),
+            Err(Errno::ADDRNOTAVAIL),
+            "{to}"
+        );
+    }
+    assert_eq!(ports.held(), (all, 2 * all));
+    held.into_iter().for_each(|held| ports.release(held));
+    assert_eq!(ports.held(), (0, 0));
+}
+
+#[test]
+fn connections_of_a_listener_keep_its_port() {
+    let ports = Ports::<u32>::new(true).unwrap();
+    let plain = claim(Ipv4Addr::UNSPECIFIED);
+    let listener = ports.bind(80, plain, 1, Some(&1)).unwrap();
+    let ends: Vec<_> = (0..1000).map(|_| ports.join(80, claim(LO)).unwrap()).collect();
+    ports.release(listener);
+    assert_eq!(ports.find(SocketAddr::new(LO, 80), sender(5)), None);
+    assert_eq!(ports.bind(80, plain, 2, None), Err(Errno::ADDRINUSE));
+    ends.into_iter().for_each(|end| ports.release(end));
+    ports.bind(80, plain, 2, None).unwrap();
+}

@@ -1,0 +1,391 @@
+//! Streams: TCP as two ends of one machine see it, without packets.
+//!
+//! # The contended way
+//!
+//! Bytes are cut into segments, which go through a device's queue to a table of connections, to a socket's lock, and come
+//! back as acknowledgements the same way.
+//!
+//! # Our way
+//!
+//! ```text
+//!        End                                      End
+//!   Tx { peer ─────────────────────────────────> Rx { bytes }      lock and line: the sender's Tx, the receiver's Rx
+//!   Rx { bytes } <───────────────────────────── Tx { peer }
+//! ```
+//!
+//! What is sent goes straight into the receiver's queue: one lock of the sender's own, which keeps his sends in order, and the
+//! queue's. Nothing else is written that another connection could see. An end that is closed lets go of its peer, so the
+//! circle ends with the first of them.
+//!
+//! # Guarantees
+//!
+//! States, errors and what `poll` says are those that Linux shows on its loopback device. Bytes arrive in order, once, before
+//! the end of the stream or the reset that followed them.
+//!
+//! # Limits
+//!
+//! No urgent data (`EOPNOTSUPP`). A socket's room for what it sends and its peer's room for what it receives are one
+//! limit, in bytes; Linux counts the memory around them too. There is no TIME_WAIT: a port is free when its socket is closed.
+//! What fits is delivered at once, so `SO_LINGER` with a time never waits. A connection that waits for a place in a full
+//! backlog gets it when there is one, not with the next retry a second later.
+//!
+//! # Lock order
+//!
+//! `control`, then a listener's queue, then the port tables' buckets. `Tx`, then an `Rx`. Wait queues inside all of them.
+
+mod close;
+mod connect;
+mod listen;
+mod options;
+mod poll;
+mod receive;
+
+pub(super) use receive::How;
+
+use super::settings::Settings;
+use super::stream::{Bytes, LARGE, SMALL};
+use crate::options::Options;
+use crate::raw::NetRef;
+use core::fmt;
+use listen::Listener;
+use quietline_platform::AllocError;
+use quietline_platform::atomic::{AtomicU32, Ordering};
+use quietline_sync::{Shared, SpinLock, WaitQueue};
+use quietline_vfs::{Events, Source};
+use rustix::io::Errno;
+
+use connect::Control;
+
+/// Takes connections.
+const LISTENS: u32 = 1 << 0;
+/// Waits for a place in a backlog (`SYN_SENT`).
+const CONNECTING: u32 = 1 << 1;
+/// Has had a peer.
+const ESTABLISHED: u32 = 1 << 2;
+/// Had one, and neither sends any more, or was reset (`CLOSE`).
+const DEAD: u32 = 1 << 3;
+/// Has told its peer that it sends no more.
+const SENT_FIN: u32 = 1 << 4;
+/// Was told that its peer sends no more.
+const GOT_FIN: u32 = 1 << 5;
+/// Reads no more (`RCV_SHUTDOWN`).
+const SHUT_RD: u32 = 1 << 6;
+/// Writes no more (`SEND_SHUTDOWN`).
+const SHUT_WR: u32 = 1 << 7;
+/// The peer's queue is nearly full.
+const FULL: u32 = 1 << 8;
+/// The socket is closed.
+const CLOSED: u32 = 1 << 9;
+
+/// What may be read has come, or will not come.
+const READABLE: Events = Events::IN.union(Events::RDNORM);
+/// What may be written.
+const WRITABLE: Events = Events::OUT.union(Events::WRNORM);
+
+/// `SO_SNDBUF` of a new socket, and of a connected one that was not told otherwise: what the kernel grows it to on loopback.
+const SNDBUF: u32 = 16_384;
+const SNDBUF_GROWN: u32 = 2_626_560;
+/// `SO_RCVBUF` of a new socket. Half of it is the window.
+const RCVBUF: u32 = 131_072;
+
+/// One end of a stream, or a listener (`struct tcp_sock`).
+pub(crate) struct End {
+    net: NetRef,
+    v6: bool,
+    /// Changed by read-modify-writes, all sequentially consistent, so that waiters may look at it.
+    flags: AtomicU32,
+    /// What went wrong (`sk_err`); 0 is nothing.
+    error: AtomicU32,
+    /// The user who has bound or connected it.
+    uid: AtomicU32,
+    options: Options,
+    settings: Settings,
+    readers: WaitQueue,
+    writers: WaitQueue,
+    control: SpinLock<Control>,
+    listener: SpinLock<Option<Box<Listener>>>,
+    tx: Tx,
+    rx: Rx,
+}
+
+/// The sender's side. On lines of its own.
+#[repr(align(64))]
+struct Tx(SpinLock<Option<Link>>);
+
+/// A peer, as its socket was when they were connected.
+struct Link {
+    end: Shared<End>,
+    epoch: u32,
+}
+
+/// The receiver's side. On lines of its own: the peer writes them.
+#[repr(align(64))]
+struct Rx(SpinLock<Received>);
+
+struct Received {
+    bytes: Bytes,
+    /// How many bytes may lie here.
+    limit: usize,
+    /// The peer was told that there is little room, or none.
+    full: bool,
+    /// Nobody will read this.
+    gone: bool,
+    /// Which connection of the socket this is.
+    epoch: u32,
+}
+
+impl Received {
+    fn room(&self) -> usize {
+        self.limit.saturating_sub(self.bytes.len())
+    }
+
+    /// So much is taken that a sender is told to wait (a third is free when he is told to go on).
+    fn is_nearly_full(&self) -> bool {
+        self.bytes.len() * 3 > self.limit * 2
+    }
+}
+
+impl End {
+    /// A socket that is nothing yet.
+    pub(super) fn new(net: NetRef, v6: bool) -> Result<Shared<Self>, AllocError> {
+        let received = Received { bytes: Bytes::new(), limit: 0, full: false, gone: false, epoch: 0 };
+        Shared::new(Self {
+            net,
+            v6,
+            flags: AtomicU32::new(0),
+            error: AtomicU32::new(0),
+            uid: AtomicU32::new(0),
+            options: Options::with_buffers(SNDBUF, RCVBUF),
+            settings: Settings::new(),
+            readers: WaitQueue::new(),
+            writers: WaitQueue::new(),
+            control: SpinLock::new(Control::new()),
+            listener: SpinLock::new(None),
+            tx: Tx(SpinLock::new(None)),
+            rx: Rx(SpinLock::new(received)),
+        })
+    }
+
+    #[inline(always)]
+    fn flags(&self) -> u32 {
+        // ORDERING: Acquire pairs with the exchanges in `set`: who finds a flag finds what was done before it was set.
+        self.flags.load(Ordering::Acquire)
+    }
+
+    /// Sets flags; those before.
+    fn set(&self, flags: u32) -> u32 {
+        // ORDERING: SeqCst, as `wake_ordered` wants it: a waiter looks at the flags after it has entered a queue. In the order of
+        // all such exchanges of the two ends of a connection that end of stream is found which comes second.
+        self.flags.fetch_or(flags, Ordering::SeqCst)
+    }
+
+    /// Takes flags back.
+    fn clear(&self, flags: u32) {
+        // ORDERING: SeqCst as in `set`.
+        self.flags.fetch_and(!flags, Ordering::SeqCst);
+    }
+
+    /// Notes what went wrong.
+    fn fail(&self, errno: Errno) {
+        // ORDERING: SeqCst: an exchange, as `wake_ordered` wants it.
+        self.error.swap(errno.raw_os_error() as u32, Ordering::SeqCst);
+    }
+
+    /// What went wrong, once (`sock_error`).
+    fn take_error(&self) -> Option<Errno> {
+        // Relaxed: a look; most often there is nothing.
+        if self.error.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        // Relaxed: the number is all there is.
+        match self.error.swap(0, Ordering::Relaxed) {
+            0 => None,
+            errno => Some(Errno::from_raw_os_error(errno as i32)),
+        }
+    }
+
+    /// An error that a call has got, but did not tell, because it had done something before.
+    #[cold]
+    pub(super) fn keep_error(&self, errno: Errno) {
+        if !matches!(errno, Errno::AGAIN | Errno::INTR | Errno::PIPE | Errno::NOMEM | Errno::NOTCONN) {
+            self.fail(errno);
+        }
+    }
+
+    /// Wakes all who wait for something to read, and for something else.
+    fn wake_readers(&self, more: Events) {
+        self.readers.wake_ordered((READABLE | more).bits(), WaitQueue::ALL);
+    }
+
+    fn wake_writers(&self, more: Events) {
+        self.writers.wake_ordered((WRITABLE | more).bits(), WaitQueue::ALL);
+    }
+
+    /// Wakes everybody: the state has changed.
+    fn wake_all(&self, more: Events) {
+        self.wake_readers(more);
+        self.wake_writers(more);
+    }
+
+    /// Sends as much as fits: how many bytes (`tcp_sendmsg`, without waiting).
+    ///
+    /// Writes the lines of the own `Tx` and the peer's `Rx`, and the bytes.
+    ///
+    /// # Errors
+    /// `EAGAIN` when nothing fits; `EPIPE` and what went wrong; `ENOMEM`.
+    #[inline]
+    pub(super) fn send(&self, from: &mut Source<'_, '_>) -> Result<usize, Errno> {
+        let tx = self.tx.0.lock();
+        let is_open = self.flags() & (ESTABLISHED | DEAD | SHUT_WR) == ESTABLISHED;
+        // Relaxed: a look, as good as any; it is there again next time.
+        let Some(link) = tx.as_ref().filter(|_| is_open && self.error.load(Ordering::Relaxed) == 0) else {
+            return self.cannot_send();
+        };
+        if from.left() == 0 {
+            return Ok(0);
+        }
+        let sent = link.end.deliver(link.epoch, self, from);
+        if matches!(sent, Ok(1..)) {
+            // What readers look at was changed under the queue's lock.
+            link.end.wake_readers(Events::empty());
+        }
+        let unwilling = matches!(sent, Err(NotDelivered::Unwanted)).then(|| link.end.clone());
+        drop(tx);
+        match sent {
+            Err(NotDelivered::Gone | NotDelivered::Unwanted) => Ok(self.lost(from, unwilling)),
+            Err(NotDelivered::NoMemory) => Err(Errno::NOMEM),
+            Ok(0) if from.left() > 0 => Err(Errno::AGAIN),
+            Ok(n) => Ok(n),
+        }
+    }
+
+    #[cold]
+    fn cannot_send(&self) -> Result<usize, Errno> {
+        match self.take_error() {
+            Some(errno) => Err(errno),
+            None if self.flags() & CONNECTING != 0 => Err(Errno::AGAIN),
+            None => Err(Errno::PIPE),
+        }
+    }
+
+    /// The bytes meet a closed socket, or one that has ended both directions. That is answered with a reset, of which the sender
+    /// learns later.
+    #[cold]
+    fn lost(&self, from: &mut Source<'_, '_>, unwilling: Option<Shared<Self>>) -> usize {
+        if let Some(end) = unwilling {
+            end.reset();
+        }
+        self.reset();
+        let n = from.left();
+        from.advance(n);
+        n
+    }
+
+    /// Takes bytes in, as many as there is room for.
+    #[inline]
+    fn deliver(&self, epoch: u32, sender: &Self, from: &mut Source<'_, '_>) -> Result<usize, NotDelivered> {
+        let mut rx = self.rx.0.lock();
+        if rx.gone || rx.epoch != epoch {
+            return Err(NotDelivered::Gone);
+        }
+        if self.flags() & (SENT_FIN | SHUT_RD) == SENT_FIN | SHUT_RD {
+            return Err(NotDelivered::Unwanted);
+        }
+        let left = from.left();
+        // One message that lies where the last one lay, or behind it.
+        if left <= SMALL && left <= rx.room() {
+            let sent = rx.bytes.append(left, |memory| from.take(memory));
+            if rx.is_nearly_full() {
+                rx.tell(sender);
+            }
+            return sent.map_err(|AllocError| NotDelivered::NoMemory);
+        }
+        drop(rx);
+        self.deliver_large(epoch, sender, from)
+    }
+
+    /// Large amounts are copied outside the queue's lock. The sender's own lock, which the caller holds, keeps others out.
+    fn deliver_large(
+        &self,
+        epoch: u32,
+        sender: &Self,
+        from: &mut Source<'_, '_>,
+    ) -> Result<usize, NotDelivered> {
+        let mut sent = 0;
+        let failed = loop {
+            let mut rx = self.rx.0.lock();
+            if rx.gone || rx.epoch != epoch {
+                break NotDelivered::Gone;
+            }
+            let n = from.left().min(rx.room()).min(LARGE);
+            if n == 0 {
+                if rx.is_nearly_full() {
+                    rx.tell(sender);
+                }
+                return Ok(sent);
+            }
+            if n <= SMALL {
+                match rx.bytes.append(n, |memory| from.take(memory)) {
+                    Ok(n) => sent += n,
+                    Err(AllocError) => break NotDelivered::NoMemory,
+                }
+                continue;
+            }
+            let Ok(spare) = rx.bytes.prepare(n) else { break NotDelivered::NoMemory };
+            drop(rx);
+            let Ok(mut chunk) = spare.map_or_else(|| Bytes::allocate(n), Ok) else {
+                break NotDelivered::NoMemory;
+            };
+            sent += chunk.append(n, |memory| from.take(memory));
+            let mut rx = self.rx.0.lock();
+            if rx.gone || rx.epoch != epoch {
+                // What was taken is lost with the rest.
+                break NotDelivered::Gone;
+            }
+            rx.bytes.add(chunk);
+        };
+        if sent > 0 { Ok(sent) } else { Err(failed) }
+    }
+
+    /// Where those wait who want to read.
+    pub(super) fn readers(&self) -> &WaitQueue {
+        &self.readers
+    }
+
+    /// Where those wait who want to write.
+    pub(super) fn writers(&self) -> &WaitQueue {
+        &self.writers
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+}
+
+/// Why bytes did not get there.
+enum NotDelivered {
+    /// There is no such socket any more.
+    Gone,
+    /// It neither sends nor receives.
+    Unwanted,
+    NoMemory,
+}
+
+impl Received {
+    /// Tells the sender that there is little room; he is told when there is more.
+    #[cold]
+    fn tell(&mut self, sender: &End) {
+        self.full = true;
+        sender.set(FULL);
+    }
+}
+
+impl fmt::Debug for End {
+    /// Without its peer, which points back.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("End")
+            .field("flags", &self.flags())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,392 @@
+//! Binding, connecting, and names.
+
+use super::super::address::{self, Local, any, check_bind};
+use super::super::names;
+use super::super::ports::{Claim, Holding};
+use super::super::tuples::Tuple;
+use super::listen::Place;
+use super::{
+    CONNECTING, DEAD, ESTABLISHED, End, FULL, GOT_FIN, LISTENS, Link, SENT_FIN, SHUT_RD, SHUT_WR, SNDBUF,
+    SNDBUF_GROWN,
+};
+use crate::abi::{SO_REUSEADDR, SO_REUSEPORT};
+use crate::address::SockAddr;
+use crate::caller::Right;
+use crate::proto::{self, On};
+use core::net::{IpAddr, SocketAddr};
+use quietline_sync::Shared;
+use quietline_vfs::Events;
+use rustix::io::Errno;
+
+/// What a socket is to its program (`sock->state`); what its connection is, the flags say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Not connected, or a listener.
+    Unconnected,
+    /// A `connect` was begun that the program has not heard the end of.
+    Connecting,
+    /// Connected, once.
+    Connected,
+    /// Shut down before the program had heard of the end of its `connect` (`SS_DISCONNECTING`).
+    Disconnecting,
+}
+
+/// What changes when a socket is bound and connected.
+#[derive(Debug)]
+pub(super) struct Control {
+    pub(super) phase: Phase,
+    /// Where it is in the port table.
+    pub(super) holding: Option<Holding>,
+    /// The connection that it has made.
+    pub(super) tuple: Option<Tuple>,
+    /// Its address: as it was bound, or as the connection has it.
+    pub(super) local: Option<SocketAddr>,
+    pub(super) remote: Option<SocketAddr>,
+    /// The address that `bind` was given. It stays whatever becomes of the port.
+    pub(super) bound: Option<IpAddr>,
+    /// Whether the port was asked for by its number: then it stays when the connection goes.
+    pub(super) keeps_port: bool,
+}
+
+impl Control {
+    pub(super) const fn new() -> Self {
+        Self {
+            phase: Phase::Unconnected,
+            holding: None,
+            tuple: None,
+            local: None,
+            remote: None,
+            bound: None,
+            keeps_port: false,
+        }
+    }
+}
+
+impl End {
+    /// Its number in the port table.
+    pub(super) fn id(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
+    /// What it wants of a port.
+    pub(super) fn claim(&self, ip: IpAddr) -> Claim {
+        Claim {
+            local: Local::of(ip, self.settings.is_v6only()),
+            v6: self.v6,
+            reuse: self.options.is_on(SO_REUSEADDR),
+            reuseport: self.options.is_on(SO_REUSEPORT),
+            uid: self.uid(),
+        }
+    }
+
+    /// `bind`.
+    ///
+    /// # Errors
+    /// `EINVAL`, `EAFNOSUPPORT`, `EADDRNOTAVAIL`, `EACCES`, `EADDRINUSE`, `ENOMEM`.
+    pub(in super::super) fn bind(&self, on: &On<'_>, address: &SockAddr) -> Result<(), Errno> {
+        let address = names::to_bind(address, self.v6)?;
+        check_bind(address, self.v6, self.settings.is_v6only(), self.settings.is_free_bind())?;
+        if (1..1024).contains(&address.port()) && !on.who.may(Right::NetBind) {
+            return Err(Errno::ACCESS);
+        }
+        let mut control = self.control.lock();
+        let flags = self.flags();
+        if flags & DEAD != 0 && control.remote.is_some() {
+            // With the connection its port has gone.
+            self.let_go(&mut control);
+        }
+        let is_closed = flags & (LISTENS | CONNECTING | ESTABLISHED) == 0 || flags & DEAD != 0;
+        if control.holding.is_some() || !is_closed {
+            return Err(Errno::INVAL);
+        }
+        self.set_uid(on);
+        let claim = self.claim(address.ip());
+        let holding = on.net().inet.tcp.bind(address.port(), claim, self.id(), None)?;
+        control.holding = Some(holding);
+        control.keeps_port = address.port() != 0;
+        if !address.ip().is_unspecified() && address.ip().to_canonical().is_ipv6() {
+            self.settings.set_v6only();
+        }
+        control.bound = Some(address.ip());
+        control.local = Some(SocketAddr::new(address.ip(), holding.port()));
+        Ok(())
+    }
+
+    /// The socket's address, or its peer's.
+    ///
+    /// # Errors
+    /// `ENOTCONN` without a peer.
+    pub(in super::super) fn name(&self, peer: bool) -> Result<SockAddr, Errno> {
+        let control = self.control.lock();
+        if !peer {
+            return Ok(match control.local {
+                Some(local) => names::shown(local, self.v6),
+                None => names::unbound(self.v6, 0),
+            });
+        }
+        let is_connected = self.flags() & (ESTABLISHED | DEAD) == ESTABLISHED;
+        match control.remote {
+            Some(remote) if is_connected => Ok(names::shown(remote, self.v6)),
+            _ => Err(Errno::NOTCONN),
+        }
+    }
+
+    /// `connect`.
+    ///
+    /// # Errors
+    /// As `connect(2)`.
+    pub(in super::super) fn connect(
+        this: &Shared<Self>,
+        on: &On<'_>,
+        address: &SockAddr,
+    ) -> Result<(), Errno> {
+        match Self::begin(this, on, address) {
+            Err(Errno::INPROGRESS | Errno::ALREADY) if on.waits(0) => this.wait_connected(),
+            // Done or failed, but the caller has not waited for it.
+            Ok(Begun::Now) if on.waits(0) => {
+                this.control.lock().phase = Phase::Connected;
+                Ok(())
+            }
+            Ok(Begun::Now) => Err(Errno::INPROGRESS),
+            Ok(Begun::Before) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn wait_connected(&self) -> Result<(), Errno> {
+        let timeout = self.options.send_timeout();
+        let done = proto::wait(&self.writers, Events::TO_WRITE, false, timeout, || {
+            match self.finish(&mut self.control.lock()) {
+                Err(Errno::ALREADY) => Err(Errno::AGAIN),
+                done => done,
+            }
+        });
+        match done {
+            // The connection is still being made.
+            Err(Errno::AGAIN) => Err(Errno::INPROGRESS),
+            done => done,
+        }
+    }
+
+    /// What became of a connection that was begun.
+    fn finish(&self, control: &mut Control) -> Result<(), Errno> {
+        let flags = self.flags();
+        if flags & CONNECTING != 0 {
+            return Err(Errno::ALREADY);
+        }
+        if flags & ESTABLISHED != 0 && flags & DEAD == 0 {
+            control.phase = Phase::Connected;
+            return Ok(());
+        }
+        let errno = self.take_error().unwrap_or(Errno::CONNABORTED);
+        self.hang_up(true);
+        self.forget(control);
+        Err(errno)
+    }
+
+    fn begin(this: &Shared<Self>, on: &On<'_>, address: &SockAddr) -> Result<Begun, Errno> {
+        let Some(remote) = names::to_connect(address, this.v6, false)
+            .or_else(|errno| this.unless_busy(address.len(), errno))?
+        else {
+            this.disconnect();
+            return Ok(Begun::Before);
+        };
+        let mut control = this.control.lock();
+        match control.phase {
+            Phase::Connected => return Err(Errno::ISCONN),
+            Phase::Connecting => return this.finish(&mut control).map(|()| Begun::Before),
+            Phase::Disconnecting => return Err(Errno::INVAL),
+            Phase::Unconnected if this.flags() & LISTENS != 0 => return Err(Errno::ISCONN),
+            Phase::Unconnected => {}
+        }
+        if this.settings.is_v6only() && remote.ip().to_canonical().is_ipv4() {
+            return Err(Errno::NETUNREACH);
+        }
+        let (to, source) = address::route_from(control.bound, remote.ip())?;
+        let remote = SocketAddr::new(to, remote.port());
+        let local = this.take_port(on, &mut control, source, remote)?;
+        (control.local, control.remote) = (Some(local), Some(remote));
+        // What went wrong before is forgotten.
+        let _ = this.take_error();
+        let done = Self::knock(this, on, local, remote);
+        match done {
+            Ok(()) => {
+                control.phase = Phase::Connecting;
+                drop(control);
+                // Whoever watches the socket learns that it is connected.
+                this.wake_all(Events::empty());
+                Ok(Begun::Now)
+            }
+            Err(Errno::INPROGRESS) => {
+                control.phase = Phase::Connecting;
+                Err(Errno::INPROGRESS)
+            }
+            Err(Errno::CONNREFUSED) if !on.waits(0) => {
+                control.phase = Phase::Connecting;
+                this.refused(&mut control);
+                drop(control);
+                this.wake_all(Events::ERR | Events::HUP);
+                Ok(Begun::Now)
+            }
+            Err(errno) => {
+                this.forget(&mut control);
+                Err(errno)
+            }
+        }
+    }
+
+    /// A wrong address is told as such only to a socket that could use a right one.
+    fn unless_busy(&self, len: usize, errno: Errno) -> Result<Option<SocketAddr>, Errno> {
+        let mut control = self.control.lock();
+        match control.phase {
+            _ if len < 2 => Err(errno),
+            Phase::Connected => Err(Errno::ISCONN),
+            Phase::Connecting => self.finish(&mut control).and(Err(errno)),
+            Phase::Disconnecting => Err(Errno::INVAL),
+            Phase::Unconnected => Err(errno),
+        }
+    }
+
+    /// The address to connect from; enters the connection.
+    fn take_port(
+        &self,
+        on: &On<'_>,
+        control: &mut Control,
+        source: IpAddr,
+        remote: SocketAddr,
+    ) -> Result<SocketAddr, Errno> {
+        let inet = &on.net().inet;
+        let source = match control.bound {
+            Some(bound) => address::source(bound, remote.ip(), source)?,
+            None => source,
+        };
+        if let Some(holding) = control.holding {
+            let local = SocketAddr::new(source, holding.port());
+            if !inet.tuples.insert((local, remote))? {
+                return Err(Errno::ADDRNOTAVAIL);
+            }
+            control.tuple = Some((local, remote));
+            return Ok(local);
+        }
+        self.set_uid(on);
+        let claim = self.claim(source);
+        let holding =
+            inet.tcp.bind_auto(claim, |port| inet.tuples.insert((SocketAddr::new(source, port), remote)))?;
+        let local = SocketAddr::new(source, holding.port());
+        control.holding = Some(holding);
+        control.tuple = Some((local, remote));
+        Ok(local)
+    }
+
+    /// Asks for a connection.
+    ///
+    /// # Errors
+    /// `ECONNREFUSED`; `EINPROGRESS` if the backlog is full; `ENOMEM`.
+    fn knock(this: &Shared<Self>, on: &On<'_>, local: SocketAddr, remote: SocketAddr) -> Result<(), Errno> {
+        if local == remote {
+            // Both ends ask each other at the same moment: they are one.
+            Self::join(this, this);
+            if this.flags() & SHUT_WR != 0 {
+                this.send_fin(this);
+            }
+            return Ok(());
+        }
+        let Some(listener) = on.net().inet.tcp.find(remote, local) else { return Err(Errno::CONNREFUSED) };
+        match listener.place_for(this, (local, remote))? {
+            Place::Free => listener.admit(this, local, remote),
+            Place::Later => Err(Errno::INPROGRESS),
+            Place::None => Err(Errno::CONNREFUSED),
+        }
+    }
+
+    /// Connects the two: each has the other's queue. Nobody else knows `child` yet, or it is the same.
+    pub(super) fn join(this: &Shared<Self>, child: &Shared<Self>) {
+        for end in [this, child] {
+            if end.options.sndbuf() == SNDBUF {
+                end.options.set_buffers(SNDBUF_GROWN, end.options.rcvbuf());
+            }
+        }
+        let (own, theirs) = (this.open(child), child.open(this));
+        *child.tx.0.lock() = Some(Link { end: this.clone(), epoch: own });
+        *this.tx.0.lock() = Some(Link { end: child.clone(), epoch: theirs });
+        child.set(ESTABLISHED);
+        this.set(ESTABLISHED);
+        this.clear(CONNECTING);
+    }
+
+    /// Opens the queue for a peer.
+    fn open(&self, peer: &Self) -> u32 {
+        let mut rx = self.rx.0.lock();
+        rx.gone = false;
+        rx.limit = limit(self, peer);
+        rx.epoch
+    }
+
+    /// A pending connection has failed; what `connect` says next is what `error` is.
+    pub(super) fn refused(&self, control: &mut Control) {
+        self.fail(Errno::CONNREFUSED);
+        self.set(SHUT_RD | SHUT_WR);
+        self.clear(CONNECTING);
+        let local = control.local;
+        self.let_go(control);
+        // The address is shown until the program has heard of it.
+        control.local = local;
+    }
+
+    /// As before `connect`, but for the number of the port, which is still shown.
+    pub(super) fn forget(&self, control: &mut Control) {
+        self.let_go(control);
+        self.clear(CONNECTING | ESTABLISHED | DEAD | SENT_FIN | GOT_FIN | SHUT_RD | SHUT_WR | FULL);
+        control.phase = Phase::Unconnected;
+    }
+
+    /// Gives back what the connection held, if there was one. A port that was bound by its number stays.
+    pub(super) fn let_go(&self, control: &mut Control) {
+        if let Some(tuple) = control.tuple.take() {
+            self.net.get().inet.tuples.remove(tuple);
+        }
+        if control.remote.take().is_some() {
+            self.release_port(control);
+        } else {
+            self.show_bound(control);
+        }
+    }
+
+    /// Gives the port back, unless it was bound by its number.
+    pub(super) fn release_port(&self, control: &mut Control) {
+        if !control.keeps_port
+            && let Some(holding) = control.holding.take()
+        {
+            self.net.get().inet.tcp.release(holding);
+        }
+        self.show_bound(control);
+    }
+
+    /// The address is as it was bound; the number of the port is shown, whoever has it now.
+    fn show_bound(&self, control: &mut Control) {
+        let ip = control.bound.unwrap_or_else(|| any(self.v6).ip());
+        control.local = control.local.map(|local| SocketAddr::new(ip, local.port()));
+    }
+
+    /// The buffers have changed: so has what fits into the queues.
+    pub(in super::super) fn resize(&self) {
+        let peer = self.tx.0.with(|link| link.as_ref().map(|link| link.end.clone()));
+        if let Some(peer) = peer {
+            self.rx.0.lock().limit = limit(self, &peer);
+            peer.rx.0.lock().limit = limit(&peer, self);
+        }
+    }
+}
+
+/// How much may lie in a queue: what the sender may keep, and the window.
+fn limit(reader: &End, writer: &End) -> usize {
+    writer.options.sndbuf() as usize + reader.options.rcvbuf() as usize / 2
+}
+
+/// How far a `connect` has come.
+enum Begun {
+    /// It was begun by this call, and there is an end to it.
+    Now,
+    /// There is nothing more to wait for.
+    Before,
+}

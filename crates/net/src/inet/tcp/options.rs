@@ -1,0 +1,102 @@
+//! Options of streams.
+
+use super::super::settings::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP};
+use super::{DEAD, End};
+use crate::abi::{
+    SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEEK_OFF, SO_RCVBUF, SO_RCVBUFFORCE, SO_REUSEADDR, SO_REUSEPORT,
+    SO_SNDBUF, SO_SNDBUFFORCE, SOL_SOCKET,
+};
+use crate::options::{give, give_int};
+use crate::proto::On;
+use rustix::io::Errno;
+
+/// The state of a connection; read only.
+const TCP_INFO: i32 = 11;
+/// By name.
+const TCP_CONGESTION: i32 = 13;
+const IPV6_V6ONLY: i32 = 26;
+/// Bytes of `struct tcp_info` that are given: all that Linux 6.1 has.
+const INFO: usize = 232;
+/// The only one there is.
+const CONGESTION: &[u8] = b"cubic";
+
+impl End {
+    /// `setsockopt`.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT`, `EINVAL`, `ENOENT`, `EPERM`, `EACCES`, `EDOM`.
+    pub(in super::super) fn set_option(
+        &self,
+        on: &On<'_>,
+        level: i32,
+        name: i32,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        match (level, name) {
+            (SOL_SOCKET, SO_PASSCRED | SO_PEEK_OFF) => Err(Errno::OPNOTSUPP),
+            (SOL_SOCKET, _) => {
+                self.options.set(on.who, name, value)?;
+                match name {
+                    SO_SNDBUF | SO_RCVBUF | SO_SNDBUFFORCE | SO_RCVBUFFORCE => self.resize(),
+                    SO_REUSEADDR | SO_REUSEPORT => self.claim_again(),
+                    _ => {}
+                }
+                Ok(())
+            }
+            (IPPROTO_TCP, TCP_CONGESTION) => {
+                let name = value.split(|&byte| byte == 0).next().unwrap_or_default();
+                if name == CONGESTION || name == b"reno" { Ok(()) } else { Err(Errno::NOENT) }
+            }
+            (IPPROTO_IPV6, _) if !self.v6 => Err(Errno::NOPROTOOPT),
+            // Once it is bound it is too late.
+            (IPPROTO_IPV6, IPV6_V6ONLY) if self.is_bound() => Err(Errno::INVAL),
+            (IPPROTO_TCP | IPPROTO_IP | IPPROTO_IPV6, _) => self.settings.set(level, name, value),
+            _ => Err(Errno::NOPROTOOPT),
+        }
+    }
+
+    /// `getsockopt`: how many bytes.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT`.
+    pub(in super::super) fn option(&self, level: i32, name: i32, to: &mut [u8]) -> Result<usize, Errno> {
+        match (level, name) {
+            (SOL_SOCKET, SO_ERROR) => {
+                let errno = self.take_error().map_or(0, Errno::raw_os_error);
+                Ok(give_int(to, errno))
+            }
+            (SOL_SOCKET, SO_ACCEPTCONN) => Ok(give_int(to, self.listens().into())),
+            (SOL_SOCKET, SO_PASSCRED | SO_PEEK_OFF) => Err(Errno::OPNOTSUPP),
+            (SOL_SOCKET, _) => self.options.get(name, to),
+            (IPPROTO_TCP, TCP_INFO) => {
+                let mut info = [0; INFO];
+                info[0] = self.state();
+                Ok(give(to, &info))
+            }
+            (IPPROTO_TCP, TCP_CONGESTION) => {
+                let mut name = [0; 16];
+                name[..CONGESTION.len()].copy_from_slice(CONGESTION);
+                Ok(give(to, &name))
+            }
+            (IPPROTO_IPV6, _) if !self.v6 => Err(Errno::OPNOTSUPP),
+            (IPPROTO_TCP | IPPROTO_IP | IPPROTO_IPV6, _) => self.settings.get(level, name, to),
+            _ if self.v6 => Err(Errno::NOPROTOOPT),
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    /// Whether it has a port: one that nobody asked for goes with the connection.
+    fn is_bound(&self) -> bool {
+        let control = self.control.lock();
+        let goes = self.flags() & DEAD != 0 && control.remote.is_some() && !control.keeps_port;
+        control.holding.is_some() && !goes
+    }
+
+    /// What it wants of its port has changed.
+    fn claim_again(&self) {
+        let control = self.control.lock();
+        if let (Some(holding), Some(local)) = (control.holding, control.local) {
+            self.net.get().inet.tcp.reclaim(holding, self.claim(local.ip()));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Receiving.
+
+use super::super::stream::SMALL;
+use super::{CONNECTING, DEAD, ESTABLISHED, End, FULL, GOT_FIN, LISTENS, Received, SHUT_RD};
+use quietline_sync::SpinLockGuard;
+use quietline_vfs::{Events, Sink};
+use rustix::io::Errno;
+
+/// What becomes of the bytes that are received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum How {
+    /// They are read.
+    Read,
+    /// They are read and stay; so many are passed over first.
+    Peek(usize),
+    /// So many are thrown away (`MSG_TRUNC`).
+    Discard(usize),
+}
+
+impl End {
+    /// Receives what is there: how many bytes; 0 at the end (`tcp_recvmsg`, without waiting).
+    ///
+    /// Writes the line of the own `Rx`; when the peer waits for room, also its flags.
+    ///
+    /// # Errors
+    /// `EAGAIN` when there is nothing; what went wrong; `ENOTCONN`.
+    #[inline]
+    pub(in super::super) fn receive(&self, to: &mut Sink<'_, '_>, how: How) -> Result<usize, Errno> {
+        let mut rx = self.rx.0.lock();
+        if rx.bytes.is_empty() {
+            // Under the lock: what was sent before the end of the stream would be there.
+            return self.nothing_to_receive();
+        }
+        if to.left() == 0 {
+            return Ok(0);
+        }
+        let got = match how {
+            How::Peek(skip) => match rx.bytes.show(skip, |bytes| to.put(bytes)) {
+                0 => return Err(Errno::AGAIN),
+                shown => return Ok(shown),
+            },
+            How::Discard(n) => {
+                let mut got = 0;
+                while got < n && !rx.bytes.is_empty() {
+                    got += rx.bytes.give(n - got, |_| ());
+                }
+                got
+            }
+            How::Read => {
+                let got = rx.bytes.give(to.left().min(SMALL / 2), |bytes| {
+                    to.put(bytes);
+                });
+                if to.left() > 0 && !rx.bytes.is_empty() {
+                    let (more, again) = self.receive_large(rx, to);
+                    rx = again;
+                    got + more
+                } else {
+                    got
+                }
+            }
+        };
+        if rx.full && !rx.is_nearly_full() {
+            rx.full = false;
+            drop(rx);
+            self.tell_of_room();
+        }
+        Ok(got)
+    }
+
+    /// Takes more: large pieces are copied outside the lock.
+    fn receive_large<'a>(
+        &'a self,
+        mut rx: SpinLockGuard<'a, Received>,
+        to: &mut Sink<'_, '_>,
+    ) -> (usize, SpinLockGuard<'a, Received>) {
+        let mut got = 0;
+        while to.left() > 0 && !rx.bytes.is_empty() {
+            match rx.bytes.take(to.left()) {
+                Some(chunk) => {
+                    drop(rx);
+                    got += to.put(chunk.bytes());
+                    rx = self.rx.0.lock();
+                    rx.bytes.emptied(chunk);
+                }
+                None => {
+                    got += rx.bytes.give(to.left(), |bytes| {
+                        to.put(bytes);
+                    });
+                }
+            }
+        }
+        (got, rx)
+    }
+
+    #[cold]
+    fn nothing_to_receive(&self) -> Result<usize, Errno> {
+        let flags = self.flags();
+        if flags & LISTENS != 0 {
+            return Err(Errno::NOTCONN);
+        }
+        if flags & GOT_FIN != 0 {
+            return Ok(0);
+        }
+        if let Some(errno) = self.take_error() {
+            return Err(errno);
+        }
+        match flags {
+            _ if flags & SHUT_RD != 0 => Ok(0),
+            _ if flags & CONNECTING != 0 => Err(Errno::AGAIN),
+            _ if flags & ESTABLISHED == 0 || flags & DEAD != 0 => Err(Errno::NOTCONN),
+            _ => Err(Errno::AGAIN),
+        }
+    }
+
+    /// There is room again: the peer may go on.
+    #[cold]
+    fn tell_of_room(&self) {
+        // The lock is let go before the peer's waiters are woken: they may be this thread's own epoll's.
+        let peer = self.tx.0.with(|link| link.as_ref().map(|link| link.end.clone()));
+        if let Some(peer) = peer {
+            peer.clear(FULL);
+            peer.wake_writers(Events::empty());
+        }
+    }
+
+    /// How many bytes can be read (`FIONREAD`).
+    ///
+    /// # Errors
+    /// `EINVAL` for a listener.
+    pub(in super::super) fn readable(&self) -> Result<i32, Errno> {
+        if self.flags() & LISTENS != 0 {
+            return Err(Errno::INVAL);
+        }
+        Ok(self.rx.0.with(|rx| rx.bytes.len()) as i32)
+    }
+}

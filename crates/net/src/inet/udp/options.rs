@@ -1,0 +1,107 @@
+//! Options of datagram sockets.
+
+use super::super::settings::{IP_PKTINFO, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP, IPV6_PKTINFO};
+use super::End;
+use crate::abi::{
+    MSG_CTRUNC, SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEEK_OFF, SO_REUSEADDR, SO_REUSEPORT, SOL_SOCKET,
+};
+use crate::message::Incoming;
+use crate::options::{give_int, int};
+use crate::proto::On;
+use core::net::IpAddr;
+use rustix::io::Errno;
+
+/// Joining a group: `IP_ADD_MEMBERSHIP`, `IP_ADD_SOURCE_MEMBERSHIP`, `MCAST_JOIN_GROUP`.
+const JOIN4: [i32; 3] = [35, 39, 42];
+/// Leaving one.
+const LEAVE4: [i32; 3] = [36, 40, 45];
+/// `IPV6_ADD_MEMBERSHIP`, and `MCAST_JOIN_GROUP`.
+const JOIN6: [i32; 2] = [20, 42];
+const LEAVE6: [i32; 2] = [21, 45];
+const IPV6_V6ONLY: i32 = 26;
+/// `UDP_CORK`.
+const UDP_CORK: i32 = 1;
+/// The number of the loopback device.
+const LOOPBACK: i32 = 1;
+
+impl End {
+    /// `setsockopt`.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT`, `EINVAL`, `ENODEV`, `EADDRNOTAVAIL`, `EPERM`, `EACCES`, `EDOM`.
+    pub(in super::super) fn set_option(
+        &self,
+        on: &On<'_>,
+        level: i32,
+        name: i32,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        match (level, name) {
+            (SOL_SOCKET, SO_PASSCRED) => Err(Errno::OPNOTSUPP),
+            (SOL_SOCKET, SO_PEEK_OFF) => Err(Errno::NOPROTOOPT),
+            (SOL_SOCKET, _) => {
+                self.options.set(on.who, name, value)?;
+                if matches!(name, SO_REUSEADDR | SO_REUSEPORT) {
+                    self.claim_again();
+                }
+                Ok(())
+            }
+            // No corking: only to be switched off.
+            (IPPROTO_UDP, UDP_CORK) if int(value)? == 0 => Ok(()),
+            (IPPROTO_IP, name) if JOIN4.contains(&name) => Err(Errno::NODEV),
+            (IPPROTO_IP, name) if LEAVE4.contains(&name) => Err(Errno::ADDRNOTAVAIL),
+            (IPPROTO_IPV6, _) if !self.v6 => Err(Errno::NOPROTOOPT),
+            (IPPROTO_IPV6, name) if JOIN6.contains(&name) => Err(Errno::NODEV),
+            (IPPROTO_IPV6, name) if LEAVE6.contains(&name) => Err(Errno::ADDRNOTAVAIL),
+            // Once it is bound it is too late.
+            (IPPROTO_IPV6, IPV6_V6ONLY) if self.is_bound() => Err(Errno::INVAL),
+            (IPPROTO_IP | IPPROTO_IPV6, _) => self.settings.set(level, name, value),
+            _ => Err(Errno::NOPROTOOPT),
+        }
+    }
+
+    /// `getsockopt`: how many bytes.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT`.
+    pub(in super::super) fn option(&self, level: i32, name: i32, to: &mut [u8]) -> Result<usize, Errno> {
+        match (level, name) {
+            (SOL_SOCKET, SO_ERROR) => Ok(give_int(to, self.take_error().map_or(0, Errno::raw_os_error))),
+            (SOL_SOCKET, SO_ACCEPTCONN) => Ok(give_int(to, 0)),
+            (SOL_SOCKET, SO_PASSCRED) => Err(Errno::OPNOTSUPP),
+            (SOL_SOCKET, SO_PEEK_OFF) => Err(Errno::NOPROTOOPT),
+            (SOL_SOCKET, _) => self.options.get(name, to),
+            (IPPROTO_UDP, UDP_CORK) => Ok(give_int(to, 0)),
+            (IPPROTO_IPV6, _) if !self.v6 => Err(Errno::OPNOTSUPP),
+            (IPPROTO_IP | IPPROTO_IPV6, _) => self.settings.get(level, name, to),
+            (IPPROTO_UDP, _) => Err(Errno::NOPROTOOPT),
+            _ if self.v6 => Err(Errno::NOPROTOOPT),
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    /// Tells a receiver that wants to know it to which address a datagram was sent (`in_pktinfo`, `in6_pktinfo`).
+    pub(super) fn tell_address(&self, to: IpAddr, message: &mut Incoming<'_, '_, '_>) {
+        if !self.settings.tells_address(self.v6) || !message.control.is_wanted() {
+            return;
+        }
+        let mut info = [0; 20];
+        let fits = match (self.v6, to) {
+            (false, IpAddr::V4(ip)) => {
+                info[..4].copy_from_slice(&LOOPBACK.to_ne_bytes());
+                info[4..8].copy_from_slice(&ip.octets());
+                info[8..12].copy_from_slice(&ip.octets());
+                message.control.put(IPPROTO_IP, IP_PKTINFO, &info[..12])
+            }
+            (_, ip) => {
+                let IpAddr::V6(ip) = super::super::address::mapped(ip) else { return };
+                info[..16].copy_from_slice(&ip.octets());
+                info[16..].copy_from_slice(&LOOPBACK.to_ne_bytes());
+                message.control.put(IPPROTO_IPV6, IPV6_PKTINFO, &info)
+            }
+        };
+        if !fits {
+            message.found |= MSG_CTRUNC;
+        }
+    }
+}

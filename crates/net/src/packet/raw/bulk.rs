@@ -1,0 +1,95 @@
+//! Many packets ended at once, in the array that holds them.
+
+use super::{CHUNK, Event, Packets, Remains, Skb, USUAL};
+use core::mem::MaybeUninit;
+use core::ptr;
+use quietline_slab::Entry;
+
+/// What is given back all at once: heads and data.
+pub(in crate::packet) const ALL: bool = true;
+/// Only heads whose data no other head has.
+pub(in crate::packet) const HEADS: bool = false;
+
+/// Storage that packets of an array have left: heads in the places of the first of them, data beside. What is in it when it
+/// is dropped is given back: also if a destructor unwinds, which must not, but then loses packets and no more.
+struct Gathered<'a> {
+    packets: &'a Packets,
+    /// As many heads as are counted; what is behind them is references again, or none.
+    heads: *mut Entry,
+    nr_heads: usize,
+    data: [MaybeUninit<Entry>; CHUNK],
+    nr_data: usize,
+    class: usize,
+}
+
+impl Gathered<'_> {
+    #[inline(always)]
+    fn give_back_data(&mut self) {
+        // SAFETY: so many were written; they are of this cache, and nobody uses them.
+        unsafe {
+            let data = core::slice::from_raw_parts_mut(self.data.as_mut_ptr().cast::<Entry>(), self.nr_data);
+            self.packets.data[self.class].free_bulk(data);
+        }
+        self.nr_data = 0;
+    }
+
+    #[inline(always)]
+    fn add_data(&mut self, data: ptr::NonNull<u8>, class: usize) {
+        if class != self.class {
+            self.give_back_data();
+            self.class = class;
+        }
+        self.data[self.nr_data].write(Some(data));
+        self.nr_data += 1;
+    }
+}
+
+impl Drop for Gathered<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.give_back_data();
+        // SAFETY: so many heads were put into the array, which is borrowed as long as this lives; they are of this cache, and
+        // nobody uses them. After this the entries are none.
+        unsafe {
+            let heads = core::slice::from_raw_parts_mut(self.heads, self.nr_heads);
+            self.packets.heads.free_bulk(heads);
+        }
+    }
+}
+
+/// Ends all references in the array, of packets of `of` and of others, and gives back what is left of the former at once: all of
+/// it, or [`HEADS`]. All entries are `None` after.
+#[inline(always)]
+pub(in crate::packet) fn end_all<const WHAT: bool>(packets: &mut [Option<Skb<'_>>], of: &Packets) {
+    for chunk in packets.chunks_mut(CHUNK) {
+        let entries = chunk.as_mut_ptr();
+        let mut gathered = Gathered {
+            packets: of,
+            heads: entries.cast(),
+            nr_heads: 0,
+            data: [const { MaybeUninit::uninit() }; CHUNK],
+            nr_data: 0,
+            class: USUAL,
+        };
+        for i in 0..chunk.len() {
+            // SAFETY: inside the chunk, and a reference or none: heads are put where a reference was taken before.
+            let Some(skb) = (unsafe { (*entries.add(i)).take() }) else { continue };
+            if !ptr::eq(skb.packets(), of) || (WHAT == HEADS && skb.is_cloned()) {
+                skb.end(Event::Consumed);
+                continue;
+            }
+            let Some(Remains { head, data }) = skb.dismantle(Event::Consumed) else { continue };
+            // SAFETY: not above `i`, so inside the chunk. An `Option` of a reference is a pointer, null for none, as an entry is.
+            unsafe { gathered.heads.add(gathered.nr_heads).write(Some(head)) };
+            gathered.nr_heads += 1;
+            match data {
+                Some((data, class)) if WHAT == ALL => gathered.add_data(data, class),
+                // SAFETY: a packet of these has left it.
+                Some((data, class)) => unsafe { of.data[class].free(data) },
+                None => {}
+            }
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Option<Skb<'_>>>() == size_of::<Entry>());

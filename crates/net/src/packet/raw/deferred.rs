@@ -1,0 +1,86 @@
+//! The lists of packets that were sent home.
+//!
+//! A stack for each CPU, that many push to and one takes as a whole: no entry is ever taken alone, so an address that comes back
+//! harms nothing.
+
+use super::{Head, Skb};
+use crate::packet::DEFER_MAX;
+use core::ptr::{self, NonNull};
+use crossbeam_utils::CachePadded;
+use quietline_platform::AllocError;
+use quietline_platform::atomic::{AtomicPtr, AtomicU32, Ordering};
+use quietline_sync::PerCpu;
+
+/// The lists.
+pub(in crate::packet) struct Deferred {
+    lists: PerCpu<CachePadded<List>>,
+}
+
+struct List {
+    first: AtomicPtr<Head>,
+    /// How many there are, and as many as are about to be put in or have just been taken.
+    n: AtomicU32,
+}
+
+impl Deferred {
+    pub(super) fn new() -> Result<Self, AllocError> {
+        let list =
+            |_| CachePadded::new(List { first: AtomicPtr::new(ptr::null_mut()), n: AtomicU32::new(0) });
+        Ok(Self { lists: PerCpu::new(list)? })
+    }
+
+    /// Puts a packet into a CPU's list; gives it back if that is full, or there is no such CPU.
+    pub(in crate::packet) fn push<'n>(&self, skb: Skb<'n>) -> Result<(), Skb<'n>> {
+        let Some(list) = self.lists.get(skb.cpu()) else { return Err(skb) };
+        // Relaxed: a number that orders nothing.
+        if list.n.fetch_add(1, Ordering::Relaxed) >= DEFER_MAX {
+            list.n.fetch_sub(1, Ordering::Relaxed);
+            return Err(skb);
+        }
+        let head = skb.into_head();
+        // Relaxed: only stored; the exchange confirms it.
+        let mut first = list.first.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the reference was the caller's and is ours, and keeps the head. Relaxed: published by the exchange.
+            unsafe { head.as_ref() }.next.store(first, Ordering::Relaxed);
+            // ORDERING: Release pairs with the acquire in `take`: the packet and its link are seen. Relaxed on failure: only
+            // stored again.
+            match list.first.compare_exchange_weak(first, head.as_ptr(), Ordering::Release, Ordering::Relaxed)
+            {
+                Ok(_) => return Ok(()),
+                Err(seen) => first = seen,
+            }
+        }
+    }
+
+    /// Takes all that wait for a CPU, and gives each to `end`: how many.
+    ///
+    /// # Safety
+    /// The packets that they are of live for `'n`.
+    pub(super) unsafe fn take<'n>(&self, cpu: usize, mut end: impl FnMut(Skb<'n>)) -> usize {
+        let Some(list) = self.lists.get(cpu) else { return 0 };
+        // Relaxed: a look; most often there is nothing, and nothing is written.
+        if list.first.load(Ordering::Relaxed).is_null() {
+            return 0;
+        }
+        // ORDERING: Acquire pairs with the release in `push`: of the newest, and by way of the chain of exchanges of those before.
+        let mut at = NonNull::new(list.first.swap(ptr::null_mut(), Ordering::Acquire));
+        let mut n = 0;
+        while let Some(head) = at {
+            // SAFETY: each was put in by `push`, with a reference, which is ours now. Relaxed: seen with the list.
+            let skb = unsafe {
+                at = NonNull::new(head.as_ref().next.load(Ordering::Relaxed));
+                Skb::from_head(head)
+            };
+            n += 1;
+            end(skb);
+        }
+        // Relaxed: as in `push`.
+        list.n.fetch_sub(n as u32, Ordering::Relaxed);
+        n
+    }
+
+    pub(super) fn cpus(&self) -> usize {
+        self.lists.cpus()
+    }
+}

@@ -1,0 +1,386 @@
+//! How ends are named, connected, shut down and closed.
+
+use super::UnixEnd;
+use super::flight::Flights;
+use super::names::{self, Key, Name, Target, no_name};
+use super::sock::{
+    CHANGED, CLOSE, DEAD, ESTABLISHED, Embryo, LISTEN, Listener, RCV, READABLE, SEND, Sock, WRITABLE,
+};
+use crate::abi::{SHUT_RD, SHUT_RDWR, SHUT_WR, SO_PASSCRED, SOCK_DGRAM};
+use crate::address::SockAddr;
+use crate::caller::Caller;
+use crate::proto::{On, wait};
+use crate::raw::Once;
+use quietline_platform::{fault, heap};
+use quietline_sync::Shared;
+use rustix::io::Errno;
+use std::collections::VecDeque;
+
+/// `bind`.
+pub(super) fn bind(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(), Errno> {
+    let names = &on.net().unix.names;
+    let ty = on.socket.ty();
+    match names::target(address)? {
+        Target::Any => names.choose(&end.sock_share(on.socket.ty())?, ty),
+        Target::Abstract => {
+            let name = Name { address: *address, key: names.abstract_key(address, ty) };
+            names.bind(&end.sock_share(on.socket.ty())?, name)
+        }
+        Target::Path(path) => {
+            let sock = end.sock_share(on.socket.ty())?;
+            let node = on.who.make_node(path).map_err(|errno| match errno {
+                Errno::EXIST => Errno::ADDRINUSE,
+                errno => errno,
+            })?;
+            let name = Name { address: names::path_address(path), key: Key::Node(node) };
+            let bound = names.bind(&sock, name);
+            if bound.is_err() {
+                on.who.remove_node(path);
+            }
+            bound
+        }
+    }
+}
+
+/// A socket that has no name gets one, if it wants to know who writes to it.
+pub(super) fn autobind(end: &UnixEnd, on: &On<'_>) -> Result<(), Errno> {
+    let sock = end.sock(on.socket.ty())?;
+    if sock.options.is_on(SO_PASSCRED) && sock.name.get().is_none() {
+        let sock = end.sock_share(on.socket.ty())?;
+        // A send does not hold its file: under the lock, so that who closes it finds the name or has left this note.
+        let _state = sock.lock();
+        if sock.shutdown() & DEAD != 0 {
+            return Err(Errno::BADF);
+        }
+        on.net().unix.names.choose(&sock, on.socket.ty())?;
+    }
+    Ok(())
+}
+
+/// The socket at an address (`unix_find_other`).
+pub(super) fn find(on: &On<'_>, address: &SockAddr) -> Result<Shared<Sock>, Errno> {
+    let names = &on.net().unix.names;
+    let key = match names::target(address)? {
+        Target::Any => return Err(Errno::INVAL),
+        Target::Abstract => names.abstract_key(address, on.socket.ty()),
+        Target::Path(path) => Key::Node(on.who.find_node(path)?),
+    };
+    names.find(key, address).ok_or(Errno::CONNREFUSED)
+}
+
+/// Two ends of a connection, of sockets that nobody else has seen.
+pub(super) fn pair(one: &mut UnixEnd, two: &mut UnixEnd, ty: i32, who: &dyn Caller) -> Result<(), Errno> {
+    let ids = who.ids();
+    let (a, b) = (Sock::connected(ty, ids)?, Sock::connected(ty, ids)?);
+    if ty == SOCK_DGRAM {
+        let (of_a, of_b) = (b.clone(), a.clone());
+        a.lock().peer = Some(of_a);
+        b.lock().peer = Some(of_b);
+    } else {
+        (one.peer, two.peer) = (Once::of(b.clone()), Once::of(a.clone()));
+    }
+    (one.sock, two.sock) = (Once::of(a), Once::of(b));
+    Ok(())
+}
+
+/// Parts two sockets that [`pair`] has made and that never got files, by one of them.
+pub(super) fn unpair(one: &UnixEnd) {
+    let peer = one.get().and_then(|sock| sock.lock().peer.take());
+    drop(peer);
+}
+
+/// `listen`.
+pub(super) fn listen(end: &UnixEnd, on: &On<'_>, backlog: u32) -> Result<(), Errno> {
+    if on.socket.ty() == SOCK_DGRAM {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let sock = end.sock(on.socket.ty())?;
+    if sock.name.get().is_none() {
+        return Err(Errno::INVAL);
+    }
+    let mut state = sock.lock();
+    match (sock.phase(), &mut state.listener) {
+        (LISTEN, Some(listener)) => listener.backlog = backlog,
+        (CLOSE, _) => {
+            let new = heap::try_box(Listener { backlog, queue: VecDeque::new() });
+            state.listener = Some(new.map_err(|_| Errno::NOMEM)?);
+            sock.set_phase(LISTEN);
+        }
+        _ => return Err(Errno::INVAL),
+    }
+    state.ids = on.who.ids();
+    drop(state);
+    // There may be more room.
+    sock.waiters.wake_ordered(WRITABLE.bits(), quietline_sync::WaitQueue::ALL);
+    Ok(())
+}
+
+/// `connect`, of a stream or of messages in order.
+pub(super) fn connect(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(), Errno> {
+    if matches!(names::target(address)?, Target::Any) {
+        return Err(Errno::INVAL);
+    }
+    autobind(end, on)?;
+    let connected = connect_named(end, on, address);
+    if connected.is_err() {
+        // The end that was made for it is closed; and so, as on Linux, what nobody can reach is looked for.
+        on.net().unix.flights.collect();
+    }
+    connected
+}
+
+fn connect_named(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(), Errno> {
+    let own = end.sock_share(on.socket.ty())?;
+    let new = Sock::new(on.socket.ty())?;
+    loop {
+        let listener = find_typed(on, address)?;
+        match knock(end, &own, &listener, &new, on) {
+            Err(Knock::Again) => {}
+            Err(Knock::Full) if on.waits(0) => {
+                let full = || match listener.lock().listener.as_deref() {
+                    Some(full) if listener.shutdown() & (RCV | DEAD) == 0 && full.is_full() => {
+                        Err(Errno::AGAIN)
+                    }
+                    _ => Ok(()),
+                };
+                wait(&listener.waiters, WRITABLE, true, own.options.send_timeout(), full)?;
+            }
+            Err(Knock::Full) => return Err(Errno::AGAIN),
+            Err(Knock::Failed(errno)) => return Err(errno),
+            Ok(()) => {
+                listener.wake(READABLE);
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The socket at an address, of this type.
+pub(super) fn find_typed(on: &On<'_>, address: &SockAddr) -> Result<Shared<Sock>, Errno> {
+    let other = find(on, address)?;
+    if other.ty != on.socket.ty() {
+        return Err(Errno::PROTOTYPE);
+    }
+    Ok(other)
+}
+
+enum Knock {
+    /// It was closed at this moment: there may be another.
+    Again,
+    Full,
+    Failed(Errno),
+}
+
+impl Listener {
+    fn is_full(&self) -> bool {
+        self.queue.len() > self.backlog as usize
+    }
+}
+
+/// Puts a connection into a listener's queue.
+fn knock(
+    end: &UnixEnd,
+    own: &Shared<Sock>,
+    other: &Shared<Sock>,
+    new: &Shared<Sock>,
+    on: &On<'_>,
+) -> Result<(), Knock> {
+    use Knock::{Again, Failed, Full};
+    let mut theirs = other.lock();
+    if other.shutdown() & DEAD != 0 {
+        return Err(Again);
+    }
+    let ids = theirs.ids;
+    let Some(listener) = theirs.listener.as_deref_mut() else { return Err(Failed(Errno::CONNREFUSED)) };
+    if other.shutdown() & RCV != 0 {
+        return Err(Failed(Errno::CONNREFUSED));
+    }
+    if listener.is_full() {
+        return Err(Full);
+    }
+    let not_now = |phase| Failed(if phase == ESTABLISHED { Errno::ISCONN } else { Errno::INVAL });
+    // Before the second lock: a listener's lock is taken before that of what is none, and who listens once always does.
+    if own.phase() != CLOSE {
+        return Err(not_now(own.phase()));
+    }
+    let mut ours = own.lock();
+    if own.phase() != CLOSE {
+        return Err(not_now(own.phase()));
+    }
+    if fault::check().is_err() || listener.queue.try_reserve(1).is_err() {
+        return Err(Failed(Errno::NOMEM));
+    }
+    ours.ids = on.who.ids();
+    ours.peer_ids = ids;
+    {
+        let mut state = new.lock();
+        state.ids = ids;
+        state.peer_ids = ours.ids;
+    }
+    new.options.inherit(&other.options);
+    if let Some(name) = other.name.share() {
+        let _ = new.name.set(name);
+    }
+    new.set_phase(ESTABLISHED);
+    new.set_embryo(true);
+    let _ = end.peer.set(new.clone());
+    own.set_phase(ESTABLISHED);
+    listener.queue.push_back(Embryo { sock: new.clone(), peer: own.clone() });
+    Ok(())
+}
+
+/// `accept`.
+pub(super) fn accept(end: &UnixEnd, on: &On<'_>, new: &UnixEnd) -> Result<SockAddr, Errno> {
+    if on.socket.ty() == SOCK_DGRAM {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let sock = end.get().filter(|sock| sock.phase() == LISTEN).ok_or(Errno::INVAL)?;
+    let take = |waits: bool| {
+        let mut state = sock.lock();
+        let listener = state.listener.as_deref_mut().ok_or(Errno::INVAL)?;
+        listener.queue.pop_front().ok_or_else(|| match sock.shutdown() & RCV {
+            RCV if waits => Errno::INVAL,
+            _ => Errno::AGAIN,
+        })
+    };
+    let embryo = match take(on.waits(0)) {
+        Err(Errno::AGAIN) if on.waits(0) => {
+            wait(&sock.waiters, READABLE, true, sock.options.receive_timeout(), || take(true))?
+        }
+        done => done?,
+    };
+    // There is room for another.
+    sock.wake(WRITABLE);
+    let address = name_of(&embryo.peer);
+    embryo.sock.set_embryo(false);
+    let _ = (new.sock.set(embryo.sock), new.peer.set(embryo.peer));
+    Ok(address)
+}
+
+/// What a socket is bound to.
+pub(super) fn name_of(sock: &Sock) -> SockAddr {
+    sock.name.get().map_or_else(no_name, |name| name.address)
+}
+
+/// `getsockname` and `getpeername`.
+pub(super) fn name(end: &UnixEnd, ty: i32, peer: bool) -> Result<SockAddr, Errno> {
+    if !peer {
+        return Ok(end.get().map_or_else(no_name, name_of));
+    }
+    if ty == SOCK_DGRAM {
+        let other = end.get().and_then(|sock| sock.lock().peer.clone()).ok_or(Errno::NOTCONN)?;
+        return Ok(name_of(&other));
+    }
+    end.peer.get().map(name_of).ok_or(Errno::NOTCONN)
+}
+
+/// `shutdown`.
+pub(super) fn shutdown(end: &UnixEnd, ty: i32, how: i32) -> Result<(), Errno> {
+    let (own, theirs) = match how {
+        SHUT_RD => (RCV, SEND),
+        SHUT_WR => (SEND, RCV),
+        SHUT_RDWR => (RCV | SEND, RCV | SEND),
+        _ => return Err(Errno::INVAL),
+    };
+    let sock = end.sock(ty)?;
+    {
+        let _state = sock.lock();
+        sock.shut(own);
+    }
+    if ty != SOCK_DGRAM
+        && let Some(peer) = end.peer.get()
+    {
+        {
+            let _state = peer.lock();
+            peer.shut(theirs);
+        }
+        peer.wake_all();
+    }
+    sock.wake_all();
+    Ok(())
+}
+
+/// The last open file of a socket has ended (`unix_release_sock`).
+pub(super) fn closed(end: &UnixEnd, socket: &crate::Socket) {
+    let Some(sock) = end.get() else { return };
+    let unix = &socket.net().unix;
+    // Before it is dead, so that who looks for it does not find it again and again; and after, for a send at this moment that has
+    // given it a name.
+    unix.names.forget(sock);
+    let buried = bury(sock, &unix.flights);
+    unix.names.forget(sock);
+    if let Some(peer) = end.peer.get() {
+        hang_up(peer, buried.unread);
+    }
+    let mut files = buried.files;
+    for embryo in buried.list {
+        files |= bury(&embryo.sock, &unix.flights).files;
+        hang_up(&embryo.peer, true);
+    }
+    for hopeful in buried.hopeful {
+        hopeful.wake(WRITABLE);
+    }
+    // Connecting, or waiting for room.
+    sock.wake_all();
+    if files {
+        unix.flights.drop_lost();
+    }
+    unix.flights.collect();
+}
+
+/// What a socket leaves behind.
+struct Buried {
+    list: VecDeque<Embryo>,
+    hopeful: Vec<Shared<Sock>>,
+    /// Whether there was something in its queue.
+    unread: bool,
+    /// Whether there were files.
+    files: bool,
+    /// Dropped without a lock.
+    _peer: Option<Shared<Sock>>,
+}
+
+/// Ends a state: nothing is received any more, and what was is lost.
+fn bury(sock: &Sock, flights: &Flights) -> Buried {
+    let mut state = sock.lock();
+    sock.shut(RCV | SEND | DEAD);
+    let mut table = None;
+    if Flights::needs_table(&state) {
+        drop(state);
+        table = Some(flights.lock());
+        state = sock.lock();
+    }
+    let queue = core::mem::take(&mut state.queue);
+    state.charged = 0;
+    let mut buried = Buried {
+        files: false,
+        list: state
+            .listener
+            .as_deref_mut()
+            .map(|listener| core::mem::take(&mut listener.queue))
+            .unwrap_or_default(),
+        hopeful: core::mem::take(&mut state.hopeful),
+        // An empty message at the front does not count, as on Linux 6.18.
+        unread: queue.front().is_some_and(|first| !first.rest().is_empty() || queue.len() > 1),
+        _peer: state.peer.take(),
+    };
+    drop(state);
+    buried.files = flights.purge(queue, table.as_deref_mut());
+    buried
+}
+
+/// Tells the other end that this one is gone.
+fn hang_up(peer: &Sock, unread: bool) {
+    // An end that is gone itself stays so: nobody asks it anything.
+    if peer.shutdown() & DEAD != 0 {
+        return;
+    }
+    {
+        let _state = peer.lock();
+        peer.shut(RCV | SEND);
+        if unread {
+            peer.set_error(Errno::CONNRESET);
+        }
+    }
+    peer.waiters.wake_ordered(CHANGED.bits(), quietline_sync::WaitQueue::ALL);
+}

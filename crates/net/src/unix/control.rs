@@ -1,0 +1,219 @@
+//! Control messages: files and who has sent them (`net/core/scm.c`).
+
+use super::UnixEnd;
+use super::flight::{Flights, Parcel, Table};
+use super::segment::Sender;
+use super::sock::Sock;
+use crate::abi::{
+    MSG_CMSG_CLOEXEC, MSG_CTRUNC, SCM_CREDENTIALS, SCM_MAX_FD, SCM_RIGHTS, SO_PASSCRED, SOL_SOCKET,
+};
+use crate::caller::{Caller, Ids, Right};
+use crate::message::{Control, cmsgs};
+use crate::raw;
+use quietline_platform::fault;
+use quietline_vfs::FileHandle;
+use rustix::io::Errno;
+
+/// What a message carries beside its bytes, when it is sent (`scm_cookie`).
+pub(super) struct Outward<'f> {
+    flights: &'f Flights,
+    /// The first segment's.
+    parcel: Option<Box<Parcel>>,
+    /// As whom the sender wants to be known.
+    pub(super) sender: Option<Sender>,
+}
+
+impl<'f> Outward<'f> {
+    /// Nothing.
+    #[inline(always)]
+    pub(super) fn none(flights: &'f Flights) -> Self {
+        Self { flights, parcel: None, sender: None }
+    }
+
+    /// What these control messages say (`scm_send`).
+    ///
+    /// # Errors
+    /// `EINVAL` for what is no control message of this family, or has too many files; `EBADF`; `EPERM` and `ESRCH` for somebody
+    /// else's name; `ETOOMANYREFS`; `ENOMEM`.
+    pub(super) fn new(flights: &'f Flights, who: &dyn Caller, control: &[u8]) -> Result<Self, Errno> {
+        let mut outward = Self::none(flights);
+        let mut files = Vec::new();
+        for cmsg in cmsgs(control) {
+            let cmsg = cmsg.ok_or(Errno::INVAL)?;
+            match (cmsg.level, cmsg.ty) {
+                (SOL_SOCKET, SCM_RIGHTS) => collect(&mut files, who, cmsg.data)?,
+                (SOL_SOCKET, SCM_CREDENTIALS) => outward.sender = Some(claimed(who, cmsg.data)?),
+                (SOL_SOCKET, _) => return Err(Errno::INVAL),
+                _ => {}
+            }
+        }
+        if !files.is_empty() {
+            if flights.files() > who.nofile() && !who.may(Right::Resource) {
+                return Err(Errno::TOOMANYREFS);
+            }
+            let mut parcel = Parcel::new(files)?;
+            flights.enter(&mut parcel)?;
+            outward.parcel = Some(parcel);
+        }
+        Ok(outward)
+    }
+
+    /// The files, for the first segment, which goes to `into`.
+    #[inline(always)]
+    pub(super) fn take(&mut self, into: &Sock) -> Option<Box<Parcel>> {
+        let parcel = self.parcel.take()?;
+        if parcel.has_sockets() {
+            self.flights.put(into);
+        }
+        Some(parcel)
+    }
+
+    /// The files of a segment that was not sent.
+    pub(super) fn give_back(&mut self, parcel: Option<Box<Parcel>>) {
+        self.parcel = parcel;
+    }
+}
+
+impl Drop for Outward<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(parcel) = self.parcel.take() {
+            recall(self.flights, parcel);
+        }
+    }
+}
+
+/// Files that were not sent.
+#[cold]
+fn recall(flights: &Flights, mut parcel: Box<Parcel>) {
+    let mut table = parcel.has_sockets().then(|| flights.lock());
+    flights.leave(&mut parcel, table.as_deref_mut());
+    drop(table);
+    drop(parcel);
+}
+
+/// Adds the files of an `SCM_RIGHTS`.
+fn collect(files: &mut Vec<FileHandle<'static>>, who: &dyn Caller, data: &[u8]) -> Result<(), Errno> {
+    let (fds, _) = data.as_chunks::<4>();
+    if files.len() + fds.len() > SCM_MAX_FD {
+        return Err(Errno::INVAL);
+    }
+    fault::check().map_err(|_| Errno::NOMEM)?;
+    files.try_reserve_exact(fds.len()).map_err(|_| Errno::NOMEM)?;
+    for fd in fds {
+        files.push(raw::in_flight(who, i32::from_ne_bytes(*fd))?);
+    }
+    Ok(())
+}
+
+/// Who an `SCM_CREDENTIALS` says has sent it, if the sender may say so.
+fn claimed(who: &dyn Caller, data: &[u8]) -> Result<Sender, Errno> {
+    let &[pid, uid, gid] = data.as_chunks::<4>().0 else { return Err(Errno::INVAL) };
+    if data.len() != 12 {
+        return Err(Errno::INVAL);
+    }
+    let (pid, uid, gid) = (i32::from_ne_bytes(pid), u32::from_ne_bytes(uid), u32::from_ne_bytes(gid));
+    let [own_user, own_group] = who.has_ids(uid, gid);
+    let own_pid = who.ids().is_some_and(|ids| ids.pid == pid) || who.may(Right::AnyPid);
+    if !(own_pid && own_user && own_group) {
+        return Err(Errno::PERM);
+    }
+    if uid == u32::MAX || gid == u32::MAX {
+        return Err(Errno::INVAL);
+    }
+    if !who.has_process(pid) {
+        return Err(Errno::SRCH);
+    }
+    Ok(Sender { pid, uid, gid })
+}
+
+/// What a receiver finds beside the bytes.
+#[derive(Default)]
+pub(super) struct Inward {
+    pub(super) sender: Option<Sender>,
+    /// Files that have left their message, or were copied by a look.
+    pub(super) files: Vec<FileHandle<'static>>,
+}
+
+impl Inward {
+    /// Takes the files of a message that was taken out of its queue, or looks at them.
+    ///
+    /// # Errors
+    /// `ENOMEM`, for a look.
+    pub(super) fn take(
+        &mut self,
+        flights: &Flights,
+        parcel: &mut Option<Box<Parcel>>,
+        peek: bool,
+        table: Option<&mut Table>,
+    ) -> Result<(), Errno> {
+        if peek {
+            if let Some(parcel) = parcel {
+                self.files = parcel.copy()?;
+            }
+        } else if let Some(mut parcel) = parcel.take() {
+            flights.leave(&mut parcel, table);
+            self.files = core::mem::take(&mut parcel.files);
+        }
+        Ok(())
+    }
+
+    /// Tells the caller (`scm_recv`): the flags to be added to the message's.
+    #[inline]
+    pub(super) fn deliver(
+        self,
+        end: &UnixEnd,
+        who: &dyn Caller,
+        control: &mut Control<'_>,
+        flags: i32,
+    ) -> i32 {
+        let passcred = end.get().is_some_and(|sock| sock.options.is_on(SO_PASSCRED));
+        if passcred || !self.files.is_empty() { self.deliver_slow(passcred, who, control, flags) } else { 0 }
+    }
+
+    #[cold]
+    fn deliver_slow(self, passcred: bool, who: &dyn Caller, control: &mut Control<'_>, flags: i32) -> i32 {
+        if !control.is_wanted() {
+            return MSG_CTRUNC;
+        }
+        let mut found = 0;
+        if passcred {
+            let sender = self.sender.unwrap_or(Sender::UNKNOWN);
+            let [uid, gid] = [sender.uid, sender.gid].map(|id| if id == u32::MAX { 65534 } else { id });
+            let words = [sender.pid.to_ne_bytes(), uid.to_ne_bytes(), gid.to_ne_bytes()].concat();
+            if !control.put(SOL_SOCKET, SCM_CREDENTIALS, &words) {
+                found |= MSG_CTRUNC;
+            }
+        }
+        let count = self.files.len();
+        let room = control.room().unwrap_or(0) / 4;
+        let mut fds = Vec::new();
+        if count != 0 && (fault::check().is_err() || fds.try_reserve_exact(4 * count.min(room)).is_err()) {
+            // As where there is no room: the files are dropped, and the receiver is told.
+            return found | MSG_CTRUNC;
+        }
+        for file in self.files.into_iter().take(room) {
+            match who.install(file, flags & MSG_CMSG_CLOEXEC != 0) {
+                Ok(fd) => fds.extend_from_slice(&fd.to_ne_bytes()),
+                Err(_) => break,
+            }
+        }
+        if !fds.is_empty() {
+            control.put(SOL_SOCKET, SCM_RIGHTS, &fds);
+        }
+        if fds.len() < 4 * count {
+            found |= MSG_CTRUNC;
+        }
+        found
+    }
+}
+
+/// Who is told to be at the other end (`SO_PEERCRED`): the effective ids, or that nobody is.
+pub(super) fn ucred(ids: Option<Ids>) -> [u8; 12] {
+    let (pid, [uid, gid]) = ids.map_or((0, [u32::MAX; 2]), |ids| (ids.pid, ids.effective));
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&pid.to_ne_bytes());
+    bytes[4..8].copy_from_slice(&uid.to_ne_bytes());
+    bytes[8..].copy_from_slice(&gid.to_ne_bytes());
+    bytes
+}

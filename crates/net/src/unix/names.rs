@@ -1,0 +1,236 @@
+//! Names of local sockets: paths, and names in no tree (`unix_table`).
+//!
+//! A path's socket is found by its inode. The inode is not kept: its number is used once only, so that a name whose socket was
+//! closed leads nowhere. (Linux keeps the path, so that its filesystem cannot be unmounted meanwhile.)
+
+use super::sock::Sock;
+use crate::abi::AF_UNIX;
+use crate::address::SockAddr;
+use crate::caller::Node;
+use core::hash::{BuildHasher, Hasher};
+use quietline_platform::atomic::{AtomicU32, Ordering};
+use quietline_platform::{fault, heap};
+use quietline_sync::{Shared, SpinLock};
+use rustix::io::Errno;
+use std::hash::RandomState;
+
+/// The family, which an address begins with.
+pub(super) const FAMILY: usize = 2;
+/// The longest address: the family, and 108 bytes.
+const LONGEST: usize = 110;
+
+/// What a socket is bound to.
+#[derive(Debug)]
+pub(super) struct Name {
+    pub(super) address: SockAddr,
+    pub(super) key: Key,
+}
+
+/// By what a socket is found.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Key {
+    /// The type, and the hash of a name in no tree.
+    Abstract(i32, u64),
+    /// An inode.
+    Node(Node),
+}
+
+/// An address of this family, as a caller means it.
+pub(super) enum Target<'a> {
+    /// No name: any.
+    Any,
+    /// A path, up to its first zero.
+    Path(&'a [u8]),
+    /// A name in no tree.
+    Abstract,
+}
+
+/// What an address says (`unix_validate_addr`, `unix_mkname_bsd`).
+///
+/// # Errors
+/// `EINVAL` for a wrong length or another family.
+pub(super) fn target(address: &SockAddr) -> Result<Target<'_>, Errno> {
+    if address.len() > LONGEST || address.len() < FAMILY || address.family() != AF_UNIX {
+        return Err(Errno::INVAL);
+    }
+    Ok(match &address.bytes()[FAMILY..] {
+        [] => Target::Any,
+        [0, ..] => Target::Abstract,
+        path => Target::Path(path.split(|byte| *byte == 0).next().unwrap_or(path)),
+    })
+}
+
+/// The address that a socket has by a path: with one zero at its end.
+pub(super) fn path_address(path: &[u8]) -> SockAddr {
+    let mut bytes = [0; LONGEST + 1];
+    bytes[..FAMILY].copy_from_slice(&(AF_UNIX as u16).to_ne_bytes());
+    let n = path.len().min(LONGEST - FAMILY);
+    bytes[FAMILY..FAMILY + n].copy_from_slice(&path[..n]);
+    SockAddr::new(&bytes[..FAMILY + n + 1]).expect("not as long as that")
+}
+
+/// The address of a socket without a name.
+pub(super) fn no_name() -> SockAddr {
+    SockAddr::new(&(AF_UNIX as u16).to_ne_bytes()).expect("two bytes")
+}
+
+/// The name that the kernel chooses: five digits in no tree.
+fn chosen(number: u32) -> SockAddr {
+    let mut bytes = [0; FAMILY + 6];
+    bytes[..FAMILY].copy_from_slice(&(AF_UNIX as u16).to_ne_bytes());
+    for (at, digit) in bytes[FAMILY + 1..].iter_mut().rev().enumerate() {
+        *digit = b"0123456789abcdef"[(number >> (4 * at) & 15) as usize];
+    }
+    SockAddr::new(&bytes).expect("eight bytes")
+}
+
+const BUCKETS: usize = 64;
+
+/// Sockets that have a name of their own.
+#[derive(Debug)]
+pub(super) struct Names {
+    buckets: Box<[SpinLock<Vec<Shared<Sock>>>]>,
+    hasher: RandomState,
+    /// Where the kernel looks for the next name to choose.
+    next: AtomicU32,
+}
+
+impl Names {
+    pub(super) fn new() -> Result<Self, Errno> {
+        let buckets =
+            heap::try_boxed_slice(BUCKETS, |_| SpinLock::new(Vec::new())).map_err(|_| Errno::NOMEM)?;
+        Ok(Self { buckets, hasher: RandomState::new(), next: AtomicU32::new(0) })
+    }
+
+    fn hash(&self, of: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(of);
+        hasher.finish()
+    }
+
+    /// The key of a name in no tree. Sockets of several types may have it, each its own.
+    pub(super) fn abstract_key(&self, address: &SockAddr, ty: i32) -> Key {
+        Key::Abstract(ty, self.hash(address.bytes()))
+    }
+
+    fn bucket(&self, key: Key) -> &SpinLock<Vec<Shared<Sock>>> {
+        let hash = match key {
+            Key::Abstract(ty, hash) => hash ^ ty as u64,
+            Key::Node(node) => self.hash(&[node.dev.to_ne_bytes(), node.ino.to_ne_bytes()].concat()),
+        };
+        &self.buckets[hash as usize % BUCKETS]
+    }
+
+    /// The socket with a name.
+    pub(super) fn find(&self, key: Key, address: &SockAddr) -> Option<Shared<Sock>> {
+        let list = self.bucket(key).lock();
+        list.iter().find(|sock| sock.name.get().is_some_and(|name| name.is(key, address))).cloned()
+    }
+
+    /// Gives a socket a name.
+    ///
+    /// # Errors
+    /// `EADDRINUSE`; `EINVAL` for a socket that has one; `ENOMEM`.
+    pub(super) fn bind(&self, sock: &Shared<Sock>, name: Name) -> Result<(), Errno> {
+        let (key, address) = (name.key, name.address);
+        let name = Shared::new(name).map_err(|_| Errno::NOMEM)?;
+        let mut list = self.bucket(key).lock();
+        if sock.name.get().is_some() {
+            return Err(Errno::INVAL);
+        }
+        if list.iter().any(|other| other.name.get().is_some_and(|name| name.is(key, &address))) {
+            return Err(Errno::ADDRINUSE);
+        }
+        fault::check().map_err(|_| Errno::NOMEM)?;
+        list.try_reserve(1).map_err(|_| Errno::NOMEM)?;
+        // Two threads that bind one socket may hold two buckets: this decides.
+        let set = sock.name.set(name).is_ok();
+        if !set {
+            return Err(Errno::INVAL);
+        }
+        sock.set_bound();
+        list.push(sock.clone());
+        Ok(())
+    }
+
+    /// Gives a socket a name that nobody has; nothing if it has one.
+    ///
+    /// # Errors
+    /// `ENOSPC` when there is none left, `ENOMEM`.
+    pub(super) fn choose(&self, sock: &Shared<Sock>, ty: i32) -> Result<(), Errno> {
+        const ALL: u32 = 1 << 20;
+        for _ in 0..ALL {
+            // Relaxed: only different numbers are wanted.
+            let address = chosen(self.next.fetch_add(1, Ordering::Relaxed) % ALL);
+            match self.bind(sock, Name { address, key: self.abstract_key(&address, ty) }) {
+                Err(Errno::ADDRINUSE) => {}
+                Err(Errno::INVAL) => return Ok(()),
+                done => return done,
+            }
+        }
+        Err(Errno::NOSPC)
+    }
+
+    /// A socket's name leads nowhere from now on.
+    pub(super) fn forget(&self, sock: &Sock) {
+        // The end of a connection has its listener's name, and is not found by it.
+        let Some(name) = sock.name.get().filter(|_| sock.is_bound()) else { return };
+        let mut list = self.bucket(name.key).lock();
+        let gone = list.iter().position(|other| other.is(sock)).map(|at| list.swap_remove(at));
+        drop(list);
+        drop(gone);
+    }
+}
+
+impl Name {
+    fn is(&self, key: Key, address: &SockAddr) -> bool {
+        match (self.key, key) {
+            (Key::Abstract(ty, hash), Key::Abstract(wanted, hash2)) => {
+                ty == wanted && hash == hash2 && self.address == *address
+            }
+            (Key::Node(node), Key::Node(wanted)) => node == wanted,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(bytes: &[u8]) -> SockAddr {
+        SockAddr::new(&[&1u16.to_ne_bytes(), bytes].concat()).unwrap()
+    }
+
+    #[test]
+    fn addresses_mean_what_linux_takes_them_for() {
+        assert!(matches!(target(&address(b"")), Ok(Target::Any)));
+        assert!(matches!(target(&address(b"\0x")), Ok(Target::Abstract)));
+        assert!(matches!(target(&address(b"a/b\0c")), Ok(Target::Path(b"a/b"))));
+        assert!(matches!(target(&address(&[b'x'; 108])), Ok(Target::Path(path)) if path.len() == 108));
+        assert!(target(&address(&[b'x'; 109])).is_err());
+        assert!(target(&SockAddr::new(&[2, 0, 1]).unwrap()).is_err());
+        assert_eq!(path_address(b"ab").bytes(), address(b"ab\0").bytes());
+        assert_eq!(path_address(&[b'x'; 108]).len(), 111);
+        assert_eq!(chosen(0xabcde), address(b"\0abcde"));
+    }
+
+    #[test]
+    fn a_name_is_one_sockets_of_a_type() {
+        let names = Names::new().unwrap();
+        let [one, two, three] = [(); 3].map(|()| Sock::new(1).unwrap());
+        let at = address(b"\0name");
+        let name = |ty| Name { address: at, key: names.abstract_key(&at, ty) };
+        names.bind(&one, name(1)).unwrap();
+        assert_eq!(names.bind(&one, name(1)).unwrap_err(), Errno::INVAL);
+        assert_eq!(names.bind(&two, name(1)).unwrap_err(), Errno::ADDRINUSE);
+        names.bind(&two, name(2)).unwrap();
+        assert!(names.find(name(1).key, &at).unwrap().is(&one));
+        assert!(names.find(name(2).key, &at).unwrap().is(&two));
+        names.forget(&one);
+        assert!(names.find(name(1).key, &at).is_none());
+        names.choose(&three, 1).unwrap();
+        assert_eq!(three.name.get().unwrap().address, address(b"\x0000000"));
+        names.choose(&three, 1).unwrap();
+    }
+}

@@ -1,0 +1,398 @@
+//! Datagrams, and messages in order: each sent and received as a whole.
+//!
+//! A datagram counts against the room of its sender until it is read; messages between two ends as bytes of a stream do. A
+//! receiver who has more than [`QUEUE`] datagrams of senders that he is not connected to takes no more; senders who find it so
+//! leave their states with him, to be woken when there is room.
+
+use super::UnixEnd;
+use super::connect::{autobind, find_typed};
+use super::control::{Inward, Outward};
+use super::flight::{Flights, Table};
+use super::names::{self, Target};
+use super::segment::{Segment, Sender, message_charge};
+use super::sock::{CHANGED, DEAD, ESTABLISHED, RCV, READABLE, SEND, Sock, State, WRITABLE};
+use crate::abi::{AF_UNSPEC, MSG_OOB, MSG_PEEK, MSG_TRUNC, SO_PASSCRED, SOCK_DGRAM, SOCK_SEQPACKET};
+use crate::address::SockAddr;
+use crate::message::{Incoming, Outgoing};
+use crate::proto::{On, wait};
+use quietline_platform::atomic::Ordering;
+use quietline_platform::fault;
+use quietline_sync::{Shared, WaitQueue};
+use rustix::io::Errno;
+
+/// Datagrams in a queue when it is full, less one (`net.unix.max_dgram_qlen`).
+pub(super) const QUEUE: usize = 10;
+
+/// Whether a socket may send to one in this state: to one that is connected to nobody, or to it.
+fn may_send(own: &Sock, theirs: &State) -> bool {
+    theirs.peer.as_ref().is_none_or(|peer| peer.is(own))
+}
+
+/// Whether a receiver in this state has no room for a message of `own`.
+pub(super) fn is_full(own: &Sock, other: &Sock, theirs: &State) -> bool {
+    !other.is(own) && theirs.peer.as_ref().is_none_or(|peer| !peer.is(own)) && theirs.queue.len() > QUEUE
+}
+
+/// Leaves `own` with a receiver that has no room.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn hope(own: &Shared<Sock>, theirs: &mut State) -> Result<(), Errno> {
+    if theirs.hopeful.iter().any(|hopeful| hopeful.is(own)) {
+        return Ok(());
+    }
+    fault::check().map_err(|_| Errno::NOMEM)?;
+    theirs.hopeful.try_reserve(1).map_err(|_| Errno::NOMEM)?;
+    theirs.hopeful.push(own.clone());
+    Ok(())
+}
+
+/// `connect`, of a socket for datagrams.
+pub(super) fn connect(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(), Errno> {
+    if address.len() < names::FAMILY {
+        return Err(Errno::INVAL);
+    }
+    let own = end.sock_share(SOCK_DGRAM)?;
+    let new = if address.family() == AF_UNSPEC {
+        None
+    } else {
+        if matches!(names::target(address)?, Target::Any) {
+            return Err(Errno::INVAL);
+        }
+        autobind(end, on)?;
+        let other = find_typed(on, address)?;
+        if !may_send(&own, &other.lock()) {
+            return Err(Errno::PERM);
+        }
+        Some(other)
+    };
+    let old = core::mem::replace(&mut own.lock().peer, new.clone());
+    if let Some(old) = old
+        && new.is_none_or(|new| !new.is(&old))
+    {
+        disconnected(&own, &old, &on.net().unix.flights);
+    }
+    Ok(())
+}
+
+/// A socket is not connected to `old` any more: what lies in its queue is lost, and `old` is told if it is connected to it.
+fn disconnected(own: &Sock, old: &Sock, flights: &Flights) {
+    let (queue, hopeful, table) = {
+        let mut state = own.lock();
+        let mut table = None;
+        if Flights::needs_table(&state) {
+            drop(state);
+            table = Some(flights.lock());
+            state = own.lock();
+        }
+        (core::mem::take(&mut state.queue), core::mem::take(&mut state.hopeful), table)
+    };
+    let lost = !queue.is_empty();
+    let had_files = {
+        let mut table = table;
+        flights.purge(queue, table.as_deref_mut())
+    };
+    for hopeful in hopeful {
+        hopeful.wake(WRITABLE);
+    }
+    if lost {
+        let told = {
+            let state = old.lock();
+            let told = old.shutdown() & DEAD == 0 && state.peer.as_ref().is_some_and(|peer| peer.is(own));
+            if told {
+                old.set_error(Errno::CONNRESET);
+            }
+            told
+        };
+        if told {
+            old.waiters.wake_ordered(CHANGED.bits(), WaitQueue::ALL);
+        }
+    }
+    if had_files {
+        flights.drop_lost();
+    }
+}
+
+/// A message that is about to be sent.
+struct Sending<'a> {
+    end: &'a UnixEnd,
+    own: Shared<Sock>,
+    on: &'a On<'a>,
+    name: &'a SockAddr,
+    ordered: bool,
+    charge: u32,
+}
+
+/// `sendmsg` and `write`.
+pub(super) fn send(end: &UnixEnd, on: &On<'_>, message: &mut Outgoing<'_, '_, '_>) -> Result<usize, Errno> {
+    let ordered = on.socket.ty() == SOCK_SEQPACKET;
+    let own = end.sock_share(on.socket.ty())?;
+    let mut name = message.name;
+    if ordered {
+        own.take_error()?;
+        if own.phase() != ESTABLISHED {
+            return Err(Errno::NOTCONN);
+        }
+        name = &SockAddr::NONE;
+    }
+    let flights = &on.net().unix.flights;
+    let mut outward = match message.control {
+        [] => Outward::none(flights),
+        control => Outward::new(flights, on.who, control)?,
+    };
+    if message.flags & MSG_OOB != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if !name.is_empty() && matches!(names::target(name)?, Target::Any) {
+        return Err(Errno::INVAL);
+    }
+    autobind(end, on)?;
+    let len = message.data.left();
+    if len > (own.options.sndbuf() as usize).saturating_sub(32) {
+        return Err(Errno::MSGSIZE);
+    }
+    let sending = Sending { end, own, on, name, ordered, charge: message_charge(len) };
+    let own = &sending.own;
+    let waits = on.waits(message.flags);
+    let mut again = || sending.attempt(message, &mut outward, len);
+    match again() {
+        // Not exclusive: others of this socket may wait for another receiver's room, to whom this wake-up says nothing.
+        Err(Errno::AGAIN) if waits => wait(&own.waiters, WRITABLE, false, own.options.send_timeout(), again),
+        sent => sent,
+    }
+}
+
+impl Sending<'_> {
+    /// Sends it, if there is room.
+    fn attempt(
+        &self,
+        message: &mut Outgoing<'_, '_, '_>,
+        outward: &mut Outward<'_>,
+        len: usize,
+    ) -> Result<usize, Errno> {
+        let own = &self.own;
+        own.take_error()?;
+        if own.shutdown() & SEND != 0 {
+            return Err(Errno::PIPE);
+        }
+        let sndbuf = own.options.sndbuf();
+        if self.ordered {
+            let peer = self.end.peer.get().ok_or(Errno::NOTCONN)?;
+            return self.put(peer, message, outward, len, sndbuf);
+        }
+        // Relaxed: a look; who makes room wakes by an exchange of this word, and the queue's fence comes before the next look.
+        if own.sent.load(Ordering::Relaxed) >= sndbuf {
+            return Err(Errno::AGAIN);
+        }
+        if !self.name.is_empty() {
+            let other = find_typed(self.on, self.name)?;
+            return self.put(&other, message, outward, len, sndbuf);
+        }
+        let other = own.lock().peer.clone().ok_or(Errno::NOTCONN)?;
+        self.put(&other, message, outward, len, sndbuf)
+    }
+
+    fn put(
+        &self,
+        other: &Sock,
+        message: &mut Outgoing<'_, '_, '_>,
+        outward: &mut Outward<'_>,
+        len: usize,
+        sndbuf: u32,
+    ) -> Result<usize, Errno> {
+        let own = &self.own;
+        let mut start = *message.data;
+        let mut theirs = other.lock();
+        if !self.ordered && !may_send(own, &theirs) {
+            return Err(Errno::PERM);
+        }
+        if other.shutdown() & DEAD != 0 {
+            drop(theirs);
+            return Err(self.gone(other));
+        }
+        if other.shutdown() & RCV != 0 {
+            return Err(Errno::PIPE);
+        }
+        if self.ordered && theirs.charged >= sndbuf {
+            return Err(Errno::AGAIN);
+        }
+        if !self.ordered && is_full(own, other, &theirs) {
+            hope(own, &mut theirs)?;
+            return Err(Errno::AGAIN);
+        }
+        let mut segment = Segment::new(&mut start, len, self.charge)?;
+        if let Some(sender) = outward.sender {
+            segment.sender = sender;
+        } else if other.options.is_on(SO_PASSCRED) || own.options.is_on(SO_PASSCRED) {
+            // A `write` does not say who calls: then it is who has made the connection, as the other end knows.
+            let ids = self.on.who.ids().or(theirs.peer_ids);
+            segment.sender = ids.map_or(Sender::UNKNOWN, Sender::of);
+        }
+        segment.parcel = outward.take(other);
+        if !self.ordered {
+            segment.from = Some(own.clone());
+        }
+        if let Err((errno, mut segment)) = theirs.push(segment) {
+            drop(theirs);
+            outward.give_back(segment.parcel.take());
+            return Err(errno);
+        }
+        if self.ordered {
+            theirs.charged += self.charge;
+        } else {
+            // Relaxed: only the sum counts; the lock brings it to whoever reads the message.
+            own.sent.fetch_add(self.charge, Ordering::Relaxed);
+        }
+        drop(theirs);
+        *message.data = start;
+        message.data.finish();
+        other.wake(READABLE);
+        Ok(len)
+    }
+
+    /// The receiver was closed.
+    #[cold]
+    fn gone(&self, other: &Sock) -> Errno {
+        if self.ordered {
+            return Errno::PIPE;
+        }
+        if self.name.is_empty() {
+            let old = self.own.lock().peer.take_if(|peer| peer.is(other));
+            if let Some(old) = old {
+                disconnected(&self.own, &old, &self.on.net().unix.flights);
+            }
+        }
+        Errno::CONNREFUSED
+    }
+}
+
+/// A message that has been found.
+struct Found {
+    copied: usize,
+    len: usize,
+    name: SockAddr,
+    inward: Inward,
+}
+
+/// What there was instead of a message.
+enum Instead {
+    End,
+    Failed(Errno),
+    NeedsTable,
+}
+
+/// `recvmsg` and `read`.
+pub(super) fn receive(
+    end: &UnixEnd,
+    on: &On<'_>,
+    message: &mut Incoming<'_, '_, '_>,
+) -> Result<usize, Errno> {
+    let ordered = on.socket.ty() == SOCK_SEQPACKET;
+    let sock = end.sock(on.socket.ty())?;
+    if ordered && sock.phase() != ESTABLISHED {
+        return Err(Errno::NOTCONN);
+    }
+    if message.flags & MSG_OOB != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let waits = on.waits(message.flags);
+    let mut again = || {
+        let taken = match take(end, sock, on, message, waits || ordered, None) {
+            Err(Instead::NeedsTable) => {
+                let mut table = on.net().unix.flights.lock();
+                take(end, sock, on, message, waits || ordered, Some(&mut table))
+            }
+            taken => taken,
+        };
+        match taken {
+            Ok(found) => Ok(Some(found)),
+            Err(Instead::End) => Ok(None),
+            Err(Instead::Failed(errno)) => Err(errno),
+            Err(Instead::NeedsTable) => Err(Errno::AGAIN),
+        }
+    };
+    let found = match again() {
+        Err(Errno::AGAIN) if waits => {
+            wait(&sock.waiters, READABLE, true, sock.options.receive_timeout(), again)?
+        }
+        found => found?,
+    };
+    let Some(found) = found else {
+        *message.name = SockAddr::NONE;
+        return Ok(0);
+    };
+    *message.name = found.name;
+    if found.copied < found.len {
+        message.found |= MSG_TRUNC;
+    }
+    message.found |= found.inward.deliver(end, on.who, message.control, message.flags);
+    Ok(if message.flags & MSG_TRUNC != 0 { found.len } else { found.copied })
+}
+
+/// Takes a message, or looks at one. `ends`: whether a shutdown is told by the end rather than by `EAGAIN`.
+fn take(
+    end: &UnixEnd,
+    sock: &Sock,
+    on: &On<'_>,
+    message: &mut Incoming<'_, '_, '_>,
+    ends: bool,
+    table: Option<&mut Table>,
+) -> Result<Found, Instead> {
+    sock.take_error().map_err(Instead::Failed)?;
+    let peek = message.flags & MSG_PEEK != 0;
+    let mut state = sock.lock();
+    let offset = sock.options.peek_off();
+    let (mut at, mut skip) = (0, if peek { offset.unwrap_or(0) as usize } else { 0 });
+    while peek && let Some(segment) = state.queue.get(at) {
+        let len = segment.bytes().len();
+        if skip < len || len == 0 && skip == 0 {
+            break;
+        }
+        skip -= len;
+        at += 1;
+    }
+    let Some(segment) = state.queue.get_mut(at) else {
+        return Err(if ends && sock.shutdown() & RCV != 0 {
+            Instead::End
+        } else {
+            Instead::Failed(Errno::AGAIN)
+        });
+    };
+    if table.is_none() && segment.parcel.as_ref().is_some_and(|parcel| parcel.has_sockets()) {
+        return Err(Instead::NeedsTable);
+    }
+    let mut inward = Inward { sender: Some(segment.sender), ..Inward::default() };
+    inward.take(&on.net().unix.flights, &mut segment.parcel, peek, table).map_err(Instead::Failed)?;
+    let bytes = &segment.bytes()[skip..];
+    let (copied, len) = (message.data.put(bytes), bytes.len());
+    let sender = segment.from.as_deref().or_else(|| end.peer.get());
+    let name = sender.and_then(|sender| sender.name.get()).map_or(SockAddr::NONE, |name| name.address);
+    if let Some(offset) = offset {
+        let moved = copied as u32;
+        sock.options.set_peek_off(if peek {
+            offset.saturating_add(moved)
+        } else {
+            offset.saturating_sub(bytes.len() as u32)
+        });
+    }
+    if !peek {
+        let segment = state.queue.pop_front();
+        let segment = segment.expect("it was looked at");
+        let hopeful = core::mem::take(&mut state.hopeful);
+        let mut charged = 0;
+        if segment.from.is_none() {
+            state.charged -= segment.charge;
+            charged = state.charged;
+        }
+        drop(state);
+        match (&segment.from, end.peer.get()) {
+            (Some(from), _) => from.uncharge(segment.charge),
+            (None, Some(peer)) if peer.is_writable(charged) => peer.wake(WRITABLE),
+            _ => {}
+        }
+        for hopeful in hopeful {
+            hopeful.wake(WRITABLE);
+        }
+    }
+    Ok(Found { copied, len, name, inward })
+}

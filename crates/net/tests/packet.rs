@@ -1,0 +1,407 @@
+//! Packet buffers: lengths, sharing, bulk, and property 11 (a reference that is not the last frees nothing; destructors run
+//! once, before storage is released; a flush leaves none; an empty one is ignored; what is deferred ends on the CPU that made it).
+
+use quietline_net::packet::*;
+use quietline_platform::fault;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// The listener and faults are the process's: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Nothing is out.
+fn assert_empty(packets: &Packets) {
+    assert_eq!(packets.head_stats().active, 0, "heads");
+    assert_eq!(packets.data_stats().map(|stats| stats.active), [0; 4], "data");
+}
+
+#[test]
+fn lengths_and_their_edges() {
+    let _alone = alone();
+    let packets = Packets::new().unwrap();
+    let mut skb = packets.alloc_skb(100).unwrap();
+    assert_eq!((skb.len(), skb.headroom(), skb.is_empty()), (0, HEADROOM, true));
+    let room = skb.tailroom();
+    assert!(room >= 100);
+    skb.put(3).unwrap().copy_from_slice(b"abc");
+    assert_eq!(skb.put(room - 2).unwrap_err(), PacketError::BadLength);
+    assert_eq!(skb.put(room - 3).unwrap().len(), room - 3);
+    assert_eq!(skb.tailroom(), 0);
+    assert_eq!(skb.put(1).unwrap_err(), PacketError::BadLength);
+    skb.trim(3).unwrap();
+    skb.trim(1000).unwrap();
+    assert_eq!(skb.data(), b"abc");
+    skb.push(2).unwrap()[..2].copy_from_slice(b"xy");
+    assert_eq!((skb.data(), skb.headroom()), (&b"xyabc"[..], HEADROOM - 2));
+    assert_eq!(skb.push(HEADROOM - 1).unwrap_err(), PacketError::BadLength);
+    assert_eq!(skb.pull(6).unwrap_err(), PacketError::BadLength);
+    assert_eq!(skb.pull(3).unwrap(), b"bc");
+    assert_eq!(skb.reserve(1).unwrap_err(), PacketError::BadLength, "it has data");
+    skb.pull(2).unwrap();
+    skb.reserve(0).unwrap();
+    assert_eq!(skb.reserve(usize::MAX).unwrap_err(), PacketError::BadLength);
+    drop(skb);
+    // The largest, and one more.
+    let most = 255 * 64 - HEADROOM;
+    let mut large = packets.alloc_skb(most).unwrap();
+    assert_eq!(large.put(most).unwrap().len(), most);
+    for len in [most + 1, usize::MAX] {
+        assert_eq!(packets.alloc_skb(len).unwrap_err(), PacketError::BadLength);
+        assert_eq!(packets.napi().alloc_skb(len).unwrap_err(), PacketError::BadLength);
+    }
+    drop(large);
+    assert_empty(&packets);
+}
+
+#[test]
+fn shared_and_cloned() {
+    let _alone = alone();
+    let packets = Packets::new().unwrap();
+    let mut skb = packets.alloc_skb(100).unwrap();
+    skb.put_data(b"payload").unwrap();
+    skb.set_mark(7).unwrap();
+    skb.set_cb([1, 2, 3, 4, 5]).unwrap();
+
+    let other = skb.get();
+    assert!(skb.is_shared() && other.is_shared() && !skb.is_cloned());
+    assert_eq!(skb.put(1).unwrap_err(), PacketError::Shared);
+    assert_eq!(skb.pull(1).unwrap_err(), PacketError::Shared);
+    assert_eq!(skb.set_mark(1).unwrap_err(), PacketError::Shared);
+    assert_eq!(skb.data_mut().unwrap_err(), PacketError::Shared);
+    assert_eq!(packets.head_stats().active, 1);
+    drop(other);
+    assert!(!skb.is_shared());
+
+    let mut clone = skb.clone_skb().unwrap();
+    assert!(skb.is_cloned() && clone.is_cloned() && !clone.is_shared());
+    assert_eq!((clone.data(), clone.mark(), clone.cb()), (&b"payload"[..], 7, [1, 2, 3, 4, 5]));
+    assert_eq!(clone.data_mut().unwrap_err(), PacketError::Shared);
+    assert_eq!(clone.put(1).unwrap_err(), PacketError::Shared);
+    assert_eq!(clone.pull(3).unwrap(), b"load", "lengths are its own");
+    assert_eq!(skb.data(), b"payload");
+    let mut own = clone.unshare().unwrap();
+    own.data_mut().unwrap()[0] = b'L';
+    assert_eq!((own.data(), skb.data()), (&b"Load"[..], &b"payload"[..]));
+    assert!(!skb.is_cloned());
+    skb.data_mut().unwrap()[0] = b'P';
+    let copy = skb.copy().unwrap();
+    assert_eq!((copy.data(), copy.headroom(), copy.mark()), (&b"Payload"[..], skb.headroom(), 7));
+    let wide = skb.copy_expand(300, 900).unwrap();
+    assert_eq!((wide.data(), wide.headroom()), (&b"Payload"[..], 300));
+    assert!(wide.tailroom() >= 900);
+    assert_eq!(skb.copy_expand(usize::MAX, 1).unwrap_err(), PacketError::BadLength);
+    drop((skb, own, copy, wide));
+    assert_empty(&packets);
+}
+
+#[test]
+fn fragments() {
+    let _alone = alone();
+    let packets = Packets::new().unwrap();
+    let mut skb = packets.alloc_skb(10).unwrap();
+    skb.put_data(b"head").unwrap();
+    let frag = Frag::copy_of(b"0123456789").unwrap();
+    assert_eq!(frag.part(3, 8).unwrap_err(), PacketError::BadLength);
+    assert_eq!(skb.add_frag(frag.part(1, 0).unwrap()).unwrap_err(), PacketError::BadLength, "empty");
+    for i in 0..MAX_FRAGS {
+        skb.add_frag(frag.part(i % 8, 2).unwrap()).unwrap();
+    }
+    assert_eq!(skb.add_frag(frag.clone()).unwrap_err(), PacketError::BadLength, "one too many");
+    assert_eq!((skb.len(), skb.data_len(), skb.tailroom()), (4 + 2 * MAX_FRAGS, 2 * MAX_FRAGS, 0));
+    assert_eq!(skb.trim(1).unwrap_err(), PacketError::BadLength);
+    let clone = skb.clone_skb().unwrap();
+    assert_eq!(skb.add_frag(frag.clone()).unwrap_err(), PacketError::Shared);
+    drop(skb);
+    assert_eq!(clone.frags().count(), MAX_FRAGS, "the clone keeps them");
+    let linear = clone.linearize().unwrap();
+    assert_eq!(&linear.data()[..8], b"head0112");
+    assert_eq!((linear.len(), linear.data_len()), (4 + 2 * MAX_FRAGS, 0));
+    drop(linear);
+    assert_empty(&packets);
+}
+
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+fn ended(n: u64) {
+    ENDED.fetch_add(n, Ordering::Relaxed);
+}
+
+#[test]
+fn destructors_run_once() {
+    let _alone = alone();
+    let packets = Packets::new().unwrap();
+    let with = |n| {
+        let mut skb = packets.alloc_skb(1).unwrap();
+        skb.set_destructor(Some((ended, n))).unwrap();
+        skb
+    };
+    ENDED.store(0, Ordering::Relaxed);
+    let skb = with(1);
+    let (other, clone) = (skb.get(), skb.clone_skb().unwrap());
+    drop(skb);
+    assert_eq!(ENDED.load(Ordering::Relaxed), 0, "not the last");
+    drop(other);
+    assert_eq!(ENDED.load(Ordering::Relaxed), 1, "the last of the head, though a clone has the data");
+    drop(clone);
+    assert_eq!(ENDED.load(Ordering::Relaxed), 1, "a clone has none");
+    with(10).kfree_skb(DropReason::NoRoute);
+    kfree_skb_bulk(&mut [Some(with(100)), None, Some(with(1000))]);
+    let mut napi = packets.napi();
+    napi.consume_skb(with(10_000));
+    let mut none = with(100_000);
+    none.set_destructor(None).unwrap();
+    drop(none);
+    assert_eq!(ENDED.load(Ordering::Relaxed), 11_111);
+    drop(napi);
+    assert_empty(&packets);
+}
+
+/// Bulk is what single frees would be: of each mixture the same references, clones and data stay.
+#[test]
+fn bulk_frees_what_singles_would() {
+    let _alone = alone();
+    let packets = Packets::new().unwrap();
+    type Free = for<'a, 'n> fn(&'a mut [Option<Skb<'n>>]);
+    let ways: [Free; 2] = [kfree_skb_bulk, kfree_skb_bulk_heads];
+    for (way, free) in ways.into_iter().enumerate() {
+        for n in [0, 1, 2, 3, 31, 64, 65, 200] {
+            let mut kept = Vec::new();
+            let mut batch: Vec<Option<Skb<'_>>> = Vec::new();
+            for i in 0..n {
+                let skb = packets.alloc_skb([60, 1000, 3000, 9000][i / 7 % 4]).unwrap();
+                match i % 5 {
+                    0 => kept.push(skb.get()),
+                    1 => kept.push(skb.clone_skb().unwrap()),
+                    2 => batch.push(Some(skb.clone_skb().unwrap())),
+                    3 => batch.push(None),
+                    _ => {}
+                }
+                batch.push(Some(skb));
+            }
+            free(&mut batch);
+            assert!(batch.iter().all(Option::is_none));
+            assert_eq!(packets.head_stats().active, kept.len(), "way {way}, {n}");
+            let data: usize = packets.data_stats().iter().map(|stats| stats.active).sum();
+            assert_eq!(data, kept.len());
+            assert!(kept.iter().all(|skb| !skb.is_shared() && !skb.is_cloned()));
+            drop(kept);
+            assert_empty(&packets);
+        }
+    }
+}
+
+#[test]
+fn a_bulk_of_two_owners() {
+    let _alone = alone();
+    let [one, two] = [(); 2].map(|()| Packets::new().unwrap());
+    let mut batch = [one.alloc_skb(1).ok(), two.alloc_skb(1).ok(), one.alloc_skb(1).ok()];
+    kfree_skb_bulk(&mut batch);
+    let mut napi = one.napi();
+    napi.consume_skb(two.alloc_skb(1).unwrap());
+    drop(napi);
+    assert_empty(&one);
+    assert_empty(&two);
+}
+
+#[test]
+fn waitlists() {
+    let _alone = alone();
+    let packets = Packets::new().unwrap();
+    let mut list = Waitlist::<8>::new();
+    list.flush();
+    for i in 1..=20 {
+        list.add(packets.alloc_skb(1).unwrap());
+        assert_eq!(list.len(), i % 8);
+        assert_eq!(packets.head_stats().active, i % 8, "full: all at once");
+    }
+    list.flush();
+    assert!(list.is_empty());
+    assert_empty(&packets);
+    list.add(packets.alloc_skb(1).unwrap());
+    drop(list);
+    assert_empty(&packets);
+}
+
+#[test]
+fn no_bulk_in_a_signal_handler() {
+    let _alone = alone();
+    let packets = Packets::new().unwrap();
+    let guard = NoBulk::enter();
+    assert!(NoBulk::is_entered());
+    let flush = || {
+        let mut list = Waitlist::<4>::new();
+        list.add(packets.alloc_skb(1).unwrap());
+        list.flush();
+    };
+    let flushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(flush));
+    assert_eq!(flushed.is_err(), cfg!(debug_assertions), "debug builds say so");
+    drop(guard);
+    assert!(!NoBulk::is_entered());
+    assert_empty(&packets);
+}
+
+#[test]
+fn a_stack_of_ones_own() {
+    let _alone = alone();
+    let packets = Packets::new().unwrap();
+    let mut napi = packets.napi();
+    let usual = 1500;
+    let skb = napi.alloc_skb(usual).unwrap();
+    assert_eq!(packets.head_stats().active, NAPI_BULK, "refilled in bulk");
+    let id = skb.id();
+    napi.consume_skb(skb);
+    assert_eq!(napi.alloc_skb(usual).unwrap().id(), id, "what was freed last comes first");
+    let many: Vec<_> = (0..3 * NAPI_SIZE).map(|_| packets.alloc_skb(usual).unwrap()).collect();
+    many.into_iter().for_each(|skb| napi.consume_skb(skb));
+    assert!(packets.head_stats().active <= NAPI_SIZE);
+    assert!(packets.data_stats()[1].active <= NAPI_SIZE);
+    napi.consume_skb(packets.alloc_skb(9000).unwrap());
+    napi.kfree_skb(packets.alloc_skb(usual).unwrap(), DropReason::QueueFull);
+    napi.flush();
+    assert_empty(&packets);
+}
+
+struct Counts {
+    consumed: AtomicU64,
+    dropped: [AtomicU64; 32],
+}
+
+impl Listener for Counts {
+    fn ended(&self, packet: usize, event: Event) {
+        assert_ne!(packet, 0);
+        match event {
+            Event::Consumed => self.consumed.fetch_add(1, Ordering::Relaxed),
+            Event::Dropped(reason) => self.dropped[reason.number()].fetch_add(1, Ordering::Relaxed),
+        };
+    }
+}
+
+#[test]
+fn a_listener_is_told() {
+    static COUNTS: Counts =
+        Counts { consumed: AtomicU64::new(0), dropped: [const { AtomicU64::new(0) }; 32] };
+    let _alone = alone();
+    let packets = Packets::new().unwrap();
+    for _ in 0..100 {
+        assert!(listen(Some(&COUNTS)).is_ok(), "the same takes no new place");
+    }
+    let shared = packets.alloc_skb(1).unwrap();
+    drop(shared.get());
+    shared.kfree_skb(DropReason::TtlExpired);
+    packets.alloc_skb(1).unwrap().consume_skb();
+    kfree_skb_bulk(&mut [packets.alloc_skb(1).ok(), packets.alloc_skb(1).ok()]);
+    assert!(listen(None).is_ok());
+    drop(packets.alloc_skb(1));
+    assert_eq!(COUNTS.consumed.load(Ordering::Relaxed), 3);
+    for reason in DropReason::ALL {
+        let n = u64::from(*reason == DropReason::TtlExpired);
+        assert_eq!(COUNTS.dropped[reason.number()].load(Ordering::Relaxed), n, "{}", reason.name());
+    }
+}
+
+/// Memory is gone from the n-th allocation on, for every n: an error, and nothing is lost.
+#[test]
+fn memory_runs_out() {
+    let _alone = alone();
+    let work = |packets: &Packets| -> Result<(), PacketError> {
+        let mut batch: [Option<Skb<'_>>; 70] = [const { None }; 70];
+        packets.alloc_skb_bulk(1500, &mut batch)?;
+        let mut skb = packets.alloc_skb(60)?;
+        skb.add_frag(Frag::copy_of(&[1; 3000])?)?;
+        let clone = skb.clone_skb()?;
+        let copy = clone.linearize()?;
+        assert_eq!(copy.len(), 3000);
+        let mut napi = packets.napi();
+        let kept: Result<Vec<_>, _> = (0..40).map(|_| napi.alloc_skb(1500)).collect();
+        kept.map(drop)
+    };
+    let mut failed = 0;
+    for n in 1.. {
+        let packets = Packets::new().unwrap();
+        fault::fail_from(n);
+        let result = work(&packets);
+        let reached = !fault::armed() || result.is_err();
+        fault::fail_nth(0);
+        assert_empty(&packets);
+        match result {
+            Ok(()) => break,
+            Err(error) => assert_eq!(error, PacketError::NoMemory),
+        }
+        failed += u32::from(reached);
+    }
+    assert!(failed >= 6, "{failed} places");
+    assert!(fault::check().is_ok());
+}
+
+/// Property 11 with threads: packets, references and clones that go from thread to thread, and end in every way.
+#[test]
+fn stress_everything_ends_once() {
+    const THREADS: usize = 3;
+    const ROUNDS: usize = 4_000;
+    let _alone = alone();
+    ENDED.store(0, Ordering::Relaxed);
+    let packets = Packets::new().unwrap();
+    let made = AtomicU64::new(0);
+    {
+        let boxes: [Mutex<Vec<Skb<'_>>>; THREADS] = [const { Mutex::new(Vec::new()) }; THREADS];
+        thread::scope(|s| {
+            for me in 0..THREADS {
+                let (packets, boxes, made) = (&packets, &boxes, &made);
+                s.spawn(move || {
+                    for round in worker(me, packets, boxes, ROUNDS) {
+                        made.fetch_add(round, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+    }
+    let waiting = packets.head_stats().active;
+    assert!(waiting <= DEFER_MAX as usize * quietline_platform::cpu::nr_cpus());
+    drop(packets);
+    assert_eq!(ENDED.load(Ordering::Relaxed), made.into_inner(), "each once");
+}
+
+/// Makes packets for the next thread, and ends what the one before has made: one made in each round.
+fn worker<'n, const THREADS: usize>(
+    me: usize,
+    packets: &'n Packets,
+    boxes: &[Mutex<Vec<Skb<'n>>>; THREADS],
+    rounds: usize,
+) -> impl Iterator<Item = u64> {
+    let mut napi = packets.napi();
+    let mut done = Waitlist::<'n, WAITLIST>::new();
+    (0..rounds).map(move |round| {
+        let made = if round % 2 == 0 { napi.alloc_skb(1500) } else { packets.alloc_skb(200) };
+        let mut skb = made.unwrap();
+        skb.set_destructor(Some((ended, 1))).unwrap();
+        skb.put(64).unwrap().fill(me as u8 + 1);
+        let next = &boxes[(me + 1) % THREADS];
+        match round % 4 {
+            0 => next.lock().unwrap().push(skb.get()),
+            1 => next.lock().unwrap().push(skb.clone_skb().unwrap()),
+            _ => {}
+        }
+        next.lock().unwrap().push(skb);
+        let mine = core::mem::take(&mut *boxes[me].lock().unwrap());
+        for (i, skb) in mine.into_iter().enumerate() {
+            let from = skb.data()[0];
+            assert!(skb.data().iter().all(|byte| *byte == from), "bytes of another packet");
+            match (round + i) % 5 {
+                0 => napi.consume_skb(skb),
+                1 => done.add(skb),
+                2 => packets.defer_free(skb),
+                3 => skb.kfree_skb(DropReason::NotSpecified),
+                _ => kfree_skb_bulk(&mut [Some(skb)]),
+            }
+        }
+        if round % 16 == 0 {
+            napi.take_deferred();
+            packets.take_deferred();
+        }
+        1
+    })
+}
