@@ -1,6 +1,7 @@
 //! System calls on who a process is.
 
 use crate::{Errno, Process};
+use quietline_platform::heap;
 use quietline_vfs::cred::{Capabilities, Cred};
 
 impl Process {
@@ -39,8 +40,15 @@ impl Process {
     }
 
     /// The supplementary groups, sorted.
-    pub fn getgroups(&self) -> Vec<u32> {
-        self.ask(|cred| cred.groups().to_vec())
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn getgroups(&self) -> Result<Vec<u32>, Errno> {
+        self.ask(|cred| {
+            let groups = cred.groups();
+            let copy = heap::try_boxed_slice(groups.len(), |n| groups[n]).map_err(|_| Errno::NOMEM)?;
+            Ok(copy.into_vec())
+        })
     }
 
     /// The capabilities in effect.

@@ -1,11 +1,14 @@
 //! System calls on descriptors.
 
 use crate::abi::{
-    CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_SETFD, F_SETFL,
-    FD_CLOEXEC, O_APPEND, O_ASYNC, O_CLOEXEC, O_DIRECT, O_NOATIME, O_NONBLOCK,
+    CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_GETPIPE_SZ,
+    F_SETFD, F_SETFL, F_SETPIPE_SZ, FD_CLOEXEC, O_APPEND, O_ASYNC, O_CLOEXEC, O_DIRECT, O_NOATIME,
+    O_NONBLOCK,
 };
-use crate::{Errno, FileHandle, Pipe, Process, Socket};
+use crate::{Errno, FileHandle, Process, Socket};
+use core::fmt::Write;
 use quietline_vfs::FdFlags;
+use quietline_vfs::generated::TextBuffer;
 
 impl Process {
     /// Closes a descriptor.
@@ -33,10 +36,11 @@ impl Process {
             return Err(Errno::INVAL);
         }
         if self.has_locked() && flags & CLOSE_RANGE_CLOEXEC == 0 {
-            let fds = self.table.open_fds();
-            for fd in fds.into_iter().filter(|fd| (first..=last).contains(&(*fd as u32))) {
+            let mut from = first as usize;
+            while let Some(fd) = self.table.next_fd(from).filter(|&fd| fd as u32 <= last) {
                 // Another thread may have closed it in the meantime, which is as good.
                 let _ = self.close(fd);
+                from = fd as usize + 1;
             }
         }
         self.table.for_range(first, last, flags & CLOSE_RANGE_CLOEXEC != 0, &self.inner().files);
@@ -87,13 +91,13 @@ impl Process {
         }
     }
 
-    /// `F_DUPFD`, `F_DUPFD_CLOEXEC`, `F_GETFD`, `F_SETFD`, `F_GETFL`, `F_SETFL`.
+    /// `F_DUPFD`, `F_DUPFD_CLOEXEC`, `F_GETFD`, `F_SETFD`, `F_GETFL`, `F_SETFL`, `F_GETPIPE_SZ`, `F_SETPIPE_SZ`.
     ///
     /// `F_GETFD` and `F_GETFL` write no shared line.
     ///
     /// # Errors
     /// `EBADF`; `EINVAL` for another command, for a duplicate at or above the limit, or for `O_DIRECT` on a file that
-    /// cannot; `EMFILE`; `EPERM` for `O_NOATIME` on an anonymous descriptor, unless the kernel is privileged.
+    /// cannot; `EMFILE`; for the size of a pipe as [`PipeCore::set_capacity`](quietline_vfs::PipeCore::set_capacity); `EPERM` for `O_NOATIME` on an anonymous descriptor, unless the kernel is privileged.
     #[inline(always)]
     pub fn fcntl(&self, fd: i32, cmd: i32, arg: u64) -> Result<i32, Errno> {
         if cmd == F_GETFL {
@@ -116,6 +120,7 @@ impl Process {
                 let flags = FdFlags { cloexec: cmd == F_DUPFD_CLOEXEC, any: false };
                 self.table.dup(fd, arg as usize, flags, files)
             }
+            F_GETPIPE_SZ | F_SETPIPE_SZ => self.pipe_size(&self.file(fd)?, cmd, arg),
             F_SETFL => self.set_status(&self.file(fd)?, arg as i32),
             _ => Err(Errno::INVAL),
         }
@@ -125,7 +130,7 @@ impl Process {
         if let Some(inode) = file.opened().inode() {
             return self.set_tree_status(file, inode, flags);
         }
-        let pipe = file.payload::<Pipe>().is_some();
+        let pipe = file.opened().pipe().is_some();
         let socket = file.payload::<Socket>().is_some();
         // The inode that all anonymous descriptors share is root's, and times of access are the owner's affair.
         let owner = pipe || socket || self.inner().config.privileged;
@@ -154,7 +159,7 @@ impl Process {
         if flags & !file.flags() & O_NOATIME != 0 && !owner {
             return Err(Errno::PERM);
         }
-        if flags & O_DIRECT != 0 && !inode.is_file() {
+        if flags & O_DIRECT != 0 && !inode.is_file() && file.opened().pipe().is_none() {
             return Err(Errno::INVAL);
         }
         file.set_flags(flags, O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME);
@@ -185,19 +190,33 @@ impl Process {
     /// What `/proc/PID/fd/N` links to: `socket:[INO]`, `pipe:[INO]`, `anon_inode:[eventfd]`, or a path.
     ///
     /// # Errors
-    /// `EBADF`.
+    /// `EBADF`, `ENAMETOOLONG`, `ENOMEM`.
     pub fn fd_name(&self, fd: i32) -> Result<String, Errno> {
         let file = self.file(fd)?;
-        let Some(place) = file.place() else { return Ok(file.name().to_string()) };
-        let mut buffer = [0; crate::abi::PATH_MAX];
-        let mut path = quietline_vfs::PathBuffer::new(&mut buffer);
-        self.inner().vfs.d_path(&place.to_path(), &self.fs.root_path(), &mut path)?;
-        Ok(String::from_utf8_lossy(path.bytes()).into_owned())
+        let mut name = TextBuffer::default();
+        if let Some(place) = file.place() {
+            let mut buffer = [0; crate::abi::PATH_MAX];
+            let mut path = quietline_vfs::PathBuffer::new(&mut buffer);
+            self.inner().vfs.d_path(&place.to_path(), &self.fs.root_path(), &mut path)?;
+            for chunk in path.bytes().utf8_chunks() {
+                name.push(chunk.valid().as_bytes());
+                if !chunk.invalid().is_empty() {
+                    name.push("\u{fffd}".as_bytes());
+                }
+            }
+        } else {
+            // The buffer tells at its end.
+            let _ = write!(name, "{}", file.name());
+        }
+        Ok(String::from_utf8(name.finish()?).expect("what is no text has been replaced"))
     }
 
     /// Descriptors that are open, lowest first (`/proc/PID/fd`).
-    pub fn open_fds(&self) -> Vec<i32> {
-        self.table.open_fds()
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn open_fds(&self) -> Result<Vec<i32>, Errno> {
+        self.table.open_fds().map_err(|_| Errno::NOMEM)
     }
 
     /// Descriptors are below this (`RLIMIT_NOFILE`).

@@ -3,13 +3,15 @@
 use crate::processes::Processes;
 use crate::{Config, Errno, Process};
 use core::pin::Pin;
-use quietline_net::Socket;
+use quietline_net::{Net, Socket};
 use quietline_platform::atomic::{AtomicU32, AtomicU64, Ordering};
-use quietline_slab::{CacheError, Stats};
+use quietline_slab::{CacheError, RawCache, Stats};
 use quietline_sync::{IdAllocator, Shared};
 use quietline_vfs::inotify::Inotify;
 use quietline_vfs::ramfs::new_ramfs;
-use quietline_vfs::{EventFd, Files, Limits, MountFlags, Namespace, Pipe, PseudoFs, SignalFd, TimerFd, Vfs};
+use quietline_vfs::{
+    EventFd, EventPolls, Files, Limits, MountFlags, Namespace, Pipe, PseudoFs, SignalFd, TimerFd, Timers, Vfs,
+};
 
 /// Numbers of dentries (`/proc/sys/fs/dentry-state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,12 +41,16 @@ pub(crate) struct Inner {
     pub(crate) vfs: Pin<Box<Vfs>>,
     pub(crate) config: Config,
     pub(crate) files: Files,
+    pub(crate) net: Net,
     pub(crate) sockets: PseudoFs<Socket>,
     pub(crate) pipes: PseudoFs<Pipe>,
     pub(crate) eventfds: PseudoFs<EventFd>,
     pub(crate) timerfds: PseudoFs<TimerFd>,
+    /// After those that are in them.
+    pub(crate) timers: Timers,
     pub(crate) signalfds: PseudoFs<SignalFd>,
     pub(crate) inotifies: PseudoFs<Inotify>,
+    pub(crate) epolls: EventPolls,
     pub(crate) last_ino: IdAllocator,
     last_pid: AtomicU32,
     /// The number of the filesystem that was mounted last; the root's is 1.
@@ -68,6 +74,7 @@ impl Inner {
     pub(crate) fn dentries(&self) -> Dentries {
         let k = self;
         let anonymous = k.eventfds.live() + k.timerfds.live() + k.signalfds.live() + k.inotifies.live();
+        let anonymous = anonymous + k.epolls.live();
         let tree = k.vfs.dentry_state().nr_dentry - 1;
         Dentries { nr_dentry: k.sockets.live() + k.pipes.live() + anonymous + tree }
     }
@@ -77,14 +84,16 @@ impl Inner {
         Inodes { nr_inodes: k.sockets.live() + k.pipes.live() + k.vfs.nr_inodes() - 1 }
     }
 
-    pub(crate) fn slabinfo(&self) -> [Stats; 13] {
+    pub(crate) fn slabinfo(&self) -> [Stats; 16] {
         let k = self;
         let [dentries, inodes, names, long_names] = k.vfs.stats();
         let [pages, nodes] = k.vfs.page_stats();
+        let [epolls, epitems] = k.epolls.stats();
         [
             k.files.stats(),
             k.sockets.stats(),
             k.pipes.stats(),
+            k.vfs.pipe_stats(),
             k.eventfds.stats(),
             k.timerfds.stats(),
             k.signalfds.stats(),
@@ -95,7 +104,29 @@ impl Inner {
             pages,
             nodes,
             k.inotifies.stats(),
+            epolls,
+            epitems,
         ]
+    }
+}
+
+impl Drop for Inner {
+    /// Objects that wait for a grace period end while all that they refer to is there.
+    fn drop(&mut self) {
+        self.net.end();
+        // Before the others: a socket may have kept files of theirs.
+        self.sockets.flush();
+        let others = [
+            self.pipes.flushed_by_caller(),
+            self.eventfds.flushed_by_caller(),
+            self.timerfds.flushed_by_caller(),
+            self.signalfds.flushed_by_caller(),
+            self.inotifies.flushed_by_caller(),
+            self.epolls.flushed_by_caller(),
+        ];
+        if others.iter().any(|(waits, _)| *waits) {
+            RawCache::flush_rcu_alone(&mut others.map(|(_, cache)| cache));
+        }
     }
 }
 
@@ -108,11 +139,14 @@ impl Kernel {
     pub fn boot(config: Config) -> Result<Self, Errno> {
         let files = Files::new(config.file_max, config.privileged).map_err(no_memory)?;
         let sockets = PseudoFs::new("sockfs").map_err(no_memory)?;
+        let net = Net::new()?;
         let pipes = PseudoFs::new("pipefs").map_err(no_memory)?;
         let eventfds = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
         let timerfds = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
+        let timers = Timers::new().map_err(|_| Errno::NOMEM)?;
         let signalfds = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
         let inotifies = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
+        let epolls = EventPolls::new().map_err(no_memory)?;
         let last_ino = IdAllocator::new().map_err(|_| Errno::NOMEM)?;
         let last_pid = AtomicU32::new(0);
         let processes = Processes::new().map_err(|_| Errno::NOMEM)?;
@@ -126,12 +160,15 @@ impl Kernel {
             namespace,
             vfs,
             files,
+            net,
             sockets,
             pipes,
             eventfds,
             timerfds,
+            timers,
             signalfds,
             inotifies,
+            epolls,
             last_ino,
             last_pid,
             last_dev: AtomicU64::new(1),
@@ -194,16 +231,17 @@ impl Kernel {
     }
 
     /// The kernel's slab caches (`/proc/slabinfo`).
-    pub fn slabinfo(&self) -> [Stats; 13] {
+    pub fn slabinfo(&self) -> [Stats; 16] {
         self.inner.slabinfo()
     }
 
-    /// Gives cached memory back to the system; that of files after a grace period.
+    /// Gives cached memory back to the system; that of files after a grace period. Waits for a grace period.
     pub fn shrink(&self) {
         let k = &*self.inner;
         k.files.shrink();
         k.vfs.shrink();
         k.inotifies.shrink();
+        k.epolls.shrink();
         k.sockets.shrink();
         k.pipes.shrink();
         k.eventfds.shrink();

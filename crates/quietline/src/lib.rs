@@ -39,17 +39,20 @@
 //!
 //! # Guarantees
 //!
-//! * Results and errors are those of Linux, except that nothing here is ever interrupted, and for what the differential tests
-//!   list (`tests/posix/explained.rs`, `tests/differential/explained.rs`): some of that is still to be mended.
+//! * Results and errors are those of Linux, except that only an [`Interrupt`] interrupts anything, and for what `docs/differences.md`
+//!   says. Differential tests hold the calls against the host's kernel: `tests/posix` (the tree), `tests/bytes`, `tests/events`,
+//!   `tests/sockets`, `tests/inet`, `tests/differential` (descriptors).
 //! * Dropping a [`Process`] closes its descriptors; dropping the last owner of a [`Kernel`] frees all it had.
-//! * After a `fork` of the host process, kernels and processes go on in the child.
+//! * After a `fork` of the host process, kernels and processes go on in the child: it forks processes, changes directories, makes and
+//!   closes descriptors and whole kernels, whatever the parent's other threads were doing.
 //!
 //! # Limits
 //!
-//! Files of the tree are complete but for devices, and for data through named pipes; sockets, pipes and anonymous descriptors
-//! can be made, duplicated, named and closed, but no data goes through them yet, and nothing can be polled. Nothing interrupts a
-//! wait for a lock. Credentials and the working directory are a process's, not a thread's. Locks of the tree are not held across a
-//! `fork` of the host: one that another thread holds at that moment stays locked in the child.
+//! Files of the tree are complete but for devices. The internet is the loopback: TCP and UDP reach other sockets of the same
+//! kernel. Signals are numbers that wait to be read: there are no handlers. Nothing interrupts a
+//! wait for a lock. Credentials and the working directory are a process's, not a thread's. Locks of
+//! the tree, and of what is behind one descriptor (data, waiters, timers), are not held across a `fork` of the host: one that another
+//! thread holds at that moment stays locked in the child. Nor does the thread that rings timers come along.
 //!
 //! # Lock order
 //!
@@ -58,9 +61,11 @@
 //! `quietline_vfs::namei`.
 
 pub mod abi;
+mod bytes;
 mod config;
 mod credentials;
 mod descriptors;
+mod events;
 mod kernel;
 mod mounting;
 #[cfg(feature = "observe")]
@@ -70,24 +75,31 @@ mod proc;
 mod process;
 mod processes;
 mod raw;
+mod sockets;
 
 /// Tests that an operation meets no other CPU: only in builds with `--cfg quietline_sim`.
 #[cfg(quietline_sim)]
 pub use quietline_sim::check as lines;
 
 pub use config::Config;
+pub use events::{FdSet, PollFd, SigPipe};
 pub use kernel::{Dentries, Inodes, Kernel};
 pub use mounting::{MS_BIND, MS_MOVE, MS_REC, MS_REMOUNT, MS_STRICTATIME};
 pub use paths::{MFD_ALLOW_SEALING, MFD_CLOEXEC};
 pub use process::Process;
-pub use quietline_net::{Protocol, Socket};
+pub use quietline_net::{Protocol, SockAddr, Socket};
 pub use quietline_slab::Stats;
+pub use quietline_sync::{Entered, Interrupt, Shared};
 pub use quietline_vfs::FileMode;
 pub use quietline_vfs::cred::Capabilities;
+pub use quietline_vfs::eventpoll::{self, EpollEvent, EventPoll};
 pub use quietline_vfs::file::{Dirent, dirents};
+pub use quietline_vfs::signalfd::SigInfo;
+pub use quietline_vfs::timerfd::{ItimerSpec, TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET};
 pub use quietline_vfs::{
-    Dentry, DentryFlags, EventFd, FileHandle, Inode, OpenHow, Pipe, PseudoDentry, PseudoInode, SignalFd,
-    TimerFd,
+    Dentry, DentryFlags, EventFd, Events, FileHandle, Inode, OpenHow, Pipe, PollTable, PseudoDentry,
+    PseudoInode, SignalFd, TimerFd,
 };
 pub use quietline_vfs::{inotify, locks};
 pub use rustix::io::Errno;
+pub use sockets::{RecvMsg, SendMsg};

@@ -1,6 +1,7 @@
 //! Mounting and unmounting.
 
 use crate::kernel::Inner;
+use crate::paths::checked;
 use crate::{Errno, Process, proc};
 use quietline_platform::atomic::Ordering;
 use quietline_vfs::cred::Capabilities;
@@ -41,7 +42,7 @@ impl Process {
         self.call_at(crate::abi::AT_FDCWD, target.as_ref(), 0, |c, target| {
             let at = c.place(target, How::of(Lookup::FOLLOW))?;
             may_mount(c)?;
-            let source = || c.place(source.as_ref(), How::of(Lookup::FOLLOW));
+            let source = || c.place(checked(source.as_ref())?, How::of(Lookup::FOLLOW));
             match flags & (MS_REMOUNT | MS_BIND | MS_MOVE) {
                 0 => mount(k, fstype, at, mount_flags(flags)),
                 MS_BIND => k.namespace.bind(&source()?, at, flags & MS_REC != 0),
@@ -63,7 +64,7 @@ impl Process {
         self.call_at(crate::abi::AT_FDCWD, target.as_ref(), 0, |c, target| {
             let at = c.place(target, How::of(lookup))?;
             may_mount(c)?;
-            self.inner().namespace.umount(at, flags, &self.fs)
+            self.inner().namespace.umount(at, flags, self.here())
         })
     }
 }
@@ -96,7 +97,7 @@ fn mount<'k>(k: &'k Inner, fstype: &str, at: Path<'k>, flags: MountFlags) -> Res
 /// Makes `/proc` and `/sys`, and mounts what they are for, as a kernel begins.
 pub(crate) fn boot(k: &Inner) -> Result<(), Errno> {
     let root = k.namespace.root();
-    let fs = FsStruct::new(&k.vfs, root.clone(), root);
+    let fs = FsStruct::new(&k.vfs, root.clone(), root).map_err(|_| Errno::NOMEM)?;
     let cred = quietline_vfs::cred::Cred::new(0, 0);
     let caller = Caller { vfs: &k.vfs, files: &k.files, start: Start::cwd(&fs), cred: &cred };
     for (path, fstype) in [(&b"/proc"[..], "proc"), (b"/sys", "sysfs")] {

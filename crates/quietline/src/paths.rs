@@ -31,7 +31,7 @@ fn how(flags: i32, follow: bool) -> How {
 
 /// A path as it was given.
 #[inline(always)]
-fn checked(path: &[u8]) -> Result<&[u8], Errno> {
+pub(crate) fn checked(path: &[u8]) -> Result<&[u8], Errno> {
     // Before anybody looks at a descriptor.
     if path.len() >= crate::abi::PATH_MAX {
         return Err(Errno::NAMETOOLONG);
@@ -69,7 +69,7 @@ impl Process {
         let k = self.inner();
         let section = self.cred.section();
         let cred = self.cred.load(&section);
-        f(&Caller { vfs: &k.vfs, files: &k.files, start: Start::cwd(&self.fs), cred })
+        f(&Caller { vfs: &k.vfs, files: &k.files, start: Start::cwd(self.here()), cred })
     }
 
     /// Calls `f` with who calls: relative paths begin at a descriptor.
@@ -102,7 +102,7 @@ impl Process {
     ) -> Result<R, Errno> {
         let file = self.file(dirfd)?;
         let place = file.place().ok_or(Errno::NOTDIR)?;
-        self.call(|caller| f(&caller.with_start(Start::at(&self.fs, place))))
+        self.call(|caller| f(&caller.with_start(Start::at(self.here(), place))))
     }
 
     /// Calls `f` with who calls and with the place in the tree that a descriptor is open on; `paths`: also with `O_PATH`.

@@ -5,9 +5,10 @@ use crate::kernel::Inner;
 use crate::raw::{self, CredPlace};
 use crate::{Errno, FileHandle, Kernel};
 use core::ops::Deref;
-use quietline_platform::atomic::AtomicBool;
+use quietline_platform::atomic::{AtomicBool, Ordering};
 use quietline_sync::Shared;
 use quietline_vfs::cred::Cred;
+use quietline_vfs::signalfd::Signals;
 use quietline_vfs::{FdFlags, FdTable, FsStruct};
 
 /// A process: descriptors, a place in the tree, and who it is. Share it by reference between as many threads as you like.
@@ -30,6 +31,18 @@ pub struct Task {
     pub(crate) pid: i32,
     /// Whether it has ever locked bytes of a file.
     pub(crate) locks: AtomicBool,
+    /// What it was sent.
+    pub(crate) signals: Shared<Signals>,
+    /// Whether a write to what nobody reads sends it a signal.
+    pub(crate) sigpipe: AtomicBool,
+}
+
+impl Task {
+    /// Its place in the tree, for a call.
+    #[inline(always)]
+    pub(crate) fn here(&self) -> &FsStruct<'_> {
+        raw::here(&self.fs)
+    }
 }
 
 impl Deref for Process {
@@ -48,11 +61,14 @@ impl Process {
         let [uid, gid] = k.config.first_user();
         let cred = CredPlace::new(Cred::new(uid, gid))?;
         let root = k.namespace.root();
-        let fs = raw::place(FsStruct::new(raw::vfs(&k.vfs), root.clone(), root));
+        let fs = FsStruct::new(raw::vfs(&k.vfs), root.clone(), root).map_err(|_| Errno::NOMEM)?;
+        let fs = raw::place(fs);
         let pid = k.next_pid();
         fs.set_owner(pid as u32);
-        let task = Shared::new(Task { table, fs, cred, pid, locks: AtomicBool::new(false) })
-            .map_err(|_| Errno::NOMEM)?;
+        let signals = Shared::new(Signals::new()).map_err(|_| Errno::NOMEM)?;
+        let (locks, sigpipe) = (AtomicBool::new(false), AtomicBool::new(false));
+        let task = Task { table, fs, cred, pid, locks, signals, sigpipe };
+        let task = Shared::new(task).map_err(|_| Errno::NOMEM)?;
         k.processes.enter(&task)?;
         Ok(Self { task, kernel })
     }
@@ -82,12 +98,17 @@ impl Process {
             let section = self.cred.section();
             CredPlace::new(self.cred.load(&section).duplicate().map_err(|_| Errno::NOMEM)?)?
         };
-        let fs = raw::place(self.fs.duplicate());
+        let fs = raw::place(self.fs.duplicate().map_err(|_| Errno::NOMEM)?);
         let (pid, locks) = (k.next_pid(), AtomicBool::new(false));
         fs.set_owner(pid as u32);
         // A table must be cleared once it has files, so it gets them when nothing but the list can fail.
         let table = raw::table(self.table.limit())?;
-        let mut task = Shared::new(Task { table, fs, cred, pid, locks }).map_err(|_| Errno::NOMEM)?;
+        // What waits for the one is nothing to the other.
+        let signals = Shared::new(Signals::new()).map_err(|_| Errno::NOMEM)?;
+        // Relaxed: a setting.
+        let sigpipe = AtomicBool::new(self.sigpipe.load(Ordering::Relaxed));
+        let task = Task { table, fs, cred, pid, locks, signals, sigpipe };
+        let mut task = Shared::new(task).map_err(|_| Errno::NOMEM)?;
         let new = Shared::get_mut(&mut task).expect("nobody has seen it");
         new.table = self.table.duplicate(&k.files).map_err(|_| Errno::NOMEM)?;
         if let Err(errno) = k.processes.enter(&task) {
@@ -105,7 +126,7 @@ impl Process {
     /// When there are neither descriptors nor files left, Linux complains of the descriptors where it takes those
     /// first: `EMFILE` instead of `ENFILE`.
     #[cold]
-    fn descriptors_first(&self, errno: Errno) -> Errno {
+    pub(crate) fn descriptors_first(&self, errno: Errno) -> Errno {
         if errno == Errno::NFILE && !self.table.has_free() { Errno::MFILE } else { errno }
     }
 
@@ -123,16 +144,6 @@ impl Process {
             Ok(file) => self.install(file, ty & (SOCK_CLOEXEC | O_ANYFD)),
             Err(errno) => Err(self.descriptors_first(errno)),
         }
-    }
-
-    /// Makes a socket without a descriptor. Writes no shared line.
-    ///
-    /// # Errors
-    /// As [`socket`](Self::socket), but for `EMFILE`.
-    #[inline(always)]
-    pub fn socket_file(&self, domain: i32, ty: i32, protocol: i32) -> Result<FileHandle<'_>, Errno> {
-        let k = self.inner();
-        quietline_net::socket(&k.sockets, &k.files, &k.last_ino, domain, ty, protocol, k.config.privileged)
     }
 
     /// Makes a pipe: descriptors to read from and to write to. Flags: `O_CLOEXEC`, `O_NONBLOCK`, `O_DIRECT`,
@@ -154,7 +165,7 @@ impl Process {
     #[inline(always)]
     pub fn pipe_files(&self, flags: i32) -> Result<[FileHandle<'_>; 2], Errno> {
         let k = self.inner();
-        quietline_vfs::pipe2(&k.pipes, &k.files, &k.last_ino, flags)
+        quietline_vfs::pipe2(&k.pipes, &k.files, &k.vfs, &k.last_ino, flags)
     }
 
     /// Makes an event counter. Flags: `EFD_SEMAPHORE`, `EFD_CLOEXEC`, `EFD_NONBLOCK`, [`O_ANYFD`].
@@ -199,7 +210,7 @@ impl Process {
     #[inline(always)]
     pub fn timerfd_file(&self, clockid: i32, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
-        quietline_vfs::timerfd(&k.timerfds, &k.files, clockid, flags, k.config.privileged)
+        quietline_vfs::timerfd::timerfd(&k.timerfds, &k.timers, &k.files, clockid, flags, k.config.privileged)
     }
 
     /// Makes a descriptor for the signals in `mask` (bit n for signal n + 1), or, with `fd` not -1, gives the one
@@ -228,16 +239,18 @@ impl Process {
     #[inline(always)]
     pub fn signalfd_file(&self, mask: u64, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
-        quietline_vfs::signalfd(&k.signalfds, &k.files, mask, flags)
+        quietline_vfs::signalfd::signalfd(&k.signalfds, &k.files, &self.signals, mask, flags)
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         if self.has_locked() {
-            for fd in self.table.open_fds() {
+            let mut from = 0;
+            while let Some(fd) = self.table.next_fd(from) {
                 // What is left is closed below.
                 let _ = self.close(fd);
+                from = fd as usize + 1;
             }
         }
         let k = self.kernel.inner();

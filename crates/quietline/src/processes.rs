@@ -20,7 +20,7 @@ pub(crate) struct Processes {
 
 impl Processes {
     pub(crate) fn new() -> Result<Self, AllocError> {
-        Ok(Self { list: Registered::new(Rank::Object, SpinLock::new(Vec::new()))? })
+        Ok(Self { list: Registered::new(Rank::List, SpinLock::new(Vec::new()))? })
     }
 
     /// A process begins.

@@ -8,6 +8,8 @@
 
 #![allow(unsafe_code)]
 
+mod caller;
+
 use crate::Errno;
 use crate::kernel::Inner;
 use core::mem::transmute;
@@ -38,6 +40,14 @@ pub(crate) fn place(of: FsStruct<'_>) -> FsStruct<'static> {
     // SAFETY: only the lifetime changes: the process keeps the kernel until its place is gone, and methods put only paths
     // there that they have found in that kernel.
     unsafe { transmute::<FsStruct<'_>, FsStruct<'static>>(of) }
+}
+
+/// A process's place in the tree, for a call of it.
+#[inline(always)]
+pub(crate) fn here<'k>(of: &'k FsStruct<'static>) -> &'k FsStruct<'k> {
+    // SAFETY: only the lifetime changes. What is put there by way of this is a path that a method has found in the process's
+    // own kernel, which the process keeps until its place is gone.
+    unsafe { transmute::<&'k FsStruct<'static>, &'k FsStruct<'k>>(of) }
 }
 
 /// A kernel's file systems, for a namespace or a place in them.

@@ -82,15 +82,32 @@ fn socket_at_the_lowest_descriptor() {
 fn pipes() {
     let p = process();
     // 1, 2: each end's count. 3: the dentry has two references, and the first to go is given back by a CAS; the
-    // second is then the only one, which nobody else can be counting.
-    assert_locked("pipe_files and drop", 3, || drop(p.pipe_files(0).unwrap()));
-    // 4, 5: two slots.
-    assert_locked("pipe2 with O_ANYFD and two close", 5, || {
+    // second is then the only one, which nobody else can be counting. 4: the pipe's lock, for the first to go tells the other.
+    assert_locked("pipe_files and drop", 4, || drop(p.pipe_files(0).unwrap()));
+    // 5, 6: two slots.
+    assert_locked("pipe2 with O_ANYFD and two close", 6, || {
         p.pipe2(O_ANYFD).unwrap().into_iter().for_each(|fd| p.close(fd).unwrap());
     });
-    // 4: the table's lock, once for both numbers. 5, 6: the lock, to give each back.
-    assert_locked("pipe2 and two close", 6, || {
+    // 5: the table's lock, once for both numbers. 6, 7: the lock, to give each back.
+    assert_locked("pipe2 and two close", 7, || {
         p.pipe2(0).unwrap().into_iter().for_each(|fd| p.close(fd).unwrap());
+    });
+}
+
+#[test]
+fn bytes() {
+    let p = process();
+    let [reader, writer] = p.pipe2(0).unwrap();
+    // 1, 2: the pipe's lock. No reference is taken to the file.
+    assert_locked("write to a pipe and read", 2, || {
+        assert_eq!(p.write(writer, b"x"), Ok(1));
+        assert_eq!(p.read(reader, &mut [0]), Ok(1));
+    });
+    let event = p.eventfd(0, 0).unwrap();
+    // 1, 2: the count.
+    assert_locked("write to an eventfd and read", 2, || {
+        assert_eq!(p.write(event, &[1, 0, 0, 0, 0, 0, 0, 0]), Ok(8));
+        assert_eq!(p.read(event, &mut [0; 8]), Ok(8));
     });
 }
 
@@ -104,7 +121,8 @@ fn anonymous_descriptors() {
     assert_locked("timerfd with O_ANYFD and close", 2, || {
         p.close(p.timerfd_create(CLOCK_MONOTONIC, O_ANYFD).unwrap()).unwrap();
     });
-    assert_locked("signalfd with O_ANYFD and close", 2, || {
+    // 3, 4: the process's signals, which the signalfd may outlive: counted up, and down.
+    assert_locked("signalfd with O_ANYFD and close", 4, || {
         p.close(p.signalfd(-1, 1, O_ANYFD).unwrap()).unwrap();
     });
 }
@@ -121,4 +139,33 @@ fn calls_on_descriptors() {
     assert_locked("file and drop", 2, || drop(p.file(fd)));
     // The file's count up, the lock for the number; the lock to give it back, the count down.
     assert_locked("dup and close", 4, || p.close(p.dup(fd).unwrap()).unwrap());
+}
+
+#[test]
+fn calls_on_paths() {
+    let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
+    let p = kernel.process().unwrap();
+    p.mkdir("/own", 0o755).unwrap();
+    let create = |name: &str| p.open(name, O_CREAT | O_EXCL | O_RDWR, 0o644).unwrap();
+    p.close(create("/own/a")).unwrap();
+    assert_locked("stat", 0, || assert!(p.stat("/own/a").is_ok()));
+    // The dentry's count up and down; the table's lock, twice; the file's count.
+    assert_locked("open and close", 5, || p.close(p.open("/own/a", O_RDONLY, 0).unwrap()).unwrap());
+    // The directory's lock, and nothing for its count, or for the new name's; the table's lock. Closed: the table's lock, the
+    // file's count, the dentry's. Removed: the directory's lock; and the dentry's, whose only reference was the directory's.
+    assert_locked("create, close and unlink", 7, || {
+        p.close(create("/own/new")).unwrap();
+        p.unlink("/own/new").unwrap();
+    });
+    // The directory's lock, twice; that of the one that goes, and its dentry's.
+    assert_locked("mkdir and rmdir", 4, || {
+        p.mkdir("/own/new", 0o755).unwrap();
+        p.rmdir("/own/new").unwrap();
+    });
+    // The old name's count up and down; the directory's lock, the file's, and its count. Then the directory's lock, the dentry's,
+    // the file's, and its count.
+    assert_locked("link and unlink", 9, || {
+        p.link("/own/a", "/own/b").unwrap();
+        p.unlink("/own/b").unwrap();
+    });
 }

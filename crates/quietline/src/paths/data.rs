@@ -3,31 +3,52 @@
 use crate::abi::UIO_MAXIOV;
 use crate::{Errno, FileHandle, FileMode, Process};
 use quietline_vfs::file::{self, To};
+use quietline_vfs::{Sink, Source};
 
 /// Bytes that are read without a reference to the file: few enough for one read section.
 const SHORT: usize = 64 << 10;
 
 impl Process {
-    /// Reads from where the file stands, which moves on.
+    /// Reads from where the file stands, which moves on; from a pipe, a socket or an event counter, what comes first.
     ///
-    /// Writes the file's line.
+    /// Writes the file's line. From what is not of the tree: no shared line but the object's, and no reference is taken,
+    /// unless it has to wait.
     ///
     /// # Errors
-    /// As `read(2)`; `EINVAL` for what has no data here yet.
+    /// As `read(2)`.
+    #[inline]
     pub fn read(&self, fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
-        let file = self.file(fd)?;
-        if let Some(read) = self.read_events(&file, buffer) {
+        if buffer.len() <= SHORT
+            && let Some(read) = self.read_at_once(fd, &mut Sink::new(&mut [buffer]))
+        {
             return read;
         }
-        file::read_on(&file, &self.inner().vfs, buffer)
+        let file = self.file(fd)?;
+        match self.read_object(&file, &mut Sink::new(&mut [buffer])) {
+            Some(read) => read,
+            None => file::read_on(&file, &self.inner().vfs, buffer),
+        }
     }
 
-    /// Writes to where the file stands, which moves on; to the end, if it was opened so.
+    /// Writes to where the file stands, which moves on; to the end, if it was opened so. To a pipe or a socket: waits until
+    /// all is written, unless it is not to.
+    ///
+    /// Writes the file's line. To what is not of the tree: as [`read`](Self::read).
     ///
     /// # Errors
-    /// As `write(2)`; `EINVAL` for what takes no data here yet.
+    /// As `write(2)`.
+    #[inline]
     pub fn write(&self, fd: i32, buffer: &[u8]) -> Result<usize, Errno> {
-        self.writev(fd, &[buffer])
+        if buffer.len() <= SHORT
+            && let Some(written) = self.write_at_once(fd, Source::new(&[buffer]))
+        {
+            return written;
+        }
+        let file = self.file(fd)?;
+        match self.write_object(&file, Source::new(&[buffer])) {
+            Some(written) => written,
+            None => self.call(|c| file::write_on(&file, c.vfs, c.cred, &[buffer])),
+        }
     }
 
     /// Reads at an offset. Up to 64 KiB: takes no reference and writes no shared line.
@@ -45,11 +66,16 @@ impl Process {
             let file = self.table.look(fd, &section)?;
             match file::read_at(file, vfs, &section, offset, buffer) {
                 // It may be one that its filesystem makes, which takes its time.
+                Err(Errno::INVAL | Errno::BADF) if file.waits() => return Err(Errno::SPIPE),
                 Err(Errno::INVAL) => {}
                 done => return done,
             }
         }
-        file::read_long(&self.file(fd)?, vfs, offset, buffer)
+        let file = self.file(fd)?;
+        if file.opened().waits() {
+            return Err(Errno::SPIPE);
+        }
+        file::read_long(&file, vfs, offset, buffer)
     }
 
     /// Writes at an offset; at the end, if it was opened to be appended to.
@@ -69,7 +95,13 @@ impl Process {
     /// As `readv(2)`.
     pub fn readv(&self, fd: i32, buffers: &mut [&mut [u8]]) -> Result<usize, Errno> {
         let file = self.file(fd)?;
-        many(buffers, |buffer, _| file::read_on(&file, &self.inner().vfs, buffer))
+        if let Some(read) = self.read_many(&file, buffers) {
+            return read;
+        }
+        if buffers.len() > UIO_MAXIOV {
+            return Err(Errno::INVAL);
+        }
+        file::read_all_on(&file, &self.inner().vfs, buffers)
     }
 
     /// [`write`](Self::write) from several buffers, at once.
@@ -78,6 +110,9 @@ impl Process {
     /// As `writev(2)`.
     pub fn writev(&self, fd: i32, buffers: &[&[u8]]) -> Result<usize, Errno> {
         let file = self.file(fd)?;
+        if let Some(written) = self.write_many(&file, buffers) {
+            return written;
+        }
         if buffers.len() > UIO_MAXIOV {
             return Err(Errno::INVAL);
         }
@@ -93,16 +128,13 @@ impl Process {
             return Err(Errno::INVAL);
         }
         let file = self.file(fd)?;
-        // All that is asked for must lie where files can be, also what is not there to be read.
-        let end =
-            buffers.iter().try_fold(offset, |end, buffer| end.checked_add_unsigned(buffer.len() as u64));
-        if end.is_none() && file.place().is_some() && file.mode().contains(FileMode::READ) {
+        if file.opened().waits() {
+            return Err(Errno::SPIPE);
+        }
+        if buffers.len() > UIO_MAXIOV {
             return Err(Errno::INVAL);
         }
-        many(buffers, |buffer, done| {
-            let at = offset.checked_add(done as i64).ok_or(Errno::INVAL)?;
-            file::read_long(&file, &self.inner().vfs, at, buffer)
-        })
+        file::read_all(&file, &self.inner().vfs, offset, buffers)
     }
 
     /// [`pwrite`](Self::pwrite) from several buffers, at once.
@@ -113,6 +145,9 @@ impl Process {
     pub fn pwritev(&self, fd: i32, buffers: &[&[u8]], offset: i64) -> Result<usize, Errno> {
         let offset = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
         let file = self.file(fd)?;
+        if file.opened().waits() {
+            return Err(Errno::SPIPE);
+        }
         if buffers.len() > UIO_MAXIOV {
             return Err(Errno::INVAL);
         }
@@ -188,8 +223,8 @@ impl Process {
         let file = self.file(fd)?;
         match (file.mode().contains(FileMode::PATH), file.place()) {
             (true, _) => Err(Errno::BADF),
-            (false, None) => Err(Errno::INVAL),
-            (false, Some(_)) => Ok(()),
+            (false, Some(_)) if !file.opened().waits() => Ok(()),
+            (false, _) => Err(Errno::INVAL),
         }
     }
 
@@ -211,31 +246,4 @@ impl Process {
 
     /// As [`fsync`](Self::fsync), for all filesystems.
     pub fn sync(&self) {}
-}
-
-/// Fills buffers until one is not filled.
-fn many(
-    buffers: &mut [&mut [u8]],
-    mut read: impl FnMut(&mut [u8], usize) -> Result<usize, Errno>,
-) -> Result<usize, Errno> {
-    if buffers.len() > UIO_MAXIOV {
-        return Err(Errno::INVAL);
-    }
-    let mut done = 0;
-    if buffers.is_empty() {
-        return read(&mut [], 0);
-    }
-    for buffer in buffers {
-        match read(buffer, done) {
-            Ok(n) => {
-                done += n;
-                if n < buffer.len() {
-                    break;
-                }
-            }
-            Err(errno) if done == 0 => return Err(errno),
-            Err(_) => break,
-        }
-    }
-    Ok(done)
 }

@@ -67,7 +67,7 @@ impl Process {
     pub fn fstatat(&self, dirfd: i32, path: impl AsRef<[u8]>, flags: i32) -> Result<Stat, Errno> {
         let path = path.as_ref();
         // Before the flags are looked at, as on Linux.
-        if path.is_empty() && flags & AT_EMPTY_PATH != 0 && dirfd != AT_FDCWD {
+        if path.is_empty() && flags & AT_EMPTY_PATH != 0 && dirfd >= 0 {
             return self.fstat(dirfd);
         }
         if flags & !(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH) != 0 {

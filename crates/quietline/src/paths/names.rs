@@ -1,11 +1,8 @@
 //! Making, removing and renaming names.
 
 use super::how;
-use crate::abi::{
-    AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, NAME_MAX, PATH_MAX, RENAME_NOREPLACE,
-};
+use crate::abi::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW};
 use crate::{Errno, Process};
-use quietline_vfs::LastKind;
 use quietline_vfs::cred::Capabilities;
 use quietline_vfs::namei::{self, New};
 
@@ -161,11 +158,11 @@ impl Process {
         self.renameat2(olddir, old, newdir, new, 0)
     }
 
-    /// [`renameat`](Self::renameat) with `RENAME_NOREPLACE` or `RENAME_EXCHANGE`. Writes the lines of the directories and of
-    /// the file; from one directory to another, the filesystem's lock of renames.
+    /// [`renameat`](Self::renameat) with `RENAME_NOREPLACE`, `RENAME_EXCHANGE` or `RENAME_WHITEOUT`. Writes the lines of the
+    /// directories and of the file; from one directory to another, the filesystem's lock of renames.
     ///
     /// # Errors
-    /// As `renameat2(2)`; `EINVAL` for `RENAME_WHITEOUT`.
+    /// As `renameat2(2)`.
     pub fn renameat2(
         &self,
         olddir: i32,
@@ -176,26 +173,7 @@ impl Process {
     ) -> Result<(), Errno> {
         namei::check_rename_flags(flags)?;
         // In Linux's order: what is wrong with the first path is told before anybody looks at the second.
-        let from = match self.call_at(olddir, old.as_ref(), 0, |c, old| c.last_in(old)) {
-            // The last name is looked up only when both directories are known.
-            Err(Errno::NAMETOOLONG) if only_last_is_too_long(old.as_ref()) => {
-                return self.call_at(newdir, new.as_ref(), 0, |c, new| match c.last_in(new)?.1.kind() {
-                    LastKind::Name => Err(Errno::NAMETOOLONG),
-                    _ if flags & RENAME_NOREPLACE != 0 => Err(Errno::EXIST),
-                    _ => Err(Errno::BUSY),
-                });
-            }
-            from => from?,
-        };
+        let from = self.call_at(olddir, old.as_ref(), 0, |c, old| c.last_in(old))?;
         self.call_at(newdir, new.as_ref(), 0, |c, new| namei::rename(c, &from, &c.last_in(new)?, flags))
     }
-}
-
-/// Whether a path that may be walked has a last name that no directory can have, and no other such name.
-#[cold]
-fn only_last_is_too_long(path: &[u8]) -> bool {
-    let mut names = path.split(|&byte| byte == b'/').rev().filter(|name| !name.is_empty());
-    path.len() < PATH_MAX
-        && names.next().is_some_and(|last| last.len() > NAME_MAX)
-        && names.all(|name| name.len() <= NAME_MAX)
 }

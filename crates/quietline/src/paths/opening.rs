@@ -52,14 +52,14 @@ impl Process {
         let k = self.inner();
         let section = self.cred.section();
         let cred = self.cred.load(&section);
-        let caller = Caller { vfs: &k.vfs, files: &k.files, start: Start::cwd(&self.fs), cred };
+        let caller = Caller { vfs: &k.vfs, files: &k.files, start: Start::cwd(self.here()), cred };
         let relative = opening.resolve & RESOLVE_IN_ROOT != 0 || path[0] != b'/';
         if dirfd == AT_FDCWD || !relative {
             return quietline_vfs::open(&caller, path, opening);
         }
         let dir = self.file(dirfd)?;
         let place = dir.place().ok_or(Errno::NOTDIR)?;
-        quietline_vfs::open(&caller.with_start(Start::at(&self.fs, place)), path, opening)
+        quietline_vfs::open(&caller.with_start(Start::at(self.here(), place)), path, opening)
     }
 
     /// [`openat`](Self::openat) that says how far a path may lead, and takes no flag that it does not know.

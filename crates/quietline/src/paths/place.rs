@@ -2,6 +2,7 @@
 
 use crate::abi::{AT_FDCWD, PATH_MAX};
 use crate::{Errno, Process};
+use quietline_platform::heap;
 use quietline_vfs::cred::Capabilities;
 use quietline_vfs::permission::{Mask, permission};
 use quietline_vfs::{How, Lookup, PathBuffer};
@@ -59,12 +60,14 @@ impl Process {
     /// The path of the working directory.
     ///
     /// # Errors
-    /// As `getcwd(2)`.
+    /// As `getcwd(2)`; `ENOMEM`.
     pub fn getcwd(&self) -> Result<Vec<u8>, Errno> {
         let mut buffer = [0; PATH_MAX];
         let mut path = PathBuffer::new(&mut buffer);
         self.call(|c| c.getcwd(&mut path))?;
-        Ok(path.bytes().to_vec())
+        let bytes = path.bytes();
+        let copy = heap::try_boxed_slice(bytes.len(), |n| bytes[n]).map_err(|_| Errno::NOMEM)?;
+        Ok(copy.into_vec())
     }
 
     /// Sets the permissions that new files do not get; those before.

@@ -1,6 +1,6 @@
 //! inotify, and files that no path leads to.
 
-use crate::abi::{O_ANYFD, O_CLOEXEC, O_NONBLOCK, O_RDWR};
+use crate::abi::{O_ANYFD, O_CLOEXEC, O_RDWR};
 use crate::{Errno, Process};
 use quietline_vfs::inotify::Inotify;
 use quietline_vfs::{Opening, namei};
@@ -47,16 +47,6 @@ impl Process {
         file.payload::<Inotify>().ok_or(Errno::INVAL)?.rm_watch(wd)
     }
 
-    /// Reads events, if the file is an instance of inotify.
-    pub(super) fn read_events(
-        &self,
-        file: &crate::FileHandle<'_>,
-        buffer: &mut [u8],
-    ) -> Option<Result<usize, Errno>> {
-        let inotify = file.payload::<Inotify>()?;
-        Some(inotify.read(buffer, file.flags() & O_NONBLOCK != 0, None))
-    }
-
     /// Makes a file in memory that has no path. Flags: `MFD_CLOEXEC`. Its room is counted against the root filesystem's.
     ///
     /// # Errors
@@ -69,7 +59,7 @@ impl Process {
         }
         let k = self.inner();
         let section = self.cred.section();
-        let start = quietline_vfs::Start::cwd(&self.fs);
+        let start = quietline_vfs::Start::cwd(self.here());
         let caller = namei::Caller { vfs: &k.vfs, files: &k.files, start, cred: self.cred.load(&section) };
         let file = quietline_vfs::open_unnamed(&caller, &k.namespace.root(), Opening::new(O_RDWR, 0)?)?;
         self.install(file, if flags & MFD_CLOEXEC != 0 { O_CLOEXEC } else { 0 })

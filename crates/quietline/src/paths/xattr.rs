@@ -1,11 +1,25 @@
 //! Extended attributes.
 
 use super::how;
-use crate::abi::AT_FDCWD;
+use crate::abi::{AT_EMPTY_PATH, AT_FDCWD};
 use crate::{Errno, Process};
-use quietline_vfs::namei;
+use quietline_vfs::PathRef;
+use quietline_vfs::namei::{self, Caller};
 
 impl Process {
+    /// Calls `f` with the place that a descriptor is open on, or with the working directory for `AT_FDCWD`: so Linux does since
+    /// 6.13 where a value is read or set, though not where it is removed or names are listed.
+    fn value_on<R>(
+        &self,
+        fd: i32,
+        f: impl FnOnce(&Caller<'_, '_>, PathRef<'_, '_>) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        if fd == AT_FDCWD {
+            return self.call(|c| f(c, c.place(b"", how(AT_EMPTY_PATH, true))?.borrow()));
+        }
+        self.call_on(fd, false, |c, _, place| f(c, place))
+    }
+
     /// Sets an extended attribute of what is at a path.
     ///
     /// # Errors
@@ -48,7 +62,7 @@ impl Process {
     pub fn fsetxattr(&self, fd: i32, name: impl AsRef<[u8]>, value: &[u8], flags: i32) -> Result<(), Errno> {
         let name = name.as_ref();
         namei::check_xattr(name, value, flags)?;
-        self.call_on(fd, false, |c, _, place| namei::setxattr(c, place, name, value, flags))
+        self.value_on(fd, |c, place| namei::setxattr(c, place, name, value, flags))
     }
 
     /// Reads an extended attribute of what is at a path: how many bytes; into nothing, only how many there are.
@@ -91,7 +105,7 @@ impl Process {
     pub fn fgetxattr(&self, fd: i32, name: impl AsRef<[u8]>, to: &mut [u8]) -> Result<usize, Errno> {
         let name = name.as_ref();
         namei::check_xattr_name(name)?;
-        self.call_on(fd, false, |c, _, place| namei::getxattr(c, place, name, to))
+        self.value_on(fd, |c, place| namei::getxattr(c, place, name, to))
     }
 
     /// Lists the names of the extended attributes of what is at a path, each with a zero behind it: how many bytes.

@@ -25,6 +25,18 @@ const FS: &[Entry] = &[
     Entry { name: "inode-state", mode: 0o444, what: What::Text(inode_state) },
     Entry { name: "inotify", mode: 0o555, what: What::Directory(INOTIFY) },
     Entry { name: "nr_open", mode: 0o444, what: What::Text(nr_open) },
+    Entry {
+        name: "pipe-max-size",
+        mode: 0o644,
+        what: What::Number {
+            get: |k| k.vfs.pipe_limits().max_size().into(),
+            set: |k, max| {
+                // Never above what there can be.
+                let _ = k.vfs.pipe_limits().set_max_size(max as u32);
+            },
+            max: 1 << 31,
+        },
+    },
     // Links to others' files are for who may write them; symbolic links, fifos and files in sticky directories are everybody's.
     Entry { name: "protected_fifos", mode: 0o444, what: What::Text(|_, out| out.push(b"0\n")) },
     Entry { name: "protected_hardlinks", mode: 0o444, what: What::Text(|_, out| out.push(b"1\n")) },

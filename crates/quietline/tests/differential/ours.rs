@@ -51,7 +51,7 @@ impl Ours {
             status: p.fcntl(fd, F_GETFL, 0).expect("open"),
             name: p.fd_name(fd).expect("open"),
         };
-        let open: Vec<Raw> = p.open_fds().into_iter().map(raw).collect();
+        let open: Vec<Raw> = p.open_fds().unwrap().into_iter().map(raw).collect();
         let same = |a, b| tell_files && p.file(a).expect("open").same_file(&p.file(b).expect("open"));
         abstracted(&open, same)
     }

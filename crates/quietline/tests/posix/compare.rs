@@ -55,7 +55,7 @@ impl Report {
     }
 
     /// Adds another's counts.
-    fn add(&mut self, other: Report) {
+    pub(crate) fn add(&mut self, other: Report) {
         self.programs += other.programs;
         self.calls += other.calls;
         self.succeeded += other.succeeded;
@@ -108,6 +108,7 @@ pub(crate) fn run_right(
     known: &Kinds,
 ) -> Option<Difference> {
     let fine = left.fine_times() && right.fine_times();
+    let ordered = left.newest_first() && right.newest_first();
     let names = [left.name(), right.name()];
     let mut difference = None;
     for again in 0..TRIES {
@@ -116,9 +117,10 @@ pub(crate) fn run_right(
         }
         let rights = right.run(setting, program);
         let mut tried = Report::default();
-        difference = compare(&names, program, &lefts, &rights, fine, &mut tried, known);
+        difference = compare(&names, program, &lefts, &rights, [fine, ordered], &mut tried, known);
         let of_times = difference.as_ref().is_some_and(|difference| {
-            let coarse = || compare(&names, program, &lefts, &rights, false, &mut Report::default(), known);
+            let eyes = [false, ordered];
+            let coarse = || compare(&names, program, &lefts, &rights, eyes, &mut Report::default(), known);
             fine && coarse().is_none_or(|other| other.at != difference.at)
         });
         if !of_times {
@@ -136,12 +138,12 @@ fn compare(
     program: &[Step],
     lefts: &[Outcome],
     rights: &[Outcome],
-    fine: bool,
+    [fine, ordered]: [bool; 2],
     report: &mut Report,
     known: &Kinds,
 ) -> Option<Difference> {
     assert_eq!((lefts.len(), rights.len()), (program.len(), program.len()), "an outcome for each call");
-    let (mut left_eyes, mut right_eyes) = (Eyes::new(fine), Eyes::new(fine));
+    let (mut left_eyes, mut right_eyes) = (Eyes::new(fine, ordered), Eyes::new(fine, ordered));
     report.programs += 1;
     for (at, ((step, l), r)) in program.iter().zip(lefts).zip(rights).enumerate() {
         let (l, r) = (left_eyes.normal(&step.call, l.clone()), right_eyes.normal(&step.call, r.clone()));

@@ -74,7 +74,6 @@ fn names(actor: &mut dyn Actor, fd: Fd, size: usize) -> Result<(Vec<Name>, bool)
     let all = match rest(actor, fd, size) {
         Ok(all) => all,
         Err(errno) => {
-            // Where it stopped depends on the order of names, which is each side's own.
             seek(actor, fd, 0, libc::SEEK_SET)?;
             return Err(errno);
         }
@@ -87,10 +86,8 @@ fn names(actor: &mut dyn Actor, fd: Fd, size: usize) -> Result<(Vec<Name>, bool)
         resumes &= after == all[middle + 1..];
     }
     seek(actor, fd, 0, libc::SEEK_SET)?;
-    let mut names: Vec<Name> =
-        all.into_iter().map(|dent| Name { name: dent.name, kind: dent.kind, ino: dent.ino }).collect();
-    names.sort();
-    Ok((names, resumes))
+    let names = all.into_iter().map(|dent| Name { name: dent.name, kind: dent.kind, ino: dent.ino });
+    Ok((names.collect(), resumes))
 }
 
 /// Whether every name fits into a buffer of this size: else how far a read gets depends on the order of names, which is
@@ -209,11 +206,12 @@ fn directory(
     nodes: &mut Vec<Node>,
 ) -> Result<(), i32> {
     let (names, _) = names(actor, fd, 32768)?;
-    let below: Vec<String> = names
+    let mut below: Vec<String> = names
         .iter()
         .filter(|name| name.name != b"." && name.name != b"..")
         .map(|name| Text(name.name.clone()).latin())
         .collect();
+    below.sort();
     nodes[place].body = Ok(Body::Names(names));
     for name in below {
         let path = if path == "/" { format!("/{name}") } else { format!("{path}/{name}") };
@@ -222,16 +220,23 @@ fn directory(
     Ok(())
 }
 
-/// Data between holes: at most 16 pieces, of which the first 64 KiB are read.
+/// In the last page that a file can have Linux finds no data, and the end of what begins before it is a negative number: what
+/// comes after an offset in that page is beyond its numbers.
+const LAST_PAGE: i64 = i64::MAX - 4095;
+
+/// Data between holes: at most 16 pieces, of which the first 64 KiB are read; not in the last page.
 fn data(actor: &mut dyn Actor, fd: Fd) -> Result<Vec<(i64, i64, u64)>, i32> {
     let (mut pieces, mut at) = (Vec::new(), 0);
     while pieces.len() < 16 {
         let start = match seek(actor, fd, at, libc::SEEK_DATA) {
-            Ok(start) => start,
-            Err(libc::ENXIO) => break,
+            Ok(start) if start < LAST_PAGE => start,
+            Ok(_) | Err(libc::ENXIO) => break,
             Err(errno) => return Err(errno),
         };
-        let end = seek(actor, fd, start, libc::SEEK_HOLE)?;
+        let end = match seek(actor, fd, start, libc::SEEK_HOLE)? {
+            end @ ..LAST_PAGE if end > start => end,
+            _ => LAST_PAGE,
+        };
         let length = (end - start).min(65536) as usize;
         let content = bytes(actor.call(&Call::Pread { fd, length, offset: start }))?;
         pieces.push((start, end, checksum(&content)));

@@ -46,6 +46,10 @@ impl<S: Sys> Sys for Faulty<S> {
     fn fine_times(&self) -> bool {
         self.side.fine_times()
     }
+
+    fn newest_first(&self) -> bool {
+        self.side.newest_first()
+    }
 }
 
 /// Replaces one errno of one call by another.
@@ -158,6 +162,13 @@ pub(crate) const FAULTS: &[(&str, Spoil)] = &[
     }),
     ("a directory forgets its last name", |_, outcome| match outcome {
         Outcome::Names { names, .. } if names.len() > 3 => names.pop().is_some(),
+        _ => false,
+    }),
+    ("a directory lists the oldest name first", |_, outcome| match outcome {
+        Outcome::Names { names, .. } if names.len() > 4 => {
+            names[2..].reverse();
+            true
+        }
         _ => false,
     }),
     ("going on from a cookie starts anew", |_, outcome| match outcome {

@@ -17,6 +17,7 @@ pub(crate) mod syscall;
 use crate::call::Step;
 use crate::outcome::Outcome;
 use crate::sys::{Setting, Sys};
+use overseer::Probed;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -35,7 +36,7 @@ pub(crate) struct Host {
     requests: Option<Sender<Request>>,
     outcomes: Receiver<Vec<Outcome>>,
     overseer: Option<JoinHandle<()>>,
-    fine_times: bool,
+    probed: Probed,
 }
 
 impl Host {
@@ -46,8 +47,8 @@ impl Host {
         let (reply, outcomes) = channel();
         let (ready, begun) = channel();
         let overseer = std::thread::spawn(move || overseer::run(&ready, &work, &reply));
-        let fine_times = begun.recv().map_err(|_| "the overseer died".to_owned())??;
-        Ok(Self { requests: Some(requests), outcomes, overseer: Some(overseer), fine_times })
+        let probed = begun.recv().map_err(|_| "the overseer died".to_owned())??;
+        Ok(Self { requests: Some(requests), outcomes, overseer: Some(overseer), probed })
     }
 
     fn ask(&mut self, request: Request) -> Vec<Outcome> {
@@ -80,7 +81,11 @@ impl Sys for Host {
     }
 
     fn fine_times(&self) -> bool {
-        self.fine_times
+        self.probed.fine_times
+    }
+
+    fn newest_first(&self) -> bool {
+        self.probed.newest_first
     }
 }
 

@@ -4,8 +4,8 @@
 //!
 //! The tester is tested too: two tmpfs of the host must agree, and a side with a fault planted must be found out.
 //!
-//! `QUIETLINE_POSIX_CALLS` is the number of calls (default 300,000), `QUIETLINE_POSIX_SEED` their seed,
-//! `QUIETLINE_POSIX_SCRIPT` a file with a program to run instead, as failures print them. With `QUIETLINE_POSIX_SURVEY`
+//! `QUIETLINE_POSIX_CALLS` is the number of calls (default 300,000), `QUIETLINE_POSIX_SEED` their seed, or several with commas
+//! between them, for as many calls each; `QUIETLINE_POSIX_SCRIPT` a file with a program to run instead, as failures print them. With `QUIETLINE_POSIX_SURVEY`
 //! a run goes on after a difference, and writes the shortest program for each kind of them to that file.
 //!
 //! ```text
@@ -91,10 +91,18 @@ fn a_script_is_read_as_it_is_written() {
     });
 }
 
-/// What the environment asks for, or this share of the usual number of calls.
+/// The seeds that the environment asks for.
+fn seeds() -> Vec<u64> {
+    let Ok(text) = std::env::var("QUIETLINE_POSIX_SEED") else { return vec![1] };
+    let seed =
+        |text: &str| text.trim().parse().unwrap_or_else(|e| panic!("QUIETLINE_POSIX_SEED={text}: {e}"));
+    text.split(',').map(seed).collect()
+}
+
+/// What the environment asks for, by its first seed, or this share of the usual number of calls.
 fn plan(share: u64, root: bool) -> Plan {
     let calls = number("QUIETLINE_POSIX_CALLS", 300_000) / share;
-    Plan { seed: number("QUIETLINE_POSIX_SEED", 1), calls, root }
+    Plan { seed: seeds()[0], calls, root }
 }
 
 /// Goes on over differences, and writes them to a file.
@@ -120,11 +128,19 @@ fn quietline_agrees_with_the_host() {
         if let Ok(path) = std::env::var("QUIETLINE_POSIX_SURVEY") {
             return survey(&path, &mut host, &mut ours, plan);
         }
-        let (report, failure) = drive::until_difference(&mut host, &mut ours, plan);
-        tell(&report);
-        if let Some(failure) = failure {
-            panic!("the host and quietline differ:\n{}", failure.show(plan.seed));
+        let (mut all, begun) = (Report::default(), std::time::Instant::now());
+        for seed in seeds() {
+            let plan = Plan { seed, ..plan };
+            let (report, failure) = drive::until_difference(&mut host, &mut ours, plan);
+            println!("seed {seed}: {} calls in {} programs", report.calls, report.programs);
+            all.add(report);
+            if let Some(failure) = failure {
+                tell(&all);
+                panic!("the host and quietline differ:\n{}", failure.show(seed));
+            }
         }
+        tell(&all);
+        println!("{:.0} calls a second on each side", all.calls as f64 / begun.elapsed().as_secs_f64());
     });
 }
 
@@ -181,12 +197,18 @@ fn planted_faults_are_found() {
 
 /// The scripts that are kept, by file name: rules that random programs meet seldom.
 const SCRIPTS: &[(&str, &str)] = &[
+    ("far", include_str!("scripts/far.txt")),
+    ("full", include_str!("scripts/full.txt")),
+    ("order", include_str!("scripts/order.txt")),
     ("places", include_str!("scripts/places.txt")),
+    ("removed", include_str!("scripts/removed.txt")),
     ("rename", include_str!("scripts/rename.txt")),
     ("resolve", include_str!("scripts/resolve.txt")),
     ("sizes", include_str!("scripts/sizes.txt")),
     ("sticky", include_str!("scripts/sticky.txt")),
     ("symlinks", include_str!("scripts/symlinks.txt")),
+    ("times", include_str!("scripts/times.txt")),
+    ("whiteout", include_str!("scripts/whiteout.txt")),
 ];
 
 /// Runs the scripts that are kept.

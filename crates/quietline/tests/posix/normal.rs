@@ -4,10 +4,10 @@
 //! the clock become what can be told of them on any machine: that they are the clock's, and of the times of change and
 //! modification whether they are other than when the same inode was seen last. (Whether a read moves the time of
 //! access of a file that was just made hangs on the clock's steps; that it moves one from long ago does not.) Lists of
-//! extended attributes are sorted. What stays is compared exactly.
+//! extended attributes are sorted, and those of names where a side has an order of its own. What stays is compared exactly.
 
 use crate::call::Call;
-use crate::outcome::{Body, Outcome, Stamp, Stat};
+use crate::outcome::{Body, Name, Outcome, Stamp, Stat};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,6 +18,8 @@ pub(crate) struct Eyes {
     clock: [Duration; 2],
     /// Whether both sides' clocks are fine enough to tell each change.
     fine: bool,
+    /// Whether both sides list names in the same order.
+    ordered: bool,
     devices: HashMap<u64, u64>,
     inodes: HashMap<u64, Seen>,
 }
@@ -33,10 +35,10 @@ struct Seen {
 const NEAR: Duration = Duration::from_secs(86_400);
 
 impl Eyes {
-    pub(crate) fn new(fine: bool) -> Self {
+    pub(crate) fn new(fine: bool, ordered: bool) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set");
         let clock = [now.saturating_sub(NEAR), now + NEAR];
-        Self { clock, fine, devices: HashMap::new(), inodes: HashMap::new() }
+        Self { clock, fine, ordered, devices: HashMap::new(), inodes: HashMap::new() }
     }
 
     fn of_clock(&self, stamp: Stamp) -> bool {
@@ -79,6 +81,15 @@ impl Eyes {
         }
     }
 
+    fn names(&mut self, names: &mut [Name]) {
+        if !self.ordered {
+            names.sort();
+        }
+        for name in names {
+            name.ino = self.inode(name.ino).number;
+        }
+    }
+
     /// The normal form of what `call` returned. Outcomes must come in the order of calls.
     pub(crate) fn normal(&mut self, call: &Call, outcome: Outcome) -> Outcome {
         match outcome {
@@ -87,9 +98,7 @@ impl Eyes {
                 Outcome::Stat(stat)
             }
             Outcome::Names { mut names, resumes } => {
-                for name in &mut names {
-                    name.ino = self.inode(name.ino).number;
-                }
+                self.names(&mut names);
                 Outcome::Names { names, resumes }
             }
             Outcome::Lock(mut lock) => {
@@ -105,9 +114,7 @@ impl Eyes {
                 for node in &mut nodes {
                     self.stat(&mut node.stat);
                     if let Ok(Body::Names(names)) = &mut node.body {
-                        for name in names {
-                            name.ino = self.inode(name.ino).number;
-                        }
+                        self.names(names);
                     }
                 }
                 Outcome::Tree(nodes)

@@ -11,7 +11,7 @@ pub(crate) enum Outcome {
     Bytes(Vec<u8>),
     Stat(Box<Stat>),
     Statfs(Statfs),
-    /// Names of a directory, sorted; and whether going on from the middle gave what came after the middle.
+    /// Names of a directory, in its order; and whether going on from the middle gave what came after the middle.
     Names {
         names: Vec<Name>,
         resumes: bool,

@@ -74,6 +74,10 @@ impl Sys for Quietline {
     fn fine_times(&self) -> bool {
         true
     }
+
+    fn newest_first(&self) -> bool {
+        true
+    }
 }
 
 fn fork(processes: &mut [Option<Process>; PROCESSES], who: usize, child: usize) -> Outcome {

@@ -56,6 +56,9 @@ pub(crate) trait Sys {
 
     /// Whether each change of an inode that was looked at gets another time.
     fn fine_times(&self) -> bool;
+
+    /// Whether directories list the newest name first. Else their order is the side's own, and not compared.
+    fn newest_first(&self) -> bool;
 }
 
 impl<S: Sys + ?Sized> Sys for &mut S {
@@ -81,5 +84,9 @@ impl<S: Sys + ?Sized> Sys for &mut S {
 
     fn fine_times(&self) -> bool {
         (**self).fine_times()
+    }
+
+    fn newest_first(&self) -> bool {
+        (**self).newest_first()
     }
 }

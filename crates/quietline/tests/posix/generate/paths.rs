@@ -246,13 +246,16 @@ impl Making {
             29..39 => {
                 let of = if self.dice.once_in(2) { Of::Nothing } else { Of::Any };
                 let (to, new) = self.place(of);
-                // A whiteout alone works on tmpfs, and makes a device; with others it is refused.
+                // A whiteout is a device, and those are for the machine's own root.
+                let whiteout = if self.root { u64::from(libc::RENAME_WHITEOUT) } else { 0 };
                 let flags = match self.dice.below(24) {
                     0..4 => u64::from(libc::RENAME_NOREPLACE),
                     4..9 => u64::from(libc::RENAME_EXCHANGE),
                     9 => u64::from(libc::RENAME_EXCHANGE | libc::RENAME_NOREPLACE),
                     10 => u64::from(libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT),
                     11 => 1 << 3,
+                    12 => whiteout,
+                    13 => whiteout | u64::from(libc::RENAME_NOREPLACE),
                     _ => 0,
                 };
                 Call::Renameat2 { from: at, old: path, to, new, flags: Rename(flags) }

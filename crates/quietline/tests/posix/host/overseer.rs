@@ -11,15 +11,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// Serves programs until nobody asks any more. Says first whether it can, and whether times are fine.
+/// Serves programs until nobody asks any more. Says first whether it can, and what the filesystem is like.
 pub(super) fn run(
-    ready: &Sender<Result<bool, String>>,
+    ready: &Sender<Result<Probed, String>>,
     work: &Receiver<Request>,
     reply: &Sender<Vec<Outcome>>,
 ) {
     let entered = enter();
     let able = entered.is_ok();
-    if ready.send(entered.map(|()| times_are_fine())).is_err() || !able {
+    if ready.send(entered.map(|()| Probed::find())).is_err() || !able {
         return;
     }
     let mut mounted = None;
@@ -81,6 +81,36 @@ fn enter() -> Result<(), String> {
     context("close", sys!(libc::SYS_close, fd))?;
     let alone = names.iter().all(|name| name.name == b"." || name.name == b"..");
     if alone { Ok(()) } else { Err("the new root is not empty".to_owned()) }
+}
+
+/// What tmpfs is like, which differs between kernels.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Probed {
+    pub(super) fine_times: bool,
+    pub(super) newest_first: bool,
+}
+
+impl Probed {
+    fn find() -> Self {
+        Self { fine_times: times_are_fine(), newest_first: lists_newest_first() }
+    }
+}
+
+/// Whether directories list the newest name first, also after a rename: since Linux 6.14.
+fn lists_newest_first() -> bool {
+    let names = [c"/older", c"/newer", c"/newest"];
+    for name in &names[..2] {
+        sys!(libc::SYS_mkdirat, -1, name.as_ptr(), 0o700).expect("mkdir");
+    }
+    sys!(libc::SYS_renameat2, -1, names[0].as_ptr(), -1, names[2].as_ptr(), 0).expect("rename");
+    let fd = sys!(libc::SYS_openat, -1, c"/".as_ptr(), libc::O_RDONLY).expect("open");
+    let listed = Thread.dents(fd as i32, 4096).expect("getdents");
+    sys!(libc::SYS_close, fd).expect("close");
+    for name in &names[1..] {
+        sys!(libc::SYS_unlinkat, -1, name.as_ptr(), libc::AT_REMOVEDIR).expect("rmdir");
+    }
+    let listed: Vec<_> = listed.iter().map(|dent| dent.name.as_slice()).collect();
+    listed == [&b"."[..], b"..", b"newest", b"newer"]
 }
 
 /// Whether an inode gets another time at each change after a look: since Linux 6.13.

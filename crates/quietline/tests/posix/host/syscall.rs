@@ -7,7 +7,8 @@ macro_rules! sys {
     ($number:expr $(, $arg:expr)*) => {{
         // SAFETY: descriptors are the calling thread's own; pointers are to buffers of the lengths given, and live.
         let value = unsafe { libc::syscall($number $(, $arg)*) };
-        if value < 0 { Err($crate::host::syscall::errno()) } else { Ok(value as i64) }
+        // Other negative numbers are what the kernel says: `lseek` beyond the last page.
+        if value == -1 { Err($crate::host::syscall::errno()) } else { Ok(value as i64) }
     }};
 }
 pub(crate) use sys;

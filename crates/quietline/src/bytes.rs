@@ -1,0 +1,142 @@
+//! Bytes through pipes, sockets and event counters.
+
+mod control;
+mod splice;
+
+use crate::abi::UIO_MAXIOV;
+use crate::{Errno, FileHandle, FileMode, Process};
+use quietline_vfs::inotify::Inotify;
+use quietline_vfs::{Sink, Source, file};
+
+impl Process {
+    /// Reads what is there, inside a read section and without a reference; none if that is not how to read the file, or if
+    /// the caller is to wait.
+    #[inline(always)]
+    pub(crate) fn read_at_once(&self, fd: i32, to: &mut Sink<'_, '_>) -> Option<Result<usize, Errno>> {
+        let section = self.inner().vfs.read();
+        let file = match self.table.look(fd, &section) {
+            Ok(file) => file,
+            Err(errno) => return Some(Err(errno)),
+        };
+        if !file.waits() {
+            return None;
+        }
+        match file.try_read(to) {
+            Err(Errno::AGAIN) if file.io().may_wait() => None,
+            // Some have a way of their own yet.
+            Err(Errno::INVAL) => None,
+            done => Some(done),
+        }
+    }
+
+    /// Writes what fits, inside a read section and without a reference, and then the rest; none if that is not how to write
+    /// to the file, or if the caller is to wait first.
+    #[inline(always)]
+    pub(crate) fn write_at_once(&self, fd: i32, mut from: Source<'_, '_>) -> Option<Result<usize, Errno>> {
+        let section = self.inner().vfs.read();
+        let file = match self.table.look(fd, &section) {
+            Ok(file) => file,
+            Err(errno) => return Some(Err(errno)),
+        };
+        if !file.waits() {
+            return None;
+        }
+        match file.try_write(&mut from) {
+            Ok(n) if from.left() == 0 => Some(Ok(n)),
+            Err(Errno::AGAIN) if file.io().may_wait() => None,
+            Err(errno) => Some(Err(self.not_written(errno, &from))),
+            Ok(n) => {
+                // The rest goes to the same file, or nowhere.
+                let same = self.file(fd).ok().filter(|held| held.opened().is_same(file));
+                drop(section);
+                let rest = same.map_or(0, |held| self.write_rest(&held, &mut from));
+                Some(Ok(n + rest))
+            }
+        }
+    }
+
+    /// Reads from what lets its callers wait; none if the file is nothing of that kind.
+    pub(crate) fn read_object(
+        &self,
+        file: &FileHandle<'_>,
+        to: &mut Sink<'_, '_>,
+    ) -> Option<Result<usize, Errno>> {
+        file.opened().waits().then(|| file::read_object(file, to))
+    }
+
+    /// Writes to what lets its callers wait; none if the file is nothing of that kind.
+    pub(crate) fn write_object(
+        &self,
+        file: &FileHandle<'_>,
+        mut from: Source<'_, '_>,
+    ) -> Option<Result<usize, Errno>> {
+        if !file.opened().waits() {
+            return None;
+        }
+        let written = file::write_object(file, &mut from);
+        if from.is_broken() {
+            self.broken_pipe();
+        }
+        Some(written)
+    }
+
+    /// Writes what is left after a part was written: how much of it came.
+    fn write_rest(&self, file: &FileHandle<'_>, from: &mut Source<'_, '_>) -> usize {
+        let written = file::write_object(file, from);
+        let rest = written.unwrap_or_else(|errno| {
+            file.opened().untold(errno, from);
+            0
+        });
+        if from.is_broken() {
+            self.broken_pipe();
+        }
+        rest
+    }
+
+    /// [`read_object`](Self::read_object) into buffers that a caller has listed.
+    pub(crate) fn read_many(
+        &self,
+        file: &FileHandle<'_>,
+        buffers: &mut [&mut [u8]],
+    ) -> Option<Result<usize, Errno>> {
+        if !file.opened().waits() || file.payload::<Inotify>().is_some() {
+            return None;
+        }
+        if !file.mode().contains(FileMode::READ) {
+            return Some(Err(Errno::BADF));
+        }
+        if buffers.len() > UIO_MAXIOV {
+            return Some(Err(Errno::INVAL));
+        }
+        let mut to = Sink::new(buffers);
+        if to.left() == 0 { Some(Ok(0)) } else { self.read_object(file, &mut to) }
+    }
+
+    /// [`write_object`](Self::write_object) from buffers that a caller has listed.
+    pub(crate) fn write_many(
+        &self,
+        file: &FileHandle<'_>,
+        buffers: &[&[u8]],
+    ) -> Option<Result<usize, Errno>> {
+        if !file.opened().waits() {
+            return None;
+        }
+        if !file.mode().contains(FileMode::WRITE) {
+            return Some(Err(Errno::BADF));
+        }
+        if buffers.len() > UIO_MAXIOV {
+            return Some(Err(Errno::INVAL));
+        }
+        let from = Source::new(buffers);
+        if from.left() == 0 { Some(Ok(0)) } else { self.write_object(file, from) }
+    }
+
+    /// The error of a write of which nothing came.
+    #[cold]
+    fn not_written(&self, errno: Errno, from: &Source<'_, '_>) -> Errno {
+        if from.is_broken() {
+            self.broken_pipe();
+        }
+        errno
+    }
+}

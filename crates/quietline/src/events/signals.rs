@@ -1,0 +1,68 @@
+//! Signals: sent, waiting, and read by signalfds. Nobody is interrupted by one.
+
+use crate::{Errno, Interrupt, Process};
+use quietline_platform::atomic::Ordering;
+use quietline_vfs::signalfd::{SI_KERNEL, SIGPIPE, SIGRTMAX, SigInfo};
+
+/// What happens to who writes to what nobody reads any more, beside `EPIPE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SigPipe {
+    /// Nothing, as after `signal(SIGPIPE, SIG_IGN)`.
+    #[default]
+    Ignore,
+    /// The process is sent SIGPIPE, and the calling thread's interrupt is raised.
+    Signal,
+}
+
+impl Process {
+    /// Sends a signal to a process of the same kernel: it waits there until a signalfd reads it. With 0 only says whether it could.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is no signal, `ESRCH` for what is no process (groups are not offered), `EPERM`; `EAGAIN` when too many
+    /// wait.
+    pub fn kill(&self, pid: i32, signo: i32) -> Result<(), Errno> {
+        if !(0..=SIGRTMAX).contains(&signo) {
+            return Err(Errno::INVAL);
+        }
+        let (own, privileged) = {
+            let section = self.cred.section();
+            let cred = self.cred.load(&section);
+            (cred.uids(), cred.uids()[1] == 0)
+        };
+        let info = SigInfo { signo, code: 0, pid: self.pid, uid: own[0] };
+        let signals = self.inner().processes.with(pid, |task| {
+            let section = task.cred.section();
+            let [real, _, saved] = task.cred.load(&section).uids();
+            let same = own[..2].iter().any(|uid| [real, saved].contains(uid));
+            if privileged || same { Ok(task.signals.clone()) } else { Err(Errno::PERM) }
+        });
+        let signals = signals.ok_or(Errno::SRCH)??;
+        if signo == 0 { Ok(()) } else { signals.send(info) }
+    }
+
+    /// The signals that wait: bit n for signal n + 1.
+    pub fn sigpending(&self) -> u64 {
+        self.signals.pending()
+    }
+
+    /// Says what happens to who writes to what nobody reads; a new process is as its parent, the first one ignores it.
+    pub fn set_sigpipe(&self, sigpipe: SigPipe) {
+        // Relaxed: a setting.
+        self.sigpipe.store(sigpipe == SigPipe::Signal, Ordering::Relaxed);
+    }
+
+    /// A call has written to what nobody reads any more.
+    #[cold]
+    pub(crate) fn broken_pipe(&self) {
+        // Relaxed: a setting.
+        if !self.sigpipe.load(Ordering::Relaxed) {
+            return;
+        }
+        let uid = self.getresuid()[0];
+        // If too many wait, this one waits already.
+        let _ = self.signals.send(SigInfo { signo: SIGPIPE, code: SI_KERNEL, pid: self.pid, uid });
+        if let Some(interrupt) = Interrupt::current() {
+            interrupt.raise();
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Timers.
+
+use crate::{Errno, Process};
+use quietline_vfs::TimerFd;
+use quietline_vfs::timerfd::ItimerSpec;
+
+impl Process {
+    /// Sets a timer: what it was set to before. Flags: `TFD_TIMER_ABSTIME`, `TFD_TIMER_CANCEL_ON_SET`.
+    ///
+    /// # Errors
+    /// `EBADF`; `EINVAL` for what is no timer, or an unknown flag; `ENOMEM`.
+    pub fn timerfd_settime(&self, fd: i32, flags: i32, new: ItimerSpec) -> Result<ItimerSpec, Errno> {
+        self.file(fd)?.payload::<TimerFd>().ok_or(Errno::INVAL)?.set(flags, new)
+    }
+
+    /// What a timer is set to, and when it expires next.
+    ///
+    /// # Errors
+    /// `EBADF`; `EINVAL` for what is no timer.
+    pub fn timerfd_gettime(&self, fd: i32) -> Result<ItimerSpec, Errno> {
+        Ok(self.file(fd)?.payload::<TimerFd>().ok_or(Errno::INVAL)?.get())
+    }
+}

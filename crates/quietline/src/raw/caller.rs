@@ -1,0 +1,80 @@
+//! A process, as sockets see it.
+
+use crate::abi::{AT_FDCWD, S_IFMT, S_IFSOCK};
+use crate::{Errno, FileHandle, Process};
+use quietline_net::{Caller, Ids, Node, Right};
+use quietline_vfs::cred::Capabilities;
+use quietline_vfs::permission::{Mask, permission};
+use quietline_vfs::{FdFlags, How, Lookup};
+
+/// What a path leads to, links followed.
+const FOLLOW: How = How::of(Lookup::FOLLOW);
+
+impl Process {
+    /// The node at a path, for one who may do this with it.
+    fn node(&self, path: &[u8], mask: Mask) -> Result<(Node, u32), Errno> {
+        self.call_at(AT_FDCWD, path, 0, |c, path| {
+            let place = c.place(path, FOLLOW)?;
+            let inode = place.dentry().inode().ok_or(Errno::NOENT)?;
+            permission(inode, c.cred, mask)?;
+            Ok((Node { dev: inode.super_block().s_dev(), ino: inode.ino() }, inode.mode()))
+        })
+    }
+}
+
+// SAFETY: a process's descriptors are of files of its own kernel, whose sockets are what it calls on.
+unsafe impl Caller for Process {
+    fn ids(&self) -> Option<Ids> {
+        let section = self.cred.section();
+        let cred = self.cred.load(&section);
+        let ([uid, euid, _], [gid, egid, _]) = (cred.uids(), cred.gids());
+        Some(Ids { pid: self.getpid(), real: [uid, gid], effective: [euid, egid] })
+    }
+
+    fn may(&self, right: Right) -> bool {
+        self.inner().config.privileged
+            || matches!(right, Right::Resource | Right::AnyPid)
+                && self.capabilities().contains(Capabilities::SYS_ADMIN)
+    }
+
+    fn has_ids(&self, user: u32, group: u32) -> [bool; 2] {
+        let section = self.cred.section();
+        let cred = self.cred.load(&section);
+        [
+            cred.uids().contains(&user) || cred.has(Capabilities::SETUID),
+            cred.gids().contains(&group) || cred.has(Capabilities::SETGID),
+        ]
+    }
+
+    fn has_process(&self, pid: i32) -> bool {
+        self.inner().processes.with(pid, |_| ()).is_some()
+    }
+
+    fn file(&self, fd: i32) -> Result<FileHandle<'_>, Errno> {
+        Process::file(self, fd)
+    }
+
+    fn install(&self, file: FileHandle<'_>, cloexec: bool) -> Result<i32, Errno> {
+        self.table.install(file, FdFlags { cloexec, any: false })
+    }
+
+    fn make_node(&self, path: &[u8]) -> Result<Node, Errno> {
+        // All permissions that the process's mask leaves.
+        self.mknodat(AT_FDCWD, path, S_IFSOCK | 0o777, 0)?;
+        self.node(path, Mask::empty()).map(|(node, _)| node)
+    }
+
+    fn remove_node(&self, path: &[u8]) {
+        // It was made by this call: who has removed it meanwhile has done what is to be done.
+        let _ = self.unlink(path);
+    }
+
+    fn find_node(&self, path: &[u8]) -> Result<Node, Errno> {
+        let (node, mode) = self.node(path, Mask::WRITE)?;
+        if mode & S_IFMT == S_IFSOCK { Ok(node) } else { Err(Errno::CONNREFUSED) }
+    }
+
+    fn nofile(&self) -> usize {
+        Process::nofile(self)
+    }
+}

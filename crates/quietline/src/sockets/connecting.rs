@@ -1,0 +1,123 @@
+//! Making, naming, connecting and shutting down sockets.
+
+use crate::abi::{O_ANYFD, SOCK_CLOEXEC, SOCK_NONBLOCK};
+use crate::{Errno, FileHandle, Process};
+use quietline_net::{Maker, SockAddr};
+use quietline_vfs::FdFlags;
+
+impl Process {
+    fn maker(&self) -> Maker<'_> {
+        let k = self.inner();
+        Maker { fs: &k.sockets, files: &k.files, last_ino: &k.last_ino, net: &k.net }
+    }
+
+    /// Makes a socket without a descriptor. Writes no shared line.
+    ///
+    /// # Errors
+    /// As [`socket`](Self::socket), but for `EMFILE`.
+    #[inline(always)]
+    pub fn socket_file(&self, domain: i32, ty: i32, protocol: i32) -> Result<FileHandle<'_>, Errno> {
+        self.maker().socket(domain, ty, protocol, self.inner().config.privileged)
+    }
+
+    /// Makes two sockets that are connected to each other. `ty` may have `SOCK_CLOEXEC`, `SOCK_NONBLOCK` and [`O_ANYFD`] in
+    /// it.
+    ///
+    /// # Errors
+    /// As `socketpair(2)`.
+    #[inline]
+    pub fn socketpair(&self, domain: i32, ty: i32, protocol: i32) -> Result<[i32; 2], Errno> {
+        let ends = self.socketpair_files(domain, ty & !O_ANYFD, protocol)?;
+        self.table.install_pair(ends, FdFlags::of(ty & (SOCK_CLOEXEC | O_ANYFD)))
+    }
+
+    /// Makes two sockets that are connected to each other, without descriptors.
+    ///
+    /// # Errors
+    /// As [`socketpair`](Self::socketpair), but for `EMFILE`.
+    #[inline]
+    pub fn socketpair_files(
+        &self,
+        domain: i32,
+        ty: i32,
+        protocol: i32,
+    ) -> Result<[FileHandle<'_>; 2], Errno> {
+        self.maker().pair(domain, ty, protocol, self.inner().config.privileged, self)
+    }
+
+    /// Gives a socket a name.
+    ///
+    /// # Errors
+    /// As `bind(2)`.
+    pub fn bind(&self, fd: i32, address: &[u8]) -> Result<(), Errno> {
+        self.on_socket(fd, |on, _| on.bind(address))
+    }
+
+    /// Makes a socket one that takes connections.
+    ///
+    /// # Errors
+    /// As `listen(2)`.
+    pub fn listen(&self, fd: i32, backlog: i32) -> Result<(), Errno> {
+        self.on_socket(fd, |on, _| on.listen(backlog))
+    }
+
+    /// Connects a socket.
+    ///
+    /// # Errors
+    /// As `connect(2)`.
+    pub fn connect(&self, fd: i32, address: &[u8]) -> Result<(), Errno> {
+        self.on_socket(fd, |on, _| on.connect(address))
+    }
+
+    /// Takes the next connection: its descriptor, and the address of its other end.
+    ///
+    /// # Errors
+    /// As `accept(2)`.
+    pub fn accept(&self, fd: i32) -> Result<(i32, SockAddr), Errno> {
+        self.accept4(fd, 0)
+    }
+
+    /// [`accept`](Self::accept) with `SOCK_CLOEXEC`, `SOCK_NONBLOCK` and [`O_ANYFD`] as flags.
+    ///
+    /// # Errors
+    /// As `accept4(2)`. Where there are no descriptors left the connection stays where it is, unless another thread takes the
+    /// last one during the call: then it is closed.
+    pub fn accept4(&self, fd: i32, flags: i32) -> Result<(i32, SockAddr), Errno> {
+        let file = self.file(fd)?;
+        if flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK | O_ANYFD) != 0 {
+            return Err(Errno::INVAL);
+        }
+        if !self.table.has_free() {
+            return Err(Errno::MFILE);
+        }
+        drop(file);
+        self.on_socket(fd, |on, _| {
+            let (file, address) = self.maker().accept(on, flags & SOCK_NONBLOCK)?;
+            Ok((self.install(file, flags & (SOCK_CLOEXEC | O_ANYFD))?, address))
+        })
+    }
+
+    /// The name of a socket.
+    ///
+    /// # Errors
+    /// As `getsockname(2)`.
+    pub fn getsockname(&self, fd: i32) -> Result<SockAddr, Errno> {
+        self.at_socket(fd, |on| on.name(false))
+    }
+
+    /// The name of the other end.
+    ///
+    /// # Errors
+    /// As `getpeername(2)`.
+    pub fn getpeername(&self, fd: i32) -> Result<SockAddr, Errno> {
+        self.at_socket(fd, |on| on.name(true))
+    }
+
+    /// Ends one direction of a connection, or both.
+    ///
+    /// # Errors
+    /// As `shutdown(2)`.
+    pub fn shutdown(&self, fd: i32, how: i32) -> Result<(), Errno> {
+        self.on_socket(fd, |on, _| on.shutdown(how))
+    }
+}

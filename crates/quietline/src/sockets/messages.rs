@@ -1,0 +1,236 @@
+//! Sending and receiving.
+
+use crate::abi::{MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITFORONE, UIO_MAXIOV};
+use crate::{Errno, Process};
+use quietline_net::{Control, Incoming, On, Outgoing, SockAddr};
+use quietline_vfs::abi::O_NONBLOCK;
+use quietline_vfs::{Payload, Sink, Source};
+
+/// A message to be sent (`struct msghdr`).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SendMsg<'a> {
+    /// To whom; empty for whoever the socket is connected to.
+    pub name: &'a [u8],
+    /// The bytes.
+    pub buffers: &'a [&'a [u8]],
+    /// Control messages.
+    pub control: &'a [u8],
+    /// How many bytes were sent (`msg_len`): set by `sendmmsg`.
+    pub sent: usize,
+}
+
+/// Room for a message to be received (`struct msghdr`).
+#[derive(Debug, Default)]
+pub struct RecvMsg<'a, 'b> {
+    /// Room for the bytes.
+    pub buffers: &'a mut [&'b mut [u8]],
+    /// Room for control messages; none if the caller takes none.
+    pub control: &'a mut [u8],
+    /// From whom it was; empty if the sender has no name.
+    pub name: SockAddr,
+    /// How much of the control messages' room is used.
+    pub control_len: usize,
+    /// `MSG_TRUNC`, `MSG_CTRUNC` and so on.
+    pub flags: i32,
+    /// How many bytes were received (`msg_len`): set by `recvmmsg`.
+    pub received: usize,
+}
+
+/// The longest name that is looked at; longer ones are cut, as by Linux's `sendmsg`.
+fn name(bytes: &[u8]) -> Result<SockAddr, Errno> {
+    SockAddr::new(bytes)
+}
+
+/// What tells a socket from one that has come into its place.
+fn number(on: &On<'_>) -> Option<u32> {
+    on.socket.inode().map(|inode| inode.i_ino)
+}
+
+impl Process {
+    /// Sends on a connected socket. Writes the lines of the other end's queue.
+    ///
+    /// # Errors
+    /// As `send(2)`.
+    #[inline]
+    pub fn send(&self, fd: i32, buffer: &[u8], flags: i32) -> Result<usize, Errno> {
+        self.send_source(fd, &SockAddr::NONE, &mut Source::new(&[buffer]), &[], flags)
+    }
+
+    /// Sends to an address.
+    ///
+    /// # Errors
+    /// As `sendto(2)`.
+    pub fn sendto(&self, fd: i32, buffer: &[u8], flags: i32, to: &[u8]) -> Result<usize, Errno> {
+        self.send_source(fd, &name(to)?, &mut Source::new(&[buffer]), &[], flags)
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// As `sendmsg(2)`.
+    pub fn sendmsg(&self, fd: i32, message: &SendMsg<'_>, flags: i32) -> Result<usize, Errno> {
+        if message.buffers.len() > UIO_MAXIOV {
+            return Err(Errno::MSGSIZE);
+        }
+        let to = name(message.name)?;
+        self.send_source(fd, &to, &mut Source::new(message.buffers), message.control, flags)
+    }
+
+    /// Sends several messages: how many were sent. An error after the first is not told.
+    ///
+    /// # Errors
+    /// As `sendmmsg(2)`, of the first.
+    pub fn sendmmsg(&self, fd: i32, messages: &mut [SendMsg<'_>], flags: i32) -> Result<usize, Errno> {
+        let mut done = 0;
+        for message in messages.iter_mut().take(UIO_MAXIOV) {
+            match self.sendmsg(fd, message, flags) {
+                Ok(sent) => message.sent = sent,
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
+            }
+            done += 1;
+        }
+        if done == 0 { self.at_socket(fd, |_| Ok(0)) } else { Ok(done) }
+    }
+
+    #[inline]
+    fn send_source(
+        &self,
+        fd: i32,
+        to: &SockAddr,
+        data: &mut Source<'_, '_>,
+        control: &[u8],
+        flags: i32,
+    ) -> Result<usize, Errno> {
+        let mut begun = None;
+        if control.is_empty() && to.is_empty() {
+            let sent = self.at_socket(fd, |on| {
+                let mut message = Outgoing { name: to, data, control, flags };
+                let sent = on.send(&mut message);
+                let waits = on.flags & O_NONBLOCK == 0 && flags & MSG_DONTWAIT == 0;
+                Ok(match sent {
+                    Err(Errno::AGAIN) if waits => None,
+                    Ok(n) if waits && message.data.left() > 0 => {
+                        begun = Some((n, number(on)));
+                        None
+                    }
+                    done => Some(done),
+                })
+            })?;
+            if let Some(sent) = sent {
+                return self.told_of_pipe(sent, data, flags);
+            }
+        }
+        let Some((first, begun)) = begun else {
+            let sent = self.on_socket(fd, |on, _| on.send(&mut Outgoing { name: to, data, control, flags }));
+            return self.told_of_pipe(sent, data, flags);
+        };
+        // What was sent before is told, whatever becomes of the rest. The descriptor may have become another socket's meanwhile,
+        // which does not get the rest.
+        let rest = self.on_socket(fd, |on, _| {
+            if number(on) != begun {
+                return Ok(0);
+            }
+            let sent = on.send(&mut Outgoing { name: to, data, control, flags });
+            if let Err(errno) = sent {
+                on.socket.untold(errno, data);
+            }
+            sent
+        });
+        Ok(first + rest.unwrap_or(0))
+    }
+
+    /// Who writes to a stream that nobody reads is told by a signal.
+    #[inline(always)]
+    fn told_of_pipe(
+        &self,
+        sent: Result<usize, Errno>,
+        data: &Source<'_, '_>,
+        flags: i32,
+    ) -> Result<usize, Errno> {
+        if sent.is_err() && data.is_broken() && flags & MSG_NOSIGNAL == 0 {
+            self.broken_pipe();
+        }
+        sent
+    }
+
+    /// Receives.
+    ///
+    /// # Errors
+    /// As `recv(2)`.
+    #[inline]
+    pub fn recv(&self, fd: i32, buffer: &mut [u8], flags: i32) -> Result<usize, Errno> {
+        self.recvfrom(fd, buffer, flags).map(|(n, _)| n)
+    }
+
+    /// Receives, and tells from whom: an empty address if he has no name.
+    ///
+    /// # Errors
+    /// As `recvfrom(2)`.
+    #[inline]
+    pub fn recvfrom(&self, fd: i32, buffer: &mut [u8], flags: i32) -> Result<(usize, SockAddr), Errno> {
+        let (mut from, buffers) = (SockAddr::NONE, &mut [buffer]);
+        let (mut data, mut control) = (Sink::new(buffers), Control::new(&mut []));
+        let mut message =
+            Incoming { name: &mut from, data: &mut data, control: &mut control, flags, found: 0 };
+        let n = self.receive(fd, &mut message)?;
+        Ok((n, from))
+    }
+
+    /// Receives a message.
+    ///
+    /// # Errors
+    /// As `recvmsg(2)`.
+    pub fn recvmsg(&self, fd: i32, message: &mut RecvMsg<'_, '_>, flags: i32) -> Result<usize, Errno> {
+        if message.buffers.len() > UIO_MAXIOV {
+            return Err(Errno::MSGSIZE);
+        }
+        let RecvMsg { buffers, control, .. } = message;
+        let (mut data, mut room) = (Sink::new(buffers), Control::new(control));
+        let mut name = SockAddr::NONE;
+        let mut incoming = Incoming { name: &mut name, data: &mut data, control: &mut room, flags, found: 0 };
+        let n = self.receive(fd, &mut incoming)?;
+        let found = incoming.found;
+        (message.control_len, message.flags, message.name) = (room.used(), found, name);
+        Ok(n)
+    }
+
+    /// Receives several messages: how many. With `MSG_WAITFORONE` it waits for the first only. An error after the first is not
+    /// told.
+    ///
+    /// # Errors
+    /// As `recvmmsg(2)`, of the first.
+    pub fn recvmmsg(
+        &self,
+        fd: i32,
+        messages: &mut [RecvMsg<'_, '_>],
+        mut flags: i32,
+    ) -> Result<usize, Errno> {
+        let mut done = 0;
+        for message in messages.iter_mut().take(UIO_MAXIOV) {
+            match self.recvmsg(fd, message, flags & !MSG_WAITFORONE) {
+                Ok(received) => message.received = received,
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
+            }
+            done += 1;
+            if flags & MSG_WAITFORONE != 0 {
+                flags |= MSG_DONTWAIT;
+            }
+        }
+        if done == 0 { self.at_socket(fd, |_| Ok(0)) } else { Ok(done) }
+    }
+
+    #[inline]
+    fn receive(&self, fd: i32, message: &mut Incoming<'_, '_, '_>) -> Result<usize, Errno> {
+        let waits = |on: &On<'_>, flags: i32| on.flags & O_NONBLOCK == 0 && flags & MSG_DONTWAIT == 0;
+        let received = self.at_socket(fd, |on| match on.receive(message) {
+            Err(Errno::AGAIN) if waits(on, message.flags) => Ok(None),
+            done => done.map(Some),
+        })?;
+        match received {
+            Some(n) => Ok(n),
+            None => self.on_socket(fd, |on, _| on.receive(message)),
+        }
+    }
+}

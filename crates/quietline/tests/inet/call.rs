@@ -1,0 +1,352 @@
+//! Calls, and a world in which they are made.
+
+use std::collections::HashMap;
+
+/// Places for sockets.
+pub(crate) const PLACES: usize = 6;
+
+/// An address of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ip {
+    Loopback,
+    Any,
+    /// 127.0.0.2; `::ffff:127.0.0.1` for version 6.
+    Other,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Call {
+    Socket {
+        at: usize,
+        v6: bool,
+        datagrams: bool,
+    },
+    Close(usize),
+    /// To any free port.
+    Bind(usize, Ip),
+    /// To another socket's port.
+    BindSame {
+        at: usize,
+        with: usize,
+        ip: Ip,
+    },
+    Listen(usize, i32),
+    Connect {
+        at: usize,
+        to: usize,
+        ip: Ip,
+    },
+    Disconnect(usize),
+    Accept {
+        at: usize,
+        new: usize,
+    },
+    Shutdown(usize, i32),
+    Send {
+        at: usize,
+        len: usize,
+        flags: i32,
+    },
+    SendTo {
+        at: usize,
+        to: usize,
+        ip: Ip,
+        len: usize,
+    },
+    Receive {
+        at: usize,
+        len: usize,
+        flags: i32,
+    },
+    Read(usize, usize),
+    Write(usize, usize),
+    SetOption(usize, usize),
+    Option(usize, usize),
+}
+
+/// What is asked of the system under test. Results are those of the system calls, with errno as an error.
+pub(crate) trait System {
+    fn socket(&mut self, family: i32, ty: i32) -> Result<i32, i32>;
+    fn close(&mut self, fd: i32) -> Result<i32, i32>;
+    fn bind(&mut self, fd: i32, address: &[u8]) -> Result<i32, i32>;
+    fn listen(&mut self, fd: i32, backlog: i32) -> Result<i32, i32>;
+    fn connect(&mut self, fd: i32, address: &[u8]) -> Result<i32, i32>;
+    fn accept(&mut self, fd: i32) -> Result<(i32, Vec<u8>), i32>;
+    fn name(&mut self, fd: i32, peer: bool) -> Result<Vec<u8>, i32>;
+    fn shutdown(&mut self, fd: i32, how: i32) -> Result<i32, i32>;
+    fn send(&mut self, fd: i32, data: &[u8], flags: i32, to: &[u8]) -> Result<i32, i32>;
+    /// How many bytes; those that came, from where, and `msg_flags`.
+    fn receive(&mut self, fd: i32, len: usize, flags: i32) -> Result<(i32, Vec<u8>, Vec<u8>, i32), i32>;
+    fn read(&mut self, fd: i32, len: usize) -> Result<(i32, Vec<u8>), i32>;
+    fn write(&mut self, fd: i32, data: &[u8]) -> Result<i32, i32>;
+    fn set_option(&mut self, fd: i32, level: i32, name: i32, value: i32) -> Result<i32, i32>;
+    fn option(&mut self, fd: i32, level: i32, name: i32) -> Result<i32, i32>;
+    fn poll(&mut self, fds: &[i32]) -> Vec<i16>;
+    fn readable(&mut self, fd: i32) -> Result<i32, i32>;
+}
+
+/// What a call has led to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) result: Result<i32, i32>,
+    data: Vec<u8>,
+    address: Option<(u16, usize, Vec<u8>)>,
+    flags: i32,
+    /// Of each place: what poll says, what can be read, its names.
+    state: Vec<Option<State>>,
+}
+
+/// An address as it is compared: family, length, and what is left of its bytes.
+type Name = (u16, usize, Vec<u8>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct State {
+    poll: i16,
+    readable: Result<i32, i32>,
+    names: [Result<Name, i32>; 2],
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    fd: i32,
+    v6: bool,
+    datagrams: bool,
+    /// A stream of version 6 that has been connected by version 4, or a datagram socket of version 6 that has been connected: on
+    /// Linux it keeps something of that when it is connected to an address of the other version.
+    mixed: bool,
+    /// `SO_REUSEPORT`: which of several gets what is sent to it is left to chance.
+    shares: bool,
+}
+
+pub(crate) struct World<S: System> {
+    system: S,
+    places: [Option<Place>; PLACES],
+    /// Ports of datagram sockets and of others, in the order in which they were seen.
+    ports: HashMap<(bool, u16), usize>,
+    sent: u8,
+}
+
+/// Options that are set and asked for: level, name, values.
+const OPTIONS: [(i32, i32, i32); 16] = [
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR, 1),
+    (libc::SOL_SOCKET, libc::SO_REUSEPORT, 1),
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY, 1),
+    (libc::SOL_SOCKET, libc::SO_LINGER, 1),
+    (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1),
+    (libc::SOL_SOCKET, libc::SO_ERROR, 0),
+    (libc::SOL_SOCKET, libc::SO_ACCEPTCONN, 0),
+    (libc::SOL_SOCKET, libc::SO_BROADCAST, 1),
+    (libc::SOL_SOCKET, libc::SO_TYPE, 0),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 0),
+    (libc::IPPROTO_IP, libc::IP_TTL, 300),
+    (libc::IPPROTO_IP, libc::IP_TOS, 16),
+    (libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 5),
+    (libc::SOL_SOCKET, libc::SO_PROTOCOL, 0),
+];
+
+impl<S: System> World<S> {
+    pub(crate) fn new(system: S) -> Self {
+        Self { system, places: [None; PLACES], ports: HashMap::new(), sent: 0 }
+    }
+
+    /// An address with ports by their order: the family, the port, the rest.
+    fn seen(&mut self, raw: &[u8], datagrams: bool) -> (u16, usize, Vec<u8>) {
+        let Some((family, rest)) = raw.split_first_chunk::<2>() else { return (0, 0, Vec::new()) };
+        let port = u16::from_be_bytes([rest[0], rest[1]]);
+        let next = self.ports.len() + 1;
+        let port = if port == 0 { 0 } else { *self.ports.entry((datagrams, port)).or_insert(next) };
+        (u16::from_ne_bytes(*family), port, rest[2..].to_vec())
+    }
+
+    fn address(v6: bool, ip: Ip, port: [u8; 2]) -> Vec<u8> {
+        let family = if v6 { libc::AF_INET6 } else { libc::AF_INET } as u16;
+        let mut raw = family.to_ne_bytes().to_vec();
+        raw.extend(port);
+        let v4 = |ip: [u8; 4]| [&ip[..], &[0; 8]].concat();
+        let mapped = [&[0; 10][..], &[255, 255, 127, 0, 0, 1]].concat();
+        raw.extend(match (v6, ip) {
+            (false, Ip::Loopback) => v4([127, 0, 0, 1]),
+            (false, Ip::Any) => v4([0; 4]),
+            (false, Ip::Other) => v4([127, 0, 0, 2]),
+            (true, Ip::Loopback) => [&[0; 4 + 15][..], &[1], &[0; 4]].concat(),
+            (true, Ip::Any) => vec![0; 4 + 16 + 4],
+            (true, Ip::Other) => [&[0; 4], &mapped[..], &[0; 4]].concat(),
+        });
+        raw
+    }
+
+    /// The address of another place's port, in the family of this one. Ports of streams and of datagrams are others.
+    fn port_of(&mut self, own: Place, ip: Ip, other: usize) -> Option<Vec<u8>> {
+        let other = self.places[other].filter(|other| other.datagrams == own.datagrams)?;
+        let name = self.system.name(other.fd, false).ok()?;
+        let port = [name[2], name[3]];
+        (port != [0, 0]).then(|| Self::address(own.v6, ip, port))
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len)
+            .map(|_| {
+                self.sent = self.sent.wrapping_add(1);
+                self.sent
+            })
+            .collect()
+    }
+
+    /// Makes the call; 0 if there is no socket to make it on.
+    pub(crate) fn run(&mut self, call: Call) -> Outcome {
+        let mut outcome =
+            Outcome { result: Ok(-7), data: Vec::new(), address: None, flags: 0, state: Vec::new() };
+        outcome.result = self.make(call, &mut outcome).unwrap_or(Err(-7));
+        outcome.state = self.look();
+        outcome
+    }
+
+    fn look(&mut self) -> Vec<Option<State>> {
+        let fds: Vec<i32> = self.places.iter().flatten().map(|place| place.fd).collect();
+        let mut polls = self.system.poll(&fds).into_iter();
+        let places = self.places;
+        let state = |place: Option<Place>| {
+            let Place { fd, datagrams, .. } = place?;
+            let names = [false, true].map(|peer| self.system.name(fd, peer));
+            let names = names.map(|name| name.map(|raw| self.seen(&raw, datagrams)));
+            Some(State { poll: polls.next()?, readable: self.system.readable(fd), names })
+        };
+        places.into_iter().map(state).collect()
+    }
+
+    /// None if there is nothing to make it on.
+    fn make(&mut self, call: Call, outcome: &mut Outcome) -> Option<Result<i32, i32>> {
+        let done = match call {
+            Call::Socket { at, v6, datagrams } => {
+                if let Some(old) = self.places[at].take() {
+                    let _ = self.system.close(old.fd);
+                }
+                let ty = if datagrams { libc::SOCK_DGRAM } else { libc::SOCK_STREAM };
+                let family = if v6 { libc::AF_INET6 } else { libc::AF_INET };
+                let fd = self.system.socket(family, ty | libc::SOCK_NONBLOCK);
+                if let (Ok(fd), false) = (fd, datagrams) {
+                    // Otherwise the host may hold short messages back for a while.
+                    let _ = self.system.set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
+                }
+                self.places[at] = fd.ok().map(|fd| Place { fd, v6, datagrams, mixed: false, shares: false });
+                fd.map(|_| 0)
+            }
+            Call::Close(at) => {
+                let place = self.places[at].take()?;
+                self.system.close(place.fd)
+            }
+            Call::Bind(at, ip) => {
+                let place = self.places[at]?;
+                self.system.bind(place.fd, &Self::address(place.v6, ip, [0, 0]))
+            }
+            Call::BindSame { at, with, ip } => {
+                let place = self.places[at]?;
+                let address = self.port_of(place, ip, with)?;
+                self.system.bind(place.fd, &address)
+            }
+            Call::Listen(at, backlog) => {
+                let place = self.places[at]?;
+                self.system.listen(place.fd, backlog)
+            }
+            Call::Connect { at, to, ip } => {
+                let place = self.places[at].filter(|place| !place.mixed)?;
+                self.places[to].filter(|to| !to.shares)?;
+                let address = self.port_of(place, ip, to)?;
+                let mixed = place.v6 && (place.datagrams || ip == Ip::Other);
+                self.places[at] = Some(Place { mixed, ..place });
+                self.system.connect(place.fd, &address)
+            }
+            Call::Disconnect(at) => {
+                let place = self.places[at].filter(|place| !place.mixed)?;
+                self.system.connect(place.fd, &[0; 16])
+            }
+            Call::Accept { at, new } => {
+                let place = self.places[at]?;
+                match self.system.accept(place.fd) {
+                    Ok((fd, address)) => {
+                        if let Some(old) = self.places[new].replace(Place { fd, mixed: place.v6, ..place }) {
+                            let _ = self.system.close(old.fd);
+                        }
+                        outcome.address = Some(self.seen(&address, place.datagrams));
+                        Ok(0)
+                    }
+                    Err(errno) => Err(errno),
+                }
+            }
+            Call::Shutdown(at, how) => {
+                let place = self.places[at]?;
+                self.system.shutdown(place.fd, how)
+            }
+            Call::Send { at, len, flags } => {
+                let place = self.places[at]?;
+                let data = self.bytes(len);
+                self.system.send(place.fd, &data, flags | libc::MSG_NOSIGNAL, &[])
+            }
+            Call::SendTo { at, to, ip, len } => {
+                let place = self.places[at]?;
+                self.places[to].filter(|to| !to.shares)?;
+                let address = self.port_of(place, ip, to)?;
+                let data = self.bytes(len);
+                self.system.send(place.fd, &data, libc::MSG_NOSIGNAL, &address)
+            }
+            Call::Receive { at, len, flags } => {
+                let place = self.places[at]?;
+                match self.system.receive(place.fd, len, flags) {
+                    Ok((n, data, from, found)) => {
+                        (outcome.data, outcome.flags) = (data, found);
+                        outcome.address = Some(self.seen(&from, place.datagrams));
+                        Ok(n)
+                    }
+                    Err(errno) => Err(errno),
+                }
+            }
+            Call::Read(at, len) => {
+                let place = self.places[at]?;
+                match self.system.read(place.fd, len) {
+                    Ok((n, data)) => {
+                        outcome.data = data;
+                        Ok(n)
+                    }
+                    Err(errno) => Err(errno),
+                }
+            }
+            Call::Write(at, len) => {
+                let place = self.places[at]?;
+                // The host answers a datagram socket without a peer by giving it a port: with `send` both do.
+                if place.datagrams && self.system.name(place.fd, true).is_err() {
+                    return None;
+                }
+                let data = self.bytes(len);
+                self.system.write(place.fd, &data)
+            }
+            Call::SetOption(at, which) => {
+                let place = self.places[at]?;
+                let (level, name, value) = OPTIONS[which % OPTIONS.len()];
+                if name == libc::SO_REUSEPORT && level == libc::SOL_SOCKET {
+                    if place.v6 && place.datagrams {
+                        // Of several that share a port by `SO_REUSEADDR` too, such a one comes last.
+                        return None;
+                    }
+                    self.places[at] = Some(Place { shares: true, ..place });
+                }
+                self.system.set_option(place.fd, level, name, value)
+            }
+            Call::Option(at, which) => {
+                let place = self.places[at]?;
+                let (level, name, _) = OPTIONS[which % OPTIONS.len()];
+                self.system.option(place.fd, level, name)
+            }
+        };
+        Some(done)
+    }
+}
+
+impl<S: System> Drop for World<S> {
+    fn drop(&mut self) {
+        for place in self.places.iter_mut().filter_map(Option::take) {
+            let _ = self.system.close(place.fd);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Allocations that fail: an error, and nothing changed, lost or left over.
+
+use quietline::abi::{AF_INET, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM};
+use quietline::{Config, Errno, Kernel, Process, SockAddr};
+use quietline_platform::fault;
+
+/// Does something with each of its allocations failing in turn, until none does: how many there were. `undo` comes after a
+/// success.
+fn each_fault<R>(
+    mut act: impl FnMut() -> Result<R, Errno>,
+    mut failed: impl FnMut(Errno),
+    mut undo: impl FnMut(R),
+) -> u64 {
+    for nth in 1.. {
+        fault::fail_nth(nth);
+        let result = act();
+        let over = fault::armed();
+        fault::fail_nth(0);
+        match result {
+            Ok(done) => undo(done),
+            Err(errno) => failed(errno),
+        }
+        if over {
+            return nth - 1;
+        }
+    }
+    unreachable!()
+}
+
+fn loopback(port: u16) -> [u8; 16] {
+    let mut raw = [0; 16];
+    raw[..2].copy_from_slice(&(AF_INET as u16).to_ne_bytes());
+    raw[2..4].copy_from_slice(&port.to_be_bytes());
+    raw[4..8].copy_from_slice(&[127, 0, 0, 1]);
+    raw
+}
+
+fn socket(process: &Process, ty: i32) -> i32 {
+    process.socket(AF_INET, ty | SOCK_NONBLOCK, 0).unwrap()
+}
+
+fn name(process: &Process, fd: i32) -> SockAddr {
+    process.getsockname(fd).unwrap()
+}
+
+#[test]
+fn setting_up_fails_as_a_whole() {
+    let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
+    let process = kernel.process().unwrap();
+    for ty in [SOCK_STREAM, SOCK_DGRAM] {
+        let faults = each_fault(
+            || {
+                let fd = socket(&process, ty);
+                let done = process
+                    .bind(fd, &loopback(7))
+                    .and_then(|()| if ty == SOCK_STREAM { process.listen(fd, 5) } else { Ok(()) });
+                let port = process.getsockname(fd).map(|name| name.bytes()[3]);
+                if done.is_err() {
+                    process.close(fd).unwrap();
+                }
+                done.map(|()| (fd, port))
+            },
+            |errno| assert_eq!(errno, Errno::NOMEM),
+            |(fd, port)| {
+                assert_eq!(port, Ok(7));
+                process.close(fd).unwrap();
+            },
+        );
+        assert!(faults >= 3, "{faults}");
+    }
+    // Nothing has kept the port.
+    process.bind(socket(&process, SOCK_STREAM), &loopback(7)).unwrap();
+    process.bind(socket(&process, SOCK_DGRAM), &loopback(7)).unwrap();
+}
+
+#[test]
+fn a_connection_is_made_or_not() {
+    let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
+    let process = kernel.process().unwrap();
+    let listener = socket(&process, SOCK_STREAM);
+    process.listen(listener, 100).unwrap();
+    let to = name(&process, listener);
+    let to = loopback(u16::from_be_bytes([to.bytes()[2], to.bytes()[3]]));
+    let client = std::cell::Cell::new(socket(&process, SOCK_STREAM));
+    let faults = each_fault(
+        || match process.connect(client.get(), &to) {
+            Err(Errno::INPROGRESS) => Ok(()),
+            done => done,
+        },
+        |errno| {
+            assert_eq!(errno, Errno::NOMEM);
+            assert_eq!(process.accept(listener).unwrap_err(), Errno::AGAIN, "half a connection");
+            assert_eq!(process.getpeername(client.get()).unwrap_err(), Errno::NOTCONN);
+        },
+        |()| {
+            let (server, peer) = process.accept(listener).unwrap();
+            assert_eq!(peer, name(&process, client.get()));
+            assert_eq!(process.send(client.get(), b"x", 0), Ok(1));
+            assert_eq!(process.recv(server, &mut [0; 4], 0), Ok(1));
+            process.close(server).unwrap();
+            process.close(client.replace(socket(&process, SOCK_STREAM))).unwrap();
+        },
+    );
+    assert!(faults >= 3, "{faults}");
+    // The backlog has all of its places.
+    for _ in 0..101 {
+        let _ = process.connect(socket(&process, SOCK_STREAM), &to);
+    }
+    let accepted = std::iter::from_fn(|| process.accept(listener).ok()).count();
+    assert_eq!(accepted, 101);
+    drop(process);
+    assert_eq!((kernel.nr_files(), kernel.nr_inodes()), (0, 0));
+}
+
+#[test]
+fn bytes_are_sent_or_not() {
+    let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
+    let process = kernel.process().unwrap();
+    let listener = socket(&process, SOCK_STREAM);
+    process.listen(listener, 100).unwrap();
+    let port = name(&process, listener).bytes()[2..4].try_into().unwrap();
+    let client = socket(&process, SOCK_STREAM);
+    let _ = process.connect(client, &loopback(u16::from_be_bytes(port)));
+    let (server, _) = process.accept(listener).unwrap();
+    let bytes: Vec<u8> = (0..200_000).map(|n: u32| (n % 251) as u8).collect();
+    let mut total = 0;
+    for len in [1, 4096, 5000, 200_000] {
+        let mut faults = 0;
+        for nth in 1.. {
+            fault::fail_nth(nth);
+            let sent = process.send(client, &bytes[..len], 0);
+            let over = fault::armed();
+            fault::fail_nth(0);
+            let sent = match sent {
+                Err(errno) => {
+                    assert_eq!(errno, Errno::NOMEM);
+                    faults += 1;
+                    0
+                }
+                Ok(n) => {
+                    faults += u32::from(n < len);
+                    n
+                }
+            };
+            // What was said to be sent is there, and nothing else.
+            let mut got = vec![0; sent + 1];
+            let mut n = 0;
+            while let Ok(more @ 1..) = process.recv(server, &mut got[n..], libc::MSG_DONTWAIT) {
+                n += more;
+            }
+            assert_eq!((n, &got[..n]), (sent, &bytes[..sent]));
+            if over {
+                break;
+            }
+        }
+        total += faults;
+    }
+    assert!(total >= 4, "{total}");
+}
+
+#[test]
+fn a_datagram_is_sent_or_not() {
+    let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
+    let process = kernel.process().unwrap();
+    let (sender, receiver) = (socket(&process, SOCK_DGRAM), socket(&process, SOCK_DGRAM));
+    process.bind(receiver, &loopback(0)).unwrap();
+    process.bind(sender, &loopback(0)).unwrap();
+    let to = name(&process, receiver);
+    for len in [3, 3000] {
+        each_fault(
+            || process.sendto(sender, &vec![1; len], 0, to.bytes()),
+            |errno| {
+                assert_eq!(errno, Errno::NOMEM);
+                assert_eq!(process.recv(receiver, &mut [0; 4], 0), Err(Errno::AGAIN));
+            },
+            |n| {
+                assert_eq!(n, len);
+                // It may be lost for want of memory at the receiver's; not doubled.
+                let _ = process.recv(receiver, &mut vec![0; len], 0);
+                assert_eq!(process.recv(receiver, &mut [0; 4], 0), Err(Errno::AGAIN));
+            },
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! Sockets of the internet families beside those of the host's loopback device, call by call: results, errors, bytes,
+//! addresses and what `poll` says of every socket after every call.
+//!
+//! A program is a list of calls on a few places, each of which holds a socket or none. All calls fail rather than wait, and all
+//! are made by one thread, so that there is one right answer. Ports are compared by which socket has them. Programs come from
+//! seeds; one that differs is run again, because the host's loopback device may be late, and then cut down to the calls that
+//! matter.
+//!
+//! Left out, because Linux keeps a port for a minute after a connection has ended (TIME_WAIT): binding to a port by its number
+//! once there were connections.
+//!
+//! `QUIETLINE_INET_PROGRAMS=1000000` runs so many (3,000 by default), `QUIETLINE_INET_SEED` begins elsewhere.
+#![allow(unsafe_code, reason = "the host's calls")]
+
+mod call;
+mod faults;
+mod generate;
+mod host;
+mod limits;
+mod ours;
+mod stress;
+mod waiting;
+
+use call::{Call, Outcome, World};
+use generate::generate;
+use host::Host;
+use ours::Ours;
+
+/// Runs a program on both: where they first differ, and how.
+fn first_difference(program: &[Call], slow: bool) -> Option<(usize, Outcome, Outcome)> {
+    let (mut host, mut ours) = (World::new(Host { slow }), World::new(Ours::new()));
+    for (at, &call) in program.iter().enumerate() {
+        let (theirs, own) = (host.run(call), ours.run(call));
+        if theirs != own {
+            return Some((at, theirs, own));
+        }
+    }
+    None
+}
+
+/// Whether it differs whenever it is run.
+fn differs(program: &[Call]) -> bool {
+    (0..3).all(|_| first_difference(program, true).is_some())
+}
+
+/// The shortest program that can be had by leaving calls out, and still differs.
+fn shrink(mut program: Vec<Call>) -> Vec<Call> {
+    loop {
+        let before = program.len();
+        let mut at = program.len();
+        while at > 0 {
+            at -= 1;
+            let mut shorter = program.clone();
+            shorter.remove(at);
+            if differs(&shorter) {
+                program = shorter;
+            }
+        }
+        if program.len() == before {
+            return program;
+        }
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+#[test]
+fn programs_give_what_the_host_gives() {
+    let first = number("QUIETLINE_INET_SEED", 1);
+    let mut again = 0;
+    for seed in first..first + number("QUIETLINE_INET_PROGRAMS", 3000) {
+        let program = generate(seed);
+        if first_difference(&program, false).is_none() {
+            continue;
+        }
+        again += 1;
+        if !differs(&program) {
+            continue;
+        }
+        let program = shrink(program);
+        let Some((at, theirs, own)) = (0..10).find_map(|_| first_difference(&program, true)) else {
+            panic!("seed {seed} differs now and then: {program:?}");
+        };
+        for call in &program[..=at] {
+            eprintln!("    {call:?}");
+        }
+        panic!("seed {seed}:\n host      {theirs:?}\n quietline {own:?}");
+    }
+    eprintln!("{again} programs had to be run again");
+}
+
+/// The programs do what they are there for: each kind of call succeeds often.
+#[test]
+fn programs_reach_what_they_are_to_test() {
+    let mut counts = std::collections::BTreeMap::new();
+    for seed in 1..400 {
+        let mut ours = World::new(Ours::new());
+        for call in generate(seed) {
+            let outcome = ours.run(call);
+            let name = format!("{call:?}");
+            let name = name.split([' ', '(']).next().unwrap_or_default().to_owned();
+            let count: &mut (u32, u32) = counts.entry(name).or_default();
+            count.0 += 1;
+            count.1 += u32::from(outcome.result.is_ok());
+        }
+    }
+    for (name, (all, good)) in &counts {
+        assert!(*good >= 30, "{name}: {good} of {all}");
+    }
+    assert!(counts.len() >= 14, "{counts:?}");
+}

@@ -1,0 +1,430 @@
+//! Calls on local sockets: what waits, what is passed, and what nobody can reach any more.
+
+use quietline::abi::*;
+use quietline::{Config, Errno, Kernel, Process, RecvMsg, SendMsg};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+fn kernel() -> Kernel {
+    Kernel::boot(Config::default()).unwrap()
+}
+
+fn abstract_name(name: &str) -> Vec<u8> {
+    [&1u16.to_ne_bytes()[..], b"\0", name.as_bytes()].concat()
+}
+
+fn path_name(path: &str) -> Vec<u8> {
+    [&1u16.to_ne_bytes()[..], path.as_bytes(), b"\0"].concat()
+}
+
+fn pair(p: &Process, ty: i32) -> [i32; 2] {
+    p.socketpair(AF_UNIX, ty, 0).unwrap()
+}
+
+fn rights(fds: &[i32]) -> Vec<u8> {
+    let mut bytes = (16 + 4 * fds.len() as u64).to_ne_bytes().to_vec();
+    bytes.extend(SOL_SOCKET.to_ne_bytes());
+    bytes.extend(SCM_RIGHTS.to_ne_bytes());
+    bytes.extend(fds.iter().flat_map(|fd| fd.to_ne_bytes()));
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes
+}
+
+fn pass(p: &Process, on: i32, fds: &[i32]) -> Result<usize, Errno> {
+    p.sendmsg(on, &SendMsg { buffers: &[b"f"], control: &rights(fds), ..SendMsg::default() }, 0)
+}
+
+fn take(p: &Process, on: i32, flags: i32) -> Result<Vec<i32>, Errno> {
+    let (mut byte, mut control) = ([0; 8], [0; 1200]);
+    let buffers: &mut [&mut [u8]] = &mut [&mut byte];
+    let mut message = RecvMsg { buffers, control: &mut control, ..RecvMsg::default() };
+    p.recvmsg(on, &mut message, flags)?;
+    if message.control_len == 0 {
+        return Ok(Vec::new());
+    }
+    let len = u64::from_ne_bytes(*control.first_chunk().unwrap()) as usize;
+    Ok(control[16..len].as_chunks::<4>().0.iter().map(|fd| i32::from_ne_bytes(*fd)).collect())
+}
+
+/// Runs `f` on another thread, which sleeps in a call, while `then` is done here: what it says.
+fn while_asleep<R: Send>(f: impl FnOnce() -> R + Send, then: impl FnOnce()) -> R {
+    std::thread::scope(|scope| {
+        let (begun, wait) = mpsc::channel();
+        let sleeper = scope.spawn(move || {
+            begun.send(()).unwrap();
+            f()
+        });
+        wait.recv().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!sleeper.is_finished(), "the call did not wait");
+        then();
+        sleeper.join().unwrap()
+    })
+}
+
+#[test]
+fn a_reader_waits_for_a_writer_and_a_writer_for_room() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    for ty in [SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM] {
+        let [a, b] = pair(p, ty);
+        let mut buffer = [0; 10];
+        let n = while_asleep(|| p.read(b, &mut buffer), || assert_eq!(p.write(a, b"hello"), Ok(5)));
+        assert_eq!((n, &buffer[..5]), (Ok(5), &b"hello"[..]));
+        let mut full = 0;
+        while p.send(a, &[1; 4000], MSG_DONTWAIT).is_ok() {
+            full += 1;
+        }
+        assert!(full > 20);
+        let sent = while_asleep(
+            || p.write(a, &[2; 4000]),
+            || {
+                for _ in 0..full {
+                    assert_eq!(p.recv(b, &mut [0; 4000], 0), Ok(4000));
+                }
+            },
+        );
+        assert_eq!(sent, Ok(4000));
+        // A reader at the end of a stream is told.
+        p.recv(b, &mut [0; 4000], 0).unwrap();
+        if ty != SOCK_DGRAM {
+            let end = while_asleep(|| p.read(b, &mut [0; 10]), || p.close(a).unwrap());
+            assert_eq!(end, Ok(0));
+        }
+    }
+}
+
+#[test]
+fn a_long_write_goes_through_in_pieces() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let [a, b] = pair(p, SOCK_STREAM);
+    let all: Vec<u8> = (0..1_000_000u32).map(|n| (n % 251) as u8).collect();
+    let got = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| p.send(a, &all, 0));
+        let mut got = vec![0; all.len()];
+        assert_eq!(p.recv(b, &mut got, MSG_WAITALL), Ok(all.len()));
+        assert_eq!(writer.join().unwrap(), Ok(all.len()));
+        got
+    });
+    assert!(got == all);
+}
+
+#[test]
+fn connections_wait_for_room_and_for_each_other() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    for name in [abstract_name("listener"), path_name("/socket")] {
+        let listener = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+        p.bind(listener, &name).unwrap();
+        p.listen(listener, 0).unwrap();
+        let [one, two] = [(); 2].map(|()| p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap());
+        let (server, _) = while_asleep(|| p.accept(listener), || p.connect(one, &name).unwrap()).unwrap();
+        assert_eq!(p.write(one, b"x"), Ok(1));
+        assert_eq!(p.read(server, &mut [0; 4]), Ok(1));
+        assert_eq!(p.getpeername(one).unwrap().bytes(), &name[..]);
+        p.connect(two, &name).unwrap();
+        let three = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+        let connected = while_asleep(|| p.connect(three, &name), || assert!(p.accept(listener).is_ok()));
+        assert_eq!(connected, Ok(()));
+        // The third is in the queue; a fourth is refused when the listener goes.
+        let four = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+        let refused = while_asleep(|| p.connect(four, &name), || p.close(listener).unwrap());
+        assert_eq!(refused, Err(Errno::CONNREFUSED));
+        assert_eq!(p.read(three, &mut [0; 4]), Err(Errno::CONNRESET));
+        assert_eq!(p.read(three, &mut [0; 4]), Ok(0));
+    }
+    let mode = p.stat("/socket").unwrap().st_mode;
+    assert_eq!(mode & S_IFMT, S_IFSOCK);
+}
+
+#[test]
+fn a_path_asks_for_the_right_to_write() {
+    let kernel = Kernel::boot(Config::default().owner(0, 0).root_mode(0o777)).unwrap();
+    let p = kernel.process().unwrap();
+    let listener = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    p.bind(listener, &path_name("/s")).unwrap();
+    p.listen(listener, 5).unwrap();
+    p.chmod("/s", 0o755).unwrap();
+    let other = p.fork().unwrap();
+    other.setresuid(1000, 1000, 1000).unwrap();
+    let client = other.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    assert_eq!(other.connect(client, &path_name("/s")), Err(Errno::ACCESS));
+    p.chmod("/s", 0o777).unwrap();
+    assert_eq!(other.connect(client, &path_name("/s")), Ok(()));
+    p.write(client + 1, b"").unwrap_err();
+    let mut ids = [0; 12];
+    assert_eq!(other.getsockopt(client, SOL_SOCKET, SO_PEERCRED, &mut ids), Ok(12));
+    assert_eq!(i32::from_ne_bytes(*ids.first_chunk().unwrap()), p.getpid());
+}
+
+#[test]
+fn waits_end_by_their_timeouts() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let [a, b] = pair(p, SOCK_STREAM);
+    let mut time = [0; 16];
+    time[8..].copy_from_slice(&30_000i64.to_ne_bytes());
+    for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
+        p.setsockopt(a, SOL_SOCKET, option, &time).unwrap();
+        let mut told = [0; 16];
+        assert_eq!(p.getsockopt(a, SOL_SOCKET, option, &mut told), Ok(16));
+        assert_eq!(told, time);
+    }
+    let begun = Instant::now();
+    assert_eq!(p.recv(a, &mut [0; 4], 0), Err(Errno::AGAIN));
+    assert_eq!(p.read(a, &mut [0; 4]), Err(Errno::AGAIN));
+    assert!(begun.elapsed() >= Duration::from_millis(60));
+    while p.send(a, &[0; 10_000], MSG_DONTWAIT).is_ok() {}
+    let begun = Instant::now();
+    assert_eq!(p.send(a, &[0; 10_000], 0), Err(Errno::AGAIN));
+    assert!(begun.elapsed() >= Duration::from_millis(30));
+    assert!(p.recv(b, &mut [0; 4], 0).is_ok());
+}
+
+#[test]
+fn a_wait_can_be_interrupted() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let [a, _b] = pair(p, SOCK_STREAM);
+    let interrupt = quietline::Shared::new(quietline::Interrupt::new()).unwrap();
+    let told = while_asleep(
+        || {
+            let _entered = quietline::Interrupt::enter(&interrupt);
+            p.recv(a, &mut [0; 4], 0)
+        },
+        || interrupt.raise(),
+    );
+    assert_eq!(told, Err(Errno::INTR));
+}
+
+#[test]
+fn files_that_are_passed_are_the_same_files() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    for ty in [SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM] {
+        let before = kernel.nr_files();
+        let [a, b] = pair(p, ty);
+        let event = p.eventfd(0, 0).unwrap();
+        assert_eq!(pass(p, a, &[event, b, event]), Ok(1));
+        p.close(event).unwrap();
+        // A look makes descriptors of its own.
+        let looked = take(p, b, MSG_PEEK).unwrap();
+        let got = take(p, b, MSG_CMSG_CLOEXEC).unwrap();
+        assert_eq!((looked.len(), got.len()), (3, 3));
+        p.write(looked[0], &7u64.to_ne_bytes()).unwrap();
+        let mut count = [0; 8];
+        p.read(got[2], &mut count).unwrap();
+        assert_eq!(u64::from_ne_bytes(count), 7);
+        assert_eq!(p.fd_name(got[1]).unwrap(), p.fd_name(b).unwrap());
+        assert_eq!(p.fcntl(got[0], F_GETFD, 0), Ok(1));
+        assert_eq!(p.fcntl(looked[0], F_GETFD, 0), Ok(0));
+        for fd in looked.into_iter().chain(got).chain([a, b]) {
+            p.close(fd).unwrap();
+        }
+        assert_eq!(kernel.nr_files(), before);
+    }
+}
+
+/// Closes a pair: what makes the kernel look for what nobody can reach.
+fn collect(p: &Process) {
+    for fd in pair(p, SOCK_STREAM) {
+        p.close(fd).unwrap();
+    }
+}
+
+#[test]
+fn what_nobody_can_reach_is_closed() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let before = kernel.nr_files();
+    // Each in a message to itself, with an event counter that goes with it.
+    let [a, b] = pair(p, SOCK_STREAM);
+    let event = p.eventfd(0, 0).unwrap();
+    pass(p, a, &[a, b, event]).unwrap();
+    pass(p, b, &[b, a]).unwrap();
+    // A ring of three pairs.
+    let ring: Vec<[i32; 2]> = (0..3).map(|_| pair(p, SOCK_DGRAM)).collect();
+    for n in 0..3 {
+        pass(p, ring[n][0], &[ring[(n + 1) % 3][0], ring[(n + 1) % 3][1]]).unwrap();
+    }
+    // A listener in a message to a connection that it has not accepted.
+    let listener = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    let name = abstract_name("lost");
+    p.bind(listener, &name).unwrap();
+    p.listen(listener, 5).unwrap();
+    let client = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    p.connect(client, &name).unwrap();
+    pass(p, client, &[listener, client]).unwrap();
+    // One that can still be reached, through another message.
+    let [c, d] = pair(p, SOCK_STREAM);
+    let [kept, other] = pair(p, SOCK_STREAM);
+    pass(p, other, &[kept]).unwrap();
+    pass(p, c, &[kept]).unwrap();
+    p.write(other, b"still here").unwrap();
+    for fd in [a, b, event, listener, client, kept].into_iter().chain(ring.into_iter().flatten()) {
+        p.close(fd).unwrap();
+    }
+    collect(p);
+    assert_eq!(kernel.nr_files() - before, 4, "c, d, other, and what is in the message to d");
+    let kept = take(p, d, 0).unwrap()[0];
+    let again = take(p, kept, 0).unwrap()[0];
+    let mut buffer = [0; 20];
+    assert_eq!(p.read(again, &mut buffer), Ok(10));
+    for fd in [c, d, kept, again, other] {
+        p.close(fd).unwrap();
+    }
+    assert_eq!(kernel.nr_files(), before);
+}
+
+#[test]
+fn a_kernel_ends_with_what_nobody_can_reach() {
+    let kernel = kernel();
+    let p = kernel.process().unwrap();
+    let [a, b] = pair(&p, SOCK_STREAM);
+    pass(&p, a, &[a, b]).unwrap();
+    pass(&p, b, &[a, b]).unwrap();
+    drop(p);
+    drop(kernel);
+}
+
+#[test]
+fn a_long_chain_of_messages_ends_without_a_deep_stack() {
+    std::thread::Builder::new()
+        .stack_size(256 << 10)
+        .spawn(|| {
+            let kernel = kernel();
+            let p = &kernel.process().unwrap();
+            let [mut a, mut b] = pair(p, SOCK_DGRAM);
+            for _ in 0..20_000 {
+                let [c, d] = pair(p, SOCK_DGRAM);
+                pass(p, c, &[a, b]).unwrap();
+                p.close(a).unwrap();
+                p.close(b).unwrap();
+                (a, b) = (c, d);
+            }
+            p.close(a).unwrap();
+            p.close(b).unwrap();
+            assert_eq!(kernel.nr_files(), 0);
+        })
+        .unwrap()
+        .join()
+        .unwrap();
+}
+
+#[test]
+fn limits_are_exact() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let [a, b] = pair(p, SOCK_STREAM);
+    // Files in a message.
+    assert_eq!(pass(p, a, &[a; SCM_MAX_FD]), Ok(1));
+    assert_eq!(take(p, b, 0).unwrap().len(), SCM_MAX_FD);
+    assert_eq!(pass(p, a, &[a; SCM_MAX_FD + 1]), Err(Errno::INVAL));
+    // A message's size.
+    let [c, d] = pair(p, SOCK_SEQPACKET);
+    assert_eq!(p.send(c, &[0; 212_992 - 32], 0), Ok(212_960));
+    assert_eq!(p.send(c, &[0; 212_992 - 31], 0), Err(Errno::MSGSIZE));
+    assert_eq!(p.recv(d, &mut [0; 300_000], 0), Ok(212_960));
+    // Datagrams of those who are not connected.
+    let receiver = p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    let name = abstract_name("receiver");
+    p.bind(receiver, &name).unwrap();
+    let sender = p.socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0).unwrap();
+    let sent = (0..).take_while(|_| p.sendto(sender, b"x", 0, &name).is_ok()).count();
+    assert_eq!(sent, 11);
+    // A sender that waits is woken by a read.
+    let waiting = p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    let sent = while_asleep(
+        || p.sendto(waiting, b"y", 0, &name),
+        || assert_eq!(p.recv(receiver, &mut [0; 4], 0), Ok(1)),
+    );
+    assert_eq!(sent, Ok(1));
+    // Descriptors: the connection stays in the queue.
+    let listener = p.socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0).unwrap();
+    p.bind(listener, &abstract_name("l")).unwrap();
+    p.listen(listener, 5).unwrap();
+    let client = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    p.connect(client, &abstract_name("l")).unwrap();
+    let limit = p.nofile();
+    p.set_nofile(client as usize + 1).unwrap();
+    assert_eq!(p.accept(listener), Err(Errno::MFILE));
+    p.set_nofile(limit).unwrap();
+    assert!(p.accept(listener).is_ok());
+    assert_eq!(p.accept(listener), Err(Errno::AGAIN));
+}
+
+/// How many bytes an end has sent that nobody has read.
+fn unread(p: &Process, fd: i32) -> i32 {
+    let mut answer = -1;
+    p.ioctl(fd, 0x5411, &mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_receive_that_comes_to_sockets_begins_again_with_nothing_lost_or_doubled() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let [a, b] = pair(p, SOCK_STREAM);
+    let passed = p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    assert_eq!(p.write(a, b"first"), Ok(5));
+    assert_eq!(pass(p, a, &[passed]), Ok(1));
+    let mut buffer = [0; 20];
+    assert_eq!(p.recv(b, &mut buffer, MSG_PEEK), Ok(6));
+    assert_eq!(&buffer[..6], b"firstf");
+    assert_eq!(p.recv(b, &mut buffer, 0), Ok(6));
+    assert_eq!(&buffer[..6], b"firstf");
+    assert_eq!(unread(p, a), 0, "what was read is room again");
+    assert_eq!(p.write(a, b"x"), Ok(1));
+    assert_eq!((p.read(b, &mut buffer), unread(p, a)), (Ok(1), 0));
+}
+
+/// Two threads send from one socket, each to a receiver that has no room. The first that waited is not the one for whom there is
+/// room again.
+#[test]
+fn two_who_wait_for_two_receivers_are_each_told_of_theirs() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let sender = p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    let receiver = |name: &str| {
+        let fd = p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+        p.bind(fd, &abstract_name(name)).unwrap();
+        while p.sendto(sender, b"x", MSG_DONTWAIT, &abstract_name(name)).is_ok() {}
+        fd
+    };
+    let (one, two) = (receiver("one"), receiver("two"));
+    // So that a fault is a failure, not a test without an end.
+    let second = [5i64.to_ne_bytes(), 0i64.to_ne_bytes()].concat();
+    p.setsockopt(sender, SOL_SOCKET, SO_SNDTIMEO, &second).unwrap();
+    std::thread::scope(|scope| {
+        let send = |name: &'static str| move || p.sendto(sender, b"y", 0, &abstract_name(name));
+        let first = scope.spawn(send("one"));
+        std::thread::sleep(Duration::from_millis(50));
+        let second = scope.spawn(send("two"));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!first.is_finished() && !second.is_finished(), "both wait");
+        p.read(two, &mut [0; 4]).unwrap();
+        assert_eq!(second.join().unwrap(), Ok(1));
+        assert!(!first.is_finished());
+        p.read(one, &mut [0; 4]).unwrap();
+        assert_eq!(first.join().unwrap(), Ok(1));
+    });
+}
+
+#[test]
+fn the_other_end_of_what_nobody_can_reach_is_told_of_an_end_and_of_no_loss() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    for ty in [SOCK_STREAM, SOCK_SEQPACKET] {
+        let [a, b] = pair(p, ty);
+        assert_eq!(pass(p, b, &[a]), Ok(1));
+        assert_eq!(p.send(b, b"more", 0), Ok(4));
+        p.close(a).unwrap();
+        assert_eq!(p.recv(b, &mut [0; 4], MSG_DONTWAIT), Err(Errno::AGAIN), "still there");
+        for fd in pair(p, SOCK_STREAM) {
+            p.close(fd).unwrap();
+        }
+        assert_eq!(p.recv(b, &mut [0; 4], MSG_DONTWAIT), Ok(0));
+        p.close(b).unwrap();
+    }
+}

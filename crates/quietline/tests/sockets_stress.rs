@@ -1,0 +1,176 @@
+//! Many connections with checksums, from several threads: no byte, no message and no descriptor is lost.
+//!
+//! `QUIETLINE_SOCKETS_CONNECTIONS=N` makes N connections (default 10,000), of 100 messages each.
+
+use quietline::abi::*;
+use quietline::{Config, Kernel, Process, RecvMsg, SendMsg};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const MESSAGES: u64 = 100;
+const CLIENTS: u64 = 3;
+
+fn number(name: &str, or: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or)
+}
+
+fn name() -> Vec<u8> {
+    [&1u16.to_ne_bytes()[..], b"\0stress"].concat()
+}
+
+/// The bytes of a message: its length, and what is to be found there.
+fn message(of: u64, number: u64, buffer: &mut Vec<u8>) {
+    let seed = (of << 32 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let len = 8 + (seed >> 40) as usize % 300;
+    buffer.clear();
+    buffer.extend((len as u64).to_le_bytes());
+    buffer.extend((8..len).map(|at| (seed >> (at % 56)) as u8 ^ at as u8));
+}
+
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn client(p: &Process, of: u64) -> u64 {
+    let fd = p.socket(AF_UNIX, SOCK_STREAM | O_ANYFD, 0).unwrap();
+    p.connect(fd, &name()).unwrap();
+    let (mut sum, mut bytes) = (0u64, Vec::new());
+    for number in 0..MESSAGES {
+        message(of, number, &mut bytes);
+        assert_eq!(p.write(fd, &bytes), Ok(bytes.len()));
+        sum = sum.wrapping_add(checksum(&bytes));
+    }
+    p.shutdown(fd, SHUT_WR).unwrap();
+    let mut answer = [0; 8];
+    assert_eq!(p.recv(fd, &mut answer, MSG_WAITALL), Ok(8));
+    assert_eq!(u64::from_le_bytes(answer), sum, "the server has read something else");
+    assert_eq!(p.read(fd, &mut answer), Ok(0));
+    p.close(fd).unwrap();
+    MESSAGES
+}
+
+fn serve(p: &Process, fd: i32) -> u64 {
+    let (mut sum, mut messages) = (0u64, 0);
+    let mut bytes = vec![0; 400];
+    while p.recv(fd, &mut bytes[..8], MSG_WAITALL).unwrap() == 8 {
+        let len = u64::from_le_bytes(*bytes.first_chunk().unwrap()) as usize;
+        if len > 8 {
+            assert_eq!(p.recv(fd, &mut bytes[8..len], MSG_WAITALL), Ok(len - 8));
+        }
+        sum = sum.wrapping_add(checksum(&bytes[..len]));
+        messages += 1;
+    }
+    assert_eq!(p.write(fd, &sum.to_le_bytes()), Ok(8));
+    p.close(fd).unwrap();
+    messages
+}
+
+#[test]
+fn connections_lose_nothing() {
+    let connections = number("QUIETLINE_SOCKETS_CONNECTIONS", 10_000);
+    let kernel = Kernel::boot(Config::default()).unwrap();
+    let p = &kernel.process().unwrap();
+    let listener = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    p.bind(listener, &name()).unwrap();
+    p.listen(listener, 5).unwrap();
+    let [next, sent, got, served] = &[const { AtomicU64::new(0) }; 4];
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(move || {
+                loop {
+                    let of = next.fetch_add(1, Ordering::Relaxed);
+                    if of >= connections {
+                        break;
+                    }
+                    sent.fetch_add(client(p, of), Ordering::Relaxed);
+                }
+            });
+        }
+        for _ in 0..2 {
+            scope.spawn(move || {
+                while served.fetch_add(1, Ordering::Relaxed) < connections {
+                    let (fd, _) = p.accept4(listener, O_ANYFD).unwrap();
+                    got.fetch_add(serve(p, fd), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let (sent, got) = (sent.load(Ordering::Relaxed), got.load(Ordering::Relaxed));
+    assert_eq!((sent, got), (connections * MESSAGES, connections * MESSAGES));
+    p.close(listener).unwrap();
+    assert_eq!(kernel.nr_files(), 0);
+}
+
+/// Sockets and counters travel in messages between threads that open and close what they like: in the end nothing is left.
+#[test]
+fn files_in_flight_are_not_lost() {
+    let rounds = number("QUIETLINE_SOCKETS_ROUNDS", 3_000);
+    let kernel = Kernel::boot(Config::default()).unwrap();
+    let p = &kernel.process().unwrap();
+    let hub: Vec<[i32; 2]> =
+        (0..3).map(|_| p.socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0).unwrap()).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let hub = &hub;
+            scope.spawn(move || {
+                let mut dice = thread + 1;
+                let mut own = Vec::new();
+                for _ in 0..rounds {
+                    dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let pick = (dice >> 33) as usize;
+                    match pick % 6 {
+                        0 => own.extend(p.socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0).unwrap()),
+                        1 => own.push(p.eventfd(0, 0).unwrap()),
+                        2 | 3 if !own.is_empty() => {
+                            let fd = own[pick / 8 % own.len()];
+                            let on = match pick / 7 % 3 {
+                                0 => own[pick / 16 % own.len()],
+                                _ => hub[pick / 32 % 3][0],
+                            };
+                            // It may be full, or no socket.
+                            let _ = pass(p, on, fd);
+                        }
+                        4 => own.extend(take(p, hub[pick / 8 % 3][1])),
+                        _ => {
+                            if !own.is_empty() {
+                                p.close(own.swap_remove(pick / 8 % own.len())).unwrap();
+                            }
+                        }
+                    }
+                    while own.len() > 30 {
+                        p.close(own.swap_remove(0)).unwrap();
+                    }
+                }
+                for fd in own {
+                    p.close(fd).unwrap();
+                }
+            });
+        }
+    });
+    for fd in hub.into_iter().flatten() {
+        p.close(fd).unwrap();
+    }
+    // The last close may have ended before another thread was done with what it had lost.
+    for fd in p.socketpair(AF_UNIX, SOCK_STREAM, 0).unwrap() {
+        p.close(fd).unwrap();
+    }
+    assert_eq!(kernel.nr_files(), 0);
+}
+
+fn pass(p: &Process, on: i32, fd: i32) -> Result<usize, quietline::Errno> {
+    let mut control = [0; 24];
+    control[..8].copy_from_slice(&20u64.to_ne_bytes());
+    control[8..12].copy_from_slice(&SOL_SOCKET.to_ne_bytes());
+    control[12..16].copy_from_slice(&SCM_RIGHTS.to_ne_bytes());
+    control[16..20].copy_from_slice(&fd.to_ne_bytes());
+    p.sendmsg(on, &SendMsg { buffers: &[b"f"], control: &control, ..SendMsg::default() }, MSG_NOSIGNAL)
+}
+
+fn take(p: &Process, on: i32) -> Option<i32> {
+    let (mut byte, mut control) = ([0; 8], [0; 24]);
+    let buffers: &mut [&mut [u8]] = &mut [&mut byte];
+    let mut message = RecvMsg { buffers, control: &mut control, ..RecvMsg::default() };
+    p.recvmsg(on, &mut message, 0).ok()?;
+    (message.control_len == 24).then(|| i32::from_ne_bytes(*control[16..].first_chunk().unwrap()))
+}
