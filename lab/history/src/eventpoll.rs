@@ -6,7 +6,7 @@
 //! `epoll_wait` on the outer one, which asks the inner ones whether they have something, one on an inner one, and a read.
 //!
 //! Nothing in this is shared but the pipe between its two ends and the reader's own epolls, which the writer
-//! wakes: and yet 4.13 lost 83 % of its time in one spinlock, that of the lists of [`nested_calls`](crate::nested_calls).
+//! wakes: and yet 4.13 lost 83 % of its time in one spinlock, that of the lists of nested calls ([`NestedWay`] says what became of them).
 //!
 //! [`Mesh::turn`] is what a process does in a turn: it sends a byte to somebody, and then takes what has come in, if
 //! anything has. (The report's processes sleep in `epoll_wait`; these come back with nothing, so that a turn ends

@@ -4,7 +4,7 @@ use quietline_history::inode_rcu::{Failed, FreeWay, Ramfs};
 
 use std::thread;
 
-const WAYS: [FreeWay; 3] = [FreeWay::Immediate, FreeWay::CallRcu, FreeWay::Typesafe];
+const WAYS: [FreeWay; 4] = [FreeWay::Immediate, FreeWay::CallRcu, FreeWay::Typesafe, FreeWay::Sheaf];
 
 #[test]
 fn names_come_and_go() {
@@ -26,7 +26,8 @@ fn names_come_and_go() {
 /// With room for one inode and many dentries' worth of files: at once, or only after a grace period.
 #[test]
 fn an_inode_is_free_at_once_or_after_a_grace_period() {
-    for (way, again) in [(FreeWay::Immediate, true), (FreeWay::Typesafe, true), (FreeWay::CallRcu, false)] {
+    let at_once = [FreeWay::Immediate, FreeWay::Typesafe];
+    for (way, again) in WAYS.map(|way| (way, at_once.contains(&way))) {
         let ramfs = Ramfs::new(way, 1, 2).unwrap();
         let mut cpu = ramfs.cpu();
         cpu.create(0, 1).unwrap();

@@ -1,12 +1,17 @@
-//! Nested epolls: the dispatcher of 2017, a message at a time.
+//! Events: bytes and counters that wake an epoll, and nested epolls: the dispatcher of 2017, a message at a time.
 
-use crate::operation::{Allowance, Operation, Period, Scene};
+use crate::operation::{Allowance, Operation, Period, Scene, Worker};
+use quietline::abi::{O_ANYFD, O_NONBLOCK};
+use quietline::eventpoll::EPOLL_CTL_ADD;
+use quietline::{Config, EpollEvent, Events, Kernel, Process};
 use quietline_history::NestedWay;
 use quietline_history::eventpoll::Mesh;
 use std::sync::Arc;
 
-/// Inner epolls of each process.
+/// Inner epolls of each process of the dispatcher.
 const GROUPS: usize = 2;
+/// Events that are taken at a time.
+const MAX_EVENTS: usize = 16;
 
 pub(crate) fn operations() -> Vec<Operation> {
     let says = |way| match way {
@@ -21,7 +26,153 @@ pub(crate) fn operations() -> Vec<Operation> {
         name: format!("history-{}", way.name()).into(),
         ..Operation::new("", says(way), Allowance::Any, move |cpus| history(way, cpus))
     });
-    history.into()
+    let own = |name, says, make: fn(&Process) -> Fds, op: fn(&Process, &Fds)| {
+        Operation::new(name, says, Allowance::Never, move |_| own(make, op))
+    };
+    let mut operations = vec![
+        own("pipe-write-read", "a byte through an own pipe, all CPUs in one process", pipe, through),
+        own(
+            "eventfd-write-read",
+            "write and read of an own eventfd, all CPUs in one process",
+            eventfd,
+            through,
+        ),
+        own("epoll-wait-none", "epoll_wait of an own epoll with nothing ready, no time", watched, nothing),
+        own(
+            "epoll-wake",
+            "write to an own eventfd, epoll_wait, read; all CPUs in one process",
+            watched,
+            wake,
+        ),
+        own("epoll-wake-nested", "the same, by an epoll that watches the epoll", nested, wake),
+        Operation {
+            period: Period::Short,
+            ..Operation::new(
+                "nested-epoll",
+                "a message through two levels of epoll, from process to process: lines move with it",
+                Allowance::Any,
+                dispatcher,
+            )
+        },
+    ];
+    operations.extend(history);
+    operations
+}
+
+/// Descriptors of a scene: where is written, where is read, and the epolls, outermost first.
+struct Fds {
+    write: i32,
+    read: i32,
+    epolls: Vec<i32>,
+}
+
+fn process() -> Arc<Process> {
+    let kernel = Kernel::boot(Config::default()).expect("a kernel");
+    Arc::new(kernel.process().expect("a process"))
+}
+
+/// All CPUs in one process, each with descriptors of its own.
+fn own(make: fn(&Process) -> Fds, op: fn(&Process, &Fds)) -> Scene {
+    let process = process();
+    Box::new(move |_| {
+        let process = Arc::clone(&process);
+        let fds = make(&process);
+        Box::new(move || op(&process, &fds))
+    })
+}
+
+fn pipe(process: &Process) -> Fds {
+    let [read, write] = process.pipe2(O_NONBLOCK | O_ANYFD).expect("a pipe");
+    Fds { write, read, epolls: Vec::new() }
+}
+
+fn eventfd(process: &Process) -> Fds {
+    let fd = process.eventfd(0, O_NONBLOCK | O_ANYFD).expect("an eventfd");
+    Fds { write: fd, read: fd, epolls: Vec::new() }
+}
+
+fn watched(process: &Process) -> Fds {
+    let fds = eventfd(process);
+    let epoll = watch(process, &[fds.read]);
+    Fds { epolls: vec![epoll], ..fds }
+}
+
+fn nested(process: &Process) -> Fds {
+    let fds = watched(process);
+    let outer = watch(process, &fds.epolls);
+    Fds { epolls: vec![outer, fds.epolls[0]], ..fds }
+}
+
+/// An epoll that watches these, for input.
+fn watch(process: &Process, fds: &[i32]) -> i32 {
+    let epoll = process.epoll_create1(O_ANYFD).expect("an epoll");
+    for fd in fds {
+        let event = EpollEvent { events: Events::IN.bits(), data: *fd as u64 };
+        process.epoll_ctl(epoll, EPOLL_CTL_ADD, *fd, &event).expect("it can be watched");
+    }
+    epoll
+}
+
+/// Eight bytes there and back.
+fn through(process: &Process, fds: &Fds) {
+    let mut bytes = [0; 8];
+    assert_eq!(process.write(fds.write, &1_u64.to_ne_bytes()), Ok(8));
+    assert_eq!(process.read(fds.read, &mut bytes), Ok(8));
+}
+
+fn nothing(process: &Process, fds: &Fds) {
+    let mut events = [EpollEvent::default(); 1];
+    assert_eq!(process.epoll_wait(fds.epolls[0], &mut events, 0), Ok(0));
+}
+
+fn wake(process: &Process, fds: &Fds) {
+    let mut events = [EpollEvent::default(); 1];
+    assert_eq!(process.write(fds.write, &1_u64.to_ne_bytes()), Ok(8));
+    for epoll in &fds.epolls {
+        assert_eq!(process.epoll_wait(*epoll, &mut events, 0), Ok(1));
+    }
+    assert_eq!(process.read(fds.read, &mut [0; 8]), Ok(8));
+}
+
+/// The dispatcher: a pipe from each to each, inner epolls that watch those that come in, outer ones that watch the inner.
+fn dispatcher(processes: usize) -> Scene {
+    let process = process();
+    let pipes: Vec<[i32; 2]> =
+        (0..processes * processes).map(|_| process.pipe2(O_NONBLOCK | O_ANYFD).expect("a pipe")).collect();
+    let groups = GROUPS.min(processes);
+    let outer: Vec<i32> = (0..processes)
+        .map(|reader| {
+            let inner: Vec<i32> = (0..groups)
+                .map(|group| {
+                    let mine = (0..processes).filter(|writer| writer * groups / processes == group);
+                    let fds: Vec<i32> = mine.map(|writer| pipes[reader * processes + writer][0]).collect();
+                    watch(&process, &fds)
+                })
+                .collect();
+            watch(&process, &inner)
+        })
+        .collect();
+    let scene = Arc::new((process, pipes, outer));
+    Box::new(move |me| {
+        let (scene, mut peers) = (Arc::clone(&scene), Peers::new(me, processes));
+        Box::new(move || {
+            let (process, pipes, outer) = &*scene;
+            assert_eq!(process.write(pipes[peers.next() * processes + me][1], &[1]), Ok(1));
+            for inner in ready(process, outer[me]) {
+                for pipe in ready(process, inner) {
+                    // Level-triggered, so another event may have been for the same byte.
+                    let _ = process.read(pipe, &mut [0]);
+                }
+            }
+        }) as Worker
+    })
+}
+
+/// What is ready: descriptors.
+fn ready(process: &Process, epoll: i32) -> impl Iterator<Item = i32> {
+    let mut events = [EpollEvent::default(); MAX_EVENTS];
+    let n = process.epoll_wait(epoll, &mut events, 0).expect("an epoll");
+    events.into_iter().take(n).map(|event| event.data as i32)
 }
 
 /// Whom a process writes to next: all others and itself, in an order of its own.

@@ -28,7 +28,12 @@ pub fn columns(workload: &str) -> Option<Vec<Cow<'static, str>>> {
             "history-dentry-d_lock-own",
         ],
         "paths" => &["stat-1", "stat-3", "stat-8", "stat-shared-3", "stat-missing", "open", "create"],
-        "nested-epoll" => &["history-nested-global", "history-nested-dlock", "history-nested-removed"],
+        "nested-epoll" => {
+            &["nested-epoll", "history-nested-global", "history-nested-dlock", "history-nested-removed"]
+        }
+        "events" => {
+            &["pipe-write-read", "eventfd-write-read", "epoll-wait-none", "epoll-wake", "epoll-wake-nested"]
+        }
         "locks" => &["shared-counter", "spinlock", "queue-lock", "lockref-shared"],
         _ => return Operation::find(workload).map(|operation| vec![operation.name]),
     };

@@ -54,7 +54,12 @@ impl Column for Host {
         match job {
             Job::OpenClose(_) => true,
             Job::Descriptor(_) => self.shape == Shape::Processes,
-            Job::Primitive(_) | Job::Slab(_) | Job::Dcache(_) | Job::Open(_) | Job::Unlink(_) => false,
+            Job::Primitive(_)
+            | Job::Slab(_)
+            | Job::Dcache(_)
+            | Job::Open(_)
+            | Job::Unlink(_)
+            | Job::Events(_) => false,
         }
     }
 
@@ -62,9 +67,12 @@ impl Column for Host {
         match job {
             Job::OpenClose(object) => Ok(Arc::new(HostArena { object, shape: self.shape })),
             Job::Descriptor(call) => Ok(descriptors::host(call)),
-            Job::Primitive(_) | Job::Slab(_) | Job::Dcache(_) | Job::Open(_) | Job::Unlink(_) => {
-                Err(Unfit::Missing("a column of descriptors has no such job".to_owned()))
-            }
+            Job::Primitive(_)
+            | Job::Slab(_)
+            | Job::Dcache(_)
+            | Job::Open(_)
+            | Job::Unlink(_)
+            | Job::Events(_) => Err(Unfit::Missing("a column of descriptors has no such job".to_owned())),
         }
     }
 }

@@ -68,7 +68,12 @@ impl Column for Variant {
         match job {
             Job::OpenClose(_) => true,
             Job::Descriptor(_) => *self == Self::LowestFd,
-            Job::Primitive(_) | Job::Slab(_) | Job::Dcache(_) | Job::Open(_) | Job::Unlink(_) => false,
+            Job::Primitive(_)
+            | Job::Slab(_)
+            | Job::Dcache(_)
+            | Job::Open(_)
+            | Job::Unlink(_)
+            | Job::Events(_) => false,
         }
     }
 
@@ -76,7 +81,12 @@ impl Column for Variant {
         let object = match job {
             Job::OpenClose(object) => object,
             Job::Descriptor(call) => return Ok(descriptors::quietline(call, threads)?),
-            Job::Primitive(_) | Job::Slab(_) | Job::Dcache(_) | Job::Open(_) | Job::Unlink(_) => {
+            Job::Primitive(_)
+            | Job::Slab(_)
+            | Job::Dcache(_)
+            | Job::Open(_)
+            | Job::Unlink(_)
+            | Job::Events(_) => {
                 return Err(Unfit::Missing("a column of descriptors has no such job".to_owned()));
             }
         };

@@ -2,6 +2,7 @@
 
 pub mod anonfds;
 pub mod dcache;
+pub mod events;
 pub mod open;
 pub mod pipes;
 pub mod primitives;
@@ -10,6 +11,7 @@ pub mod sockets;
 pub mod unlink;
 
 pub use dcache::{Dcache, Whose};
+pub use events::{Channel, Events, GROUPS, Peers};
 pub use open::OpenFile;
 pub use primitives::{Call, Primitive};
 pub use slab::{Pattern, Slab};
@@ -69,6 +71,8 @@ pub enum Job {
     Open(OpenFile),
     /// Files made and removed.
     Unlink(Unlink),
+    /// Bytes that go through objects, and who is told of them.
+    Events(Events),
 }
 
 /// What is opened and closed.
@@ -117,4 +121,8 @@ pub const ALL: &[&Workload] = &[
     &dcache::DCACHE,
     &open::OPEN,
     &unlink::UNLINK,
+    &events::BYTES,
+    &events::EPOLL_WAIT,
+    &events::EPOLL_CTL,
+    &events::NESTED_EPOLL,
 ];

@@ -16,6 +16,7 @@ pub static UNLINK: Workload = Workload {
         case("shared", Whose::Shared, 1),
         case("own-1000", Whose::Own, BATCH),
         case("shared-1000", Whose::Shared, BATCH),
+        Case { by_default: false, ..case("own-10000", Whose::Own, 10 * BATCH) },
     ],
     shown: Shown::Everything,
 };

@@ -1,5 +1,6 @@
 //! A CPU: its free objects, its callbacks, and the two calls.
 
+use super::sheaves::Sheaves;
 use super::slots::{Freelist, Slot, Slots};
 use super::{Failed, FreeWay, NONE, Ramfs};
 use crate::atomic::Ordering;
@@ -14,6 +15,8 @@ pub struct Cpu<'r> {
     dentries: Freelist,
     waiting_inodes: Waiting,
     waiting_dentries: Waiting,
+    /// Inodes, where they wait in sheaves.
+    sheaves: Sheaves,
     /// Callbacks since the last tick.
     ticks: u32,
 }
@@ -84,6 +87,7 @@ impl Ramfs {
             dentries: Freelist::new(),
             waiting_inodes: Waiting::new(),
             waiting_dentries: Waiting::new(),
+            sheaves: Sheaves::new(),
             ticks: 0,
         }
     }
@@ -102,7 +106,7 @@ impl Cpu<'_> {
             return Err(Failed::Exists);
         }
         let number = self.dentries.alloc(&fs.dentries).ok_or(Failed::NoSpace)?;
-        let Some(inode) = self.inodes.alloc(&fs.inodes) else {
+        let Some(inode) = self.sheaves.alloc().or_else(|| self.inodes.alloc(&fs.inodes)) else {
             self.dentries.free(&fs.dentries, number);
             return Err(Failed::NoSpace);
         };
@@ -146,6 +150,10 @@ impl Cpu<'_> {
                 self.waiting_inodes.nxtlist.push(&fs.inodes, inode);
                 self.called();
             }
+            FreeWay::Sheaf => {
+                self.sheaves.free(inode);
+                self.called();
+            }
         }
         self.waiting_dentries.nxtlist.push(&fs.dentries, number);
         self.called();
@@ -154,7 +162,7 @@ impl Cpu<'_> {
 
     /// Inodes that wait for a grace period.
     pub fn inodes_waiting(&self) -> usize {
-        self.waiting_inodes.nxtlist.count + self.waiting_inodes.curlist.count
+        self.waiting_inodes.nxtlist.count + self.waiting_inodes.curlist.count + self.sheaves.waiting()
     }
 
     /// A callback more.
@@ -171,6 +179,7 @@ impl Cpu<'_> {
         self.ticks = 0;
         self.waiting_inodes.tick(&self.ramfs.inodes, &mut self.inodes);
         self.waiting_dentries.tick(&self.ramfs.dentries, &mut self.dentries);
+        self.sheaves.tick();
     }
 }
 
@@ -178,8 +187,12 @@ impl Drop for Cpu<'_> {
     fn drop(&mut self) {
         let fs = self.ramfs;
         // Two ticks, and nothing waits any more.
+        self.sheaves.send();
         self.tick();
         self.tick();
+        while let Some(inode) = self.sheaves.alloc() {
+            self.inodes.free(&fs.inodes, inode);
+        }
         self.inodes.give_back(&fs.inodes, self.inodes.count());
         self.dentries.give_back(&fs.dentries, self.dentries.count());
     }

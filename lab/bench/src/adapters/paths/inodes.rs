@@ -1,4 +1,4 @@
-//! Files made and removed in the ramfs of 2010, inodes freed in three ways.
+//! Files made and removed in the ramfs of 2010, inodes freed in four ways.
 
 use std::sync::Arc;
 
@@ -23,6 +23,11 @@ pub(super) fn open_call_rcu(job: Job, threads: usize) -> Opened {
 /// Freed at once, for inodes.
 pub(super) fn open_typesafe(job: Job, threads: usize) -> Opened {
     open(FreeWay::Typesafe, job, threads)
+}
+
+/// Freed after a grace period, by the sheaf.
+pub(super) fn open_sheaf(job: Job, threads: usize) -> Opened {
+    open(FreeWay::Sheaf, job, threads)
 }
 
 fn open(way: FreeWay, job: Job, threads: usize) -> Opened {

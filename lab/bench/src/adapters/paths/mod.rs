@@ -60,6 +60,13 @@ pub fn columns() -> Vec<Arc<dyn Column>> {
             open: inodes::open_typesafe,
         },
         Implementation {
+            name: "history-inode-sheaf",
+            says: "the same, an inode is free after a grace period, by the sheaf, as quietline's are",
+            shape: Shape::NoTable,
+            does: is_unlink,
+            open: inodes::open_sheaf,
+        },
+        Implementation {
             name: "history-3.10",
             says: "Linux 3.10: a dentry's count is changed under its ticket lock",
             shape: Shape::NoTable,

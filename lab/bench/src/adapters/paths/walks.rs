@@ -68,7 +68,7 @@ impl Worker for Walker {
         let here = here.place().ok_or_else(|| Fault::new("a directory that is nowhere"))?;
         let root = here.to_path();
         let vfs = root.dentry().vfs();
-        let fs = FsStruct::new(vfs, here.to_path(), here.to_path());
+        let fs = FsStruct::new(vfs, here.to_path(), here.to_path()).map_err(failed)?;
         let cred = Cred::new(1000, 1000);
         repeat("a walk finds the file that stat found", ops, stop, || {
             let found = vfs.path_by_reference(&Start::cwd(&fs), path, How::FOLLOW, &cred);

@@ -1,0 +1,98 @@
+//! quietline: calls by descriptor, all threads one process.
+
+use std::sync::Arc;
+
+use quietline::abi::{AF_UNIX, O_ANYFD, O_NONBLOCK, SOCK_NONBLOCK, SOCK_STREAM};
+use quietline::eventpoll::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
+use quietline::{Config, EpollEvent, Errno, Events, Kernel, PollFd, Process};
+
+use super::system::{Control, MAX_EVENTS, System};
+use crate::adapters::probe::failed;
+use crate::harness::Fault;
+use crate::workloads::Channel;
+
+#[derive(Clone)]
+pub(super) struct Quietline(Arc<Process>);
+
+/// A descriptor, closed when it is dropped.
+pub(super) struct Fd {
+    process: Arc<Process>,
+    fd: i32,
+}
+
+impl Drop for Fd {
+    fn drop(&mut self) {
+        self.process.close(self.fd).expect("it is open");
+    }
+}
+
+impl Quietline {
+    fn own(&self, fd: i32) -> Fd {
+        Fd { process: self.0.clone(), fd }
+    }
+}
+
+impl System for Quietline {
+    type Fd = Fd;
+    type Error = Errno;
+
+    fn boot() -> Result<Self, Fault> {
+        let kernel = Kernel::boot(Config::default()).map_err(failed)?;
+        Ok(Self(Arc::new(kernel.process().map_err(failed)?)))
+    }
+
+    fn channel(&self, channel: Channel) -> Result<[Arc<Fd>; 2], Errno> {
+        let ends = match channel {
+            Channel::Eventfd => {
+                let both = Arc::new(self.own(self.0.eventfd(0, O_NONBLOCK | O_ANYFD)?));
+                return Ok([both.clone(), both]);
+            }
+            Channel::Pipe => self.0.pipe2(O_NONBLOCK | O_ANYFD)?,
+            Channel::Unix => self.0.socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | O_ANYFD, 0)?,
+        };
+        Ok(ends.map(|fd| Arc::new(self.own(fd))))
+    }
+
+    fn epoll(&self) -> Result<Fd, Errno> {
+        Ok(self.own(self.0.epoll_create1(O_ANYFD)?))
+    }
+
+    #[inline(always)]
+    fn control(&self, epoll: &Fd, fd: &Fd, what: Control) -> Result<(), Errno> {
+        let (op, data) = match what {
+            Control::Add(data) => (EPOLL_CTL_ADD, data),
+            Control::Modify(data) => (EPOLL_CTL_MOD, data),
+            Control::Delete => (EPOLL_CTL_DEL, 0),
+        };
+        self.0.epoll_ctl(epoll.fd, op, fd.fd, &EpollEvent { events: Events::IN.bits(), data })
+    }
+
+    #[inline(always)]
+    fn wait(&self, epoll: &Fd, data: &mut [u64; MAX_EVENTS]) -> Result<usize, Errno> {
+        let mut events = [EpollEvent::default(); MAX_EVENTS];
+        let n = self.0.epoll_wait(epoll.fd, &mut events, 0)?;
+        data.iter_mut().zip(&events[..n]).for_each(|(data, event)| *data = event.data);
+        Ok(n)
+    }
+
+    #[inline(always)]
+    fn poll(&self, fd: &Fd) -> Result<bool, Errno> {
+        let mut fds = [PollFd { fd: fd.fd, events: Events::IN.bits() as i16, revents: 0 }];
+        let n = self.0.poll(&mut fds, 0)?;
+        Ok(n == 1 && fds[0].revents == Events::IN.bits() as i16)
+    }
+
+    #[inline(always)]
+    fn write(&self, fd: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
+        self.0.write(fd.fd, bytes)
+    }
+
+    #[inline(always)]
+    fn read(&self, fd: &Fd, bytes: &mut [u8]) -> Result<usize, Errno> {
+        self.0.read(fd.fd, bytes)
+    }
+
+    fn would_wait(error: &Errno) -> bool {
+        *error == Errno::AGAIN
+    }
+}

@@ -1,0 +1,75 @@
+//! The calls that a system has, and arenas on any system that has them.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use super::loops::{Subject, worker};
+use super::mesh::Mesh;
+use crate::adapters::implementation::Opened;
+use crate::adapters::probe::failed;
+use crate::harness::{Arena, Fault, Seat, Unfit, Worker};
+use crate::workloads::{Channel, Events, Job};
+
+/// Events that are taken at a time.
+pub(super) const MAX_EVENTS: usize = 16;
+
+/// What an epoll is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Control {
+    /// Watch it for input, and say so with these data.
+    Add(u64),
+    /// Say so with other data.
+    Modify(u64),
+    /// No more.
+    Delete,
+}
+
+/// A system with descriptors. None of its calls waits. Descriptors are closed when they are dropped.
+pub(super) trait System: Clone + Send + Sync + Sized + 'static {
+    /// An open descriptor.
+    type Fd: Send + Sync + 'static;
+    /// What a failed call says.
+    type Error: Display + 'static;
+
+    /// A system of one's own.
+    fn boot() -> Result<Self, Fault>;
+    /// Where is read, and where is written.
+    fn channel(&self, channel: Channel) -> Result<[Arc<Self::Fd>; 2], Self::Error>;
+    fn epoll(&self) -> Result<Self::Fd, Self::Error>;
+    fn control(&self, epoll: &Self::Fd, fd: &Self::Fd, what: Control) -> Result<(), Self::Error>;
+    /// The data of what is ready; how many.
+    fn wait(&self, epoll: &Self::Fd, data: &mut [u64; MAX_EVENTS]) -> Result<usize, Self::Error>;
+    /// Whether it can be read.
+    fn poll(&self, fd: &Self::Fd) -> Result<bool, Self::Error>;
+    fn write(&self, fd: &Self::Fd, bytes: &[u8]) -> Result<usize, Self::Error>;
+    fn read(&self, fd: &Self::Fd, bytes: &mut [u8]) -> Result<usize, Self::Error>;
+    /// Whether that is what a call says that would have to wait.
+    fn would_wait(error: &Self::Error) -> bool;
+}
+
+/// An arena for a job.
+pub(super) fn open<S: System>(job: Job, threads: usize) -> Opened {
+    let Job::Events(what) = job else { return Err(Unfit::Missing("it has no such job".to_owned())) };
+    let system = S::boot()?;
+    if what == Events::Mesh {
+        return Ok(Arc::new(Mesh::new(system, threads).map_err(failed)?));
+    }
+    Ok(Arc::new(Alone { system, what }))
+}
+
+/// Threads that have nothing to do with each other.
+struct Alone<S> {
+    system: S,
+    what: Events,
+}
+
+impl<S: System> Arena for Alone<S> {
+    fn worker(&self, _: Seat) -> Result<Box<dyn Worker>, Fault> {
+        worker(Subject::new(self.system.clone(), self.what).map_err(failed)?, self.what)
+    }
+
+    /// What a worker leaves behind in its own objects it finds in its next results.
+    fn settle(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
