@@ -4,20 +4,24 @@
 //! so that the one in which something went wrong can be repeated alone.
 
 use anyhow::{Result, ensure};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use quietline_fuzz::slab::{self, Tally};
+use quietline_fuzz::{paths, slab};
 use std::io::{self, Write};
 use std::panic;
 use std::time::{Duration, Instant};
 
-/// Random operations on two slab caches, held against a model
+/// Random operations on two slab caches, or on a tree of files, held against a model
 ///
 /// Ends with 0 when all results were as the model says, and prints operations, time and seed. Otherwise it prints what
 /// differed and the arguments that repeat it.
 #[derive(Debug, Parser)]
 #[command(name = "storm")]
 struct Arguments {
+    /// On what
+    #[arg(long, value_enum, default_value_t = On::Slab)]
+    on: On,
+
     /// How many operations, at least: rounds are not cut short
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     operations: u64,
@@ -26,7 +30,7 @@ struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Threads that use the same two caches; with more than one, a round is not exactly repeatable
+    /// Threads that use the same two caches; with more than one, a round is not exactly repeatable. One on paths
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
 
@@ -39,8 +43,64 @@ struct Arguments {
     rounds: Option<u64>,
 }
 
+/// What is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum On {
+    /// Slab caches
+    Slab,
+    /// A kernel's tree of files, by calls on paths
+    Paths,
+}
+
+/// What was done: of whatever kind.
+#[derive(Debug, Default)]
+struct Tally {
+    operations: u64,
+    slab: slab::Tally,
+    paths: paths::Tally,
+}
+
+impl Tally {
+    fn play(on: On, bytes: &[&[u8]]) -> Self {
+        match on {
+            On::Slab => {
+                let slab = slab::run_together(bytes);
+                Self { operations: slab.operations, slab, ..Self::default() }
+            }
+            On::Paths => {
+                let paths = paths::run(bytes.first().copied().unwrap_or_default());
+                Self { operations: paths.operations, paths, ..Self::default() }
+            }
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.slab += other.slab;
+        self.paths += other.paths;
+    }
+
+    fn says(&self, on: On) -> String {
+        match on {
+            On::Slab => format!(
+                "{} objects allocated and freed, {} operations besides, {} injected failures met",
+                HumanCount(self.slab.objects),
+                HumanCount(self.slab.rare),
+                HumanCount(self.slab.failed),
+            ),
+            On::Paths => format!(
+                "{} calls on paths, {} of them refused, {} entries read",
+                HumanCount(self.paths.operations),
+                HumanCount(self.paths.refused),
+                HumanCount(self.paths.entries),
+            ),
+        }
+    }
+}
+
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    ensure!(arguments.on == On::Slab || arguments.threads == 1, "one thread walks paths");
     ensure!((1..=64).contains(&arguments.threads), "give 1 to 64 threads, not {}", arguments.threads);
     let progress = ProgressBar::new(arguments.operations);
     progress.set_style(ProgressStyle::with_template(
@@ -53,13 +113,14 @@ fn main() -> Result<()> {
         let bytes: Vec<Vec<u8>> =
             (0..arguments.threads).map(|thread| bytes(arguments.seed, round, thread)).collect();
         let slices: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
-        match panic::catch_unwind(|| slab::run_together(&slices)) {
-            Ok(done) => tally += done,
+        match panic::catch_unwind(|| Tally::play(arguments.on, &slices)) {
+            Ok(done) => tally.add(done),
             Err(difference) => {
                 let Arguments { seed, threads, .. } = arguments;
+                let on = if arguments.on == On::Paths { "--on paths " } else { "" };
                 progress.abandon();
                 eprintln!(
-                    "storm: repeat this with --seed {seed} --threads {threads} --first-round {round} --rounds 1"
+                    "storm: repeat this with {on}--seed {seed} --threads {threads} --first-round {round} --rounds 1"
                 );
                 panic::resume_unwind(difference);
             }
@@ -78,14 +139,11 @@ fn main() -> Result<()> {
     let took = begun.elapsed();
     writeln!(
         io::stdout(),
-        "{} operations without a difference in {:.1} s ({:.0} ns each): {} objects allocated and freed, {} operations \
-         besides, {} injected failures met; {} rounds of seed {}, {} thread(s)",
+        "{} operations without a difference in {:.1} s ({:.0} ns each): {}; {} rounds of seed {}, {} thread(s)",
         HumanCount(tally.operations),
         took.as_secs_f64(),
         took.as_nanos() as f64 / tally.operations.max(1) as f64,
-        HumanCount(tally.objects),
-        HumanCount(tally.rare),
-        HumanCount(tally.failed),
+        tally.says(arguments.on),
         HumanCount(round - arguments.first_round),
         arguments.seed,
         arguments.threads,

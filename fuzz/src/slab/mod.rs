@@ -7,13 +7,12 @@
 
 mod hand;
 mod holding;
-mod input;
 mod plan;
 mod player;
 mod raw;
 mod world;
 
-use input::Input;
+use crate::input::Input;
 use player::Player;
 use std::ops::AddAssign;
 use std::panic::resume_unwind;

@@ -1,7 +1,7 @@
 //! What a cache is asked to be, at random.
 
-use super::input::Input;
 use super::raw::{self, HOOKED};
+use crate::input::Input;
 use quietline_slab::{Debug, MAX_OBJECT, Merge, Options, Tunables};
 use quietline_sync::rcu;
 

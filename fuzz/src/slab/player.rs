@@ -3,10 +3,10 @@
 use super::Tally;
 use super::hand::{Hand, Job};
 use super::holding::Holding;
-use super::input::Input;
 use super::plan::{checks, in_force, tunables};
 use super::raw::{Fresh, Object, Seen, pin};
 use super::world::{World, marks};
+use crate::input::Input;
 use quietline_platform::{AllocError, fault};
 use quietline_slab::{Debug, decay, set_memory_limit, shrink_all};
 use quietline_sync::rcu;

@@ -1,8 +1,8 @@
 //! The two caches, and what is true of them when nobody uses them.
 
-use super::input::Input;
 use super::plan::{Kind, Plan};
 use super::raw::{CONSTRUCTED, Object, RETIRED, Subject, allowed_cpus};
+use crate::input::Input;
 use quietline_platform::{fault, pages};
 use quietline_slab::{CacheError, Debug, set_decay_interval, set_memory_limit, set_violation_handler};
 use quietline_sync::rcu;
