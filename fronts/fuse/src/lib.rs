@@ -40,8 +40,6 @@
 //! * `O_TMPFILE` is `EOPNOTSUPP`: the crate `fuser` does not know the request. Extended attributes of symbolic links and
 //!   special files are not kept.
 //! * A read from the host's page cache leaves no time of access.
-//! * A rename with `RENAME_WHITEOUT` is `EINVAL`.
-//! * A node's number is its inode's, of which there are 2^32 before they begin again.
 //!
 //! # Lock order
 //!
