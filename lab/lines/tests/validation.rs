@@ -6,7 +6,7 @@ use quietline_lines::validation::{Row, Validation, machine_with};
 use quietline_sim::topology::Topology;
 
 /// Runs before it is believed: whatever else the machine does shows in a single one.
-const RUNS: usize = 3;
+const RUNS: usize = 12;
 
 fn pin(number: usize) {
     let mut only = rustix::thread::CpuSet::new();
