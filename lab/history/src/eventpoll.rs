@@ -403,7 +403,7 @@ impl Mesh {
         self.epolls[epoll].items as usize
     }
 
-    /// Whether an item's numbers are where its epoll says: for tests.
+    /// Whether each pipe's item is among those that its epoll counts: what the walk of its epoll relies on.
     pub fn is_consistent(&self) -> bool {
         (0..self.pipes.len()).all(|pipe| {
             let (inner, item) = self.watcher_of(pipe);

@@ -277,6 +277,7 @@ impl Timers {
             // The host's own `spawn` panics when there is no thread to be had.
             let spawned = catch_unwind(AssertUnwindSafe(|| thread::spawn(move || all.run())));
             *thread = Some(Ringer { thread: spawned.map_err(|_| AllocError)?, process: std::process::id() });
+            // ORDERING: pairs with the acquire above: who finds it need not look whether the thread is there.
             self.all.started.store(true, Ordering::Release);
         }
         Ok(())
@@ -313,6 +314,7 @@ impl All {
                 });
                 next = next.min(again.unwrap_or(u64::MAX));
             }
+            // ORDERING: SeqCst, after the bell was read: see `arm`.
             self.until.store(next, Ordering::SeqCst);
             let begins = Duration::from_nanos(next.saturating_mul(1 << TICK));
             let left = (next != u64::MAX).then(|| begins.saturating_sub(clock::monotonic()));
@@ -325,6 +327,7 @@ impl All {
 
 impl Drop for Timers {
     fn drop(&mut self) {
+        // ORDERING: SeqCst, before the bell rings: the thread reads the bell, and then this; see `arm`.
         self.all.stop.store(true, Ordering::SeqCst);
         self.all.ring();
         match self.thread.get_mut().take() {

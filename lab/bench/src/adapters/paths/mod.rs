@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 use quietline_platform::atomic::{AtomicBool, Ordering};
 
-use crate::harness::{Arena, Column, Shape, Unfit};
+use super::implementation::{Implementation, Opened};
+use crate::harness::{Column, Shape};
 use crate::workloads::{Dcache, Job};
 
 /// The host kernel, old kernels, quietline.
@@ -133,17 +134,6 @@ pub fn columns() -> Vec<Arc<dyn Column>> {
     all.into_iter().map(|column| Arc::new(column) as Arc<dyn Column>).collect()
 }
 
-/// A column: who it is, what it does, how an arena is made.
-struct Implementation {
-    name: &'static str,
-    says: &'static str,
-    shape: Shape,
-    does: fn(Job) -> bool,
-    open: fn(Job, usize) -> Opened,
-}
-
-type Opened = Result<Arc<dyn Arena>, Unfit>;
-
 /// Jobs on references to dentries alone.
 fn counts(job: Job) -> bool {
     matches!(job, Job::Dcache(Dcache::Get(_) | Dcache::GetParent(_) | Dcache::Short(_)))
@@ -166,29 +156,4 @@ fn is_of_files(job: Job) -> bool {
 fn stopped(stop: &AtomicBool) -> bool {
     // Relaxed: nothing is ordered by the flag; a late look costs some operations more.
     stop.load(Ordering::Relaxed)
-}
-
-impl Column for Implementation {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn says(&self) -> &str {
-        self.says
-    }
-
-    fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    fn does(&self, job: Job) -> bool {
-        (self.does)(job)
-    }
-
-    fn open(&self, job: Job, threads: usize) -> Opened {
-        if !self.does(job) {
-            return Err(Unfit::Missing("it has no such job".to_owned()));
-        }
-        (self.open)(job, threads)
-    }
 }
