@@ -26,7 +26,7 @@
 //!      native            model                 sim
 //!      Linux, rseq       loom                 N virtual CPUs
 //!                          |
-//!      pages  clock  fork                                    native, and sim with virtual time
+//!      pages  clock  fork  random                            native, and sim with virtual time and known numbers
 //!      futex  membarrier  heap  fault                        the same everywhere
 //! ```
 //!
@@ -83,6 +83,7 @@ mod name_words;
 #[cfg(not(loom))]
 pub mod pages;
 pub mod percpu;
+pub mod random;
 
 pub use backend::{atomic, cell, hint, model, thread, thread_local};
 pub use error::AllocError;

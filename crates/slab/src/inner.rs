@@ -151,7 +151,7 @@ impl Inner {
         NonNull::new(object as *mut u8).ok_or(AllocError)
     }
 
-    /// A sheaf with at least one object that is at hand: the CPU's spare one, or one of the barn's. Else an empty one, if
+    /// A sheaf with at least one object that is at hand: the CPU's spare one, one that came home, or one of the barn's. Else an empty one, if
     /// there is any.
     fn sheaf_at_hand(&self) -> Result<OwnedSheaf, Option<OwnedSheaf>> {
         let spare = self.sheaves.take_spare();
@@ -160,12 +160,27 @@ impl Inner {
             _ => {}
         }
         reclaim::tick(self);
+        if let Some(full) = self.take_home() {
+            if let Some(empty) = spare {
+                self.park(empty);
+            }
+            return Ok(full);
+        }
         let Some(full) = self.barn.take_full() else { return Err(spare) };
         self.count(stats::BARN_GET);
         if let Some(empty) = spare {
             self.park(empty);
         }
         Ok(full)
+    }
+
+    /// A sheaf that came home to the CPU.
+    pub(crate) fn take_home(&self) -> Option<OwnedSheaf> {
+        self.sheaves.take_home(|over| {
+            // An allocation comes here.
+            let _quiet = quiet::begin();
+            self.store(over);
+        })
     }
 
     /// A sheaf with at least one object. Not one filled from slabs for a caller who wants `many` objects, who is better served

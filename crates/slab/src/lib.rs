@@ -20,8 +20,10 @@
 //!   alloc, free, alloc_bulk, free_bulk
 //!        |  one restartable sequence, no locked instruction
 //!   sheaf (main) and sheaf (spare)      of each CPU: arrays of objects, 12 to 512
+//!        |  whole sheaves, two sequences; those that a grace period gave back to the CPU
+//!   pile                                of each CPU: up to 1,024 objects
 //!        |  whole sheaves, under the barn's lock
-//!   barn                                up to 10 full and 10 empty sheaves
+//!   barn                                10 full and 10 empty sheaves, or three of each for every CPU
 //!        |  groups of one slab's objects, one compare-and-exchange on the slab's word
 //!   slabs                               full (on no list), partial (listed), frozen (being taken from)
 //!        |  blocks

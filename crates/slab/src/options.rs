@@ -32,7 +32,7 @@ pub const MAX_OBJECT: usize = 16 << 10;
 /// | block | the smallest of 4, 8, ... 64 KiB that holds `min_objects` and has `min_order` | |
 /// | sheaf | 64 KiB / s, between 12 and 512 | a bulk of 250 small objects fits; a sheaf that wanders is worth the way |
 /// | `cpu_partial` | 16 KiB / s, between 12 and 252, at most a sheaf | a CPU that needs three objects does not tie up hundreds |
-/// | barn | max(10, c / 4) full sheaves and as many empty ones | some for each group of CPUs that take turns |
+/// | barn | max(10, 3 c) full sheaves and as many empty ones | what a slowed-down flood of frees gives back at once |
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Shown in statistics.

@@ -1,7 +1,7 @@
 //! Objects that are freed after a grace period, a sheaf at a time (`kfree_rcu`).
 //!
 //! ```text
-//!   free_rcu ──> the CPU's collecting sheaf ──when full──> waits for a grace period ──> release each ──> barn
+//!   free_rcu ──> the CPU's collecting sheaf ──when full──> waits for a grace period ──> release each ──> home to the CPU
 //!                one sequence, no memory                   its callback's head is in the sheaf
 //! ```
 //!
@@ -21,6 +21,10 @@ use quietline_platform::atomic::Ordering;
 use quietline_platform::percpu::{OwnedSheaf, sheaf::OWNER_WORDS};
 use quietline_sync::Shared;
 use quietline_sync::rcu::{Domain, HeadOfMany, Many};
+
+/// Objects that a CPU keeps of those that come back to it from a grace period: as many as come at a time, and again as many. Of
+/// larger sheaves, one.
+const HOME_OBJECTS: usize = 4 * quietline_sync::rcu::BATCH as usize;
 
 impl RawCache {
     /// Frees an object when every read section that is open now has ended (`kfree_rcu`). Until then readers may look at it;
@@ -240,7 +244,8 @@ impl Inner {
     /// # Errors
     /// [`AllocError`] if there is none: all wait for a grace period.
     fn sheaf_without_memory(&self) -> Result<OwnedSheaf, AllocError> {
-        if let Some(sheaf) = self.sheaves.take_spare().or_else(|| self.barn.take_full()) {
+        let at_hand = self.sheaves.take_spare().or_else(|| self.take_home());
+        if let Some(sheaf) = at_hand.or_else(|| self.barn.take_full()) {
             return Ok(self.flush(sheaf));
         }
         let mut found = None;
@@ -279,10 +284,12 @@ impl Inner {
                 debug::freed_rcu(self, object);
             }
         }
-        // To this CPU, which sends one for each that it is given: the barn's lock is everybody's.
-        let over = if self.keeps_sheaves() { self.sheaves.put_spare(sheaf) } else { Some(sheaf) };
-        if let Some(over) = over {
-            self.store(over);
+        // To this CPU, on which they were freed and whose lines they are: see `Homecomers`.
+        if self.keeps_sheaves() && !sheaf.is_empty() {
+            let limit = (HOME_OBJECTS / sheaf.capacity()).max(1);
+            self.sheaves.put_home(sheaf, limit, |over| self.store(over));
+        } else {
+            self.store(sheaf);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Idle memory, given back: by decay, which needs no thread of its own, and under pressure.
 //!
 //! ```text
-//!   a barn is visited ── 100 ms since the last time? ── the next cache, round and round:
+//!   a sheaf is wanted ── 100 ms since the last time? ── the next cache, round and round:
 //!                                                         half of the sheaves that lay unused in its barn
 //!                                                         the CPUs' sheaves, if nobody used it for 1 s
 //!                                                         all empty slabs, if nobody used it after that either
@@ -14,7 +14,7 @@
 use crate::inner::Inner;
 use crate::quiet;
 use crate::registry;
-use crate::stats::{BARN_GET, BARN_PUT, REFILL, SLAB_SYNC};
+use crate::stats::{BARN_GET, BARN_PUT, RCU_SHEAF, REFILL, SLAB_SYNC};
 use core::cell::Cell;
 use core::time::Duration;
 use quietline_platform::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -233,7 +233,7 @@ fn drain_if_idle(cache: &Inner) {
 /// Changes when somebody uses the cache, nearly always, and not when decay does.
 fn signature(cache: &Inner) -> u64 {
     let used = |statistic| cache.sheaves.counted(statistic);
-    let slow = [used(REFILL), used(BARN_GET), used(BARN_PUT)];
+    let slow = [used(REFILL), used(BARN_GET), used(BARN_PUT), used(RCU_SHEAF)];
     // Without sheaves there are no flushes, and every free goes to a slab.
     let slabs = if cache.has_sheaves() { 0 } else { used(SLAB_SYNC) };
     slow.into_iter().fold(cache.sheaves.signature(&cache.handshake) ^ slabs, |all, n| all.rotate_left(16) ^ n)

@@ -7,6 +7,7 @@
 //!   install          MAIN, if it is full or empty  read the words, or swap them for stubs
 //!   install_rcu      RCU, if it is full            guard := 0, or what it shall rest at
 //!   take/put spare   SPARE                         fence: nobody pushes to or pops from what was taken
+//!   take/put home    HOME
 //!        \__ refused while the guard is up
 //! ```
 //!
@@ -28,8 +29,10 @@ const SPARE: usize = 1;
 /// The sheaf that collects objects to be freed after a grace period; the stub before there is one.
 const RCU: usize = 2;
 const GUARD: usize = 3;
+/// The [`Homecomers`], as a word.
+const HOME: usize = 4;
 /// Words before the statistics.
-pub(crate) const BEFORE_STATS: usize = 4;
+pub(crate) const BEFORE_STATS: usize = 5;
 
 #[derive(Debug)]
 pub(crate) struct Sheaves {
@@ -61,6 +64,42 @@ impl Taken {
     pub(crate) fn each_ready(self, ready: impl FnMut(OwnedSheaf)) {
         // SAFETY: as above.
         unsafe { self.ready.for_each(ready) };
+    }
+}
+
+/// Sheaves whose objects were freed on a CPU and have come back there from their grace period, linked through themselves: the
+/// CPU allocates from them again, and the objects' lines stay with it. The word is the top one's address and, in the bits that
+/// an address of a sheaf has as zeros, how many there are.
+#[derive(Debug)]
+struct Homecomers(usize);
+
+impl Homecomers {
+    /// As many as the count can tell.
+    const MOST: usize = OwnedSheaf::ALIGN - 1;
+
+    fn len(&self) -> usize {
+        self.0 % OwnedSheaf::ALIGN
+    }
+
+    fn top(&self) -> Option<NonNull<Sheaf>> {
+        NonNull::new((self.0 - self.len()) as *mut Sheaf)
+    }
+
+    fn push(&mut self, mut sheaf: OwnedSheaf) {
+        debug_assert!(self.len() < Self::MOST, "callers know a limit");
+        sheaf.set_link(self.0);
+        self.0 = sheaf.into_raw().as_ptr() as usize + (self.len() + 1);
+    }
+
+    fn pop(&mut self) -> Option<OwnedSheaf> {
+        // SAFETY: whoever has the word owns the sheaves.
+        let sheaf = unsafe { OwnedSheaf::from_raw(self.top()?) };
+        self.0 = sheaf.link();
+        Some(sheaf)
+    }
+
+    fn each(mut self, f: impl FnMut(OwnedSheaf)) {
+        core::iter::from_fn(|| self.pop()).for_each(f);
     }
 }
 
@@ -183,6 +222,36 @@ impl Sheaves {
         Some(unsafe { OwnedSheaf::from_raw(over) })
     }
 
+    /// Takes a sheaf that came home to the CPU. What is left over, if the caller is on another CPU by now, goes to `over`.
+    pub(crate) fn take_home(&self, over: impl FnMut(OwnedSheaf)) -> Option<OwnedSheaf> {
+        let mut all = Homecomers(self.words.swap_unless(HOME, GUARD, 0)? as usize);
+        let sheaf = all.pop()?;
+        if all.0 != 0 {
+            self.replace_home(all).each(over);
+        }
+        Some(sheaf)
+    }
+
+    /// A sheaf comes home to the CPU, which keeps `limit` of them. What is left over goes to `over`.
+    pub(crate) fn put_home(&self, sheaf: OwnedSheaf, limit: usize, mut over: impl FnMut(OwnedSheaf)) {
+        let Some(word) = self.words.swap_unless(HOME, GUARD, 0) else { return over(sheaf) };
+        let mut all = Homecomers(word as usize);
+        let left = if all.len() < limit.min(Homecomers::MOST) {
+            all.push(sheaf);
+            None
+        } else {
+            Some(sheaf)
+        };
+        // First all back, so that others find them: `over` may take its time.
+        self.replace_home(all).each(&mut over);
+        left.into_iter().for_each(over);
+    }
+
+    /// Those that are left over: `all`, or whoever has come meanwhile.
+    fn replace_home(&self, all: Homecomers) -> Homecomers {
+        self.words.swap_unless(HOME, GUARD, all.0 as u64).map_or(all, |other| Homecomers(other as usize))
+    }
+
     /// Objects in all CPUs' sheaves: those to hand out, and those that wait for a grace period to begin.
     pub(crate) fn content(&self, handshake: &Handshake) -> (usize, usize) {
         self.hold_still(handshake, |_| {
@@ -218,6 +287,14 @@ impl Sheaves {
                     f(index, word, unsafe { sheaf.as_ref() });
                 }
             }
+            let word = self.words.load(cpu, HOME);
+            let mut next = Homecomers(word as usize);
+            while let Some(top) = next.top() {
+                // SAFETY: as above.
+                let sheaf = ManuallyDrop::new(unsafe { OwnedSheaf::from_raw(top) });
+                f(HOME, word, &sheaf);
+                next = Homecomers(sheaf.link());
+            }
         }
     }
 
@@ -250,9 +327,9 @@ impl Sheaves {
     /// Calls `f` with the content of each CPU's sheaves; nobody uses the cache meanwhile.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn each_content(&self, f: &mut impl FnMut(&[usize])) {
-        self.each(|_, word, _| {
+        self.each(|_, _, sheaf| {
             // SAFETY: a sheaf behind a word lives, and nobody uses it now.
-            let sheaf = unsafe { OwnedSheaf::from_raw(NonNull::new_unchecked(word as *mut Sheaf)) };
+            let sheaf = unsafe { OwnedSheaf::from_raw(NonNull::from(sheaf)) };
             f(ManuallyDrop::new(sheaf).values());
         });
     }
@@ -265,6 +342,12 @@ impl Sheaves {
             self.words.unlink_sheaves(MAIN, stub(), &mut taken.ready);
             self.words.unlink_sheaves(SPARE, 0, &mut taken.ready);
             self.words.unlink_sheaves(RCU, stub(), &mut taken.rcu);
+        }
+        for cpu in 0..self.words.cpus() {
+            // Relaxed: the fences before and after order it, or nobody else is there.
+            let all = Homecomers(self.words.word(cpu, HOME).swap(0, Ordering::Relaxed) as usize);
+            // SAFETY: swapped out here.
+            all.each(|sheaf| unsafe { taken.ready.add(sheaf.into_raw().as_ptr()) });
         }
         taken
     }

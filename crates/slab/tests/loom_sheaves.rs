@@ -140,6 +140,48 @@ fn spare_beside_take_all() {
     });
 }
 
+/// The same for those that come home, of which one is taken and one is put while another CPU takes them all; a third comes by
+/// another thread of the CPU.
+#[test]
+fn home_beside_take_all() {
+    model(|| {
+        let cache = cache();
+        let mut objects = Vec::new();
+        cache.sheaves.put_home(sheaf(&[1]), 2, |_| unreachable!());
+        cache.sheaves.put_home(sheaf(&[2]), 2, |_| unreachable!());
+        cache.sheaves.put_home(sheaf(&[3]), 2, |over| drain(over, &mut objects));
+        assert_eq!(objects, [3], "it keeps two");
+        let drainer = {
+            let cache = cache.clone();
+            on_cpu(1, move || {
+                let mut objects = Vec::new();
+                cache
+                    .sheaves
+                    .take_all(&cache.handshake)
+                    .each(|sheaf| drain(sheaf, &mut objects), |_| unreachable!());
+                objects
+            })
+        };
+        let other = {
+            let cache = cache.clone();
+            on_cpu(0, move || {
+                let mut objects = Vec::new();
+                cache.sheaves.put_home(sheaf(&[4]), 2, |over| drain(over, &mut objects));
+                objects
+            })
+        };
+        let mut over = Vec::new();
+        if let Some(home) = cache.sheaves.take_home(|sheaf| over.push(sheaf)) {
+            drain(home, &mut objects);
+        }
+        over.into_iter().for_each(|sheaf| drain(sheaf, &mut objects));
+        objects.extend(drainer.join().unwrap());
+        objects.extend(other.join().unwrap());
+        rest(&cache, &mut objects);
+        assert_eq!(objects, [1, 2, 3, 4]);
+    });
+}
+
 /// Looking at the sheaves of a CPU that swaps and frees them: nothing freed is looked at.
 #[test]
 fn install_beside_content() {
@@ -156,6 +198,61 @@ fn install_beside_content() {
         let seen = looker.join().unwrap();
         assert_eq!(seen.1, 0, "nothing waits for a grace period");
         assert!(seen.0 == 0 || seen.0 == 2 && installed);
+    });
+}
+
+/// Looking at the pile of a CPU whose sheaves come home and are taken and freed: nothing freed is looked at.
+#[test]
+fn home_beside_content() {
+    model(|| {
+        let cache = cache();
+        cache.sheaves.put_home(sheaf(&[1]), 2, |_| unreachable!());
+        let looker = {
+            let cache = cache.clone();
+            on_cpu(1, move || cache.sheaves.content(&cache.handshake))
+        };
+        // The guard is up: refused.
+        let taken = cache.sheaves.take_home(|_| unreachable!()).map(|mut home| home.pop()).is_some();
+        let mut refused = 0;
+        cache.sheaves.put_home(sheaf(&[2, 3]), 2, |_| refused += 1);
+        let seen = looker.join().unwrap();
+        assert_eq!(seen.1, 0, "nothing waits for a grace period");
+        assert!([0, 1, 2, 3].contains(&seen.0), "{seen:?}");
+        let left = if taken { 0 } else { 1 } + if refused == 0 { 2 } else { 0 };
+        assert_eq!(cache.sheaves.content(&cache.handshake).0, left);
+        cache.sheaves.take_all(&cache.handshake).each(drop, |_| unreachable!());
+    });
+}
+
+/// A thread that is moved to another CPU while it has its pile in hand: none is lost, and none is in two places.
+#[test]
+fn home_of_a_thread_that_is_moved() {
+    model(|| {
+        let cache = cache();
+        cache.sheaves.put_home(sheaf(&[1]), 2, |_| unreachable!());
+        cache.sheaves.put_home(sheaf(&[2]), 2, |_| unreachable!());
+        let other = {
+            let cache = cache.clone();
+            on_cpu(1, move || {
+                let mut objects = Vec::new();
+                cache.sheaves.put_home(sheaf(&[3]), 2, |over| drain(over, &mut objects));
+                cpu::migrate(0);
+                let mut over = Vec::new();
+                if let Some(home) = cache.sheaves.take_home(|sheaf| over.push(sheaf)) {
+                    drain(home, &mut objects);
+                }
+                over.into_iter().for_each(|sheaf| drain(sheaf, &mut objects));
+                objects
+            })
+        };
+        let (mut objects, mut over) = (Vec::new(), Vec::new());
+        if let Some(home) = cache.sheaves.take_home(|sheaf| over.push(sheaf)) {
+            drain(home, &mut objects);
+        }
+        over.into_iter().for_each(|sheaf| drain(sheaf, &mut objects));
+        objects.extend(other.join().unwrap());
+        rest(&cache, &mut objects);
+        assert_eq!(objects, [1, 2, 3]);
     });
 }
 

@@ -33,6 +33,9 @@
 //! * A callback ([`Domain::call`]) runs exactly once, after such a grace period, by whoever finds it due; never inside
 //!   the call that queues it, and never inside another callback of the domain. Those of one CPU run newest first
 //!   within a batch, older batches before newer ones.
+//! * As a rule it runs on the CPU on which it was queued, as long as that CPU goes on to queue others: what it frees is in
+//!   that CPU's cache. Who waits ([`Domain::synchronize`], [`Domain::barrier`], a caller that is slowed down) or polls runs
+//!   everybody's, and who fills a batch also those that a CPU has left for eight grace periods.
 //! * In a child process every guard that the parent's other threads held counts as dropped, and callbacks queued
 //!   before the fork run in both processes; those that another thread was just running are lost to the child.
 //!
@@ -74,6 +77,7 @@ use grace::{Grace, Want};
 use quietline_platform::AllocError;
 use quietline_platform::atomic::AtomicU64;
 use quietline_platform::percpu::Words;
+use run::Whose;
 
 /// Words of one edition: entered, left.
 const PER_EDITION: usize = 2;
@@ -179,7 +183,7 @@ impl Domain {
     /// are due; never waits. Whether callbacks are still queued or running. O(CPUs).
     pub fn poll(&self) -> bool {
         self.advance(Want::Any);
-        self.run_ready(i64::MAX);
+        self.run_ready(i64::MAX, Whose::All);
         #[cfg(not(loom))]
         self.look_for_stall();
         self.callbacks.pending() > 0
@@ -194,7 +198,7 @@ impl Domain {
             }
             wait.pause(self);
         }
-        self.run_ready(i64::MAX);
+        self.run_ready(i64::MAX, Whose::All);
     }
 
     /// One step of the grace-period machine, if nobody else is making one.

@@ -1,6 +1,7 @@
 //! Names in the tree, and what they stand for: looked up, opened, made and removed by each CPU in a process of its own.
 
-use crate::operation::{Allowance, Operation, Scene, Worker};
+use crate::operation::{Allowance, Operation, Period, Scene, Worker};
+use crate::slab::RCU_LINES;
 use quietline::abi::{O_CREAT, O_EXCL, O_RDONLY, O_RDWR};
 use quietline::{Config, Errno, Kernel, Process};
 
@@ -19,10 +20,13 @@ pub(crate) fn operations() -> Vec<Operation> {
         quiet("open", "open and close of an own file, 3 names deep", |cpu| Tree::new(cpu, 3), open),
         quiet("pread", "8 bytes read of an own file", |cpu| Tree::new(cpu, 3), pread),
         quiet("fstat", "fstat of an own file", |cpu| Tree::new(cpu, 3), fstat),
-        // Not held to anything yet: what a file takes is counted on a line that all share, and what it leaves comes back from
-        // its grace period on another CPU.
         Operation {
-            allowance: Allowance::Any,
+            allowance: Allowance::Batch {
+                lines: RCU_LINES,
+                ops: 1.0 / (1.0 / DENTRIES + 1.0 / INODES),
+                says: "13 of cache and domain, for 512 dentries and for 170 inodes",
+            },
+            period: Period::Graces,
             ..quiet(
                 "create",
                 "a file made, closed and removed in an own directory",
@@ -32,6 +36,10 @@ pub(crate) fn operations() -> Vec<Operation> {
         },
     ]
 }
+
+/// Dentries that wait for a grace period together, and inodes.
+const DENTRIES: f64 = 512.0;
+const INODES: f64 = 170.0;
 
 /// Directories that lie in each other, and a file in the last.
 struct Tree {

@@ -9,6 +9,7 @@ use core::ptr::NonNull;
 /// While a per-CPU word points to it, only the sheaf operations of [`Words`](super::Words) on that CPU may change
 /// it. Fields are atomics so that a reader elsewhere may look at the length.
 #[repr(C)]
+#[cfg_attr(loom, repr(align(64)))]
 #[derive(Debug)]
 pub struct Sheaf {
     pub(crate) len: AtomicU64,
@@ -136,10 +137,13 @@ fn layout(capacity: usize) -> core::alloc::Layout {
         core::alloc::Layout::new::<Sheaf>().extend(slots).expect("a sheaf's capacity is small");
     debug_assert_eq!(offset, SLOTS);
     // A line of its own: neighbours on the heap belong to other CPUs.
-    layout.align_to(64).expect("64 is a power of two").pad_to_align()
+    layout.align_to(OwnedSheaf::ALIGN).expect("a power of two").pad_to_align()
 }
 
 impl OwnedSheaf {
+    /// What a sheaf's address is a multiple of.
+    pub const ALIGN: usize = 64;
+
     /// An empty sheaf for `capacity` values.
     ///
     /// # Errors

@@ -12,7 +12,7 @@
 use super::Domain;
 use super::chain::{Chain, Head, HeadOfMany};
 use super::grace::Want;
-use super::run::Stages;
+use super::run::{Stages, Whose};
 use super::wait::{Bound, Wait};
 use crate::SpinLock;
 use core::ptr::NonNull;
@@ -28,11 +28,14 @@ const RUN: i64 = 2;
 /// Batches of the whole system for which [`Domain::call`] begins a grace period, at least, and one more for every four
 /// CPUs: its barrier interrupts each of them.
 const GATHER: i64 = if cfg!(loom) { 1 } else { 4 };
-/// Batches queued above which whoever queues is slowed down, at least; or four for every CPU.
+/// Batches queued above which whoever queues is slowed down, at least; or eight for every CPU: a sheaf of each kind that it may be collecting.
 const LIMIT: i64 = if cfg!(loom) { 4 } else { 64 };
 /// Nanoseconds that the barrier of a grace period may cost each object of [`Domain::call_many`].
 #[cfg(not(loom))]
 const SHARE: i64 = 2;
+
+/// CPUs whose lists are collected at a time.
+const COLLECTED: usize = 16;
 
 /// Word indices: the two halves' lists, and how many were queued since the last full batch.
 const HALVES: [usize; 2] = [0, 1];
@@ -66,7 +69,8 @@ impl Callbacks {
     pub(super) fn new() -> Result<Self, AllocError> {
         let lists = Words::new()?;
         let least = BATCH * GATHER.max(lists.cpus() as i64 / 4);
-        let limit = BATCH * LIMIT.max(4 * lists.cpus() as i64);
+        let limit = BATCH * LIMIT.max(8 * lists.cpus() as i64);
+        let stages = Stages::new(lists.cpus())?;
         Ok(Self {
             queue: CachePadded::new(Queue { half: AtomicU64::new(HALVES[0] as u64), lists }),
             least,
@@ -74,7 +78,7 @@ impl Callbacks {
             limit,
             backlog: CachePadded::new(AtomicI64::new(0)),
             fresh: [AtomicI64::new(0), AtomicI64::new(0)],
-            stages: SpinLock::new(Stages::new()),
+            stages: SpinLock::new(stages),
         })
     }
 
@@ -133,13 +137,13 @@ impl Callbacks {
 
     /// Learns what the barrier of a grace period costs: some hundred nanoseconds while nobody else runs, a hundred times
     /// that while every CPU must be interrupted. So many objects are gathered for the next ones that each pays [`SHARE`]
-    /// nanoseconds of it: few, and soon free, while it is cheap; but not above a quarter of the limit, as up to three such
-    /// heaps wait at a time. Callbacks that come singly do not wait for that: each is a line of its own, and thousands of
+    /// nanoseconds of it: few, and soon free, while it is cheap; but not above an eighth of the limit, as up to three such
+    /// heaps wait at a time, and some with CPUs that their threads have left. Callbacks that come singly do not wait for that: each is a line of its own, and thousands of
     /// them are cold when they are run, which costs more than the barrier. Called by the grace period's holder.
     #[cfg(not(loom))]
     pub(super) fn tune(&self, cost: core::time::Duration) {
         let wanted = i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX) / SHARE;
-        let wanted = wanted.clamp(self.least, self.limit / 4);
+        let wanted = wanted.clamp(self.least, self.limit / 8);
         // Relaxed: a quantity, which one at a time writes. An eighth of the way: one late barrier means little.
         let gather = self.gather.load(Ordering::Relaxed);
         self.gather.store(gather + (wanted - gather) / 8, Ordering::Relaxed);
@@ -169,26 +173,33 @@ impl Callbacks {
         self.fresh.iter().for_each(|fresh| fresh.store(0, Ordering::Relaxed));
         // Relaxed: see `flip`.
         let old = HALVES[1 - self.queue.half.load(Ordering::Relaxed) as usize];
-        let chain = self.take_lists(old);
-        let mut stages = self.stages.lock();
-        stages.promote(number - 1);
-        stages.collected(number, chain);
-    }
-
-    /// Empties one half's lists. Nobody may be pushing on them.
-    fn take_lists(&self, half: usize) -> Chain {
-        let mut chain = Chain::EMPTY;
-        for cpu in 0..self.queue.lists.cpus() {
-            let list = self.queue.lists.word(cpu, half);
-            // Relaxed: the fence made the half still and visible. An empty list's line is not written.
-            let first = list.load(Ordering::Relaxed);
-            if first != 0 {
-                list.store(0, Ordering::Relaxed);
-                // SAFETY: the heads were given away when they were queued, and the list is ours.
-                chain.append(unsafe { Chain::of_list(first) });
+        self.stages.lock().promote(number - 1);
+        // The lists are walked outside the lock, some at a time.
+        let cpus = self.queue.lists.cpus();
+        for first in (0..cpus).step_by(COLLECTED) {
+            let mut chains = [Chain::EMPTY; COLLECTED];
+            let cpus = first..cpus.min(first + COLLECTED);
+            for (chain, cpu) in chains.iter_mut().zip(cpus.clone()) {
+                *chain = self.take_list(cpu, old);
+            }
+            if chains.iter().any(|chain| chain.len() != 0) {
+                let mut stages = self.stages.lock();
+                cpus.zip(chains).for_each(|(cpu, chain)| stages.collected(number, cpu, chain));
             }
         }
-        chain
+    }
+
+    /// Empties one half's list of a CPU. Nobody may be pushing on it.
+    fn take_list(&self, cpu: usize, half: usize) -> Chain {
+        let list = self.queue.lists.word(cpu, half);
+        // Relaxed: the fence made the half still and visible. An empty list's line is not written.
+        let first = list.load(Ordering::Relaxed);
+        if first == 0 {
+            return Chain::EMPTY;
+        }
+        list.store(0, Ordering::Relaxed);
+        // SAFETY: the heads were given away when they were queued, and the list is ours.
+        unsafe { Chain::of_list(first) }
     }
 
     /// Runs everything, due or not. For the domain's end.
@@ -196,8 +207,8 @@ impl Callbacks {
         // A callback may queue another.
         loop {
             let mut chain = self.stages.lock().take_all();
-            for half in HALVES {
-                chain.append(self.take_lists(half));
+            for cpu in 0..self.queue.lists.cpus() {
+                HALVES.into_iter().for_each(|half| chain.append(self.take_list(cpu, half)));
             }
             if chain.len() == 0 {
                 return;
@@ -318,7 +329,7 @@ impl Domain {
     fn call_slow(&self, weight: i64, many: bool) {
         let (queued, backlog) = self.callbacks.book(weight, many);
         self.advance(Want::Batch);
-        self.run_ready(RUN * queued);
+        self.run_ready(RUN * queued, Whose::Own);
         if backlog > self.callbacks.limit() && !self.callbacks.is_running_here() {
             self.throttle();
         }
@@ -330,7 +341,7 @@ impl Domain {
         let mut bound = Bound::new();
         while self.callbacks.over_limit() && !bound.passed() {
             self.advance(Want::Any);
-            if self.run_ready(RUN * BATCH) == 0 {
+            if self.run_ready(RUN * BATCH, Whose::All) == 0 {
                 wait.pause(self);
             }
         }
@@ -384,7 +395,7 @@ impl Domain {
     }
 
     /// Callbacks queued, apart from those of the CPUs' unfinished batches, above which [`call`](Self::call) slows
-    /// its caller down: 64 batches, or four for every CPU where that is more.
+    /// its caller down: 64 batches, or eight for every CPU where that is more.
     pub fn backlog_limit(&self) -> u64 {
         self.callbacks.limit() as u64
     }

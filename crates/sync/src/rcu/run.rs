@@ -4,17 +4,26 @@ use super::Domain;
 use super::callbacks::Callbacks;
 use super::chain::{Chain, Head};
 use core::cell::Cell;
-use core::ptr;
+use core::{mem, ptr};
+use quietline_platform::AllocError;
 use quietline_platform::atomic::Ordering;
+use quietline_platform::cpu;
 
-/// Under one lock, which is held for a few instructions.
+/// Under one lock, which is held for a few instructions; where a grace period begins or ends, for some on each CPU's list.
+///
+/// What a CPU queued is run there, if the CPU still queues: the objects' lines are in its cache, and whoever frees them
+/// there allocates them there again.
 #[derive(Debug)]
 pub(super) struct Stages {
-    /// Taken from the CPUs when grace period `.0` began: due when the next one is over. At most two, because when
-    /// one begins all before it are over.
-    taken: [Option<(u64, Chain)>; 2],
-    /// Due, oldest first.
-    ready: Chain,
+    /// When what is in each of a CPU's two [`taken`](List::taken) was taken: as grace period so and so began, so that it is due
+    /// when the next one is over. At most two, because when one begins all before it are over.
+    taken: [Option<u64>; 2],
+    /// For each CPU.
+    lists: Box<[List]>,
+    /// Objects that are due.
+    ready: i64,
+    /// The next CPU that is looked at for what it has left.
+    next: usize,
     /// Counts the times that somebody asked to wait for those who run.
     turn: u64,
     /// Threads that run callbacks taken in the current turn, and in the one before.
@@ -23,11 +32,38 @@ pub(super) struct Stages {
     in_hand: i64,
 }
 
+/// What a CPU queued.
+#[derive(Debug)]
+struct List {
+    taken: [Chain; 2],
+    /// Due, oldest first.
+    ready: Chain,
+    /// The grace period after which the CPU last ran all that was due, or after which there was something again.
+    seen: u64,
+}
+
+/// Whose callbacks are run.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Whose {
+    /// Those of the caller's CPU, and of CPUs that leave theirs.
+    Own,
+    /// Everybody's.
+    All,
+}
+
+/// Grace periods for which a CPU may leave something that is due. With many CPUs, one that does as much as each of the others fills
+/// a batch in every fourth.
+const PATIENCE: u64 = if cfg!(loom) { 1 } else { 8 };
+/// CPUs that are looked at, each time, for what they have left.
+const LOOKS: usize = 2;
+
 /// A chain being run, on its runner's stack.
 struct Run<'a> {
     callbacks: &'a Callbacks,
     chain: Chain,
     len: i64,
+    /// Where it began.
+    cpu: usize,
     parity: usize,
     /// The run of another domain inside one of whose callbacks this one is.
     outer: *const Run<'static>,
@@ -44,39 +80,84 @@ quietline_platform::thread_local! {
 }
 
 impl Stages {
-    pub(super) fn new() -> Self {
-        Self { taken: [None, None], ready: Chain::EMPTY, turn: 0, running: [0; 2], in_hand: 0 }
+    /// # Errors
+    /// [`AllocError`].
+    pub(super) fn new(cpus: usize) -> Result<Self, AllocError> {
+        let mut lists = Vec::new();
+        lists.try_reserve_exact(cpus).map_err(|_| AllocError)?;
+        lists.resize_with(cpus, || List { taken: [Chain::EMPTY; 2], ready: Chain::EMPTY, seen: 0 });
+        let lists = lists.into_boxed_slice();
+        Ok(Self { taken: [None; 2], lists, ready: 0, next: 0, turn: 0, running: [0; 2], in_hand: 0 })
     }
 
-    /// Moves what is due to `ready`.
+    /// Moves what is due to `ready`. O(CPUs) if anything is.
     pub(super) fn promote(&mut self, completed: u64) {
         // The older one first.
-        self.taken.sort_unstable_by_key(|slot| slot.as_ref().map_or(u64::MAX, |(number, _)| *number));
-        for slot in &mut self.taken {
-            if let Some((_, due)) = slot.take_if(|(number, _)| completed > *number) {
-                self.ready.append(due);
+        let oldest = usize::from(self.taken[0].unwrap_or(u64::MAX) > self.taken[1].unwrap_or(u64::MAX));
+        for slot in [oldest, 1 - oldest] {
+            if self.taken[slot].take_if(|number| completed > *number).is_none() {
+                continue;
+            }
+            for list in &mut self.lists {
+                let due = mem::replace(&mut list.taken[slot], Chain::EMPTY);
+                if due.len() != 0 {
+                    if list.ready.len() == 0 {
+                        list.seen = completed;
+                    }
+                    self.ready += due.len();
+                    list.ready.append(due);
+                }
             }
         }
     }
 
-    /// Keeps what was collected when grace period `number` began.
-    pub(super) fn collected(&mut self, number: u64, chain: Chain) {
-        if chain.len() != 0 {
-            let free = self.taken.iter_mut().find(|slot| slot.is_none());
-            *free.expect("only what the previous grace period took is still waiting") = Some((number, chain));
+    /// Keeps what was collected on a CPU when grace period `number` began.
+    pub(super) fn collected(&mut self, number: u64, cpu: usize, chain: Chain) {
+        if chain.len() == 0 {
+            return;
         }
+        let slot = |is: Option<u64>| self.taken.iter().position(|taken| *taken == is);
+        let slot = slot(Some(number)).or_else(|| slot(None));
+        let slot = slot.expect("only what the previous grace period took is still waiting");
+        self.taken[slot] = Some(number);
+        self.lists[cpu].taken[slot].append(chain);
+    }
+
+    /// About `n` objects' callbacks that are due after `completed`, for the CPU that asks.
+    fn take(&mut self, n: i64, cpu: usize, completed: u64, whose: Whose) -> Chain {
+        let own = &mut self.lists[cpu];
+        let mut taken = own.ready.take(n);
+        if own.ready.len() == 0 {
+            own.seen = completed;
+        }
+        let looks = if whose == Whose::All { self.lists.len() } else { LOOKS };
+        for _ in 0..looks {
+            if taken.len() >= n.min(self.ready) {
+                break;
+            }
+            self.next = (self.next + 1) % self.lists.len();
+            let list = &mut self.lists[self.next];
+            if whose == Whose::All || list.seen + PATIENCE <= completed {
+                taken.append(list.ready.take(n - taken.len()));
+            }
+        }
+        self.ready -= taken.len();
+        taken
     }
 
     /// Callbacks that need no further grace period.
     pub(super) fn past_waiting(&self) -> i64 {
-        self.ready.len() + self.in_hand
+        self.ready + self.in_hand
     }
 
     /// Everything that is not running.
     pub(super) fn take_all(&mut self) -> Chain {
-        let mut all = self.ready.take(i64::MAX);
-        for (_, chain) in self.taken.iter_mut().filter_map(Option::take) {
-            all.append(chain);
+        let mut all = Chain::EMPTY;
+        (self.taken, self.ready) = ([None; 2], 0);
+        for list in &mut self.lists {
+            for chain in [&mut list.ready].into_iter().chain(&mut list.taken) {
+                all.append(mem::replace(chain, Chain::EMPTY));
+            }
         }
         all
     }
@@ -102,9 +183,8 @@ impl Stages {
             self.running[own.parity] = 1;
             self.in_hand = own.len;
         }
-        self.in_hand
-            + self.ready.len()
-            + self.taken.iter().flatten().map(|(_, chain)| chain.len()).sum::<i64>()
+        let taken = self.lists.iter().flat_map(|list| &list.taken);
+        self.in_hand + self.ready + taken.map(Chain::len).sum::<i64>()
     }
 }
 
@@ -129,14 +209,15 @@ impl Callbacks {
 
     /// Runs up to `n` callbacks whose grace period is over; how many. None inside a callback of the same domain:
     /// callbacks that queue callbacks would otherwise pile up on the stack.
-    fn run_ready(&self, completed: u64, n: i64) -> i64 {
+    fn run_ready(&self, completed: u64, n: i64, whose: Whose) -> i64 {
         if self.is_running_here() {
             return 0;
         }
+        let cpu = cpu::current();
         let mut run = {
             let mut stages = self.stages.lock();
             stages.promote(completed);
-            let chain = stages.ready.take(n);
+            let chain = stages.take(n, cpu, completed, whose);
             let len = chain.len();
             if len == 0 {
                 return 0;
@@ -144,7 +225,7 @@ impl Callbacks {
             let parity = (stages.turn % 2) as usize;
             stages.running[parity] += 1;
             stages.in_hand += len;
-            Run { callbacks: self, chain, len, parity, outer: RUN.with(Cell::get) }
+            Run { callbacks: self, chain, len, cpu, parity, outer: RUN.with(Cell::get) }
         };
         RUN.with(|innermost| innermost.set((&raw const run).cast()));
         while let Some(head) = run.chain.pop() {
@@ -166,8 +247,8 @@ impl Callbacks {
 
 impl Domain {
     /// Runs up to `n` callbacks that are due; how many.
-    pub(super) fn run_ready(&self, n: i64) -> i64 {
-        self.callbacks.run_ready(self.grace.completed(), n)
+    pub(super) fn run_ready(&self, n: i64, whose: Whose) -> i64 {
+        self.callbacks.run_ready(self.grace.completed(), n, whose)
     }
 }
 
@@ -180,6 +261,11 @@ impl Drop for Run<'_> {
         self.callbacks.backlog.fetch_sub(self.len - self.chain.len(), Ordering::Relaxed);
         stages.running[self.parity] -= 1;
         stages.in_hand -= self.len;
-        stages.ready.append(core::mem::replace(&mut self.chain, Chain::EMPTY));
+        let rest = mem::replace(&mut self.chain, Chain::EMPTY);
+        stages.ready += rest.len();
+        stages.lists[self.cpu].ready.append(rest);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
