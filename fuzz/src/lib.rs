@@ -1,13 +1,15 @@
 //! Random operations on quietline, held against models that are too simple to be wrong.
 //!
 //! ```text
-//!   fuzz_targets/{slab,paths}.rs   libFuzzer chooses the bytes          cargo +nightly fuzz run slab
+//!   fuzz_targets/*.rs              libFuzzer chooses the bytes          cargo +nightly fuzz run slab
 //!   src/bin/storm.rs               a seed chooses them, by the billion  storm --operations 1000000000 --seed 1
 //!   crates/slab/tests/             two seconds of the same              cargo test -p quietline-slab --test model
 //!            \                      |
-//!             slab::run(bytes), paths::run(bytes): interpreters; each byte is a decision
+//!             {slab,paths,routes,forward}::run(bytes): interpreters; each byte is a decision
 //! ```
 
+pub mod forward;
 mod input;
 pub mod paths;
+pub mod routes;
 pub mod slab;

@@ -69,7 +69,7 @@ impl fmt::Debug for SockAddr {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -37,7 +37,9 @@ use crate::raw::{NetRef, Once};
 use crate::socket::{Protocol, Socket};
 use core::time::Duration;
 use ports::Ports;
-use quietline_platform::{AllocError, clock};
+use quietline_platform::AllocError;
+#[cfg(not(loom))]
+use quietline_platform::clock;
 use quietline_sync::{Shared, WaitQueue};
 use quietline_vfs::abi::O_NONBLOCK;
 use quietline_vfs::{Direction, Events, Io, Ioctl, PollTable, Sink, Source};
@@ -230,12 +232,25 @@ fn may_wait(on: &On<'_>, flags: i32) -> bool {
     flags & MSG_DONTWAIT == 0 && on.flags & O_NONBLOCK == 0
 }
 
+#[cfg(not(loom))]
 fn deadline(timeout: Option<Duration>) -> Option<Duration> {
     timeout.and_then(|timeout| clock::monotonic().checked_add(timeout))
 }
 
+#[cfg(not(loom))]
 fn left(deadline: Option<Duration>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_sub(clock::monotonic()))
+}
+
+/// The model has no time: what is set is what is left.
+#[cfg(loom)]
+fn deadline(timeout: Option<Duration>) -> Option<Duration> {
+    timeout
+}
+
+#[cfg(loom)]
+fn left(deadline: Option<Duration>) -> Option<Duration> {
+    deadline
 }
 
 impl Proto for InetEnd {

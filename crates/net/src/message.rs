@@ -125,7 +125,7 @@ impl fmt::Debug for Control<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

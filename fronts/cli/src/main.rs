@@ -1,6 +1,7 @@
 //! The command `ql`: arguments in, a library call, an exit status out.
 
 mod bench_command;
+mod forward;
 mod lines_command;
 mod memory_command;
 mod mount_command;
@@ -29,6 +30,7 @@ enum Command {
     Slabtop(slabtop::SlabtopArgs),
     Memory(memory_command::MemoryArgs),
     Mount(mount_command::MountArgs),
+    Forward(forward::ForwardArgs),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Slabtop(arguments) => slabtop::run(arguments),
         Command::Memory(arguments) => memory_command::run(arguments),
         Command::Mount(arguments) => mount_command::run(arguments),
+        Command::Forward(arguments) => forward::run(arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -6,12 +6,12 @@
 use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use quietline_fuzz::{paths, slab};
+use quietline_fuzz::{forward, paths, routes, slab};
 use std::io::{self, Write};
 use std::panic;
 use std::time::{Duration, Instant};
 
-/// Random operations on two slab caches, or on a tree of files, held against a model
+/// Random operations on two slab caches, a tree of files, routes or a forwarder, held against a model
 ///
 /// Ends with 0 when all results were as the model says, and prints operations, time and seed. Otherwise it prints what
 /// differed and the arguments that repeat it.
@@ -30,7 +30,7 @@ struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Threads that use the same two caches; with more than one, a round is not exactly repeatable. One on paths
+    /// Threads that use the same two caches; with more than one, a round is not exactly repeatable. One on all but slab caches
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
 
@@ -50,6 +50,10 @@ enum On {
     Slab,
     /// A kernel's tree of files, by calls on paths
     Paths,
+    /// Tables of routes
+    Routes,
+    /// A forwarder, by frames
+    Forward,
 }
 
 /// What was done: of whatever kind.
@@ -58,18 +62,29 @@ struct Tally {
     operations: u64,
     slab: slab::Tally,
     paths: paths::Tally,
+    routes: routes::Tally,
+    forward: forward::Tally,
 }
 
 impl Tally {
     fn play(on: On, bytes: &[&[u8]]) -> Self {
+        let first = bytes.first().copied().unwrap_or_default();
         match on {
             On::Slab => {
                 let slab = slab::run_together(bytes);
                 Self { operations: slab.operations, slab, ..Self::default() }
             }
             On::Paths => {
-                let paths = paths::run(bytes.first().copied().unwrap_or_default());
+                let paths = paths::run(first);
                 Self { operations: paths.operations, paths, ..Self::default() }
+            }
+            On::Routes => {
+                let routes = routes::run(first);
+                Self { operations: routes.operations, routes, ..Self::default() }
+            }
+            On::Forward => {
+                let forward = forward::run(first);
+                Self { operations: forward.operations, forward, ..Self::default() }
             }
         }
     }
@@ -78,6 +93,8 @@ impl Tally {
         self.operations += other.operations;
         self.slab += other.slab;
         self.paths += other.paths;
+        self.routes += other.routes;
+        self.forward += other.forward;
     }
 
     fn says(&self, on: On) -> String {
@@ -94,13 +111,25 @@ impl Tally {
                 HumanCount(self.paths.refused),
                 HumanCount(self.paths.entries),
             ),
+            On::Routes => format!(
+                "{} changes and lookups, {} routes entered, {} times without memory",
+                HumanCount(self.routes.operations),
+                HumanCount(self.routes.entered),
+                HumanCount(self.routes.failed),
+            ),
+            On::Forward => format!(
+                "{} frames in, {} packets sent on, {} frames out",
+                HumanCount(self.forward.operations),
+                HumanCount(self.forward.forwarded),
+                HumanCount(self.forward.sent),
+            ),
         }
     }
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    ensure!(arguments.on == On::Slab || arguments.threads == 1, "one thread walks paths");
+    ensure!(arguments.on == On::Slab || arguments.threads == 1, "several threads use slab caches only");
     ensure!((1..=64).contains(&arguments.threads), "give 1 to 64 threads, not {}", arguments.threads);
     let progress = ProgressBar::new(arguments.operations);
     progress.set_style(ProgressStyle::with_template(
@@ -117,7 +146,12 @@ fn main() -> Result<()> {
             Ok(done) => tally.add(done),
             Err(difference) => {
                 let Arguments { seed, threads, .. } = arguments;
-                let on = if arguments.on == On::Paths { "--on paths " } else { "" };
+                let on = match arguments.on {
+                    On::Slab => "",
+                    On::Paths => "--on paths ",
+                    On::Routes => "--on routes ",
+                    On::Forward => "--on forward ",
+                };
                 progress.abandon();
                 eprintln!(
                     "storm: repeat this with {on}--seed {seed} --threads {threads} --first-round {round} --rounds 1"

@@ -89,10 +89,12 @@ fn workloads_have_default_cases() {
         DEFAULT_DCACHE,
         "open own-1,own-3,own-8,shared",
         "unlink own,shared,own-1000,shared-1000",
+        "forward direct-64,ring-64,ring-1514,pair-64,across-64,routed-64",
         "bytes eventfd,pipe-1,pipe-4096,unix-1",
         "epoll-wait none,ready,ready-nested,message,message-nested,poll-ready",
         "epoll-ctl mod,del-add,del-add-nested",
         "nested-epoll mesh",
+        "ping-pong pipe,unix,tcp,pipe-epoll,unix-epoll,tcp-epoll",
     ];
     assert_eq!(chosen(&[], &[]), Ok(strings(&everything)));
     assert_eq!(
@@ -116,7 +118,7 @@ fn an_unknown_workload_names_the_known() {
     assert_eq!(
         error,
         "there is no workload `socket`; the workloads are: sockets, pipes, anonfds, primitives, slab, dcache, \
-         open, unlink, bytes, epoll-wait, epoll-ctl, nested-epoll"
+         open, unlink, forward, bytes, epoll-wait, epoll-ctl, nested-epoll, ping-pong"
     );
 }
 

@@ -174,7 +174,7 @@ pub(super) fn check_bind(address: SocketAddr, is_v6: bool, only6: bool, free: bo
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

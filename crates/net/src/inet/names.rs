@@ -127,7 +127,7 @@ pub(super) fn unbound(is_v6: bool, port: u16) -> SockAddr {
     shown(address, is_v6)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -199,7 +199,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -204,5 +204,5 @@ impl Bytes {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -285,8 +285,9 @@ impl Flights {
                 parcel.files.clear();
             }
             // ORDERING: Release, for the swap above. Who adds something has the list's lock before he looks whether we are busy, and
-            // we have it once more now: we find what he has added, or he has the lock after us and finds us done.
-            self.busy.store(false, Ordering::Release);
+            // we have it once more now: we find what he has added, or he has the lock after us and finds us done. A store would
+            // do; but the model checker takes one for unordered beside an exchange that has found the flag set.
+            self.busy.swap(false, Ordering::Release);
             if self.lost.lock().is_none() {
                 return;
             }

@@ -127,7 +127,7 @@ pub(super) fn stream_piece(len: usize, sndbuf: u32) -> (usize, u32) {
     (len, truesize(len - paged, paged))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -59,6 +59,8 @@ impl Column for Host {
             | Job::Dcache(_)
             | Job::Open(_)
             | Job::Unlink(_)
+            | Job::Forward(_)
+            | Job::PingPong(_)
             | Job::Events(_) => false,
         }
     }
@@ -72,6 +74,8 @@ impl Column for Host {
             | Job::Dcache(_)
             | Job::Open(_)
             | Job::Unlink(_)
+            | Job::Forward(_)
+            | Job::PingPong(_)
             | Job::Events(_) => Err(Unfit::Missing("a column of descriptors has no such job".to_owned())),
         }
     }

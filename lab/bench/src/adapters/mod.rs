@@ -3,10 +3,12 @@
 mod census;
 mod descriptors;
 pub mod events;
+pub mod forward;
 pub mod history;
 pub mod host;
 mod implementation;
 pub mod paths;
+pub mod ping_pong;
 pub mod primitives;
 mod probe;
 pub mod quietline;
@@ -17,9 +19,9 @@ use std::sync::Arc;
 
 use crate::harness::Column;
 
-/// Every column there is, in the order in which a report shows them: the host kernel, the ladder of old
-/// kernels, the peers of the primitives, quietline; those of objects without descriptors; those of paths; those of events. A name may stand for two,
-/// of which a case has one.
+/// Every column there is, in the order in which a report shows them: the host kernel, the ladder of old kernels, the peers of
+/// the primitives, quietline; those of objects without descriptors; those of paths; those of packets; those of events; those of threads that
+/// wake each other. A name may stand for two, of which a case has one.
 pub fn all() -> Vec<Arc<dyn Column>> {
     [
         host::columns(),
@@ -28,7 +30,9 @@ pub fn all() -> Vec<Arc<dyn Column>> {
         quietline::columns(),
         slab::columns(),
         paths::columns(),
+        forward::columns(),
         events::columns(),
+        ping_pong::columns(),
     ]
     .concat()
 }
@@ -37,7 +41,7 @@ pub fn all() -> Vec<Arc<dyn Column>> {
 /// to answer one question each.
 pub fn in_ladder(name: &str) -> bool {
     let patch = name.strip_prefix("history-").is_some_and(|rung| {
-        let others = ["2.6.37", "3.10", "4.2", "cmpxchg", "detached", "inode", "nested"];
+        let others = ["alf", "2.6.37", "3.10", "4.2", "cmpxchg", "detached", "inode", "nested"];
         !others.iter().any(|other| rung.starts_with(other))
     });
     name == "host" || patch || is_main_quietline(name)

@@ -73,6 +73,8 @@ impl Column for Variant {
             | Job::Dcache(_)
             | Job::Open(_)
             | Job::Unlink(_)
+            | Job::Forward(_)
+            | Job::PingPong(_)
             | Job::Events(_) => false,
         }
     }
@@ -86,6 +88,8 @@ impl Column for Variant {
             | Job::Dcache(_)
             | Job::Open(_)
             | Job::Unlink(_)
+            | Job::Forward(_)
+            | Job::PingPong(_)
             | Job::Events(_) => {
                 return Err(Unfit::Missing("a column of descriptors has no such job".to_owned()));
             }

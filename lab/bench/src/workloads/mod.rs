@@ -3,7 +3,9 @@
 pub mod anonfds;
 pub mod dcache;
 pub mod events;
+pub mod forward;
 pub mod open;
+pub mod ping_pong;
 pub mod pipes;
 pub mod primitives;
 pub mod slab;
@@ -12,7 +14,9 @@ pub mod unlink;
 
 pub use dcache::{Dcache, Whose};
 pub use events::{Channel, Events, GROUPS, Peers};
+pub use forward::{Forward, Way};
 pub use open::OpenFile;
+pub use ping_pong::{PingPong, Route};
 pub use primitives::{Call, Primitive};
 pub use slab::{Pattern, Slab};
 pub use unlink::Unlink;
@@ -71,6 +75,10 @@ pub enum Job {
     Open(OpenFile),
     /// Files made and removed.
     Unlink(Unlink),
+    /// Packets from device to device.
+    Forward(Forward),
+    /// A byte to another thread, and one back.
+    PingPong(PingPong),
     /// Bytes that go through objects, and who is told of them.
     Events(Events),
 }
@@ -121,8 +129,10 @@ pub const ALL: &[&Workload] = &[
     &dcache::DCACHE,
     &open::OPEN,
     &unlink::UNLINK,
+    &forward::FORWARD,
     &events::BYTES,
     &events::EPOLL_WAIT,
     &events::EPOLL_CTL,
     &events::NESTED_EPOLL,
+    &ping_pong::PING_PONG,
 ];

@@ -1,0 +1,181 @@
+//! Packets that are handed over together.
+
+use crate::packet::{DropReason, Skb, kfree_skb_bulk};
+use core::fmt;
+
+/// Packets that a batch has room for: a device's budget.
+pub const BATCH: usize = super::BUDGET;
+
+/// Up to [`BATCH`] packets in order, on the stack of whoever moves them. Those that are in it when it is dropped are freed, in bulk.
+pub struct Batch<'n> {
+    packets: [Option<Skb<'n>>; BATCH],
+    /// The first packet's place; 0 while there is none.
+    first: usize,
+    /// Behind the last one.
+    end: usize,
+}
+
+impl<'n> Batch<'n> {
+    /// An empty one.
+    #[inline(always)]
+    pub const fn new() -> Self {
+        Self { packets: [const { None }; BATCH], first: 0, end: 0 }
+    }
+
+    /// Packets in it.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.end - self.first
+    }
+
+    /// Whether there are none.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.first == self.end
+    }
+
+    /// Packets that it has room for.
+    #[inline(always)]
+    pub fn room(&self) -> usize {
+        BATCH - self.len()
+    }
+
+    /// Appends a packet.
+    ///
+    /// # Errors
+    /// Gives it back if there are [`BATCH`].
+    #[inline(always)]
+    pub fn push(&mut self, skb: Skb<'n>) -> Result<(), Skb<'n>> {
+        if self.end == BATCH {
+            if self.first == 0 {
+                return Err(skb);
+            }
+            self.move_down();
+        }
+        self.packets[self.end] = Some(skb);
+        self.end += 1;
+        Ok(())
+    }
+
+    /// Takes the first packet out.
+    #[inline(always)]
+    pub fn pop(&mut self) -> Option<Skb<'n>> {
+        if self.is_empty() {
+            return None;
+        }
+        let skb = self.packets[self.first].take();
+        self.first += 1;
+        if self.first == self.end {
+            (self.first, self.end) = (0, 0);
+        }
+        skb
+    }
+
+    /// The first packet.
+    #[inline(always)]
+    pub fn first(&self) -> Option<&Skb<'n>> {
+        self.iter().next()
+    }
+
+    /// The packets, first to last.
+    pub fn iter(&self) -> impl Iterator<Item = &Skb<'n>> {
+        self.packets[self.first..self.end].iter().flatten()
+    }
+
+    /// The packets, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Skb<'n>> {
+        self.packets[self.first..self.end].iter_mut().flatten()
+    }
+
+    /// Appends up to `n` packets that `fill` puts into places that are all free, first to last; of places that it leaves free
+    /// the batch takes no notice, nor of those behind them. How many.
+    ///
+    /// # Errors
+    /// What `fill` says.
+    #[inline]
+    pub(super) fn fill<E>(
+        &mut self,
+        n: usize,
+        fill: impl FnOnce(&mut [Option<Skb<'n>>]) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        if self.first > 0 {
+            self.move_down();
+        }
+        let places = &mut self.packets[self.end..];
+        let n = n.min(places.len());
+        fill(&mut places[..n])?;
+        let filled = places[..n].iter().position(Option::is_none).unwrap_or(n);
+        places[filled..n].fill_with(|| None);
+        self.end += filled;
+        Ok(filled)
+    }
+
+    /// Takes packets out of an array, as far as there is room for them: how many. Their places are free after.
+    #[inline]
+    pub fn take_from(&mut self, packets: &mut [Option<Skb<'n>>]) -> usize {
+        let mut taken = 0;
+        for place in packets {
+            if self.room() == 0 {
+                break;
+            }
+            if let Some(skb) = place.take() {
+                taken += usize::from(self.push(skb).is_ok());
+            }
+        }
+        taken
+    }
+
+    /// Gives all packets to `take`, first to last, in an array; what it leaves there ends.
+    #[inline]
+    pub fn hand_over<R>(&mut self, take: impl FnOnce(&mut [Option<Skb<'n>>]) -> R) -> R {
+        let taken = take(&mut self.packets[self.first..self.end]);
+        self.consume();
+        taken
+    }
+
+    /// Drops all packets, for a reason: how many.
+    pub fn kfree(&mut self, reason: DropReason) -> usize {
+        let mut n = 0;
+        while let Some(skb) = self.pop() {
+            skb.kfree_skb(reason);
+            n += 1;
+        }
+        n
+    }
+
+    /// Frees all packets, which were used, in bulk: how many.
+    pub fn consume(&mut self) -> usize {
+        let n = self.len();
+        kfree_skb_bulk(&mut self.packets[self.first..self.end]);
+        (self.first, self.end) = (0, 0);
+        n
+    }
+
+    #[cold]
+    fn move_down(&mut self) {
+        self.packets.rotate_left(self.first);
+        self.end -= self.first;
+        self.first = 0;
+    }
+}
+
+impl Default for Batch<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Batch<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.is_empty() {
+            self.consume();
+        }
+    }
+}
+
+impl fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

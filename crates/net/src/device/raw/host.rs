@@ -1,0 +1,147 @@
+//! What is asked of the host about interfaces: calls whose arguments are addresses.
+
+use super::super::OpenError;
+use core::mem::size_of;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::ioctl::{self, Opcode, Updater, opcode};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+/// The longest name of an interface, and a zero.
+const IFNAMSIZ: usize = 16;
+
+/// An interface's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Name([u8; IFNAMSIZ]);
+
+impl Name {
+    pub(crate) fn new(name: &str) -> Result<Self, OpenError> {
+        let wrong = |byte: &u8| *byte == 0 || *byte == b'/' || byte.is_ascii_whitespace();
+        if name.is_empty() || name.len() >= IFNAMSIZ || name.as_bytes().iter().any(wrong) {
+            return Err(OpenError::NAME);
+        }
+        let mut bytes = [0; IFNAMSIZ];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        Ok(Self(bytes))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(IFNAMSIZ);
+        // Made of a `str`.
+        core::str::from_utf8(&self.0[..len]).unwrap_or_default()
+    }
+}
+
+/// `struct ifreq`: a name, and 24 bytes that mean something else for each request.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Request {
+    name: [u8; IFNAMSIZ],
+    value: [u64; 3],
+}
+
+const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
+
+impl Request {
+    fn of(name: Name) -> Self {
+        Self { name: name.0, value: [0; 3] }
+    }
+
+    /// The value's bytes.
+    fn bytes(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        for (to, word) in bytes.chunks_mut(8).zip(self.value) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+}
+
+const TUNSETIFF: Opcode = opcode::write::<libc::c_int>(b'T', 202);
+const SIOCGIFMTU: Opcode = libc::SIOCGIFMTU as Opcode;
+const SIOCGIFHWADDR: Opcode = libc::SIOCGIFHWADDR as Opcode;
+
+/// Opens a TAP device; makes it, if there is none of that name. Its descriptor does not block.
+pub(crate) fn open_tap(name: Name) -> Result<OwnedFd, OpenError> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd =
+        rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(OpenError::of("open /dev/net/tun"))?;
+    let mut request = Request::of(name);
+    // A short at the value's first bytes.
+    let mut value = [0; 8];
+    value[..2].copy_from_slice(&((libc::IFF_TAP | libc::IFF_NO_PI) as u16).to_ne_bytes());
+    request.value[0] = u64::from_ne_bytes(value);
+    // SAFETY: TUNSETIFF reads and writes a `struct ifreq`.
+    let result = unsafe { ioctl::ioctl(&fd, Updater::<TUNSETIFF, Request>::new(&mut request)) };
+    result.map_err(OpenError::of("attach to a TAP device"))?;
+    Ok(fd)
+}
+
+/// An interface's MTU, and its link address.
+pub(crate) fn interface(name: Name) -> Result<(usize, [u8; 6]), OpenError> {
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .map_err(OpenError::of("ask about an interface"))?;
+    let mut mtu = Request::of(name);
+    // SAFETY: SIOCGIFMTU reads and writes a `struct ifreq`.
+    let result = unsafe { ioctl::ioctl(&socket, Updater::<SIOCGIFMTU, Request>::new(&mut mtu)) };
+    result.map_err(OpenError::of("find the interface"))?;
+    let mut link = Request::of(name);
+    // SAFETY: as above.
+    let result = unsafe { ioctl::ioctl(&socket, Updater::<SIOCGIFHWADDR, Request>::new(&mut link)) };
+    result.map_err(OpenError::of("find the interface's address"))?;
+    let [a, b, c, d, ..] = mtu.bytes();
+    let mtu = i32::from_ne_bytes([a, b, c, d]).max(0) as usize;
+    // A family, then the address.
+    let [_, _, address @ ..] = link.bytes();
+    Ok((mtu, core::array::from_fn(|i| address[i])))
+}
+
+/// A socket for all packets of an interface, but those that the host sends there. No packet comes before it is
+/// [bound](bind).
+pub(crate) fn packet_socket() -> Result<OwnedFd, OpenError> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
+        .map_err(OpenError::of("make a packet socket"))?;
+    set(fd.as_fd(), libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as libc::c_int))
+        .map_err(OpenError::of("choose the layout of rings"))?;
+    set(fd.as_fd(), libc::PACKET_IGNORE_OUTGOING, &1)
+        .map_err(OpenError::of("leave out what the host sends"))?;
+    Ok(fd)
+}
+
+/// Lets the packets of an interface come.
+pub(crate) fn bind(fd: BorrowedFd<'_>, name: Name) -> Result<(), OpenError> {
+    let index = rustix::net::netdevice::name_to_index(fd, name.as_str())
+        .map_err(OpenError::of("find the interface"))?;
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+        sll_ifindex: index as libc::c_int,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: the address is of the size that is given, and read during the call.
+    let result = unsafe {
+        libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as u32)
+    };
+    done(result).map_err(OpenError::of("bind to the interface"))
+}
+
+/// Sets an option of a packet socket.
+pub(super) fn set<T: Copy>(fd: BorrowedFd<'_>, option: libc::c_int, value: &T) -> Result<(), Errno> {
+    // SAFETY: the value is of the size that is given, and read during the call.
+    done(unsafe {
+        let len = size_of::<T>() as libc::socklen_t;
+        libc::setsockopt(fd.as_raw_fd(), libc::SOL_PACKET, option, core::ptr::from_ref(value).cast(), len)
+    })
+}
+
+fn done(result: libc::c_int) -> Result<(), Errno> {
+    match result {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
+}

@@ -1,0 +1,155 @@
+//! The ring of packets that a device sends, and its completions.
+//!
+//! Three cursors go round one ring of slots, as in the rings of usual hardware, which writes into a packet's slot that it
+//! is done with it: the part from `cleaned` to `sent` is the completion ring.
+//!
+//! ```text
+//!      cleaned ········ sent ········ filled
+//!   free  │  done with   │   to be sent  │  free
+//! ```
+
+use super::{Batch, Stats};
+use crate::packet::{DropReason, Skb, WAITLIST, Waitlist, kfree_skb_bulk};
+use core::fmt;
+use quietline_platform::heap;
+use rustix::io::Errno;
+
+/// A ring, of one thread. Packets that are in it when it is dropped are freed.
+pub struct TxRing<'n> {
+    slots: Box<[Option<Skb<'n>>]>,
+    // Never masked, so that a full ring differs from an empty one. They wrap.
+    filled: u32,
+    sent: u32,
+    cleaned: u32,
+}
+
+/// Where the cursors start: shortly before they wrap, where that is to be found out.
+const START: u32 = if cfg!(debug_assertions) { u32::MAX - 100 } else { 0 };
+
+impl<'n> TxRing<'n> {
+    /// A ring for so many packets: a power of two, 65,536 at most.
+    ///
+    /// # Errors
+    /// `EINVAL` for another number; `ENOMEM`.
+    pub fn new(size: usize) -> Result<Self, Errno> {
+        if !size.is_power_of_two() || size > 1 << 16 {
+            return Err(Errno::INVAL);
+        }
+        let slots = heap::try_boxed_slice(size, |_| None).map_err(|_| Errno::NOMEM)?;
+        Ok(Self { slots, filled: START, sent: START, cleaned: START })
+    }
+
+    /// Packets that it has room for.
+    #[inline(always)]
+    pub fn room(&self) -> usize {
+        self.slots.len() - self.filled.wrapping_sub(self.cleaned) as usize
+    }
+
+    /// Packets that are to be sent.
+    pub fn pending(&self) -> usize {
+        self.filled.wrapping_sub(self.sent) as usize
+    }
+
+    /// Packets that are sent and not yet freed.
+    pub fn completed(&self) -> usize {
+        self.sent.wrapping_sub(self.cleaned) as usize
+    }
+
+    #[inline(always)]
+    fn slot(&mut self, cursor: u32) -> &mut Option<Skb<'n>> {
+        let mask = self.slots.len() - 1;
+        &mut self.slots[cursor as usize & mask]
+    }
+
+    /// Puts a packet in, to be sent.
+    ///
+    /// # Errors
+    /// Gives it back if there is no room.
+    #[inline(always)]
+    pub fn put(&mut self, skb: Skb<'n>) -> Result<(), Skb<'n>> {
+        if self.room() == 0 {
+            return Err(skb);
+        }
+        *self.slot(self.filled) = Some(skb);
+        self.filled = self.filled.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Takes packets of a batch as long as there is room: how many. Those that are in fragments, or longer than `max_frame`, are
+    /// dropped and counted.
+    pub(super) fn take(&mut self, batch: &mut Batch<'n>, max_frame: usize, stats: &mut Stats) -> usize {
+        let mut taken = 0;
+        while self.room() > 0 {
+            let Some(skb) = batch.pop() else { break };
+            let wrong = match (skb.data_len(), skb.len() <= max_frame) {
+                (0, true) => {
+                    taken += usize::from(self.put(skb).is_ok());
+                    continue;
+                }
+                (0, false) => DropReason::PacketTooBig,
+                _ => DropReason::DeviceFailed,
+            };
+            skb.kfree_skb(wrong);
+            stats.drop_packets(wrong, 1);
+        }
+        taken
+    }
+
+    /// Sends: `each` is given the packets in order, and says of each whether it went. At the first that did not it ends. How many
+    /// went.
+    #[inline(always)]
+    pub fn send(&mut self, mut each: impl FnMut(&Skb<'n>) -> bool) -> usize {
+        let start = self.sent;
+        while self.sent != self.filled {
+            let went = self.slot(self.sent).as_ref().is_none_or(&mut each);
+            if !went {
+                break;
+            }
+            self.sent = self.sent.wrapping_add(1);
+        }
+        self.sent.wrapping_sub(start) as usize
+    }
+
+    /// Frees up to `budget` packets that are sent, by a [`Waitlist`]: how many.
+    pub fn complete(&mut self, budget: usize) -> usize {
+        let mut done = Waitlist::<WAITLIST>::new();
+        self.complete_with(budget, |skb| done.add(skb))
+    }
+
+    /// Hands up to `budget` packets that are sent to `free`: how many.
+    #[inline(always)]
+    pub fn complete_with(&mut self, budget: usize, mut free: impl FnMut(Skb<'n>)) -> usize {
+        let n = self.completed().min(budget);
+        for _ in 0..n {
+            if let Some(skb) = self.slot(self.cleaned).take() {
+                free(skb);
+            }
+            self.cleaned = self.cleaned.wrapping_add(1);
+        }
+        n
+    }
+
+    /// Frees up to `budget` packets that are sent in bulk, where they lie: how many. For measuring what the waitlist costs.
+    pub fn complete_in_place(&mut self, budget: usize) -> usize {
+        let n = self.completed().min(budget);
+        let first = self.cleaned as usize & (self.slots.len() - 1);
+        let until_end = n.min(self.slots.len() - first);
+        kfree_skb_bulk(&mut self.slots[first..first + until_end]);
+        kfree_skb_bulk(&mut self.slots[..n - until_end]);
+        self.cleaned = self.cleaned.wrapping_add(n as u32);
+        n
+    }
+}
+
+impl Drop for TxRing<'_> {
+    fn drop(&mut self) {
+        kfree_skb_bulk(&mut self.slots);
+    }
+}
+
+impl fmt::Debug for TxRing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (size, pending, completed) = (self.slots.len(), self.pending(), self.completed());
+        write!(f, "TxRing {{ size: {size}, pending: {pending}, completed: {completed} }}")
+    }
+}

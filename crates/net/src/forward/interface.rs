@@ -1,0 +1,96 @@
+//! What a forwarder knows of a network device.
+
+use super::header::Link;
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+/// A device's addresses and what fits through it. Devices themselves are the caller's: see
+/// [`Forwarder::handle`](super::Forwarder::handle).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    pub(super) link: Link,
+    pub(super) mtu: usize,
+    pub(super) local: Ipv6Addr,
+    pub(super) v4: Vec<(Ipv4Addr, u32)>,
+    pub(super) v6: Vec<(Ipv6Addr, u32)>,
+}
+
+impl Interface {
+    /// A device with an address on its link, and with room for so many bytes behind the Ethernet header. Its first
+    /// address of IPv6 is the link-local one that follows from the link's.
+    pub fn new(link: Link, mtu: usize) -> Self {
+        let [a, b, c, d, e, f] = link.map(u16::from);
+        let local = Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f);
+        Self { link, mtu, local, v4: Vec::new(), v6: Vec::new() }
+    }
+
+    /// With an address of IPv4, and how many of its bits all on the link have.
+    #[must_use]
+    pub fn v4(mut self, address: Ipv4Addr, bits: u32) -> Self {
+        self.v4.push((address, bits));
+        self
+    }
+
+    /// With an address of IPv6, and how many of its bits all on the link have.
+    #[must_use]
+    pub fn v6(mut self, address: Ipv6Addr, bits: u32) -> Self {
+        self.v6.push((address, bits));
+        self
+    }
+
+    /// Its address on the link.
+    pub fn link(&self) -> Link {
+        self.link
+    }
+
+    /// Bytes behind the Ethernet header.
+    pub fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    /// The link-local address of IPv6.
+    pub fn link_local(&self) -> Ipv6Addr {
+        self.local
+    }
+
+    /// What it calls itself in messages of ICMP.
+    pub(super) fn first4(&self) -> Option<Ipv4Addr> {
+        self.v4.first().map(|(address, _)| *address)
+    }
+
+    /// As which it speaks to an address: a global one, if it has one and the other is not link-local.
+    pub(super) fn source6(&self, to: Ipv6Addr) -> Ipv6Addr {
+        match self.v6.first() {
+            Some((address, _)) if !to.is_unicast_link_local() => *address,
+            _ => self.local,
+        }
+    }
+
+    pub(super) fn has4(&self, address: Ipv4Addr) -> bool {
+        self.v4.iter().any(|(own, _)| *own == address)
+    }
+
+    pub(super) fn has6(&self, address: Ipv6Addr) -> bool {
+        self.local == address || self.v6.iter().any(|(own, _)| *own == address)
+    }
+
+    /// Whether a multicast address is one that it listens to: all nodes, or the solicited node's of one of its own.
+    pub(super) fn listens6(&self, group: Ipv6Addr) -> bool {
+        let own = self.v6.iter().map(|(own, _)| *own).chain([self.local]);
+        group == ALL_NODES || own.into_iter().any(|own| solicited(own) == group)
+    }
+}
+
+/// All nodes on a link.
+pub(super) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+/// The group to which a neighbour is asked for.
+pub(super) fn solicited(of: Ipv6Addr) -> Ipv6Addr {
+    let [.., g, h] = of.segments();
+    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | g & 0xff, h)
+}
+
+/// The link's address of a group.
+pub(super) fn group_link(group: Ipv6Addr) -> Link {
+    let [.., a, b, c, d] = group.octets();
+    [0x33, 0x33, a, b, c, d]
+}

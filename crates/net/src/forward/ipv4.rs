@@ -1,0 +1,260 @@
+//! IPv4: what goes on, and what not.
+
+use super::checksum::{Sum, checksum, update};
+use super::forwarder::Pass;
+use super::header::{Ethernet, Ipv4, ether};
+use super::icmp4;
+use super::neighbour::{Due, Waits, seconds};
+use super::routes::{NextHop, Via};
+use super::statistics::Count;
+use crate::packet::{DropReason, Skb};
+use core::net::Ipv4Addr;
+use zerocopy::IntoBytes;
+
+/// Options that say which way to go: packets with one are not forwarded (RFC 7126).
+const LOOSE_ROUTE: u8 = 131;
+const STRICT_ROUTE: u8 = 137;
+
+/// Whether no station can have an address: this network's, loopback, multicast, reserved, broadcast.
+#[inline(always)]
+pub(super) fn is_no_station(address: Ipv4Addr) -> bool {
+    let first = address.octets()[0];
+    first == 0 || first == 127 || first >= 224
+}
+
+/// 169.254.0.0/16, which is not forwarded (RFC 3927, section 2.7).
+#[inline(always)]
+fn is_link_local(address: Ipv4Addr) -> bool {
+    address.to_bits() >> 16 == 0xa9fe
+}
+
+/// The header's bytes in a packet, options included.
+fn header_bytes<'s>(skb: &'s Skb<'_>, header: &Ipv4) -> Option<&'s [u8]> {
+    skb.data().get(Ethernet::LEN..Ethernet::LEN + header.header_len())
+}
+
+/// Why a packet's header is not one; else the header.
+#[inline(always)]
+fn parse(skb: &Skb<'_>) -> Result<Ipv4, DropReason> {
+    let bytes = skb.data().get(Ethernet::LEN..).ok_or(DropReason::PacketTooSmall)?;
+    let &header = Ipv4::of(bytes).ok_or(DropReason::PacketTooSmall)?.0;
+    let (len, total) = (header.header_len(), usize::from(header.total.get()));
+    if header.version >> 4 != 4 || len < Ipv4::LEN || total < len {
+        return Err(DropReason::BadHeader);
+    }
+    if Ethernet::LEN + total > skb.len() {
+        return Err(DropReason::PacketTooSmall);
+    }
+    let sum = if len == Ipv4::LEN {
+        Sum::default().with(header.as_bytes())
+    } else {
+        Sum::default().with(header_bytes(skb, &header).ok_or(DropReason::PacketTooSmall)?)
+    };
+    if sum.is_right() { Ok(header) } else { Err(DropReason::BadChecksum) }
+}
+
+/// Whether the header has an option that says which way to go, or options that make no sense.
+#[cold]
+fn bad_options(skb: &Skb<'_>, header: &Ipv4) -> bool {
+    let Some(mut options) = header_bytes(skb, header).and_then(|bytes| bytes.get(Ipv4::LEN..)) else {
+        return true;
+    };
+    loop {
+        options = match *options {
+            [] | [0, ..] => return false,
+            [1, ref rest @ ..] => rest,
+            [LOOSE_ROUTE | STRICT_ROUTE, ..] => return true,
+            [_, len, ..] if len >= 2 => match options.get(usize::from(len)..) {
+                Some(rest) => rest,
+                None => return true,
+            },
+            _ => return true,
+        };
+    }
+}
+
+impl<'n> Pass<'_, 'n> {
+    #[inline(always)]
+    pub(super) fn ipv4(&mut self, mut skb: Skb<'n>, group: bool) {
+        let header = match parse(&skb) {
+            Ok(header) => header,
+            Err(reason) => return self.drop(skb, reason),
+        };
+        let (source, destination) = (header.source(), header.destination());
+        if is_no_station(source) || is_no_station(destination) {
+            return self.odd4(skb, source, destination);
+        }
+        let len = Ethernet::LEN + usize::from(header.total.get());
+        // An Ethernet's least size may have added some.
+        if skb.len() > len && skb.trim(len).is_err() {
+            return self.drop(skb, DropReason::BadHeader);
+        }
+        let hop = self.of.routes4.lookup(self.guard, destination);
+        let Some(hop @ NextHop { interface, via: Via::Link | Via::Gateway(_) }) = hop else {
+            return self.not_on4(skb, &header, hop, group);
+        };
+        if group || is_link_local(source) || is_link_local(destination) {
+            return self.drop(skb, DropReason::Martian);
+        }
+        if header.ttl <= 1 {
+            self.error4(&skb, &header, icmp4::TIME_EXCEEDED, 0, [0; 4]);
+            return self.drop(skb, DropReason::TtlExpired);
+        }
+        if header.header_len() > Ipv4::LEN && bad_options(&skb, &header) {
+            return self.drop(skb, DropReason::BadHeader);
+        }
+        let Some(mtu) = self.mtu(interface) else { return self.drop(skb, DropReason::NoRoute) };
+        let before = u16::from_be_bytes([header.ttl, header.protocol]);
+        let skb = self.write(skb, |data| {
+            if let Some((header, _)) = Ipv4::of_mut(&mut data[Ethernet::LEN..]) {
+                header.ttl -= 1;
+                header.checksum = update(header.checksum.get(), before, before - 0x100).into();
+            }
+        });
+        let Some(skb) = skb else { return };
+        self.count(Count::Forwarded4);
+        if usize::from(header.total.get()) > mtu {
+            return self.too_big4(skb, header, hop, mtu);
+        }
+        self.send_next4(skb, hop, destination);
+    }
+
+    /// A source or a destination that is no station's.
+    #[cold]
+    fn odd4(&mut self, skb: Skb<'n>, source: Ipv4Addr, destination: Ipv4Addr) {
+        // What is for all on the link, or for a group, is right, but nobody here listens.
+        let for_all = destination.is_broadcast() || destination.is_multicast();
+        let from_one = !is_no_station(source) || source.is_unspecified();
+        let reason = if for_all && from_one { DropReason::UnhandledProtocol } else { DropReason::Martian };
+        self.drop(skb, reason);
+    }
+
+    /// A destination that packets do not go on to.
+    #[cold]
+    fn not_on4(&mut self, skb: Skb<'n>, header: &Ipv4, hop: Option<NextHop<Ipv4Addr>>, group: bool) {
+        match hop.map(|hop| hop.via) {
+            Some(Via::Local) if !group => self.local4(skb, header),
+            Some(Via::Local | Via::Broadcast) => self.drop(skb, DropReason::UnhandledProtocol),
+            _ => {
+                if !group {
+                    let code = if hop.is_some() { icmp4::HOST } else { icmp4::NET };
+                    self.error4(&skb, header, icmp4::UNREACHABLE, code, [0; 4]);
+                }
+                self.drop(skb, DropReason::NoRoute);
+            }
+        }
+    }
+
+    /// Sends a packet to where its route leads.
+    #[inline(always)]
+    fn send_next4(&mut self, skb: Skb<'n>, hop: NextHop<Ipv4Addr>, destination: Ipv4Addr) {
+        let target = if let Via::Gateway(gateway) = hop.via { gateway } else { destination };
+        match self.of.neighbours4.get(hop.interface, target) {
+            Some(known) => {
+                if seconds(self.now) >= known.until {
+                    self.stale4(hop.interface, target, known.link);
+                }
+                self.send(skb, hop.interface, known.link);
+            }
+            None => self.wait4(skb, hop.interface, target),
+        }
+    }
+
+    #[cold]
+    fn stale4(&mut self, interface: u32, target: Ipv4Addr, link: super::header::Link) {
+        if self.of.neighbours4.is_to_be_asked(interface, target, self.now) {
+            self.ask4(interface, target, Some(link));
+        }
+    }
+
+    #[cold]
+    fn wait4(&mut self, mut skb: Skb<'n>, interface: u32, target: Ipv4Addr) {
+        // Who is to be told if nobody answers is on the interface by which it came. (A shared one tells nobody wrong.)
+        let _ = skb.set_device(self.input);
+        match self.of.neighbours4.wait(interface, target, skb, self.now) {
+            Waits::Known(known, skb) => self.send(skb, interface, known.link),
+            Waits::Refused(skb) => self.drop(skb, DropReason::NeighbourFailed),
+            Waits::Queued(ask, oldest) => {
+                if let Some(oldest) = oldest {
+                    self.drop(oldest, DropReason::NeighbourFailed);
+                }
+                if ask {
+                    self.ask4(interface, target, None);
+                }
+            }
+        }
+    }
+
+    /// Sends a packet that was made here, its destination in its header.
+    pub(super) fn output4(&mut self, skb: Skb<'n>, destination: Ipv4Addr) {
+        match self.of.routes4.lookup(self.guard, destination) {
+            Some(hop @ NextHop { via: Via::Link | Via::Gateway(_), .. })
+                if self.mtu(hop.interface).is_some_and(|mtu| skb.len() - Ethernet::LEN <= mtu) =>
+            {
+                self.send_next4(skb, hop, destination);
+            }
+            _ => self.drop(skb, DropReason::NoRoute),
+        }
+    }
+
+    /// A packet that is larger than the link allows: cut, or, if that is forbidden, told of.
+    #[cold]
+    fn too_big4(&mut self, skb: Skb<'n>, header: Ipv4, hop: NextHop<Ipv4Addr>, mtu: usize) {
+        let Some(skb) = self.whole(skb) else { return };
+        let room = mtu.saturating_sub(header.header_len()) & !7;
+        if header.fragment.get() & Ipv4::DONT != 0 || room == 0 {
+            let [high, low] = (mtu.min(u16::MAX.into()) as u16).to_be_bytes();
+            self.error4(&skb, &header, icmp4::UNREACHABLE, icmp4::TOO_BIG, [0, 0, high, low]);
+            return self.drop(skb, DropReason::PacketTooBig);
+        }
+        let (head, body) = skb.data()[Ethernet::LEN..].split_at(header.header_len());
+        let offset = header.fragment.get() & Ipv4::OFFSET;
+        let pieces = body.len().div_ceil(room);
+        for (i, piece) in body.chunks(room).enumerate() {
+            let more = i + 1 < pieces || header.fragment.get() & Ipv4::MORE != 0;
+            let made = self.fresh(head.len() + piece.len(), ether::IPV4).and_then(|mut fragment| {
+                fragment.put_data(head).ok()?;
+                fragment.put_data(piece).ok()?;
+                let bytes = fragment.data_mut().ok()?.get_mut(Ethernet::LEN..)?;
+                let (new, _) = Ipv4::of_mut(bytes)?;
+                new.total = ((head.len() + piece.len()) as u16).into();
+                let flag = if more { Ipv4::MORE } else { 0 };
+                new.fragment = ((offset + (i * room / 8) as u16) | flag).into();
+                new.checksum = 0.into();
+                let sum = checksum(&bytes[..head.len()]);
+                let (new, _) = Ipv4::of_mut(bytes)?;
+                new.checksum = u16::from_be_bytes(sum).into();
+                Some(fragment)
+            });
+            match made {
+                Some(fragment) => {
+                    self.count(Count::Fragments);
+                    self.send_next4(fragment, hop, header.destination());
+                }
+                // The others are of no use without it.
+                None => return self.drop(skb, DropReason::NoMemory),
+            }
+        }
+        skb.consume_skb();
+    }
+
+    /// Asks again for neighbours that have not answered, and gives up some.
+    #[cold]
+    pub(super) fn look4(&mut self) {
+        while let Some(due) = self.of.neighbours4.due(self.now) {
+            match due {
+                Due::Ask(interface, target) => self.ask4(interface, target, None),
+                Due::Failed(waiting) => {
+                    for skb in waiting.into_iter().flatten() {
+                        let input = self.came_by(&skb);
+                        if let Ok(header) = parse(&skb) {
+                            self.error4(&skb, &header, icmp4::UNREACHABLE, icmp4::HOST, [0; 4]);
+                        }
+                        self.drop(skb, DropReason::NeighbourFailed);
+                        self.input = input;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! How many messages of ICMP a CPU may send.
+
+use core::time::Duration;
+use quietline_platform::AllocError;
+use quietline_platform::percpu::Words;
+
+/// Messages that a CPU may send at once.
+pub const BURST: u64 = 50;
+/// Microseconds after which it may send one more: a thousand a second.
+pub const INTERVAL: u64 = 1000;
+
+/// A bucket of tokens for each CPU, in one word: the time, in microseconds, at which it will be full. A message moves that by one
+/// interval; it may not be further off than a burst takes.
+pub(super) struct Limiter {
+    full_at: Words<1>,
+}
+
+impl Limiter {
+    pub(super) fn new() -> Result<Self, AllocError> {
+        Ok(Self { full_at: Words::new()? })
+    }
+
+    /// Takes a token, if the CPU has one. Writes the CPU's own line.
+    pub(super) fn take(&self, now: Duration) -> bool {
+        let now = now.as_micros() as u64;
+        loop {
+            // A hint: if the thread moves to another CPU, it is that one's word that is not as expected.
+            let was = self.full_at.load(quietline_platform::cpu::current(), 0);
+            let full_at = was.max(now) + INTERVAL;
+            if full_at > now + BURST * INTERVAL {
+                return false;
+            }
+            if self.full_at.compare_store(0, was, full_at) {
+                return true;
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Neighbours: the link addresses of those on the same link, and packets that wait for them.
+//!
+//! # The problem
+//!
+//! Each packet needs the link address of the next station. It is asked for on the link; until the answer comes, packets
+//! wait, and who sends many must not fill the memory with them.
+//!
+//! # Our way
+//!
+//! ```text
+//!   unknown ── a packet ──> incomplete ── an answer ──> reachable ── 30 s ──> stale ── used ──> asked, three times at most
+//!                 │ asked each second, three times         ^                    │ an answer            │
+//!                 v                                        └────────────────────┴──────                v
+//!               failed: what waits is dropped                                          forgotten ── a packet ──> incomplete
+//! ```
+//!
+//! Those that are known are in a hash table that readers walk in a read section: no lock, nothing written. Those that are being asked
+//! for, with up to [`WAITING`] packets each, are under the lock of the table, which only packets to the unknown take.
+//!
+//! # Guarantees
+//!
+//! * What waits is bounded: [`WAITING`] packets for each of [`ASKED`] neighbours. The oldest makes room for the newest; more
+//!   neighbours are refused. Each of these drops is counted as [`NeighbourFailed`](crate::packet::DropReason::NeighbourFailed).
+//! * A station is entered only after it was asked for, or has asked for us.
+//!
+//! # Limits
+//!
+//! As many as the table was made for; more are not entered, and packets to them are dropped when they have waited in vain.
+
+mod table;
+
+pub(super) use table::Known;
+
+use super::address::Sealed;
+use super::header::Link;
+use super::pool::Pool;
+use crate::packet::Skb;
+use core::time::Duration;
+use quietline_platform::atomic::{AtomicU64, Ordering};
+use quietline_platform::{AllocError, heap};
+use quietline_sync::SpinLock;
+use quietline_sync::rcu::Domain;
+use table::Table;
+
+/// Packets that wait for one neighbour (`unres_qlen`, in packets, as it was once).
+pub const WAITING: usize = 3;
+/// Neighbours that are asked for at a time.
+pub const ASKED: usize = 256;
+/// How often one is asked for before it is given up.
+pub const TRIES: u32 = 3;
+/// Seconds for which an answer is good.
+pub const REACHABLE: u32 = 30;
+/// Seconds after which one that nobody has used is forgotten.
+const FORGOTTEN: u32 = 60;
+/// Between two questions, and two looks at what waits.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Neighbours of one family, on all interfaces.
+pub(super) struct Neighbours<'n, A> {
+    table: Table<A>,
+    /// When to [look](Self::due) next, in nanoseconds.
+    look_at: AtomicU64,
+    slow: SpinLock<Slow<'n, A>>,
+}
+
+struct Slow<'n, A> {
+    pool: Pool,
+    asked: Vec<Asked<'n, A>>,
+    /// When old ones were last looked for, in seconds.
+    swept: u32,
+}
+
+/// A neighbour that is being asked for.
+struct Asked<'n, A> {
+    interface: u32,
+    address: A,
+    tries: u32,
+    next_try: Duration,
+    waiting: Waiting<'n>,
+}
+
+/// Packets that wait, oldest first.
+pub(super) type Waiting<'n> = [Option<Skb<'n>>; WAITING];
+
+/// What became of a packet to a neighbour that was not in the table.
+pub(super) enum Waits<'n> {
+    /// It waits; and whether the neighbour is to be asked for now. What had to make room for it.
+    Queued(bool, Option<Skb<'n>>),
+    /// The neighbour has become known.
+    Known(Known, Skb<'n>),
+    /// There is no room, or no memory, to wait.
+    Refused(Skb<'n>),
+}
+
+/// What a second has brought.
+pub(super) enum Due<'n, A> {
+    /// Ask for this one again.
+    Ask(u32, A),
+    /// This one did not answer; these have waited for it.
+    Failed(Waiting<'n>),
+}
+
+/// Seconds, as the table has them.
+pub(super) fn seconds(now: Duration) -> u32 {
+    now.as_secs().min(u64::from(u32::MAX / 2)) as u32
+}
+
+impl<'n, A: Sealed> Neighbours<'n, A> {
+    pub(super) fn new(domain: &'static Domain, most: u32) -> Result<Self, AllocError> {
+        let (table, pool) = Table::new(domain, most)?;
+        let mut asked = Vec::new();
+        heap::try_reserve(&mut asked, ASKED)?;
+        let slow = Slow { pool, asked, swept: 0 };
+        Ok(Self { table, look_at: AtomicU64::new(0), slow: SpinLock::new(slow) })
+    }
+
+    /// A neighbour that is known; for the reader, in a read section. Takes no lock, writes nothing.
+    #[inline(always)]
+    pub(super) fn get(&self, interface: u32, address: A) -> Option<Known> {
+        self.table.get(interface, address)
+    }
+
+    /// Neighbours that are known. Takes the lock.
+    pub(super) fn len(&self) -> usize {
+        self.slow.lock().pool.used()
+    }
+
+    /// Makes a packet wait for a neighbour that was not found.
+    #[cold]
+    pub(super) fn wait(&self, interface: u32, address: A, skb: Skb<'n>, now: Duration) -> Waits<'n> {
+        let mut slow = self.slow.lock();
+        if let Some(known) = self.table.get(interface, address) {
+            return Waits::Known(known, skb);
+        }
+        let same = |asked: &&mut Asked<'n, A>| asked.interface == interface && asked.address == address;
+        if let Some(asked) = slow.asked.iter_mut().find(same) {
+            let oldest = match asked.waiting.iter_mut().find(|place| place.is_none()) {
+                Some(place) => place.replace(skb),
+                None => {
+                    asked.waiting.rotate_left(1);
+                    asked.waiting[WAITING - 1].replace(skb)
+                }
+            };
+            return Waits::Queued(false, oldest);
+        }
+        if slow.asked.len() == ASKED {
+            return Waits::Refused(skb);
+        }
+        let mut waiting = [const { None }; WAITING];
+        waiting[0] = Some(skb);
+        // There is room for as many as are asked for at a time.
+        slow.asked.push(Asked { interface, address, tries: 1, next_try: now + SECOND, waiting });
+        Waits::Queued(true, None)
+    }
+
+    /// Whether to ask a neighbour that is stale whether it is still there: once a second. After some tries it is forgotten.
+    #[cold]
+    pub(super) fn is_to_be_asked(&self, interface: u32, address: A, now: Duration) -> bool {
+        let mut slow = self.slow.lock();
+        let (now, known) = (seconds(now), self.table.get(interface, address));
+        let Some(entry) = self.table.entry(interface, address) else { return false };
+        // Another packet was quicker.
+        if known.is_none_or(|known| known.until > now) {
+            return false;
+        }
+        let tries = slow.pool.uses(entry);
+        *tries += 1;
+        if *tries > TRIES {
+            self.table.remove(&mut slow.pool, interface, address);
+            return false;
+        }
+        self.table.set_until(entry, now + 1);
+        true
+    }
+
+    /// A neighbour has said where it is; what has waited for it. One that was neither asked for nor is known is
+    /// entered only if `create`.
+    ///
+    /// If there is no memory to enter it, what has waited is given nevertheless.
+    pub(super) fn learn(
+        &self,
+        interface: u32,
+        address: A,
+        link: Link,
+        create: bool,
+        now: Duration,
+    ) -> Waiting<'n> {
+        let mut slow = self.slow.lock();
+        let same = |asked: &Asked<'n, A>| asked.interface == interface && asked.address == address;
+        let asked = slow.asked.iter().position(same).map(|at| slow.asked.swap_remove(at));
+        let entry = self.table.entry(interface, address);
+        let until = seconds(now) + REACHABLE;
+        match (entry, self.table.get(interface, address)) {
+            (Some(entry), Some(known)) if known.link == link => {
+                *slow.pool.uses(entry) = 0;
+                self.table.set_until(entry, until);
+            }
+            (None, _) if asked.is_none() && !create => {}
+            // What waits is sent, whether there is memory to remember the answer or not.
+            _ => drop(self.table.set(&mut slow.pool, (interface, address), Known { link, until })),
+        }
+        asked.map_or([const { None }; WAITING], |asked| asked.waiting)
+    }
+
+    /// Enters a neighbour for good; what has waited for it.
+    pub(super) fn set(&self, interface: u32, address: A, link: Link) -> Result<Waiting<'n>, AllocError> {
+        let mut slow = self.slow.lock();
+        self.table.set(&mut slow.pool, (interface, address), Known { link, until: u32::MAX })?;
+        let same = |asked: &Asked<'n, A>| asked.interface == interface && asked.address == address;
+        let asked = slow.asked.iter().position(same).map(|at| slow.asked.swap_remove(at));
+        Ok(asked.map_or([const { None }; WAITING], |asked| asked.waiting))
+    }
+
+    /// Whether it is time to look for what is [due](Self::due): true for one caller a second. Reads one word.
+    #[inline]
+    pub(super) fn is_time(&self, now: Duration) -> bool {
+        let now = now.as_nanos() as u64;
+        // Relaxed, so below: a time; what it is for is under the lock.
+        let at = self.look_at.load(Ordering::Relaxed);
+        let next = now + SECOND.as_nanos() as u64;
+        now >= at && self.look_at.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// The next thing that is due, until there is none. And every [`FORGOTTEN`] seconds, who was not used is forgotten.
+    pub(super) fn due(&self, now: Duration) -> Option<Due<'n, A>> {
+        let mut slow = self.slow.lock();
+        let slow = &mut *slow;
+        if seconds(now) >= slow.swept + FORGOTTEN {
+            slow.swept = seconds(now);
+            self.table.remove_old(&mut slow.pool, seconds(now).saturating_sub(FORGOTTEN));
+        }
+        let at = slow.asked.iter().position(|asked| asked.next_try <= now)?;
+        let asked = &mut slow.asked[at];
+        if asked.tries == TRIES {
+            return Some(Due::Failed(slow.asked.swap_remove(at).waiting));
+        }
+        asked.tries += 1;
+        asked.next_try = now + SECOND;
+        Some(Due::Ask(asked.interface, asked.address))
+    }
+}

@@ -1,0 +1,164 @@
+//! Objects of a few words that readers find by number while writers give them back.
+//!
+//! # Our way
+//!
+//! An object that is given back is used again only after a grace period, so a reader that found its number inside
+//! a read section finds what it was until the section ends. What is given back waits in a queue with the
+//! ticket of its grace period, and allocation looks at the first of the queue: no callback, no memory for giving back.
+//!
+//! Readers need the [`Words`] alone. What is in here belongs to the writers, and is under their lock.
+
+use super::words::Words;
+use quietline_platform::{AllocError, heap};
+use quietline_sync::rcu::Domain;
+
+/// No object.
+const NONE: u32 = u32::MAX;
+
+/// What is to be done when all objects that were given back still wait for readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Readers {
+    /// Wait for them: the caller is in no read section.
+    Wait,
+    /// Fail: the caller may be in one.
+    Leave,
+}
+
+/// What the writers know of an object.
+struct Object {
+    /// The next in the queue or in the list of free ones.
+    next: u32,
+    /// The owner's: how many there are of whatever it counts.
+    uses: u32,
+    /// When what was given back may be used again.
+    ticket: u64,
+}
+
+/// The writers' half of a pool of objects of `width` words each.
+pub(super) struct Pool {
+    width: usize,
+    most: u32,
+    domain: &'static Domain,
+    objects: Vec<Object>,
+    free: u32,
+    /// Those that wait for readers, oldest first.
+    first: u32,
+    last: u32,
+    waiting: u32,
+    used: u32,
+}
+
+/// Objects that may wait for readers before allocation looks after their grace period, rather than make new ones.
+const PATIENCE: u32 = 64;
+
+impl Pool {
+    /// A pool for up to `most` objects, and its words.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub(super) fn new(domain: &'static Domain, width: usize, most: u32) -> Result<(Self, Words), AllocError> {
+        let words = Words::new(width * most as usize)?;
+        let pool = Self {
+            width,
+            most,
+            domain,
+            objects: Vec::new(),
+            free: NONE,
+            first: NONE,
+            last: NONE,
+            waiting: 0,
+            used: 0,
+        };
+        Ok((pool, words))
+    }
+
+    /// An object, whose words are as somebody left them.
+    ///
+    /// # Errors
+    /// [`AllocError`] if there is no memory, or the pool has as many as it may.
+    pub(super) fn alloc(&mut self, words: &Words, readers: Readers) -> Result<u32, AllocError> {
+        if self.free == NONE && self.waiting > 0 {
+            if self.waiting >= PATIENCE {
+                self.domain.poll();
+            }
+            self.take_elapsed();
+        }
+        if self.free == NONE && self.grow(words).is_err() {
+            if self.first == NONE || readers == Readers::Leave {
+                return Err(AllocError);
+            }
+            self.domain.synchronize();
+            self.take_elapsed();
+        }
+        let object = self.free;
+        if object == NONE {
+            return Err(AllocError);
+        }
+        self.free = self.objects[object as usize].next;
+        self.objects[object as usize].uses = 0;
+        self.used += 1;
+        Ok(object)
+    }
+
+    /// Frees the oldest that wait, if their readers are gone.
+    fn take_elapsed(&mut self) {
+        while self.first != NONE && self.domain.elapsed(self.objects[self.first as usize].ticket) {
+            let object = self.first;
+            self.first = self.objects[object as usize].next;
+            self.objects[object as usize].next = self.free;
+            self.free = object;
+            self.waiting -= 1;
+        }
+        if self.first == NONE {
+            self.last = NONE;
+        }
+    }
+
+    /// One more object.
+    fn grow(&mut self, words: &Words) -> Result<(), AllocError> {
+        let new = self.objects.len() as u32;
+        if new == self.most {
+            return Err(AllocError);
+        }
+        words.make(new as usize * self.width)?;
+        heap::try_reserve(&mut self.objects, 1)?;
+        self.objects.push(Object { next: self.free, uses: 0, ticket: 0 });
+        self.free = new;
+        Ok(())
+    }
+
+    /// Gives back an object that no reader has seen.
+    pub(super) fn free_unseen(&mut self, object: u32) {
+        self.objects[object as usize].next = self.free;
+        self.free = object;
+        self.used -= 1;
+    }
+
+    /// Gives back an object that readers who come from now on do not find any more. Needs no memory.
+    pub(super) fn retire(&mut self, object: u32) {
+        self.objects[object as usize].ticket = self.domain.ticket();
+        self.objects[object as usize].next = NONE;
+        match self.last {
+            NONE => self.first = object,
+            last => self.objects[last as usize].next = object,
+        }
+        self.last = object;
+        self.waiting += 1;
+        self.used -= 1;
+    }
+
+    /// What the owner counts with the object; 0 when it was allocated.
+    pub(super) fn uses(&mut self, object: u32) -> &mut u32 {
+        &mut self.objects[object as usize].uses
+    }
+
+    /// Objects that were allocated and not given back.
+    pub(super) fn used(&self) -> usize {
+        self.used as usize
+    }
+
+    /// Bytes that the writers' half has.
+    pub(super) fn bytes(&self) -> usize {
+        self.objects.capacity() * size_of::<Object>()
+    }
+}

@@ -1,0 +1,692 @@
+//! The forwarding path, packet by packet: what goes on and how, what is answered, what is told, what is dropped and why.
+
+mod frames;
+
+use frames::*;
+use quietline_net::forward::checksum::{Sum, checksum, update};
+use quietline_net::forward::header::{
+    Arp, Ethernet, Icmp, Ipv4, Ipv6, Link, Neighbour, Udp, ether, protocol,
+};
+use quietline_net::forward::*;
+use quietline_net::packet::{DropReason, Frag, Packets};
+use quietline_platform::fault;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+use zerocopy::IntoBytes;
+
+#[test]
+fn checksums() {
+    // RFC 1071, section 3.
+    let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+    assert_eq!(checksum(&bytes), (!0xddf2u16).to_be_bytes());
+    // RFC 1624, section 4.
+    assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
+    // One at a time, as it is written in the book.
+    let mut state = 1u64;
+    for len in 0..300 {
+        let bytes: Vec<u8> = (0..len)
+            .map(|_| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+                (state >> 56) as u8
+            })
+            .collect();
+        let mut sum = bytes
+            .chunks(2)
+            .fold(0u32, |sum, pair| sum + u32::from(pair[0]) * 256 + u32::from(*pair.get(1).unwrap_or(&0)));
+        while sum >> 16 != 0 {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        assert_eq!(checksum(&bytes), (!(sum as u16)).to_be_bytes(), "{len}");
+    }
+}
+
+#[test]
+fn ipv4_goes_on() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    for to in [B4, FAR4] {
+        let (interface, bytes) = one(handle(&of, &packets, 0, &[udp4(A4, to, 64, b"payload")], 0));
+        let (ethernet, ip, rest) = parse4(&bytes);
+        assert_eq!(interface, 1);
+        assert_eq!((ethernet.destination, ethernet.source), (B, RIGHT));
+        assert_eq!((ip.ttl, ip.source(), ip.destination(), ip.id.get()), (63, A4, to, 0x1234));
+        assert_eq!(&rest[Udp::LEN..], b"payload");
+    }
+    // What an Ethernet adds to small packets does not go on.
+    let mut padded = udp4(A4, B4, 64, b"");
+    padded.resize(60, 0xee);
+    assert_eq!(one(handle(&of, &packets, 0, &[padded], 0)).1.len(), 42);
+    let counts = of.counts();
+    assert_eq!((counts[Count::Received], counts[Count::Forwarded4], counts.dropped()), (3, 3, 0));
+    assert_eq!(packets.head_stats().active, 0);
+}
+
+/// Any header: the checksum that goes out is right, and is the one that follows.
+#[test]
+fn all_checksums_and_times_to_live() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    for ttl in 2..=255u8 {
+        let frames: Vec<_> = (0..300u16)
+            .map(|i| {
+                let mut ip = ip4(A4, B4, (i % 251) as u8, ttl, 0);
+                ip.id = (i.wrapping_mul(0x4e35)).into();
+                seal(&mut ip);
+                frame(LEFT, A, ether::IPV4, &[ip.as_bytes()])
+            })
+            .collect();
+        let sent = handle(&of, &packets, 0, &frames, 0);
+        assert_eq!(sent.len(), 300);
+        for (_, bytes) in sent {
+            assert_eq!(parse4(&bytes).1.ttl, ttl - 1);
+        }
+    }
+}
+
+#[test]
+fn ipv6_goes_on() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    for to in [B6, FAR6] {
+        let (interface, bytes) = one(handle(&of, &packets, 0, &[udp6(A6, to, 2, b"payload")], 0));
+        let (ethernet, ip, rest) = parse6(&bytes);
+        assert_eq!((interface, ethernet.destination, ethernet.source), (1, B, RIGHT));
+        assert_eq!((ip.hops, ip.source(), ip.destination()), (1, A6, to));
+        assert_eq!(&rest[Udp::LEN..], b"payload");
+    }
+    assert_eq!(of.counts()[Count::Forwarded6], 2);
+}
+
+/// What is not right is dropped, and nothing is said.
+#[test]
+fn dropped_in_silence() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    let good = udp4(A4, B4, 64, b"payload");
+    let with = |change: &dyn Fn(&mut Ipv4)| {
+        let mut ip = ip4(A4, B4, protocol::UDP, 64, 0);
+        change(&mut ip);
+        seal(&mut ip);
+        frame(LEFT, A, ether::IPV4, &[ip.as_bytes()])
+    };
+    let mut wrong_sum = good.clone();
+    wrong_sum[24] ^= 1;
+    let mut to_all = good.clone();
+    to_all[..6].copy_from_slice(&[0xff; 6]);
+    let options = |options: [u8; 4]| {
+        let mut ip = ip4(A4, B4, 17, 64, 4);
+        ip.version = 0x46;
+        ip.checksum = 0.into();
+        let sum = checksum(&[ip.as_bytes(), &options].concat());
+        ip.checksum = u16::from_be_bytes(sum).into();
+        frame(LEFT, A, ether::IPV4, &[ip.as_bytes(), &options])
+    };
+    let cases: Vec<(Vec<u8>, DropReason)> = vec![
+        (good[..13].to_vec(), DropReason::PacketTooSmall),
+        (good[..33].to_vec(), DropReason::PacketTooSmall),
+        (good[..good.len() - 1].to_vec(), DropReason::PacketTooSmall),
+        (wrong_sum, DropReason::BadChecksum),
+        (with(&|ip| ip.version = 0x55), DropReason::BadHeader),
+        (with(&|ip| ip.version = 0x44), DropReason::BadHeader),
+        (with(&|ip| ip.version = 0x4f), DropReason::BadHeader),
+        (with(&|ip| ip.total = 19.into()), DropReason::BadHeader),
+        (options([131, 3, 4, 0]), DropReason::BadHeader),
+        (options([1, 137, 3, 4]), DropReason::BadHeader),
+        (options([7, 1, 0, 0]), DropReason::BadHeader),
+        (options([7, 5, 0, 0]), DropReason::BadHeader),
+        (udp4(Ipv4Addr::LOCALHOST, B4, 64, b""), DropReason::Martian),
+        (udp4(Ipv4Addr::new(224, 0, 0, 1), B4, 64, b""), DropReason::Martian),
+        (udp4(Ipv4Addr::BROADCAST, B4, 64, b""), DropReason::Martian),
+        (udp4(Ipv4Addr::UNSPECIFIED, B4, 64, b""), DropReason::Martian),
+        (udp4(A4, Ipv4Addr::new(127, 1, 1, 1), 64, b""), DropReason::Martian),
+        (udp4(A4, Ipv4Addr::new(240, 0, 0, 1), 64, b""), DropReason::Martian),
+        (udp4(A4, Ipv4Addr::UNSPECIFIED, 64, b""), DropReason::Martian),
+        (udp4(Ipv4Addr::new(169, 254, 1, 1), B4, 64, b""), DropReason::Martian),
+        (to_all, DropReason::Martian),
+        (udp4(A4, Ipv4Addr::BROADCAST, 64, b""), DropReason::UnhandledProtocol),
+        (udp4(A4, Ipv4Addr::new(224, 0, 0, 251), 64, b""), DropReason::UnhandledProtocol),
+        (udp4(A4, Ipv4Addr::new(10, 0, 2, 255), 64, b""), DropReason::UnhandledProtocol),
+        (udp4(A4, Ipv4Addr::new(10, 0, 2, 0), 64, b""), DropReason::UnhandledProtocol),
+        (frame(LEFT, A, 0x8100, &[&[0; 50]]), DropReason::UnhandledProtocol),
+        (frame(LEFT, A, ether::IPV6, &[&[0x60; 39]]), DropReason::PacketTooSmall),
+        (frame(LEFT, A, ether::IPV6, &[&[0x45; 40]]), DropReason::BadHeader),
+        (udp6(A6, B6, 64, b"x")[..62].to_vec(), DropReason::PacketTooSmall),
+        (udp6(Ipv6Addr::LOCALHOST, B6, 64, b""), DropReason::Martian),
+        (udp6(Ipv6Addr::UNSPECIFIED, B6, 64, b""), DropReason::Martian),
+        (udp6("ff02::1".parse().unwrap(), B6, 64, b""), DropReason::Martian),
+        (udp6("::ffff:10.0.1.9".parse().unwrap(), B6, 64, b""), DropReason::Martian),
+        (udp6(A6, Ipv6Addr::LOCALHOST, 64, b""), DropReason::Martian),
+        (udp6(A6, Ipv6Addr::UNSPECIFIED, 64, b""), DropReason::Martian),
+        (udp6(A6, "fe80::77".parse().unwrap(), 64, b""), DropReason::Martian),
+        (udp6(A6, "ff02::fb".parse().unwrap(), 64, b""), DropReason::UnhandledProtocol),
+        (frame(LEFT, A, ether::ARP, &[&[0; 27]]), DropReason::PacketTooSmall),
+        (frame(LEFT, A, ether::ARP, &[&[0; 28]]), DropReason::BadHeader),
+    ];
+    let n = cases.len() as u64;
+    for (bytes, reason) in cases {
+        let before = of.counts();
+        let sent = handle(&of, &packets, 0, std::slice::from_ref(&bytes), 0);
+        assert!(sent.is_empty(), "{reason:?}: {bytes:x?} gave {sent:x?}");
+        let after = of.counts();
+        assert_eq!(
+            (after[reason], after.dropped()),
+            (before[reason] + 1, before.dropped() + 1),
+            "{bytes:x?}"
+        );
+    }
+    let mut other = good;
+    other[0] = 4;
+    assert!(handle(&of, &packets, 0, &[other], 0).is_empty());
+    let counts = of.counts();
+    assert_eq!((counts[Count::OtherStation], counts.dropped(), counts[Count::Errors]), (1, n, 0));
+    assert_eq!(packets.head_stats().active, 0);
+}
+
+#[test]
+fn errors_of_ipv4() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    let host = Prefix::new(Ipv4Addr::new(203, 0, 113, 5), 32).unwrap();
+    of.routes4().insert(host, NextHop { interface: 1, via: Via::Unreachable }).unwrap();
+    let too_big = {
+        let mut ip = ip4(A4, B4, 17, 64, 1400);
+        ip.fragment = Ipv4::DONT.into();
+        seal(&mut ip);
+        frame(LEFT, A, ether::IPV4, &[ip.as_bytes(), &[7; 1400]])
+    };
+    let cases = [
+        (udp4(A4, B4, 1, b"12345678"), (11, 0, [0; 4]), DropReason::TtlExpired),
+        (udp4(A4, B4, 0, b""), (11, 0, [0; 4]), DropReason::TtlExpired),
+        (udp4(A4, Ipv4Addr::new(8, 8, 8, 8), 64, b""), (3, 0, [0; 4]), DropReason::NoRoute),
+        (udp4(A4, host.address(), 64, b""), (3, 1, [0; 4]), DropReason::NoRoute),
+        (too_big, (3, 4, [0, 0, 5, 0]), DropReason::PacketTooBig),
+        (udp4(A4, LEFT4, 1, b""), (3, 3, [0; 4]), DropReason::UnhandledProtocol),
+        (udp4(A4, RIGHT4, 1, b""), (3, 3, [0; 4]), DropReason::UnhandledProtocol),
+        (
+            frame(LEFT, A, ether::IPV4, &[ip4(A4, LEFT4, 6, 64, 0).as_bytes()]),
+            (3, 2, [0; 4]),
+            DropReason::UnhandledProtocol,
+        ),
+    ];
+    for (bytes, expected, reason) in &cases {
+        let before = of.counts()[*reason];
+        let (interface, error) = one(handle(&of, &packets, 0, std::slice::from_ref(bytes), 0));
+        let (ethernet, ip, said, quoted) = error4(&error);
+        assert_eq!((interface, ethernet.destination, ethernet.source), (0, A, LEFT));
+        assert_eq!((ip.source(), ip.destination(), ip.ttl, said), (LEFT4, A4, 64, *expected));
+        assert!(ip.total.get() <= 576);
+        // But for what forwarding has changed.
+        assert_eq!(quoted[9], bytes[14 + 9]);
+        assert_eq!(quoted[12..], bytes[14 + 12..14 + quoted.len()]);
+        assert_eq!(of.counts()[*reason], before + 1);
+    }
+    // None about errors, fragments but the first, or what came to more than one.
+    let error = |kind, code| {
+        let ip = ip4(A4, B4, protocol::ICMP, 1, 8);
+        let mut icmp = Icmp { kind, code, checksum: [0; 2], rest: [0; 4] };
+        icmp.checksum = checksum(icmp.as_bytes());
+        frame(LEFT, A, ether::IPV4, &[ip.as_bytes(), icmp.as_bytes()])
+    };
+    let mut fragment = ip4(A4, B4, 17, 1, 0);
+    fragment.fragment = 100.into();
+    seal(&mut fragment);
+    let mut to_all = udp4(A4, Ipv4Addr::new(8, 8, 8, 8), 1, b"");
+    to_all[..6].copy_from_slice(&[0xff; 6]);
+    let silent = [
+        error(3, 1),
+        error(11, 0),
+        error(12, 0),
+        frame(LEFT, A, ether::IPV4, &[fragment.as_bytes()]),
+        to_all,
+    ];
+    let sent = handle(&of, &packets, 0, &silent, 0);
+    assert!(sent.is_empty(), "{sent:x?}");
+    assert_eq!(handle(&of, &packets, 0, &[error(8, 0)], 0).len(), 1, "but about an echo");
+    assert_eq!(of.counts()[Count::Errors], cases.len() as u64 + 1);
+    assert_eq!(packets.head_stats().active, 0);
+}
+
+#[test]
+fn errors_of_ipv6() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    let local: Ipv6Addr = "fe80::9".parse().unwrap();
+    of.set_neighbour6(0, local, A).unwrap();
+    let cases = [
+        (udp6(A6, B6, 1, b"12345678"), (3, 0, 0u32), DropReason::TtlExpired),
+        (udp6(A6, "2001:db9::1".parse().unwrap(), 64, b""), (1, 0, 0), DropReason::NoRoute),
+        (udp6(A6, B6, 64, &[1; 1300]), (2, 0, 1280), DropReason::PacketTooBig),
+        (udp6(A6, LEFT6, 1, b""), (1, 4, 0), DropReason::UnhandledProtocol),
+        (udp6(local, LEFT6, 1, b""), (1, 4, 0), DropReason::UnhandledProtocol),
+        (udp6(local, B6, 64, b""), (1, 2, 0), DropReason::Martian),
+        (
+            frame(LEFT, A, ether::IPV6, &[ip6(A6, LEFT6, 6, 64, 0).as_bytes()]),
+            (4, 1, 6),
+            DropReason::UnhandledProtocol,
+        ),
+    ];
+    for (bytes, (kind, code, rest), reason) in &cases {
+        let before = of.counts()[*reason];
+        let (interface, error) = one(handle(&of, &packets, 0, std::slice::from_ref(bytes), 0));
+        let (ethernet, ip, said, quoted) = message6(&error);
+        assert_eq!((interface, ethernet.destination, ethernet.source), (0, A, LEFT));
+        let to = Ipv6::of(&bytes[14..]).unwrap().0.source();
+        let from = if to == local { of.interfaces()[0].link_local() } else { LEFT6 };
+        assert_eq!((ip.source(), ip.destination(), said), (from, to, (*kind, *code, rest.to_be_bytes())));
+        assert!(error.len() <= 14 + 1280);
+        assert_eq!(quoted, &bytes[14..14 + quoted.len()]);
+        assert_eq!(of.counts()[*reason], before + 1);
+    }
+    // None about errors, also behind other headers.
+    let plain = icmp6(LEFT, A6, B6, 1, 1, [0; 4], &[0; 40]);
+    let body = [&[58, 0, 1, 4, 0, 0, 0, 0][..], &plain[54..]].concat();
+    let behind = frame(LEFT, A, ether::IPV6, &[ip6(A6, B6, 60, 1, body.len()).as_bytes(), &body]);
+    let sent = handle(&of, &packets, 0, &[plain, behind], 0);
+    assert!(sent.is_empty(), "{sent:x?}");
+    assert_eq!(of.counts()[Count::Errors], cases.len() as u64);
+    assert_eq!(packets.head_stats().active, 0);
+}
+
+/// A bucket for each CPU: a burst, and then one for each interval.
+#[test]
+fn errors_are_limited() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    let frames = vec![udp4(A4, B4, 1, b""); 1000];
+    let sent = handle(&of, &packets, 0, &frames, 1_000).len() as u64;
+    // (The thread may have been on other CPUs in between.)
+    let cpus = of.counts_by_cpu().count() as u64;
+    assert!((BURST..=BURST * cpus).contains(&sent), "{sent}");
+    let counts = of.counts();
+    assert_eq!((counts[Count::Errors], counts[Count::Limited]), (sent, 1000 - sent));
+    assert_eq!(counts[DropReason::TtlExpired], 1000);
+    let more = handle(&of, &packets, 0, &frames, 1_010).len() as u64;
+    assert!((10..=BURST * cpus).contains(&more), "{more}");
+    assert_eq!(packets.head_stats().active, 0);
+}
+
+#[test]
+fn echoes() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    let message = |kind, payload: &[u8]| {
+        let mut icmp = Icmp { kind, code: 0, checksum: [0; 2], rest: [1, 2, 3, 4] };
+        icmp.checksum = Sum::default().with(icmp.as_bytes()).with(payload).checksum();
+        [icmp.as_bytes(), payload].concat()
+    };
+    for (to, payload) in [(LEFT4, &b"some bytes"[..]), (RIGHT4, b"odd"), (LEFT4, b"")] {
+        let message = message(8, payload);
+        let echo = frame(LEFT, A, ether::IPV4, &[ip4(A4, to, 1, 1, message.len()).as_bytes(), &message]);
+        let (interface, reply) = one(handle(&of, &packets, 0, &[echo], 0));
+        let (ethernet, ip, said, body) = error4(&reply);
+        assert_eq!((interface, ethernet.destination, ip.source(), ip.destination()), (0, A, to, A4));
+        assert_eq!((said, body, ip.ttl), ((0, 0, [1, 2, 3, 4]), payload, 64));
+    }
+    let mut bad = message(8, b"x");
+    bad[2] ^= 1;
+    let bad = frame(LEFT, A, ether::IPV4, &[ip4(A4, LEFT4, 1, 1, bad.len()).as_bytes(), &bad]);
+    let reply = message(0, b"x");
+    let reply = frame(LEFT, A, ether::IPV4, &[ip4(A4, LEFT4, 1, 1, reply.len()).as_bytes(), &reply]);
+    assert!(handle(&of, &packets, 0, &[bad, reply], 0).is_empty());
+
+    let local: Ipv6Addr = "fe80::9".parse().unwrap();
+    of.set_neighbour6(0, local, A).unwrap();
+    let own = of.interfaces()[0].link_local();
+    let all: Ipv6Addr = "ff02::1".parse().unwrap();
+    let group = [0x33, 0x33, 0, 0, 0, 1];
+    for (link, from, to, answers) in [
+        (LEFT, A6, LEFT6, LEFT6),
+        (LEFT, A6, RIGHT6, RIGHT6),
+        (LEFT, local, own, own),
+        (group, local, all, own),
+        (group, A6, all, LEFT6),
+    ] {
+        let (interface, reply) =
+            one(handle(&of, &packets, 0, &[icmp6(link, from, to, 64, 128, [4, 3, 2, 1], b"hello")], 0));
+        let (ethernet, ip, said, body) = message6(&reply);
+        assert_eq!((interface, ethernet.destination), (0, A));
+        assert_eq!((ip.source(), ip.destination()), (answers, from));
+        assert_eq!((said, body), ((129, 0, [4, 3, 2, 1]), &b"hello"[..]));
+    }
+    let counts = of.counts();
+    assert_eq!((counts[Count::Echoes], counts[DropReason::BadChecksum], counts.dropped()), (8, 1, 2));
+    assert_eq!(packets.head_stats().active, 0);
+}
+
+/// What may be cut is, and put together again it is what it was.
+#[test]
+fn fragments() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    let payload: Vec<u8> = (0..1472u32).map(|i| (i * 7) as u8).collect();
+    let whole = udp4(A4, B4, 64, &payload);
+    // In one piece, and with most of it in a fragment of the buffer.
+    let mut in_two = skb(&packets, &whole[..60]);
+    in_two.add_frag(Frag::copy_of(&whole[60..]).unwrap()).unwrap();
+    for packet in [skb(&packets, &whole), in_two] {
+        let sent = pass(&of, 1 - 1, &mut [Some(packet)], 0);
+        assert_eq!(sent.len(), 2);
+        let mut body = vec![0; 1480];
+        for (i, (interface, bytes)) in sent.iter().enumerate() {
+            let (ethernet, ip, rest) = parse4(bytes);
+            assert_eq!((*interface, ethernet.destination, ip.ttl, ip.id.get()), (1, B, 63, 0x1234));
+            assert!(ip.total.get() <= 1280);
+            assert_eq!(ip.fragment.get() & Ipv4::MORE != 0, i == 0);
+            let at = usize::from(ip.fragment.get() & Ipv4::OFFSET) * 8;
+            body[at..at + rest.len()].copy_from_slice(rest);
+        }
+        assert_eq!(body, whole[34..]);
+    }
+    // A fragment that is cut keeps its place, and that more follow.
+    let mut ip = ip4(A4, B4, 17, 64, 1480);
+    ip.fragment = (185 | Ipv4::MORE).into();
+    seal(&mut ip);
+    let sent = handle(&of, &packets, 0, &[frame(LEFT, A, ether::IPV4, &[ip.as_bytes(), &[1; 1480]])], 0);
+    let flags: Vec<u16> = sent.iter().map(|(_, bytes)| parse4(bytes).1.fragment.get()).collect();
+    assert_eq!(flags, [185 | Ipv4::MORE, (185 + 1256 / 8) | Ipv4::MORE]);
+    assert_eq!(of.counts()[Count::Fragments], 6);
+    assert_eq!(packets.head_stats().active, 0);
+}
+
+/// Nobody else's bytes are written: a packet that others have a reference to goes on as a copy.
+#[test]
+fn shared_packets() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    let bytes = udp4(A4, B4, 64, b"payload");
+    let original = skb(&packets, &bytes);
+    let sent = pass(&of, 0, &mut [Some(original.clone_skb().unwrap()), Some(original.get())], 0);
+    assert_eq!(sent.len(), 2);
+    assert!(sent.iter().all(|(_, bytes)| parse4(bytes).1.ttl == 63));
+    assert_eq!(original.data(), bytes);
+    drop(original);
+    assert_eq!(packets.head_stats().active, 0);
+}
+
+fn arp(operation: u16, sender: (Link, Ipv4Addr), target: (Link, Ipv4Addr)) -> Vec<u8> {
+    let arp = Arp {
+        hardware: 1.into(),
+        protocol: ether::IPV4.into(),
+        link_len: 6,
+        len: 4,
+        operation: operation.into(),
+        sender_link: sender.0,
+        sender: sender.1.octets(),
+        target_link: target.0,
+        target: target.1.octets(),
+    };
+    frame([0xff; 6], sender.0, ether::ARP, &[arp.as_bytes()])
+}
+
+/// Waiting for a neighbour, its answer, its getting old, its silence.
+#[test]
+fn neighbours_of_ipv4() {
+    let packets = Packets::new().unwrap();
+    let of = forwarder(&packets);
+    // Somebody asks for us: it is answered, and known from then on.
+    let (interface, reply) = one(handle(&of, &packets, 0, &[arp(1, (A, A4), ([0; 6], LEFT4))], 0));
+    assert_eq!((interface, &reply[..6]), (0, &A[..]));
+    assert_eq!(reply[14..], arp(2, (LEFT, LEFT4), (A, A4))[14..]);
+    assert_eq!(of.neighbours(), [1, 0]);
+    // For somebody else, or from elsewhere: nothing.
+    let others = [
+        arp(1, (B, Ipv4Addr::new(10, 0, 1, 77)), ([0; 6], Ipv4Addr::new(10, 0, 1, 78))),
+        arp(1, (B, Ipv4Addr::new(10, 9, 9, 9)), ([0; 6], LEFT4)),
+        arp(2, (B, Ipv4Addr::new(10, 0, 1, 79)), (LEFT, LEFT4)),
+        arp(1, (B, LEFT4), ([0; 6], LEFT4)),
+    ];
+    assert!(handle(&of, &packets, 0, &others, 0).is_empty());
+    assert_eq!(of.neighbours(), [1, 0]);
+
+    // Five packets to B: three wait, two were pushed out; one question.
+    let frames: Vec<_> = (0..5).map(|i| udp4(A4, B4, 64, &[i])).collect();
+    let (interface, question) = one(handle(&of, &packets, 0, &frames, 10));
+    assert_eq!(interface, 1);
+    assert_eq!(question, {
+        let mut question = arp(1, (RIGHT, RIGHT4), ([0; 6], B4));
+        question[6..12].copy_from_slice(&RIGHT);
+        question
+    });
+    assert_eq!(of.counts()[DropReason::NeighbourFailed], 2);
+    assert_eq!(packets.head_stats().active, WAITING);
+    // The answer sends the newest three, in order.
+    let sent = handle(&of, &packets, 1, &[arp(2, (B, B4), (RIGHT, RIGHT4))], 20);
+    let last: Vec<u8> = sent.iter().map(|(_, bytes)| *bytes.last().unwrap()).collect();
+    assert_eq!(last, [2, 3, 4]);
+    assert!(sent.iter().all(|(interface, bytes)| *interface == 1 && bytes[..6] == B));
+    assert_eq!((of.neighbours(), packets.head_stats().active), ([2, 0], 0));
+
+    // After its time it is still used, and asked, itself, once a second; an answer makes it new.
+    let old = 20 + u64::from(REACHABLE) * 1000;
+    let sent = handle(&of, &packets, 0, &[frames[0].clone(), frames[1].clone()], old);
+    let kinds: Vec<u16> =
+        sent.iter().map(|(_, bytes)| Ethernet::of(bytes).unwrap().0.protocol.get()).collect();
+    assert_eq!(kinds, [ether::ARP, ether::IPV4, ether::IPV4]);
+    assert_eq!(sent[0].1[..6], B);
+    handle(&of, &packets, 1, &[arp(2, (B, B4), (RIGHT, RIGHT4))], old + 10);
+    assert_eq!(handle(&of, &packets, 0, &frames[..1], old + 20_000).len(), 1);
+    // It has moved.
+    let moved = [2, 9, 9, 9, 9, 9];
+    handle(&of, &packets, 1, &[arp(2, (moved, B4), (RIGHT, RIGHT4))], old + 20_010);
+    assert_eq!(one(handle(&of, &packets, 0, &frames[..1], old + 20_020)).1[..6], moved);
+
+    // Silence: three questions, then it is forgotten, and packets wait again.
+    let mut at = old + 60_000;
+    for _ in 0..TRIES {
+        assert_eq!(handle(&of, &packets, 0, &frames[..1], at).len(), 2);
+        at += 1000;
+    }
+    assert_eq!(handle(&of, &packets, 0, &frames[..1], at).len(), 1, "the last");
+    let sent = handle(&of, &packets, 0, &frames[..1], at + 1);
+    assert_eq!(one(sent).1[..6], [0xff; 6], "and another question to all");
+    // Two questions more, and then who sent it is told. (A, whose time is over too, is asked whether it is still there.)
+    for _ in 1..TRIES {
+        at += 1001;
+        let sent = handle(&of, &packets, 0, &[], at);
+        assert_eq!(one(sent).1[..6], [0xff; 6]);
+    }
+    let told = handle(&of, &packets, 0, &[], at + 1001);
+    let (_, last) = told.iter().find(|(_, bytes)| bytes[12..14] == [8, 0]).expect("somebody is told");
+    let (ethernet, ip, said, _) = error4(last);
+    assert_eq!((ethernet.destination, ip.destination(), said), (A, A4, (3, 1, [0; 4])));
+    assert_eq!(of.counts()[DropReason::NeighbourFailed], 3);
+}
+
+fn neighbour(link_option: u8, target: Ipv6Addr, link: Link) -> Vec<u8> {
+    Neighbour { target: target.octets(), option: link_option, option_len: 1, link }.as_bytes().to_vec()
+}
+
+#[test]
+fn neighbours_of_ipv6() {
+    let packets = Packets::new().unwrap();
+    let of = forwarder(&packets);
+    let group_of = |address: Ipv6Addr| -> (Ipv6Addr, Link) {
+        let [.., b, c, d] = address.octets();
+        (format!("ff02::1:ff{b:02x}:{c:02x}{d:02x}").parse().unwrap(), [0x33, 0x33, 0xff, b, c, d])
+    };
+    // Somebody asks for us.
+    let (group, link) = group_of(LEFT6);
+    let question = icmp6(link, A6, group, 255, 135, [0; 4], &neighbour(1, LEFT6, A));
+    let (interface, answer) = one(handle(&of, &packets, 0, std::slice::from_ref(&question), 0));
+    let (ethernet, ip, said, body) = message6(&answer);
+    assert_eq!((interface, ethernet.destination, ip.hops), (0, A, 255));
+    assert_eq!((ip.source(), ip.destination(), said), (LEFT6, A6, (136, 0, [0xe0, 0, 0, 0])));
+    assert_eq!(body, neighbour(2, LEFT6, LEFT));
+    assert_eq!(of.neighbours(), [0, 1]);
+    // Whether the address is free: the answer goes to all.
+    let free = icmp6(link, Ipv6Addr::UNSPECIFIED, group, 255, 135, [0; 4], &LEFT6.octets());
+    let (_, answer) = one(handle(&of, &packets, 0, &[free], 0));
+    let (ethernet, ip, said, _) = message6(&answer);
+    assert_eq!(
+        (ethernet.destination, ip.destination()),
+        ([0x33, 0x33, 0, 0, 0, 1], "ff02::1".parse().unwrap())
+    );
+    assert_eq!(said, (136, 0, [0xa0, 0, 0, 0]));
+    // From elsewhere, with a wrong checksum, with options that end nowhere: nothing.
+    let mut wrong = question.clone();
+    *wrong.last_mut().unwrap() ^= 1;
+    let mut endless = neighbour(1, LEFT6, A);
+    endless[17] = 0;
+    let bad = [
+        icmp6(link, A6, group, 254, 135, [0; 4], &neighbour(1, LEFT6, A)),
+        wrong,
+        icmp6(link, A6, group, 255, 135, [0; 4], &endless),
+        icmp6(link, A6, group, 255, 135, [0; 4], &LEFT6.octets()[..15]),
+    ];
+    let before = of.counts().dropped();
+    assert!(handle(&of, &packets, 0, &bad, 0).is_empty());
+    assert_eq!(of.counts().dropped(), before + 4);
+
+    // Packets wait, the neighbour is asked for, answers, and they go.
+    let frames: Vec<_> = (0..4).map(|i| udp6(A6, FAR6, 64, &[i])).collect();
+    let (interface, question) = one(handle(&of, &packets, 0, &frames, 10));
+    let (ethernet, ip, said, body) = message6(&question);
+    let (group, link) = group_of(B6);
+    assert_eq!((interface, ethernet.destination, ip.destination(), ip.source()), (1, link, group, RIGHT6));
+    assert_eq!((said, body), ((135, 0, [0; 4]), &neighbour(1, B6, RIGHT)[..]));
+    let answer = |link, flags| {
+        let mut answer = icmp6(RIGHT, B6, RIGHT6, 255, 136, [flags, 0, 0, 0], &neighbour(2, B6, link));
+        answer[6..12].copy_from_slice(&link);
+        answer
+    };
+    let sent = handle(&of, &packets, 1, &[answer(B, 0x60)], 20);
+    let last: Vec<u8> = sent.iter().map(|(_, bytes)| *bytes.last().unwrap()).collect();
+    assert_eq!(last, [1, 2, 3]);
+    // Another link address only if it is said to replace the one that is known.
+    let moved = [2, 9, 9, 9, 9, 9];
+    handle(&of, &packets, 1, &[answer(moved, 0x40)], 30);
+    assert_eq!(one(handle(&of, &packets, 0, &frames[..1], 40)).1[..6], B);
+    handle(&of, &packets, 1, &[answer(moved, 0x60)], 50);
+    assert_eq!(one(handle(&of, &packets, 0, &frames[..1], 60)).1[..6], moved);
+    // Who does not answer: the sender is told.
+    let nobody: Ipv6Addr = "2001:db8:2::dead".parse().unwrap();
+    assert_eq!(handle(&of, &packets, 0, &[udp6(A6, nobody, 64, b"")], 2_000).len(), 1);
+    assert_eq!(handle(&of, &packets, 0, &[], 3_100).len(), 1);
+    assert_eq!(handle(&of, &packets, 0, &[], 4_200).len(), 1);
+    let (_, error) = one(handle(&of, &packets, 0, &[], 5_300));
+    assert_eq!(message6(&error).2, (1, 3, [0; 4]));
+    assert_eq!(packets.head_stats().active, 0);
+}
+
+/// Packets to ever more neighbours do not fill the memory.
+#[test]
+fn what_waits_is_bounded() {
+    let packets = Packets::new().unwrap();
+    let of = forwarder(&packets);
+    let wide = Prefix::of(Ipv4Addr::new(100, 64, 0, 0), 10).unwrap();
+    of.routes4().insert(wide, NextHop { interface: 1, via: Via::Link }).unwrap();
+    for i in 0..2000 {
+        let to = Ipv4Addr::from_bits(Ipv4Addr::new(100, 64, 0, 1).to_bits() + i);
+        handle(&of, &packets, 0, &vec![udp4(A4, to, 64, b""); 4], 0);
+    }
+    assert_eq!(packets.head_stats().active, ASKED * WAITING);
+    let counts = of.counts();
+    assert_eq!(counts[DropReason::NeighbourFailed], 8000 - (ASKED * WAITING) as u64);
+    drop(of);
+    assert_eq!(packets.head_stats().active, 0, "what waits ends with the forwarder");
+}
+
+/// Devices that take nothing.
+#[test]
+fn not_sent() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    let mut batch: Vec<_> = (0..200).map(|_| Some(skb(&packets, &udp4(A4, B4, 64, b"")))).collect();
+    let mut lane = of.lane().unwrap();
+    of.handle(&mut lane, 0, &mut batch, Duration::ZERO, &mut |_, _| {});
+    let counts = of.counts();
+    assert_eq!((counts[Count::NotSent], counts[DropReason::QueueFull]), (200, 200));
+    assert_eq!(packets.head_stats().active, 0);
+}
+
+/// Each allocation fails once: packets are lost, never more.
+#[test]
+fn without_memory() {
+    let packets = Packets::new().unwrap();
+    let (mut failed, mut whole) = (0, 0);
+    for nth in 1..200 {
+        fault::fail_nth(nth);
+        let made = Forwarder::new(
+            &packets,
+            vec![Interface::new(LEFT, 1500).v4(LEFT4, 24), Interface::new(RIGHT, 600).v4(RIGHT4, 24)],
+        );
+        let Ok(of) = made else {
+            failed += 1;
+            continue;
+        };
+        let mut sent = 0;
+        let mut lane = match of.lane() {
+            Ok(lane) => lane,
+            Err(_) => {
+                failed += 1;
+                continue;
+            }
+        };
+        let mut frames = vec![arp(1, (A, A4), ([0; 6], LEFT4)), arp(1, (B, B4), ([0; 6], RIGHT4))];
+        frames.extend((0..3).map(|i| udp4(A4, B4, i, &[0; 1400])));
+        for frame in frames {
+            // (The packet itself is made in peace.)
+            let armed = fault::armed();
+            let Ok(mut packet) = packets.alloc_skb(frame.len()) else { continue };
+            packet.put_data(&frame).unwrap();
+            of.handle(&mut lane, 0, &mut [Some(packet)], Duration::from_secs(1), &mut |_, batch| {
+                sent += batch.iter_mut().filter_map(Option::take).count();
+            });
+            failed += u64::from(armed && !fault::armed());
+        }
+        fault::fail_nth(0);
+        whole += u64::from(sent >= 3);
+        drop((lane, of));
+        assert_eq!(packets.head_stats().active, 0);
+    }
+    fault::fail_nth(0);
+    assert!(failed > 20 && whole > 20, "{failed} {whole}");
+}
+
+/// Two threads forward while routes and neighbours change: each packet goes out whole by one of the two ways, or is dropped, and all
+/// are counted.
+#[test]
+fn several_threads_beside_changes() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    let other = Ipv4Addr::new(10, 0, 2, 10);
+    of.set_neighbour4(1, other, LEFT).unwrap();
+    let (narrow, narrow6) = (Prefix::of(FAR4, 28).unwrap(), Prefix::of(FAR6, 64).unwrap());
+    let rounds = if cfg!(debug_assertions) { 300 } else { 3000 };
+    let forwarding = |now: u64| {
+        let frames: Vec<_> = (0..32)
+            .map(|_| udp4(A4, FAR4, 64, b"one"))
+            .chain((0..32).map(|_| udp6(A6, FAR6, 64, b"two")))
+            .collect();
+        let mut sent = 0;
+        for _ in 0..rounds {
+            for (interface, bytes) in handle(&of, &packets, 0, &frames, now) {
+                let (ethernet, _) = Ethernet::of(&bytes).unwrap();
+                if ethernet.protocol.get() == ether::IPV4 {
+                    assert_eq!(parse4(&bytes).1.ttl, 63);
+                } else {
+                    assert_eq!(parse6(&bytes).1.hops, 63);
+                }
+                assert!(interface == 1 && [B, LEFT].contains(&ethernet.destination));
+                sent += 1;
+            }
+        }
+        sent
+    };
+    let sent: u64 = std::thread::scope(|scope| {
+        let threads = [scope.spawn(|| forwarding(1)), scope.spawn(|| forwarding(2))];
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            of.routes4().insert(narrow, NextHop { interface: 1, via: Via::Gateway(other) }).unwrap();
+            of.routes6().insert(narrow6, NextHop { interface: 1, via: Via::Gateway(B6) }).unwrap();
+            of.set_neighbour4(1, other, B).unwrap();
+            of.routes4().remove(narrow).unwrap();
+            of.routes6().remove(narrow6).unwrap();
+            of.set_neighbour4(1, other, LEFT).unwrap();
+        }
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    let counts = of.counts();
+    assert_eq!(sent, 2 * 64 * rounds);
+    assert_eq!((counts[Count::Forwarded4], counts[Count::Forwarded6]), (sent / 2, sent / 2));
+    assert_eq!((counts.dropped(), packets.head_stats().active), (0, 0));
+}

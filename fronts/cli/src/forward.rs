@@ -1,0 +1,131 @@
+//! `ql forward`: packets from one device to another.
+
+mod path;
+mod ports;
+mod routed;
+mod show;
+mod station;
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use quietline_net::device::{BUDGET, Batch};
+use quietline_net::packet::Packets;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use self::path::Path;
+use self::ports::Ports;
+use self::routed::Route;
+use self::show::Show;
+use self::station::Station;
+
+/// Forward packets from one device to another, and back
+///
+/// Both ways, by one thread that polls: until Ctrl-C, and then the counters are printed. Devices with addresses are routed between
+/// (IPv4, IPv6, ARP, neighbour discovery, ICMP); without, frames are passed on as they are. A name that begins with `tap` is a TAP
+/// device, which is made if it is not there; any other is an interface of this machine, used through a packet socket.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct ForwardArgs {
+    /// The first device, with its addresses if packets are to be routed; `tap:` or `packet:` before the name says what it is
+    #[arg(long = "in", value_name = "NAME[=ADDRESS/BITS,...]", required_unless_present = "generate")]
+    input: Option<Station>,
+
+    /// The second device; with --generate it may be left out: packets then end in a sink that checks their numbers
+    #[arg(long = "out", value_name = "NAME[=ADDRESS/BITS,...]", required_unless_present = "generate")]
+    output: Option<Station>,
+
+    /// A route, beyond those to the devices' own links
+    #[arg(long = "route", value_name = "PREFIX/BITS=GATEWAY")]
+    routes: Vec<Route>,
+
+    /// Make packets instead of taking them from a device: UDP, numbered
+    #[arg(long, conflicts_with = "input")]
+    generate: bool,
+
+    /// Bytes of a generated frame, 64 to 1514
+    #[arg(long, value_name = "BYTES", default_value_t = 64, requires = "generate", value_parser = clap::value_parser!(u16).range(64..=1514))]
+    size: u16,
+
+    /// Flows of generated packets, which differ in their source
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "generate", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    flows: u32,
+
+    /// End after so many generated packets
+    #[arg(long, value_name = "N", requires = "generate")]
+    count: Option<u64>,
+
+    /// Where generated packets go
+    #[arg(long, value_name = "ADDRESS", default_value = "198.19.0.1", requires = "generate")]
+    destination: IpAddr,
+
+    /// End after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<f64>,
+}
+
+const EXAMPLES: &str = "\
+Packets that are dropped are counted by reason. Exits with 1 if a device cannot be used, or if what
+ended in the sink is not what was generated; with 2 if the request was wrong.
+
+Examples:
+  ql forward --generate                             packets per second in memory, through the router
+  ql forward --generate --size 1514 --flows 1000 --count 10000000
+  ql forward --generate --out tap0=10.0.0.1/24 --destination 10.0.0.2
+  ql forward --in tap0 --out tap1                   two TAP devices, as a cable between them
+  ql forward --in tap0=10.0.1.1/24 --out tap1=10.0.2.1/24,fd00::1/64 --route 0.0.0.0/0=10.0.2.254
+  ql forward --in veth0 --out packet:tapestry       two interfaces of this machine";
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.0..=1e9).contains(&seconds) => Ok(seconds),
+        _ => Err("give seconds from 0 to 1000000000, such as `--seconds 10`".into()),
+    }
+}
+
+/// Forwards until it is told to end.
+pub(crate) fn run(arguments: ForwardArgs) -> anyhow::Result<ExitCode> {
+    let end = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, end.clone()).context("cannot wait for signals")?;
+    }
+    let packets = Packets::new().context("cannot make packets")?;
+    let mut ports = Ports::open(&packets, &arguments)?;
+    let mut path = Path::new(&packets, &arguments, &ports)?;
+    let mut show = Show::new(&ports);
+    let begun = Instant::now();
+    let until = arguments.seconds.map(|seconds| begun + Duration::from_secs_f64(seconds));
+    eprintln!("{}", ports.says());
+    // Relaxed: nothing is ordered by it; a turn more does no harm.
+    while !end.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        let came = turn(&mut ports, &mut path, now - begun)?;
+        show.look(&ports, now);
+        if until.is_some_and(|until| now >= until) || (came == 0 && ports.are_done()) {
+            break;
+        }
+        if came == 0 {
+            ports.wait();
+        }
+    }
+    path.end(&mut ports);
+    show.end(&ports, &path, begun.elapsed());
+    Ok(if ports.is_right() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A budget of packets from each device: how many came.
+fn turn<'n>(ports: &mut Ports<'n>, path: &mut Path<'n>, now: Duration) -> anyhow::Result<usize> {
+    let mut came = 0;
+    for from in 0..2 {
+        let mut batch = Batch::new();
+        came += ports.poll(from, BUDGET, &mut batch)?;
+        path.forward(from, &mut batch, now, ports);
+    }
+    ports.complete();
+    Ok(came)
+}

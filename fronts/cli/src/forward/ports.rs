@@ -1,0 +1,154 @@
+//! The two devices.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use quietline_net::device::{
+    BUDGET, Batch, Ends, Generator, NetDevice, PacketSocket, Sink, Stats, Tally, Tap, Traffic,
+};
+use quietline_net::packet::Packets;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::ForwardArgs;
+use super::station::{Kind, Station};
+
+/// A device of one of the kinds that there are.
+pub(super) enum Port<'n> {
+    Tap(Tap<'n>),
+    Packet(PacketSocket<'n>),
+    Generator(Generator<'n>),
+    Sink(Sink<'n>),
+}
+
+impl<'n> Port<'n> {
+    pub(super) fn device(&self) -> &dyn NetDevice<'n> {
+        match self {
+            Self::Tap(device) => device,
+            Self::Packet(device) => device,
+            Self::Generator(device) => device,
+            Self::Sink(device) => device,
+        }
+    }
+
+    fn device_mut(&mut self) -> &mut dyn NetDevice<'n> {
+        match self {
+            Self::Tap(device) => device,
+            Self::Packet(device) => device,
+            Self::Generator(device) => device,
+            Self::Sink(device) => device,
+        }
+    }
+
+    fn open(packets: &'n Packets, station: &Station) -> anyhow::Result<Self> {
+        let opened = match station.kind {
+            Kind::Tap => Tap::open(packets, &station.name).map(Self::Tap),
+            Kind::Packet => PacketSocket::open(packets, &station.name).map(Self::Packet),
+        };
+        opened.with_context(|| format!("{} cannot be used", station.name))
+    }
+}
+
+/// Both of them: what comes from, and where it goes to; and back.
+pub(super) struct Ports<'n> {
+    ports: [Port<'n>; 2],
+}
+
+/// Where generated packets come from: the station, and who it sends them to, which is us.
+pub(super) const GENERATOR_LINKS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+
+impl<'n> Ports<'n> {
+    pub(super) fn open(packets: &'n Packets, arguments: &ForwardArgs) -> anyhow::Result<Self> {
+        let input = match &arguments.input {
+            Some(station) => Port::open(packets, station)?,
+            None => Port::Generator(generator(packets, arguments)?),
+        };
+        let output = match &arguments.output {
+            Some(station) => Port::open(packets, station)?,
+            None => Port::Sink(Sink::new(1024, arguments.flows).context("cannot make a sink")?),
+        };
+        Ok(Self { ports: [input, output] })
+    }
+
+    pub(super) fn each(&self) -> impl Iterator<Item = &Port<'n>> {
+        self.ports.iter()
+    }
+
+    pub(super) fn stats(&self, port: usize) -> &Stats {
+        self.ports[port].device().stats()
+    }
+
+    /// One line on what is going on.
+    pub(super) fn says(&self) -> String {
+        let [input, output] = self.ports.each_ref().map(|port| port.device().name().to_owned());
+        let arrow = if matches!(self.ports[0], Port::Generator(_)) { "->" } else { "<->" };
+        format!("forwarding: {input} {arrow} {output}")
+    }
+
+    pub(super) fn poll(&mut self, port: usize, budget: usize, out: &mut Batch<'n>) -> anyhow::Result<usize> {
+        let [input, output] = &mut self.ports;
+        let device = if port == 0 { input.device_mut() } else { output.device_mut() };
+        device.poll(budget, out).with_context(|| format!("no packets from {}", device.name()))
+    }
+
+    pub(super) fn send(&mut self, port: usize, batch: &mut Batch<'n>) {
+        self.ports[port].device_mut().send(batch);
+    }
+
+    /// Frees what is sent, and tries again to send what is not.
+    pub(super) fn complete(&mut self) {
+        for port in &mut self.ports {
+            port.device_mut().xmit(&mut Batch::new());
+            while port.device_mut().complete(BUDGET) == BUDGET {}
+        }
+    }
+
+    /// Whether all packets that were to be made are made.
+    pub(super) fn are_done(&self) -> bool {
+        matches!(&self.ports[0], Port::Generator(generator) if generator.is_done())
+    }
+
+    /// Waits until something comes in, for a moment at most.
+    pub(super) fn wait(&self) {
+        let waits = self.ports.iter().filter_map(|port| port.device().readiness());
+        let mut fds: Vec<_> = waits.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let moment = Timespec::try_from(Duration::from_millis(20)).unwrap_or_default();
+        // That a signal ends it is what it is for.
+        let _ = poll(&mut fds, Some(&moment));
+    }
+
+    /// What the sink found, if there is one.
+    pub(super) fn tally(&self) -> Option<Tally> {
+        match &self.ports[1] {
+            Port::Sink(sink) => Some(sink.tally()),
+            _ => None,
+        }
+    }
+
+    /// Whether all that was generated came to the sink, if there are both.
+    pub(super) fn is_right(&self) -> bool {
+        match &self.ports {
+            [Port::Generator(generator), Port::Sink(sink)] => sink.tally().is_exactly(generator.made()),
+            _ => true,
+        }
+    }
+}
+
+fn generator<'n>(packets: &'n Packets, arguments: &ForwardArgs) -> anyhow::Result<Generator<'n>> {
+    let ends = match (arguments.destination, Ends::TEST_V4, Ends::TEST_V6) {
+        (IpAddr::V4(to), Ends::V4([from, _]), _) => Ends::V4([from, to]),
+        (IpAddr::V6(to), _, Ends::V6([from, _])) => Ends::V6([from, to]),
+        _ => unreachable!("each of its family"),
+    };
+    let mut links = GENERATOR_LINKS;
+    if arguments.output.as_ref().is_some_and(|output| output.addresses.is_empty()) {
+        // Nobody here to ask for the destination's address.
+        links[1] = [0xff; 6];
+    }
+    let (size, flows, count) = (arguments.size.into(), arguments.flows, arguments.count);
+    let traffic = Traffic { size, flows, count, links, ends, ..Traffic::default() };
+    let Ok(generator) = Generator::new(packets, &traffic) else {
+        bail!("--size must be 78 at least for IPv6");
+    };
+    Ok(generator)
+}

@@ -1,0 +1,184 @@
+//! The router between the devices.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use quietline_net::device::Batch;
+use quietline_net::forward::{Count, Forwarder, Interface, Lane, NextHop, Prefix, Via};
+use quietline_net::packet::{DropReason, Packets, Skb};
+
+use super::ForwardArgs;
+use super::ports::{GENERATOR_LINKS, Port, Ports};
+use super::station::{Station, prefix};
+
+/// `PREFIX/BITS=GATEWAY`
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Route {
+    prefix: (IpAddr, u32),
+    gateway: IpAddr,
+}
+
+impl FromStr for Route {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not a route, such as `0.0.0.0/0=10.0.2.254`");
+        let (to, gateway) = text.split_once('=').ok_or_else(wrong)?;
+        let (prefix, gateway) = (prefix(to)?, gateway.parse::<IpAddr>().map_err(|_| wrong())?);
+        if prefix.0.is_ipv4() != gateway.is_ipv4() {
+            return Err(wrong());
+        }
+        Ok(Self { prefix, gateway })
+    }
+}
+
+/// A forwarder between the two devices.
+pub(super) struct Router<'n> {
+    forwarder: Forwarder<'n>,
+    lane: Lane<'n>,
+}
+
+/// The sink's station, for what is generated and stays here.
+const SINK_LINK: [u8; 6] = [2, 0, 0, 0, 0, 4];
+
+impl<'n> Router<'n> {
+    /// A router, if devices have addresses, or if packets stay in memory; none if frames are passed on as they are.
+    pub(super) fn new(
+        packets: &'n Packets,
+        arguments: &ForwardArgs,
+        ports: &Ports<'n>,
+    ) -> anyhow::Result<Option<Self>> {
+        let in_memory = arguments.generate && arguments.output.is_none();
+        let addressed =
+            |station: &Option<Station>| station.as_ref().is_some_and(|station| !station.addresses.is_empty());
+        let (input, output) = (addressed(&arguments.input), addressed(&arguments.output));
+        if !(in_memory || input || output) {
+            if !arguments.routes.is_empty() {
+                bail!("a route needs devices with addresses, such as `--in tap0=10.0.1.1/24`");
+            }
+            return Ok(None);
+        }
+        if !arguments.generate && input != output {
+            bail!("give addresses to both devices, or to none");
+        }
+        let mut links = Vec::new();
+        for (port, number) in ports.each().zip(0..) {
+            links.push(interface(port, number));
+        }
+        let mut interfaces = Vec::new();
+        for (link, station) in links.into_iter().zip([&arguments.input, &arguments.output]) {
+            interfaces.push(with_addresses(link, station.as_ref())?);
+        }
+        if arguments.generate {
+            let v6 = "2001:2::ff".parse()?;
+            interfaces[0] = interfaces[0].clone().v4("198.18.255.254".parse()?, 16).v6(v6, 64);
+        }
+        let forwarder = Forwarder::new(packets, interfaces).context("cannot make a router")?;
+        if in_memory {
+            to_sink(&forwarder, arguments.destination)?;
+        }
+        for route in &arguments.routes {
+            enter(&forwarder, arguments, route)?;
+        }
+        let lane = forwarder.lane().context("cannot make a router")?;
+        Ok(Some(Self { forwarder, lane }))
+    }
+
+    pub(super) fn forward(
+        &mut self,
+        from: usize,
+        batch: &mut Batch<'n>,
+        now: Duration,
+        ports: &mut Ports<'n>,
+    ) {
+        let mut out = |port: u32, packets: &mut [Option<Skb<'n>>]| {
+            let mut batch = Batch::new();
+            batch.take_from(packets);
+            ports.send(port as usize, &mut batch);
+        };
+        let Self { forwarder, lane } = self;
+        batch.hand_over(|packets| forwarder.handle(lane, from as u32, packets, now, &mut out));
+    }
+
+    pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.forwarder.counts();
+        let events = Count::ALL.iter().map(|count| (count.name(), counts[*count]));
+        let drops = DropReason::ALL.iter().map(|reason| (reason.name(), counts[*reason]));
+        events.chain(drops).filter(|(_, n)| *n > 0).collect()
+    }
+}
+
+/// An interface without addresses.
+fn interface(port: &Port<'_>, number: u8) -> Interface {
+    let link = match port {
+        Port::Packet(socket) => socket.link(),
+        Port::Generator(_) => GENERATOR_LINKS[1],
+        // Our end of the cable; `QL` among addresses that everybody may choose.
+        Port::Tap(_) | Port::Sink(_) => [2, 0x51, 0x4c, 0, 0, number + 1],
+    };
+    Interface::new(link, port.device().max_frame() - 14)
+}
+
+fn with_addresses(mut interface: Interface, station: Option<&Station>) -> anyhow::Result<Interface> {
+    for (address, bits) in station.iter().flat_map(|station| &station.addresses) {
+        interface = match address {
+            IpAddr::V4(address) => interface.v4(*address, *bits),
+            IpAddr::V6(address) => interface.v6(*address, *bits),
+        };
+    }
+    Ok(interface)
+}
+
+/// What is generated goes to the sink.
+fn to_sink(forwarder: &Forwarder<'_>, destination: IpAddr) -> anyhow::Result<()> {
+    const WHY: &str = "cannot route to the sink";
+    match destination {
+        IpAddr::V4(to) => {
+            let hop = NextHop { interface: 1, via: Via::Link };
+            forwarder.routes4().insert(Prefix::new(to, 32)?, hop).context(WHY)?;
+            forwarder.set_neighbour4(1, to, SINK_LINK).context(WHY)
+        }
+        IpAddr::V6(to) => {
+            let hop = NextHop { interface: 1, via: Via::Link };
+            forwarder.routes6().insert(Prefix::new(to, 128)?, hop).context(WHY)?;
+            forwarder.set_neighbour6(1, to, SINK_LINK).context(WHY)
+        }
+    }
+}
+
+/// Enters a route by a gateway on the link of one of the devices.
+fn enter(forwarder: &Forwarder<'_>, arguments: &ForwardArgs, route: &Route) -> anyhow::Result<()> {
+    let stations = [&arguments.input, &arguments.output];
+    let on_link = |station: &&Option<Station>| {
+        let addresses = station.iter().flat_map(|station| &station.addresses);
+        addresses.into_iter().any(|(address, bits)| same_link(*address, *bits, route.gateway))
+    };
+    let Some(interface) = stations.iter().position(on_link) else {
+        bail!("the gateway {} is on no device's link", route.gateway);
+    };
+    let interface = interface as u32;
+    let why = || format!("cannot enter the route by {}", route.gateway);
+    match (route.prefix, route.gateway) {
+        ((IpAddr::V4(to), bits), IpAddr::V4(gateway)) => {
+            let hop = NextHop { interface, via: Via::Gateway(gateway) };
+            forwarder.routes4().insert(Prefix::of(to, bits)?, hop).with_context(why)?;
+        }
+        ((IpAddr::V6(to), bits), IpAddr::V6(gateway)) => {
+            let hop = NextHop { interface, via: Via::Gateway(gateway) };
+            forwarder.routes6().insert(Prefix::of(to, bits)?, hop).with_context(why)?;
+        }
+        _ => unreachable!("both of one family"),
+    }
+    Ok(())
+}
+
+/// Whether two addresses have their first bits in common.
+fn same_link(address: IpAddr, bits: u32, other: IpAddr) -> bool {
+    match (address, other) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => ((a.to_bits() ^ b.to_bits()).leading_zeros()) >= bits,
+        (IpAddr::V6(a), IpAddr::V6(b)) => ((a.to_bits() ^ b.to_bits()).leading_zeros()) >= bits,
+        _ => false,
+    }
+}

@@ -1,0 +1,89 @@
+//! What is shown: rates while it runs, in a terminal, and counters at the end.
+
+use std::time::{Duration, Instant};
+
+use comfy_table::{CellAlignment, Table, presets};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::path::Path;
+use super::ports::Ports;
+
+/// The line of rates.
+pub(super) struct Show {
+    line: ProgressBar,
+    looked: Instant,
+    /// Packets that had been sent by each device at that time.
+    sent: [u64; 2],
+}
+
+const BETWEEN: Duration = Duration::from_millis(500);
+
+impl Show {
+    pub(super) fn new(ports: &Ports<'_>) -> Self {
+        let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        line.set_style(
+            ProgressStyle::with_template("{spinner} {msg}").unwrap_or(ProgressStyle::default_spinner()),
+        );
+        Self { line, looked: Instant::now(), sent: [0, 1].map(|port| ports.stats(port).tx_packets) }
+    }
+
+    /// Shows the rates, if that is due.
+    pub(super) fn look(&mut self, ports: &Ports<'_>, now: Instant) {
+        let since = now - self.looked;
+        if since < BETWEEN {
+            return;
+        }
+        let sent = [0, 1].map(|port| ports.stats(port).tx_packets);
+        let rate = |port: usize| rate(sent[port] - self.sent[port], since);
+        let dropped: u64 = [0, 1].iter().flat_map(|port| ports.stats(*port).drops()).map(|(_, n)| n).sum();
+        self.line.set_message(format!("out {}, back {}, dropped {dropped}", rate(1), rate(0)));
+        self.line.tick();
+        (self.looked, self.sent) = (now, sent);
+    }
+
+    /// Takes the line away, and prints all counters.
+    pub(super) fn end(&self, ports: &Ports<'_>, path: &Path<'_>, ran: Duration) {
+        self.line.finish_and_clear();
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(["device", "received", "bytes", "sent", "bytes", "sent/s", "dropped"]);
+        for (port, number) in ports.each().zip(0..) {
+            let stats = ports.stats(number);
+            let drops: Vec<_> = stats.drops().map(|(reason, n)| format!("{n} {}", reason.name())).collect();
+            let drops = if drops.is_empty() { "0".to_owned() } else { drops.join(", ") };
+            table.add_row([
+                port.device().name().to_owned(),
+                stats.rx_packets.to_string(),
+                stats.rx_bytes.to_string(),
+                stats.tx_packets.to_string(),
+                stats.tx_bytes.to_string(),
+                rate(stats.tx_packets, ran),
+                drops,
+            ]);
+        }
+        for column in 1..6 {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        println!("{table}");
+        for (name, n) in path.counts() {
+            println!("{name}: {n}");
+        }
+        if let Some(tally) = ports.tally() {
+            println!(
+                "sink: {} received, {} lost, {} duplicated, {} reordered, {} foreign",
+                tally.received, tally.lost, tally.duplicated, tally.reordered, tally.foreign
+            );
+        }
+    }
+}
+
+fn rate(packets: u64, time: Duration) -> String {
+    let rate = packets as f64 / time.as_secs_f64().max(1e-9);
+    match rate {
+        1e6.. => format!("{:.2} M/s", rate / 1e6),
+        1e3.. => format!("{:.1} k/s", rate / 1e3),
+        _ => format!("{rate:.0} /s"),
+    }
+}

@@ -1,0 +1,84 @@
+//! What the threads of one arena share: the packets, and the lanes from each to the next.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use quietline_net::device::Pair;
+use quietline_net::forward::Forwarder;
+use quietline_platform::atomic::{AtomicU64, Ordering};
+
+use super::pool::Borrowed;
+use super::router;
+use super::run::{Buffers, Run};
+use crate::harness::{Arena, Fault, Seat, Worker};
+use crate::workloads::{Forward, Way};
+
+pub(super) struct World<B: Buffers> {
+    pub(super) forward: Forward,
+    pub(super) router: Option<Forwarder<'static>>,
+    pub(super) packets: Borrowed,
+    pub(super) shared: B::Shared,
+    /// Runs of threads that are over: each thread's first, second, and so on.
+    pub(super) over: AtomicU64,
+    /// Ends of lanes that their threads have not yet taken: what this one sends to, what it receives from.
+    lanes: Mutex<Vec<[Option<Pair<'static>>; 2]>>,
+    threads: usize,
+}
+
+impl<B: Buffers> World<B> {
+    pub(super) fn new(forward: Forward, threads: usize) -> Result<Self, Fault> {
+        let mut lanes: Vec<_> = (0..threads).map(|_| [None, None]).collect();
+        if has_lanes(forward) {
+            for from in 0..threads {
+                let to = if forward.way == Way::Across { (from + 1) % threads } else { from };
+                let [near, far] = pair()?;
+                (lanes[from][0], lanes[to][1]) = (Some(near), Some(far));
+            }
+        }
+        let (packets, shared) = (Borrowed::new()?, B::shared()?);
+        let router = if forward.way == Way::Routed { Some(router::router(packets.0)?) } else { None };
+        let (over, lanes) = (AtomicU64::new(0), Mutex::new(lanes));
+        Ok(Self { forward, router, packets, shared, over, lanes, threads })
+    }
+
+    fn has_lanes(&self) -> bool {
+        has_lanes(self.forward)
+    }
+
+    /// Whether all threads have ended their run of this number, counted from 1.
+    pub(super) fn is_over(&self, run: u64) -> bool {
+        // ORDERING: Acquire pairs with the release in `end_run`: what the others sent before is in the lanes.
+        self.over.load(Ordering::Acquire) >= run * self.threads as u64
+    }
+
+    /// A thread has sent all that it will send in this run.
+    pub(super) fn end_run(&self) {
+        // ORDERING: Release pairs with the acquire in `is_over`.
+        self.over.fetch_add(1, Ordering::Release);
+    }
+}
+
+fn has_lanes(forward: Forward) -> bool {
+    matches!(forward.way, Way::Pair | Way::Across)
+}
+
+fn pair() -> Result<[Pair<'static>; 2], Fault> {
+    Pair::new(1024).map_err(|e| Fault::new(format!("cannot make a pair of devices: {e}")))
+}
+
+/// A world, as its workers have it.
+pub(super) struct Shared<B: Buffers>(pub(super) Arc<World<B>>);
+
+impl<B: Buffers> Arena for Shared<B> {
+    fn worker(&self, seat: Seat) -> Result<Box<dyn Worker>, Fault> {
+        let mut lanes = self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let ends = core::mem::take(&mut lanes[seat.thread]);
+        let there = ends.iter().all(Option::is_some) == self.0.has_lanes();
+        Fault::unless(there, || "a thread has had this seat before, and its lanes".to_owned())?;
+        Ok(Box::new(Run::new(self.0.clone(), seat, ends)?))
+    }
+
+    fn settle(&self) -> Result<(), Fault> {
+        let (active, kept) = (self.0.packets.active(), B::kept(&self.0.shared));
+        Fault::unless(active <= kept, || format!("{active} packets are out, {kept} may be"))
+    }
+}
