@@ -39,6 +39,7 @@ mod product;
 mod rungs;
 pub mod sensitivity;
 mod slab;
+mod sockets;
 pub mod validation;
 mod vfs;
 

@@ -3,6 +3,7 @@
 use super::{is_over, milliseconds, within};
 use crate::{Errno, Process};
 use core::time::Duration;
+use quietline_platform::fault;
 use quietline_vfs::select::{ALWAYS_TOLD, Polled, wait_for_any};
 use quietline_vfs::{Events, PollTable};
 
@@ -79,6 +80,7 @@ impl Process {
     #[cold]
     fn poll_slow(&self, fds: &mut [PollFd], timeout: Option<Duration>) -> Result<usize, Errno> {
         let mut files = Vec::new();
+        fault::check().map_err(|_| Errno::NOMEM)?;
         files.try_reserve_exact(fds.len()).map_err(|_| Errno::NOMEM)?;
         let mut closed = 0;
         for fd in fds.iter_mut() {

@@ -4,6 +4,7 @@ use super::is_over;
 use crate::{Errno, FileMode, Process};
 use core::fmt;
 use core::time::Duration;
+use quietline_platform::fault;
 use quietline_vfs::select::{Polled, wait_for_any};
 use quietline_vfs::{Events, PollTable};
 
@@ -40,6 +41,7 @@ impl FdSet {
     pub fn insert(&mut self, fd: i32) -> Result<(), Errno> {
         let Ok(fd) = usize::try_from(fd) else { return Ok(()) };
         let missing = (fd / 64 + 1).saturating_sub(self.words.len());
+        fault::check().map_err(|_| Errno::NOMEM)?;
         self.words.try_reserve(missing).map_err(|_| Errno::NOMEM)?;
         self.words.resize(self.words.len() + missing, 0);
         self.words[fd / 64] |= 1 << (fd % 64);
@@ -116,6 +118,7 @@ impl Process {
                 continue;
             }
             self.table.cloexec(fd)?;
+            fault::check().map_err(|_| Errno::NOMEM)?;
             asked.try_reserve(1).map_err(|_| Errno::NOMEM)?;
             asked.push((fd, wanted, Events::empty()));
         }
@@ -151,6 +154,7 @@ impl Process {
         timeout: Option<Duration>,
     ) -> Result<(), Errno> {
         let mut files = Vec::new();
+        fault::check().map_err(|_| Errno::NOMEM)?;
         files.try_reserve_exact(asked.len()).map_err(|_| Errno::NOMEM)?;
         for (fd, wanted, _) in asked.iter() {
             files.push(Polled::new(self.file(*fd).ok(), *wanted));
