@@ -94,6 +94,21 @@ impl Process {
         self.call_from(dirfd, |caller| f(caller, path))
     }
 
+    /// Calls `f` with who calls and two paths, if both begin in the working directory or at the root, and nothing is wrong with them; none
+    /// otherwise, or if `f` says so.
+    #[inline]
+    pub(crate) fn call_both<'k, R>(
+        &'k self,
+        dirfds: [i32; 2],
+        paths: [&[u8]; 2],
+        f: impl FnOnce(&Caller<'_, 'k>, &[u8], &[u8]) -> Option<R>,
+    ) -> Option<R> {
+        let (old, new) = (checked(paths[0]).ok()?, checked(paths[1]).ok()?);
+        let begins = |dirfd, path: &[u8]| dirfd == AT_FDCWD || path.first() == Some(&b'/');
+        let both = begins(dirfds[0], old) && begins(dirfds[1], new);
+        if both { self.call(|caller| f(caller, old, new)) } else { None }
+    }
+
     #[inline(never)]
     fn call_from<'k, R>(
         &'k self,

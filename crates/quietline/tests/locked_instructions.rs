@@ -162,10 +162,27 @@ fn calls_on_paths() {
         p.mkdir("/own/new", 0o755).unwrap();
         p.rmdir("/own/new").unwrap();
     });
-    // The old name's count up and down; the directory's lock, the file's, and its count. Then the directory's lock, the dentry's,
-    // the file's, and its count.
-    assert_locked("link and unlink", 9, || {
+    // The directory's lock, the file's, and its count. Then the directory's lock, the dentry's, the file's, and its count.
+    assert_locked("link and unlink", 7, || {
         p.link("/own/a", "/own/b").unwrap();
         p.unlink("/own/b").unwrap();
+    });
+    p.mkdir("/other", 0o755).unwrap();
+    // The directory's lock, and the file's: twice.
+    assert_locked("rename in a directory and back", 4, || {
+        p.rename("/own/a", "/own/b").unwrap();
+        p.rename("/own/b", "/own/a").unwrap();
+    });
+    // Both directories' locks, and the file's: twice. No lock of renames.
+    assert_locked("rename to another directory and back", 6, || {
+        p.rename("/own/a", "/other/a").unwrap();
+        p.rename("/other/a", "/own/a").unwrap();
+    });
+    // As above until it is closed: 5. The directory's lock, that of the file which is replaced, and of the one which comes. The name
+    // that goes gets a reference to its directory, and is given back with that: 3.
+    p.close(create("/own/over")).unwrap();
+    assert_locked("create, close and rename over", 11, || {
+        p.close(create("/own/new")).unwrap();
+        p.rename("/own/new", "/own/over").unwrap();
     });
 }

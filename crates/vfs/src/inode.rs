@@ -43,7 +43,7 @@ use attributes::Times;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
-use quietline_platform::atomic::{AtomicU32, AtomicU64, Ordering};
+use quietline_platform::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quietline_sync::{Seqcount, Shared, SpinLock, SpinLockGuard};
 
 bitflags::bitflags! {
@@ -77,7 +77,8 @@ pub struct Inode {
     /// Locks on it; none for nearly all. Belongs to file locks.
     pub(crate) i_flctx: Once<FileLocks>,
     pub(crate) i_count: AtomicU32,
-    spare: u32,
+    /// Whether nothing is left to be dropped: said by who ends it, for who frees it, who then reads no other line.
+    pub(crate) i_bare: AtomicBool,
 
     // What changes when the file does.
     i_seq: Seqcount,
@@ -142,7 +143,7 @@ impl Inode {
             i_flctx: Once::empty(),
             i_xattrs: Once::empty(),
             i_count: AtomicU32::new(1),
-            spare: 0,
+            i_bare: AtomicBool::new(false),
             i_seq: Seqcount::new(),
             i_nlink: AtomicU32::new(new.nlink),
             i_size: AtomicU64::new(0),
@@ -253,6 +254,13 @@ impl Inode {
     pub fn size(&self) -> u64 {
         // ORDERING: pairs with the release that made it larger: who sees the size sees the bytes.
         self.i_size.load(Ordering::Acquire)
+    }
+
+    /// Whether dropping it would do nothing, of an inode that nobody refers to: a file without pages that had nothing but bytes.
+    #[inline]
+    pub(crate) fn is_bare(&self) -> bool {
+        let bare = matches!(&self.content, Content::File(data) if data.pages().is_bare());
+        bare && self.i_watches.is_empty() && self.i_flctx.is_empty() && self.i_xattrs.is_empty()
     }
 
     /// Locks it (`inode_lock`).

@@ -53,7 +53,7 @@
 //! Files are closed when no lock is held.
 //!
 //! In a tree: a superblock's lock of renames (`lock_renames`), inodes' locks (directories first, ancestors before
-//! descendants, else by address), the superblock's lock of moves, one dentry's `d_lockref`, an LRU's list.
+//! descendants, else by address; in any order by who only tries), the superblock's lock of moves, one dentry's `d_lockref`, an LRU's list.
 
 // Slabs are native; what the model checker can see, its tests take in by path.
 #![cfg(not(loom))]

@@ -116,6 +116,14 @@ impl Mount {
         if self.put() { Got::LastPut } else { Got::Nothing }
     }
 
+    /// Whether a mount that the caller has seen in a read section that is still open is mounted. What he has counted of himself
+    /// elsewhere by a per-CPU word before this is then in the sum of whoever finds the mount without references later.
+    #[inline]
+    pub(crate) fn found_mounted(&self) -> bool {
+        // ORDERING: as in `get_mounted`.
+        self.counts.as_ref().is_none_or(|counts| counts.state.load(Ordering::Acquire) == MOUNTED)
+    }
+
     /// Gives a reference back (`mntput`); true if it was the last, and the caller must destroy the mount. Writes no
     /// shared line while the mount is mounted; costs two process-wide barriers when it is being unmounted.
     ///

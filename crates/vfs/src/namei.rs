@@ -13,9 +13,9 @@
 //! ```text
 //!   stat, access, readlink            look          one read section, no reference
 //!   open, chdir                       path          a reference to what was found
-//!   create, remove, link              quick_parent  the directory's lock
-//!   the same, if anything is odd      parent        a reference to the directory, its lock
-//!   rename                            parent        a reference to each directory, their locks
+//!   create, remove                    quick_parent  the directory's lock
+//!   rename, link, of files            quick_parents both directories' locks
+//!   the same, if anything is odd      parent        a reference to each directory, their locks
 //! ```
 //!
 //! Odd is what nearly never is: a path that does not simply end with a name, a directory that somebody has locked, somebody who
@@ -28,8 +28,9 @@
 //! # Lock order
 //!
 //! Leave to write in the mount, for which a call may wait while somebody counts who has it; the superblock's lock of renames
-//! (renames from one directory to another); the directories, ancestors first, else by address; then one file or directory in
-//! them. No lock is held while references are given back: the last one to a mount takes its tree down, by its locks.
+//! (of directories, and whatever is odd, from one directory to another); the directories, ancestors first, else by address (in any
+//! order by who does not wait); then one file or directory in them. No lock is held while references are given back: the last one to a
+//! mount takes its tree down, by its locks.
 
 mod attributes;
 mod create;
@@ -44,9 +45,9 @@ pub use attributes::{chmod, chown, truncate, utimens};
 pub use create::{New, make, tmpfile};
 pub(crate) use create::{create, unnamed};
 pub use describe::{access, readlink, stat_of, statfs_of, statx_of};
-pub use link::link;
+pub use link::{link, link_quickly};
 pub use remove::{rmdir, unlink};
-pub use rename::{check_rename_flags, rename};
+pub use rename::{check_rename_flags, rename, rename_quickly};
 pub use xattr::{check_xattr, check_xattr_name, getxattr, listxattr, removexattr, setxattr};
 
 use crate::abi::Timespec;
@@ -61,7 +62,7 @@ use crate::permission::{Mask, Ownership, permission};
 use crate::ramfs::RamFs;
 use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
-use crate::raw::mount::{Leave, MountRef};
+use crate::raw::mount::TreeMount;
 use crate::raw::walk_path::Path;
 use crate::super_block::SuperBlock;
 use crate::vfs::Vfs;
@@ -100,9 +101,20 @@ impl<'a, 'k> Caller<'a, 'k> {
     pub(crate) fn quick_parent<'p, T>(
         &self,
         path: &'p [u8],
-        locked: impl FnOnce(&MountRef<'k>, &LockedDir<'k>, Leave<'_>, &Name<'p>, bool) -> T,
+        locked: impl FnOnce(&TreeMount, &LockedDir<'k>, &Name<'p>, bool) -> T,
     ) -> Option<T> {
-        self.vfs.quick_parent(&self.start, path, self.cred, |_, _, _| true, locked, |_mount, done| done)
+        self.vfs.quick_parent(&self.start, path, self.cred, locked)
+    }
+
+    /// The same of two paths, whose directories must perhaps be the `same`.
+    #[inline(always)]
+    pub(crate) fn quick_parents<'p, T>(
+        &self,
+        paths: [&'p [u8]; 2],
+        same: bool,
+        locked: impl FnOnce(&TreeMount, &LockedDir<'k>, Option<&LockedDir<'k>>, [&Name<'p>; 2]) -> Option<T>,
+    ) -> Option<T> {
+        self.vfs.quick_parents(&self.start, paths, self.cred, same, locked)
     }
 
     /// What a path stands for, with references, for a call that keeps it.
@@ -173,7 +185,7 @@ pub(crate) fn inode_of<'d>(dentry: &'d DentryRef<'_>) -> Result<&'d Inode, Errno
 /// The filesystem in memory that a superblock is of; nothing can be made in others.
 #[inline]
 pub(crate) fn ramfs(sb: &SuperBlock) -> Result<&RamFs, Errno> {
-    sb.info_as::<RamFs>().ok_or(Errno::PERM)
+    sb.ramfs().ok_or(Errno::PERM)
 }
 
 /// Who owns it, and what others may do.
@@ -195,8 +207,13 @@ pub(crate) fn time_for(vfs: &Vfs, inode: &Inode) -> Timespec {
 /// of.
 #[inline]
 pub(crate) fn time_for_both(vfs: &Vfs, one: &Inode, other: &Inode) -> Timespec {
-    let time = time_for(vfs, one);
-    match other.told_ctime() {
+    later_than_told(vfs, time_for(vfs, one), other)
+}
+
+/// A time, or a later one if somebody has been told of the last change of an inode, which is to be changed too.
+#[inline]
+pub(crate) fn later_than_told(vfs: &Vfs, time: Timespec, inode: &Inode) -> Timespec {
+    match inode.told_ctime() {
         Some(told) if told >= time => vfs.clock.after(told),
         _ => time,
     }

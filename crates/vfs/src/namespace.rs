@@ -21,7 +21,9 @@
 //! # Guarantees
 //!
 //! * A mount that somebody refers to is not unmounted, but by `MNT_DETACH`; then it lives on, in no tree, until the last
-//!   reference is put. Exactly one thread ends it, holding no lock.
+//!   reference is put. Exactly one thread ends it, holding no lock, and waits for changes in flight, which have no reference
+//!   (`TreeMount::pass`). A change that does not come to its end, as one that a `fork` of the host has left behind, keeps the mount
+//!   for ever after some ten seconds.
 //! * Who walks while somebody mounts or unmounts finds what was there at one moment of the walk.
 //!
 //! # Limits

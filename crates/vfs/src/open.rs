@@ -68,13 +68,13 @@ fn open_or_create<'k>(
     };
     // Errors go another way than files do, which travel in registers then.
     let failed = Cell::new(Errno::AGAIN);
-    let locked = |_: &MountRef<'k>, dir: &LockedDir<'k>, leave: Leave<'_>, name: &Name<'_>, _| {
+    let locked = |dir: &LockedDir<'k>, leave: Leave<'_>, name: &Name<'_>| {
         create_name(caller, leave, dir, name, opening).map_err(|errno| failed.set(errno)).ok()
     };
     let unlocked = |mount, made: Option<DentryRef<'k>>| {
         open_made(caller, mount, made?, opening).map_err(|errno| failed.set(errno)).ok()
     };
-    let quick = caller.vfs.quick_parent(&caller.start, path, caller.cred, wanted, locked, unlocked);
+    let quick = caller.vfs.quick_keeping(&caller.start, path, caller.cred, wanted, locked, unlocked);
     let opened = match quick {
         Some(Some(file)) => return Ok(file),
         None if there => open_existing(caller, path, how, opening),

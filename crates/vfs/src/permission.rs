@@ -62,6 +62,11 @@ impl Ownership {
         if self.mode & wanted == wanted {
             return Ok(());
         }
+        // Nor anything else of the owner's, where he may.
+        let wanted = mask.bits() << 6;
+        if cred.fsuid() == self.uid && self.mode & wanted == wanted {
+            return Ok(());
+        }
         self.permits_slow(cred, mask)
     }
 

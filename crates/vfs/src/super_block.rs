@@ -4,6 +4,7 @@ pub use crate::raw::dcache::super_block::SuperRef;
 
 use crate::abi::StatFs;
 use crate::inode::Inode;
+use crate::ramfs::RamFs;
 use crate::vfs::Vfs;
 use core::fmt;
 use core::ptr::NonNull;
@@ -34,12 +35,38 @@ pub struct SuperBlock {
     s_type: &'static str,
     s_dev: u64,
     pub(crate) counts: Words<WORDS>,
-    /// Held by renames of directories from one directory to another (`s_vfs_rename_mutex`).
+    /// Held by renames of directories from one directory to another, and by those of files that had to wait for a directory
+    /// (`s_vfs_rename_mutex`).
     s_vfs_rename: SpinLock<()>,
     /// Held while a directory is moved; odd then, so that who reads several dentries' parents knows.
     pub(crate) moves: SpinLock<()>,
     pub(crate) move_seq: Seqcount,
-    info: Box<dyn FileSystem>,
+    info: Info,
+}
+
+/// What a filesystem keeps for itself: the one that nearly all are of is told apart without a call.
+enum Info {
+    Memory(Box<RamFs>),
+    Other(Box<dyn FileSystem>),
+}
+
+impl Info {
+    fn of(info: Box<dyn FileSystem>) -> Self {
+        let any: &dyn core::any::Any = &*info;
+        if !any.is::<RamFs>() {
+            return Self::Other(info);
+        }
+        let any: Box<dyn core::any::Any> = info;
+        Self::Memory(any.downcast().expect("it is one"))
+    }
+
+    #[inline]
+    fn get(&self) -> &dyn FileSystem {
+        match self {
+            Self::Memory(info) => &**info,
+            Self::Other(info) => &**info,
+        }
+    }
 }
 
 /// What a filesystem keeps for itself (`s_fs_info`).
@@ -77,7 +104,7 @@ impl SuperBlock {
             s_vfs_rename: SpinLock::new(()),
             moves: SpinLock::new(()),
             move_seq: Seqcount::new(),
-            info,
+            info: Info::of(info),
         })
     }
 
@@ -93,12 +120,27 @@ impl SuperBlock {
 
     /// What the filesystem keeps for itself.
     pub fn info(&self) -> &dyn FileSystem {
-        &*self.info
+        self.info.get()
+    }
+
+    /// The filesystem in memory that it is, if it is one.
+    #[inline]
+    pub fn ramfs(&self) -> Option<&RamFs> {
+        if let Info::Memory(info) = &self.info { Some(info) } else { None }
+    }
+
+    /// The last reference to an inode is gone.
+    #[inline]
+    pub(crate) fn evict(&self, inode: &Inode) {
+        match &self.info {
+            Info::Memory(info) => info.evict(inode),
+            Info::Other(info) => info.evict(inode),
+        }
     }
 
     /// What the filesystem keeps for itself, if it is of this type.
     pub fn info_as<T: FileSystem>(&self) -> Option<&T> {
-        let any: &dyn core::any::Any = &*self.info;
+        let any: &dyn core::any::Any = self.info();
         any.downcast_ref()
     }
 

@@ -17,7 +17,7 @@ use core::fmt;
 use core::marker::PhantomPinned;
 use core::pin::Pin;
 use quietline_platform::atomic::AtomicBool;
-use quietline_platform::heap;
+use quietline_platform::{heap, random};
 use quietline_slab::{CacheError, RawCache, Stats};
 use quietline_sync::rcu::{self, Domain};
 use quietline_sync::{Shared, WideIdAllocator};
@@ -72,7 +72,9 @@ impl Vfs {
         let vfs = Self {
             mounts: Mounts::new(),
             domain,
-            keys: Keys::new(random_keys()?),
+            keys: Keys::new(
+                random::keys().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))?,
+            ),
             dentries: Dentry::cache(domain).map_err(no_memory)?,
             inodes: Inode::cache(domain).map_err(no_memory)?,
             long_names: LongNames::new(domain).map_err(no_memory)?,
@@ -162,19 +164,6 @@ impl Vfs {
         self.pages.shrink();
         freed
     }
-}
-
-fn random_keys() -> Result<[u64; 4], Errno> {
-    let mut bytes = [0u8; 32];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
-    }
-    let mut keys = [0; 4];
-    for (key, bytes) in keys.iter_mut().zip(bytes.chunks_exact(8)) {
-        *key = crate::dcache::name::tail_word(bytes);
-    }
-    Ok(keys)
 }
 
 impl fmt::Debug for Vfs {

@@ -25,7 +25,9 @@
 //!   path  ── by RCU ──> mount: get, still mounted? ──> dentry: get unless dead, still there? ──> Path      open, chdir
 //!     └── by reference ──> Path
 //!   parent: the same, to the directory of the last component                                  rename
-//!   quick_parent: to that by RCU ── its lock, still there? ──> two closures                   creat, unlink
+//!   quick_parent: to that by RCU ── leave, mounted? ── its lock, still there? ──> closure     unlink, mkdir
+//!   quick_keeping: the same, with a reference to the mount                                    creat
+//!   quick_parents: the same for two paths, of which the second is not walked if it is like the first    rename, link
 //! ```
 //!
 //! # Guarantees
@@ -52,6 +54,7 @@ mod fast;
 mod how;
 mod last;
 mod mode;
+mod quick;
 mod run;
 mod step;
 
@@ -62,13 +65,11 @@ pub use last::{Last, LastKind};
 pub(crate) use step::maybe_mounted;
 
 use crate::cred::Cred;
-use crate::dcache::name::Name;
 use crate::dentry::Dentry;
 use crate::inode::Inode;
 use crate::namespace::MountFlags;
-use crate::raw::dcache::locked::LockedDir;
-use crate::raw::dcache::seen::{Section, Seen};
-use crate::raw::mount::{Leave, MountRef, TreeMount};
+use crate::raw::dcache::seen::Section;
+use crate::raw::mount::TreeMount;
 use crate::raw::walk_fs::FsStruct;
 use crate::raw::walk_path::{Debris, Path, PathRef, Spot};
 use crate::vfs::Vfs;
@@ -240,59 +241,6 @@ impl Vfs {
         finish(Walk::new(mode, cred, how).parent(path))
     }
 
-    /// [`parent`](Self::parent), and the directory's lock, where nothing is out of the ordinary: calls `locked` with the mount,
-    /// the directory, leave to write or why there is none, the name, and whether slashes come after it; and when the directory
-    /// is unlocked, `unlocked` with what came of that. None, and nothing has been done, if something is, or somebody is to be
-    /// told of what happens. `wanted` may look at the directory before it is locked, in the section.
-    ///
-    /// (In this order by closures, because what is put together in memory and returned in one piece is slow to come back.)
-    #[inline(always)]
-    pub(crate) fn quick_parent<'k, 'p, T, R>(
-        &'k self,
-        start: &Start<'_, 'k>,
-        path: &'p [u8],
-        cred: &Cred,
-        wanted: impl FnOnce(Seen<'_, 'k>, &Name<'p>, bool) -> bool,
-        locked: impl FnOnce(&MountRef<'k>, &LockedDir<'k>, Leave<'_>, &Name<'p>, bool) -> T,
-        unlocked: impl FnOnce(MountRef<'k>, T) -> R,
-    ) -> Option<R> {
-        if component::check(path).is_err() || crate::notify::is_on(self) {
-            return None;
-        }
-        let section = self.read();
-        let (at, name, slash) = match self.quickly(start, path, How::NOFOLLOW, cred, &section, Until::Parent)
-        {
-            Quickly::Short(at, begin, end, word) => {
-                (at, Name::short(&path[begin..end], word, &self.keys), end != path.len())
-            }
-            Quickly::Onwards(at, pos) => {
-                let (bytes, slash) = last::alone(path.get(pos..)?)?;
-                (at, self.name(bytes).ok()?, slash)
-            }
-            _ => return None,
-        };
-        if !wanted(at.seen, &name, slash) {
-            return None;
-        }
-        let mount = match MountRef::get_seen(at.mount, self, section.guard()) {
-            Ok(mount) => mount,
-            Err(doomed) => {
-                drop(section);
-                drop(doomed);
-                return None;
-            }
-        };
-        let done = {
-            // Neither is waited for here: not in the section, nor for leave with the lock in hand, for which others wait who
-            // have leave.
-            let (leave, dir) = (mount.try_want_write(), LockedDir::try_lock(at.seen));
-            // First of all: what is given back, is so outside.
-            drop(section);
-            locked(&mount, dir.as_ref()?, leave?, &name, slash)
-        };
-        Some(unlocked(mount, done))
-    }
-
     #[inline(always)]
     fn by_rcu<'g, 'k>(
         &'k self,
@@ -385,7 +333,7 @@ impl Vfs {
                 }
                 self.parent_onwards(start, Some(at), rest, how, cred, section)
             }
-            Quickly::Short(at, begin, end, _) if !how.lookup.contains(Lookup::FOLLOW) => {
+            Quickly::Short(at, begin, end) if !how.lookup.contains(Lookup::FOLLOW) => {
                 Ok((at, Last::of_path((&path[begin..end], end != path.len()))))
             }
             Quickly::Short(at, begin, ..) => {

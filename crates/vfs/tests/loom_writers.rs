@@ -1,24 +1,29 @@
 //! Who writes in a mount beside who makes it read-only, in every interleaving: either the writer is refused, or the mount stays as it
-//! was; never does a change go on in a mount that is read-only.
+//! was; never does a change go on in a mount that is read-only. And who writes without a reference beside who ends the mount: either he
+//! finds that it is not mounted, or he is waited for.
 //!
 //! The counts and their states are the library's own source. A change is a write to a cell, which who has made the mount read-only reads:
 //! the model sees where the two may meet. (Where who closes tries two thousand times, it tries once here.)
 //!
 //! # Faults that were planted
 //!
-//! In `src/namespace/writers.rs`: beginnings summed before ends (`a_change_that_moves...`); a writer that looks at the state before it counts
-//! (all but the last); a file that counts its change's end before it counts as open (`a_file...`); no fence between the two sums
-//! (`a_change_that_moves...`); opening again by a relaxed store (`a_change_after...`). The fence before the sums may go: the one between
-//! them does its work, and what it saves is a second try.
+//! In `src/namespace/writers.rs`: a writer that looks at the state before it counts (all of the first four but the last); no fence between
+//! the sums (`a_change_that_moves...`); opening again by a relaxed store (`a_change_after...`). The fence before the sums may go: the one
+//! between them does its work, and what it saves is a second try. In `drain`: beginnings summed before ends, and no fence between the two
+//! (both of `one_who_passes...`). Not found: in `close`, beginnings summed before ends, for which it takes a second writer.
 #![cfg(loom)]
 // The cell by which the model sees who changes something.
 #![allow(unsafe_code)]
 
 #[allow(dead_code, unreachable_pub)]
+#[path = "../src/mount.rs"]
+mod mount;
+#[allow(dead_code, unreachable_pub)]
 #[path = "../src/namespace/writers.rs"]
 mod writers;
 
 use loom::cell::UnsafeCell;
+use mount::Mount;
 use quietline_platform::{cpu, thread};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -158,4 +163,49 @@ fn a_change_after_it_was_opened_again() {
         mounted.writers.open();
         writer.join().unwrap();
     });
+}
+
+/// Who passes through a mount that he has seen mounted, without a reference, beside who takes it out of its tree and ends it. `away`: he
+/// ends on another CPU than he began on.
+fn passes_beside_the_end(away: bool) {
+    let ended = Arc::new(AtomicUsize::new(0));
+    let (count, passed) = (ended.clone(), Arc::new(AtomicUsize::new(0)));
+    let passes = passed.clone();
+    explore(move |mounted| {
+        let mount = Arc::new(Mount::ordinary("model").unwrap());
+        let writer = {
+            let (mounted, mount, passes) = (mounted.clone(), mount.clone(), passes.clone());
+            thread::spawn(move || {
+                cpu::migrate(1);
+                let begun = mounted.writers.try_begin();
+                assert!(matches!(begun, Some(Ok(()))), "nobody closes it");
+                if mount.found_mounted() {
+                    mounted.change();
+                    passes.fetch_add(1, Relaxed);
+                }
+                if away {
+                    cpu::migrate(0);
+                }
+                mounted.writers.end();
+            })
+        };
+        assert!(mount.detach(), "nobody has a reference");
+        if mounted.writers.drain() {
+            // What ending it does: nobody uses it.
+            mounted.change();
+            count.fetch_add(1, Relaxed);
+        }
+        writer.join().unwrap();
+    });
+    assert!(ended.load(Relaxed) > 4 && passed.load(Relaxed) > 4, "one of the two never came to it");
+}
+
+#[test]
+fn one_who_passes_beside_the_end() {
+    passes_beside_the_end(false);
+}
+
+#[test]
+fn one_who_passes_and_moves_beside_the_end() {
+    passes_beside_the_end(true);
 }

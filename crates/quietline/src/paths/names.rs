@@ -89,8 +89,14 @@ impl Process {
         if flags & !(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH) != 0 {
             return Err(Errno::INVAL);
         }
+        let (old, new) = (old.as_ref(), new.as_ref());
+        if flags == 0
+            && let Some(done) = self.call_both([olddir, newdir], [old, new], namei::link_quickly)
+        {
+            return done;
+        }
         let how = how(flags, flags & AT_SYMLINK_FOLLOW != 0);
-        self.call_at(olddir, old.as_ref(), flags, |c, old| {
+        self.call_at(olddir, old, flags, |c, old| {
             // What a descriptor stands for is for who has opened it, or may look at everything.
             if flags & AT_EMPTY_PATH != 0
                 && old.first() != Some(&b'/')
@@ -101,7 +107,7 @@ impl Process {
                 return Err(Errno::NOENT);
             }
             let old = c.place(old, how)?;
-            self.call_at(newdir, new.as_ref(), 0, |c, new| namei::link(c, &old, new))
+            self.call_at(newdir, new, 0, |c, new| namei::link(c, &old, new))
         })
     }
 
@@ -159,7 +165,7 @@ impl Process {
     }
 
     /// [`renameat`](Self::renameat) with `RENAME_NOREPLACE`, `RENAME_EXCHANGE` or `RENAME_WHITEOUT`. Writes the lines of the
-    /// directories and of the file; from one directory to another, the filesystem's lock of renames.
+    /// directories and of the file; of a directory from one directory to another, the filesystem's lock of renames.
     ///
     /// # Errors
     /// As `renameat2(2)`.
@@ -172,8 +178,14 @@ impl Process {
         flags: u32,
     ) -> Result<(), Errno> {
         namei::check_rename_flags(flags)?;
+        let (old, new) = (old.as_ref(), new.as_ref());
+        if flags == 0
+            && let Some(done) = self.call_both([olddir, newdir], [old, new], namei::rename_quickly)
+        {
+            return done;
+        }
         // In Linux's order: what is wrong with the first path is told before anybody looks at the second.
-        let from = self.call_at(olddir, old.as_ref(), 0, |c, old| c.last_in(old))?;
-        self.call_at(newdir, new.as_ref(), 0, |c, new| namei::rename(c, &from, &c.last_in(new)?, flags))
+        let from = self.call_at(olddir, old, 0, |c, old| c.last_in(old))?;
+        self.call_at(newdir, new, 0, |c, new| namei::rename(c, &from, &c.last_in(new)?, flags))
     }
 }

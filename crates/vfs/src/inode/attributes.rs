@@ -177,6 +177,8 @@ impl Inode {
         self.apply(changes);
     }
 
+    // Most of what may change does not in most calls, which is known where they are made.
+    #[inline(always)]
     fn apply(&self, changes: &Changes) {
         let set32 = |word: &AtomicU32, value: Option<u32>| {
             if let Some(value) = value {
@@ -211,6 +213,7 @@ impl Inode {
 
 impl InodeGuard<'_> {
     /// Changes attributes; readers see all of it or nothing. Plain stores to the inode's lines.
+    #[inline(always)]
     pub fn change(&mut self, changes: &Changes) {
         let inode = self.inode();
         let _writing = inode.i_seq.write();

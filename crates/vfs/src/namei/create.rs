@@ -78,9 +78,9 @@ impl New<'_> {
 /// # Errors
 /// As the system calls.
 pub fn make(caller: &Caller<'_, '_>, path: &[u8], new: New<'_>) -> Result<(), Errno> {
-    let quick = caller.quick_parent(path, |_mount, dir, leave, name, slash| {
+    let quick = caller.quick_parent(path, |_mount, dir, name, slash| {
         not_removed(dir.inode())?;
-        make_name(caller, dir, name, slash, new, leave.as_ref().err().copied())
+        make_name(caller, dir, name, slash, new, None)
     });
     quick.unwrap_or_else(|| make_odd(caller, path, new))
 }
@@ -167,6 +167,30 @@ pub(super) fn new_inode<'k>(
     }
 }
 
+/// [`new_inode`] for a regular file, which nearly all are.
+#[inline]
+fn new_regular<'k>(
+    caller: &Caller<'_, 'k>,
+    dir: &LockedDir<'k>,
+    mode: u32,
+    time: Timespec,
+) -> Result<InodeRef<'k>, Errno> {
+    let of = ownership(dir.inode()).of_child(caller.cred, S_IFREG | mode & 0o7777);
+    let (mode, uid, gid) = (caller.masked(of.mode), of.uid, of.gid);
+    let fs = ramfs(dir.dir().super_block())?;
+    if !fs.limits().charge_inode() {
+        return Err(Errno::NOSPC);
+    }
+    // Each way by itself: a result that is passed on as it is would be copied.
+    match new_file(dir.dir(), fs, NewInode { mode, uid, gid, rdev: 0, nlink: 1, time }) {
+        Ok(inode) => Ok(inode),
+        Err(errno) => {
+            fs.limits().uncharge_inode();
+            Err(errno)
+        }
+    }
+}
+
 /// An inode whose room has been taken, with its content.
 fn fill_inode<'k>(
     dir: &DentryRef<'k>,
@@ -219,7 +243,7 @@ pub(crate) fn create<'k>(
     forbidden.map_or(Ok(()), Err)?;
     may_change_names(dir.inode(), caller.cred)?;
     let time = time_for(caller.vfs, dir.inode());
-    let inode = new_inode(caller, dir.dir(), New::Node(S_IFREG | mode, 0), time)?;
+    let inode = new_regular(caller, dir, mode, time)?;
     let mut child = dir.alloc(name)?;
     child.instantiate(inode);
     let child = dir.enter_held(child)?;

@@ -4,11 +4,12 @@ use super::{Caller, inode_of, may_change_names, not_removed, ownership, ramfs, t
 use crate::abi::{LINK_MAX, S_ISGID, S_ISUID, S_IXGRP};
 use crate::cred::Cred;
 use crate::dcache::name::Name;
+use crate::dentry::Dentry;
 use crate::inode::{Changes, Inode, InodeFlags};
 use crate::notify::{self, Event};
 use crate::permission::Mask;
 use crate::raw::dcache::locked::LockedDir;
-use crate::raw::mount::MountRef;
+use crate::raw::mount::TreeMount;
 use crate::raw::walk_path::Path;
 use crate::walk::{How, LastKind};
 use rustix::io::Errno;
@@ -18,11 +19,38 @@ use rustix::io::Errno;
 /// # Errors
 /// As the system call.
 pub fn link<'k>(caller: &Caller<'_, 'k>, old: &Path<'k>, path: &[u8]) -> Result<(), Errno> {
-    let quick = caller.quick_parent(path, |mount, dir, leave, name, slash| {
+    let quick = caller.quick_parent(path, |mount, dir, name, slash| {
         not_removed(dir.inode())?;
-        link_name(caller, old, mount, dir, name, slash, leave.as_ref().err().copied())
+        link_name(caller, Old::At(old), mount, dir, name, slash, None)
     });
     quick.unwrap_or_else(|| link_odd(caller, old, path))
+}
+
+/// Gives what is at the path `old` another name in the same directory, without a reference to it; none, and nothing has been done, if
+/// that is not ordinary, or cannot be done.
+///
+/// # Errors
+/// `ENOSPC`, `ENOMEM`.
+#[inline]
+pub fn link_quickly(caller: &Caller<'_, '_>, old: &[u8], new: &[u8]) -> Option<Result<(), Errno>> {
+    caller.quick_parents([old, new], true, |mount, dir, _, [old, new]| {
+        not_removed(dir.inode()).ok()?;
+        let old = dir.find(old).filter(|old| !old.is_special())?;
+        match link_name(caller, Old::In(old), mount, dir, new, false, None) {
+            Ok(()) => Some(Ok(())),
+            Err(errno @ (Errno::NOSPC | Errno::NOMEM)) => Some(Err(errno)),
+            // Whether this is what Linux says first, the other way knows.
+            Err(_) => None,
+        }
+    })
+}
+
+/// What gets a name.
+enum Old<'x, 'k> {
+    /// What somebody has.
+    At(&'x Path<'k>),
+    /// What the locked directory has, in the mount.
+    In(&'x Dentry),
 }
 
 /// [`link`] where something is out of the ordinary.
@@ -39,7 +67,7 @@ fn link_odd<'k>(caller: &Caller<'_, 'k>, old: &Path<'k>, path: &[u8]) -> Result<
     not_removed(dir.inode())?;
     let name = caller.vfs.name(last.bytes())?;
     let forbidden = leave.as_ref().err().copied();
-    link_name(caller, old, &mount, &dir, &name, last.has_slash(), forbidden)?;
+    link_name(caller, Old::At(old), &mount, &dir, &name, last.has_slash(), forbidden)?;
     let parent = dir.dir().clone();
     drop(dir);
     notify::inode(caller.vfs, inode_of(old.dentry())?, Event::ATTRIB);
@@ -50,8 +78,8 @@ fn link_odd<'k>(caller: &Caller<'_, 'k>, old: &Path<'k>, path: &[u8]) -> Result<
 /// Gives a file a name in a locked directory, which may be forbidden in the mount.
 fn link_name<'k>(
     caller: &Caller<'_, 'k>,
-    old: &Path<'k>,
-    mount: &MountRef<'k>,
+    old: Old<'_, 'k>,
+    mount: &TreeMount,
     dir: &LockedDir<'k>,
     name: &Name<'_>,
     slash: bool,
@@ -64,10 +92,12 @@ fn link_name<'k>(
         return Err(Errno::NOENT);
     }
     forbidden.map_or(Ok(()), Err)?;
-    if !old.mount().same(mount) {
-        return Err(Errno::XDEV);
-    }
-    let inode = inode_of(old.dentry())?;
+    let old = match old {
+        Old::At(place) if !place.mount().same(mount) => return Err(Errno::XDEV),
+        Old::At(place) => place.dentry(),
+        Old::In(dentry) => dentry,
+    };
+    let inode = old.inode().ok_or(Errno::NOENT)?;
     may_link(inode, caller.cred)?;
     may_change_names(dir.inode(), caller.cred)?;
     if inode.is_dir() {
@@ -88,7 +118,7 @@ fn link_name<'k>(
         return Err(Errno::NOSPC);
     }
     let linked = dir.alloc(name).and_then(|mut child| {
-        child.instantiate(old.dentry().inode_ref().ok_or(Errno::NOENT)?);
+        child.instantiate(dir.inode_ref(old).ok_or(Errno::NOENT)?);
         dir.enter(child)
     });
     if let Err(errno) = linked {

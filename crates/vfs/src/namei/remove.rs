@@ -8,7 +8,7 @@ use crate::inode::{Changes, InodeFlags, InodeGuard};
 use crate::notify;
 use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
-use crate::raw::mount::{MountRef, TreeMount};
+use crate::raw::mount::TreeMount;
 use crate::walk::{How, LastKind};
 use rustix::io::Errno;
 
@@ -28,8 +28,7 @@ pub(super) fn is_mountpoint(caller: &Caller<'_, '_>, mount: &TreeMount, child: &
 /// # Errors
 /// As the system call.
 pub fn unlink(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
-    let quick = caller.quick_parent(path, |mount, dir, leave, name, slash| {
-        let _leave = leave?;
+    let quick = caller.quick_parent(path, |mount, dir, name, slash| {
         not_removed(dir.inode())?;
         match unlink_name(caller, dir, name, slash)? {
             None => Ok(None),
@@ -142,7 +141,7 @@ fn lose_link(caller: &Caller<'_, '_>, dir: &LockedDir<'_>, locked: &mut InodeGua
 fn unlink_held<'k>(
     caller: &Caller<'_, 'k>,
     dir: &LockedDir<'k>,
-    mount: &MountRef<'k>,
+    mount: &TreeMount,
     victim: DentryRef<'k>,
 ) -> Result<Option<Held<'k>>, Errno> {
     let pin = {
@@ -166,8 +165,7 @@ fn unlink_held<'k>(
 /// # Errors
 /// As the system call.
 pub fn rmdir(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
-    let quick = caller.quick_parent(path, |mount, dir, leave, name, _| {
-        let _leave = leave?;
+    let quick = caller.quick_parent(path, |mount, dir, name, _| {
         not_removed(dir.inode())?;
         rmdir_name(caller, mount, dir, name)
     });
@@ -207,7 +205,7 @@ fn rmdir_odd(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
 /// Removes a directory from a locked directory; it, if others refer to it.
 fn rmdir_name<'k>(
     caller: &Caller<'_, 'k>,
-    mount: &MountRef<'k>,
+    mount: &TreeMount,
     dir: &LockedDir<'k>,
     name: &Name<'_>,
 ) -> Result<Option<Held<'k>>, Errno> {

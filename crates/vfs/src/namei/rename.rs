@@ -4,13 +4,18 @@
 
 use super::create::{New, new_inode};
 use super::remove::is_mountpoint;
-use super::{Caller, inode_of, may_change_names, may_delete, not_removed, ramfs, time_for, touch_dir};
+use super::{
+    Caller, inode_of, later_than_told, may_change_names, may_delete, not_removed, ramfs, time_for,
+    time_for_both, touch_dir, touched,
+};
 use crate::abi::{RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT, S_IFCHR};
 use crate::dcache::name::Name;
+use crate::dentry::Dentry;
 use crate::inode::{Changes, Inode, InodeFlags, InodeGuard};
 use crate::notify;
 use crate::permission::{Mask, permission};
 use crate::raw::dcache::change::Dirs;
+use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
 use crate::raw::walk_path::Path;
 use crate::vfs::Vfs;
@@ -22,7 +27,8 @@ type Place<'x, 'k> = (&'x Path<'k>, &'x Last<'x>);
 
 /// Renames what is at one place, which a path's last component is, to another (`renameat2`).
 ///
-/// Writes the lines of both directories and of the file; from one directory to another, the filesystem's lock of renames.
+/// Writes the lines of both directories and of the file; from one directory to another, the filesystem's lock of renames (but for files if neither
+/// directory is locked: they are tried first).
 ///
 /// # Errors
 /// As the system call.
@@ -73,6 +79,83 @@ pub fn rename<'k>(
     };
     drop((first, second, renames));
     done.map(|done| done.tell(caller.vfs, from, to, &kept))
+}
+
+/// Renames what is at one path to another, without a reference to anything; none, and nothing has been done, if that is not ordinary
+/// (a directory, a mountpoint, a name that is not there), or cannot be done.
+///
+/// Writes the lines of both directories and of the file. A file cannot become its own ancestor, so no lock of renames is taken.
+///
+/// # Errors
+/// `ENOMEM`.
+#[inline]
+pub fn rename_quickly(caller: &Caller<'_, '_>, old: &[u8], new: &[u8]) -> Option<Result<(), Errno>> {
+    // What was replaced is given back when no lock is held.
+    let done =
+        caller.quick_parents([old, new], false, |_, from, to, names| move_name(caller, from, to, names))?;
+    Some(done.map(drop))
+}
+
+/// What a name is of that is no directory and that nothing is mounted on.
+#[inline]
+fn ordinary(dentry: &Dentry) -> Option<&Inode> {
+    dentry.inode().filter(|inode| !inode.is_dir() && !crate::walk::maybe_mounted(dentry))
+}
+
+/// Renames a file in a locked directory, or from one to another; the reference that the directory had to what was replaced.
+fn move_name<'k>(
+    caller: &Caller<'_, 'k>,
+    from: &LockedDir<'k>,
+    to: Option<&LockedDir<'k>>,
+    [old_name, new_name]: [&Name<'_>; 2],
+) -> Option<Result<Option<DentryRef<'k>>, Errno>> {
+    let new_dir = to.unwrap_or(from);
+    let source = from.find(old_name)?;
+    let inode = ordinary(source)?;
+    let target = new_dir.find(new_name);
+    let over = match target {
+        None => None,
+        Some(target) => Some(ordinary(target).filter(|over| !over.same(inode))?),
+    };
+    may_delete(from.inode(), inode, caller.cred).ok()?;
+    match over {
+        None if to.is_none() => {}
+        None => may_change_names(new_dir.inode(), caller.cred).ok()?,
+        Some(over) => may_delete(new_dir.inode(), over, caller.cred).ok()?,
+    }
+    let fs = ramfs(from.dir().super_block()).ok()?;
+    let mut locked = over.map(Inode::lock);
+    // Once more, under its lock: whoever mounts something on it has that.
+    if target.is_some_and(crate::walk::maybe_mounted) {
+        return None;
+    }
+    let moved = from.dir().new_name(new_name).and_then(|name| from.rename(source, to, name, target));
+    let pin = match moved {
+        Ok(pin) => pin,
+        Err(errno) => return Some(Err(errno)),
+    };
+    if let Some(locked) = &mut locked
+        && replaced(caller.vfs, locked) > 0
+    {
+        fs.limits().uncharge_inode();
+    }
+    drop(locked);
+    let time = {
+        let mut locked = inode.lock();
+        let time = time_for_both(caller.vfs, inode, from.inode());
+        let time = if to.is_none() { time } else { later_than_told(caller.vfs, time, new_dir.inode()) };
+        locked.change(&Changes { ctime: Some(time), ..Changes::default() });
+        time
+    };
+    let came = i64::from(target.is_none());
+    match to {
+        None => from.change(&touched(from.inode(), came - 1, 0, time)),
+        Some(to) => {
+            from.change(&touched(from.inode(), -1, 0, time));
+            to.change(&touched(to.inode(), came, 0, time));
+        }
+    }
+    Some(Ok(pin))
 }
 
 /// What must be right of `renameat2`'s flags.

@@ -1,7 +1,9 @@
-//! Who is writing in a mount, so that it can be made read-only when nobody is.
+//! Who is writing in a mount, so that it can be made read-only when nobody is; and so that it stays while somebody is who has no
+//! reference to it.
 //!
-//! As with references, each CPU counts beginnings and ends in words of its own, and only who makes the mount read-only sums
-//! them: ends first, then beginnings, so that a writer is never missed.
+//! As with references, each CPU counts beginnings and ends in words of its own, and only who makes the mount read-only, or ends it,
+//! sums them: ends first, then beginnings, so that a writer is never missed. What is begun ends, or is kept by a file that is open
+//! for writing: one word more, and not two.
 
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::percpu::Words;
@@ -11,8 +13,8 @@ use rustix::io::Errno;
 /// Changes that are being made.
 const BEGUN: usize = 0;
 const ENDED: usize = 1;
-/// Files that are open for writing.
-const OPENED: usize = 2;
+/// Those of them that have become files that are open for writing.
+const KEPT: usize = 2;
 const CLOSED_FILES: usize = 3;
 
 const OPEN: u32 = 0;
@@ -22,6 +24,8 @@ const CLOSED: u32 = 2;
 
 /// How often who wants to close looks for a moment in which nobody makes a change.
 const TRIES: usize = if cfg!(loom) { 1 } else { 2000 };
+/// How often who ends a mount looks: ten seconds, or so.
+const PATIENCE: usize = if cfg!(loom) { 4 } else { 100_000 };
 /// After so many of these he sleeps in between: who makes a change may sleep himself, waiting for a directory that others have
 /// locked, or have lost his CPU.
 #[cfg(not(loom))]
@@ -84,12 +88,10 @@ impl Writers {
         self.words.add(ENDED, 1);
     }
 
-    /// Of what was begun becomes a file that is open, until [`close_file`](Self::close_file).
+    /// What was begun becomes a file that is open, until [`close_file`](Self::close_file).
     #[inline]
     pub(crate) fn open_file(&self) {
-        // In this order: see `close`.
-        self.words.add(OPENED, 1);
-        self.words.add(ENDED, 1);
+        self.words.add(KEPT, 1);
     }
 
     /// The file is closed.
@@ -112,13 +114,14 @@ impl Writers {
         self.words.fence();
         let mut busy = true;
         for n in 0..TRIES {
-            let (ended, closed) = (self.words.sum(ENDED), self.words.sum(CLOSED_FILES));
-            // Whose end was counted began before, perhaps on another CPU: now that is visible, too; and if he went on as a
-            // file, so is that.
+            let (closed, ended, kept) =
+                (self.words.sum(CLOSED_FILES), self.words.sum(ENDED), self.words.sum(KEPT));
+            // Whose end was counted, or who was counted as a file or as its end, began before, perhaps on another CPU: now that is
+            // visible, too. So if all who have begun have ended or are files, no file is missing among those.
             self.words.fence();
-            let (begun, opened) = (self.words.sum(BEGUN), self.words.sum(OPENED));
-            busy = (begun, opened) != (ended, closed);
-            if !busy || opened != closed {
+            let begun = self.words.sum(BEGUN);
+            busy = kept != closed || begun != ended.wrapping_add(kept);
+            if !busy || kept != closed {
                 break;
             }
             // Who came too late to write is counted until he sees so; and who makes a name is soon done.
@@ -127,6 +130,24 @@ impl Writers {
         // ORDERING: pairs with the load in `begin`.
         self.state.store(if busy { OPEN } else { CLOSED }, Ordering::Release);
         if busy { Err(Errno::BUSY) } else { Ok(()) }
+    }
+
+    /// Waits for those who have begun, when nobody has a reference to the mount any more, and whoever sees it finds that it is not
+    /// mounted, and ends at once; false if somebody does not come to his end, as one whom a `fork` of the host has left behind.
+    ///
+    /// What was begun before the mount was found without references is visible.
+    #[must_use = "who has not ended uses the mount"]
+    pub(crate) fn drain(&self) -> bool {
+        for n in 0..PATIENCE {
+            let ended = self.words.sum(ENDED).wrapping_add(self.words.sum(KEPT));
+            // As in `close`.
+            self.words.fence();
+            if self.words.sum(BEGUN) == ended {
+                return true;
+            }
+            self.pause(n);
+        }
+        false
     }
 
     /// Lets everybody write. The caller excludes other changes by a lock.
@@ -142,7 +163,9 @@ impl Writers {
             return thread::yield_now();
         }
         // A sleep: nobody wakes whoever waits for this.
-        quietline_platform::futex::wait(&self.state, HELD, Some(NAP));
+        // Relaxed: whatever it is, nobody changes it meanwhile.
+        let state = self.state.load(Ordering::Relaxed);
+        quietline_platform::futex::wait(&self.state, state, Some(NAP));
     }
 
     #[cfg(loom)]

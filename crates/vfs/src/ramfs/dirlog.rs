@@ -129,6 +129,14 @@ impl<T: Copy> DirLog<T> {
 
     /// Takes the item at a place out, if there is one. Needs no memory.
     pub fn remove(&mut self, place: u64) -> Option<T> {
+        // What came last often goes first.
+        if let Below::Leaf(entries) = &mut self.root.below
+            && entries.len() > usize::from(entries.capacity() > FEW)
+            && entries.back().is_some_and(|(last, _)| *last == place)
+        {
+            self.len -= 1;
+            return entries.pop_back().map(|(_, item)| item);
+        }
         let item = self.root.remove(place)?;
         self.len -= 1;
         match &self.root.below {

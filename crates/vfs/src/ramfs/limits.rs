@@ -128,7 +128,7 @@ impl Budget for Limits {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn take(count: &Counter, max: Option<i64>, amount: u64) -> bool {
     let Ok(amount) = i64::try_from(amount) else { return false };
     match max {

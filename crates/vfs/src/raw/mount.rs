@@ -7,6 +7,9 @@
 //!   a section ───────── nothing, but sees what a table of mounts or a child's parent shows
 //! ```
 //!
+//! Who changes names in a directory that he has found needs the mount for a moment. He has no reference: his leave to write is enough
+//! ([`Passing`]), for whoever has put the last reference waits for those who have leave.
+//!
 //! A mount is freed a grace period after its last put, and is in no table by then: what a section finds, it may look at until
 //! it ends. References are put inside a section, because whoever puts one may still be summing when another thread finds
 //! that all are put.
@@ -79,6 +82,36 @@ pub struct Writing<'a>(&'a Writers);
 
 /// Leave to write in a mount, or why there is none.
 pub(crate) type Leave<'m> = Result<Writing<'m>, Errno>;
+
+/// Leave to change a filesystem through a mount that was seen mounted, and that stays until this is dropped: without a reference.
+/// For who is soon done.
+#[derive(Debug)]
+#[must_use = "the leave ends when this is dropped"]
+pub(crate) struct Passing<'k> {
+    mount: NonNull<TreeMount>,
+    of: PhantomData<&'k Vfs>,
+}
+
+impl Deref for Passing<'_> {
+    type Target = TreeMount;
+
+    #[inline(always)]
+    fn deref(&self) -> &TreeMount {
+        // SAFETY: found mounted after this was counted, so whoever ends the mount waits for our end.
+        unsafe { self.mount.as_ref() }
+    }
+}
+
+impl Drop for Passing<'_> {
+    /// Writes no shared line.
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: as above, or made in a section that is still open.
+        let mount = unsafe { self.mount.as_ref() };
+        // With the end counted, the mount may be freed: nothing of it is used after that addition, the last thing here.
+        mount.writers.end();
+    }
+}
 
 impl Writing<'_> {
     /// For a file that is open for writing, until [`TreeMount::drop_write`].
@@ -256,6 +289,11 @@ impl Drop for Doomed {
             // SAFETY: the head is that of a boxed mount that nobody can see any more.
             drop(unsafe { Box::from_raw(head.byte_sub(offset).cast::<TreeMount>().as_ptr()) });
         }
+        // SAFETY: we have the last reference, and nobody has another.
+        if !unsafe { self.0.as_ref() }.writers.drain() {
+            // Who does not end uses it for ever: it stays, as it would if he had a reference.
+            return;
+        }
         // SAFETY: the last reference was put, which one thread is told: it frees the mount, below. Until then sections may
         // still look at it, but not at these two as what owns anything: they see the root through a pointer to the dentry,
         // which is freed by RCU.
@@ -274,7 +312,7 @@ impl TreeMount {
     /// Notes that somebody has used it, for `MNT_EXPIRE`.
     #[inline(always)]
     fn is_used(&self) {
-        // Relaxed, both: whoever unmounts after this has our put in its sum, or finds the mount in use.
+        // Relaxed, both: whoever unmounts after this has our put in its sum, or finds the mount in use, or was seen by who passes.
         if self.expiring.load(Ordering::Relaxed) {
             self.expiring.store(false, Ordering::Relaxed);
         }
@@ -327,6 +365,18 @@ impl TreeMount {
     pub fn want_write(&self) -> Result<Writing<'_>, Errno> {
         self.writers.begin()?;
         Ok(Writing(&self.writers))
+    }
+
+    /// Leave to write for who has only seen the mount, in the section that is open, and does not wait; none if it is not mounted, or
+    /// read-only, or somebody counts those who write. Writes no shared line.
+    #[inline(always)]
+    pub(crate) fn pass<'k>(&self, _vfs: &'k Vfs, _section: &Guard<'_>) -> Option<Passing<'k>> {
+        self.writers.try_begin()?.ok()?;
+        // Before the look: who unmounts, and whom that did not see, finds this.
+        self.is_used();
+        let passing = Passing { mount: NonNull::from(self), of: PhantomData };
+        // Looked at after it was counted. If not: ended by the drop.
+        if self.counts.found_mounted() { Some(passing) } else { None }
     }
 
     /// [`want_write`](Self::want_write) for who does not wait: none while somebody counts those who write.

@@ -21,6 +21,13 @@ impl<T> Once<T> {
         Self { value: AtomicPtr::new(ptr::null_mut()) }
     }
 
+    /// Whether there is none, for who asks nothing of it.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        // Relaxed: only compared.
+        self.value.load(Ordering::Relaxed).is_null()
+    }
+
     /// The value, if it has been made. One load.
     #[inline(always)]
     pub(crate) fn get(&self) -> Option<&T> {
@@ -59,6 +66,6 @@ impl<T> Drop for Once<T> {
 
 impl<T> fmt::Debug for Once<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Once").field(&!self.value.load(Ordering::Relaxed).is_null()).finish()
+        f.debug_tuple("Once").field(&!self.is_empty()).finish()
     }
 }

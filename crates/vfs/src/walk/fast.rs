@@ -23,10 +23,11 @@
 //! The steps are those of `run`. For finding a byte in a word: H. S. Warren, "Hacker's Delight", 6-1.
 
 use super::component::{Component, before_slash, slashes, split, trim, word_at};
+use super::last;
 use super::step;
 use crate::abi::{S_IFDIR, S_IFLNK, S_IFMT};
 use crate::cred::Cred;
-use crate::dcache::name::INLINE;
+use crate::dcache::name::{INLINE, Name};
 use crate::dentry::DentryFlags;
 use crate::inode::{Inode, InodeFlags};
 use crate::permission::{Mask, permission};
@@ -42,9 +43,9 @@ pub(super) enum Quickly<'g, 'k> {
     Nothing,
     /// To this directory; of the path is left what begins at the index, without slashes in front.
     Onwards(Spot<'g, 'k>, usize),
-    /// The same, and what is left is a name of less than eight bytes, which are given, from the first index to the second, and
-    /// perhaps slashes. Only until the parent.
-    Short(Spot<'g, 'k>, usize, usize, u64),
+    /// The same, and what is left is a name of less than eight bytes, from the first index to the second, and perhaps slashes. Only
+    /// until the parent.
+    Short(Spot<'g, 'k>, usize, usize),
     /// Nowhere.
     No,
 }
@@ -91,7 +92,7 @@ pub(super) fn quickly<'g, 'k>(
                 if name as u8 == b'.' {
                     return Quickly::Onwards(at, pos);
                 }
-                return Quickly::Short(at, pos, end, name);
+                return Quickly::Short(at, pos, end);
             }
             if name as u8 == b'.' {
                 if len == 1 {
@@ -146,6 +147,76 @@ pub(super) fn quickly<'g, 'k>(
         // A path without a component.
         _ => Quickly::Onwards(at, pos),
     }
+}
+
+/// [`quickly`] until the parent, for who goes on with the last component: the directory, the name, and whether slashes come after it.
+/// None if anything is not ordinary, or if a directory is not there.
+///
+/// By itself, because with one way out what it has found stays in registers.
+#[inline(always)]
+pub(super) fn to_parent<'g, 'k, 'p>(
+    vfs: &'k Vfs,
+    section: &'g Section,
+    cred: &Cred,
+    at: Spot<'g, 'k>,
+    path: &'p [u8],
+) -> Option<(Spot<'g, 'k>, Name<'p>, bool)> {
+    let mut at = at;
+    let inode = at.seen.inode()?;
+    if !may_pass(inode, inode.mode(), cred) {
+        return None;
+    }
+    let mut pos = usize::from(path.first() == Some(&b'/'));
+    let (end, word) = loop {
+        if pos >= path.len() {
+            return None;
+        }
+        let word = word_at(path, pos);
+        let slashes = slashes(word);
+        let (found, end) = if slashes != 0 {
+            let (name, len) = before_slash(word, slashes);
+            let end = pos + len;
+            if name as u8 == b'.' && (len == 1 || name == u64::from_le_bytes(*b"..\0\0\0\0\0\0")) {
+                return None;
+            }
+            if len == 0 {
+                pos += 1;
+                continue;
+            }
+            // Nearly always it is the byte after the slash that says so.
+            if path.get(end + 1).is_none_or(|&byte| byte == b'/') && trim(&path[end..]).is_empty() {
+                break (end, Some(name));
+            }
+            (at.seen.child_quick(vfs.keys.hash_len([name, 0, 0], len), [name]), end)
+        } else {
+            match longer(vfs, at.seen, path, pos, word, Until::Parent) {
+                Some(found) => found,
+                None => break (pos, None),
+            }
+        };
+        let Quick::Found(next) = found else { return None };
+        // As in `quickly`.
+        if !at.seen.valid() {
+            return None;
+        }
+        let mut spot = Spot { mount: at.mount, seen: next };
+        if next.is_special() {
+            spot = mounted(vfs, section, spot)?;
+        }
+        let inode = spot.seen.inode()?;
+        if !may_pass(inode, inode.mode(), cred) {
+            return None;
+        }
+        (at, pos) = (spot, end + 1);
+    };
+    let (name, slash) = match word {
+        Some(word) => (Name::short(&path[pos..end], word, &vfs.keys), end != path.len()),
+        None => {
+            let (bytes, slash) = last::alone(&path[pos..])?;
+            (vfs.name(bytes).ok()?, slash)
+        }
+    };
+    Some((at, name, slash))
 }
 
 /// Whether it is a directory in which names may be looked up.

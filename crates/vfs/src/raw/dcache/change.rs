@@ -111,23 +111,22 @@ impl<'k> NewDentry<'k> {
         Ok(())
     }
 
+    #[inline(always)]
     fn link(self, dir: &mut InodeGuard<'_>, flags: DentryFlags) -> Result<DentryRef<'k>, Errno> {
         let dentry = self.dentry();
         // SAFETY: the new dentry has a reference to its parent.
         let parent = unsafe { dentry.parent_ptr().as_ref() };
         assert!(locks(dir, parent), "the lock is the directory's that the dentry goes to");
-        let table = match parent.is_hashed() {
+        let room = match parent.is_hashed() {
             true => parent.d_children.reserve(self.vfs().domain).map_err(|_| Errno::NOMEM),
             false => Err(Errno::NOENT),
         };
-        let table = match table {
-            Ok(table) => table,
-            Err(errno) => {
-                let mut this = self;
-                this.set_count(1);
-                return Err(errno);
-            }
-        };
+        if let Err(errno) = room {
+            let mut this = self;
+            this.set_count(1);
+            return Err(errno);
+        }
+        let table = whole(parent);
         if dentry.is_negative() {
             dentry.super_block().counts.add(NEGATIVES, 1);
         }
@@ -238,10 +237,10 @@ impl<'k> DentryRef<'k> {
         }
         let vfs = self.vfs();
         // What can fail comes first. The table of the old directory may be replaced by this, if it is the same.
-        let table = match replaced {
-            Some(_) => whole(to),
-            None => to.d_children.reserve(vfs.domain).map_err(|_| Errno::NOMEM)?,
-        };
+        if replaced.is_none() {
+            to.d_children.reserve(vfs.domain).map_err(|_| Errno::NOMEM)?;
+        }
+        let table = whole(to);
         // A reference to the old parent becomes one to the new one; who had none needs none, if the new one stays by itself.
         let new_parent = !from.same(to);
         let counted = !self.is_uncounted();

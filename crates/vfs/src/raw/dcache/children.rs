@@ -114,10 +114,11 @@ impl Children {
         self.0.store(slots.map_addr(|slots| slots | log as usize), Ordering::Release);
     }
 
-    /// A table with room for one more child. Under the directory's lock.
-    pub(super) fn reserve(&self, domain: &Domain) -> Result<Whole, AllocError> {
+    /// Sees to it that there is a table with room for one more child. Under the directory's lock.
+    #[inline]
+    pub(super) fn reserve(&self, domain: &Domain) -> Result<(), AllocError> {
         match self.whole() {
-            Some(whole) if whole.counts().fits(whole.table.len()) => Ok(whole),
+            Some(whole) if whole.counts().fits(whole.table.len()) => Ok(()),
             old => self.resize(old, domain),
         }
     }
@@ -125,7 +126,7 @@ impl Children {
     /// Copies the children into a table that fits them.
     #[cold]
     #[inline(never)]
-    fn resize(&self, old: Option<Whole>, domain: &Domain) -> Result<Whole, AllocError> {
+    fn resize(&self, old: Option<Whole>, domain: &Domain) -> Result<(), AllocError> {
         let live = old.map_or(0, |old| old.counts().live());
         // Half full at most, so that it lasts.
         let slots = ((live + 1) * 2).next_power_of_two().max(LEAST);
@@ -140,7 +141,7 @@ impl Children {
             // SAFETY: it is published no more.
             unsafe { old.free_rcu(domain) };
         }
-        Ok(whole)
+        Ok(())
     }
 
     /// A child has been taken out: takes a smaller table if this one is nearly empty, and there is memory for it.

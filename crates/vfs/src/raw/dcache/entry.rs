@@ -247,12 +247,19 @@ impl Dentry {
     pub(super) fn is_called(&self, name: &Name<'_>) -> bool {
         // Relaxed, all of it: under the lock.
         self.hash_len.load(Ordering::Relaxed) == name.hash_len
-            && match self.long_name() {
-                None => {
+            && match name.bytes().len() > INLINE {
+                false => {
                     self.name.iter().zip(name.words).all(|(mine, word)| mine.load(Ordering::Relaxed) == word)
                 }
-                Some(long) => long.equals(name),
+                true => self.is_called_long(name),
             }
+    }
+
+    /// [`is_called`](Self::is_called), of a name of the same length that is not in the dentry.
+    #[cold]
+    #[inline(never)]
+    fn is_called_long(&self, name: &Name<'_>) -> bool {
+        self.long_name().is_some_and(|long| long.equals(name))
     }
 
     #[cold]

@@ -33,7 +33,11 @@ unsafe impl Sync for InodeRef<'_> {}
 impl Inode {
     pub(crate) fn cache(domain: &'static Domain) -> Result<RawCache, CacheError> {
         unsafe fn release(object: NonNull<u8>) {
-            // SAFETY: the cache passes an object that was an inode, which nobody sees any more.
+            // SAFETY: the cache passes an object that was an inode, which nobody sees any more. Relaxed: said before it was freed.
+            if unsafe { object.cast::<Inode>().as_ref() }.i_bare.load(Ordering::Relaxed) {
+                return;
+            }
+            // SAFETY: as above.
             let end = || unsafe { object.cast::<Inode>().drop_in_place() };
             // It has been reported; whoever happens to run this has nothing to do with it.
             if let Err(payload) = std::panic::catch_unwind(end) {
@@ -187,7 +191,9 @@ unsafe fn evict(inode: NonNull<Inode>) {
     unsafe {
         let sb = inode.as_ref().i_sb;
         crate::notify::ended(inode.as_ref());
-        sb.as_ref().info().evict(inode.as_ref());
+        sb.as_ref().evict(inode.as_ref());
+        // Relaxed: for who frees it, by way of the cache.
+        inode.as_ref().i_bare.store(inode.as_ref().is_bare(), Ordering::Relaxed);
         sb.as_ref().vfs.as_ref().inodes.free_rcu(inode.cast());
         sb.as_ref().counts.add(INODES_ENDED, 1);
     }

@@ -27,14 +27,14 @@
 //!
 //! This is a directory's lock. What ends by what was done under it ends when it is unlocked.
 
-use super::change::whole;
+use super::change::{Dirs, whole};
 use super::entry::Dentry;
 use super::life;
-use super::refs::{DentryRef, NewDentry, dput};
+use super::refs::{DentryRef, NewDentry, NewName, dput};
 use super::seen::Seen;
 use crate::dcache::name::Name;
 use crate::dentry::DentryFlags;
-use crate::inode::{Changes, Inode, InodeFlags, InodeGuard};
+use crate::inode::{Changes, Inode, InodeFlags, InodeGuard, InodeRef};
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::mem::{ManuallyDrop, transmute};
@@ -45,6 +45,7 @@ use rustix::io::Errno;
 pub(crate) struct LockedDir<'k> {
     // In the order in which they are dropped.
     guard: RefCell<InodeGuard<'k>>,
+    inode: &'k Inode,
     ended: Ended,
     /// The reference, where the lock is not enough.
     _held: Option<DentryRef<'k>>,
@@ -58,12 +59,22 @@ impl Drop for Ended {
     #[inline]
     fn drop(&mut self) {
         if let Some(dentry) = self.0.get() {
-            // SAFETY: made dead by `remove_sole`; a parent that it leaves is the caller's to put.
-            unsafe {
-                if let Some(parent) = life::end(dentry) {
-                    dput(parent);
-                }
-            }
+            // SAFETY: made dead by `remove_sole`.
+            unsafe { end(dentry) };
+        }
+    }
+}
+
+/// Not where locks end under which nothing does.
+///
+/// # Safety
+/// The caller made the dentry dead, and it is in no table.
+#[inline(never)]
+unsafe fn end(dentry: NonNull<Dentry>) {
+    // SAFETY: by contract; a parent that it leaves is the caller's to put.
+    unsafe {
+        if let Some(parent) = life::end(dentry) {
+            dput(parent);
         }
     }
 }
@@ -104,7 +115,8 @@ impl<'k> LockedDir<'k> {
 
     #[inline(always)]
     fn new(guard: InodeGuard<'k>, held: Option<DentryRef<'k>>, dir: ManuallyDrop<DentryRef<'k>>) -> Self {
-        Self { guard: RefCell::new(guard), ended: Ended(Cell::new(None)), _held: held, dir }
+        let inode = guard.inode();
+        Self { guard: RefCell::new(guard), inode, ended: Ended(Cell::new(None)), _held: held, dir }
     }
 
     /// The directory. (A clone of this is a reference that stays.)
@@ -116,7 +128,7 @@ impl<'k> LockedDir<'k> {
     /// Its inode.
     #[inline(always)]
     pub(crate) fn inode(&self) -> &Inode {
-        self.dir.inode().expect("what is locked has an inode")
+        self.inode
     }
 
     /// Changes the directory's attributes.
@@ -212,6 +224,42 @@ impl<'k> LockedDir<'k> {
         victim.delist(&mut self.guard.borrow_mut())
     }
 
+    /// Renames what was found in the directory, in another one if that is given; in place of `replaced`, if it has that. Nothing is
+    /// counted. The reference that the directory had to what was replaced.
+    ///
+    /// # Errors
+    /// As [`relist`](DentryRef::relist). Then nothing is changed.
+    #[inline]
+    pub(crate) fn rename(
+        &self,
+        found: &Dentry,
+        to: Option<&Self>,
+        name: NewName<'k>,
+        replaced: Option<&Dentry>,
+    ) -> Result<Option<DentryRef<'k>>, Errno> {
+        // SAFETY: what a directory has stays while that is locked, as both are: what is replaced has its reference still when this
+        // comes back. These are not counted, and never put.
+        let borrow = |dentry| unsafe { ManuallyDrop::new(DentryRef::from_raw(NonNull::from(dentry))) };
+        let (found, replaced) = (borrow(found), replaced.map(borrow));
+        let replaced = replaced.as_deref();
+        let mut dir = self.guard.borrow_mut();
+        match to {
+            None => found.relist(&mut Dirs::Same(&mut dir), self.dir(), name, replaced),
+            Some(to) => {
+                let mut new = to.guard.borrow_mut();
+                found.relist(&mut Dirs::Two(&mut dir, &mut new), to.dir(), name, replaced)
+            }
+        }
+    }
+
+    /// A reference to what somebody's dentry stands for, who has a reference to it, or has found it here.
+    #[inline]
+    pub(crate) fn inode_ref(&self, dentry: &Dentry) -> Option<InodeRef<'k>> {
+        let inode = NonNull::from(dentry.inode()?);
+        // SAFETY: the dentry has a reference to it, and stays: by the caller's reference, or by the lock.
+        Some(unsafe { InodeRef::again(inode) })
+    }
+
     /// A reference to what was found.
     #[inline]
     pub(crate) fn hold(&self, found: &Dentry) -> DentryRef<'k> {
@@ -231,7 +279,7 @@ pub(crate) struct Fresh<'d, 'k> {
 impl<'k> Fresh<'_, 'k> {
     /// Gives it an inode.
     #[inline]
-    pub(crate) fn instantiate(&mut self, inode: crate::inode::InodeRef<'k>) {
+    pub(crate) fn instantiate(&mut self, inode: InodeRef<'k>) {
         self.new.instantiate(inode);
     }
 }

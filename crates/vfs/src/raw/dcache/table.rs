@@ -156,7 +156,8 @@ impl<T> Table<T> {
         same: impl Fn(NonNull<T>, u32) -> bool,
     ) -> Result<Option<R>, Changed> {
         let wanted = tag(hash);
-        let mut i = hash as usize & self.mask();
+        let mask = self.mask();
+        let mut i = hash as usize & mask;
         loop {
             // ORDERING: pairs with the releases in `insert` and `replace`: who finds a child finds it made.
             let found = self.slot(i).load(Ordering::Acquire);
@@ -174,7 +175,7 @@ impl<T> Table<T> {
             } else if found == EMPTY {
                 return Ok(None);
             }
-            i = (i + 1) & self.mask();
+            i = (i + 1) & mask;
         }
     }
 
@@ -183,7 +184,8 @@ impl<T> Table<T> {
     #[inline(always)]
     pub(crate) fn first(&self, hash: u64) -> Option<NonNull<T>> {
         let wanted = tag(hash);
-        let mut i = hash as usize & self.mask();
+        let mask = self.mask();
+        let mut i = hash as usize & mask;
         loop {
             // ORDERING: as in `find`.
             let found = self.slot(i).load(Ordering::Acquire);
@@ -195,7 +197,7 @@ impl<T> Table<T> {
             if found == EMPTY {
                 return None;
             }
-            i = (i + 1) & self.mask();
+            i = (i + 1) & mask;
         }
     }
 
@@ -203,7 +205,8 @@ impl<T> Table<T> {
     #[inline]
     pub(crate) fn find_locked(&self, hash: u64, is: impl Fn(NonNull<T>) -> bool) -> Option<NonNull<T>> {
         let wanted = tag(hash);
-        let mut i = hash as usize & self.mask();
+        let mask = self.mask();
+        let mut i = hash as usize & mask;
         loop {
             // Relaxed: only the caller writes.
             let found = self.slot(i).load(Ordering::Relaxed);
@@ -216,30 +219,32 @@ impl<T> Table<T> {
             if found == EMPTY {
                 return None;
             }
-            i = (i + 1) & self.mask();
+            i = (i + 1) & mask;
         }
     }
 
     /// The slot of a child, for the writer.
     fn place(&self, hash: u64, child: NonNull<T>) -> Option<usize> {
         let wanted = word(hash, child);
-        let mut i = hash as usize & self.mask();
+        let mask = self.mask();
+        let mut i = hash as usize & mask;
         loop {
             // Relaxed: only the caller writes.
             match self.slot(i).load(Ordering::Relaxed) {
                 EMPTY => return None,
                 found if found == wanted => return Some(i),
-                _ => i = (i + 1) & self.mask(),
+                _ => i = (i + 1) & mask,
             }
         }
     }
 
     /// Adds a child whose name is not in the table; there is room.
     pub(crate) fn insert(&self, counts: &Counts, hash: u64, child: NonNull<T>) {
-        let mut i = hash as usize & self.mask();
+        let mask = self.mask();
+        let mut i = hash as usize & mask;
         // Relaxed: only the caller writes.
         while self.slot(i).load(Ordering::Relaxed) & ADDRESS != 0 {
-            i = (i + 1) & self.mask();
+            i = (i + 1) & mask;
         }
         if self.slot(i).load(Ordering::Relaxed) == EMPTY {
             Counts::add(&counts.used, 1);

@@ -470,6 +470,15 @@ impl PageTree<'_> {
     }
 }
 
+impl PageTree<'_> {
+    /// Whether there is no page and no node, for who has ended it.
+    #[inline(always)]
+    pub(crate) fn is_bare(&self) -> bool {
+        // Relaxed: nobody changes it any more.
+        self.root.load(Ordering::Relaxed).is_null()
+    }
+}
+
 impl Drop for PageTree<'_> {
     /// Frees all pages. No quota is told.
     fn drop(&mut self) {
