@@ -82,6 +82,7 @@ impl Claimed {
         // SAFETY: off the list and claimed: the links and the key are this waker's.
         unsafe {
             claimed.key.with_mut(|word| *word = key);
+            claimed.origin.tell();
             claimed.node.chain(ptr::null_mut());
             match self.last.get().as_ref() {
                 Some(last) => last.chain(node.as_ptr()),

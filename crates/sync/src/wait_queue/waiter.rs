@@ -28,6 +28,7 @@ use quietline_platform::{clock, futex};
 
 use super::claimed::STEP;
 use super::node::{Kind, Node};
+use super::patience::{self, Origin};
 use super::{Interrupt, Reply, WaitQueue};
 
 /// How to wait.
@@ -76,11 +77,11 @@ impl std::error::Error for WaitError {}
 pub(super) const PHASE: u32 = 3;
 const IDLE: u32 = 0;
 pub(super) const LINKED: u32 = 1;
-const WOKEN: u32 = LINKED + 2 * STEP;
+pub(super) const WOKEN: u32 = LINKED + 2 * STEP;
 /// The waiter sleeps, or is about to.
 pub(super) const ASLEEP: u32 = 1 << 2;
 /// The interrupt was raised since the waiter looked at it.
-const DISTURBED: u32 = 1 << 3;
+pub(super) const DISTURBED: u32 = 1 << 3;
 
 /// A thread in a queue.
 #[repr(C)]
@@ -90,16 +91,19 @@ pub(super) struct Waiter {
     pub(super) word: AtomicU32,
     /// With what key it was claimed: the waker's until WOKEN, then the waiter's.
     pub(super) key: UnsafeCell<u32>,
+    /// Where it was claimed, as the key.
+    pub(super) origin: Origin,
     #[cfg(loom)]
     pub(super) thread: loom::thread::Thread,
 }
 
 impl Waiter {
-    fn new(wait: &Wait<'_>) -> Self {
+    pub(super) fn new(wait: &Wait<'_>) -> Self {
         Self {
             node: Node::new(Kind::Sleeper(wait.key), wait.exclusive),
             word: AtomicU32::new(IDLE),
             key: UnsafeCell::new(0),
+            origin: Origin::new(),
             #[cfg(loom)]
             thread: thread::current(),
         }
@@ -173,6 +177,8 @@ impl Leave<'_> {
 
     /// The waiter has been WOKEN and has looked at its condition: the wake-up is used.
     fn settle(&self) {
+        // SAFETY: this thread's waiter, WOKEN.
+        unsafe { self.waiter.origin.keep() };
         // Relaxed: as in `enter`.
         self.waiter.word.fetch_and(!(PHASE | ASLEEP), Ordering::Relaxed);
     }
@@ -190,9 +196,12 @@ impl Leave<'_> {
     /// Sleeps until woken; or until the time is up or the alarm goes, and then the waiter is off the queue and was not
     /// woken.
     ///
-    /// At once, without a look around first: who is to wake it often runs on this CPU next. (A round trip of two threads by
-    /// two pipes took 2.9 us so; with 15, 40 and 100 processor hints before each sleep 3.7, 5.0 and 7.0; the host's own 3.0.)
+    /// Before that it [looks again](patience::look_again), where that has paid lately: not ASLEEP yet, so that nobody needs a
+    /// system call to wake it.
     fn sleep(&self, until: &mut Until) -> Result<(), WaitError> {
+        if patience::look_again(self.waiter, until, self.alarm.map(|(interrupt, _)| interrupt)) {
+            return Ok(());
+        }
         let word = &self.waiter.word;
         loop {
             // ORDERING: Acquire pairs with the release in `disturb`: if the bit was there, the interrupt is found raised below.
@@ -307,18 +316,18 @@ impl Waiter {
 
 /// When a wait is over.
 #[cfg(not(loom))]
-struct Until {
+pub(super) struct Until {
     deadline: Option<Duration>,
 }
 
 #[cfg(not(loom))]
 impl Until {
-    fn new(timeout: Option<Duration>) -> Self {
+    pub(super) fn new(timeout: Option<Duration>) -> Self {
         // What is past the end of the clock is never.
         Self { deadline: timeout.and_then(|timeout| clock::monotonic().checked_add(timeout)) }
     }
 
-    fn left(&self) -> Option<Duration> {
+    pub(super) fn left(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_sub(clock::monotonic()))
     }
 
@@ -329,7 +338,7 @@ impl Until {
 
 /// In the model the time is up at the second look.
 #[cfg(loom)]
-struct Until {
+pub(super) struct Until {
     looks_left: Option<u32>,
 }
 
