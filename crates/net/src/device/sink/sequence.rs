@@ -8,27 +8,27 @@ const WINDOW: u64 = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Flow {
-    /// Above the greatest number that came.
-    next: u64,
-    /// Bit `i` is for number `next - 1 - i`.
+    /// The greatest number that came, if any did.
+    newest: u64,
+    /// Bit `i` is for number `newest - i`. 0 before any has come.
     seen: u64,
 }
 
 impl Flow {
     /// Packets that there should be by now.
     pub(super) fn expected(&self) -> u64 {
-        self.next
+        if self.seen == 0 { 0 } else { self.newest.saturating_add(1) }
     }
 
     /// A packet has come.
     #[inline(always)]
     pub(super) fn came(&mut self, number: u64, tally: &mut Tally) {
-        if number >= self.next {
-            let ahead = (number - self.next).saturating_add(1);
+        if number > self.newest || self.seen == 0 {
+            let ahead = number - self.newest;
             self.seen = if ahead < WINDOW { self.seen << ahead | 1 } else { 1 };
-            self.next = number.saturating_add(1);
+            self.newest = number;
         } else {
-            self.came_late(self.next - 1 - number, tally);
+            self.came_late(self.newest - number, tally);
         }
     }
 
