@@ -19,7 +19,7 @@ pub(super) struct Stages {
     /// when the next one is over. At most two, because when one begins all before it are over.
     taken: [Option<u64>; 2],
     /// For each CPU.
-    lists: Box<[List]>,
+    lists: Vec<List>,
     /// Objects that are due.
     ready: i64,
     /// The next CPU that is looked at for what it has left.
@@ -40,6 +40,12 @@ struct List {
     ready: Chain,
     /// The grace period after which the CPU last ran all that was due, or after which there was something again.
     seen: u64,
+}
+
+impl List {
+    fn new() -> Self {
+        Self { taken: [Chain::EMPTY; 2], ready: Chain::EMPTY, seen: 0 }
+    }
 }
 
 /// Whose callbacks are run.
@@ -85,9 +91,16 @@ impl Stages {
     pub(super) fn new(cpus: usize) -> Result<Self, AllocError> {
         let mut lists = Vec::new();
         lists.try_reserve_exact(cpus).map_err(|_| AllocError)?;
-        lists.resize_with(cpus, || List { taken: [Chain::EMPTY; 2], ready: Chain::EMPTY, seen: 0 });
-        let lists = lists.into_boxed_slice();
+        lists.resize_with(cpus, List::new);
         Ok(Self { taken: [None; 2], lists, ready: 0, next: 0, turn: 0, running: [0; 2], in_hand: 0 })
+    }
+
+    /// A list for a CPU that was not there when the domain was made: simulated machines, one after the other, share one.
+    #[cfg(quietline_sim)]
+    fn fit(&mut self, cpu: usize) {
+        if cpu >= self.lists.len() {
+            self.lists.resize_with(cpu + 1, List::new);
+        }
     }
 
     /// Moves what is due to `ready`. O(CPUs) if anything is.
@@ -116,6 +129,8 @@ impl Stages {
         if chain.len() == 0 {
             return;
         }
+        #[cfg(quietline_sim)]
+        self.fit(cpu);
         let slot = |is: Option<u64>| self.taken.iter().position(|taken| *taken == is);
         let slot = slot(Some(number)).or_else(|| slot(None));
         let slot = slot.expect("only what the previous grace period took is still waiting");
@@ -125,6 +140,8 @@ impl Stages {
 
     /// About `n` objects' callbacks that are due after `completed`, for the CPU that asks.
     fn take(&mut self, n: i64, cpu: usize, completed: u64, whose: Whose) -> Chain {
+        #[cfg(quietline_sim)]
+        self.fit(cpu);
         let own = &mut self.lists[cpu];
         let mut taken = own.ready.take(n);
         if own.ready.len() == 0 {
