@@ -112,29 +112,51 @@ impl Host {
         unsafe { poll(&mut fds, 1, 0) == 1 }
     }
 
-    /// Whether it sleeps in `fcntl` or `flock`.
-    fn sleeps(&self, process: usize) -> bool {
-        let call = std::fs::read_to_string(format!("/proc/{}/syscall", self.children[process].pid)).unwrap();
+    /// If it sleeps in `fcntl` or `flock`: how often it has gone to sleep since it began.
+    ///
+    /// One that has been woken and has not run yet is still found in its call, so the call alone does not tell: its state
+    /// does.
+    fn sleeps(&self, process: usize) -> Option<u64> {
+        let of = |file: &str| {
+            std::fs::read_to_string(format!("/proc/{}/{file}", self.children[process].pid)).unwrap()
+        };
+        let status = of("status");
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+        if !field("State:").starts_with('S') {
+            return None;
+        }
+        let sleeps = field("voluntary_ctxt_switches:").parse().unwrap();
+        let call = of("syscall");
         let number = call.split(' ').next().unwrap();
-        if cfg!(target_arch = "x86_64") { ["72", "73"] } else { ["25", "32"] }.contains(&number)
+        let calls = if cfg!(target_arch = "x86_64") { ["72", "73"] } else { ["25", "32"] };
+        calls.contains(&number).then_some(sleeps)
     }
 
-    /// Waits until everybody who was told to do something has done it or sleeps; says what came out.
+    /// Waits until everybody who was told to do something has done it or sleeps; says what came out. Looks twice: one
+    /// who was asleep at the first look may have been woken since, by one who was looked at later and sleeps again.
     fn rest(&self, busy: [bool; PROCESSES]) -> [Option<Outcome>; PROCESSES] {
         let mut outcomes = [None; PROCESSES];
+        let mut before = None;
         loop {
-            let mut rested = true;
+            let (mut rested, mut slept) = (true, [0; PROCESSES]);
             for process in (0..PROCESSES).filter(|&process| busy[process]) {
-                if outcomes[process].is_none() && !self.sleeps(process) {
-                    rested = false;
-                    if self.is_done(process) {
-                        outcomes[process] = Some(self.outcome(process));
+                if outcomes[process].is_some() {
+                    continue;
+                }
+                match self.sleeps(process) {
+                    Some(times) => slept[process] = times,
+                    None => {
+                        rested = false;
+                        if self.is_done(process) {
+                            outcomes[process] = Some(self.outcome(process));
+                        }
                     }
                 }
             }
-            if rested {
+            if rested && before == Some(slept) {
                 return outcomes;
             }
+            before = rested.then_some(slept);
             std::thread::yield_now();
         }
     }
@@ -414,7 +436,7 @@ fn episode(random: &mut Random, seen: &mut Seen, processes: usize) {
                     answers[p] = Some(answer);
                 }
             }
-            // One that the host has woken may sleep again for a moment on its way out, on a lock of its kernel's.
+            // One that the host has woken may sleep for a moment on its way out, on a lock of its kernel's.
             let since = Instant::now();
             while answers != theirs && since.elapsed() < Duration::from_secs(1) {
                 let late = host.rest(core::array::from_fn(|p| asleep[p] && theirs[p].is_none()));
