@@ -5,6 +5,8 @@
 //! What single calls leave behind when they fail in the middle, with messages of many sizes, is in `sockets_faults.rs` and
 //! `inet/faults.rs`; here is every call, in one world.
 
+#[path = "support/heap.rs"]
+mod heap;
 mod support;
 
 use quietline::abi::*;
@@ -13,49 +15,16 @@ use quietline::{
     Config, EpollEvent, Errno, Events, ItimerSpec, Kernel, PollFd, Process, RecvMsg, SendMsg, Socket,
 };
 use quietline_platform::fault;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::fmt::Write;
 use std::time::Duration;
 use support::{alone, pages_used};
 
-/// Counts the bytes that each thread has allocated and not freed.
-struct Counting;
-
-thread_local! {
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(bytes: isize) {
-    // A thread that ends frees its own storage last.
-    let _ = LIVE.try_with(|live| live.set(live.get() + bytes));
-}
-
-#[allow(unsafe_code, reason = "an allocator")]
-// SAFETY: the system's allocator, and a count beside it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: passed on.
-        let memory = unsafe { System.alloc(layout) };
-        if !memory.is_null() {
-            count(layout.size() as isize);
-        }
-        memory
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: passed on.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
 #[global_allocator]
-static HEAP: Counting = Counting;
+static HEAP: heap::Counting = heap::Counting;
 
 /// Bytes in pages and on this thread's heap.
 fn held() -> (usize, isize) {
-    (pages_used(), LIVE.with(Cell::get))
+    (pages_used(), heap::bytes_of_thread())
 }
 
 // The descriptors of a world, in the order in which they are made.

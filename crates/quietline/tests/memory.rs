@@ -1,36 +1,15 @@
 //! What a name and a file cost, in memory that is resident, and that all of it is given back.
 
+#[path = "support/heap.rs"]
+mod heap;
 mod support;
 
 use quietline::abi::*;
 use quietline::{Config, Kernel, Process};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 use support::{alone, pages_used, resident};
 
-/// Counts the bytes on the heap.
-struct Counting;
-
-static LIVE: AtomicIsize = AtomicIsize::new(0);
-
-#[allow(unsafe_code, reason = "an allocator")]
-// SAFETY: the system's allocator, and a count beside it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size() as isize, Relaxed);
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size() as isize, Relaxed);
-        // SAFETY: passed on.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
 #[global_allocator]
-static HEAP: Counting = Counting;
+static HEAP: heap::Counting = heap::Counting;
 
 /// Bytes: in slabs of dentries and inodes, in all pages, on the heap, resident.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +29,7 @@ fn held(p: &Process) -> Held {
         stats.slabs * stats.slab_size
     };
     let (dentries, inodes) = (of("dentry"), of("inode_cache"));
-    Held { dentries, inodes, pages: pages_used(), heap: LIVE.load(Relaxed), resident: resident() }
+    Held { dentries, inodes, pages: pages_used(), heap: heap::bytes(), resident: resident() }
 }
 
 impl Held {

@@ -1,6 +1,8 @@
 //! Memory that runs out under the calls on the tree: each allocation of each call fails once, and once all from it on. The call
 //! says so or makes do; a call that fails has changed nothing; nothing is lost, neither pages nor heap; the call works afterwards.
 
+#[path = "support/heap.rs"]
+mod heap;
 mod support;
 
 use quietline::abi::*;
@@ -8,49 +10,16 @@ use quietline::inotify::*;
 use quietline::locks::*;
 use quietline::{Config, Errno, Kernel, MFD_CLOEXEC, MS_BIND, MS_MOVE, MS_REC, MS_REMOUNT, Process, dirents};
 use quietline_platform::fault;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::fmt::Write;
 use support::{alone, pages_used};
 
-/// Counts the bytes that each thread has allocated and not freed.
-struct Counting;
-
-thread_local! {
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(bytes: isize) {
-    // A thread that ends frees its own storage last.
-    let _ = LIVE.try_with(|live| live.set(live.get() + bytes));
-}
-
-#[allow(unsafe_code, reason = "an allocator")]
-// SAFETY: the system's allocator, and a count beside it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: passed on.
-        let memory = unsafe { System.alloc(layout) };
-        if !memory.is_null() {
-            count(layout.size() as isize);
-        }
-        memory
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: passed on.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
 #[global_allocator]
-static HEAP: Counting = Counting;
+static HEAP: heap::Counting = heap::Counting;
 
 /// Bytes in pages and on this thread's heap.
 fn held() -> (usize, isize) {
     let pages = pages_used();
-    (pages, LIVE.with(Cell::get))
+    (pages, heap::bytes_of_thread())
 }
 
 const LONG: &str = "a name that does not fit into a dentry, because it is longer than its words";

@@ -46,9 +46,21 @@ fn on_cpu<T: 'static>(number: usize, f: impl FnOnce() -> T + 'static) -> thread:
     })
 }
 
+/// What is in the sheaves of all CPUs, which are taken away.
+fn take_all(cache: &Cache) -> Vec<usize> {
+    let mut objects = Vec::new();
+    cache.sheaves.take_all(&cache.handshake).each(|sheaf| drain(sheaf, &mut objects), |_| unreachable!());
+    objects
+}
+
+fn take_all_on_another_cpu(cache: &Arc<Cache>) -> thread::JoinHandle<Vec<usize>> {
+    let cache = cache.clone();
+    on_cpu(1, move || take_all(&cache))
+}
+
 /// Everything that is left, by whoever is alone.
 fn rest(cache: &Cache, into: &mut Vec<usize>) {
-    cache.sheaves.take_all(&cache.handshake).each(|sheaf| drain(sheaf, into), |_| unreachable!());
+    into.extend(take_all(cache));
     into.sort_unstable();
 }
 
@@ -58,17 +70,7 @@ fn pop_and_push_beside_take_all() {
     model(|| {
         let cache = cache();
         assert!(cache.sheaves.install(sheaf(&[1]), false).is_none());
-        let drainer = {
-            let cache = cache.clone();
-            on_cpu(1, move || {
-                let mut objects = Vec::new();
-                cache
-                    .sheaves
-                    .take_all(&cache.handshake)
-                    .each(|sheaf| drain(sheaf, &mut objects), |_| unreachable!());
-                objects
-            })
-        };
+        let drainer = take_all_on_another_cpu(&cache);
         let mut objects = Vec::new();
         match cache.sheaves.pop() {
             0 => {}
@@ -89,17 +91,7 @@ fn install_beside_take_all() {
     model(|| {
         let cache = cache();
         assert!(cache.sheaves.install(sheaf(&[1, 2]), false).is_none());
-        let drainer = {
-            let cache = cache.clone();
-            on_cpu(1, move || {
-                let mut objects = Vec::new();
-                cache
-                    .sheaves
-                    .take_all(&cache.handshake)
-                    .each(|sheaf| drain(sheaf, &mut objects), |_| unreachable!());
-                objects
-            })
-        };
+        let drainer = take_all_on_another_cpu(&cache);
         let mut objects = Vec::new();
         if let Some(over) = cache.sheaves.install(sheaf(&[3]), true) {
             drain(over, &mut objects);
@@ -116,17 +108,7 @@ fn spare_beside_take_all() {
     model(|| {
         let cache = cache();
         assert!(cache.sheaves.put_spare(sheaf(&[1])).is_none());
-        let drainer = {
-            let cache = cache.clone();
-            on_cpu(1, move || {
-                let mut objects = Vec::new();
-                cache
-                    .sheaves
-                    .take_all(&cache.handshake)
-                    .each(|sheaf| drain(sheaf, &mut objects), |_| unreachable!());
-                objects
-            })
-        };
+        let drainer = take_all_on_another_cpu(&cache);
         let mut objects = Vec::new();
         if let Some(spare) = cache.sheaves.take_spare() {
             drain(spare, &mut objects);
@@ -151,17 +133,7 @@ fn home_beside_take_all() {
         cache.sheaves.put_home(sheaf(&[2]), 2, |_| unreachable!());
         cache.sheaves.put_home(sheaf(&[3]), 2, |over| drain(over, &mut objects));
         assert_eq!(objects, [3], "it keeps two");
-        let drainer = {
-            let cache = cache.clone();
-            on_cpu(1, move || {
-                let mut objects = Vec::new();
-                cache
-                    .sheaves
-                    .take_all(&cache.handshake)
-                    .each(|sheaf| drain(sheaf, &mut objects), |_| unreachable!());
-                objects
-            })
-        };
+        let drainer = take_all_on_another_cpu(&cache);
         let other = {
             let cache = cache.clone();
             on_cpu(0, move || {
