@@ -126,7 +126,7 @@ fn fragments() {
 
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
-fn ended(n: u64) {
+extern "C" fn ended(n: u64) {
     ENDED.fetch_add(n, Ordering::Relaxed);
 }
 

@@ -1,5 +1,5 @@
 /*
- * quietline: slab caches and RCU. SPDX-License-Identifier: MIT OR Apache-2.0
+ * quietline: slab caches, RCU and packets. SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * Every function may be called from any thread at any time, unless it says otherwise. Functions whose name ends in alloc, free,
  * alloc_bulk, free_bulk or free_rcu may be called in callbacks and hooks too. Of all functions only ql_rcu_read_lock() and
@@ -106,6 +106,11 @@
 #define QL_VERSION 256
 
 /**
+ * Packets that a waitlist holds.
+ */
+#define QL_WAITLIST 32
+
+/**
  * The result of a function that can fail.
  */
 typedef enum ql_status {
@@ -138,6 +143,14 @@ typedef enum ql_status {
      * More different names than this library can know.
      */
     QL_TOO_MANY = 6,
+    /**
+     * Others have references to the packet or to its data: make a copy first.
+     */
+    QL_SHARED = 7,
+    /**
+     * The packet's buffer, or any buffer, has no room for that.
+     */
+    QL_BAD_LENGTH = 8,
 } ql_status;
 
 /**
@@ -179,14 +192,125 @@ typedef enum ql_violation_kind {
 } ql_violation_kind;
 
 /**
+ * Why a packet was dropped (enum skb_drop_reason). Later versions may have more.
+ */
+typedef enum ql_drop_reason {
+    /**
+     * Nobody said why.
+     */
+    QL_DROP_NOT_SPECIFIED = 0,
+    /**
+     * There was no memory.
+     */
+    QL_DROP_NO_MEMORY = 1,
+    /**
+     * A ring or a queue was full.
+     */
+    QL_DROP_QUEUE_FULL = 2,
+    /**
+     * The packet is shorter than its headers.
+     */
+    QL_DROP_PACKET_TOO_SMALL = 3,
+    /**
+     * The header makes no sense.
+     */
+    QL_DROP_BAD_HEADER = 4,
+    /**
+     * The header's checksum is wrong.
+     */
+    QL_DROP_BAD_CHECKSUM = 5,
+    /**
+     * A source or a destination that may not be forwarded.
+     */
+    QL_DROP_MARTIAN = 6,
+    /**
+     * No route leads there.
+     */
+    QL_DROP_NO_ROUTE = 7,
+    /**
+     * It has passed as many routers as it may.
+     */
+    QL_DROP_TTL_EXPIRED = 8,
+    /**
+     * It is larger than the way on allows, and may not be cut.
+     */
+    QL_DROP_PACKET_TOO_BIG = 9,
+    /**
+     * Nobody knows the neighbour's address.
+     */
+    QL_DROP_NEIGHBOUR_FAILED = 10,
+    /**
+     * Nobody here speaks the protocol.
+     */
+    QL_DROP_UNHANDLED_PROTOCOL = 11,
+    /**
+     * The device could not send it.
+     */
+    QL_DROP_DEVICE_FAILED = 12,
+    /**
+     * The device is down.
+     */
+    QL_DROP_DEVICE_DOWN = 13,
+} ql_drop_reason;
+
+/**
+ * How a packet goes on.
+ */
+typedef enum ql_via {
+    /**
+     * To its destination: it is on the link.
+     */
+    QL_VIA_LINK = 0,
+    /**
+     * To a router.
+     */
+    QL_VIA_GATEWAY = 1,
+    /**
+     * Not at all: nothing may go there.
+     */
+    QL_VIA_UNREACHABLE = 2,
+    /**
+     * Not at all: it has arrived, at an address of the forwarder's own.
+     */
+    QL_VIA_LOCAL = 3,
+    /**
+     * To all on a link, which is not done for others.
+     */
+    QL_VIA_BROADCAST = 4,
+} ql_via;
+
+/**
  * A cache of objects of one size. Any thread may use any function with it, but for ql_cache_destroy(), which must be the last.
  */
 typedef struct ql_cache ql_cache;
 
 /**
+ * Routes, neighbours and interfaces. Any thread may use any function with it, but for ql_forwarder_destroy(), which must be the
+ * last.
+ */
+typedef struct ql_forwarder ql_forwarder;
+
+/**
+ * What a thread that forwards has of its own. Belongs to one thread at a time.
+ */
+typedef struct ql_lane ql_lane;
+
+/**
+ * The caches of packets' heads and data. Any thread may use any function with it, but for ql_packets_destroy(), which must be
+ * the last.
+ */
+typedef struct ql_packets ql_packets;
+
+/**
  * Readers that are waited for together. Most programs need one: ql_rcu_global(). It lives as long as the process.
  */
 typedef struct ql_rcu ql_rcu;
+
+/**
+ * A reference to a packet (struct sk_buff). Belongs to one thread at a time; every reference is ended once, by
+ * ql_consume_skb() or any other function that says so.
+ */
+typedef struct ql_skb ql_skb;
 
 /**
  * Objects that were taken by ql_cache_alloc_batch() and not handed out yet. Belongs to one thread at a time; must not be copied.
@@ -374,6 +498,85 @@ typedef struct ql_violation {
 typedef void (*ql_violation_handler)(const struct ql_violation *violation, void *context);
 
 /**
+ * The first bits of addresses of a family; or an address, with all its bits.
+ */
+typedef struct ql_prefix {
+    /**
+     * 4 or 6.
+     */
+    uint32_t family;
+    /**
+     * How many bits: up to 32 or 128.
+     */
+    uint32_t bits;
+    /**
+     * The address, in the order of the wire: four bytes of it or all sixteen. Bits that do not count are ignored.
+     */
+    uint8_t address[16];
+} ql_prefix;
+
+/**
+ * What a forwarder knows of a device: where the device is, is the caller's business.
+ */
+typedef struct ql_interface {
+    /**
+     * Its address on the link.
+     */
+    uint8_t link[6];
+    /**
+     * Bytes behind the Ethernet header, up to 65,535.
+     */
+    uint16_t mtu;
+    /**
+     * Its addresses, each with how many bits all on the link have. It has a link-local one of IPv6 besides, which follows from
+     * that on the link. NULL if there are none.
+     */
+    const struct ql_prefix *addresses;
+    /**
+     * How many.
+     */
+    size_t nr_addresses;
+} ql_interface;
+
+/**
+ * Where a route leads.
+ */
+typedef struct ql_next_hop {
+    /**
+     * The number of the interface.
+     */
+    uint32_t interface;
+    /**
+     * A ql_via.
+     */
+    uint32_t via;
+    /**
+     * The router's address, of the route's family, for QL_VIA_GATEWAY; else zero.
+     */
+    uint8_t gateway[16];
+} ql_next_hop;
+
+/**
+ * Where packets go out: gets the number of an interface, `n` packets for it, and the context. What it has taken it sets to NULL;
+ * what it leaves is dropped, and counted. It must return; must not change routes, nor wait for a grace period.
+ */
+typedef void (*ql_transmit)(uint32_t interface, struct ql_skb **skbs, size_t n, void *context);
+
+/**
+ * Something that is counted.
+ */
+typedef struct ql_count {
+    /**
+     * What: English, with a zero behind it; drops have the reason's name.
+     */
+    char name[32];
+    /**
+     * How often.
+     */
+    uint64_t value;
+} ql_count;
+
+/**
  * An open read section. May be passed to another thread and be closed there.
  */
 typedef struct ql_rcu_guard {
@@ -528,6 +731,59 @@ typedef struct ql_stats {
  * Shown a cache; the numbers are valid during the call.
  */
 typedef void (*ql_cache_visitor)(const struct ql_stats *stats, void *context);
+
+/**
+ * Called when a packet's head ends, with the argument that it was set with: once, before memory of the packet is given back, on
+ * whatever thread ends it. It must return.
+ */
+typedef void (*ql_skb_destructor)(uint64_t argument);
+
+/**
+ * Fields that go with a packet's head. ql_skb_get_fields() and ql_skb_set_fields().
+ */
+typedef struct ql_skb_fields {
+    /**
+     * When it came, in nanoseconds.
+     */
+    uint64_t timestamp;
+    /**
+     * Forty bytes for whoever has the packet.
+     */
+    uint64_t cb[5];
+    /**
+     * A mark for who classifies packets.
+     */
+    uint32_t mark;
+    /**
+     * A hash of the flow.
+     */
+    uint32_t hash;
+    /**
+     * The number of the device that it came in by.
+     */
+    uint32_t device;
+    /**
+     * The protocol's number, as on an Ethernet.
+     */
+    uint16_t protocol;
+    /**
+     * Zero.
+     */
+    uint16_t unused;
+} ql_skb_fields;
+
+/**
+ * Packets that are done with, which are freed all at once when there are QL_WAITLIST, or when it is flushed. On the stack of
+ * whoever goes through a device's completions; all zero at first. Belongs to one thread at a time; must not be copied.
+ *
+ *     ql_waitlist done = {0};
+ */
+typedef struct ql_waitlist {
+    /**
+     * The library's.
+     */
+    size_t words[33];
+} ql_waitlist;
 
 #ifdef __cplusplus
 extern "C" {
@@ -706,6 +962,130 @@ enum ql_status ql_set_violation_handler(ql_violation_handler handler,
                                         void *context);
 
 /**
+ * Makes a forwarder between interfaces, which are numbered from 0 on, and stores it in *forwarder; on failure, *forwarder is NULL.
+ * It knows the routes to their own addresses and to the links that they are on, and no others.
+ *
+ * QL_INVALID when a pointer is NULL that must not be, for more than 65,535 interfaces, or for an address that no station may
+ * have; QL_NO_MEMORY.
+ *
+ * # Safety
+ * `packets` is NULL, or packets that outlive the forwarder; `interfaces` points to `n` interfaces, whose addresses are there;
+ * `forwarder` is NULL or may be written.
+ */
+enum ql_status ql_forwarder_create(struct ql_packets *packets,
+                                   const struct ql_interface *interfaces,
+                                   size_t n,
+                                   struct ql_forwarder **forwarder);
+
+/**
+ * Ends a forwarder, and packets that wait in it for a neighbour. NULL does nothing.
+ *
+ * # Safety
+ * It is used by nobody else, now or later; its lanes have ended.
+ */
+void ql_forwarder_destroy(struct ql_forwarder *forwarder);
+
+/**
+ * Enters a route, in the place of one with the same prefix, if there is one. Others may forward meanwhile: a packet goes the old
+ * way or the new one.
+ *
+ * QL_INVALID when an argument is NULL, for a family, a number of bits, an interface or a way that is none; QL_NO_MEMORY: nothing
+ * has changed.
+ *
+ * # Safety
+ * `forwarder` is NULL or a forwarder, so for all functions below; the others are NULL or point to what they say.
+ */
+enum ql_status ql_forwarder_set_route(const struct ql_forwarder *forwarder,
+                                      const struct ql_prefix *prefix,
+                                      const struct ql_next_hop *hop);
+
+/**
+ * Takes a route out: true if there was one with this prefix. Needs no memory.
+ *
+ * # Safety
+ * As ql_forwarder_set_route().
+ */
+bool ql_forwarder_remove_route(const struct ql_forwarder *forwarder, const struct ql_prefix *prefix);
+
+/**
+ * Where packets to an address go, `bits` of which are ignored: the next hop of the longest prefix, in *hop. false, and *hop stays
+ * as it is, if no route leads there, or an argument is NULL. Takes no lock, writes no shared line.
+ *
+ * # Safety
+ * As ql_forwarder_set_route().
+ */
+bool ql_forwarder_lookup(const struct ql_forwarder *forwarder,
+                         const struct ql_prefix *address,
+                         struct ql_next_hop *hop);
+
+/**
+ * Enters a neighbour's address on the link of an interface, for good. Packets that have waited for it are dropped: enter it
+ * before. (Neighbours that are not entered are asked for.)
+ *
+ * QL_INVALID when an argument is NULL, or for a family or an interface that is none; QL_NO_MEMORY, also if 8,192 of the
+ * family are known.
+ *
+ * # Safety
+ * As ql_forwarder_set_route(); `link` is NULL or points to six bytes.
+ */
+enum ql_status ql_forwarder_set_neighbour(const struct ql_forwarder *forwarder,
+                                          uint32_t interface,
+                                          const struct ql_prefix *address,
+                                          const uint8_t *link);
+
+/**
+ * Makes what a thread needs to forward, 512 bytes for each interface, and stores it in *lane; on failure, *lane is NULL.
+ *
+ * QL_INVALID when an argument is NULL; QL_NO_MEMORY.
+ *
+ * # Safety
+ * As ql_forwarder_set_route(). The forwarder outlives the lane.
+ */
+enum ql_status ql_lane_create(const struct ql_forwarder *forwarder,
+                              struct ql_lane **lane);
+
+/**
+ * Ends a lane. NULL does nothing.
+ *
+ * # Safety
+ * It is used by nobody else, now or later.
+ */
+void ql_lane_destroy(struct ql_lane *lane);
+
+/**
+ * Forwards packets that came in by an interface, from their Ethernet header on. All entries are NULL after. What goes out is
+ * given to `transmit`, up to 64 packets at a time, before this returns. `now` is in nanoseconds since any moment, the same for
+ * all threads. To be called once a second at least, if need be without packets: for neighbours that have not answered.
+ *
+ * A packet that goes on, its neighbour being known, takes no lock and writes no shared line but its own.
+ *
+ * QL_INVALID, and the packets stay the caller's, when a pointer is NULL that must not be, or there is no such interface.
+ *
+ * # Safety
+ * As ql_forwarder_set_route(); `lane` is the forwarder's and this thread's alone; `skbs` points to `n` pointers, each NULL or a
+ * reference of the caller's to a packet of the forwarder's ql_packets.
+ */
+enum ql_status ql_forwarder_handle(const struct ql_forwarder *forwarder,
+                                   struct ql_lane *lane,
+                                   uint32_t input,
+                                   struct ql_skb **skbs,
+                                   size_t n,
+                                   uint64_t now,
+                                   ql_transmit transmit,
+                                   void *context);
+
+/**
+ * What has been counted on all CPUs together, in up to `n` entries: how many there are, of which those beyond `n` are not stored.
+ * Exact when nobody forwards. 0 for a forwarder that is NULL. O(CPUs).
+ *
+ * # Safety
+ * As ql_forwarder_set_route(); `counts` points to `n` entries, or n is 0.
+ */
+size_t ql_forwarder_get_counts(const struct ql_forwarder *forwarder,
+                               struct ql_count *counts,
+                               size_t n);
+
+/**
  * Frees an object after every read section that is open now has ended (kfree_rcu); then the release hook is called for it, if
  * there is one, and it can be used again. Never fails. NULL, as either argument, does nothing.
  *
@@ -728,6 +1108,49 @@ void ql_cache_free_rcu(struct ql_cache *cache,
  * `cache` is NULL or a cache.
  */
 void ql_cache_flush_rcu(struct ql_cache *cache);
+
+/**
+ * Makes the caches, which allocate no slab yet, and stores them in *packets; on failure, *packets is NULL.
+ *
+ * QL_INVALID when `packets` is NULL; QL_NO_MEMORY.
+ *
+ * # Safety
+ * `packets` is NULL or may be written.
+ */
+enum ql_status ql_packets_create(struct ql_packets **packets);
+
+/**
+ * Ends packets that wait to be freed, and the caches. NULL does nothing.
+ *
+ * # Safety
+ * All packets of it, and all forwarders and waitlists that have any, have ended; it is used by nobody else, now or later.
+ */
+void ql_packets_destroy(struct ql_packets *packets);
+
+/**
+ * Heads with users, packets that wait to be freed included; exact when nobody uses the packets meanwhile. NULL: 0. O(CPUs).
+ *
+ * # Safety
+ * `packets` is NULL or packets.
+ */
+size_t ql_packets_active(const struct ql_packets *packets);
+
+/**
+ * Gives cached memory back to the system. NULL does nothing.
+ *
+ * # Safety
+ * `packets` is NULL or packets.
+ */
+void ql_packets_shrink(struct ql_packets *packets);
+
+/**
+ * Ends the packets that other CPUs have sent home to the calling thread's CPU by ql_skb_defer_free(): how many. A thread that
+ * allocates on that CPU calls it now and then. NULL: 0.
+ *
+ * # Safety
+ * `packets` is NULL or packets.
+ */
+size_t ql_packets_take_deferred(struct ql_packets *packets);
 
 /**
  * Stores the domain of everything that brings none of its own in *domain.
@@ -923,6 +1346,246 @@ enum ql_status ql_slabinfo(char *buffer,
                            size_t *needed);
 
 /**
+ * A packet without data, with room for `len` bytes behind 64 bytes of headroom (alloc_skb). NULL if the system gives no
+ * memory, `packets` is NULL, or `len` is above 16,256.
+ *
+ * No locked instruction and no shared line while the CPU's sheaves have objects.
+ *
+ * # Safety
+ * `packets` is NULL, or packets that outlive this one.
+ */
+struct ql_skb *ql_skb_alloc(struct ql_packets *packets,
+                            size_t len);
+
+/**
+ * Fills an array with `n` packets as ql_skb_alloc() makes them, all or nothing; on failure all entries are NULL. n may be 0.
+ *
+ * One sequence on each of two caches for up to 64 packets, while the CPU's sheaves have enough.
+ *
+ * QL_INVALID when `packets` is NULL, or `skbs` while n is not 0; QL_BAD_LENGTH; QL_NO_MEMORY.
+ *
+ * # Safety
+ * As ql_skb_alloc(); `skbs` points to `n` pointers, which need no value.
+ */
+enum ql_status ql_skb_alloc_bulk(struct ql_packets *packets,
+                                 size_t len,
+                                 struct ql_skb **skbs,
+                                 size_t n);
+
+/**
+ * Another reference to the same packet (skb_get): one locked instruction. While there are two, nothing of it can be changed.
+ * NULL for NULL.
+ *
+ * # Safety
+ * `skb` is NULL or a reference of the caller's; so for all functions below.
+ */
+struct ql_skb *ql_skb_get(struct ql_skb *skb);
+
+/**
+ * Another packet with the same data (skb_clone): lengths are its own, bytes are shared and cannot be changed meanwhile. It
+ * has no destructor. NULL if there is no memory, or for NULL.
+ *
+ * # Safety
+ * As ql_skb_get().
+ */
+struct ql_skb *ql_skb_clone(const struct ql_skb *skb);
+
+/**
+ * A packet with a copy of all bytes, those of fragments made linear, with so many bytes of room before and behind them
+ * (skb_copy_expand). It has no destructor. NULL if there is no memory, for what is longer than linear data can be, or
+ * for NULL.
+ *
+ * # Safety
+ * As ql_skb_get().
+ */
+struct ql_skb *ql_skb_copy(const struct ql_skb *skb,
+                           size_t headroom,
+                           size_t tailroom);
+
+/**
+ * Ends a reference; with the last one the packet, which was used (consume_skb). Never fails. NULL does nothing.
+ *
+ * # Safety
+ * As ql_skb_get(); the reference is not used again.
+ */
+void ql_consume_skb(struct ql_skb *skb);
+
+/**
+ * Ends a reference; with the last one the packet, which was dropped for a reason that tracers see (kfree_skb_reason): a
+ * ql_drop_reason; a number that is none counts as QL_DROP_NOT_SPECIFIED. NULL does nothing.
+ *
+ * # Safety
+ * As ql_consume_skb().
+ */
+void ql_kfree_skb(struct ql_skb *skb,
+                  uint32_t reason);
+
+/**
+ * Ends a reference that another CPU's thread has made: the packet is sent home, to be freed in bulk by
+ * ql_packets_take_deferred() there (skb_attempt_defer_free). On the CPU itself, or when many wait there, it ends at once.
+ * NULL does nothing.
+ *
+ * # Safety
+ * As ql_consume_skb().
+ */
+void ql_skb_defer_free(struct ql_skb *skb);
+
+/**
+ * Whether others have references to this packet. false for NULL.
+ *
+ * # Safety
+ * As ql_skb_get().
+ */
+bool ql_skb_is_shared(const struct ql_skb *skb);
+
+/**
+ * Whether other packets have the same data. false for NULL.
+ *
+ * # Safety
+ * As ql_skb_get().
+ */
+bool ql_skb_is_cloned(const struct ql_skb *skb);
+
+/**
+ * The linear data, ql_skb_linear_len() bytes: to be read; and to be written if the packet is neither shared nor cloned. NULL for
+ * NULL.
+ *
+ * # Safety
+ * As ql_skb_get().
+ */
+void *ql_skb_data(const struct ql_skb *skb);
+
+/**
+ * Bytes of linear data. 0 for NULL.
+ *
+ * # Safety
+ * As ql_skb_get().
+ */
+size_t ql_skb_linear_len(const struct ql_skb *skb);
+
+/**
+ * Bytes in all, fragments included. 0 for NULL.
+ *
+ * # Safety
+ * As ql_skb_get().
+ */
+size_t ql_skb_len(const struct ql_skb *skb);
+
+/**
+ * Bytes before the data (skb_headroom). 0 for NULL.
+ *
+ * # Safety
+ * As ql_skb_get().
+ */
+size_t ql_skb_headroom(const struct ql_skb *skb);
+
+/**
+ * Bytes behind the linear data; none if there are fragments (skb_tailroom). 0 for NULL.
+ *
+ * # Safety
+ * As ql_skb_get().
+ */
+size_t ql_skb_tailroom(const struct ql_skb *skb);
+
+/**
+ * More headroom, of a packet that has no data yet (skb_reserve).
+ *
+ * QL_INVALID when `skb` is NULL; QL_BAD_LENGTH, also if it has data; QL_SHARED.
+ *
+ * # Safety
+ * As ql_skb_get().
+ */
+enum ql_status ql_skb_reserve(struct ql_skb *skb, size_t n);
+
+/**
+ * `n` more bytes at the end (skb_put): a pointer to them; they are as somebody left them. NULL, and nothing has changed, when
+ * there is no room, the packet is shared or cloned, or NULL.
+ *
+ * # Safety
+ * As ql_skb_get().
+ */
+void *ql_skb_put(struct ql_skb *skb,
+                 size_t n);
+
+/**
+ * `n` more bytes at the beginning (skb_push): a pointer to them, where the data begins now. NULL as for ql_skb_put().
+ *
+ * # Safety
+ * As ql_skb_get().
+ */
+void *ql_skb_push(struct ql_skb *skb,
+                  size_t n);
+
+/**
+ * Takes `n` bytes off the beginning (skb_pull): a pointer to what is left of the linear data, not to be written if the packet is
+ * cloned. NULL, and nothing has changed, when it has fewer linear bytes, is shared, or NULL.
+ *
+ * # Safety
+ * As ql_skb_get().
+ */
+void *ql_skb_pull(struct ql_skb *skb,
+                  size_t n);
+
+/**
+ * Keeps `len` bytes of a packet without fragments, if it has more (skb_trim).
+ *
+ * QL_INVALID when `skb` is NULL; QL_BAD_LENGTH if there are fragments; QL_SHARED.
+ *
+ * # Safety
+ * As ql_skb_get().
+ */
+enum ql_status ql_skb_trim(struct ql_skb *skb, size_t len);
+
+/**
+ * Appends a copy of `n` bytes as a fragment, of which a packet has 17 at most.
+ *
+ * QL_INVALID when an argument is NULL; QL_BAD_LENGTH, also for no bytes; QL_SHARED, also if it is cloned; QL_NO_MEMORY.
+ *
+ * # Safety
+ * As ql_skb_get(); `bytes` is NULL or points to `n` bytes.
+ */
+enum ql_status ql_skb_add_frag(struct ql_skb *skb,
+                               const void *bytes,
+                               size_t n);
+
+/**
+ * A fragment, by its number from 0 on: a pointer to its bytes, to be read, and in *n how many. NULL, and *n is 0, when there is
+ * no such fragment, or an argument is NULL.
+ *
+ * # Safety
+ * As ql_skb_get(); `n` is NULL or may be written.
+ */
+const void *ql_skb_frag(const struct ql_skb *skb,
+                        size_t number,
+                        size_t *n);
+
+/**
+ * Sets what is called when the packet ends, or, with NULL, that nothing is.
+ *
+ * QL_INVALID when `skb` is NULL; QL_SHARED.
+ *
+ * # Safety
+ * As ql_skb_get(). The destructor may be called as long as the packet lives.
+ */
+enum ql_status ql_skb_set_destructor(struct ql_skb *skb, ql_skb_destructor destructor, uint64_t argument);
+
+/**
+ * Stores a packet's fields in *fields: QL_INVALID when an argument is NULL.
+ *
+ * # Safety
+ * As ql_skb_get(); `fields` is NULL or may be written.
+ */
+enum ql_status ql_skb_get_fields(const struct ql_skb *skb, struct ql_skb_fields *fields);
+
+/**
+ * Sets a packet's fields: QL_INVALID when an argument is NULL or `unused` is not 0; QL_SHARED.
+ *
+ * # Safety
+ * As ql_skb_get(); `fields` is NULL or points to fields.
+ */
+enum ql_status ql_skb_set_fields(struct ql_skb *skb, const struct ql_skb_fields *fields);
+
+/**
  * Fills *stats with what the cache holds now. Some microseconds: a barrier on all CPUs.
  *
  * QL_INVALID when an argument is NULL or struct_size is not set.
@@ -970,6 +1633,57 @@ uint32_t ql_version(void);
  * The version of the package as text. Never NULL; lives as long as the process.
  */
 const char *ql_version_string(void);
+
+/**
+ * Ends `n` references, to packets that were used, and gives back all at once what those leave of which they were the last
+ * (kfree_skb_bulk). Skips NULLs, and sets every entry to NULL. n may be 0. Never fails; NULL does nothing.
+ *
+ * # Safety
+ * `skbs` is NULL or points to `n` pointers, each NULL or a reference of the caller's, which is not used again.
+ */
+void ql_kfree_skb_bulk(struct ql_skb **skbs,
+                       size_t n);
+
+/**
+ * Adds a packet, whose reference is the list's from now on; frees all if it is the last that fits. Does nothing if the packet is
+ * NULL; a list that is NULL frees it at once.
+ *
+ * # Safety
+ * `list` is NULL, or all zero, or was used by these functions alone; `skb` as for ql_consume_skb().
+ */
+void ql_waitlist_add(struct ql_waitlist *list,
+                     struct ql_skb *skb);
+
+/**
+ * Frees all; nothing if there are none, or for NULL. To be called before the list's memory is used for anything else.
+ *
+ * # Safety
+ * As ql_waitlist_add().
+ */
+void ql_waitlist_flush(struct ql_waitlist *list);
+
+/**
+ * Packets in a list. 0 for NULL.
+ *
+ * # Safety
+ * As ql_waitlist_add().
+ */
+size_t ql_waitlist_len(const struct ql_waitlist *list);
+
+/**
+ * The calling thread enters a place where nothing must be freed in bulk, as in a handler that may have interrupted the
+ * allocator: a waitlist that is flushed there frees one by one (and ends the
+ * process if the library was built with debug assertions). Such places nest.
+ */
+void ql_no_bulk_enter(void);
+
+/**
+ * The calling thread leaves such a place.
+ *
+ * # Safety
+ * It has called ql_no_bulk_enter() once more often than this.
+ */
+void ql_no_bulk_leave(void);
 
 #ifdef __cplusplus
 }  // extern "C"

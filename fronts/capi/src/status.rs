@@ -1,8 +1,10 @@
 //! What a function says when it has not done what it was asked.
 
 use core::ffi::{c_char, c_uint};
+use quietline_net::packet::PacketError;
 use quietline_platform::AllocError;
 use quietline_slab::CacheError;
+use rustix::io::Errno;
 
 /// The result of a function that can fail.
 #[repr(C)]
@@ -23,6 +25,10 @@ pub enum ql_status {
     QL_BAD_NAME = 5,
     /// More different names than this library can know.
     QL_TOO_MANY = 6,
+    /// Others have references to the packet or to its data: make a copy first.
+    QL_SHARED = 7,
+    /// The packet's buffer, or any buffer, has no room for that.
+    QL_BAD_LENGTH = 8,
 }
 
 /// A sentence in English for a status; a sentence that says so for a number that is none. Never NULL; lives as long as the
@@ -37,6 +43,8 @@ pub extern "C" fn ql_status_message(status: c_uint) -> *const c_char {
         4 => c"the alignment must be a power of two, and link_offset a multiple of 4 inside the object",
         5 => c"a name must be UTF-8 and shorter than QL_NAME_MAX bytes",
         6 => c"too many different names",
+        7 => c"the packet is shared; copy it first",
+        8 => c"the packet's buffer has no room for that",
         _ => c"not a status of this library",
     };
     message.as_ptr()
@@ -55,6 +63,25 @@ impl From<CacheError> for ql_status {
             CacheError::BadLayout => Self::QL_BAD_LAYOUT,
             CacheError::Alloc(AllocError) => Self::QL_NO_MEMORY,
             CacheError::Hooks => unreachable!("caches are made with hooks allowed"),
+        }
+    }
+}
+
+impl From<PacketError> for ql_status {
+    fn from(error: PacketError) -> Self {
+        match error {
+            PacketError::Shared => Self::QL_SHARED,
+            PacketError::BadLength => Self::QL_BAD_LENGTH,
+            PacketError::NoMemory => Self::QL_NO_MEMORY,
+        }
+    }
+}
+
+impl From<Errno> for ql_status {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::NOMEM => Self::QL_NO_MEMORY,
+            _ => Self::QL_INVALID,
         }
     }
 }

@@ -18,9 +18,15 @@ use core::marker::PhantomData;
 /// Packets that a waitlist holds unless told otherwise: as many as the patches of 2015.
 pub const WAITLIST: usize = 32;
 
+#[cfg(not(loom))]
 quietline_platform::thread_local! {
     /// How many [`NoBulk`] the thread is inside of.
     static NO_BULK: Cell<u32> = const { Cell::new(0) };
+}
+
+#[cfg(loom)]
+quietline_platform::thread_local! {
+    static NO_BULK: Cell<u32> = Cell::new(0);
 }
 
 /// While one lives, its thread is where nothing must be freed in bulk: a signal handler, which may have interrupted

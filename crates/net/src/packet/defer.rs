@@ -8,7 +8,7 @@ use super::raw::{Packets, Skb};
 use quietline_platform::cpu;
 
 /// Packets that may wait for a CPU; what comes on top is freed where it is.
-pub const DEFER_MAX: u32 = 128;
+pub const DEFER_MAX: u32 = if cfg!(loom) { 2 } else { 128 };
 
 impl Packets {
     /// Ends a reference to a packet that was used: if it was made on another CPU, by sending it there. Its end comes when that

@@ -15,8 +15,8 @@
 //! `napi_alloc_cache` of `net/core/skbuff.c`, which is one for each CPU, guarded by the loop's being a soft interrupt;
 //! the stack for both directions was proposed in the discussion of 2015.
 
+use super::listeners::Event;
 use super::raw::{Packets, Skb, Stack, USUAL, class_of};
-use super::trace::Event;
 use super::{DropReason, HEADROOM, PacketError};
 use core::fmt;
 

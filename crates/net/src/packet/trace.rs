@@ -3,70 +3,32 @@
 //! Two ways: tracepoints in the program's image, `quietline:consume_skb` and `quietline:kfree_skb`, which tracers of the system
 //! find (USDT: a `nop` while nobody traces); and one listener in the program itself, for tests and for programs that count drops.
 
-use super::reason::DropReason;
-use quietline_platform::atomic::{AtomicUsize, Ordering};
+use super::listeners::Event;
+#[cfg(not(loom))]
+use super::listeners::{Listener, Listeners};
 
-/// The end of a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// It was used: not an error.
-    Consumed,
-    /// It was dropped.
-    Dropped(DropReason),
-}
-
-/// What is told of every packet's end: the packet's address, which is what tells packets apart, and how it ended.
-///
-/// Called on the thread that ends the packet, before anything of it is given back. Must not end packets itself.
-pub trait Listener: Sync {
-    /// A packet has ended.
-    fn ended(&self, packet: usize, event: Event);
-}
-
-/// The number of the listener in the table, plus one; 0 for none. (A trait object is two words, and changes as one.)
-static CURRENT: AtomicUsize = AtomicUsize::new(0);
-
-/// Listeners that there ever were: few, and never forgotten.
-static LISTENERS: [std::sync::OnceLock<&'static dyn Listener>; MOST] =
-    [const { std::sync::OnceLock::new() }; MOST];
-const MOST: usize = 8;
+/// The program's. (Models have no statics; that of listeners makes its own.)
+#[cfg(not(loom))]
+static LISTENERS: Listeners = Listeners::new();
 
 /// Sets who listens, from now on, or that nobody does. A listener that is set again takes no new place.
 ///
+/// A packet that is just ending may still be told to who listened before.
+///
 /// # Errors
 /// Gives the listener back when there have been 8 different ones before.
+#[cfg(not(loom))]
 pub fn listen(listener: Option<&'static dyn Listener>) -> Result<(), &'static dyn Listener> {
-    let number = match listener {
-        None => 0,
-        Some(listener) => {
-            let same = |place: &std::sync::OnceLock<&'static dyn Listener>| {
-                core::ptr::addr_eq(*place.get_or_init(|| listener), listener)
-            };
-            1 + LISTENERS.iter().position(same).ok_or(listener)?
-        }
-    };
-    // ORDERING: Release pairs with the acquire in `ended`, though what is found there synchronises by itself.
-    CURRENT.store(number, Ordering::Release);
-    Ok(())
+    LISTENERS.listen(listener)
 }
 
-/// Tells who listens. With nobody there: two loads of lines that are seldom written, and a `nop`.
+/// Tells tracers, and who listens. With nobody there: a load of a line that is seldom written, and a `nop`.
 #[inline(always)]
 pub(super) fn ended(packet: usize, event: Event) {
     match event {
         Event::Consumed => probe::probe!(quietline, consume_skb, packet),
         Event::Dropped(reason) => probe::probe!(quietline, kfree_skb, packet, reason.number()),
     }
-    // ORDERING: Acquire pairs with the release in `listen`.
-    let current = CURRENT.load(Ordering::Acquire);
-    if current != 0 {
-        tell(current, packet, event);
-    }
-}
-
-#[cold]
-fn tell(current: usize, packet: usize, event: Event) {
-    if let Some(listener) = LISTENERS[current - 1].get() {
-        listener.ended(packet, event);
-    }
+    #[cfg(not(loom))]
+    LISTENERS.tell(packet, event);
 }

@@ -6,12 +6,12 @@ use core::ptr;
 use quietline_slab::Entry;
 
 /// What is given back all at once: heads and data.
-pub(in crate::packet) const ALL: bool = true;
+pub(in super::super) const ALL: bool = true;
 /// Only heads whose data no other head has.
-pub(in crate::packet) const HEADS: bool = false;
+pub(in super::super) const HEADS: bool = false;
 
 /// Storage that packets of an array have left: heads in the places of the first of them, data beside. What is in it when it
-/// is dropped is given back: also if a destructor unwinds, which must not, but then loses packets and no more.
+/// is dropped is given back: also if a listener unwinds, which must not, but then loses packets and no more.
 struct Gathered<'a> {
     packets: &'a Packets,
     /// As many heads as are counted; what is behind them is references again, or none.
@@ -60,7 +60,7 @@ impl Drop for Gathered<'_> {
 /// Ends all references in the array, of packets of `of` and of others, and gives back what is left of the former at once: all of
 /// it, or [`HEADS`]. All entries are `None` after.
 #[inline(always)]
-pub(in crate::packet) fn end_all<const WHAT: bool>(packets: &mut [Option<Skb<'_>>], of: &Packets) {
+pub(in super::super) fn end_all<const WHAT: bool>(packets: &mut [Option<Skb<'_>>], of: &Packets) {
     for chunk in packets.chunks_mut(CHUNK) {
         let entries = chunk.as_mut_ptr();
         let mut gathered = Gathered {

@@ -12,7 +12,7 @@ use quietline_platform::atomic::{AtomicPtr, AtomicU32, Ordering};
 use quietline_sync::PerCpu;
 
 /// The lists.
-pub(in crate::packet) struct Deferred {
+pub(in super::super) struct Deferred {
     lists: PerCpu<CachePadded<List>>,
 }
 
@@ -30,7 +30,7 @@ impl Deferred {
     }
 
     /// Puts a packet into a CPU's list; gives it back if that is full, or there is no such CPU.
-    pub(in crate::packet) fn push<'n>(&self, skb: Skb<'n>) -> Result<(), Skb<'n>> {
+    pub(in super::super) fn push<'n>(&self, skb: Skb<'n>) -> Result<(), Skb<'n>> {
         let Some(list) = self.lists.get(skb.cpu()) else { return Err(skb) };
         // Relaxed: a number that orders nothing.
         if list.n.fetch_add(1, Ordering::Relaxed) >= DEFER_MAX {

@@ -11,8 +11,8 @@ use quietline_platform::atomic::{AtomicPtr, AtomicU32, Ordering};
 use quietline_platform::{cpu, heap};
 
 /// What is called when a packet's head ends, with its argument: once, before memory of the packet is given back (`skb->destructor`).
-/// Must not unwind.
-pub type Destructor = (fn(u64), u64);
+/// Must not unwind: a process in which it does is ended.
+pub type Destructor = (extern "C" fn(u64), u64);
 
 /// References that an object may have.
 const MOST: u32 = i32::MAX as u32;
@@ -268,8 +268,10 @@ impl<'n> Skb<'n> {
         self.info_or_new()?;
         let head = self.head_mut()?;
         head.frags_len = len;
+        // Relaxed: `info_or_new` has seen it.
+        let info = head.info.load(Ordering::Relaxed);
         // SAFETY: made above, and ours: the only reference to the only head.
-        unsafe { (&mut (*(*head.info.as_ptr())).frags)[n] = Some(frag) };
+        unsafe { (&mut (*info).frags)[n] = Some(frag) };
         Ok(())
     }
 
@@ -400,7 +402,7 @@ impl<'n> Skb<'n> {
     }
 
     #[inline(always)]
-    pub(in crate::packet) fn end(self, event: Event) {
+    pub(in super::super) fn end(self, event: Event) {
         let packets = self.packets();
         if let Some(remains) = self.dismantle(event) {
             // SAFETY: it was a packet of these.
@@ -431,8 +433,8 @@ impl<'n> Skb<'n> {
         if let Some(destructor) = head.destructor {
             destructor(head.argument);
         }
-        // ORDERING: Acquire pairs with the release in `info_or_new`.
-        let last = head.info.load(Ordering::Acquire).is_null() || this.put_data_ref();
+        // Relaxed: who gave up the last reference has seen what was done by way of the others.
+        let last = head.info.load(Ordering::Relaxed).is_null() || this.put_data_ref();
         Some(Remains { head: this.head.cast(), data: last.then_some((head.data, head.class.into())) })
     }
 

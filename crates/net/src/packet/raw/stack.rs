@@ -6,7 +6,7 @@ use quietline_platform::AllocError;
 use quietline_slab::Entry;
 
 /// Up to `N` heads, and up to `N` times data of one kind, of one [`Packets`]. What is in it when it is dropped is given back.
-pub(in crate::packet) struct Stack<'n, const N: usize> {
+pub(in super::super) struct Stack<'n, const N: usize> {
     packets: &'n Packets,
     heads: [Entry; N],
     nr_heads: usize,
@@ -19,23 +19,23 @@ pub(in crate::packet) struct Stack<'n, const N: usize> {
 impl<'n, const N: usize> Stack<'n, N> {
     /// An empty one.
     #[inline(always)]
-    pub(in crate::packet) fn new(packets: &'n Packets, class: usize) -> Self {
+    pub(in super::super) fn new(packets: &'n Packets, class: usize) -> Self {
         Self { packets, heads: [None; N], nr_heads: 0, data: [None; N], nr_data: 0, class }
     }
 
-    pub(in crate::packet) fn packets(&self) -> &'n Packets {
+    pub(in super::super) fn packets(&self) -> &'n Packets {
         self.packets
     }
 
     /// Heads and data that are there.
-    pub(in crate::packet) fn len(&self) -> [usize; 2] {
+    pub(in super::super) fn len(&self) -> [usize; 2] {
         [self.nr_heads, self.nr_data]
     }
 
     /// Ends a reference. What the packet leaves, if it was the last, is kept, but for data of another kind; if there is no room,
     /// the `bulk` oldest of what is kept are given back before.
     #[inline(always)]
-    pub(in crate::packet) fn end(&mut self, skb: Skb<'n>, event: Event, bulk: usize) {
+    pub(in super::super) fn end(&mut self, skb: Skb<'n>, event: Event, bulk: usize) {
         if !ptr::eq(skb.packets(), self.packets) {
             return skb.end(event);
         }
@@ -59,7 +59,7 @@ impl<'n, const N: usize> Stack<'n, N> {
 
     /// A packet of what is there: first [refilled](Self::refill) by `bulk`, if something is not.
     #[inline(always)]
-    pub(in crate::packet) fn alloc(&mut self, bulk: usize) -> Result<Skb<'n>, AllocError> {
+    pub(in super::super) fn alloc(&mut self, bulk: usize) -> Result<Skb<'n>, AllocError> {
         if self.nr_heads == 0 || self.nr_data == 0 {
             self.refill(bulk)?;
         }
@@ -100,7 +100,7 @@ impl<'n, const N: usize> Stack<'n, N> {
 
     /// Gives everything back.
     #[inline(always)]
-    pub(in crate::packet) fn give_back(&mut self) {
+    pub(in super::super) fn give_back(&mut self) {
         self.give_back_heads(self.nr_heads);
         self.give_back_data(self.nr_data);
     }

@@ -1,0 +1,94 @@
+//! Packets freed many at a time.
+
+use crate::skb::{array, ql_skb};
+use core::mem;
+use quietline_net::packet::{NoBulk, WAITLIST, Waitlist, kfree_skb_bulk};
+
+/// Packets that a waitlist holds.
+pub const QL_WAITLIST: usize = 32;
+
+/// Packets that are done with, which are freed all at once when there are QL_WAITLIST, or when it is flushed. On the stack of
+/// whoever goes through a device's completions; all zero at first. Belongs to one thread at a time; must not be copied.
+///
+///     ql_waitlist done = {0};
+#[repr(C)]
+#[derive(Debug)]
+pub struct ql_waitlist {
+    /// The library's.
+    pub words: [usize; 33],
+}
+
+/// What is inside: all zero it is empty, because a reference that is missing is null.
+type Content = Waitlist<'static, QL_WAITLIST>;
+
+const _: () = assert!(QL_WAITLIST == WAITLIST);
+const _: () = assert!(size_of::<Content>() == size_of::<ql_waitlist>());
+const _: () = assert!(align_of::<Content>() <= align_of::<ql_waitlist>());
+
+/// Ends `n` references, to packets that were used, and gives back all at once what those leave of which they were the last
+/// (kfree_skb_bulk). Skips NULLs, and sets every entry to NULL. n may be 0. Never fails; NULL does nothing.
+///
+/// # Safety
+/// `skbs` is NULL or points to `n` pointers, each NULL or a reference of the caller's, which is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_kfree_skb_bulk(skbs: *mut *mut ql_skb, n: usize) {
+    // SAFETY: by contract.
+    if let Some(skbs) = unsafe { array(skbs, n) } {
+        kfree_skb_bulk(skbs);
+    }
+}
+
+/// Adds a packet, whose reference is the list's from now on; frees all if it is the last that fits. Does nothing if the packet is
+/// NULL; a list that is NULL frees it at once.
+///
+/// # Safety
+/// `list` is NULL, or all zero, or was used by these functions alone; `skb` as for ql_consume_skb().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_waitlist_add(list: *mut ql_waitlist, mut skb: *mut ql_skb) {
+    // SAFETY: one reference or none, by contract.
+    let skb = unsafe { array(&raw mut skb, 1) }.and_then(|skb| skb[0].take());
+    // SAFETY: by contract.
+    if let (Some(list), Some(skb)) = (unsafe { list.cast::<Content>().as_mut() }, skb) {
+        list.add(skb);
+    }
+}
+
+/// Frees all; nothing if there are none, or for NULL. To be called before the list's memory is used for anything else.
+///
+/// # Safety
+/// As ql_waitlist_add().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_waitlist_flush(list: *mut ql_waitlist) {
+    // SAFETY: by contract.
+    if let Some(list) = unsafe { list.cast::<Content>().as_mut() } {
+        list.flush();
+    }
+}
+
+/// Packets in a list. 0 for NULL.
+///
+/// # Safety
+/// As ql_waitlist_add().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_waitlist_len(list: *const ql_waitlist) -> usize {
+    // SAFETY: by contract.
+    unsafe { list.cast::<Content>().as_ref() }.map_or(0, Waitlist::len)
+}
+
+/// The calling thread enters a place where nothing must be freed in bulk, as in a handler that may have interrupted the
+/// allocator: a waitlist that is flushed there frees one by one (and ends the
+/// process if the library was built with debug assertions). Such places nest.
+#[unsafe(no_mangle)]
+pub extern "C" fn ql_no_bulk_enter() {
+    mem::forget(NoBulk::enter());
+}
+
+/// The calling thread leaves such a place.
+///
+/// # Safety
+/// It has called ql_no_bulk_enter() once more often than this.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_no_bulk_leave() {
+    // SAFETY: a value without bytes, which an earlier call has forgotten.
+    drop(unsafe { mem::transmute::<(), NoBulk>(()) });
+}
