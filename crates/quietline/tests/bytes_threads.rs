@@ -9,7 +9,7 @@ use quietline_platform::fault;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
-use support::{alone, assert_nothing_open};
+use support::{alone, assert_nothing_open, spawn_asleep};
 
 /// Runs `f`, which takes a second or so; if it has not ended after a minute, somebody has been left asleep.
 fn within_a_minute(f: impl FnOnce() + Send + 'static) {
@@ -164,8 +164,7 @@ fn a_full_counter_waits() {
         let fd = p.eventfd(0, 0).unwrap();
         p.write(fd, &(u64::MAX - 1).to_ne_bytes()).unwrap();
         thread::scope(|scope| {
-            let writer = scope.spawn(|| p.write(fd, &5u64.to_ne_bytes()));
-            thread::sleep(Duration::from_millis(30));
+            let writer = spawn_asleep(scope, || p.write(fd, &5u64.to_ne_bytes()));
             assert!(!writer.is_finished());
             let mut n = [0; 8];
             p.read(fd, &mut n).unwrap();
@@ -183,10 +182,8 @@ fn a_small_number_passes_a_large_one() {
         let fd = p.eventfd(0, EFD_SEMAPHORE).unwrap();
         p.write(fd, &(u64::MAX - 1).to_ne_bytes()).unwrap();
         thread::scope(|scope| {
-            let large = scope.spawn(|| p.write(fd, &5u64.to_ne_bytes()));
-            thread::sleep(Duration::from_millis(30));
-            let small = scope.spawn(|| p.write(fd, &1u64.to_ne_bytes()));
-            thread::sleep(Duration::from_millis(30));
+            let large = spawn_asleep(scope, || p.write(fd, &5u64.to_ne_bytes()));
+            let small = spawn_asleep(scope, || p.write(fd, &1u64.to_ne_bytes()));
             let take = || p.read(fd, &mut [0; 8]).unwrap();
             take();
             assert_eq!(small.join().unwrap(), Ok(8));
@@ -202,8 +199,7 @@ fn a_small_number_passes_a_large_one() {
 fn cut_write(p: &Process, writer: i32, cut: impl FnOnce()) -> (usize, bool, Result<usize, Errno>) {
     p.set_sigpipe(SigPipe::Signal);
     let written = thread::scope(|scope| {
-        let writing = scope.spawn(|| p.write(writer, &vec![7; 50_000_000]));
-        thread::sleep(Duration::from_millis(30));
+        let writing = spawn_asleep(scope, || p.write(writer, &vec![7; 50_000_000]));
         assert!(!writing.is_finished());
         cut();
         writing.join().unwrap().unwrap()
@@ -299,16 +295,14 @@ fn ends_that_go_wake_the_others() {
         let p = &process();
         let [reader, writer] = p.pipe2(0).unwrap();
         thread::scope(|scope| {
-            let reading = scope.spawn(|| p.read(reader, &mut [0; 10]));
-            thread::sleep(Duration::from_millis(20));
+            let reading = spawn_asleep(scope, || p.read(reader, &mut [0; 10]));
             p.close(writer).unwrap();
             assert_eq!(reading.join().unwrap(), Ok(0));
         });
         p.close(reader).unwrap();
         let [reader, writer] = p.pipe2(0).unwrap();
         thread::scope(|scope| {
-            let writing = scope.spawn(|| p.write(writer, &vec![1; 100_000]));
-            thread::sleep(Duration::from_millis(20));
+            let writing = spawn_asleep(scope, || p.write(writer, &vec![1; 100_000]));
             p.close(reader).unwrap();
             assert_eq!(writing.join().unwrap(), Ok(65_536), "what had gone before counts");
         });
@@ -323,11 +317,10 @@ fn a_closed_descriptor_does_not_end_a_call() {
         let p = &process();
         let [reader, writer] = p.pipe2(0).unwrap();
         thread::scope(|scope| {
-            let reading = scope.spawn(|| {
+            let reading = spawn_asleep(scope, || {
                 let mut room = [0; 10];
                 p.read(reader, &mut room).map(|n| room[..n].to_vec())
             });
-            thread::sleep(Duration::from_millis(20));
             p.close(reader).unwrap();
             assert_eq!(p.write(writer, b"abc"), Ok(3));
             assert_eq!(reading.join().unwrap(), Ok(b"abc".to_vec()));
@@ -381,12 +374,11 @@ fn waits_are_interrupted() {
         p.mknod("/f", S_IFIFO | 0o600, 0).unwrap();
         let interrupt = Shared::new(Interrupt::new()).unwrap();
         thread::scope(|scope| {
-            let reading = scope.spawn(|| {
+            let reading = spawn_asleep(scope, || {
                 let _entered = Interrupt::enter(&interrupt);
                 let read = p.read(reader, &mut [0]);
                 (read, p.write(writer, &vec![0; 70_000]), p.write(writer, &[0]), p.open("/f", O_RDONLY, 0))
             });
-            thread::sleep(Duration::from_millis(20));
             interrupt.raise();
             let intr = Errno::INTR;
             assert_eq!(reading.join().unwrap(), (Err(intr), Ok(65_536), Err(intr), Err(intr)));
@@ -404,8 +396,7 @@ fn fifo_openers_meet() {
         p.mknod("/f", S_IFIFO | 0o600, 0).unwrap();
         for [first, second] in [[O_RDONLY, O_WRONLY], [O_WRONLY, O_RDONLY]] {
             thread::scope(|scope| {
-                let waiting = scope.spawn(move || p.open("/f", first, 0).unwrap());
-                thread::sleep(Duration::from_millis(20));
+                let waiting = spawn_asleep(scope, move || p.open("/f", first, 0).unwrap());
                 assert!(!waiting.is_finished());
                 let (second, first) = (p.open("/f", second, 0).unwrap(), waiting.join().unwrap());
                 let [reader, writer] = if first_reads(p, first) { [first, second] } else { [second, first] };

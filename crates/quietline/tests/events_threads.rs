@@ -255,6 +255,11 @@ fn exclusive() {
         thread::sleep(NAP);
         for round in 1..=10 {
             write(&p, fd);
+            // More than one would come now too.
+            let began = Instant::now();
+            while woken.load(Ordering::Relaxed) < round && began.elapsed() < LONG {
+                thread::yield_now();
+            }
             thread::sleep(NAP);
             let woken = woken.load(Ordering::Relaxed);
             assert!((round..round + 8).contains(&woken), "{woken} of {MANY} woken by {round} writes");

@@ -1,8 +1,9 @@
 //! Calls on local sockets: what waits, what is passed, and what nobody can reach any more.
 
+mod support;
+
 use quietline::abi::*;
 use quietline::{Config, Errno, Kernel, Process, RecvMsg, SendMsg};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 fn kernel() -> Kernel {
@@ -49,13 +50,7 @@ fn take(p: &Process, on: i32, flags: i32) -> Result<Vec<i32>, Errno> {
 /// Runs `f` on another thread, which sleeps in a call, while `then` is done here: what it says.
 fn while_asleep<R: Send>(f: impl FnOnce() -> R + Send, then: impl FnOnce()) -> R {
     std::thread::scope(|scope| {
-        let (begun, wait) = mpsc::channel();
-        let sleeper = scope.spawn(move || {
-            begun.send(()).unwrap();
-            f()
-        });
-        wait.recv().unwrap();
-        std::thread::sleep(Duration::from_millis(20));
+        let sleeper = support::spawn_asleep(scope, f);
         assert!(!sleeper.is_finished(), "the call did not wait");
         then();
         sleeper.join().unwrap()
@@ -398,10 +393,8 @@ fn two_who_wait_for_two_receivers_are_each_told_of_theirs() {
     p.setsockopt(sender, SOL_SOCKET, SO_SNDTIMEO, &second).unwrap();
     std::thread::scope(|scope| {
         let send = |name: &'static str| move || p.sendto(sender, b"y", 0, &abstract_name(name));
-        let first = scope.spawn(send("one"));
-        std::thread::sleep(Duration::from_millis(50));
-        let second = scope.spawn(send("two"));
-        std::thread::sleep(Duration::from_millis(50));
+        let first = support::spawn_asleep(scope, send("one"));
+        let second = support::spawn_asleep(scope, send("two"));
         assert!(!first.is_finished() && !second.is_finished(), "both wait");
         p.read(two, &mut [0; 4]).unwrap();
         assert_eq!(second.join().unwrap(), Ok(1));

@@ -15,6 +15,13 @@ const NAP: Duration = Duration::from_millis(30);
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
 
+/// Waits until another thread has come so far.
+fn until(reached: impl Fn() -> bool) {
+    while !reached() {
+        thread::yield_now();
+    }
+}
+
 fn exclusive() -> Wait<'static> {
     Wait { exclusive: true, timeout: Some(LONG), ..Wait::default() }
 }
@@ -166,10 +173,11 @@ fn one_wake_up_wakes_one() {
                 taken.unwrap();
                 order.lock().unwrap().push(n);
             });
-            thread::sleep(NAP);
+            // Each looks before it enters the queue, and after.
+            until(|| looks.load(Ordering::Relaxed) as usize >= 2 * (n + 1));
         }
         let before = looks.load(Ordering::Relaxed);
-        assert_eq!(before as usize, 2 * SLEEPERS, "each has looked before and after it entered the queue");
+        assert_eq!(before as usize, 2 * SLEEPERS);
         for n in 0..SLEEPERS {
             tokens.fetch_add(1, Ordering::SeqCst);
             assert_eq!(queue.wake_ordered(WaitQueue::ANY, 1), 1);
@@ -198,7 +206,7 @@ fn sleepers_are_woken_by_their_keys() {
                 })
             })
         });
-        thread::sleep(NAP);
+        until(|| looks.iter().all(|looks| looks.load(Ordering::Relaxed) >= 2));
         events.fetch_or(2, Ordering::SeqCst);
         assert_eq!(queue.wake_ordered(2, WaitQueue::ALL), 1);
         let [first, second] = sleepers;
@@ -233,18 +241,18 @@ fn a_panic_passes_the_wake_up_on() {
     let queue = WaitQueue::new();
     let tokens = AtomicU32::new(0);
     let take = || tokens.try_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(1)).ok();
+    let looks = AtomicU32::new(0);
     thread::scope(|scope| {
         let panicking = scope.spawn(|| {
-            let mut looks = 0;
             catch_unwind(AssertUnwindSafe(|| {
                 queue.wait_until(&exclusive(), || {
-                    looks += 1;
-                    assert!(looks < 3, "on purpose");
+                    assert!(looks.fetch_add(1, Ordering::Relaxed) < 2, "on purpose");
                     None::<()>
                 })
             }))
         });
-        thread::sleep(NAP);
+        // It has looked twice: it is in the queue, before the other.
+        until(|| looks.load(Ordering::Relaxed) == 2);
         let patient = scope.spawn(|| queue.wait_until(&exclusive(), take));
         thread::sleep(NAP);
         tokens.fetch_add(1, Ordering::SeqCst);

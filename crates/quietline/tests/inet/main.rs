@@ -19,6 +19,8 @@ mod host;
 mod limits;
 mod ours;
 mod stress;
+#[path = "../support/mod.rs"]
+mod support;
 mod waiting;
 
 use call::{Call, Outcome, World};

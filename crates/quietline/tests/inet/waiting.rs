@@ -1,5 +1,6 @@
 //! Calls that wait: they go on when they can, and not before; they are told when they cannot.
 
+use crate::support::spawn_asleep;
 use quietline::abi::{AF_INET, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM};
 use quietline::{Config, Errno, Interrupt, Kernel, Process, Shared};
 use std::thread;
@@ -38,13 +39,8 @@ fn pair(process: &Process) -> (i32, i32) {
 /// Runs `wait` in a thread, and `then` while it waits: what it says, and that it waited.
 fn while_waiting<R: Send>(wait: impl FnOnce() -> R + Send, then: impl FnOnce()) -> R {
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            let start = Instant::now();
-            let result = wait();
-            assert!(start.elapsed() >= SOON / 2, "it did not wait");
-            result
-        });
-        thread::sleep(SOON);
+        let waiter = spawn_asleep(scope, wait);
+        assert!(!waiter.is_finished(), "it did not wait");
         then();
         waiter.join().unwrap()
     })
@@ -102,8 +98,7 @@ fn a_writer_waits_for_room() {
     let (client, server) = pair(process);
     let all = vec![7; 9_000_000];
     let (sent, received) = thread::scope(|scope| {
-        let writer = scope.spawn(|| process.write(client, &all));
-        thread::sleep(SOON);
+        let writer = spawn_asleep(scope, || process.write(client, &all));
         assert!(!writer.is_finished(), "there is a limit");
         let mut buffer = vec![0; 100_000];
         let mut received = 0;

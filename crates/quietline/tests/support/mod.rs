@@ -6,7 +6,9 @@ use quietline::Kernel;
 use quietline_platform::pages;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
 
 /// A sequence of numbers that looks random and is always the same (SplitMix64).
 pub(crate) struct Random(pub(crate) u64);
@@ -66,6 +68,43 @@ pub(crate) fn resident() -> usize {
     let pages: usize = statm.split(' ').nth(1).expect("its second number").parse().expect("a number");
     // SAFETY: asks for a number.
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize
+}
+
+/// Runs `f` in a thread of `scope`, and comes back when that sleeps, waiting for another thread: in a futex, at two looks
+/// without having run between them. Comes back too if it ends instead.
+#[track_caller]
+pub(crate) fn spawn_asleep<'scope, R: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    f: impl FnOnce() -> R + Send + 'scope,
+) -> ScopedJoinHandle<'scope, R> {
+    let (tell, told) = mpsc::channel();
+    let thread = scope.spawn(move || {
+        // SAFETY: asks for a number.
+        tell.send(unsafe { libc::gettid() }).expect("somebody listens");
+        f()
+    });
+    let id = told.recv().expect("it runs");
+    // How often it has gone to sleep, if it sleeps. A thread that is gone has no files.
+    let asleep = || {
+        let of = |file: &str| std::fs::read_to_string(format!("/proc/self/task/{id}/{file}")).ok();
+        let status = of("status")?;
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let in_futex = of("syscall")?.split(' ').next() == Some(&libc::SYS_futex.to_string());
+        (field("State:")?.starts_with('S') && in_futex)
+            .then(|| field("voluntary_ctxt_switches:").map(str::to_owned))?
+    };
+    let began = Instant::now();
+    let mut before = None;
+    while !thread.is_finished() {
+        let now = asleep();
+        if now.is_some() && now == before {
+            break;
+        }
+        before = now;
+        assert!(began.elapsed() < Duration::from_secs(60), "the call does not wait");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    thread
 }
 
 /// CPUs that the calling thread may use.
