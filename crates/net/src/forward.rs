@@ -57,6 +57,7 @@ mod ipv4;
 mod ipv6;
 mod limiter;
 mod neighbour;
+mod next;
 mod pool;
 pub mod routes;
 mod statistics;

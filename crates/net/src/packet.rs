@@ -45,6 +45,7 @@
 mod bulk;
 mod defer;
 mod frag;
+mod listeners;
 mod napi;
 mod raw;
 mod reason;
@@ -53,10 +54,12 @@ mod trace;
 pub use bulk::{NoBulk, WAITLIST, Waitlist, kfree_skb_bulk, kfree_skb_bulk_heads};
 pub use defer::DEFER_MAX;
 pub use frag::{Frag, MAX_FRAGS};
+pub use listeners::{Event, Listener};
 pub use napi::{NAPI_BULK, NAPI_SIZE, Napi};
 pub use raw::{Destructor, Packets, Skb};
 pub use reason::DropReason;
-pub use trace::{Event, Listener, listen};
+#[cfg(not(loom))]
+pub use trace::listen;
 
 use core::fmt;
 use quietline_platform::AllocError;

@@ -189,7 +189,14 @@ impl Domain {
         self.callbacks.pending() > 0
     }
 
-    fn wait_for(&self, ticket: u64) {
+    /// [`poll`](Self::poll) that runs no callback: for who holds a lock that callbacks may take.
+    pub fn nudge(&self) {
+        self.advance(Want::Any);
+    }
+
+    /// Waits until the grace period of a ticket is over (`cond_synchronize_rcu`), and runs no callback. Not to be called inside a
+    /// read section of this domain, see [`synchronize`](Self::synchronize).
+    pub fn wait_elapsed(&self, ticket: u64) {
         let mut wait = wait::Wait::new();
         while !self.elapsed(ticket) {
             self.advance(Want::Number(ticket));
@@ -198,6 +205,10 @@ impl Domain {
             }
             wait.pause(self);
         }
+    }
+
+    fn wait_for(&self, ticket: u64) {
+        self.wait_elapsed(ticket);
         self.run_ready(i64::MAX, Whose::All);
     }
 

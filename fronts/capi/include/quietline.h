@@ -3,8 +3,9 @@
  *
  * Every function may be called from any thread at any time, unless it says otherwise. Functions whose name ends in alloc, free,
  * alloc_bulk, free_bulk or free_rcu may be called in callbacks and hooks too. Of all functions only ql_rcu_read_lock() and
- * ql_rcu_read_unlock() may be called in signal handlers. After fork() the child may use everything; read sections that the
- * parent's other threads had open count as closed, and objects that they held are nobody's.
+ * ql_rcu_read_unlock() may be called in signal handlers. After fork() the child may use everything but forwarders that
+ * other threads of the parent were using; read sections that those had open count as closed, and objects that they held are
+ * nobody's.
  *
  * "# Safety" says what the caller promises: broken promises are undefined behaviour, as everywhere in C. Names, limits and
  * examples are in docs/c-api.md.
@@ -558,7 +559,8 @@ typedef struct ql_next_hop {
 
 /**
  * Where packets go out: gets the number of an interface, `n` packets for it, and the context. What it has taken it sets to NULL;
- * what it leaves is dropped, and counted. It must return; must not change routes, nor wait for a grace period.
+ * what it leaves is dropped, and counted. It must return. It is called inside a read section of ql_rcu_global(): it must neither
+ * wait for a grace period nor change routes; and the lane is in use.
  */
 typedef void (*ql_transmit)(uint32_t interface, struct ql_skb **skbs, size_t n, void *context);
 
@@ -734,7 +736,7 @@ typedef void (*ql_cache_visitor)(const struct ql_stats *stats, void *context);
 
 /**
  * Called when a packet's head ends, with the argument that it was set with: once, before memory of the packet is given back, on
- * whatever thread ends it. It must return.
+ * whatever thread ends it, perhaps inside a read section of ql_rcu_global(). It must return; must not wait for a grace period.
  */
 typedef void (*ql_skb_destructor)(uint64_t argument);
 
@@ -987,10 +989,10 @@ void ql_forwarder_destroy(struct ql_forwarder *forwarder);
 
 /**
  * Enters a route, in the place of one with the same prefix, if there is one. Others may forward meanwhile: a packet goes the old
- * way or the new one.
+ * way or the new one. Not to be called inside a read section of ql_rcu_global().
  *
- * QL_INVALID when an argument is NULL, for a family, a number of bits, an interface or a way that is none; QL_NO_MEMORY: nothing
- * has changed.
+ * QL_INVALID when an argument is NULL, for a family, a number of bits, an interface or a way that is none, or a gateway where
+ * there is none; QL_NO_MEMORY, also beyond the 1 GiB that a family's routes may take: nothing has changed.
  *
  * # Safety
  * `forwarder` is NULL or a forwarder, so for all functions below; the others are NULL or point to what they say.
@@ -1000,12 +1002,14 @@ enum ql_status ql_forwarder_set_route(const struct ql_forwarder *forwarder,
                                       const struct ql_next_hop *hop);
 
 /**
- * Takes a route out: true if there was one with this prefix. Needs no memory.
+ * Takes a route out: true if there was one with this prefix. Needs no memory. Not to be called inside a read section of
+ * ql_rcu_global().
  *
  * # Safety
  * As ql_forwarder_set_route().
  */
-bool ql_forwarder_remove_route(const struct ql_forwarder *forwarder, const struct ql_prefix *prefix);
+bool ql_forwarder_remove_route(const struct ql_forwarder *forwarder,
+                               const struct ql_prefix *prefix);
 
 /**
  * Where packets to an address go, `bits` of which are ignored: the next hop of the longest prefix, in *hop. false, and *hop stays
@@ -1019,7 +1023,7 @@ bool ql_forwarder_lookup(const struct ql_forwarder *forwarder,
                          struct ql_next_hop *hop);
 
 /**
- * Enters a neighbour's address on the link of an interface, for good. Packets that have waited for it are dropped: enter it
+ * Enters a neighbour's address on the link of an interface, for good. Packets that have waited for it end here: enter it
  * before. (Neighbours that are not entered are asked for.)
  *
  * QL_INVALID when an argument is NULL, or for a family or an interface that is none; QL_NO_MEMORY, also if 8,192 of the
@@ -1057,9 +1061,11 @@ void ql_lane_destroy(struct ql_lane *lane);
  * given to `transmit`, up to 64 packets at a time, before this returns. `now` is in nanoseconds since any moment, the same for
  * all threads. To be called once a second at least, if need be without packets: for neighbours that have not answered.
  *
- * A packet that goes on, its neighbour being known, takes no lock and writes no shared line but its own.
+ * A packet that goes on, its neighbour being known, takes no lock and writes no shared line but its own. (Once a second a call
+ * looks for neighbours that have not answered, under a lock.)
  *
- * QL_INVALID, and the packets stay the caller's, when a pointer is NULL that must not be, or there is no such interface.
+ * QL_INVALID, and the packets stay the caller's, when a pointer is NULL that must not be, there is no such interface, or the
+ * lane is in use by a call that this one is inside of.
  *
  * # Safety
  * As ql_forwarder_set_route(); `lane` is the forwarder's and this thread's alone; `skbs` points to `n` pointers, each NULL or a
@@ -1079,7 +1085,7 @@ enum ql_status ql_forwarder_handle(const struct ql_forwarder *forwarder,
  * Exact when nobody forwards. 0 for a forwarder that is NULL. O(CPUs).
  *
  * # Safety
- * As ql_forwarder_set_route(); `counts` points to `n` entries, or n is 0.
+ * As ql_forwarder_set_route(); `counts` is NULL or points to `n` entries.
  */
 size_t ql_forwarder_get_counts(const struct ql_forwarder *forwarder,
                                struct ql_count *counts,
@@ -1374,7 +1380,7 @@ enum ql_status ql_skb_alloc_bulk(struct ql_packets *packets,
 
 /**
  * Another reference to the same packet (skb_get): one locked instruction. While there are two, nothing of it can be changed.
- * NULL for NULL.
+ * NULL for NULL. With more than two thousand million references the process ends.
  *
  * # Safety
  * `skb` is NULL or a reference of the caller's; so for all functions below.
@@ -1671,8 +1677,7 @@ void ql_waitlist_flush(struct ql_waitlist *list);
 size_t ql_waitlist_len(const struct ql_waitlist *list);
 
 /**
- * The calling thread enters a place where nothing must be freed in bulk, as in a handler that may have interrupted the
- * allocator: a waitlist that is flushed there frees one by one (and ends the
+ * The calling thread enters a place where nothing must be freed in bulk: a waitlist that is flushed there frees one by one (and ends the
  * process if the library was built with debug assertions). Such places nest.
  */
 void ql_no_bulk_enter(void);

@@ -21,6 +21,8 @@ pub struct ql_forwarder {
 /// What a thread that forwards has of its own. Belongs to one thread at a time.
 pub struct ql_lane {
     lane: Lane<'static>,
+    /// A call of ql_forwarder_handle() is using it.
+    busy: bool,
 }
 
 /// What a forwarder knows of a device: where the device is, is the caller's business.
@@ -49,7 +51,8 @@ pub struct ql_count {
 }
 
 /// Where packets go out: gets the number of an interface, `n` packets for it, and the context. What it has taken it sets to NULL;
-/// what it leaves is dropped, and counted. It must return; must not change routes, nor wait for a grace period.
+/// what it leaves is dropped, and counted. It must return. It is called inside a read section of ql_rcu_global(): it must neither
+/// wait for a grace period nor change routes; and the lane is in use.
 pub type ql_transmit =
     Option<unsafe extern "C" fn(interface: u32, skbs: *mut *mut ql_skb, n: usize, context: *mut c_void)>;
 
@@ -79,7 +82,7 @@ pub unsafe extern "C" fn ql_forwarder_create(
             (ql_packets::get(packets)?, read(interfaces, n)?)
         };
         let mut known = Vec::new();
-        known.try_reserve_exact(n).map_err(|_| ql_status::QL_NO_MEMORY)?;
+        heap::try_reserve(&mut known, n)?;
         for interface in interfaces {
             // SAFETY: as above.
             let addresses = unsafe { read(interface.addresses, interface.nr_addresses)? };
@@ -115,10 +118,10 @@ pub unsafe extern "C" fn ql_forwarder_destroy(forwarder: *mut ql_forwarder) {
 }
 
 /// Enters a route, in the place of one with the same prefix, if there is one. Others may forward meanwhile: a packet goes the old
-/// way or the new one.
+/// way or the new one. Not to be called inside a read section of ql_rcu_global().
 ///
-/// QL_INVALID when an argument is NULL, for a family, a number of bits, an interface or a way that is none; QL_NO_MEMORY: nothing
-/// has changed.
+/// QL_INVALID when an argument is NULL, for a family, a number of bits, an interface or a way that is none, or a gateway where
+/// there is none; QL_NO_MEMORY, also beyond the 1 GiB that a family's routes may take: nothing has changed.
 ///
 /// # Safety
 /// `forwarder` is NULL or a forwarder, so for all functions below; the others are NULL or point to what they say.
@@ -140,7 +143,8 @@ pub unsafe extern "C" fn ql_forwarder_set_route(
     })
 }
 
-/// Takes a route out: true if there was one with this prefix. Needs no memory.
+/// Takes a route out: true if there was one with this prefix. Needs no memory. Not to be called inside a read section of
+/// ql_rcu_global().
 ///
 /// # Safety
 /// As ql_forwarder_set_route().
@@ -170,16 +174,16 @@ pub unsafe extern "C" fn ql_forwarder_lookup(
     hop: *mut ql_next_hop,
 ) -> bool {
     // SAFETY: by contract.
-    let (forwarder, address, hop) = unsafe { (get(forwarder), given(address), hop.as_mut()) };
-    let (Ok(forwarder), Ok(address), Some(hop)) = (forwarder, address, hop) else { return false };
+    let (Ok(forwarder), Ok(address)) = (unsafe { (get(forwarder), given(address)) }) else { return false };
     let found = match address.family {
         4 => lookup(forwarder.routes4(), address.address),
         6 => lookup(forwarder.routes6(), address.address),
         _ => None,
     };
-    let there = found.is_some();
-    *hop = found.unwrap_or(*hop);
-    there
+    let (Some(found), false) = (found, hop.is_null()) else { return false };
+    // SAFETY: by contract; it may have had no value.
+    unsafe { hop.write(found) };
+    true
 }
 
 fn lookup<A: Wire>(routes: &Routes<A>, address: [u8; 16]) -> Option<ql_next_hop> {
@@ -187,7 +191,7 @@ fn lookup<A: Wire>(routes: &Routes<A>, address: [u8; 16]) -> Option<ql_next_hop>
     routes.lookup(&section, A::of(address)).map(Into::into)
 }
 
-/// Enters a neighbour's address on the link of an interface, for good. Packets that have waited for it are dropped: enter it
+/// Enters a neighbour's address on the link of an interface, for good. Packets that have waited for it end here: enter it
 /// before. (Neighbours that are not entered are asked for.)
 ///
 /// QL_INVALID when an argument is NULL, or for a family or an interface that is none; QL_NO_MEMORY, also if 8,192 of the
@@ -238,7 +242,7 @@ pub unsafe extern "C" fn ql_lane_create(
             lane.write(ptr::null_mut());
             get(forwarder)?
         };
-        let made = heap::try_box(ql_lane { lane: forwarder.lane()? })?;
+        let made = heap::try_box(ql_lane { lane: forwarder.lane()?, busy: false })?;
         // SAFETY: as above.
         unsafe { lane.write(Box::into_raw(made)) };
         Ok(())
@@ -261,9 +265,11 @@ pub unsafe extern "C" fn ql_lane_destroy(lane: *mut ql_lane) {
 /// given to `transmit`, up to 64 packets at a time, before this returns. `now` is in nanoseconds since any moment, the same for
 /// all threads. To be called once a second at least, if need be without packets: for neighbours that have not answered.
 ///
-/// A packet that goes on, its neighbour being known, takes no lock and writes no shared line but its own.
+/// A packet that goes on, its neighbour being known, takes no lock and writes no shared line but its own. (Once a second a call
+/// looks for neighbours that have not answered, under a lock.)
 ///
-/// QL_INVALID, and the packets stay the caller's, when a pointer is NULL that must not be, or there is no such interface.
+/// QL_INVALID, and the packets stay the caller's, when a pointer is NULL that must not be, there is no such interface, or the
+/// lane is in use by a call that this one is inside of.
 ///
 /// # Safety
 /// As ql_forwarder_set_route(); `lane` is the forwarder's and this thread's alone; `skbs` points to `n` pointers, each NULL or a
@@ -281,18 +287,24 @@ pub unsafe extern "C" fn ql_forwarder_handle(
 ) -> ql_status {
     status(|| {
         // SAFETY: by contract.
-        let (forwarder, lane, skbs) = unsafe { (get(forwarder)?, lane.as_mut(), array(skbs, n)) };
-        let (Some(lane), Some(skbs), Some(transmit)) = (lane, skbs, transmit) else {
+        let (forwarder, skbs) = unsafe { (get(forwarder)?, array(skbs, n)) };
+        let (false, Some(skbs), Some(transmit)) = (lane.is_null(), skbs, transmit) else {
             return Err(ql_status::QL_INVALID);
         };
-        if input as usize >= forwarder.interfaces().len() {
+        // SAFETY: a lane, by contract, and this thread's alone. A call that this one is inside of has borrowed the other field.
+        let busy = unsafe { &raw mut (*lane).busy };
+        // SAFETY: as above.
+        if input as usize >= forwarder.interfaces().len() || unsafe { busy.replace(true) } {
             return Err(ql_status::QL_INVALID);
         }
-        let now = Duration::from_nanos(now);
-        forwarder.handle(&mut lane.lane, input, skbs, now, &mut |interface, out| {
+        // SAFETY: as above; nobody else has borrowed it.
+        let own = unsafe { &mut (*lane).lane };
+        forwarder.handle(own, input, skbs, Duration::from_nanos(now), &mut |interface, out| {
             // SAFETY: by contract; references are pointers, and what is left in the array is NULL or a reference.
             unsafe { transmit(interface, out.as_mut_ptr().cast(), out.len(), context) };
         });
+        // SAFETY: as above.
+        unsafe { busy.write(false) };
         Ok(())
     })
 }
@@ -301,7 +313,7 @@ pub unsafe extern "C" fn ql_forwarder_handle(
 /// Exact when nobody forwards. 0 for a forwarder that is NULL. O(CPUs).
 ///
 /// # Safety
-/// As ql_forwarder_set_route(); `counts` points to `n` entries, or n is 0.
+/// As ql_forwarder_set_route(); `counts` is NULL or points to `n` entries.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ql_forwarder_get_counts(
     forwarder: *const ql_forwarder,
@@ -310,6 +322,7 @@ pub unsafe extern "C" fn ql_forwarder_get_counts(
 ) -> usize {
     // SAFETY: by contract.
     let Ok(forwarder) = (unsafe { get(forwarder) }) else { return 0 };
+    let n = if counts.is_null() { 0 } else { n };
     let now = forwarder.counts();
     let counted = Count::ALL.iter().map(|count| (count.name(), now[*count]));
     let dropped = DropReason::ALL.iter().map(|reason| (reason.name(), now[*reason]));

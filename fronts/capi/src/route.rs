@@ -109,6 +109,9 @@ impl ql_next_hop {
             BROADCAST => Via::Broadcast,
             _ => return Err(ql_status::QL_INVALID),
         };
+        if self.via != GATEWAY && self.gateway != [0; 16] {
+            return Err(ql_status::QL_INVALID);
+        }
         if self.interface as usize >= interfaces {
             return Err(ql_status::QL_INVALID);
         }

@@ -35,7 +35,7 @@ pub struct ql_skb_fields {
 }
 
 /// Called when a packet's head ends, with the argument that it was set with: once, before memory of the packet is given back, on
-/// whatever thread ends it. It must return.
+/// whatever thread ends it, perhaps inside a read section of ql_rcu_global(). It must return; must not wait for a grace period.
 pub type ql_skb_destructor = Option<extern "C" fn(argument: u64)>;
 
 const _: () = assert!(size_of::<Option<Skb<'_>>>() == size_of::<*mut ql_skb>());
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn ql_skb_alloc_bulk(
 }
 
 /// Another reference to the same packet (skb_get): one locked instruction. While there are two, nothing of it can be changed.
-/// NULL for NULL.
+/// NULL for NULL. With more than two thousand million references the process ends.
 ///
 /// # Safety
 /// `skb` is NULL or a reference of the caller's; so for all functions below.
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn ql_skb_is_cloned(skb: *const ql_skb) -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ql_skb_data(skb: *const ql_skb) -> *mut c_void {
     // SAFETY: by contract.
-    unsafe { borrow(skb) }.map_or(ptr::null_mut(), |skb| skb.data().as_ptr().cast_mut().cast())
+    unsafe { borrow(skb) }.map_or(ptr::null_mut(), |skb| skb.data_ptr().cast())
 }
 
 /// Bytes of linear data. 0 for NULL.
@@ -306,7 +306,7 @@ pub unsafe extern "C" fn ql_skb_push(skb: *mut ql_skb, n: usize) -> *mut c_void 
 pub unsafe extern "C" fn ql_skb_pull(skb: *mut ql_skb, n: usize) -> *mut c_void {
     // SAFETY: by contract.
     let Ok(mut skb) = (unsafe { borrow(skb) }) else { return ptr::null_mut() };
-    skb.pull(n).map_or(ptr::null_mut(), |bytes| bytes.as_ptr().cast_mut().cast())
+    skb.pull(n).is_ok().then(|| skb.data_ptr().cast()).unwrap_or(ptr::null_mut())
 }
 
 /// Keeps `len` bytes of a packet without fragments, if it has more (skb_trim).
@@ -334,6 +334,9 @@ pub unsafe extern "C" fn ql_skb_add_frag(skb: *mut ql_skb, bytes: *const c_void,
         let mut skb = unsafe { borrow(skb) }?;
         if bytes.is_null() {
             return Err(ql_status::QL_INVALID);
+        }
+        if skb.is_shared() || skb.is_cloned() {
+            return Err(ql_status::QL_SHARED);
         }
         // SAFETY: by contract.
         let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), n) };

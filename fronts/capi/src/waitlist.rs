@@ -18,7 +18,8 @@ pub struct ql_waitlist {
     pub words: [usize; 33],
 }
 
-/// What is inside: all zero it is empty, because a reference that is missing is null.
+/// What is inside: all zero it is empty, because a reference that is missing is null. It is taken out before it is freed: a
+/// packet's destructor may add to the same list.
 type Content = Waitlist<'static, QL_WAITLIST>;
 
 const _: () = assert!(QL_WAITLIST == WAITLIST);
@@ -48,8 +49,11 @@ pub unsafe extern "C" fn ql_waitlist_add(list: *mut ql_waitlist, mut skb: *mut q
     // SAFETY: one reference or none, by contract.
     let skb = unsafe { array(&raw mut skb, 1) }.and_then(|skb| skb[0].take());
     // SAFETY: by contract.
-    if let (Some(list), Some(skb)) = (unsafe { list.cast::<Content>().as_mut() }, skb) {
-        list.add(skb);
+    let (Some(content), Some(skb)) = (unsafe { list.cast::<Content>().as_mut() }, skb) else { return };
+    if content.len() + 1 < QL_WAITLIST {
+        content.add(skb);
+    } else {
+        mem::take(content).add(skb);
     }
 }
 
@@ -60,8 +64,8 @@ pub unsafe extern "C" fn ql_waitlist_add(list: *mut ql_waitlist, mut skb: *mut q
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ql_waitlist_flush(list: *mut ql_waitlist) {
     // SAFETY: by contract.
-    if let Some(list) = unsafe { list.cast::<Content>().as_mut() } {
-        list.flush();
+    if let Some(content) = unsafe { list.cast::<Content>().as_mut() } {
+        mem::take(content).flush();
     }
 }
 
@@ -75,8 +79,7 @@ pub unsafe extern "C" fn ql_waitlist_len(list: *const ql_waitlist) -> usize {
     unsafe { list.cast::<Content>().as_ref() }.map_or(0, Waitlist::len)
 }
 
-/// The calling thread enters a place where nothing must be freed in bulk, as in a handler that may have interrupted the
-/// allocator: a waitlist that is flushed there frees one by one (and ends the
+/// The calling thread enters a place where nothing must be freed in bulk: a waitlist that is flushed there frees one by one (and ends the
 /// process if the library was built with debug assertions). Such places nest.
 #[unsafe(no_mangle)]
 pub extern "C" fn ql_no_bulk_enter() {

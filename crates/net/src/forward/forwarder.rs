@@ -6,7 +6,7 @@ use super::limiter::Limiter;
 use super::neighbour::{Neighbours, Waiting};
 use super::routes::{NextHop, Prefix, Routes4, Routes6, Via};
 use super::statistics::{Count, Counts, Statistics};
-use crate::packet::{DropReason, Packets, Skb};
+use crate::packet::{DropReason, PacketError, Packets, Skb};
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -64,6 +64,9 @@ impl<'n> Forwarder<'n> {
     }
 
     fn without_routes(packets: &'n Packets, interfaces: Vec<Interface>) -> Result<Self, AllocError> {
+        if interfaces.iter().any(|interface| interface.incomplete) {
+            return Err(AllocError);
+        }
         let domain = rcu::global()?;
         Ok(Self {
             packets,
@@ -192,10 +195,10 @@ impl<'n> Forwarder<'n> {
             }
         }
         if self.neighbours4.is_time(now) {
-            pass.look4();
+            pass.look::<Ipv4Addr>();
         }
         if self.neighbours6.is_time(now) {
-            pass.look6();
+            pass.look::<Ipv6Addr>();
         }
         pass.flush();
         drop(guard);
@@ -270,8 +273,12 @@ impl<'a, 'n> Pass<'a, 'n> {
     fn copied(&mut self, skb: Skb<'n>) -> Option<Skb<'n>> {
         match skb.copy() {
             Ok(copy) => Some(copy),
-            Err(_) => {
-                self.drop(skb, DropReason::NoMemory);
+            Err(error) => {
+                let reason = match error {
+                    PacketError::BadLength => DropReason::PacketTooBig,
+                    PacketError::NoMemory | PacketError::Shared => DropReason::NoMemory,
+                };
+                self.drop(skb, reason);
                 None
             }
         }

@@ -2,6 +2,7 @@
 
 use super::header::Link;
 use core::net::{Ipv4Addr, Ipv6Addr};
+use quietline_platform::{AllocError, heap};
 
 /// A device's addresses and what fits through it. Devices themselves are the caller's: see
 /// [`Forwarder::handle`](super::Forwarder::handle).
@@ -12,6 +13,8 @@ pub struct Interface {
     pub(super) local: Ipv6Addr,
     pub(super) v4: Vec<(Ipv4Addr, u32)>,
     pub(super) v6: Vec<(Ipv6Addr, u32)>,
+    /// An address is missing, because there was no memory for it: [`Forwarder::new`](super::Forwarder::new) says so.
+    pub(super) incomplete: bool,
 }
 
 impl Interface {
@@ -20,20 +23,20 @@ impl Interface {
     pub fn new(link: Link, mtu: usize) -> Self {
         let [a, b, c, d, e, f] = link.map(u16::from);
         let local = Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f);
-        Self { link, mtu, local, v4: Vec::new(), v6: Vec::new() }
+        Self { link, mtu, local, v4: Vec::new(), v6: Vec::new(), incomplete: false }
     }
 
     /// With an address of IPv4, and how many of its bits all on the link have.
     #[must_use]
     pub fn v4(mut self, address: Ipv4Addr, bits: u32) -> Self {
-        self.v4.push((address, bits));
+        self.incomplete |= push(&mut self.v4, (address, bits)).is_err();
         self
     }
 
     /// With an address of IPv6, and how many of its bits all on the link have.
     #[must_use]
     pub fn v6(mut self, address: Ipv6Addr, bits: u32) -> Self {
-        self.v6.push((address, bits));
+        self.incomplete |= push(&mut self.v6, (address, bits)).is_err();
         self
     }
 
@@ -78,6 +81,12 @@ impl Interface {
         let own = self.v6.iter().map(|(own, _)| *own).chain([self.local]);
         group == ALL_NODES || own.into_iter().any(|own| solicited(own) == group)
     }
+}
+
+fn push<T>(to: &mut Vec<T>, value: T) -> Result<(), AllocError> {
+    heap::try_reserve(to, 1)?;
+    to.push(value);
+    Ok(())
 }
 
 /// All nodes on a link.

@@ -1,10 +1,11 @@
 //! IPv4: what goes on, and what not.
 
 use super::checksum::{Sum, checksum, update};
-use super::forwarder::Pass;
-use super::header::{Ethernet, Ipv4, ether};
+use super::forwarder::{Forwarder, Pass};
+use super::header::{Ethernet, Ipv4, Link, ether};
 use super::icmp4;
-use super::neighbour::{Due, Waits, seconds};
+use super::neighbour::Neighbours;
+use super::next::Family;
 use super::routes::{NextHop, Via};
 use super::statistics::Count;
 use crate::packet::{DropReason, Skb};
@@ -73,6 +74,23 @@ fn bad_options(skb: &Skb<'_>, header: &Ipv4) -> bool {
     }
 }
 
+impl Family for Ipv4Addr {
+    #[inline(always)]
+    fn neighbours<'f, 'n>(of: &'f Forwarder<'n>) -> &'f Neighbours<'n, Self> {
+        &of.neighbours4
+    }
+
+    fn ask(pass: &mut Pass<'_, '_>, interface: u32, target: Self, link: Option<Link>) {
+        pass.ask4(interface, target, link);
+    }
+
+    fn tell_unreachable<'n>(pass: &mut Pass<'_, 'n>, skb: &Skb<'n>) {
+        if let Ok(header) = parse(skb) {
+            pass.error4(skb, &header, icmp4::UNREACHABLE, icmp4::HOST, [0; 4]);
+        }
+    }
+}
+
 impl<'n> Pass<'_, 'n> {
     #[inline(always)]
     pub(super) fn ipv4(&mut self, mut skb: Skb<'n>, group: bool) {
@@ -116,7 +134,7 @@ impl<'n> Pass<'_, 'n> {
         if usize::from(header.total.get()) > mtu {
             return self.too_big4(skb, header, hop, mtu);
         }
-        self.send_next4(skb, hop, destination);
+        self.send_next(skb, hop, destination);
     }
 
     /// A source or a destination that is no station's.
@@ -145,53 +163,13 @@ impl<'n> Pass<'_, 'n> {
         }
     }
 
-    /// Sends a packet to where its route leads.
-    #[inline(always)]
-    fn send_next4(&mut self, skb: Skb<'n>, hop: NextHop<Ipv4Addr>, destination: Ipv4Addr) {
-        let target = if let Via::Gateway(gateway) = hop.via { gateway } else { destination };
-        match self.of.neighbours4.get(hop.interface, target) {
-            Some(known) => {
-                if seconds(self.now) >= known.until {
-                    self.stale4(hop.interface, target, known.link);
-                }
-                self.send(skb, hop.interface, known.link);
-            }
-            None => self.wait4(skb, hop.interface, target),
-        }
-    }
-
-    #[cold]
-    fn stale4(&mut self, interface: u32, target: Ipv4Addr, link: super::header::Link) {
-        if self.of.neighbours4.is_to_be_asked(interface, target, self.now) {
-            self.ask4(interface, target, Some(link));
-        }
-    }
-
-    #[cold]
-    fn wait4(&mut self, mut skb: Skb<'n>, interface: u32, target: Ipv4Addr) {
-        // Who is to be told if nobody answers is on the interface by which it came. (A shared one tells nobody wrong.)
-        let _ = skb.set_device(self.input);
-        match self.of.neighbours4.wait(interface, target, skb, self.now) {
-            Waits::Known(known, skb) => self.send(skb, interface, known.link),
-            Waits::Refused(skb) => self.drop(skb, DropReason::NeighbourFailed),
-            Waits::Queued(ask, oldest) => {
-                if let Some(oldest) = oldest {
-                    self.drop(oldest, DropReason::NeighbourFailed);
-                }
-                if ask {
-                    self.ask4(interface, target, None);
-                }
-            }
-        }
-    }
-
     /// Sends a packet that was made here, its destination in its header.
     pub(super) fn output4(&mut self, skb: Skb<'n>, destination: Ipv4Addr) {
         match self.of.routes4.lookup(self.guard, destination) {
             Some(hop @ NextHop { via: Via::Link | Via::Gateway(_), .. })
                 if self.mtu(hop.interface).is_some_and(|mtu| skb.len() - Ethernet::LEN <= mtu) =>
             {
-                self.send_next4(skb, hop, destination);
+                self.send_next(skb, hop, destination);
             }
             _ => self.drop(skb, DropReason::NoRoute),
         }
@@ -229,32 +207,12 @@ impl<'n> Pass<'_, 'n> {
             match made {
                 Some(fragment) => {
                     self.count(Count::Fragments);
-                    self.send_next4(fragment, hop, header.destination());
+                    self.send_next(fragment, hop, header.destination());
                 }
                 // The others are of no use without it.
                 None => return self.drop(skb, DropReason::NoMemory),
             }
         }
         skb.consume_skb();
-    }
-
-    /// Asks again for neighbours that have not answered, and gives up some.
-    #[cold]
-    pub(super) fn look4(&mut self) {
-        while let Some(due) = self.of.neighbours4.due(self.now) {
-            match due {
-                Due::Ask(interface, target) => self.ask4(interface, target, None),
-                Due::Failed(waiting) => {
-                    for skb in waiting.into_iter().flatten() {
-                        let input = self.came_by(&skb);
-                        if let Ok(header) = parse(&skb) {
-                            self.error4(&skb, &header, icmp4::UNREACHABLE, icmp4::HOST, [0; 4]);
-                        }
-                        self.drop(skb, DropReason::NeighbourFailed);
-                        self.input = input;
-                    }
-                }
-            }
-        }
     }
 }

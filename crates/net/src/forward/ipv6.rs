@@ -3,11 +3,12 @@
 //! Extension headers are not looked at on the way: a router does nothing with them but with the hop-by-hop options, which it may
 //! ignore (RFC 8200, section 4.3).
 
-use super::forwarder::Pass;
+use super::forwarder::{Forwarder, Pass};
 use super::header::{Ethernet, Ipv6, Link};
 use super::icmp6;
 use super::interface::group_link;
-use super::neighbour::{Due, Waits, seconds};
+use super::neighbour::Neighbours;
+use super::next::Family;
 use super::routes::{NextHop, Via};
 use super::statistics::Count;
 use crate::packet::{DropReason, Skb};
@@ -33,6 +34,23 @@ fn parse(skb: &Skb<'_>) -> Result<Ipv6, DropReason> {
 fn stays_here(address: Ipv6Addr) -> bool {
     let bits = address.to_bits();
     bits >> 32 == 0 || bits >> 32 == 0xffff || address.is_unicast_link_local()
+}
+
+impl Family for Ipv6Addr {
+    #[inline(always)]
+    fn neighbours<'f, 'n>(of: &'f Forwarder<'n>) -> &'f Neighbours<'n, Self> {
+        &of.neighbours6
+    }
+
+    fn ask(pass: &mut Pass<'_, '_>, interface: u32, target: Self, link: Option<Link>) {
+        pass.ask6(interface, target, link);
+    }
+
+    fn tell_unreachable<'n>(pass: &mut Pass<'_, 'n>, skb: &Skb<'n>) {
+        if let Ok(header) = parse(skb) {
+            pass.error6(skb, &header, icmp6::UNREACHABLE, icmp6::ADDRESS, 0);
+        }
+    }
 }
 
 impl<'n> Pass<'_, 'n> {
@@ -75,7 +93,7 @@ impl<'n> Pass<'_, 'n> {
         });
         let Some(skb) = skb else { return };
         self.count(Count::Forwarded6);
-        self.send_next6(skb, hop, destination);
+        self.send_next(skb, hop, destination);
     }
 
     /// A packet that does not leave the link, or should not be there.
@@ -123,46 +141,6 @@ impl<'n> Pass<'_, 'n> {
         }
     }
 
-    /// Sends a packet to where its route leads.
-    #[inline(always)]
-    fn send_next6(&mut self, skb: Skb<'n>, hop: NextHop<Ipv6Addr>, destination: Ipv6Addr) {
-        let target = if let Via::Gateway(gateway) = hop.via { gateway } else { destination };
-        match self.of.neighbours6.get(hop.interface, target) {
-            Some(known) => {
-                if seconds(self.now) >= known.until {
-                    self.stale6(hop.interface, target, known.link);
-                }
-                self.send(skb, hop.interface, known.link);
-            }
-            None => self.wait6(skb, hop.interface, target),
-        }
-    }
-
-    #[cold]
-    fn stale6(&mut self, interface: u32, target: Ipv6Addr, link: Link) {
-        if self.of.neighbours6.is_to_be_asked(interface, target, self.now) {
-            self.ask6(interface, target, Some(link));
-        }
-    }
-
-    #[cold]
-    fn wait6(&mut self, mut skb: Skb<'n>, interface: u32, target: Ipv6Addr) {
-        // Who is to be told if nobody answers is on the interface by which it came. (A shared one tells nobody wrong.)
-        let _ = skb.set_device(self.input);
-        match self.of.neighbours6.wait(interface, target, skb, self.now) {
-            Waits::Known(known, skb) => self.send(skb, interface, known.link),
-            Waits::Refused(skb) => self.drop(skb, DropReason::NeighbourFailed),
-            Waits::Queued(ask, oldest) => {
-                if let Some(oldest) = oldest {
-                    self.drop(oldest, DropReason::NeighbourFailed);
-                }
-                if ask {
-                    self.ask6(interface, target, None);
-                }
-            }
-        }
-    }
-
     /// Sends a packet that was made here, its destination in its header: on the link of an interface, if it is for that link.
     pub(super) fn output6(&mut self, skb: Skb<'n>, destination: Ipv6Addr, interface: u32) {
         if destination.is_multicast() {
@@ -177,29 +155,9 @@ impl<'n> Pass<'_, 'n> {
             Some(hop @ NextHop { via: Via::Link | Via::Gateway(_), .. })
                 if self.mtu(hop.interface).is_some_and(|mtu| skb.len() - Ethernet::LEN <= mtu) =>
             {
-                self.send_next6(skb, hop, destination);
+                self.send_next(skb, hop, destination);
             }
             _ => self.drop(skb, DropReason::NoRoute),
-        }
-    }
-
-    /// Asks again for neighbours that have not answered, and gives up some.
-    #[cold]
-    pub(super) fn look6(&mut self) {
-        while let Some(due) = self.of.neighbours6.due(self.now) {
-            match due {
-                Due::Ask(interface, target) => self.ask6(interface, target, None),
-                Due::Failed(waiting) => {
-                    for skb in waiting.into_iter().flatten() {
-                        let input = self.came_by(&skb);
-                        if let Ok(header) = parse(&skb) {
-                            self.error6(&skb, &header, icmp6::UNREACHABLE, icmp6::ADDRESS, 0);
-                        }
-                        self.drop(skb, DropReason::NeighbourFailed);
-                        self.input = input;
-                    }
-                }
-            }
         }
     }
 }

@@ -84,8 +84,13 @@ pub(super) type Waiting<'n> = [Option<Skb<'n>>; WAITING];
 
 /// What became of a packet to a neighbour that was not in the table.
 pub(super) enum Waits<'n> {
-    /// It waits; and whether the neighbour is to be asked for now. What had to make room for it.
-    Queued(bool, Option<Skb<'n>>),
+    /// It waits.
+    Queued {
+        /// The neighbour is to be asked for now.
+        ask: bool,
+        /// A packet that has waited longer, for which there is no room any more.
+        pushed_out: Option<Skb<'n>>,
+    },
     /// The neighbour has become known.
     Known(Known, Skb<'n>),
     /// There is no room, or no memory, to wait.
@@ -99,6 +104,9 @@ pub(super) enum Due<'n, A> {
     /// This one did not answer; these have waited for it.
     Failed(Waiting<'n>),
 }
+
+/// When an entry that was made by hand becomes stale.
+const FOR_GOOD: u32 = u32::MAX;
 
 /// Seconds, as the table has them.
 pub(super) fn seconds(now: Duration) -> u32 {
@@ -134,14 +142,14 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         }
         let same = |asked: &&mut Asked<'n, A>| asked.interface == interface && asked.address == address;
         if let Some(asked) = slow.asked.iter_mut().find(same) {
-            let oldest = match asked.waiting.iter_mut().find(|place| place.is_none()) {
+            let pushed_out = match asked.waiting.iter_mut().find(|place| place.is_none()) {
                 Some(place) => place.replace(skb),
                 None => {
                     asked.waiting.rotate_left(1);
                     asked.waiting[WAITING - 1].replace(skb)
                 }
             };
-            return Waits::Queued(false, oldest);
+            return Waits::Queued { ask: false, pushed_out };
         }
         if slow.asked.len() == ASKED {
             return Waits::Refused(skb);
@@ -150,7 +158,7 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         waiting[0] = Some(skb);
         // There is room for as many as are asked for at a time.
         slow.asked.push(Asked { interface, address, tries: 1, next_try: now + SECOND, waiting });
-        Waits::Queued(true, None)
+        Waits::Queued { ask: true, pushed_out: None }
     }
 
     /// Whether to ask a neighbour that is stale whether it is still there: once a second. After some tries it is forgotten.
@@ -191,6 +199,8 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         let entry = self.table.entry(interface, address);
         let until = seconds(now) + REACHABLE;
         match (entry, self.table.get(interface, address)) {
+            // Nobody on the link changes what was entered for good.
+            (_, Some(known)) if known.until == FOR_GOOD => {}
             (Some(entry), Some(known)) if known.link == link => {
                 *slow.pool.uses(entry) = 0;
                 self.table.set_until(entry, until);
@@ -205,7 +215,7 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
     /// Enters a neighbour for good; what has waited for it.
     pub(super) fn set(&self, interface: u32, address: A, link: Link) -> Result<Waiting<'n>, AllocError> {
         let mut slow = self.slow.lock();
-        self.table.set(&mut slow.pool, (interface, address), Known { link, until: u32::MAX })?;
+        self.table.set(&mut slow.pool, (interface, address), Known { link, until: FOR_GOOD })?;
         let same = |asked: &Asked<'n, A>| asked.interface == interface && asked.address == address;
         let asked = slow.asked.iter().position(same).map(|at| slow.asked.swap_remove(at));
         Ok(asked.map_or([const { None }; WAITING], |asked| asked.waiting))

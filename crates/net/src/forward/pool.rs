@@ -6,7 +6,8 @@
 //! a read section finds what it was until the section ends. What is given back waits in a queue with the
 //! ticket of its grace period, and allocation looks at the first of the queue: no callback, no memory for giving back.
 //!
-//! Readers need the [`Words`] alone. What is in here belongs to the writers, and is under their lock.
+//! Readers need the [`Words`] alone. What is in here belongs to the writers, and is under their lock; so no callback of anybody's
+//! is run here, which might want that lock.
 
 use super::words::Words;
 use quietline_platform::{AllocError, heap};
@@ -49,7 +50,7 @@ pub(super) struct Pool {
 }
 
 /// Objects that may wait for readers before allocation looks after their grace period, rather than make new ones.
-const PATIENCE: u32 = 64;
+const PATIENCE: u32 = if cfg!(loom) { 1 } else { 64 };
 
 impl Pool {
     /// A pool for up to `most` objects, and its words.
@@ -79,7 +80,7 @@ impl Pool {
     pub(super) fn alloc(&mut self, words: &Words, readers: Readers) -> Result<u32, AllocError> {
         if self.free == NONE && self.waiting > 0 {
             if self.waiting >= PATIENCE {
-                self.domain.poll();
+                self.domain.nudge();
             }
             self.take_elapsed();
         }
@@ -87,7 +88,7 @@ impl Pool {
             if self.first == NONE || readers == Readers::Leave {
                 return Err(AllocError);
             }
-            self.domain.synchronize();
+            self.domain.wait_elapsed(self.objects[self.first as usize].ticket);
             self.take_elapsed();
         }
         let object = self.free;

@@ -60,7 +60,9 @@ use entry::Entry;
 use next_hop::{HopPool, Hops, try_reserve};
 use quietline_platform::AllocError;
 use quietline_sync::SpinLock;
-use quietline_sync::rcu::{self, Domain, Guard};
+#[cfg(not(loom))]
+use quietline_sync::rcu;
+use quietline_sync::rcu::{Domain, Guard};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use table::{Table, store};
@@ -165,6 +167,7 @@ impl<A: Address> Routes<A> {
     ///
     /// # Errors
     /// [`AllocError`].
+    #[cfg(not(loom))]
     pub fn new() -> Result<Self, AllocError> {
         Self::with_limit(LIMIT)
     }
@@ -173,8 +176,13 @@ impl<A: Address> Routes<A> {
     ///
     /// # Errors
     /// [`AllocError`].
+    #[cfg(not(loom))]
     pub fn with_limit(bytes: usize) -> Result<Self, AllocError> {
-        let domain = rcu::global()?;
+        Self::in_domain(rcu::global()?, bytes)
+    }
+
+    /// The same, for readers of this domain.
+    pub(super) fn in_domain(domain: &'static Domain, bytes: usize) -> Result<Self, AllocError> {
         let most = |words: usize| (bytes / size_of::<u32>() / words).min(1 << 30) as u32;
         let (changer, table) = Changer::new(domain, most(Table::<A>::CHUNK_WORDS), most(table::TAIL_WORDS))?;
         let (pool, hops) = HopPool::new(domain)?;

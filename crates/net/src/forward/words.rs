@@ -9,7 +9,7 @@ use quietline_platform::{AllocError, heap};
 use std::sync::OnceLock;
 
 /// Words of a segment.
-const SEGMENT: usize = 1 << 16;
+const SEGMENT: usize = if cfg!(loom) { 8 } else { 1 << 16 };
 
 /// An array of words.
 pub(super) struct Words {

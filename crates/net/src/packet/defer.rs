@@ -11,13 +11,14 @@ use quietline_platform::cpu;
 pub const DEFER_MAX: u32 = if cfg!(loom) { 2 } else { 128 };
 
 impl Packets {
-    /// Ends a reference to a packet that was used: if it was made on another CPU, by sending it there. Its end comes when that
-    /// CPU [takes](Self::take_deferred) what was sent to it, or when the packets end.
+    /// Ends a reference to a packet that was used: if it was made on another CPU, and the reference is the only one, by sending it
+    /// there. Its end comes when that CPU [takes](Self::take_deferred) what was sent to it, or when the packets end.
     ///
     /// Writes the other CPU's list: two locked instructions on its line.
     pub fn defer_free<'n>(&'n self, skb: Skb<'n>) {
         let home = skb.cpu() == cpu::current() || !core::ptr::eq(skb.packets(), self);
-        if home {
+        // A head has one link, so it must not be sent twice. Whose reference is the only one gains no rival.
+        if home || skb.is_shared() {
             return drop(skb);
         }
         if let Err(skb) = self.deferred.push(skb) {

@@ -47,7 +47,10 @@ impl Listeners {
     }
 
     /// Sets who listens, or that nobody does; gives the listener back when there is no place left.
-    pub(super) fn listen(&self, listener: Option<&'static dyn Listener>) -> Result<(), &'static dyn Listener> {
+    pub(super) fn listen(
+        &self,
+        listener: Option<&'static dyn Listener>,
+    ) -> Result<(), &'static dyn Listener> {
         let number = match listener {
             None => 0,
             Some(listener) => {

@@ -496,6 +496,30 @@ fn neighbour(link_option: u8, target: Ipv6Addr, link: Link) -> Vec<u8> {
     Neighbour { target: target.octets(), option: link_option, option_len: 1, link }.as_bytes().to_vec()
 }
 
+/// Who was entered by hand is where he was entered, whatever the link says, and is never asked for or forgotten.
+#[test]
+fn entered_for_good() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    let moved = [2, 9, 9, 9, 9, 9];
+    for link in [moved, B] {
+        let answer4 = arp(2, (link, B4), (RIGHT, RIGHT4));
+        let mut answer6 = icmp6(RIGHT, B6, RIGHT6, 255, 136, [0x60, 0, 0, 0], &neighbour(2, B6, link));
+        answer6[6..12].copy_from_slice(&link);
+        let question4 = arp(1, (link, B4), ([0; 6], RIGHT4));
+        handle(&of, &packets, 1, &[answer4, answer6, question4], 1000);
+        for frame in [udp4(A4, B4, 64, b""), udp6(A6, B6, 64, b"")] {
+            for seconds in [1, 100, 10_000, 100_000] {
+                assert_eq!(
+                    one(handle(&of, &packets, 0, std::slice::from_ref(&frame), seconds * 1000)).1[..6],
+                    B
+                );
+            }
+        }
+    }
+    assert_eq!((of.neighbours(), of.counts()[Count::Asked]), ([2, 2], 0));
+}
+
 #[test]
 fn neighbours_of_ipv6() {
     let packets = Packets::new().unwrap();

@@ -1,6 +1,8 @@
+#define _GNU_SOURCE
 /* Every function of quietline.h for packets and forwarding: what it does, and what it does with wrong arguments. */
 #include "check.h"
 #include <quietline.h>
+#include <sched.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -104,8 +106,39 @@ static void references(void)
     ql_kfree_skb(clone, 12345);
     ql_skb *here = counted();
     ql_skb_defer_free(here);
-    ql_packets_take_deferred(packets);
-    CHECK(ended == 2 && ql_packets_active(packets) == 0);
+    CHECK(ended == 2 && ql_packets_take_deferred(packets) == 0 && ql_packets_active(packets) == 0);
+}
+
+/* Made on one CPU, and ended on another: one that has two references must not be sent home twice. */
+static void home(void)
+{
+    cpu_set_t all, one;
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
+    size_t cpus[2], n = 0;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE && n < 2; cpu++)
+        if (CPU_ISSET(cpu, &all))
+            cpus[n++] = cpu;
+    if (n < 2) {
+        puts("packets: one CPU, nothing is sent home");
+        return;
+    }
+    ended = 0;
+    CPU_ZERO(&one);
+    CPU_SET(cpus[0], &one);
+    CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+    ql_skb *alone = counted(), *shared = counted(), *other = ql_skb_get(shared);
+    CPU_ZERO(&one);
+    CPU_SET(cpus[1], &one);
+    CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+    ql_skb_defer_free(shared);
+    ql_skb_defer_free(alone);
+    ql_skb_defer_free(other);
+    CHECK(ended == 0 && ql_packets_take_deferred(packets) == 0);
+    CPU_ZERO(&one);
+    CPU_SET(cpus[0], &one);
+    CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+    CHECK(ql_packets_take_deferred(packets) == 2 && ended == 2 && ql_packets_active(packets) == 0);
+    CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
 }
 
 static void nothing(void)
@@ -130,6 +163,34 @@ static void nothing(void)
     ended = 0;
     ql_consume_skb(skb);
     CHECK(ended == 0);
+}
+
+static ql_waitlist *parents;
+
+static void end_parent_too(uint64_t parent)
+{
+    ql_waitlist_add(parents, (ql_skb *)(uintptr_t)parent);
+}
+
+/* Destructors that add to the list which is being flushed. */
+static void families(void)
+{
+    ql_waitlist done = {0};
+    parents = &done;
+    ended = 0;
+    for (int i = 0; i < QL_WAITLIST; i++) {
+        ql_skb *child = ql_skb_alloc(packets, 1);
+        CHECK(ql_skb_set_destructor(child, end_parent_too, (uint64_t)(uintptr_t)counted()) == QL_OK);
+        ql_waitlist_add(&done, child);
+    }
+    CHECK(ended == QL_WAITLIST && ql_waitlist_len(&done) == 0);
+    ql_skb *child = ql_skb_alloc(packets, 1);
+    CHECK(ql_skb_set_destructor(child, end_parent_too, (uint64_t)(uintptr_t)counted()) == QL_OK);
+    ql_waitlist_add(&done, child);
+    ql_waitlist_flush(&done);
+    CHECK(ended == QL_WAITLIST && ql_waitlist_len(&done) == 1);
+    ql_waitlist_flush(&done);
+    CHECK(ended == QL_WAITLIST + 1 && ql_packets_active(packets) == 0);
 }
 
 static void many(void)
@@ -205,12 +266,17 @@ struct sent {
     size_t n;
     bool refuse;
     ql_skb *last;
+    ql_forwarder *forwarder;
+    ql_lane *lane;
 };
 
 static void transmit(uint32_t interface, ql_skb **skbs, size_t n, void *context)
 {
     struct sent *sent = context;
     sent->interface = interface;
+    CHECK(n <= 64);
+    /* The lane is in use. */
+    CHECK(ql_forwarder_handle(sent->forwarder, sent->lane, 0, skbs, n, 0, transmit, sent) == QL_INVALID);
     for (size_t i = 0; i < n && !sent->refuse; i++) {
         if (skbs[i] == NULL)
             continue;
@@ -276,6 +342,14 @@ static void forwarding(void)
     CHECK(ql_forwarder_set_route(forwarder, &net, &hop) == QL_INVALID);
     hop = (ql_next_hop){.interface = 1, .via = 77};
     CHECK(ql_forwarder_set_route(forwarder, &net, &hop) == QL_INVALID);
+    hop = (ql_next_hop){.interface = 1, .via = QL_VIA_LINK, .gateway = {1}};
+    CHECK(ql_forwarder_set_route(forwarder, &net, &hop) == QL_INVALID);
+    six.bits = 129;
+    CHECK(ql_forwarder_set_route(forwarder, &six, &link) == QL_INVALID);
+    six.bits = 128;
+    CHECK(ql_forwarder_set_route(forwarder, &six, &link) == QL_OK && ql_forwarder_remove_route(forwarder, &six));
+    six.bits = 0;
+    CHECK(ql_forwarder_set_neighbour(forwarder, 1, &six, there) == QL_OK);
     bad.family = 5;
     CHECK(ql_forwarder_set_route(forwarder, &bad, &link) == QL_INVALID && !ql_forwarder_lookup(forwarder, &bad, &found));
     CHECK(ql_forwarder_set_route(NULL, &net, &link) == QL_INVALID && ql_forwarder_set_route(forwarder, NULL, &link) == QL_INVALID);
@@ -291,7 +365,7 @@ static void forwarding(void)
     CHECK(ql_forwarder_set_neighbour(forwarder, 1, &neighbour, NULL) == QL_INVALID);
     CHECK(ql_forwarder_set_neighbour(NULL, 1, &neighbour, there) == QL_INVALID);
     CHECK(ql_forwarder_set_neighbour(forwarder, 1, &neighbour, there) == QL_OK);
-    struct sent sent = {0};
+    struct sent sent = {.forwarder = forwarder, .lane = lane};
     ql_skb *batch[3] = {datagram(9), NULL, datagram(64)};
     CHECK(ql_forwarder_handle(NULL, lane, 0, batch, 3, 0, transmit, &sent) == QL_INVALID);
     CHECK(ql_forwarder_handle(forwarder, NULL, 0, batch, 3, 0, transmit, &sent) == QL_INVALID);
@@ -314,8 +388,21 @@ static void forwarding(void)
     batch[0] = datagram(2);
     CHECK(ql_forwarder_handle(forwarder, lane, 0, batch, 1, 2, transmit, &sent) == QL_OK);
     CHECK(sent.n == 3 && count_of(forwarder, "FULL_RING") == 1);
+    CHECK(count_of(forwarder, "not sent") == 1);
+    sent.refuse = false;
+    CHECK(ql_forwarder_handle(forwarder, lane, 0, NULL, 0, 3, transmit, &sent) == QL_OK && sent.n == 3);
+    ql_skb *burst[100];
+    for (int i = 0; i < 100; i++)
+        burst[i] = datagram(9);
+    CHECK(ql_forwarder_handle(forwarder, lane, 0, burst, 100, 4, transmit, &sent) == QL_OK && sent.n == 103);
+    ql_skb *twice[2] = {datagram(9), NULL};
+    twice[1] = ql_skb_clone(twice[0]);
+    CHECK(ql_forwarder_handle(forwarder, lane, 0, twice, 2, 5, transmit, &sent) == QL_OK && sent.n == 105);
     ql_consume_skb(sent.last);
     CHECK(ql_forwarder_get_counts(NULL, NULL, 0) == 0);
+    ql_count counts[2] = {{.value = 77}, {.value = 77}};
+    CHECK(ql_forwarder_get_counts(forwarder, counts, 1) > 2 && counts[0].value != 77 && counts[1].value == 77);
+    CHECK(ql_forwarder_get_counts(forwarder, NULL, 5) > 2);
     ql_lane_destroy(NULL);
     ql_lane_destroy(lane);
     ql_forwarder_destroy(NULL);
@@ -328,7 +415,9 @@ int main(void)
     memory();
     lengths();
     references();
+    home();
     nothing();
+    families();
     many();
     forwarding();
     CHECK(ql_packets_active(packets) == 0);

@@ -17,7 +17,7 @@ use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::{AllocError, heap};
 
 /// Bits that the root looks at.
-pub(super) const ROOT_BITS: u32 = 16;
+pub(super) const ROOT_BITS: u32 = if cfg!(loom) { 2 } else { 16 };
 /// Words of a tail.
 pub(super) const TAIL_WORDS: usize = 8;
 /// In a tail, behind the four words of its bits: what comes then, a leaf or a chunk.

@@ -29,7 +29,8 @@ impl Deferred {
         Ok(Self { lists: PerCpu::new(list)? })
     }
 
-    /// Puts a packet into a CPU's list; gives it back if that is full, or there is no such CPU.
+    /// Puts a packet, to which this is the only reference, into a CPU's list; gives it back if that is full, or there is no such
+    /// CPU.
     pub(in super::super) fn push<'n>(&self, skb: Skb<'n>) -> Result<(), Skb<'n>> {
         let Some(list) = self.lists.get(skb.cpu()) else { return Err(skb) };
         // Relaxed: a number that orders nothing.

@@ -102,7 +102,7 @@ impl<'n> Skb<'n> {
     /// Bytes in all, those of fragments included (`skb->len`).
     #[inline]
     pub fn len(&self) -> usize {
-        (self.head().len + self.head().frags_len) as usize
+        self.head().len as usize + self.head().frags_len as usize
     }
 
     /// Whether there are none.
@@ -140,6 +140,13 @@ impl<'n> Skb<'n> {
         unsafe {
             core::slice::from_raw_parts(head.data.add(usize::from(head.offset)).as_ptr(), head.len as usize)
         }
+    }
+
+    /// Where the linear data begins: for who writes it by other means, when the packet is neither shared nor cloned.
+    #[inline]
+    pub fn data_ptr(&self) -> *mut u8 {
+        let head = self.head();
+        head.data.as_ptr().wrapping_add(usize::from(head.offset))
     }
 
     /// The linear data, to be written.
