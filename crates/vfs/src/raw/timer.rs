@@ -12,8 +12,11 @@
 //!
 //! The thread is started when the first timer is armed, and sleeps as long as nothing is due.
 
+// Files are native.
+#[cfg(not(loom))]
 mod owned;
 
+#[cfg(not(loom))]
 pub(crate) use owned::{OwnedTimer, open_timer};
 
 use crate::poll::Events;
@@ -246,9 +249,9 @@ impl Timers {
             timer.wheel.store(at as u32, Ordering::Relaxed);
             wheel.as_mut().expect("made above").insert(NonNull::from(timer), tick);
         }
-        // ORDERING: SeqCst: either the thread's look at the wheel comes after ours under its lock, or it has said before that it
-        // looks, and finds the bell changed; or it sleeps until then, which is what we compare with.
-        if tick < self.all.until.load(Ordering::SeqCst) {
+        // Relaxed: the wheel's lock orders it. If the thread did not find the timer there, it looked before us, and had said before that
+        // it looks: we see that, and ring, or until when it sleeps after all, which is what we compare with.
+        if tick < self.all.until.load(Ordering::Relaxed) {
             self.all.ring();
         }
         Ok(())
@@ -267,8 +270,8 @@ impl Timers {
     }
 
     fn start(&self) -> Result<(), AllocError> {
-        // ORDERING: acquire pairs with the release below; a look, not to write a line that all have.
-        if self.all.started.load(Ordering::Acquire) {
+        // A look, not to write a line that all have. Relaxed, so below: who finds it reads nothing that was written with it.
+        if self.all.started.load(Ordering::Relaxed) {
             return Ok(());
         }
         let mut thread = self.thread.lock();
@@ -277,8 +280,7 @@ impl Timers {
             // The host's own `spawn` panics when there is no thread to be had.
             let spawned = catch_unwind(AssertUnwindSafe(|| thread::spawn(move || all.run())));
             *thread = Some(Ringer { thread: spawned.map_err(|_| AllocError)?, process: std::process::id() });
-            // ORDERING: pairs with the acquire above: who finds it need not look whether the thread is there.
-            self.all.started.store(true, Ordering::Release);
+            self.all.started.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -286,8 +288,9 @@ impl Timers {
 
 impl All {
     fn ring(&self) {
-        // ORDERING: SeqCst, as in `arm`.
-        self.bell.fetch_add(1, Ordering::SeqCst);
+        // ORDERING: Release pairs with the acquire in `run`: who sees that it has rung sees what for, a timer or the end. Who does not
+        // sleeps on what it was before, and is woken.
+        self.bell.fetch_add(1, Ordering::Release);
         futex::wake(&self.bell, 1);
     }
 
@@ -295,10 +298,12 @@ impl All {
         // Sleeps that end when they are to, and not some 50 us later as the host likes it. It is as well if that cannot be had.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         loop {
-            // ORDERING: SeqCst, all: see `arm`.
-            self.until.store(u64::MAX, Ordering::SeqCst);
-            let bell = self.bell.load(Ordering::SeqCst);
-            if self.stop.load(Ordering::SeqCst) {
+            // Relaxed: see `arm`.
+            self.until.store(u64::MAX, Ordering::Relaxed);
+            // ORDERING: Acquire pairs with the release in `ring`.
+            let bell = self.bell.load(Ordering::Acquire);
+            // Relaxed: the bell orders it.
+            if self.stop.load(Ordering::Relaxed) {
                 return;
             }
             let to = now();
@@ -314,8 +319,8 @@ impl All {
                 });
                 next = next.min(again.unwrap_or(u64::MAX));
             }
-            // ORDERING: SeqCst, after the bell was read: see `arm`.
-            self.until.store(next, Ordering::SeqCst);
+            // Relaxed: see `arm`.
+            self.until.store(next, Ordering::Relaxed);
             let begins = Duration::from_nanos(next.saturating_mul(1 << TICK));
             let left = (next != u64::MAX).then(|| begins.saturating_sub(clock::monotonic()));
             if left != Some(Duration::ZERO) {
@@ -327,8 +332,8 @@ impl All {
 
 impl Drop for Timers {
     fn drop(&mut self) {
-        // ORDERING: SeqCst, before the bell rings: the thread reads the bell, and then this; see `arm`.
-        self.all.stop.store(true, Ordering::SeqCst);
+        // Relaxed: the bell orders it, which the thread reads before.
+        self.all.stop.store(true, Ordering::Relaxed);
         self.all.ring();
         match self.thread.get_mut().take() {
             Some(Ringer { thread, process }) if process == std::process::id() => {
@@ -353,6 +358,6 @@ impl fmt::Debug for Timer {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[path = "timer/tests.rs"]
 mod tests;

@@ -1,0 +1,139 @@
+//! Packets that are sent to the CPU that made them.
+//!
+//! # Faults that were planted
+//!
+//! `push`: the exchange relaxed (all but `nobody_takes`), a store instead of it, or the link not written anew when it has failed (`two_send`,
+//! `one_sends`). `take`: the exchange relaxed (as above), a load and a store instead of it (`two_send`, `one_sends`), the link read after the
+//! packet has ended (all). The number not counted down when a list is taken, or when one is refused (`more_than_may_wait`).
+//! `defer_free`: a packet is sent to which there are other references (`two_references_are_sent`).
+
+use crate::packet::{DEFER_MAX, Skb};
+use crate::world::{World, change, explore, look, on_cpu};
+use quietline_platform::{cpu, thread};
+
+/// Changes a packet, as a receiver does, and sends it home.
+fn send(world: World, mut skb: Skb<'static>) {
+    assert!(change(&mut skb, 9), "it is alone");
+    world.defer_free(skb);
+}
+
+/// Takes so often what was sent home to CPU 0, on a thread there: how many.
+fn taker(world: World, times: u32) -> thread::JoinHandle<usize> {
+    on_cpu(0, move || (0..times).map(|_| world.take_deferred()).sum())
+}
+
+/// One sends while the home takes: each ends once, after what was done with it.
+#[test]
+fn one_sends() {
+    explore(None, 10, |world| {
+        let packets = [world.packet(1), world.packet(2)];
+        let taker = taker(world, 2);
+        cpu::migrate(1);
+        packets.into_iter().for_each(|skb| send(world, skb));
+        let taken = taker.join().unwrap();
+        assert_eq!(world.ended(), taken as u32, "those that are sent end at home");
+        cpu::migrate(0);
+        assert_eq!(world.take_deferred(), 2 - taken);
+        assert_eq!(world.ended(), 2);
+    });
+}
+
+/// Two send at once, and the home takes.
+#[test]
+fn two_send() {
+    explore(Some(3), 100, |world| {
+        let [one, two] = [world.packet(1), world.packet(2)];
+        let taker = taker(world, 1);
+        let other = on_cpu(1, move || send(world, one));
+        cpu::migrate(1);
+        send(world, two);
+        other.join().unwrap();
+        let taken = taker.join().unwrap();
+        cpu::migrate(0);
+        assert_eq!(world.take_deferred(), 2 - taken);
+        assert_eq!(world.ended(), 2);
+    });
+}
+
+/// Two references to one packet are sent home at once: it has one link, and ends once.
+#[test]
+fn two_references_are_sent() {
+    explore(None, 10, |world| {
+        let one = world.packet(1);
+        let two = one.get();
+        let taker = taker(world, 1);
+        let send = move |skb: Skb<'static>| {
+            assert_eq!(look(&skb), 1);
+            world.defer_free(skb);
+        };
+        let other = on_cpu(1, move || send(one));
+        cpu::migrate(1);
+        send(two);
+        other.join().unwrap();
+        let taken = taker.join().unwrap();
+        cpu::migrate(0);
+        assert!(taken + world.take_deferred() <= 1);
+        assert_eq!((world.ended(), world.active()), (1, [0, 0]));
+    });
+}
+
+/// More are sent than may wait: those end where they are. And there is room again for as many as before.
+#[test]
+fn more_than_may_wait() {
+    explore(Some(3), 10, |world| {
+        let packets: Vec<_> = (0..=DEFER_MAX).map(|_| world.packet(1)).collect();
+        let taker = taker(world, 1);
+        cpu::migrate(1);
+        packets.into_iter().for_each(|skb| send(world, skb));
+        let taken = taker.join().unwrap();
+        cpu::migrate(0);
+        let rest = world.take_deferred();
+        let here = DEFER_MAX as usize + 1 - taken - rest;
+        assert!(here <= 1 && taken <= DEFER_MAX as usize, "{taken} taken, {rest} left, {here} ended at once");
+        assert_eq!(world.ended(), DEFER_MAX + 1);
+        let packets: Vec<_> = (0..DEFER_MAX).map(|_| world.packet(1)).collect();
+        cpu::migrate(1);
+        packets.into_iter().for_each(|skb| send(world, skb));
+        assert_eq!(world.ended(), DEFER_MAX + 1, "they wait");
+        cpu::migrate(0);
+        assert_eq!(world.take_deferred(), DEFER_MAX as usize);
+    });
+}
+
+/// What comes home to a poller's stack is used for its next packet.
+#[test]
+fn used_again() {
+    explore(None, 5, |world| {
+        let skb = world.packet(1);
+        let data = skb.data().as_ptr().addr();
+        let home = on_cpu(0, move || {
+            let mut napi = world.napi();
+            let taken = napi.take_deferred();
+            // (Of the usual kind, as the first.)
+            let mut second = napi.alloc_skb(1500).unwrap();
+            second.put_data(&[2]).unwrap();
+            assert_eq!(second.data().as_ptr().addr() == data, taken == 1, "the last in is the first out");
+            assert!(change(&mut second, 3) && look(&second) == 3);
+            napi.consume_skb(second);
+            taken
+        });
+        cpu::migrate(1);
+        send(world, skb);
+        let taken = home.join().unwrap();
+        cpu::migrate(0);
+        assert_eq!(world.take_deferred(), 1 - taken);
+        assert_eq!((world.ended(), world.active()), (1, [0, 0]));
+    });
+}
+
+/// What nobody took ends with the packets.
+#[test]
+fn nobody_takes() {
+    explore(None, 1, |world| {
+        let skb = world.packet(1);
+        on_cpu(1, move || send(world, skb)).join().unwrap();
+        cpu::migrate(1);
+        assert_eq!(world.take_deferred(), 0, "not at home");
+        assert_eq!((world.ended(), world.active()), (0, [1, 1]));
+    });
+}
