@@ -51,6 +51,8 @@ const PAGE_SHIFT: u32 = 12;
 const MAX_ORDER: u32 = 3;
 /// Objects that a slab should hold at least on a machine with 8 CPUs.
 const MIN_OBJECTS: usize = 20;
+/// `MIN_PARTIAL`: partial slabs of the node that are kept when one of them becomes empty, unless a cache is tuned.
+const MIN_PARTIAL: u32 = 5;
 /// No slab.
 const NONE: u32 = u32::MAX;
 
@@ -60,6 +62,8 @@ pub struct KmemCache {
     objects: u64,
     /// Free objects on a CPU's partial slabs beyond which they go to the node.
     cpu_partial: u32,
+    /// Partial slabs of the node beyond which one that becomes empty is given back.
+    min_partial: u32,
     memory: Memory,
     pages: Box<[Page]>,
     cpus: Box<[Line<KmemCacheCpu>]>,
@@ -86,6 +90,8 @@ struct KmemCacheCpu {
     partial: AtomicU32,
     /// `FREE_SLOWPATH`: locked exchanges made to free.
     free_slowpath: AtomicU64,
+    /// Times that this CPU took the node's lock.
+    list_locks: AtomicU64,
     entered: AtomicBool,
 }
 
@@ -153,6 +159,7 @@ impl KmemCache {
                 page: AtomicU32::new(NONE),
                 partial: AtomicU32::new(NONE),
                 free_slowpath: AtomicU64::new(0),
+                list_locks: AtomicU64::new(0),
                 entered: AtomicBool::new(false),
             })
         };
@@ -161,6 +168,7 @@ impl KmemCache {
             size: size as u64,
             objects: (block / size) as u64,
             cpu_partial: cpu_partial(size),
+            min_partial: MIN_PARTIAL,
             memory: Memory::new(memory, PAGE_SHIFT + order).map_err(no_memory)?,
             pages: heap::try_boxed_slice(memory / block, page).map_err(no_memory)?,
             cpus: heap::try_boxed_slice(cpus, cpu).map_err(no_memory)?,
@@ -176,6 +184,11 @@ impl KmemCache {
                 fresh: AtomicU32::new(0),
             }),
         })
+    }
+
+    /// The cache with other tunables than follow from its size: what `/sys/kernel/slab/NAME/cpu_partial` and `min_partial` change.
+    pub fn tuned(self, cpu_partial: u32, min_partial: u32) -> Self {
+        Self { cpu_partial, min_partial, ..self }
     }
 
     /// Makes the calling thread the one on CPU number `cpu`, until what is returned is dropped.

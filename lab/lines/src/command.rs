@@ -92,7 +92,7 @@ struct Lines {
 /// Throughput by number of CPUs on a machine that need not be there
 #[derive(Debug, Args)]
 struct ForecastArgs {
-    /// sockets, pipes, anonfds, slab, paths, dcache, events, nested-epoll, primitives, locks, or one operation of `ql lines`
+    /// sockets, pipes, anonfds, slab, paths, dcache, forward, events, nested-epoll, primitives, locks, or one operation of `ql lines`
     workload: String,
     /// A machine by name, or the path of its file
     #[arg(long)]

@@ -30,6 +30,7 @@ pub mod conflicts;
 mod dcache;
 mod epoll;
 pub mod forecast;
+mod forward;
 pub mod gate;
 mod kernels;
 pub mod ladder;

@@ -1,6 +1,6 @@
 //! The operations, by name.
 
-use crate::{dcache, epoll, kernels, paths, product, rungs, slab, sockets, vfs};
+use crate::{dcache, epoll, forward, kernels, paths, product, rungs, slab, sockets, vfs};
 use quietline_sim::report::{Basis, Report};
 use quietline_sim::simulation::{Failed, Plan, Run, Stage};
 use quietline_sim::topology::Topology;
@@ -103,6 +103,7 @@ impl Operation {
             dcache::operations(),
             epoll::operations(),
             sockets::operations(),
+            forward::operations(),
             rungs::operations(),
         ]
         .into_iter()

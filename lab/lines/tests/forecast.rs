@@ -51,3 +51,25 @@ fn the_base_of_2008_does_not() {
     let bottleneck = &curve.points[2].bottleneck;
     assert!(bottleneck.as_ref().is_some_and(|(line, _)| line.contains("dcache_lock")), "{bottleneck:?}");
 }
+
+/// A packet through the router meets nobody: not a line, contended or not, comes from another CPU.
+#[test]
+fn the_forwarder_scales_to_64_cpus_without_a_line() {
+    for column in ["forward", "forward-single", "forward-napi"] {
+        let curve = curve(column, &[1, 4, 64]);
+        for point in &curve.points {
+            assert_eq!(point.moved_lines, 0.0, "{column} on {}: {:?}", point.cpus, point.bottleneck);
+            assert!(curve.efficiency(point) >= 0.95, "{column} on {}: {:?}", point.cpus, curve.limit);
+        }
+    }
+}
+
+/// What bulk free brought one CPU in 2015 it did not bring many: whole slabs come back at once, more than a CPU keeps, and all
+/// meet at the node's lock.
+#[test]
+fn detached_freelists_meet_at_the_list_lock() {
+    let curve = curve("history-4.2-forward-bulk", &[1, 4, 16]);
+    assert!(efficiency(&curve) < 0.3, "{:.3}", efficiency(&curve));
+    let bottleneck = &curve.points[2].bottleneck;
+    assert!(bottleneck.as_ref().is_some_and(|(line, _)| line.contains("ticket.rs")), "{bottleneck:?}");
+}

@@ -205,6 +205,12 @@ impl<'a> Current<'a> {
         self.c.free_slowpath.load(Ordering::Relaxed)
     }
 
+    /// Times that this CPU has taken the lock of the node's list of partial slabs.
+    pub fn list_locks(&self) -> u64 {
+        // Relaxed: the CPU's own.
+        self.c.list_locks.load(Ordering::Relaxed)
+    }
+
     #[inline(always)]
     pub(super) fn cpu_page(&self) -> u32 {
         // Relaxed: the CPU's own; so for all of its words.

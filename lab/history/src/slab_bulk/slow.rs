@@ -5,9 +5,7 @@ use quietline_platform::atomic::Ordering;
 use super::current::{Current, Detached};
 use super::{Counters, KmemCache, NONE, Page};
 use crate::errno::Errno;
-
-/// `MIN_PARTIAL`: partial slabs of the node that are kept when one of them becomes empty.
-const MIN_PARTIAL: u32 = 5;
+use crate::ticket::TicketGuard;
 
 // Relaxed, in all of this file: a CPU's words are its thread's own, a list's are under its lock, and a slab's pair is
 // confirmed by an exchange.
@@ -51,7 +49,7 @@ impl Current<'_> {
         if node.nr_partial.load(Ordering::Relaxed) == 0 {
             return 0;
         }
-        let _guard = node.list_lock.lock();
+        let _guard = self.lock_list();
         let (mut list, mut available) = (0, 0);
         loop {
             let number = node.first.load(Ordering::Relaxed);
@@ -115,7 +113,7 @@ impl Current<'_> {
             // A full slab becomes one of the CPU's partial slabs; one that becomes empty is the node's business.
             let freeze = was_full && !was_frozen;
             guard = if inuse == 0 && !was_full && !was_frozen {
-                guard.or_else(|| Some(cache.node.0.list_lock.lock()))
+                guard.or_else(|| Some(self.lock_list()))
             } else {
                 None
             };
@@ -126,7 +124,7 @@ impl Current<'_> {
             if freeze {
                 return self.put_cpu_partial(group.page, true);
             }
-            let surplus = cache.node.0.nr_partial.load(Ordering::Relaxed) >= MIN_PARTIAL;
+            let surplus = cache.node.0.nr_partial.load(Ordering::Relaxed) >= cache.min_partial;
             if guard.is_some() && surplus {
                 cache.remove_partial(group.page);
                 drop(guard);
@@ -134,6 +132,11 @@ impl Current<'_> {
             }
             return;
         }
+    }
+
+    fn lock_list(&self) -> TicketGuard<'_> {
+        self.c.list_locks.store(self.list_locks() + 1, Ordering::Relaxed);
+        self.cache.node.0.list_lock.lock()
     }
 
     /// `put_cpu_partial()`: a frozen slab becomes one of the CPU's partial slabs. If there are too many, those that were
@@ -161,7 +164,7 @@ impl Current<'_> {
         let mut number = c.partial.load(Ordering::Relaxed);
         c.partial.store(NONE, Ordering::Relaxed);
         let mut discard = NONE;
-        let guard = cache.node.0.list_lock.lock();
+        let guard = self.lock_list();
         while number != NONE {
             let page = cache.page(number);
             let next = page.next.load(Ordering::Relaxed);
@@ -173,7 +176,7 @@ impl Current<'_> {
                     break counters;
                 }
             };
-            if counters.inuse() == 0 && cache.node.0.nr_partial.load(Ordering::Relaxed) >= MIN_PARTIAL {
+            if counters.inuse() == 0 && cache.node.0.nr_partial.load(Ordering::Relaxed) >= cache.min_partial {
                 page.next.store(discard, Ordering::Relaxed);
                 discard = number;
             } else {

@@ -1,8 +1,11 @@
 //! Who makes packets and frees them: the ways of the seed and of its discussion, on the same devices.
 
+mod counts;
 mod pool;
 mod router;
 mod run;
+#[cfg(test)]
+mod tests;
 mod ways;
 mod world;
 
@@ -12,33 +15,46 @@ use quietline_platform::atomic::AtomicBool;
 
 use super::implementation::{Implementation, Opened};
 use crate::harness::{Arena, Column, Seat, Shape};
-use crate::workloads::Job;
-use run::Buffers;
-use ways::{Bulk, Deferred, Napi, OnWaitlist, Pool, Single};
+use crate::workloads::{Job, Way};
+use ways::{Alone, BULK, Buffers, Bulk, Deferred, LIST, Listed, Napi, OnSlub, OneByOne, Pool, SINGLE, Tuned};
 use world::{Shared, World};
 
-/// The pool that was set aside, then one by one, with the waitlist of 2015 in four sizes, from a poller's own stack, sent home; then as quietline does it.
+/// The slab of 2015 as the seed had it, before and after its patches, tuned, not merged, and the pool that was set aside; then ours one by one,
+/// with the waitlist of 2015 in four sizes and tuned as in the seed, from a poller's own stack, sent home; then as quietline does it.
 pub fn columns() -> Vec<Arc<dyn Column>> {
     let all = vec![
-        column(
-            "history-alf-queue",
-            "a pool of whole packets in front of the slab, on array queues: set aside in 2015",
-            open::<Pool>,
-        ),
-        column("quietline-single", "packets made and freed one by one", open::<Single>),
-        column("quietline-waitlist-8", "made one by one, freed by a waitlist of 8", open::<OnWaitlist<8>>),
-        column("quietline-waitlist-16", "made one by one, freed by a waitlist of 16", open::<OnWaitlist<16>>),
-        column("quietline-waitlist-32", "made one by one, freed by a waitlist of 32", open::<OnWaitlist<32>>),
-        column("quietline-waitlist-64", "made one by one, freed by a waitlist of 64", open::<OnWaitlist<64>>),
-        column("quietline-napi", "made and freed by a stack of the poller's own", open::<Napi>),
-        column("quietline-deferred", "made one by one, sent home to the CPU that made it", open::<Deferred>),
-        column("quietline", "made in bulk, freed by a waitlist of 32", open::<Bulk>),
+        column::<OnSlub<SINGLE, false, false>>(on_one_cpu),
+        column::<OnSlub<BULK, false, false>>(on_one_cpu),
+        column::<OnSlub<LIST, false, false>>(on_one_cpu),
+        column::<OnSlub<SINGLE, false, true>>(on_one_cpu),
+        column::<OnSlub<BULK, false, true>>(on_one_cpu),
+        column::<OnSlub<SINGLE, true, false>>(on_one_cpu),
+        column::<OnSlub<BULK, true, false>>(on_one_cpu),
+        column::<Pool>(everywhere),
+        column::<OneByOne<Alone>>(everywhere),
+        column::<OneByOne<Listed<8>>>(everywhere),
+        column::<OneByOne<Listed<16>>>(everywhere),
+        column::<OneByOne<Listed<32>>>(everywhere),
+        column::<OneByOne<Listed<64>>>(everywhere),
+        column::<OneByOne<Tuned>>(everywhere),
+        column::<Napi>(everywhere),
+        column::<Deferred>(everywhere),
+        column::<Bulk>(everywhere),
     ];
     all.into_iter().map(|column| Arc::new(column) as Arc<dyn Column>).collect()
 }
 
-fn column(name: &'static str, says: &'static str, open: fn(Job, usize) -> Opened) -> Implementation {
-    Implementation { name, says, shape: Shape::NoTable, does: |job| matches!(job, Job::Forward(_)), open }
+fn column<B: Buffers>(does: fn(Job) -> bool) -> Implementation {
+    Implementation { name: B::NAME, says: B::SAYS, shape: Shape::NoTable, does, open: open::<B> }
+}
+
+fn everywhere(job: Job) -> bool {
+    matches!(job, Job::Forward(_))
+}
+
+/// Where a packet ends on the thread that made it, as in the seed.
+fn on_one_cpu(job: Job) -> bool {
+    matches!(job, Job::Forward(forward) if forward.way != Way::Across)
 }
 
 /// Packets that prove a way before it is timed: the ring is filled, and gone round several times.
@@ -53,5 +69,5 @@ fn open<B: Buffers>(job: Job, threads: usize) -> Opened {
     proof.settle()?;
     drop(worker);
     proof.settle()?;
-    Ok(Arc::new(Shared(Arc::new(World::<B>::new(forward, threads)?))))
+    Ok(Arc::new(Shared(Arc::new(World::<B>::shown(forward, threads)?))))
 }

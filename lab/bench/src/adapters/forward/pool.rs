@@ -3,22 +3,26 @@
 use std::sync::{Mutex, PoisonError};
 
 use quietline_net::packet::Packets;
+use quietline_slab::Tunables;
 
 use crate::harness::Fault;
 
-/// Packets that nobody uses. There are never more than arenas at a time.
-static FREE: Mutex<Vec<&'static Packets>> = Mutex::new(Vec::new());
+/// Packets that nobody uses, and the tunables that their heads were made with. There are never more than arenas at a time.
+static FREE: Mutex<Vec<(&'static Packets, Tunables)>> = Mutex::new(Vec::new());
 
-/// Packets of one arena, empty and without cached memory when it begins.
-pub(super) struct Borrowed(pub(super) &'static Packets);
+/// Packets of one arena, empty, without cached memory and untuned when it begins.
+pub(super) struct Borrowed(pub(super) &'static Packets, Tunables);
 
 impl Borrowed {
     pub(super) fn new() -> Result<Self, Fault> {
-        if let Some(packets) = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop() {
-            return Ok(Self(packets));
+        if let Some((packets, tunables)) = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            let now = packets.head_cache().tunables();
+            Fault::unless(now == tunables, || format!("heads are still tuned: {now:?}"))?;
+            return Ok(Self(packets, tunables));
         }
         let packets = Packets::new().map_err(|e| Fault::new(format!("cannot make caches: {e}")))?;
-        Ok(Self(Box::leak(Box::new(packets))))
+        let packets = Box::leak(Box::new(packets));
+        Ok(Self(packets, packets.head_cache().tunables()))
     }
 
     /// Packets that are out.
@@ -29,10 +33,11 @@ impl Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
+        let as_before = self.0.head_cache().set_tunables(self.1).is_ok();
         self.0.shrink();
         // Packets that a failed run has left behind stay with it.
-        if self.active() == 0 {
-            FREE.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
+        if as_before && self.active() == 0 {
+            FREE.lock().unwrap_or_else(PoisonError::into_inner).push((self.0, self.1));
         }
     }
 }

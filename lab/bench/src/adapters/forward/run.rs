@@ -5,43 +5,15 @@ use std::sync::Arc;
 
 use quietline_net::device::{BUDGET, Batch, Ends, Generator, NetDevice, Pair, Sink, Traffic};
 use quietline_net::forward::{Forwarder, Lane};
-use quietline_net::packet::{PacketError, Packets};
+use quietline_net::packet::PacketError;
 use quietline_platform::atomic::{AtomicBool, Ordering};
 use quietline_platform::thread;
 
 use super::router;
+use super::ways::Buffers;
 use super::world::World;
 use crate::harness::{Fault, Seat, Worker};
 use crate::workloads::forward::RING;
-
-/// How packets are made and freed, by one thread.
-pub(super) trait Buffers: Sized + 'static {
-    /// What all threads share.
-    type Shared: Send + Sync;
-
-    fn shared() -> Result<Self::Shared, Fault>;
-
-    fn new(packets: &'static Packets, shared: &Arc<World<Self>>) -> Self;
-
-    /// Appends up to `n` packets of the generator.
-    fn make(
-        &mut self,
-        from: &mut Generator<'static>,
-        n: usize,
-        out: &mut Batch<'static>,
-    ) -> Result<usize, PacketError>;
-
-    /// Frees up to [`BUDGET`] packets that the sink is done with: how many.
-    fn free(&mut self, to: &mut Sink<'static>) -> usize;
-
-    /// Gives back what this thread keeps for itself.
-    fn flush(&mut self) {}
-
-    /// Packets that may be out while no thread runs.
-    fn kept(_shared: &Self::Shared) -> usize {
-        0
-    }
-}
 
 /// A thread with its generator and its sink. What is of packets is above the world, which it ends before.
 pub(super) struct Run<B: Buffers> {
@@ -76,7 +48,7 @@ impl<B: Buffers> Run<B> {
             routed: world.router.as_ref().map(Forwarder::lane).transpose().map_err(says)?,
             sink: Sink::new(2 * RING, 1).map_err(says)?,
             batch: Batch::new(),
-            buffers: B::new(packets, &world),
+            buffers: B::new(packets, &world, seat)?,
             across: world.forward.way == crate::workloads::Way::Across,
             in_flight: world.forward.in_flight,
             runs: 0,
@@ -162,6 +134,7 @@ impl<B: Buffers> Worker for Run<B> {
             self.buffers.free(&mut self.sink);
         }
         self.buffers.flush();
+        self.world.tell(self.seat, self.generator.made(), self.buffers.slow());
         let tally = self.sink.tally();
         let received = tally.received;
         Fault::unless(received > 0 && tally.is_exactly(received), || format!("not as sent: {tally:?}"))?;

@@ -1,4 +1,4 @@
-//! What the threads of one arena share: the packets, and the lanes from each to the next.
+//! What the threads of one arena share: the packets, the lanes from each to the next, and what was counted.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,25 +6,42 @@ use quietline_net::device::Pair;
 use quietline_net::forward::Forwarder;
 use quietline_platform::atomic::{AtomicU64, Ordering};
 
+use super::counts::{self, Row, Slow};
 use super::pool::Borrowed;
 use super::router;
-use super::run::{Buffers, Run};
+use super::run::Run;
+use super::ways::{Buffers, Common};
 use crate::harness::{Arena, Fault, Seat, Worker};
-use crate::workloads::{Forward, Way};
+use crate::workloads::forward::FORWARD;
+use crate::workloads::{Forward, Job, Way};
 
 pub(super) struct World<B: Buffers> {
     pub(super) forward: Forward,
     pub(super) router: Option<Forwarder<'static>>,
     pub(super) packets: Borrowed,
-    pub(super) shared: B::Shared,
+    pub(super) common: B::Common,
     /// Runs of threads that are over: each thread's first, second, and so on.
     pub(super) over: AtomicU64,
     /// Ends of lanes that their threads have not yet taken: what this one sends to, what it receives from.
     lanes: Mutex<Vec<[Option<Pair<'static>>; 2]>>,
     threads: usize,
+    /// Of each thread, what it has made and counted until now.
+    told: Mutex<Vec<(u64, Slow)>>,
+    /// What the packets' slab had counted before.
+    before: Slow,
+    /// Whether it has a row in the table of slow paths.
+    shown: bool,
 }
 
 impl<B: Buffers> World<B> {
+    /// One whose slow paths are shown when it is gone.
+    pub(super) fn shown(forward: Forward, threads: usize) -> Result<Self, Fault> {
+        let mut world = Self::new(forward, threads)?;
+        world.shown = true;
+        counts::enter();
+        Ok(world)
+    }
+
     pub(super) fn new(forward: Forward, threads: usize) -> Result<Self, Fault> {
         let mut lanes: Vec<_> = (0..threads).map(|_| [None, None]).collect();
         if has_lanes(forward) {
@@ -34,10 +51,27 @@ impl<B: Buffers> World<B> {
                 (lanes[from][0], lanes[to][1]) = (Some(near), Some(far));
             }
         }
-        let (packets, shared) = (Borrowed::new()?, B::shared()?);
+        let (packets, common) = (Borrowed::new()?, B::Common::new(threads)?);
+        B::prepare(packets.0)?;
+        let before = Slow::of(packets.0);
         let router = if forward.way == Way::Routed { Some(router::router(packets.0)?) } else { None };
         let (over, lanes) = (AtomicU64::new(0), Mutex::new(lanes));
-        Ok(Self { forward, router, packets, shared, over, lanes, threads })
+        let told = Mutex::new(vec![Default::default(); threads]);
+        Ok(Self { forward, router, packets, common, over, lanes, threads, told, before, shown: false })
+    }
+
+    /// What a thread has made and counted until now.
+    pub(super) fn tell(&self, seat: Seat, made: u64, slow: Slow) {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)[seat.thread] = (made, slow);
+    }
+
+    /// What all threads have made and counted until now, and the slab for them.
+    pub(super) fn count(&self) -> (u64, Slow) {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let (made, of_ways) =
+            told.iter().fold((0, Slow::default()), |(sum, all), (made, slow)| (sum + made, all.and(*slow)));
+        let of_slab = if B::OF_SLAB { Slow::of(self.packets.0) - self.before } else { Slow::default() };
+        (made, of_slab.and(of_ways))
     }
 
     fn has_lanes(&self) -> bool {
@@ -54,6 +88,18 @@ impl<B: Buffers> World<B> {
     pub(super) fn end_run(&self) {
         // ORDERING: Release pairs with the acquire in `is_over`.
         self.over.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl<B: Buffers> Drop for World<B> {
+    fn drop(&mut self) {
+        if !self.shown {
+            return;
+        }
+        let job = Job::Forward(self.forward);
+        let case = FORWARD.cases.iter().find(|case| case.job == job).map_or("?", |case| case.name);
+        let (packets, slow) = self.count();
+        counts::leave(Row { case, threads: self.threads, column: B::NAME, packets, slow });
     }
 }
 
@@ -78,7 +124,8 @@ impl<B: Buffers> Arena for Shared<B> {
     }
 
     fn settle(&self) -> Result<(), Fault> {
-        let (active, kept) = (self.0.packets.active(), B::kept(&self.0.shared));
-        Fault::unless(active <= kept, || format!("{active} packets are out, {kept} may be"))
+        let (active, kept) = (self.0.packets.active(), self.0.common.kept());
+        Fault::unless(active <= kept, || format!("{active} packets are out, {kept} may be"))?;
+        self.0.common.settle()
     }
 }
