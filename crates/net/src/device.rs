@@ -35,7 +35,8 @@
 //! * One queue for each device. Several threads take a device each.
 //! * [`Tap`] and [`PacketSocket`] are made of devices of the host, and need its permission. `AF_XDP` is left out: its rings need
 //!   a loaded BPF program and memory of the user's that packets of a slab cache are not in.
-//! * No segmentation or checksum offload, no VLAN tags taken off.
+//! * No segmentation offload, no VLAN tags taken off. Of checksum offload only what [`PacketSocket`] meets: what another interface of
+//!   the host has left to be done is done.
 //!
 //! # Source
 //! `struct net_device_ops`, `napi_struct` and the rings of a usual driver, Linux 6.1.
@@ -51,6 +52,7 @@ mod sink;
 mod stats;
 mod tap;
 mod tx_ring;
+mod unfinished;
 
 pub use batch::{BATCH, Batch};
 pub use generator::{Ends, GENERATOR_SIZES, Generator, Traffic};
@@ -63,7 +65,7 @@ pub use stats::Stats;
 pub use tap::Tap;
 pub use tx_ring::TxRing;
 
-use crate::packet::DropReason;
+use crate::packet::{DropReason, HEADROOM};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
@@ -72,18 +74,33 @@ pub const BUDGET: usize = 64;
 
 /// Bytes of an Ethernet's header.
 const LINK_HEADER: usize = 14;
+/// Bytes of a VLAN's tag, which a frame may have beyond what the MTU of its interface says.
+const TAG: usize = 4;
+/// Bytes that a packet in one piece holds, at most.
+const HOLDS: usize = 16_320 - HEADROOM;
+
+/// The longest frame of an interface of the host, a tag not counted: by its MTU, but one that a packet holds, and one byte more.
+fn longest(mtu: usize) -> usize {
+    (mtu + LINK_HEADER).min(HOLDS - TAG - 1)
+}
+
+/// Whether a frame is no longer than `max_frame`, and the tag if it has one.
+fn fits(frame: &[u8], max_frame: usize) -> bool {
+    let tagged = frame.get(12..14).is_some_and(|kind| kind == [0x81, 0x00]);
+    frame.len() <= max_frame + if tagged { TAG } else { 0 }
+}
 
 /// A device, or one queue of it. It belongs to the thread that polls it.
 pub trait NetDevice<'n> {
     /// Its name, for people.
     fn name(&self) -> &str;
 
-    /// The longest frame that it sends, link header included.
+    /// The longest frame that it sends, link header included, and the tag of a VLAN not.
     fn max_frame(&self) -> usize;
 
     /// Sends packets, from the first on; those that there is no room for stay in the batch. How many it took.
     ///
-    /// A packet that the device cannot send at all (too long, in fragments) is dropped, counted, and none of those that were taken.
+    /// A packet that the device cannot send at all (too long, too short, in fragments) is dropped, counted, and none of those that were taken.
     fn xmit(&mut self, batch: &mut Batch<'n>) -> usize;
 
     /// Appends packets that came in, up to `budget` and to the room in `out`: how many.
@@ -94,6 +111,11 @@ pub trait NetDevice<'n> {
 
     /// Frees up to `budget` packets that are sent, in bulk: how many.
     fn complete(&mut self, budget: usize) -> usize;
+
+    /// Packets that it took and that are still to be sent.
+    fn pending(&self) -> usize {
+        0
+    }
 
     /// What it has counted.
     fn stats(&self) -> &Stats;

@@ -8,8 +8,8 @@
 //!
 //! ```text
 //!   Inet ── port tables ── buckets, each with a lock
-//!     │         └─ listeners and datagram sockets, by address and port
-//!     └──── connections, by the addresses and ports of both ends
+//!               ├─ listeners and datagram sockets, by address and port
+//!               └─ connections that were made from there, by the addresses and ports of both ends
 //!   Socket ── InetEnd ── tcp::End or udp::End, made by the first call that needs it
 //! ```
 //!
@@ -24,7 +24,6 @@ mod ports;
 mod settings;
 mod stream;
 mod tcp;
-mod tuples;
 mod udp;
 
 use crate::abi::{
@@ -33,48 +32,65 @@ use crate::abi::{
 use crate::address::SockAddr;
 use crate::message::{Incoming, Outgoing};
 use crate::proto::{self, On, Proto};
-use crate::raw::{NetRef, Once};
+use crate::raw::{NetRef, Object, Objects, Once};
 use crate::socket::{Protocol, Socket};
 use core::time::Duration;
 use ports::Ports;
 use quietline_platform::AllocError;
 #[cfg(not(loom))]
 use quietline_platform::clock;
-use quietline_sync::{Shared, WaitQueue};
+#[cfg(not(loom))]
+use quietline_slab::Stats;
+use quietline_sync::WaitQueue;
 use quietline_vfs::abi::O_NONBLOCK;
 use quietline_vfs::{Direction, Events, Io, Ioctl, PollTable, Sink, Source};
 use rustix::io::Errno;
 use tcp::How;
-use tuples::Tuples;
 
 /// What a kernel's internet sockets have in common.
 #[derive(Debug)]
 pub(crate) struct Inet {
-    tcp: Ports<Shared<tcp::End>>,
-    udp: Ports<Shared<udp::End>>,
-    udplite: Ports<Shared<udp::End>>,
-    tuples: Tuples,
+    tcp: Ports<Object<tcp::End>>,
+    udp: Ports<Object<udp::End>>,
+    udplite: Ports<Object<udp::End>>,
+    /// After the tables, which keep some of them.
+    streams: Objects<tcp::End>,
+    datagrams: Objects<udp::End>,
 }
 
 impl Inet {
     pub(crate) fn new() -> Result<Self, Errno> {
+        let streams = Objects::new("tcp_sock").map_err(|_| Errno::NOMEM)?;
+        let datagrams = Objects::new("udp_sock").map_err(|_| Errno::NOMEM)?;
         let make = || -> Result<Self, AllocError> {
             Ok(Self {
                 tcp: Ports::new(true)?,
                 udp: Ports::new(false)?,
                 udplite: Ports::new(false)?,
-                tuples: Tuples::new(),
+                streams,
+                datagrams,
             })
         };
         make().map_err(|AllocError| Errno::NOMEM)
+    }
+
+    #[cfg(not(loom))]
+    pub(crate) fn stats(&self) -> [Stats; 2] {
+        [self.streams.stats(), self.datagrams.stats()]
+    }
+
+    #[cfg(not(loom))]
+    pub(crate) fn shrink(&self) {
+        self.streams.shrink();
+        self.datagrams.shrink();
     }
 }
 
 /// The state of a socket of these families, once it has one.
 #[derive(Debug)]
 pub(crate) struct InetEnd {
-    tcp: Once<tcp::End>,
-    udp: Once<udp::End>,
+    tcp: Once<Object<tcp::End>>,
+    udp: Once<Object<udp::End>>,
 }
 
 /// A socket's state, by its protocol.
@@ -127,7 +143,7 @@ impl InetEnd {
     }
 
     /// A stream's state.
-    fn stream(&self, socket: &Socket) -> Result<Shared<tcp::End>, Errno> {
+    fn stream(&self, socket: &Socket) -> Result<Object<tcp::End>, Errno> {
         match self.of(socket)? {
             Which::Tcp(_) => self.tcp.share().ok_or(Errno::OPNOTSUPP),
             Which::Udp(_) => Err(Errno::OPNOTSUPP),
@@ -135,7 +151,7 @@ impl InetEnd {
     }
 
     /// A datagram socket's.
-    fn datagrams(&self) -> Result<Shared<udp::End>, Errno> {
+    fn datagrams(&self) -> Result<Object<udp::End>, Errno> {
         self.udp.share().ok_or(Errno::OPNOTSUPP)
     }
 }
@@ -275,14 +291,9 @@ impl Proto for InetEnd {
     fn accept(&self, on: &On<'_>, new: &Socket) -> Result<SockAddr, Errno> {
         let Which::Tcp(end) = self.of(on.socket)? else { return Err(Errno::OPNOTSUPP) };
         let (child, address) = end.accept(on)?;
-        match new.inet.tcp.set(child) {
-            Ok(_) => Ok(address),
-            // It was to have no state.
-            Err(child) => {
-                child.close();
-                Err(Errno::INVAL)
-            }
-        }
+        // Nobody else knows the new socket.
+        new.inet.tcp.give(child);
+        Ok(address)
     }
 
     fn name(&self, on: &On<'_>, peer: bool) -> Result<SockAddr, Errno> {
@@ -333,12 +344,12 @@ impl Proto for InetEnd {
     }
 
     #[inline]
-    fn try_read(&self, socket: &Socket, _io: Io, to: &mut Sink<'_, '_>) -> Result<usize, Errno> {
+    fn try_read(&self, socket: &Socket, io: Io, to: &mut Sink<'_, '_>) -> Result<usize, Errno> {
         match self.of(socket)? {
             // `recv` asks all the same; `read` does not.
             _ if to.left() == 0 => Ok(0),
             Which::Tcp(end) => end.receive(to, How::Read),
-            Which::Udp(end) => end.read(to),
+            Which::Udp(end) => end.read(to, io),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use crate::inet::Inet;
 use crate::unix::Unix;
+#[cfg(not(loom))]
+use quietline_slab::Stats;
 use rustix::io::Errno;
 
 /// What a kernel's sockets have in common: names, ports, what is in flight. One for each kernel, at one address for its
@@ -19,6 +21,20 @@ impl Net {
     /// `ENOMEM`.
     pub fn new() -> Result<Self, Errno> {
         Ok(Self { unix: Unix::new()?, inet: Inet::new()? })
+    }
+
+    /// What the caches of states hold: of local sockets, of streams and of datagram sockets.
+    #[cfg(not(loom))]
+    pub fn stats(&self) -> [Stats; 3] {
+        let [streams, datagrams] = self.inet.stats();
+        [self.unix.stats(), streams, datagrams]
+    }
+
+    /// Gives cached memory back to the system.
+    #[cfg(not(loom))]
+    pub fn shrink(&self) {
+        self.unix.shrink();
+        self.inet.shrink();
     }
 
     /// Closes what only messages keep open: no descriptor is left, and no call is being made.

@@ -204,7 +204,7 @@ impl<'k> Maker<'k> {
         }
         let mut one = Socket::new(self.net, self.last_ino, family, ty, protocol);
         let mut two = Socket::new(self.net, self.last_ino, family, ty, protocol);
-        one.unix.pair(&mut two.unix, ty, who)?;
+        UnixEnd::pair(&mut one, &mut two, who)?;
         let one = self.open(one, flags).inspect_err(|_| two.unix.unpair())?;
         Ok([one, self.open(two, flags)?])
     }

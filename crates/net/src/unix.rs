@@ -53,12 +53,14 @@ use crate::address::SockAddr;
 use crate::caller::{Caller, Nobody};
 use crate::message::{Control, Incoming, Outgoing};
 use crate::proto::{On, Proto};
-use crate::raw::Once;
+use crate::raw::{Object, Objects, Once};
 use crate::socket::Socket;
 use core::time::Duration;
 use flight::Flights;
 use names::Names;
-use quietline_sync::{Shared, WaitQueue};
+#[cfg(not(loom))]
+use quietline_slab::Stats;
+use quietline_sync::WaitQueue;
 use quietline_vfs::{Direction, Events, Io, Ioctl, PollTable, Sink, Source};
 use rustix::io::Errno;
 use sock::Sock;
@@ -68,11 +70,24 @@ use sock::Sock;
 pub(crate) struct Unix {
     names: Names,
     flights: Flights,
+    /// After those who keep some of them.
+    socks: Objects<Sock>,
 }
 
 impl Unix {
     pub(crate) fn new() -> Result<Self, Errno> {
-        Ok(Self { names: Names::new()?, flights: Flights::new()? })
+        let socks = Objects::new("unix_sock").map_err(|_| Errno::NOMEM)?;
+        Ok(Self { names: Names::new()?, flights: Flights::new()?, socks })
+    }
+
+    #[cfg(not(loom))]
+    pub(crate) fn stats(&self) -> Stats {
+        self.socks.stats()
+    }
+
+    #[cfg(not(loom))]
+    pub(crate) fn shrink(&self) {
+        self.socks.shrink();
     }
 
     /// Closes what only messages keep open.
@@ -84,8 +99,8 @@ impl Unix {
 /// A local socket's states: its own, made when it is first needed, and, for the ends of a connection, the other end's.
 #[derive(Debug)]
 pub(crate) struct UnixEnd {
-    sock: Once<Sock>,
-    peer: Once<Sock>,
+    sock: Once<Object<Sock>>,
+    peer: Once<Object<Sock>>,
 }
 
 impl UnixEnd {
@@ -95,8 +110,8 @@ impl UnixEnd {
     }
 
     /// Makes two sockets without state each other's.
-    pub(crate) fn pair(&mut self, other: &mut Self, ty: i32, who: &dyn Caller) -> Result<(), Errno> {
-        connect::pair(self, other, ty, who)
+    pub(crate) fn pair(one: &mut Socket, two: &mut Socket, who: &dyn Caller) -> Result<(), Errno> {
+        connect::pair(one, two, who)
     }
 
     /// Takes that back, of sockets that have no files: then they end with what refers to them.
@@ -118,16 +133,16 @@ impl UnixEnd {
 
     /// Its state, made if need be.
     #[inline(always)]
-    fn sock(&self, ty: i32) -> Result<&Sock, Errno> {
+    fn sock(&self, socket: &Socket) -> Result<&Sock, Errno> {
         match self.sock.get() {
             Some(sock) => Ok(sock),
-            None => self.make(ty),
+            None => self.make(socket),
         }
     }
 
     #[cold]
-    fn make(&self, ty: i32) -> Result<&Sock, Errno> {
-        let new = Sock::new(ty)?;
+    fn make(&self, socket: &Socket) -> Result<&Sock, Errno> {
+        let [new] = Sock::new(&socket.net().unix.socks, socket.ty())?;
         match self.sock.set(new) {
             Ok(sock) => Ok(sock),
             // Somebody was quicker.
@@ -136,12 +151,12 @@ impl UnixEnd {
     }
 
     /// A share of its state, made if need be.
-    fn sock_share(&self, ty: i32) -> Result<Shared<Sock>, Errno> {
-        self.sock(ty)?;
+    fn sock_share(&self, socket: &Socket) -> Result<Object<Sock>, Errno> {
+        self.sock(socket)?;
         self.sock.share().ok_or(Errno::NOMEM)
     }
 
-    fn share(&self) -> Option<Shared<Sock>> {
+    fn share(&self) -> Option<Object<Sock>> {
         self.sock.share()
     }
 }
@@ -172,7 +187,7 @@ impl Proto for UnixEnd {
     }
 
     fn shutdown(&self, on: &On<'_>, how: i32) -> Result<(), Errno> {
-        connect::shutdown(self, on.socket.ty(), how)
+        connect::shutdown(self, on.socket, how)
     }
 
     #[inline]

@@ -4,6 +4,7 @@ use quietline_net::device::*;
 use quietline_net::packet::{DropReason, PacketError, Packets, Skb};
 use rustix::io::Errno;
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Nothing is out.
 fn assert_empty(packets: &Packets) {
@@ -264,6 +265,9 @@ fn a_sink_tells_what_is_wrong() {
     assert_empty(&packets);
 }
 
+/// What is not done by then is not done at all.
+const LIMIT: Duration = Duration::from_secs(300);
+
 /// Packets of a generator to a sink by way of a pair, a thread at each end.
 fn across(packets: &Packets, traffic: &Traffic, ring: usize) {
     let count = traffic.count.unwrap();
@@ -271,8 +275,9 @@ fn across(packets: &Packets, traffic: &Traffic, ring: usize) {
     thread::scope(|scope| {
         scope.spawn(move || {
             let mut generator = Generator::new(packets, traffic).unwrap();
-            let mut batch = Batch::new();
+            let (mut batch, begun) = (Batch::new(), Instant::now());
             while !generator.is_done() || !batch.is_empty() {
+                assert!(begun.elapsed() < LIMIT, "{} made, {:?}", generator.made(), near.stats());
                 generator.poll(BUDGET, &mut batch).unwrap();
                 if near.xmit(&mut batch) == 0 {
                     thread::yield_now();
@@ -283,8 +288,9 @@ fn across(packets: &Packets, traffic: &Traffic, ring: usize) {
         scope.spawn(move || {
             let mut sink = Sink::new(256, traffic.flows).unwrap();
             sink.check_sums(cfg!(debug_assertions));
-            let mut batch = Batch::new();
+            let (mut batch, begun) = (Batch::new(), Instant::now());
             while sink.stats().tx_packets < count {
+                assert!(begun.elapsed() < LIMIT, "{:?}", sink.tally());
                 if far.poll(BUDGET, &mut batch).unwrap() == 0 {
                     thread::yield_now();
                 }

@@ -5,7 +5,6 @@
 #![allow(unsafe_code, reason = "the host's calls")]
 
 use quietline::abi::*;
-use quietline::eventpoll::*;
 use quietline::{Config, EpollEvent, ItimerSpec, Kernel, PollFd, Process};
 use std::time::{Duration, Instant};
 

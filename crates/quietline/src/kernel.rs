@@ -84,14 +84,18 @@ impl Inner {
         Inodes { nr_inodes: k.sockets.live() + k.pipes.live() + k.vfs.nr_inodes() - 1 }
     }
 
-    pub(crate) fn slabinfo(&self) -> [Stats; 16] {
+    pub(crate) fn slabinfo(&self) -> [Stats; 19] {
         let k = self;
         let [dentries, inodes, names, long_names] = k.vfs.stats();
         let [pages, nodes] = k.vfs.page_stats();
         let [epolls, epitems] = k.epolls.stats();
+        let [local, streams, datagrams] = k.net.stats();
         [
             k.files.stats(),
             k.sockets.stats(),
+            local,
+            streams,
+            datagrams,
             k.pipes.stats(),
             k.vfs.pipe_stats(),
             k.eventfds.stats(),
@@ -231,7 +235,7 @@ impl Kernel {
     }
 
     /// The kernel's slab caches (`/proc/slabinfo`).
-    pub fn slabinfo(&self) -> [Stats; 16] {
+    pub fn slabinfo(&self) -> [Stats; 19] {
         self.inner.slabinfo()
     }
 
@@ -243,6 +247,7 @@ impl Kernel {
         k.inotifies.shrink();
         k.epolls.shrink();
         k.sockets.shrink();
+        k.net.shrink();
         k.pipes.shrink();
         k.eventfds.shrink();
         k.timerfds.shrink();

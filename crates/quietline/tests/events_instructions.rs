@@ -2,7 +2,6 @@
 #![cfg(target_arch = "x86_64")]
 
 use quietline::abi::*;
-use quietline::eventpoll::*;
 use quietline::{Config, EpollEvent, Kernel, PollFd, Process};
 use quietline_count::{Error, count};
 use quietline_platform::percpu::{Body, active};

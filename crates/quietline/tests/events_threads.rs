@@ -3,7 +3,6 @@
 mod support;
 
 use quietline::abi::*;
-use quietline::eventpoll::*;
 use quietline::{
     Config, EpollEvent, Errno, FdSet, Interrupt, ItimerSpec, Kernel, PollFd, Process, Shared, SigPipe,
 };

@@ -306,7 +306,7 @@ pub unsafe extern "C" fn ql_skb_push(skb: *mut ql_skb, n: usize) -> *mut c_void 
 pub unsafe extern "C" fn ql_skb_pull(skb: *mut ql_skb, n: usize) -> *mut c_void {
     // SAFETY: by contract.
     let Ok(mut skb) = (unsafe { borrow(skb) }) else { return ptr::null_mut() };
-    skb.pull(n).is_ok().then(|| skb.data_ptr().cast()).unwrap_or(ptr::null_mut())
+    if skb.pull(n).is_ok() { skb.data_ptr().cast() } else { ptr::null_mut() }
 }
 
 /// Keeps `len` bytes of a packet without fragments, if it has more (skb_trim).

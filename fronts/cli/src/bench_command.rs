@@ -102,6 +102,7 @@ pub(crate) fn run(arguments: BenchArgs) -> anyhow::Result<ExitCode> {
 
 /// 2 for a wrong request, as for wrong arguments; 1 for everything else.
 pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
-    let usage = error.downcast_ref::<bench::Error>().is_some_and(bench::Error::is_usage);
+    let usage = error.downcast_ref::<bench::Error>().is_some_and(bench::Error::is_usage)
+        || error.is::<crate::forward::WrongRequest>();
     ExitCode::from(if usage { 2 } else { 1 })
 }

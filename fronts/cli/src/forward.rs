@@ -6,6 +6,8 @@ mod routed;
 mod show;
 mod station;
 
+use std::fmt;
+use std::io::{self, Write};
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -28,7 +30,9 @@ use self::station::Station;
 ///
 /// Both ways, by one thread that polls: until Ctrl-C, and then the counters are printed. Devices with addresses are routed between
 /// (IPv4, IPv6, ARP, neighbour discovery, ICMP); without, frames are passed on as they are. A name that begins with `tap` is a TAP
-/// device, which is made if it is not there; any other is an interface of this machine, used through a packet socket.
+/// device, which is made if it is not there; any other is an interface of this machine, used through a packet socket: all that is on
+/// its link comes in. Checksums of TCP and UDP that a veth has left unmade are made; what it sends longer than its MTU is dropped, and
+/// counted as PKT_TOO_BIG (`ethtool -K NAME gso off tso off` at its other end).
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ForwardArgs {
@@ -56,7 +60,7 @@ pub(crate) struct ForwardArgs {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "generate", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     flows: u32,
 
-    /// End after so many generated packets
+    /// End after so many generated packets, when what waits for a neighbour is sent or given up
     #[arg(long, value_name = "N", requires = "generate")]
     count: Option<u64>,
 
@@ -69,9 +73,17 @@ pub(crate) struct ForwardArgs {
     seconds: Option<f64>,
 }
 
+impl ForwardArgs {
+    /// Whether the second device has addresses.
+    fn is_routed(&self) -> bool {
+        self.output.as_ref().is_some_and(|output| !output.addresses.is_empty())
+    }
+}
+
 const EXAMPLES: &str = "\
-Packets that are dropped are counted by reason. Exits with 1 if a device cannot be used, or if what
-ended in the sink is not what was generated; with 2 if the request was wrong.
+Packets that are dropped are counted by reason, and so are those that wait at the end. Exits with 1
+if a device cannot be used, or if what ended in the sink is not what was generated; with 2 if the
+request was wrong.
 
 Examples:
   ql forward --generate                             packets per second in memory, through the router
@@ -88,8 +100,26 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A request that cannot be met, whatever there is on this machine.
+#[derive(Debug)]
+pub(crate) struct WrongRequest(pub(crate) String);
+
+impl fmt::Display for WrongRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongRequest {}
+
+/// How long packets may wait when all are generated: a neighbour is asked three times, a second apart, and then given up.
+const PATIENCE: Duration = Duration::from_millis(4500);
+/// How long the neighbour of generated packets may take to answer the first one before the others follow.
+const AHEAD: Duration = Duration::from_secs(1);
+
 /// Forwards until it is told to end.
 pub(crate) fn run(arguments: ForwardArgs) -> anyhow::Result<ExitCode> {
+    routed::check(&arguments)?;
     let end = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, end.clone()).context("cannot wait for signals")?;
@@ -100,31 +130,72 @@ pub(crate) fn run(arguments: ForwardArgs) -> anyhow::Result<ExitCode> {
     let mut show = Show::new(&ports);
     let begun = Instant::now();
     let until = arguments.seconds.map(|seconds| begun + Duration::from_secs_f64(seconds));
-    eprintln!("{}", ports.says());
+    // A closed stderr ends nothing.
+    let _ = writeln!(io::stderr(), "{}", ports.says());
+    let on_way = || packets.head_stats().active;
+    let is_answered = |ports: &Ports<'_>, now| ports.made() > 0 && (on_way() == 0 || now - begun > AHEAD);
+    let (mut may_all_go, mut done) = (!arguments.generate || !arguments.is_routed(), None);
+    let mut failed = None;
     // Relaxed: nothing is ordered by it; a turn more does no harm.
     while !end.load(Ordering::Relaxed) {
         let now = Instant::now();
-        let came = turn(&mut ports, &mut path, now - begun)?;
+        may_all_go = may_all_go || is_answered(&ports, now);
+        let budget = match (may_all_go, ports.made()) {
+            (true, _) => BUDGET,
+            (false, 0) => 1,
+            (false, _) => 0,
+        };
+        let came = match turn(&mut ports, &mut path, budget, now - begun) {
+            Ok(came) => came,
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        };
         show.look(&ports, now);
-        if until.is_some_and(|until| now >= until) || (came == 0 && ports.are_done()) {
+        if until.is_some_and(|until| now >= until) {
             break;
+        }
+        if ports.are_done() {
+            let waited = now - *done.get_or_insert(now);
+            if waited > PATIENCE || (came == 0 && on_way() == 0) {
+                break;
+            }
         }
         if came == 0 {
             ports.wait();
         }
     }
-    path.end(&mut ports);
-    show.end(&ports, &path, begun.elapsed());
-    Ok(if ports.is_right() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    ports.end();
+    let mut counts = path.counts();
+    let before = on_way();
+    drop(path);
+    let more = [
+        ("waiting for a neighbour", (before - on_way()) as u64),
+        ("polls without memory", ports.without_memory),
+    ];
+    counts.extend(more.into_iter().filter(|(_, n)| *n > 0));
+    show.end(&ports, &counts, begun.elapsed()).context("cannot print the counters")?;
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(if ports.is_right() { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
+    }
 }
 
-/// A budget of packets from each device: how many came.
-fn turn<'n>(ports: &mut Ports<'n>, path: &mut Path<'n>, now: Duration) -> anyhow::Result<usize> {
+/// Packets from each device, `first` from the first one at most: how many came.
+fn turn<'n>(
+    ports: &mut Ports<'n>,
+    path: &mut Path<'n>,
+    first: usize,
+    now: Duration,
+) -> anyhow::Result<usize> {
     let mut came = 0;
-    for from in 0..2 {
+    for (from, budget) in [(0, first), (1, BUDGET)] {
         let mut batch = Batch::new();
-        came += ports.poll(from, BUDGET, &mut batch)?;
+        let polled = ports.poll(from, budget, &mut batch);
+        // Also what came before an error.
         path.forward(from, &mut batch, now, ports);
+        came += polled?;
     }
     ports.complete();
     Ok(came)

@@ -1,6 +1,7 @@
 //! Bytes through sockets, and connections: each CPU with sockets of its own, in a process of its own or all in one.
 
-use crate::operation::{Allowance, Operation, Scene, Worker};
+use crate::operation::{Allowance, Operation, Period, Scene, Worker};
+use crate::slab::RCU_LINES;
 use quietline::abi::{AF_INET, AF_UNIX, O_ANYFD, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM};
 use quietline::{Config, Kernel, Process};
 use std::sync::Arc;
@@ -9,12 +10,15 @@ pub(crate) fn operations() -> Vec<Operation> {
     let through = |name, says, whose, make: fn(&Process) -> [i32; 2]| {
         Operation::new(name, says, Allowance::Never, move |_| scene(whose, move |p| bytes(p, make)))
     };
-    // Not held to anything yet. States of sockets are the heap's, and the model's heap has one list of free blocks for all CPUs:
-    // they come back on other CPUs, with their lines. (With a list for each CPU a pair fetches 2 lines in 1,024 times, the pool of
-    // numbers; a local connection half a line, where a state begins in the middle of a line; a TCP connection 2, the locks of
-    // the buckets of ports and connections.)
-    let made = |name, says, make: fn(Arc<Process>, usize) -> Worker| {
-        Operation::new(name, says, Allowance::Any, move |_| scene_of(Whose::Own, make))
+    // What nobody has used by a descriptor is freed at once; what was, waits for a grace period, and comes home with its state.
+    let made = |name, says, allowance, make: fn(Arc<Process>, usize) -> Worker| Operation {
+        period: Period::Graces,
+        ..Operation::new(name, says, allowance, move |_| scene_of(Whose::Own, make))
+    };
+    let used = Allowance::Batch {
+        lines: RCU_LINES,
+        ops: USED / 2.0,
+        says: "13 of cache and domain, for 341 used sockets, of which there are two",
     };
     vec![
         through(
@@ -51,15 +55,28 @@ pub(crate) fn operations() -> Vec<Operation> {
             udp_pair,
         ),
         through("udp-one", "the same, all CPUs in one process", Whose::One, udp_pair),
-        made("socketpairs", "socketpair and two closes, each CPU in a process of its own", socketpair),
+        made(
+            "socketpairs",
+            "socketpair and two closes, each CPU in a process of its own",
+            Allowance::Batch {
+                lines: 2.0,
+                ops: 1024.0,
+                says: "the pool of inode numbers, of which it takes two",
+            },
+            socketpair,
+        ),
         made(
             "unix-connect",
             "connect to an own listener, accept, two closes, each CPU in a process of its own",
+            used,
             unix_connect,
         ),
-        made("tcp-connect", "the same over TCP", tcp_connect),
+        made("tcp-connect", "the same over TCP", used, tcp_connect),
     ]
 }
+
+/// Sockets that wait for a grace period together.
+const USED: f64 = 341.0;
 
 /// Whether CPUs have a process each, or all the same.
 #[derive(Clone, Copy)]

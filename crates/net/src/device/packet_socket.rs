@@ -2,33 +2,50 @@
 
 use super::raw::host::{self, Name};
 use super::raw::packet_ring::PacketRing;
-use super::tap::later;
-use super::{Batch, LINK_HEADER, NetDevice, OpenError, Stats, TxRing};
-use crate::packet::{DropReason, PacketError, Packets};
+use super::unfinished::finish;
+use super::{Batch, NetDevice, OpenError, Stats, TAG, TxRing, fits, longest};
+use crate::packet::{DropReason, PacketError, Packets, Skb};
 use core::fmt;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{SendFlags, sockopt};
 
 /// A packet socket on an interface, with `TPACKET_V2` rings of 512 frames each way: no system call for what comes in, one for
 /// each batch that goes out.
 ///
-/// The host's own protocols see what comes in as well: an interface that is ours alone has no address of the host's. What
-/// another interface of the host has left without checksum (`veth` without `ethtool -K NAME tx off`) comes without, and frames
-/// longer than the MTU (its `gso`) are dropped as [`PacketTooBig`](DropReason::PacketTooBig), those with a VLAN tag as
-/// [`UnhandledProtocol`](DropReason::UnhandledProtocol).
+/// All that is on the link comes, also what is for other stations (the interface is promiscuous as long as this is open), but what
+/// the host sends there. The host's own protocols see what comes in as well: an interface that is ours alone has no address of the
+/// host's.
+///
+/// A checksum that another interface of the host has left to be made (`veth`) is made here, of TCP and UDP; other packets without
+/// theirs are dropped, as those with a VLAN tag are, as [`UnhandledProtocol`](DropReason::UnhandledProtocol).
+///
+/// # What is dropped
+/// * As [`PacketTooBig`](DropReason::PacketTooBig): what comes in longer than the MTU was at [`open`](Self::open) (`gso` of a `veth`:
+///   `ethtool -K NAME gso off tso off`) or than a packet of 16,256 bytes; what goes out longer than the MTU is now.
+/// * As [`QueueFull`](DropReason::QueueFull): what came in while the ring was full. The host says how many when the ring runs dry
+///   or new packets come.
+///
+/// What is sent while the interface is down waits in the ring, for it to be up.
 pub struct PacketSocket<'n> {
     name: Name,
     packets: &'n Packets,
     link: [u8; 6],
+    /// The longest frame that goes out, and that comes in.
     max_frame: usize,
+    longest: usize,
     frames: PacketRing,
     fd: OwnedFd,
     ring: TxRing<'n>,
-    /// Whether the host has not yet looked at all that is in its ring.
-    kick_again: bool,
+    /// Polls in a row that found nothing.
+    dry: u32,
+    /// Whether the interface is no more.
+    is_gone: bool,
     stats: Stats,
 }
+
+/// How many polls find nothing until the host is asked whether there is an error.
+const DRY: u32 = 64;
 
 /// Packets of the TX ring, each of which is copied into a frame.
 const RING: usize = 256;
@@ -42,19 +59,21 @@ impl<'n> PacketSocket<'n> {
         let name = Name::new(name)?;
         let fd = host::packet_socket()?;
         let (mtu, link) = host::interface(name)?;
-        let max_frame = mtu + LINK_HEADER;
-        let frames = PacketRing::new(fd.as_fd(), max_frame)?;
+        let longest = longest(mtu);
+        let frames = PacketRing::new(fd.as_fd(), longest + TAG)?;
         host::bind(fd.as_fd(), name)?;
         let ring = TxRing::new(RING).map_err(OpenError::of("make a ring"))?;
         Ok(Self {
             name,
             packets,
             link,
-            max_frame,
+            max_frame: longest,
+            longest,
             frames,
             fd,
             ring,
-            kick_again: false,
+            dry: 0,
+            is_gone: false,
             stats: Stats::default(),
         })
     }
@@ -64,12 +83,70 @@ impl<'n> PacketSocket<'n> {
         self.link
     }
 
-    /// Tells the host to send what is in its ring.
+    /// Tells the host to send what is in its ring. At a frame that it does not take, it does not go on: that is taken out.
     fn kick(&mut self) {
-        match rustix::net::send(&self.fd, &[], SendFlags::DONTWAIT) {
-            Ok(_) => self.kick_again = false,
-            Err(errno) if later(errno) => self.kick_again = true,
-            Err(_) => self.stats.drop_packets(DropReason::DeviceDown, 1),
+        loop {
+            let said = rustix::net::send(&self.fd, &[], SendFlags::DONTWAIT);
+            self.frames.taken(|len| self.stats.tx(len));
+            let Err(errno) = said else { break };
+            if !self.frames.is_stuck() {
+                self.is_gone |= matches!(errno, Errno::NXIO | Errno::NODEV);
+                break;
+            }
+            let reason = if errno == Errno::MSGSIZE {
+                self.renew();
+                DropReason::PacketTooBig
+            } else {
+                DropReason::DeviceFailed
+            };
+            let dropped = self.frames.take_out(|frame| fits(frame, self.max_frame));
+            self.stats.drop_packets(reason, dropped);
+        }
+    }
+
+    /// Asks for the MTU again.
+    #[cold]
+    fn renew(&mut self) {
+        if let Ok(mtu) = host::mtu(self.fd.as_fd(), self.name) {
+            self.max_frame = longest(mtu).min(self.longest);
+        }
+    }
+
+    /// Takes the next packet that came: none if none did.
+    #[inline(always)]
+    fn receive(&mut self) -> Option<Result<Skb<'n>, DropReason>> {
+        let (packets, longest) = (self.packets, self.longest);
+        self.frames.receive(|bytes| {
+            let (bytes, is_unfinished) = bytes?;
+            if !fits(bytes, longest) {
+                return Err(DropReason::PacketTooBig);
+            }
+            let put = packets.alloc_skb(bytes.len()).and_then(|mut skb| {
+                skb.put_data(bytes)?;
+                let finished = !is_unfinished || finish(skb.data_mut()?);
+                Ok(if finished { Ok(skb) } else { Err(DropReason::UnhandledProtocol) })
+            });
+            put.unwrap_or_else(|error| match error {
+                PacketError::BadLength => Err(DropReason::PacketTooBig),
+                _ => Err(DropReason::NoMemory),
+            })
+        })
+    }
+
+    /// Looks at what the host tells besides packets, after a poll that was `dry` if it found none.
+    #[inline(always)]
+    fn look(&mut self, is_dry: bool) {
+        if self.frames.may_have_lost() {
+            let lost = host::lost(self.fd.as_fd()).unwrap_or(0);
+            self.stats.drop_packets(DropReason::QueueFull, lost);
+        }
+        self.dry = if is_dry { self.dry + 1 } else { 0 };
+        if self.dry == DRY {
+            self.dry = 0;
+            // As long as nobody takes the error, the descriptor is ready for it.
+            if !matches!(sockopt::socket_error(&self.fd), Ok(Ok(()))) {
+                self.kick();
+            }
         }
     }
 }
@@ -83,57 +160,54 @@ impl<'n> NetDevice<'n> for PacketSocket<'n> {
         self.max_frame
     }
 
-    /// A packet counts as sent when it is in the host's ring.
+    /// A packet counts as sent when the host has taken it from its ring.
     fn xmit(&mut self, batch: &mut Batch<'n>) -> usize {
-        let Self { ring, stats, frames, .. } = self;
-        let taken = ring.take(batch, self.max_frame, stats);
-        let sent = ring.send(|skb| {
-            let went = frames.transmit(skb.data());
-            if went {
-                stats.tx(skb.len());
-            }
-            went
-        });
-        if sent > 0 || ring.pending() > 0 || self.kick_again {
+        let too_big = self.stats.dropped(DropReason::PacketTooBig);
+        let taken = self.ring.take(batch, self.max_frame, &mut self.stats);
+        if self.stats.dropped(DropReason::PacketTooBig) != too_big {
+            // The next ones may fit again.
+            self.renew();
+        }
+        self.ring.send(|skb| self.frames.transmit(skb.data()));
+        if self.frames.waiting() > 0 {
             self.kick();
         }
         taken
     }
 
+    /// `ENOMEM`, for a packet that is dropped and counted; `ENXIO` if the interface is no more.
     fn poll(&mut self, budget: usize, out: &mut Batch<'n>) -> Result<usize, Errno> {
-        let Self { packets, frames, stats, max_frame, .. } = self;
-        let (n, mut came) = (budget.min(out.room()), 0);
-        while came < n {
-            let taken = frames.receive(|bytes| {
-                let bytes = match bytes {
-                    Ok(bytes) if bytes.len() <= *max_frame => bytes,
-                    Ok(_) => return Ok(Err(DropReason::PacketTooBig)),
-                    Err(reason) => return Ok(Err(reason)),
-                };
-                let mut skb = packets.alloc_skb(bytes.len())?;
-                skb.put_data(bytes)?;
-                Ok::<_, PacketError>(Ok(skb))
-            });
-            match taken {
-                None => break,
-                Some(Ok(Err(reason))) => stats.drop_packets(reason, 1),
-                Some(Ok(Ok(skb))) => {
-                    stats.rx(skb.len());
+        let (mut came, mut is_dry) = (0, false);
+        for _ in 0..budget.min(out.room()) {
+            match self.receive() {
+                None => {
+                    is_dry = true;
+                    break;
+                }
+                Some(Ok(skb)) => {
+                    self.stats.rx(skb.len());
                     let pushed = out.push(skb);
                     debug_assert!(pushed.is_ok(), "there was room");
                     came += 1;
                 }
-                Some(Err(_)) => {
-                    stats.drop_packets(DropReason::NoMemory, 1);
-                    return Err(Errno::NOMEM);
+                Some(Err(reason)) => {
+                    self.stats.drop_packets(reason, 1);
+                    if reason == DropReason::NoMemory {
+                        return Err(Errno::NOMEM);
+                    }
                 }
             }
         }
-        Ok(came)
+        self.look(is_dry && came == 0);
+        if self.is_gone && came == 0 { Err(Errno::NXIO) } else { Ok(came) }
     }
 
     fn complete(&mut self, budget: usize) -> usize {
         self.ring.complete(budget)
+    }
+
+    fn pending(&self) -> usize {
+        self.ring.pending() + self.frames.waiting()
     }
 
     fn stats(&self) -> &Stats {

@@ -1,7 +1,7 @@
 //! A TAP device: an interface of the host whose cable ends here.
 
 use super::raw::host::{self, Name};
-use super::{Batch, LINK_HEADER, NetDevice, OpenError, Stats, TxRing};
+use super::{Batch, NetDevice, OpenError, Stats, TAG, TxRing, fits, longest};
 use crate::packet::{DropReason, Packets};
 use core::fmt;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,6 +10,9 @@ use rustix::io::Errno;
 /// One end of a cable whose other end is an interface of the host: what the host sends by it comes in here.
 ///
 /// A system call for each packet: the host has no other way for such a device.
+///
+/// Frames are as long as the MTU says when it is opened, and a VLAN's tag, but no longer than a packet of 16,256 bytes. Longer ones are
+/// dropped, and counted as [`PacketTooBig`](DropReason::PacketTooBig).
 pub struct Tap<'n> {
     name: Name,
     packets: &'n Packets,
@@ -33,12 +36,12 @@ impl<'n> Tap<'n> {
         let fd = host::open_tap(name)?;
         let (mtu, _) = host::interface(name)?;
         let ring = TxRing::new(RING).map_err(OpenError::of("make a ring"))?;
-        Ok(Self { name, packets, fd, max_frame: mtu + LINK_HEADER, ring, stats: Stats::default() })
+        Ok(Self { name, packets, fd, max_frame: longest(mtu), ring, stats: Stats::default() })
     }
 }
 
 /// Whether an error of a descriptor says: not now.
-pub(super) fn later(errno: Errno) -> bool {
+fn later(errno: Errno) -> bool {
     matches!(errno, Errno::AGAIN | Errno::INTR | Errno::NOBUFS)
 }
 
@@ -54,44 +57,57 @@ impl<'n> NetDevice<'n> for Tap<'n> {
     fn xmit(&mut self, batch: &mut Batch<'n>) -> usize {
         let Self { ring, stats, fd, .. } = self;
         let taken = ring.take(batch, self.max_frame, stats);
-        let mut failed = 0;
+        let (mut down, mut failed) = (0, 0);
         ring.send(|skb| match rustix::io::write(&*fd, skb.data()) {
             Ok(_) => {
                 stats.tx(skb.len());
                 true
             }
             Err(errno) if later(errno) => false,
-            Err(_) => {
-                failed += 1;
+            Err(errno) => {
+                *if errno == Errno::IO { &mut down } else { &mut failed } += 1;
                 true
             }
         });
         // They end as the others do; what matters is that they are counted.
-        stats.drop_packets(DropReason::DeviceDown, failed);
+        stats.drop_packets(DropReason::DeviceDown, down);
+        stats.drop_packets(DropReason::DeviceFailed, failed);
         taken
     }
 
     /// `ENOMEM`, or `EBADFD` if the device is gone; nothing comes from one that is down.
     fn poll(&mut self, budget: usize, out: &mut Batch<'n>) -> Result<usize, Errno> {
-        let n = budget.min(out.room());
-        for i in 0..n {
-            let mut skb = self.packets.alloc_skb(self.max_frame).map_err(|_| Errno::NOMEM)?;
-            let room = skb.put(self.max_frame).map_err(|_| Errno::NOMEM)?;
+        // One byte more than there may be: the host cuts what is longer than what there is room for, and does not tell.
+        let most = self.max_frame + TAG + 1;
+        let mut came = 0;
+        for _ in 0..budget.min(out.room()) {
+            let mut skb = self.packets.alloc_skb(most).map_err(|_| Errno::NOMEM)?;
+            let room = skb.put(most).map_err(|_| Errno::NOMEM)?;
             let len = match rustix::io::read(&self.fd, room) {
                 Ok(len) => len,
-                Err(errno) if later(errno) => return Ok(i),
+                Err(errno) if later(errno) => break,
                 Err(errno) => return Err(errno),
             };
             skb.trim(len).map_err(|_| Errno::IO)?;
+            if !fits(skb.data(), self.max_frame) {
+                skb.kfree_skb(DropReason::PacketTooBig);
+                self.stats.drop_packets(DropReason::PacketTooBig, 1);
+                continue;
+            }
             self.stats.rx(len);
             let pushed = out.push(skb);
             debug_assert!(pushed.is_ok(), "there was room");
+            came += 1;
         }
-        Ok(n)
+        Ok(came)
     }
 
     fn complete(&mut self, budget: usize) -> usize {
         self.ring.complete(budget)
+    }
+
+    fn pending(&self) -> usize {
+        self.ring.pending()
     }
 
     fn stats(&self) -> &Stats {

@@ -8,7 +8,7 @@
 //!   free  │  done with   │   to be sent  │  free
 //! ```
 
-use super::{Batch, Stats};
+use super::{Batch, LINK_HEADER, Stats, fits};
 use crate::packet::{DropReason, Skb, WAITLIST, Waitlist, kfree_skb_bulk};
 use core::fmt;
 use quietline_platform::heap;
@@ -75,19 +75,21 @@ impl<'n> TxRing<'n> {
         Ok(())
     }
 
-    /// Takes packets of a batch as long as there is room: how many. Those that are in fragments, or longer than `max_frame`, are
-    /// dropped and counted.
+    /// Takes packets of a batch as long as there is room: how many. Those that are in fragments, that [do not fit](fits), or that are
+    /// shorter than a link header, are dropped and counted.
     pub(super) fn take(&mut self, batch: &mut Batch<'n>, max_frame: usize, stats: &mut Stats) -> usize {
         let mut taken = 0;
         while self.room() > 0 {
             let Some(skb) = batch.pop() else { break };
-            let wrong = match (skb.data_len(), skb.len() <= max_frame) {
-                (0, true) => {
-                    taken += usize::from(self.put(skb).is_ok());
-                    continue;
-                }
-                (0, false) => DropReason::PacketTooBig,
-                _ => DropReason::DeviceFailed,
+            let wrong = if skb.data_len() > 0 {
+                DropReason::DeviceFailed
+            } else if skb.len() < LINK_HEADER {
+                DropReason::PacketTooSmall
+            } else if !fits(skb.data(), max_frame) {
+                DropReason::PacketTooBig
+            } else {
+                taken += usize::from(self.put(skb).is_ok());
+                continue;
             };
             skb.kfree_skb(wrong);
             stats.drop_packets(wrong, 1);

@@ -7,25 +7,33 @@
 //!
 //! # Our way
 //!
-//! A bucket for each port's low bits, with a lock of its own. The search for a free port begins at a number from
-//! the CPU's own stock, scattered over the range. Data on connections never comes here.
+//! Buckets with a lock and a line each; each CPU connects from ports in buckets of its own, and who binds gets one from anywhere
+//! ([`range`]). Data on connections never comes here.
 //!
 //! Explicit binders are listed one by one, because they can be listened on and looked up. Ends of connections that hold a port
 //! only because they were connected from it, or accepted on it, are counted by kind: a port with ten thousand connections has a
-//! list of one.
+//! list of one. The connections that were made from a port are listed there: no two are to have the same addresses and ports on
+//! both sides.
+//!
+//! # What is shared
+//!
+//! A listener's bucket, by all who connect to it or have been accepted there; the bucket of a port that was asked for, by
+//! those 256 ports away, and in the range that is given out unasked by those of the same 128. A bound socket gets its port from
+//! anywhere, so two of them have a bucket in common now and then.
+
+mod few;
+mod range;
 
 use super::address::Local;
 use core::net::{IpAddr, SocketAddr};
+use few::Few;
 use quietline_platform::{AllocError, fault, heap};
 use quietline_sync::{IdAllocator, SpinLock};
 use rustix::io::Errno;
 use std::sync::OnceLock;
 
-/// The first port that is given out unasked, and the last (`ip_local_port_range`).
-pub(super) const EPHEMERAL: (u16, u16) = (32768, 60999);
-
-/// Buckets; a power of two.
-const BUCKETS: usize = if cfg!(loom) { 1 } else { 256 };
+/// The addresses of a connection, seen from where it was made.
+pub(super) type Tuple = (SocketAddr, SocketAddr);
 
 /// What a socket wants of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +74,8 @@ impl Holding {
     }
 }
 
+/// On lines of its own, as are ports: the lists of two of them lie side by side.
+#[repr(align(64))]
 struct Owner<T> {
     id: usize,
     claim: Claim,
@@ -82,30 +92,34 @@ struct Group {
     count: u32,
 }
 
+#[repr(align(64))]
 struct Port<T> {
     number: u16,
     owners: Vec<Owner<T>>,
-    groups: Vec<Group>,
+    groups: Few<Group>,
+    /// The connections that were made from here.
+    connections: Few<Tuple>,
 }
 
-type Bucket<T> = SpinLock<Vec<Port<T>>>;
+/// On a line of its own.
+#[repr(align(64))]
+struct Bucket<T>(SpinLock<Vec<Port<T>>>);
 
 /// The ports of one protocol.
 pub(super) struct Ports<T> {
     /// Made when the first port is bound.
     buckets: OnceLock<Box<[Bucket<T>]>>,
-    scatter: IdAllocator,
+    numbers: IdAllocator,
     /// Whether sockets that listen do not share a port with others by `SO_REUSEADDR`.
     listeners_alone: bool,
 }
 
-/// Appends, or says that there is no memory.
-fn push<V>(list: &mut Vec<V>, value: V) -> Result<(), Errno> {
+/// Makes room for one more, or says that there is none.
+fn make_room<V>(list: &mut Vec<V>) -> Result<(), Errno> {
     if list.len() == list.capacity() {
         fault::check().map_err(|_| Errno::NOMEM)?;
         list.try_reserve(1).map_err(|_| Errno::NOMEM)?;
     }
-    list.push(value);
     Ok(())
 }
 
@@ -119,26 +133,26 @@ impl<T> Port<T> {
     }
 
     fn is_unused(&self) -> bool {
-        self.owners.is_empty() && self.groups.is_empty()
+        self.owners.is_empty() && self.groups.is_empty() && self.connections.is_empty()
     }
 }
 
 impl<T: Clone> Ports<T> {
     pub(super) fn new(listeners_alone: bool) -> Result<Self, AllocError> {
-        Ok(Self { buckets: OnceLock::new(), scatter: IdAllocator::new()?, listeners_alone })
+        Ok(Self { buckets: OnceLock::new(), numbers: IdAllocator::new()?, listeners_alone })
     }
 
-    fn bucket(&self, port: u16) -> Result<&Bucket<T>, Errno> {
+    fn bucket(&self, port: u16) -> Result<&SpinLock<Vec<Port<T>>>, Errno> {
         let buckets = match self.buckets.get() {
             Some(buckets) => buckets,
             None => {
-                let fresh = heap::try_boxed_slice(BUCKETS, |_| SpinLock::new(Vec::new()));
+                let fresh = heap::try_boxed_slice(range::BUCKETS, |_| Bucket(SpinLock::new(Vec::new())));
                 // If somebody was quicker, this one is dropped.
                 let _ = self.buckets.set(fresh.map_err(|_| Errno::NOMEM)?);
                 self.buckets.get().ok_or(Errno::NOMEM)?
             }
         };
-        Ok(&buckets[port as usize % BUCKETS])
+        Ok(&buckets[range::bucket(port)].0)
     }
 
     /// Calls `f` with the port's place, which is made for it and removed if it is unused afterwards.
@@ -147,7 +161,9 @@ impl<T: Clone> Ports<T> {
         let at = match bucket.iter().position(|place| place.number == port) {
             Some(at) => at,
             None => {
-                push(&mut bucket, Port { number: port, owners: Vec::new(), groups: Vec::new() })?;
+                make_room(&mut bucket)?;
+                let (groups, connections) = (Few::new(), Few::new());
+                bucket.push(Port { number: port, owners: Vec::new(), groups, connections });
                 bucket.len() - 1
             }
         };
@@ -156,15 +172,6 @@ impl<T: Clone> Ports<T> {
             bucket.swap_remove(at);
         }
         result
-    }
-
-    /// Ports in the order in which they are tried.
-    fn candidates(&self) -> impl Iterator<Item = u16> + use<T> {
-        let (first, last) = (u32::from(EPHEMERAL.0), u32::from(EPHEMERAL.1));
-        let range = last - first + 1;
-        // Neighbours in the CPU's stock come to lie far from each other, and so do the stocks of two CPUs.
-        let start = self.scatter.next().wrapping_mul(0x9e37_79b1) % range;
-        (0..range).map(move |step| (first + (start + step) % range) as u16)
     }
 
     /// Binds; port 0 is any free one of the ephemeral range. `open` is found by [`find`](Self::find) at once.
@@ -183,21 +190,22 @@ impl<T: Clone> Ports<T> {
                 if !(share && place.takes(&claim, id, self.listeners_alone) || place.is_unused()) {
                     return Err(Errno::ADDRINUSE);
                 }
-                push(&mut place.owners, Owner { id, claim, from: None, open: open.cloned() })?;
+                make_room(&mut place.owners)?;
+                place.owners.push(Owner { id, claim, from: None, open: open.cloned() });
                 Ok(Holding::Own(port, id))
             })
         };
         if port != 0 {
             return take(port, claim, true);
         }
-        for port in self.candidates() {
+        for port in range::to_bind(self.numbers.next()) {
             match take(port, claim, false) {
                 Err(Errno::ADDRINUSE) => {}
                 done => return done,
             }
         }
         // None is unused: one where nothing overlaps will do.
-        for port in self.candidates() {
+        for port in range::to_bind(self.numbers.next()) {
             match take(port, Claim { reuse: false, ..claim }, true) {
                 Err(Errno::ADDRINUSE) => {}
                 done => return done,
@@ -206,24 +214,20 @@ impl<T: Clone> Ports<T> {
         Err(Errno::ADDRINUSE)
     }
 
-    /// Takes a port for a connection from an end that is not bound. `unique` is asked, and may enter the connection somewhere,
-    /// under the port's lock.
+    /// Takes a port for a connection from an end that is not bound, and enters the connection. Writes no line that another CPU
+    /// does while one of the CPU's own ports is free.
     ///
     /// # Errors
     /// `EADDRNOTAVAIL` when there is none; `ENOMEM`.
-    pub(super) fn bind_auto(
-        &self,
-        claim: Claim,
-        mut unique: impl FnMut(u16) -> Result<bool, Errno>,
-    ) -> Result<Holding, Errno> {
-        for port in self.candidates() {
+    pub(super) fn bind_auto(&self, claim: Claim, from: IpAddr, to: SocketAddr) -> Result<Holding, Errno> {
+        for port in range::to_connect(self.numbers.next()) {
             let held = self.with(port, |place| {
                 let shared = place.owners.is_empty() && place.groups.iter().all(|group| group.auto);
                 if !shared {
                     return Ok(None);
                 }
                 place.count(claim, true)?;
-                match unique(port) {
+                match place.enter((SocketAddr::new(from, port), to)) {
                     Ok(true) => Ok(Some(Holding::Counted(port, claim, true))),
                     other => {
                         place.uncount(claim, true);
@@ -238,6 +242,23 @@ impl<T: Clone> Ports<T> {
         Err(Errno::ADDRNOTAVAIL)
     }
 
+    /// Enters a connection from a port that is held already; false if there is one like it.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn enter(&self, tuple: Tuple) -> Result<bool, Errno> {
+        self.with(tuple.0.port(), |place| place.enter(tuple))
+    }
+
+    /// A connection has ended, which was made from a port that is held on.
+    pub(super) fn leave(&self, tuple: Tuple) {
+        let done = self.with(tuple.0.port(), |place| {
+            place.leave(tuple);
+            Ok(())
+        });
+        debug_assert!(done.is_ok(), "the place is there");
+    }
+
     /// One more end on a listener's port.
     ///
     /// # Errors
@@ -247,9 +268,12 @@ impl<T: Clone> Ports<T> {
         Ok(Holding::Counted(port, claim, false))
     }
 
-    /// Lets go. `found` tells what was to be found, which is dropped outside the lock.
-    pub(super) fn release(&self, holding: Holding) {
+    /// Lets go, and ends the connection that was made from there, if one was.
+    pub(super) fn release(&self, holding: Holding, connection: Option<Tuple>) {
         let done = self.with(holding.port(), |place| {
+            if let Some(tuple) = connection {
+                place.leave(tuple);
+            }
             Ok(match holding {
                 Holding::Own(_, id) => {
                     let at = place.owners.iter().position(|owner| owner.id == id);
@@ -306,7 +330,7 @@ impl<T: Clone> Ports<T> {
     /// Who takes what `from` sends to `to`: the one that is bound closest, of several equal ones the latest, and of several that
     /// share the port by `SO_REUSEPORT` one by the sender's address.
     pub(super) fn find(&self, to: SocketAddr, from: SocketAddr) -> Option<T> {
-        let bucket = self.buckets.get()?[to.port() as usize % BUCKETS].lock();
+        let bucket = self.buckets.get()?[range::bucket(to.port())].0.lock();
         let place = bucket.iter().find(|place| place.number == to.port())?;
         let score = |owner: &Owner<T>| match owner.from {
             _ if owner.open.is_none() => 0,
@@ -342,7 +366,7 @@ impl<T: Clone> Ports<T> {
     pub(super) fn held(&self) -> (usize, usize) {
         let buckets = self.buckets.get().map_or(&[][..], |buckets| buckets);
         buckets.iter().fold((0, 0), |(ports, places), bucket| {
-            let bucket = bucket.lock();
+            let bucket = bucket.0.lock();
             let held = |place: &Port<T>| {
                 place.owners.len() + place.groups.iter().map(|group| group.count as usize).sum::<usize>()
             };
@@ -353,22 +377,35 @@ impl<T: Clone> Ports<T> {
 
 impl<T> Port<T> {
     fn count(&mut self, claim: Claim, auto: bool) -> Result<(), Errno> {
-        match self.groups.iter_mut().find(|group| group.claim == claim && group.auto == auto) {
+        match self.groups.find_mut(|group| group.claim == claim && group.auto == auto) {
             Some(group) => {
                 group.count += 1;
                 Ok(())
             }
-            None => push(&mut self.groups, Group { claim, auto, count: 1 }),
+            None => self.groups.push(Group { claim, auto, count: 1 }),
         }
     }
 
     fn uncount(&mut self, claim: Claim, auto: bool) {
-        if let Some(at) = self.groups.iter().position(|group| group.claim == claim && group.auto == auto) {
-            self.groups[at].count -= 1;
-            if self.groups[at].count == 0 {
-                self.groups.swap_remove(at);
+        let is = |group: &Group| group.claim == claim && group.auto == auto;
+        if let Some(group) = self.groups.find_mut(is) {
+            group.count -= 1;
+            if group.count == 0 {
+                self.groups.take(is);
             }
         }
+    }
+
+    fn enter(&mut self, tuple: Tuple) -> Result<bool, Errno> {
+        if self.connections.iter().any(|other| *other == tuple) {
+            return Ok(false);
+        }
+        self.connections.push(tuple)?;
+        Ok(true)
+    }
+
+    fn leave(&mut self, tuple: Tuple) {
+        self.connections.take(|other| *other == tuple);
     }
 }
 

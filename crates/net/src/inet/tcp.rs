@@ -45,12 +45,12 @@ pub(super) use receive::How;
 use super::settings::Settings;
 use super::stream::{Bytes, LARGE, SMALL};
 use crate::options::Options;
-use crate::raw::NetRef;
+use crate::raw::{NetRef, Object};
 use core::fmt;
 use listen::Listener;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU32, Ordering};
-use quietline_sync::{Shared, SpinLock, WaitQueue};
+use quietline_sync::{SpinLock, WaitQueue};
 use quietline_vfs::{Events, Source};
 use rustix::io::Errno;
 
@@ -114,7 +114,7 @@ struct Tx(SpinLock<Option<Link>>);
 
 /// A peer, as its socket was when they were connected.
 struct Link {
-    end: Shared<End>,
+    end: Object<End>,
     epoch: u32,
 }
 
@@ -147,9 +147,9 @@ impl Received {
 
 impl End {
     /// A socket that is nothing yet.
-    pub(super) fn new(net: NetRef, v6: bool) -> Result<Shared<Self>, AllocError> {
+    pub(super) fn new(net: NetRef, v6: bool) -> Result<Object<Self>, AllocError> {
         let received = Received { bytes: Bytes::new(), limit: 0, full: false, gone: false, epoch: 0 };
-        Shared::new(Self {
+        let end = Self {
             net,
             v6,
             flags: AtomicU32::new(0),
@@ -163,7 +163,9 @@ impl End {
             listener: SpinLock::new(None),
             tx: Tx(SpinLock::new(None)),
             rx: Rx(SpinLock::new(received)),
-        })
+        };
+        let [end] = net.get().inet.streams.make(end)?;
+        Ok(end)
     }
 
     #[inline(always)]
@@ -271,7 +273,7 @@ impl End {
     /// The bytes meet a closed socket, or one that has ended both directions. That is answered with a reset, of which the sender
     /// learns later.
     #[cold]
-    fn lost(&self, from: &mut Source<'_, '_>, unwilling: Option<Shared<Self>>) -> usize {
+    fn lost(&self, from: &mut Source<'_, '_>, unwilling: Option<Object<Self>>) -> usize {
         if let Some(end) = unwilling {
             end.reset();
         }

@@ -39,15 +39,15 @@ use crate::address::SockAddr;
 use crate::message::{Incoming, Outgoing};
 use crate::options::{BUFFER, Options};
 use crate::proto::{self, On};
-use crate::raw::NetRef;
+use crate::raw::{NetRef, Object};
 use connect::Control;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use queue::{Datagram, Queue};
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU32, Ordering};
-use quietline_sync::{Shared, SpinLock, WaitQueue};
-use quietline_vfs::{Events, PollTable, Sink, Source};
+use quietline_sync::{SpinLock, WaitQueue};
+use quietline_vfs::{Events, Io, PollTable, Sink, Source};
 use rustix::io::Errno;
 
 const SHUT_RD: u32 = 1 << 0;
@@ -81,8 +81,8 @@ pub(crate) struct End {
 struct Received(SpinLock<Queue>);
 
 impl End {
-    pub(super) fn new(net: NetRef, v6: bool, lite: bool) -> Result<Shared<Self>, AllocError> {
-        Shared::new(Self {
+    pub(super) fn new(net: NetRef, v6: bool, lite: bool) -> Result<Object<Self>, AllocError> {
+        let end = Self {
             net,
             v6,
             lite,
@@ -94,10 +94,12 @@ impl End {
             writers: WaitQueue::new(),
             control: SpinLock::new(Control::new()),
             received: Received(SpinLock::new(Queue::new())),
-        })
+        };
+        let [end] = net.get().inet.datagrams.make(end)?;
+        Ok(end)
     }
 
-    fn ports(&self) -> &Ports<Shared<Self>> {
+    fn ports(&self) -> &Ports<Object<Self>> {
         let inet = &self.net.get().inet;
         if self.lite { &inet.udplite } else { &inet.udp }
     }
@@ -123,7 +125,8 @@ impl End {
     fn refuse(&self) {
         // ORDERING: SeqCst: an exchange, as `wake_ordered` wants it.
         self.error.swap(Errno::CONNREFUSED.raw_os_error() as u32, Ordering::SeqCst);
-        self.readers.wake_ordered((READABLE | Events::ERR).bits(), WaitQueue::ALL);
+        // One receiver takes it.
+        self.readers.wake_ordered((READABLE | Events::ERR).bits(), 1);
         self.writers.wake_ordered((WRITABLE | Events::ERR).bits(), WaitQueue::ALL);
     }
 
@@ -273,9 +276,13 @@ impl End {
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
-    pub(super) fn read(&self, to: &mut Sink<'_, '_>) -> Result<usize, Errno> {
-        let (_, _, (_, put)) = self.next(to, false)?;
-        Ok(put)
+    pub(super) fn read(&self, to: &mut Sink<'_, '_>, io: Io) -> Result<usize, Errno> {
+        match self.next(to, false) {
+            Ok((_, _, (_, put))) => Ok(put),
+            // Who does not wait for what will not come is not told so.
+            Err(Errno::AGAIN) if io.may_wait() && self.flags() & SHUT_RD != 0 => Ok(0),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// The next datagram: from where, to where, how long, and how much of it was put.

@@ -4,15 +4,15 @@ use super::UnixEnd;
 use super::flight::Flights;
 use super::names::{self, Key, Name, Target, no_name};
 use super::sock::{
-    CHANGED, CLOSE, DEAD, ESTABLISHED, Embryo, LISTEN, Listener, RCV, READABLE, SEND, Sock, WRITABLE,
+    CHANGED, CLOSE, DEAD, ESTABLISHED, Embryo, LISTEN, Listener, RCV, READABLE, SEND, Sock, State, WRITABLE,
 };
 use crate::abi::{SHUT_RD, SHUT_RDWR, SHUT_WR, SO_PASSCRED, SOCK_DGRAM};
 use crate::address::SockAddr;
 use crate::caller::Caller;
 use crate::proto::{On, wait};
-use crate::raw::Once;
+use crate::raw::{Object, Once};
+use crate::socket::Socket;
 use quietline_platform::{fault, heap};
-use quietline_sync::Shared;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
@@ -21,13 +21,13 @@ pub(super) fn bind(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(),
     let names = &on.net().unix.names;
     let ty = on.socket.ty();
     match names::target(address)? {
-        Target::Any => names.choose(&end.sock_share(on.socket.ty())?, ty),
+        Target::Any => names.choose(&end.sock_share(on.socket)?, ty),
         Target::Abstract => {
             let name = Name { address: *address, key: names.abstract_key(address, ty) };
-            names.bind(&end.sock_share(on.socket.ty())?, name)
+            names.bind(&end.sock_share(on.socket)?, name)
         }
         Target::Path(path) => {
-            let sock = end.sock_share(on.socket.ty())?;
+            let sock = end.sock_share(on.socket)?;
             let node = on.who.make_node(path).map_err(|errno| match errno {
                 Errno::EXIST => Errno::ADDRINUSE,
                 errno => errno,
@@ -44,9 +44,9 @@ pub(super) fn bind(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(),
 
 /// A socket that has no name gets one, if it wants to know who writes to it.
 pub(super) fn autobind(end: &UnixEnd, on: &On<'_>) -> Result<(), Errno> {
-    let sock = end.sock(on.socket.ty())?;
+    let sock = end.sock(on.socket)?;
     if sock.options.is_on(SO_PASSCRED) && sock.name.get().is_none() {
-        let sock = end.sock_share(on.socket.ty())?;
+        let sock = end.sock_share(on.socket)?;
         // A send does not hold its file: under the lock, so that who closes it finds the name or has left this note.
         let _state = sock.lock();
         if sock.shutdown() & DEAD != 0 {
@@ -58,7 +58,7 @@ pub(super) fn autobind(end: &UnixEnd, on: &On<'_>) -> Result<(), Errno> {
 }
 
 /// The socket at an address (`unix_find_other`).
-pub(super) fn find(on: &On<'_>, address: &SockAddr) -> Result<Shared<Sock>, Errno> {
+pub(super) fn find(on: &On<'_>, address: &SockAddr) -> Result<Object<Sock>, Errno> {
     let names = &on.net().unix.names;
     let key = match names::target(address)? {
         Target::Any => return Err(Errno::INVAL),
@@ -69,15 +69,17 @@ pub(super) fn find(on: &On<'_>, address: &SockAddr) -> Result<Shared<Sock>, Errn
 }
 
 /// Two ends of a connection, of sockets that nobody else has seen.
-pub(super) fn pair(one: &mut UnixEnd, two: &mut UnixEnd, ty: i32, who: &dyn Caller) -> Result<(), Errno> {
-    let ids = who.ids();
-    let (a, b) = (Sock::connected(ty, ids)?, Sock::connected(ty, ids)?);
+pub(super) fn pair(one: &mut Socket, two: &mut Socket, who: &dyn Caller) -> Result<(), Errno> {
+    let (ids, ty) = (who.ids(), one.ty());
+    let all = &one.net().unix.socks;
+    let [a, peer_of_b] = Sock::connected(all, ty, ids)?;
+    let [b, peer_of_a] = Sock::connected(all, ty, ids)?;
+    let (one, two) = (&mut one.unix, &mut two.unix);
     if ty == SOCK_DGRAM {
-        let (of_a, of_b) = (b.clone(), a.clone());
-        a.lock().peer = Some(of_a);
-        b.lock().peer = Some(of_b);
+        a.lock().peer = Some(peer_of_a);
+        b.lock().peer = Some(peer_of_b);
     } else {
-        (one.peer, two.peer) = (Once::of(b.clone()), Once::of(a.clone()));
+        (one.peer, two.peer) = (Once::of(peer_of_a), Once::of(peer_of_b));
     }
     (one.sock, two.sock) = (Once::of(a), Once::of(b));
     Ok(())
@@ -94,7 +96,7 @@ pub(super) fn listen(end: &UnixEnd, on: &On<'_>, backlog: u32) -> Result<(), Err
     if on.socket.ty() == SOCK_DGRAM {
         return Err(Errno::OPNOTSUPP);
     }
-    let sock = end.sock(on.socket.ty())?;
+    let sock = end.sock(on.socket)?;
     if sock.name.get().is_none() {
         return Err(Errno::INVAL);
     }
@@ -130,33 +132,38 @@ pub(super) fn connect(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<
 }
 
 fn connect_named(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(), Errno> {
-    let own = end.sock_share(on.socket.ty())?;
-    let new = Sock::new(on.socket.ty())?;
+    let peer = end.sock_share(on.socket)?;
+    let [sock] = Sock::new(&on.net().unix.socks, on.socket.ty())?;
+    let mut embryo = Embryo { sock, peer };
     loop {
         let listener = find_typed(on, address)?;
-        match knock(end, &own, &listener, &new, on) {
-            Err(Knock::Again) => {}
-            Err(Knock::Full) if on.waits(0) => {
+        let (why, left) = match knock(end, embryo, &listener, on) {
+            Ok(()) => {
+                listener.wake(READABLE);
+                return Ok(());
+            }
+            Err(failed) => failed,
+        };
+        embryo = left;
+        match why {
+            Knock::Again => {}
+            Knock::Full if on.waits(0) => {
                 let full = || match listener.lock().listener.as_deref() {
                     Some(full) if listener.shutdown() & (RCV | DEAD) == 0 && full.is_full() => {
                         Err(Errno::AGAIN)
                     }
                     _ => Ok(()),
                 };
-                wait(&listener.waiters, WRITABLE, true, own.options.send_timeout(), full)?;
+                wait(&listener.waiters, WRITABLE, true, embryo.peer.options.send_timeout(), full)?;
             }
-            Err(Knock::Full) => return Err(Errno::AGAIN),
-            Err(Knock::Failed(errno)) => return Err(errno),
-            Ok(()) => {
-                listener.wake(READABLE);
-                return Ok(());
-            }
+            Knock::Full => return Err(Errno::AGAIN),
+            Knock::Failed(errno) => return Err(errno),
         }
     }
 }
 
 /// The socket at an address, of this type.
-pub(super) fn find_typed(on: &On<'_>, address: &SockAddr) -> Result<Shared<Sock>, Errno> {
+pub(super) fn find_typed(on: &On<'_>, address: &SockAddr) -> Result<Object<Sock>, Errno> {
     let other = find(on, address)?;
     if other.ty != on.socket.ty() {
         return Err(Errno::PROTOTYPE);
@@ -177,16 +184,29 @@ impl Listener {
     }
 }
 
-/// Puts a connection into a listener's queue.
-fn knock(
+/// Puts a connection into a listener's queue, or gives it back. `end` is the connection's client; its other end is new, and nobody
+/// else's.
+fn knock(end: &UnixEnd, mut embryo: Embryo, other: &Sock, on: &On<'_>) -> Result<(), (Knock, Embryo)> {
+    let mut theirs = other.lock();
+    if let Err(why) = establish(end, &mut embryo, other, &mut theirs, on) {
+        return Err((why, embryo));
+    }
+    let listener = theirs.listener.as_deref_mut().expect("it was there, and its lock is held");
+    // There is room for it.
+    listener.queue.push_back(embryo);
+    Ok(())
+}
+
+/// Makes the two ends each other's, if the listener has room.
+fn establish(
     end: &UnixEnd,
-    own: &Shared<Sock>,
-    other: &Shared<Sock>,
-    new: &Shared<Sock>,
+    embryo: &mut Embryo,
+    other: &Sock,
+    theirs: &mut State,
     on: &On<'_>,
 ) -> Result<(), Knock> {
     use Knock::{Again, Failed, Full};
-    let mut theirs = other.lock();
+    let own = &*embryo.peer;
     if other.shutdown() & DEAD != 0 {
         return Err(Again);
     }
@@ -212,20 +232,10 @@ fn knock(
     }
     ours.ids = on.who.ids();
     ours.peer_ids = ids;
-    {
-        let mut state = new.lock();
-        state.ids = ids;
-        state.peer_ids = ours.ids;
-    }
-    new.options.inherit(&other.options);
-    if let Some(name) = other.name.share() {
-        let _ = new.name.set(name);
-    }
-    new.set_phase(ESTABLISHED);
-    new.set_embryo(true);
-    let _ = end.peer.set(new.clone());
+    Object::get_mut(&mut embryo.sock).expect("new").accepted(other, ids, ours.ids);
+    // Nobody else does: only who finds the phase so, under the lock.
+    end.peer.give(embryo.sock.clone());
     own.set_phase(ESTABLISHED);
-    listener.queue.push_back(Embryo { sock: new.clone(), peer: own.clone() });
     Ok(())
 }
 
@@ -253,7 +263,9 @@ pub(super) fn accept(end: &UnixEnd, on: &On<'_>, new: &UnixEnd) -> Result<SockAd
     sock.wake(WRITABLE);
     let address = name_of(&embryo.peer);
     embryo.sock.set_embryo(false);
-    let _ = (new.sock.set(embryo.sock), new.peer.set(embryo.peer));
+    // Nobody else knows the new socket.
+    new.sock.give(embryo.sock);
+    new.peer.give(embryo.peer);
     Ok(address)
 }
 
@@ -275,19 +287,21 @@ pub(super) fn name(end: &UnixEnd, ty: i32, peer: bool) -> Result<SockAddr, Errno
 }
 
 /// `shutdown`.
-pub(super) fn shutdown(end: &UnixEnd, ty: i32, how: i32) -> Result<(), Errno> {
+pub(super) fn shutdown(end: &UnixEnd, socket: &Socket, how: i32) -> Result<(), Errno> {
     let (own, theirs) = match how {
         SHUT_RD => (RCV, SEND),
         SHUT_WR => (SEND, RCV),
         SHUT_RDWR => (RCV | SEND, RCV | SEND),
         _ => return Err(Errno::INVAL),
     };
-    let sock = end.sock(ty)?;
+    let sock = end.sock(socket)?;
     {
         let _state = sock.lock();
         sock.shut(own);
     }
-    if ty != SOCK_DGRAM
+    // The own end first: an epoll that watches both tells of them in this order.
+    sock.wake_all();
+    if socket.ty() != SOCK_DGRAM
         && let Some(peer) = end.peer.get()
     {
         {
@@ -296,12 +310,11 @@ pub(super) fn shutdown(end: &UnixEnd, ty: i32, how: i32) -> Result<(), Errno> {
         }
         peer.wake_all();
     }
-    sock.wake_all();
     Ok(())
 }
 
 /// The last open file of a socket has ended (`unix_release_sock`).
-pub(super) fn closed(end: &UnixEnd, socket: &crate::Socket) {
+pub(super) fn closed(end: &UnixEnd, socket: &Socket) {
     let Some(sock) = end.get() else { return };
     let unix = &socket.net().unix;
     // Before it is dead, so that who looks for it does not find it again and again; and after, for a send at this moment that has
@@ -331,13 +344,13 @@ pub(super) fn closed(end: &UnixEnd, socket: &crate::Socket) {
 /// What a socket leaves behind.
 struct Buried {
     list: VecDeque<Embryo>,
-    hopeful: Vec<Shared<Sock>>,
+    hopeful: Vec<Object<Sock>>,
     /// Whether there was something in its queue.
     unread: bool,
     /// Whether there were files.
     files: bool,
     /// Dropped without a lock.
-    _peer: Option<Shared<Sock>>,
+    _peer: Option<Object<Sock>>,
 }
 
 /// Ends a state: nothing is received any more, and what was is lost.

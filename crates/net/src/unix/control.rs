@@ -178,7 +178,8 @@ impl Inward {
         }
         let mut found = 0;
         if passcred {
-            let sender = self.sender.unwrap_or(Sender::UNKNOWN);
+            // At the end of a stream there is none, and Linux names the first process of all.
+            let sender = self.sender.unwrap_or(Sender { pid: 0, uid: 0, gid: 0 });
             let [uid, gid] = [sender.uid, sender.gid].map(|id| if id == u32::MAX { 65534 } else { id });
             let words = [sender.pid.to_ne_bytes(), uid.to_ne_bytes(), gid.to_ne_bytes()].concat();
             if !control.put(SOL_SOCKET, SCM_CREDENTIALS, &words) {

@@ -40,10 +40,11 @@
 use super::segment::Segment;
 use super::sock::{Sock, State};
 use crate::abi::AF_UNIX;
+use crate::raw::Object;
 use crate::socket::Socket;
 use quietline_platform::atomic::{AtomicBool, Ordering};
 use quietline_platform::{fault, heap};
-use quietline_sync::{Counter, Shared, SpinLock, SpinLockGuard};
+use quietline_sync::{Counter, SpinLock, SpinLockGuard};
 use quietline_vfs::FileHandle;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -87,7 +88,7 @@ impl Parcel {
 
 /// A socket in flight.
 struct Entry {
-    sock: Shared<Sock>,
+    sock: Object<Sock>,
     /// Messages that hold it; how many of these were found in queues of sockets in flight.
     held: u32,
     found: u32,
@@ -152,7 +153,7 @@ impl Flights {
         if sockets != 0 {
             // One that has no state yet may have messages later.
             for socket in parcel.files.iter().filter_map(sock_of) {
-                socket.unix.sock(socket.ty())?;
+                socket.unix.sock(socket)?;
             }
             let mut table = self.lock();
             fault::check().map_err(|_| Errno::NOMEM)?;
@@ -297,7 +298,7 @@ impl Flights {
 
 impl Table {
     /// One more message holds a socket. There is room for an entry.
-    fn hold(&mut self, sock: Shared<Sock>) {
+    fn hold(&mut self, sock: Object<Sock>) {
         // Relaxed, here and below: under the table's lock.
         match sock.flight.load(Ordering::Relaxed) {
             0 => {

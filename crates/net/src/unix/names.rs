@@ -7,12 +7,12 @@ use super::sock::Sock;
 use crate::abi::AF_UNIX;
 use crate::address::SockAddr;
 use crate::caller::Node;
+use crate::raw::Object;
 use core::hash::{BuildHasher, Hasher};
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::{fault, heap};
 use quietline_sync::{Shared, SpinLock};
 use rustix::io::Errno;
-use std::hash::RandomState;
 
 /// The family, which an address begins with.
 pub(super) const FAMILY: usize = 2;
@@ -86,20 +86,31 @@ fn chosen(number: u32) -> SockAddr {
 
 const BUCKETS: usize = if cfg!(loom) { 1 } else { 64 };
 
+/// Names whose hashes are alike. On a line of its own: to be found costs a lock.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Bucket(SpinLock<Vec<Object<Sock>>>);
+
+/// Keyed anew for each kernel, so that nobody can choose names that are alike. In a simulation the same seed is to give the same.
+#[cfg(not(quietline_sim))]
+type Hashing = std::hash::RandomState;
+#[cfg(quietline_sim)]
+type Hashing = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+
 /// Sockets that have a name of their own.
 #[derive(Debug)]
 pub(super) struct Names {
-    buckets: Box<[SpinLock<Vec<Shared<Sock>>>]>,
-    hasher: RandomState,
+    buckets: Box<[Bucket]>,
+    hasher: Hashing,
     /// Where the kernel looks for the next name to choose.
     next: AtomicU32,
 }
 
 impl Names {
     pub(super) fn new() -> Result<Self, Errno> {
-        let buckets =
-            heap::try_boxed_slice(BUCKETS, |_| SpinLock::new(Vec::new())).map_err(|_| Errno::NOMEM)?;
-        Ok(Self { buckets, hasher: RandomState::new(), next: AtomicU32::new(0) })
+        let buckets = heap::try_boxed_slice(BUCKETS, |_| Bucket(SpinLock::new(Vec::new())))
+            .map_err(|_| Errno::NOMEM)?;
+        Ok(Self { buckets, hasher: Hashing::default(), next: AtomicU32::new(0) })
     }
 
     fn hash(&self, of: &[u8]) -> u64 {
@@ -113,16 +124,16 @@ impl Names {
         Key::Abstract(ty, self.hash(address.bytes()))
     }
 
-    fn bucket(&self, key: Key) -> &SpinLock<Vec<Shared<Sock>>> {
+    fn bucket(&self, key: Key) -> &SpinLock<Vec<Object<Sock>>> {
         let hash = match key {
             Key::Abstract(ty, hash) => hash ^ ty as u64,
             Key::Node(node) => self.hash(&[node.dev.to_ne_bytes(), node.ino.to_ne_bytes()].concat()),
         };
-        &self.buckets[hash as usize % BUCKETS]
+        &self.buckets[hash as usize % BUCKETS].0
     }
 
     /// The socket with a name.
-    pub(super) fn find(&self, key: Key, address: &SockAddr) -> Option<Shared<Sock>> {
+    pub(super) fn find(&self, key: Key, address: &SockAddr) -> Option<Object<Sock>> {
         let list = self.bucket(key).lock();
         list.iter().find(|sock| sock.name.get().is_some_and(|name| name.is(key, address))).cloned()
     }
@@ -131,7 +142,7 @@ impl Names {
     ///
     /// # Errors
     /// `EADDRINUSE`; `EINVAL` for a socket that has one; `ENOMEM`.
-    pub(super) fn bind(&self, sock: &Shared<Sock>, name: Name) -> Result<(), Errno> {
+    pub(super) fn bind(&self, sock: &Object<Sock>, name: Name) -> Result<(), Errno> {
         let (key, address) = (name.key, name.address);
         let name = Shared::new(name).map_err(|_| Errno::NOMEM)?;
         let mut list = self.bucket(key).lock();
@@ -157,7 +168,7 @@ impl Names {
     ///
     /// # Errors
     /// `ENOSPC` when there is none left, `ENOMEM`.
-    pub(super) fn choose(&self, sock: &Shared<Sock>, ty: i32) -> Result<(), Errno> {
+    pub(super) fn choose(&self, sock: &Object<Sock>, ty: i32) -> Result<(), Errno> {
         const ALL: u32 = 1 << 20;
         for _ in 0..ALL {
             // Relaxed: only different numbers are wanted.
@@ -217,8 +228,12 @@ mod tests {
 
     #[test]
     fn a_name_is_one_sockets_of_a_type() {
+        let all = crate::raw::Objects::new("sock").unwrap();
+        let [one, two, three]: [Object<Sock>; 3] = [(); 3].map(|()| {
+            let [sock] = Sock::new(&all, 1).unwrap();
+            sock
+        });
         let names = Names::new().unwrap();
-        let [one, two, three] = [(); 3].map(|()| Sock::new(1).unwrap());
         let at = address(b"\0name");
         let name = |ty| Name { address: at, key: names.abstract_key(&at, ty) };
         names.bind(&one, name(1)).unwrap();

@@ -16,10 +16,10 @@ pub(super) fn set(end: &UnixEnd, on: &On<'_>, level: i32, name: i32, value: &[u8
     if name == SO_REUSEPORT && int(value)? != 0 {
         return Err(Errno::OPNOTSUPP);
     }
-    end.sock(on.socket.ty())?.options.set(on.who, name, value)?;
+    end.sock(on.socket)?.options.set(on.who, name, value)?;
     if name == SO_SNDBUF || name == SO_SNDBUFFORCE {
         // There may be more room.
-        end.sock(on.socket.ty())?.waiters.wake_ordered(super::sock::WRITABLE.bits(), u32::MAX);
+        end.sock(on.socket)?.waiters.wake_ordered(super::sock::WRITABLE.bits(), u32::MAX);
     }
     Ok(())
 }
@@ -29,7 +29,7 @@ pub(super) fn get(end: &UnixEnd, on: &On<'_>, level: i32, name: i32, to: &mut [u
     if level != SOL_SOCKET {
         return Err(Errno::OPNOTSUPP);
     }
-    let sock = end.sock(on.socket.ty())?;
+    let sock = end.sock(on.socket)?;
     Ok(match name {
         SO_ERROR => give_int(to, sock.take_error().map_or_else(|errno| errno.raw_os_error(), |()| 0)),
         SO_ACCEPTCONN => give_int(to, i32::from(sock.phase() == LISTEN)),

@@ -11,13 +11,14 @@ use super::flight::{Flights, Table};
 use super::names::{self, Target};
 use super::segment::{Segment, Sender, message_charge};
 use super::sock::{CHANGED, DEAD, ESTABLISHED, RCV, READABLE, SEND, Sock, State, WRITABLE};
-use crate::abi::{AF_UNSPEC, MSG_OOB, MSG_PEEK, MSG_TRUNC, SO_PASSCRED, SOCK_DGRAM, SOCK_SEQPACKET};
+use crate::abi::{AF_UNSPEC, MSG_OOB, MSG_PEEK, MSG_TRUNC, SO_PASSCRED, SOCK_SEQPACKET};
 use crate::address::SockAddr;
 use crate::message::{Incoming, Outgoing};
 use crate::proto::{On, wait};
+use crate::raw::Object;
 use quietline_platform::atomic::Ordering;
 use quietline_platform::fault;
-use quietline_sync::{Shared, WaitQueue};
+use quietline_sync::WaitQueue;
 use rustix::io::Errno;
 
 /// Datagrams in a queue when it is full, less one (`net.unix.max_dgram_qlen`).
@@ -37,7 +38,7 @@ pub(super) fn is_full(own: &Sock, other: &Sock, theirs: &State) -> bool {
 ///
 /// # Errors
 /// `ENOMEM`.
-pub(super) fn hope(own: &Shared<Sock>, theirs: &mut State) -> Result<(), Errno> {
+pub(super) fn hope(own: &Object<Sock>, theirs: &mut State) -> Result<(), Errno> {
     if theirs.hopeful.iter().any(|hopeful| hopeful.is(own)) {
         return Ok(());
     }
@@ -52,7 +53,7 @@ pub(super) fn connect(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<
     if address.len() < names::FAMILY {
         return Err(Errno::INVAL);
     }
-    let own = end.sock_share(SOCK_DGRAM)?;
+    let own = end.sock_share(on.socket)?;
     let new = if address.family() == AF_UNSPEC {
         None
     } else {
@@ -116,7 +117,7 @@ fn disconnected(own: &Sock, old: &Sock, flights: &Flights) {
 /// A message that is about to be sent.
 struct Sending<'a> {
     end: &'a UnixEnd,
-    own: Shared<Sock>,
+    own: Object<Sock>,
     on: &'a On<'a>,
     name: &'a SockAddr,
     ordered: bool,
@@ -126,7 +127,7 @@ struct Sending<'a> {
 /// `sendmsg` and `write`.
 pub(super) fn send(end: &UnixEnd, on: &On<'_>, message: &mut Outgoing<'_, '_, '_>) -> Result<usize, Errno> {
     let ordered = on.socket.ty() == SOCK_SEQPACKET;
-    let own = end.sock_share(on.socket.ty())?;
+    let own = end.sock_share(on.socket)?;
     let mut name = message.name;
     if ordered {
         own.take_error()?;
@@ -288,7 +289,7 @@ pub(super) fn receive(
     message: &mut Incoming<'_, '_, '_>,
 ) -> Result<usize, Errno> {
     let ordered = on.socket.ty() == SOCK_SEQPACKET;
-    let sock = end.sock(on.socket.ty())?;
+    let sock = end.sock(on.socket)?;
     if ordered && sock.phase() != ESTABLISHED {
         return Err(Errno::NOTCONN);
     }
@@ -296,11 +297,12 @@ pub(super) fn receive(
         return Err(Errno::OPNOTSUPP);
     }
     let waits = on.waits(message.flags);
+    let ends = waits || ordered || on.is_trial(message.flags);
     let mut again = || {
-        let taken = match take(end, sock, on, message, waits || ordered, None) {
+        let taken = match take(end, sock, on, message, ends, None) {
             Err(Instead::NeedsTable) => {
                 let mut table = on.net().unix.flights.lock();
-                take(end, sock, on, message, waits || ordered, Some(&mut table))
+                take(end, sock, on, message, ends, Some(&mut table))
             }
             taken => taken,
         };

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 /// `poll`: of what has no state yet, it makes one.
 pub(super) fn poll(end: &UnixEnd, socket: &Socket, table: &mut PollTable<'_>) -> Events {
-    let Ok(sock) = end.sock(socket.ty()) else { return Events::ERR };
+    let Ok(sock) = end.sock(socket) else { return Events::ERR };
     table.wait_on(&sock.waiters);
     let paired = socket.ty() != SOCK_DGRAM;
     let mut events = Events::empty();

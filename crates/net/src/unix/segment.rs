@@ -2,8 +2,8 @@
 
 use super::flight::Parcel;
 use super::sock::Sock;
+use crate::raw::Object;
 use quietline_platform::fault;
-use quietline_sync::Shared;
 use quietline_vfs::Source;
 use rustix::io::Errno;
 
@@ -38,7 +38,7 @@ pub(super) struct Segment {
     pub(super) sender: Sender,
     pub(super) parcel: Option<Box<Parcel>>,
     /// Whose it was, for those who answer, and whose room it takes: messages only.
-    pub(super) from: Option<Shared<Sock>>,
+    pub(super) from: Option<Object<Sock>>,
     bytes: Bytes,
 }
 

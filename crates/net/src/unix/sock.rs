@@ -4,7 +4,7 @@ use super::names::Name;
 use super::segment::{Segment, Sender};
 use crate::caller::Ids;
 use crate::options::Options;
-use crate::raw::Once;
+use crate::raw::{Object, Objects, Once};
 use core::fmt;
 use quietline_platform::atomic::{AtomicBool, AtomicU32, Ordering};
 use quietline_platform::fault;
@@ -54,7 +54,7 @@ pub(crate) struct Sock {
     pub(super) sent: AtomicU32,
     /// Its place among those in flight, counted from 1. Under the lock of those.
     pub(super) flight: AtomicU32,
-    pub(super) name: Once<Name>,
+    pub(super) name: Once<Shared<Name>>,
     /// Whether it is found by its name.
     bound: AtomicBool,
     embryo: AtomicBool,
@@ -68,16 +68,17 @@ pub(super) struct State {
     pub(super) charged: u32,
     pub(super) listener: Option<Box<Listener>>,
     /// Whom a socket for datagrams is connected to.
-    pub(super) peer: Option<Shared<Sock>>,
+    pub(super) peer: Option<Object<Sock>>,
     /// Senders that have found the queue full.
-    pub(super) hopeful: Vec<Shared<Sock>>,
+    pub(super) hopeful: Vec<Object<Sock>>,
     /// Who has connected or listened: what the other end learns.
     pub(super) ids: Option<Ids>,
     /// What the other end was.
     pub(super) peer_ids: Option<Ids>,
 }
 
-/// What a socket has that listens.
+/// What a socket has that listens. On a line of its own: every connection to it writes it.
+#[repr(align(64))]
 pub(super) struct Listener {
     pub(super) backlog: u32,
     /// Connections that nobody has accepted.
@@ -86,24 +87,33 @@ pub(super) struct Listener {
 
 /// A connection that nobody has accepted.
 pub(super) struct Embryo {
-    pub(super) sock: Shared<Sock>,
+    pub(super) sock: Object<Sock>,
     /// Its other end.
-    pub(super) peer: Shared<Sock>,
+    pub(super) peer: Object<Sock>,
 }
 
 impl Sock {
-    /// A socket that is nothing yet.
-    pub(super) fn new(ty: i32) -> Result<Shared<Self>, Errno> {
-        Self::made(ty, CLOSE, None)
+    /// A socket that is nothing yet, for so many owners.
+    pub(super) fn new<const N: usize>(all: &Objects<Self>, ty: i32) -> Result<[Object<Self>; N], Errno> {
+        Self::made(all, ty, CLOSE, None)
     }
 
-    /// An end of a connection that somebody has made both ends of.
-    pub(super) fn connected(ty: i32, ids: Option<Ids>) -> Result<Shared<Self>, Errno> {
-        Self::made(ty, ESTABLISHED, ids)
+    /// An end of a connection that somebody has made both ends of, for each of them.
+    pub(super) fn connected(
+        all: &Objects<Self>,
+        ty: i32,
+        ids: Option<Ids>,
+    ) -> Result<[Object<Self>; 2], Errno> {
+        Self::made(all, ty, ESTABLISHED, ids)
     }
 
     #[inline]
-    fn made(ty: i32, phase: u32, ids: Option<Ids>) -> Result<Shared<Self>, Errno> {
+    fn made<const N: usize>(
+        all: &Objects<Self>,
+        ty: i32,
+        phase: u32,
+        ids: Option<Ids>,
+    ) -> Result<[Object<Self>; N], Errno> {
         let state = State {
             queue: VecDeque::new(),
             charged: 0,
@@ -127,7 +137,17 @@ impl Sock {
             embryo: AtomicBool::new(false),
             options: Options::new(),
         };
-        Shared::new(sock).map_err(|_| Errno::NOMEM)
+        all.make(sock).map_err(|_| Errno::NOMEM)
+    }
+
+    /// Makes a new one the end of a connection to a listener: with its options and its name.
+    pub(super) fn accepted(&mut self, listener: &Sock, ids: Option<Ids>, peer_ids: Option<Ids>) {
+        let state = self.state.get_mut();
+        (state.ids, state.peer_ids) = (ids, peer_ids);
+        self.options.inherit(&listener.options);
+        self.name = listener.name.share().map_or_else(Once::empty, Once::of);
+        self.set_phase(ESTABLISHED);
+        self.set_embryo(true);
     }
 
     #[inline(always)]
@@ -237,7 +257,8 @@ impl Sock {
     /// Whether as much as this leaves room for more (`unix_writable`).
     #[inline(always)]
     pub(super) fn is_writable(&self, charged: u32) -> bool {
-        u64::from(charged) << 2 <= u64::from(self.options.sndbuf())
+        // The host's count begins at 1.
+        (u64::from(charged) + 1) << 2 <= u64::from(self.options.sndbuf())
     }
 }
 

@@ -59,10 +59,11 @@ fn push_one(
     data: &mut Source<'_, '_>,
     outward: &mut Outward<'_>,
 ) -> Result<usize, Errno> {
+    // Before the shutdown, which callers look at when they begin: who has waited is told of the error that came with it.
+    own.take_error()?;
     if own.shutdown() & SEND != 0 {
         return Err(Errno::PIPE);
     }
-    own.take_error()?;
     let sndbuf = own.options.sndbuf();
     let (len, charge) = stream_piece(data.left(), sndbuf);
     // Long ones are copied before the lock is taken, if there is room at all; short ones under it.
@@ -115,7 +116,7 @@ const SHORT: usize = 256;
 pub(super) fn try_write(end: &UnixEnd, socket: &Socket, data: &mut Source<'_, '_>) -> Result<usize, Errno> {
     let (own, peer) = other(end)?;
     // Also where there is nothing to be written.
-    let sent = if own.shutdown() & SEND != 0 {
+    let sent = if own.shutdown() & SEND != 0 && !data.is_again() {
         Err(Errno::PIPE)
     } else {
         push(own, peer, &Nobody, data, &mut Outward::none(&socket.net().unix.flights))
@@ -207,13 +208,14 @@ impl Reading<'_, '_, '_> {
             None => 0,
         };
         // Before anything is copied or counted: it is all begun again with the table.
-        if table.is_none() && may_meet_sockets(&state, skip.saturating_add(self.data.left())) {
+        let reach = if self.peek { usize::MAX } else { skip.saturating_add(self.data.left()) };
+        if table.is_none() && may_meet_sockets(&state, reach) {
             return Err(NeedsTable);
         }
         let mut moved = 0;
         let ended = loop {
             let Some(segment) = state.queue.get_mut(at) else {
-                break if self.copied >= self.target || self.peek && self.copied > 0 {
+                break if self.copied >= self.target || self.peek && self.seen {
                     Ok(())
                 } else {
                     starved(sock)
@@ -257,7 +259,8 @@ impl Reading<'_, '_, '_> {
                 freed += segment.charge;
                 drop(state.queue.pop_front());
             }
-            if had_files || self.data.left() == 0 {
+            // Who only looks is told of files that come after all he has room for, as on Linux.
+            if had_files || self.data.left() == 0 && !self.peek {
                 break Ok(());
             }
         };

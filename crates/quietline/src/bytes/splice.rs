@@ -1,7 +1,7 @@
 //! `splice`, `tee`, `vmsplice`, `sendfile`.
 
 use crate::abi::{
-    MAX_RW_COUNT, O_APPEND, O_NONBLOCK, SEEK_CUR, SPLICE_F_GIFT, SPLICE_F_MORE, SPLICE_F_MOVE,
+    MAX_RW_COUNT, O_APPEND, O_NONBLOCK, SEEK_CUR, SEEK_SET, SPLICE_F_GIFT, SPLICE_F_MORE, SPLICE_F_MOVE,
     SPLICE_F_NONBLOCK, UIO_MAXIOV,
 };
 use crate::{Errno, FileHandle, FileMode, Process, Socket};
@@ -208,7 +208,8 @@ impl Process {
         }
         match offset {
             Some(offset) => *offset = start + done as i64,
-            None => drop(file::seek(&source, &self.inner().vfs, done as i64, SEEK_CUR)),
+            // Not from where it stands now: a file that is written to itself has moved.
+            None => drop(file::seek(&source, &self.inner().vfs, start + done as i64, SEEK_SET)),
         }
         Ok(done)
     }

@@ -1,6 +1,6 @@
 //! Making, naming, connecting and shutting down sockets.
 
-use crate::abi::{O_ANYFD, SOCK_CLOEXEC, SOCK_NONBLOCK};
+use crate::abi::{O_ANYFD, O_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK};
 use crate::{Errno, FileHandle, Process};
 use quietline_net::{Maker, SockAddr};
 use quietline_vfs::FdFlags;
@@ -83,18 +83,26 @@ impl Process {
     /// As `accept4(2)`. Where there are no descriptors left the connection stays where it is, unless another thread takes the
     /// last one during the call: then it is closed.
     pub fn accept4(&self, fd: i32, flags: i32) -> Result<(i32, SockAddr), Errno> {
-        let file = self.file(fd)?;
+        self.table.look(fd, &self.inner().vfs.read())?;
         if flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK | O_ANYFD) != 0 {
             return Err(Errno::INVAL);
         }
         if !self.table.has_free() {
             return Err(Errno::MFILE);
         }
-        drop(file);
-        self.on_socket(fd, |on, _| {
-            let (file, address) = self.maker().accept(on, flags & SOCK_NONBLOCK)?;
-            Ok((self.install(file, flags & (SOCK_CLOEXEC | O_ANYFD))?, address))
-        })
+        let nonblock = flags & SOCK_NONBLOCK;
+        // Most often there is one already: then no reference to the listener is taken.
+        let at_once = self.at_socket(fd, |on| match self.maker().accept(on, nonblock) {
+            Ok(accepted) => Ok(Some(accepted)),
+            Err(Errno::AGAIN) if on.flags & O_NONBLOCK != 0 => Err(Errno::AGAIN),
+            // By one who may sleep, and whose listener is not closed meanwhile.
+            Err(_) => Ok(None),
+        })?;
+        let (file, address) = match at_once {
+            Some(accepted) => accepted,
+            None => self.on_socket(fd, |on, _| self.maker().accept(on, nonblock))?,
+        };
+        Ok((self.install(file, flags & (SOCK_CLOEXEC | O_ANYFD))?, address))
     }
 
     /// The name of a socket.

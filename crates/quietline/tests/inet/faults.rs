@@ -66,7 +66,8 @@ fn setting_up_fails_as_a_whole() {
                 process.close(fd).unwrap();
             },
         );
-        assert!(faults >= 3, "{faults}");
+        // (What its state is made of may be at hand.)
+        assert!(faults >= 2, "{faults}");
     }
     // Nothing has kept the port.
     process.bind(socket(&process, SOCK_STREAM), &loopback(7)).unwrap();
@@ -101,7 +102,8 @@ fn a_connection_is_made_or_not() {
             process.close(client.replace(socket(&process, SOCK_STREAM))).unwrap();
         },
     );
-    assert!(faults >= 3, "{faults}");
+    // (So may be what both states are made of.)
+    assert!(faults >= 1, "{faults}");
     // The backlog has all of its places.
     for _ in 0..101 {
         let _ = process.connect(socket(&process, SOCK_STREAM), &to);
@@ -110,6 +112,39 @@ fn a_connection_is_made_or_not() {
     assert_eq!(accepted, 101);
     drop(process);
     assert_eq!((kernel.nr_files(), kernel.nr_inodes()), (0, 0));
+}
+
+/// The same where nothing is at hand: a kernel of its own for each attempt, whose caches are empty.
+#[test]
+fn the_first_connection_is_made_or_not() {
+    for nth in 1.. {
+        let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
+        let process = kernel.process().unwrap();
+        let listener = socket(&process, SOCK_STREAM);
+        process.listen(listener, 100).unwrap();
+        let port = name(&process, listener).bytes()[2..4].try_into().unwrap();
+        let client = socket(&process, SOCK_STREAM);
+        kernel.shrink();
+        fault::fail_nth(nth);
+        let done = process.connect(client, &loopback(u16::from_be_bytes(port)));
+        let over = fault::armed();
+        fault::fail_nth(0);
+        if done == Err(Errno::NOMEM) {
+            assert_eq!(process.accept(listener).unwrap_err(), Errno::AGAIN, "half a connection");
+            assert_eq!(process.getpeername(client).unwrap_err(), Errno::NOTCONN);
+        } else {
+            assert_eq!(done, Err(Errno::INPROGRESS));
+            let (server, _) = process.accept(listener).unwrap();
+            assert_eq!(process.send(client, b"x", 0), Ok(1));
+            assert_eq!(process.recv(server, &mut [0; 4], 0), Ok(1));
+        }
+        drop(process);
+        assert_eq!((kernel.nr_files(), kernel.nr_inodes()), (0, 0));
+        if over {
+            assert!(nth > 3, "{nth}");
+            return;
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Epolls as files.
 
 use crate::abi::{O_CLOEXEC, O_RDWR};
-use crate::file::{FileMode, Files, Io};
+use crate::file::{FileMode, Files, Io, Ioctl};
 use crate::inode::PseudoInode;
 use crate::poll::{Events, PollTable};
 use crate::raw::eventpoll::{EventPolls, Instance};
@@ -44,6 +44,11 @@ impl Payload for EventPoll {
         let poller = self.inside.poller();
         table.wait_on(poller.pollers());
         if poller.is_readable() { Events::IN | Events::RDNORM } else { Events::empty() }
+    }
+
+    fn ioctl(&self, _io: Io, _request: Ioctl) -> Result<i32, Errno> {
+        // Linux has questions of its own for epolls, since 6.9, and this for all others.
+        Err(Errno::INVAL)
     }
 
     fn closed(&self, _mode: FileMode) {

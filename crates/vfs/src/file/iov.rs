@@ -19,6 +19,7 @@ pub struct Source<'a, 'b> {
     rest: &'a [&'b [u8]],
     left: usize,
     broken: bool,
+    again: bool,
 }
 
 /// The sum of lengths, as far as one call goes.
@@ -98,7 +99,7 @@ impl<'a, 'b> Source<'a, 'b> {
             [first, rest @ ..] => (*first, rest),
             [] => (&[][..], buffers),
         };
-        Self { here, rest, left, broken: false }
+        Self { here, rest, left, broken: false, again: false }
     }
 
     /// Bytes that are left.
@@ -187,6 +188,18 @@ impl<'a, 'b> Source<'a, 'b> {
     #[inline(always)]
     pub fn is_broken(&self) -> bool {
         self.broken
+    }
+
+    /// Notes that the call has tried to write before.
+    #[inline(always)]
+    pub fn set_again(&mut self) {
+        self.again = true;
+    }
+
+    /// Whether the call has tried before: it has written a part, or waits.
+    #[inline(always)]
+    pub fn is_again(&self) -> bool {
+        self.again
     }
 }
 

@@ -86,7 +86,10 @@ pub fn write_object(file: &FileHandle<'_>, from: &mut Source<'_, '_>) -> Result<
     let mut done = 0;
     loop {
         match opened.try_write(from) {
-            Ok(n) => done += n,
+            Ok(n) => {
+                done += n;
+                from.set_again();
+            }
             Err(Errno::AGAIN) if opened.io().may_wait() => return write_rest(opened, from, done),
             Err(errno) => return failed(opened, errno, from, done),
         }
@@ -99,13 +102,22 @@ pub fn write_object(file: &FileHandle<'_>, from: &mut Source<'_, '_>) -> Result<
 /// Waits until what is left can be written, too; `done` bytes have been.
 #[cold]
 fn write_rest(opened: Opened<'_>, from: &mut Source<'_, '_>, mut done: usize) -> Result<usize, Errno> {
+    from.set_again();
+    from.set_again();
     let timeout = opened.timeout(Direction::Write);
     let deadline = timeout.and_then(|timeout| clock::monotonic().checked_add(timeout));
     let result = loop {
         let left = deadline.map(|deadline| deadline.saturating_sub(clock::monotonic()));
         match wait(opened, Direction::Write, left, || opened.try_write(from)) {
             Ok(n) => done += n,
-            Err(errno) => break failed(opened, errno, from, done),
+            Err(errno) => {
+                if errno == Errno::INTR
+                    && let Some(pipe) = opened.pipe()
+                {
+                    pipe.gave_up();
+                }
+                break failed(opened, errno, from, done);
+            }
         }
         if from.left() == 0 {
             break Ok(done);

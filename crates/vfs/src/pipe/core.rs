@@ -4,7 +4,7 @@ use crate::FileMode;
 use crate::file::{Direction, Io, Ioctl, Mode};
 use crate::poll::{Events, PollTable};
 use crate::raw::pipe_page::{Buffer, PagesRef};
-use crate::raw::pipe_ring::Ring;
+use crate::raw::pipe_ring::{FEW, Ring};
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::pages::PAGE_SIZE;
 use quietline_sync::{SpinLock, SpinLockGuard, WaitQueue};
@@ -170,16 +170,21 @@ impl PipeCore {
         self.release(state);
     }
 
-    /// One file of it less is open. With the last, what is in it goes.
+    /// One file of it less is open. With the last, what is in it goes, and a fifo is as it was at first.
     pub(crate) fn closed(&self, mode: FileMode) {
         let mut state = self.state.lock();
         state.readers -= u32::from(mode.contains(FileMode::READ));
         state.writers -= u32::from(mode.contains(FileMode::WRITE));
+        let mut before = None;
         let one_sided = (state.readers == 0) != (state.writers == 0);
         if state.readers == 0 && state.writers == 0 {
             state.clear(self.pages);
+            state.polled = false;
+            // The size that it was given goes, too.
+            before = if state.ring.size() == FEW { None } else { state.ring.resize(FEW, None) };
         }
         self.release(state);
+        drop(before);
         if one_sided {
             self.readers.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
             self.writers.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);

@@ -103,7 +103,7 @@ pub fn move_between(from: &PipeCore, to: &PipeCore, how: Transfer) -> Result<usi
         }
         let (mut source, mut target) = lock_both(from, to);
         let (mut done, mut freed) = (0, false);
-        let broken = target.readers == 0 && (!source.ring.is_empty() || source.writers != 0);
+        let broken = target.readers == 0;
         while !broken && done < how.len && !target.ring.is_full() {
             let Some(first) = source.ring.front() else { break };
             if first.len() > how.len - done {

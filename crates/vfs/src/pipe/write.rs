@@ -10,7 +10,8 @@ use rustix::io::Errno;
 impl PipeCore {
     /// Writes as much as fits. What is at most a page is written as a whole, and stays together.
     ///
-    /// Bytes that do not fill a page are added to the last one, if they fit there as a whole.
+    /// Bytes that do not fill a page are added to the last one, if they fit there as a whole, when a call begins; not when it
+    /// goes on after it has waited.
     ///
     /// Writes the pipe's lines.
     #[inline]
@@ -28,6 +29,7 @@ impl PipeCore {
         let mut done = 0;
         let rest = from.left() % PAGE_SIZE;
         if rest != 0
+            && !from.is_again()
             && let Some(last) = state.ring.back()
             && last.room() >= rest
         {
@@ -57,6 +59,11 @@ impl PipeCore {
         let over = from.left() == 0 || !io.may_wait() || failed == Errno::NOMEM;
         self.wrote(state, was_empty && done != 0, over);
         if done == 0 { Err(failed) } else { Ok(done) }
+    }
+
+    /// A call that waited was told to stop: as the end of any other, that is told to those who wait for edges.
+    pub(crate) fn gave_up(&self) {
+        self.wrote(self.state.lock(), false, true);
     }
 
     /// Lets the lock go and wakes a reader: if there was nothing before, or if somebody waits for edges and the call is over.

@@ -41,11 +41,6 @@ impl<'n> Path<'n> {
         }
     }
 
-    /// Sends what is still to be sent, as far as there is room, and frees it.
-    pub(super) fn end(&mut self, ports: &mut Ports<'n>) {
-        ports.complete();
-    }
-
     /// What has been counted on the way, but what is zero.
     pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
         match self {

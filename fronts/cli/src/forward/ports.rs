@@ -1,14 +1,16 @@
 //! The two devices.
 
 use std::net::IpAddr;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use quietline_net::device::{
     BUDGET, Batch, Ends, Generator, NetDevice, PacketSocket, Sink, Stats, Tally, Tap, Traffic,
 };
-use quietline_net::packet::Packets;
+use quietline_net::packet::{DropReason, Packets};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::ForwardArgs;
 use super::station::{Kind, Station};
@@ -52,7 +54,14 @@ impl<'n> Port<'n> {
 /// Both of them: what comes from, and where it goes to; and back.
 pub(super) struct Ports<'n> {
     ports: [Port<'n>; 2],
+    /// Polls for which there was no memory.
+    pub(super) without_memory: u64,
 }
+
+/// How long a device may take, at the end, to send what it has.
+const LAST: Duration = Duration::from_millis(300);
+/// What a poll without memory waits, so that there is some.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// Where generated packets come from: the station, and who it sends them to, which is us.
 pub(super) const GENERATOR_LINKS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
@@ -67,7 +76,7 @@ impl<'n> Ports<'n> {
             Some(station) => Port::open(packets, station)?,
             None => Port::Sink(Sink::new(1024, arguments.flows).context("cannot make a sink")?),
         };
-        Ok(Self { ports: [input, output] })
+        Ok(Self { ports: [input, output], without_memory: 0 })
     }
 
     pub(super) fn each(&self) -> impl Iterator<Item = &Port<'n>> {
@@ -88,7 +97,14 @@ impl<'n> Ports<'n> {
     pub(super) fn poll(&mut self, port: usize, budget: usize, out: &mut Batch<'n>) -> anyhow::Result<usize> {
         let [input, output] = &mut self.ports;
         let device = if port == 0 { input.device_mut() } else { output.device_mut() };
-        device.poll(budget, out).with_context(|| format!("no packets from {}", device.name()))
+        match device.poll(budget, out) {
+            Err(Errno::NOMEM) => {
+                self.without_memory += 1;
+                thread::sleep(MOMENT);
+                Ok(0)
+            }
+            other => other.with_context(|| format!("no packets from {}", device.name())),
+        }
     }
 
     pub(super) fn send(&mut self, port: usize, batch: &mut Batch<'n>) {
@@ -100,6 +116,28 @@ impl<'n> Ports<'n> {
         for port in &mut self.ports {
             port.device_mut().xmit(&mut Batch::new());
             while port.device_mut().complete(BUDGET) == BUDGET {}
+        }
+    }
+
+    /// Sends what is still to be sent, as far as the devices take it, and counts what they do not.
+    pub(super) fn end(&mut self) {
+        let begun = Instant::now();
+        self.complete();
+        while self.ports.iter().any(|port| port.device().pending() > 0) && begun.elapsed() < LAST {
+            thread::sleep(MOMENT);
+            self.complete();
+        }
+        for port in &mut self.ports {
+            let left = port.device().pending();
+            port.device_mut().stats_mut().drop_packets(DropReason::DeviceFailed, left);
+        }
+    }
+
+    /// Packets generated.
+    pub(super) fn made(&self) -> u64 {
+        match &self.ports[0] {
+            Port::Generator(generator) => generator.made(),
+            _ => 0,
         }
     }
 
@@ -147,8 +185,6 @@ fn generator<'n>(packets: &'n Packets, arguments: &ForwardArgs) -> anyhow::Resul
     }
     let (size, flows, count) = (arguments.size.into(), arguments.flows, arguments.count);
     let traffic = Traffic { size, flows, count, links, ends, ..Traffic::default() };
-    let Ok(generator) = Generator::new(packets, &traffic) else {
-        bail!("--size must be 78 at least for IPv6");
-    };
-    Ok(generator)
+    // All that may be said has been looked at; the size by `routed::check`.
+    Generator::new(packets, &traffic).context("cannot generate packets")
 }

@@ -1,5 +1,6 @@
 //! The router between the devices.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,10 +9,11 @@ use anyhow::{Context, bail};
 use quietline_net::device::Batch;
 use quietline_net::forward::{Count, Forwarder, Interface, Lane, NextHop, Prefix, Via};
 use quietline_net::packet::{DropReason, Packets, Skb};
+use rustix::io::Errno;
 
-use super::ForwardArgs;
 use super::ports::{GENERATOR_LINKS, Port, Ports};
 use super::station::{Station, prefix};
+use super::{ForwardArgs, WrongRequest};
 
 /// `PREFIX/BITS=GATEWAY`
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +45,44 @@ pub(super) struct Router<'n> {
 /// The sink's station, for what is generated and stays here.
 const SINK_LINK: [u8; 6] = [2, 0, 0, 0, 0, 4];
 
+/// Whether the request can be met at all.
+pub(super) fn check(arguments: &ForwardArgs) -> Result<(), WrongRequest> {
+    let wrong = |text: &str| Err(WrongRequest(text.to_owned()));
+    if arguments.generate && arguments.destination.is_ipv6() && arguments.size < 78 {
+        return wrong("--size must be 78 at least for IPv6");
+    }
+    let stations = [&arguments.input, &arguments.output];
+    let [input, output] = stations.map(is_addressed);
+    if !arguments.generate && input != output {
+        return wrong("give addresses to both devices, or to none");
+    }
+    let in_memory = arguments.generate && arguments.output.is_none();
+    if !(arguments.routes.is_empty() || in_memory || input || output) {
+        return wrong("a route needs devices with addresses, such as `--in tap0=10.0.1.1/24`");
+    }
+    match arguments.routes.iter().find(|route| link_of(arguments, route).is_none()) {
+        Some(route) => Err(WrongRequest(format!("the gateway {} is on no device's link", route.gateway))),
+        None => Ok(()),
+    }
+}
+
+fn is_addressed(station: &Option<Station>) -> bool {
+    station.as_ref().is_some_and(|station| !station.addresses.is_empty())
+}
+
+/// The device on whose link a route's gateway is.
+fn link_of(arguments: &ForwardArgs, route: &Route) -> Option<u32> {
+    let on_link = |station: &Option<Station>| {
+        let addresses = station.iter().flat_map(|station| &station.addresses);
+        addresses.into_iter().any(|(address, bits)| same_link(*address, *bits, route.gateway))
+    };
+    [&arguments.input, &arguments.output]
+        .into_iter()
+        .zip(0..)
+        .find(|(s, _)| on_link(s))
+        .map(|(_, number)| number)
+}
+
 impl<'n> Router<'n> {
     /// A router, if devices have addresses, or if packets stay in memory; none if frames are passed on as they are.
     pub(super) fn new(
@@ -51,21 +91,14 @@ impl<'n> Router<'n> {
         ports: &Ports<'n>,
     ) -> anyhow::Result<Option<Self>> {
         let in_memory = arguments.generate && arguments.output.is_none();
-        let addressed =
-            |station: &Option<Station>| station.as_ref().is_some_and(|station| !station.addresses.is_empty());
-        let (input, output) = (addressed(&arguments.input), addressed(&arguments.output));
-        if !(in_memory || input || output) {
-            if !arguments.routes.is_empty() {
-                bail!("a route needs devices with addresses, such as `--in tap0=10.0.1.1/24`");
-            }
+        if !(in_memory || is_addressed(&arguments.input) || is_addressed(&arguments.output)) {
             return Ok(None);
         }
-        if !arguments.generate && input != output {
-            bail!("give addresses to both devices, or to none");
-        }
+        // Another one in each program, as several may be on one link.
+        let own = RandomState::new().build_hasher().finish() as u16;
         let mut links = Vec::new();
         for (port, number) in ports.each().zip(0..) {
-            links.push(interface(port, number));
+            links.push(interface(port, own, number));
         }
         let mut interfaces = Vec::new();
         for (link, station) in links.into_iter().zip([&arguments.input, &arguments.output]) {
@@ -75,7 +108,11 @@ impl<'n> Router<'n> {
             let v6 = "2001:2::ff".parse()?;
             interfaces[0] = interfaces[0].clone().v4("198.18.255.254".parse()?, 16).v6(v6, 64);
         }
-        let forwarder = Forwarder::new(packets, interfaces).context("cannot make a router")?;
+        let forwarder = Forwarder::new(packets, interfaces);
+        if forwarder.as_ref().is_err_and(|errno| *errno == Errno::INVAL) {
+            bail!(WrongRequest("no station may have one of these addresses".to_owned()));
+        }
+        let forwarder = forwarder.context("cannot make a router")?;
         if in_memory {
             to_sink(&forwarder, arguments.destination)?;
         }
@@ -111,12 +148,13 @@ impl<'n> Router<'n> {
 }
 
 /// An interface without addresses.
-fn interface(port: &Port<'_>, number: u8) -> Interface {
+fn interface(port: &Port<'_>, own: u16, number: u8) -> Interface {
+    let [high, low] = own.to_be_bytes();
     let link = match port {
         Port::Packet(socket) => socket.link(),
         Port::Generator(_) => GENERATOR_LINKS[1],
         // Our end of the cable; `QL` among addresses that everybody may choose.
-        Port::Tap(_) | Port::Sink(_) => [2, 0x51, 0x4c, 0, 0, number + 1],
+        Port::Tap(_) | Port::Sink(_) => [2, 0x51, 0x4c, high, low, number + 1],
     };
     Interface::new(link, port.device().max_frame() - 14)
 }
@@ -150,15 +188,7 @@ fn to_sink(forwarder: &Forwarder<'_>, destination: IpAddr) -> anyhow::Result<()>
 
 /// Enters a route by a gateway on the link of one of the devices.
 fn enter(forwarder: &Forwarder<'_>, arguments: &ForwardArgs, route: &Route) -> anyhow::Result<()> {
-    let stations = [&arguments.input, &arguments.output];
-    let on_link = |station: &&Option<Station>| {
-        let addresses = station.iter().flat_map(|station| &station.addresses);
-        addresses.into_iter().any(|(address, bits)| same_link(*address, *bits, route.gateway))
-    };
-    let Some(interface) = stations.iter().position(on_link) else {
-        bail!("the gateway {} is on no device's link", route.gateway);
-    };
-    let interface = interface as u32;
+    let interface = link_of(arguments, route).context("`check` has found it")?;
     let why = || format!("cannot enter the route by {}", route.gateway);
     match (route.prefix, route.gateway) {
         ((IpAddr::V4(to), bits), IpAddr::V4(gateway)) => {

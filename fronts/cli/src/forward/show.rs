@@ -1,11 +1,13 @@
 //! What is shown: rates while it runs, in a terminal, and counters at the end.
 
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::path::Path;
+use quietline_net::device::Tally;
+
 use super::ports::Ports;
 
 /// The line of rates.
@@ -41,8 +43,8 @@ impl Show {
         (self.looked, self.sent) = (now, sent);
     }
 
-    /// Takes the line away, and prints all counters.
-    pub(super) fn end(&self, ports: &Ports<'_>, path: &Path<'_>, ran: Duration) {
+    /// Takes the line away, and prints all counters. It is no error if nobody reads them.
+    pub(super) fn end(&self, ports: &Ports<'_>, counts: &[(&str, u64)], ran: Duration) -> io::Result<()> {
         self.line.finish_and_clear();
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -66,15 +68,20 @@ impl Show {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        println!("{table}");
-        for (name, n) in path.counts() {
-            println!("{name}: {n}");
+        let mut text = format!("{table}\n");
+        for (name, n) in counts {
+            text += &format!("{name}: {n}\n");
         }
         if let Some(tally) = ports.tally() {
-            println!(
-                "sink: {} received, {} lost, {} duplicated, {} reordered, {} foreign",
-                tally.received, tally.lost, tally.duplicated, tally.reordered, tally.foreign
+            let Tally { received, lost, duplicated, reordered, foreign, late, .. } = tally;
+            let late = if late > 0 { format!(", {late} late") } else { String::new() };
+            text += &format!(
+                "sink: {received} received, {lost} lost, {duplicated} duplicated, {reordered} reordered, {foreign} foreign{late}\n",
             );
+        }
+        match io::stdout().write_all(text.as_bytes()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other,
         }
     }
 }

@@ -37,6 +37,9 @@ impl FromStr for Station {
         if name.is_empty() {
             return Err("give the name of a device, such as `tap0`".to_owned());
         }
+        if name.len() > 15 || name.contains(|c: char| c == '/' || c.is_ascii_whitespace()) {
+            return Err(format!("`{name}` is no name: a name has 1 to 15 bytes, and no space or `/`"));
+        }
         let addresses = addresses.split(',').filter(|address| !address.is_empty()).map(prefix);
         let addresses = addresses.collect::<Result<_, _>>()?;
         Ok(Self { kind, name: name.to_owned(), addresses })
@@ -69,7 +72,19 @@ mod tests {
         assert_eq!(station("packet:tap0"), is(Kind::Packet, "tap0", &[]));
         let two = is(Kind::Tap, "q", &[("10.0.0.1", 24), ("fd00::1", 64)]);
         assert_eq!(station("tap:q=10.0.0.1/24,fd00::1/64"), two);
-        for wrong in ["", "tap:", "=10.0.0.1/24", "a=", "a=10.0.0.1", "a=10.0.0.1/33", "a=x/3", "a=::/129"] {
+        for wrong in [
+            "",
+            "tap:",
+            "=10.0.0.1/24",
+            "a=",
+            "a=10.0.0.1",
+            "a=10.0.0.1/33",
+            "a=x/3",
+            "a=::/129",
+            "a/b",
+            "a b",
+            "sixteen-bytes-ab",
+        ] {
             assert!(station(wrong).is_err(), "{wrong}");
         }
     }

@@ -78,23 +78,30 @@ pub(crate) fn open_tap(name: Name) -> Result<OwnedFd, OpenError> {
     Ok(fd)
 }
 
-/// An interface's MTU, and its link address.
+/// An interface's MTU, and its link address, which is an Ethernet's.
 pub(crate) fn interface(name: Name) -> Result<(usize, [u8; 6]), OpenError> {
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
         .map_err(OpenError::of("ask about an interface"))?;
-    let mut mtu = Request::of(name);
-    // SAFETY: SIOCGIFMTU reads and writes a `struct ifreq`.
-    let result = unsafe { ioctl::ioctl(&socket, Updater::<SIOCGIFMTU, Request>::new(&mut mtu)) };
-    result.map_err(OpenError::of("find the interface"))?;
+    let mtu = mtu(socket.as_fd(), name).map_err(OpenError::of("find the interface"))?;
     let mut link = Request::of(name);
-    // SAFETY: as above.
+    // SAFETY: SIOCGIFHWADDR reads and writes a `struct ifreq`.
     let result = unsafe { ioctl::ioctl(&socket, Updater::<SIOCGIFHWADDR, Request>::new(&mut link)) };
     result.map_err(OpenError::of("find the interface's address"))?;
-    let [a, b, c, d, ..] = mtu.bytes();
-    let mtu = i32::from_ne_bytes([a, b, c, d]).max(0) as usize;
     // A family, then the address.
-    let [_, _, address @ ..] = link.bytes();
+    let [low, high, address @ ..] = link.bytes();
+    if ![libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&u16::from_ne_bytes([low, high])) {
+        return Err(OpenError::of("use the interface as an Ethernet")(Errno::INVAL));
+    }
     Ok((mtu, core::array::from_fn(|i| address[i])))
+}
+
+/// An interface's MTU, by any socket.
+pub(crate) fn mtu(socket: BorrowedFd<'_>, name: Name) -> Result<usize, Errno> {
+    let mut mtu = Request::of(name);
+    // SAFETY: SIOCGIFMTU reads and writes a `struct ifreq`.
+    unsafe { ioctl::ioctl(socket, Updater::<SIOCGIFMTU, Request>::new(&mut mtu)) }?;
+    let [a, b, c, d, ..] = mtu.bytes();
+    Ok(i32::from_ne_bytes([a, b, c, d]).max(0) as usize)
 }
 
 /// A socket for all packets of an interface, but those that the host sends there. No packet comes before it is
@@ -110,7 +117,7 @@ pub(crate) fn packet_socket() -> Result<OwnedFd, OpenError> {
     Ok(fd)
 }
 
-/// Lets the packets of an interface come.
+/// Lets the packets of an interface come, and has it take those for other stations, too, as long as the socket is open.
 pub(crate) fn bind(fd: BorrowedFd<'_>, name: Name) -> Result<(), OpenError> {
     let index = rustix::net::netdevice::name_to_index(fd, name.as_str())
         .map_err(OpenError::of("find the interface"))?;
@@ -127,7 +134,26 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, name: Name) -> Result<(), OpenError> {
     let result = unsafe {
         libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as u32)
     };
-    done(result).map_err(OpenError::of("bind to the interface"))
+    done(result).map_err(OpenError::of("bind to the interface"))?;
+    let all = libc::packet_mreq {
+        mr_ifindex: index as libc::c_int,
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set(fd, libc::PACKET_ADD_MEMBERSHIP, &all).map_err(OpenError::of("receive all that is on the link"))
+}
+
+/// How many packets the host had no room for since it was asked last.
+pub(crate) fn lost(fd: BorrowedFd<'_>) -> Result<usize, Errno> {
+    let mut counts = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    // SAFETY: the value is of the size that is given, and written during the call.
+    done(unsafe {
+        let counts = (&raw mut counts).cast();
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, counts, &raw mut len)
+    })?;
+    Ok(counts.tp_drops as usize)
 }
 
 /// Sets an option of a packet socket.

@@ -1,5 +1,6 @@
 //! Port tables by themselves.
 
+use super::range::EPHEMERAL;
 use super::*;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -24,7 +25,7 @@ fn one_owner_unless_they_share() {
     assert_eq!(ports.bind(80, claim(LO), 2, None), Err(Errno::ADDRINUSE));
     assert_eq!(ports.bind(80, claim(Ipv6Addr::UNSPECIFIED), 2, None), Err(Errno::ADDRINUSE));
     ports.bind(80, claim(Ipv6Addr::LOCALHOST), 3, None).unwrap();
-    ports.release(held);
+    ports.release(held, None);
     ports.bind(80, claim(LO), 2, None).unwrap();
     assert_eq!(ports.held(), (1, 2));
 }
@@ -93,9 +94,9 @@ fn all_ports_are_given_out_and_then_none() {
         last = Some(held);
     }
     assert_eq!(ports.bind(0, claim(LO), all, None), Err(Errno::ADDRINUSE));
-    assert_eq!(ports.bind_auto(claim(LO), |_| Ok(true)), Err(Errno::ADDRNOTAVAIL));
-    ports.release(last.unwrap());
-    assert_eq!(ports.bind_auto(claim(LO), |_| Ok(true)).unwrap().port(), last.unwrap().port());
+    assert_eq!(ports.bind_auto(claim(LO), LO, sender(80)), Err(Errno::ADDRNOTAVAIL));
+    ports.release(last.unwrap(), None);
+    assert_eq!(ports.bind_auto(claim(LO), LO, sender(80)).unwrap().port(), last.unwrap().port());
     // Another address does not clash with any.
     ports.bind(0, claim(Ipv6Addr::LOCALHOST), all, None).unwrap();
 }
@@ -105,19 +106,32 @@ fn connections_to_different_places_share_a_port() {
     let ports = Ports::<u32>::new(true).unwrap();
     let all = usize::from(EPHEMERAL.1 - EPHEMERAL.0) + 1;
     let mut held = Vec::new();
-    for to in 0..2 {
+    for to in [sender(80), sender(81)] {
         let mut used = std::collections::BTreeSet::new();
         for _ in 0..all {
-            held.push(ports.bind_auto(claim(LO), |port| Ok(used.insert(port))).unwrap());
+            let one = ports.bind_auto(claim(LO), LO, to).unwrap();
+            assert!(used.insert(one.port()), "two connections with the same ends");
+            held.push((one, (sender(one.port()), to)));
         }
-        assert_eq!(
-            ports.bind_auto(claim(LO), |port| Ok(used.insert(port))),
-            Err(Errno::ADDRNOTAVAIL),
-            "{to}"
-        );
+        assert_eq!(ports.bind_auto(claim(LO), LO, to), Err(Errno::ADDRNOTAVAIL), "{to}");
     }
     assert_eq!(ports.held(), (all, 2 * all));
-    held.into_iter().for_each(|held| ports.release(held));
+    held.into_iter().for_each(|(held, tuple)| ports.release(held, Some(tuple)));
+    assert_eq!(ports.held(), (0, 0));
+}
+
+#[test]
+fn a_connection_is_there_once() {
+    let ports = Ports::<u32>::new(true).unwrap();
+    let held = ports.bind(40_000, claim(LO), 1, None).unwrap();
+    for to in 1..=300 {
+        assert_eq!(ports.enter((sender(40_000), sender(to))), Ok(true));
+        assert_eq!(ports.enter((sender(40_000), sender(to))), Ok(false));
+    }
+    ports.leave((sender(40_000), sender(7)));
+    assert_eq!(ports.enter((sender(40_000), sender(7))), Ok(true));
+    (1..=300).for_each(|to| ports.leave((sender(40_000), sender(to))));
+    ports.release(held, None);
     assert_eq!(ports.held(), (0, 0));
 }
 
@@ -127,9 +141,9 @@ fn connections_of_a_listener_keep_its_port() {
     let plain = claim(Ipv4Addr::UNSPECIFIED);
     let listener = ports.bind(80, plain, 1, Some(&1)).unwrap();
     let ends: Vec<_> = (0..1000).map(|_| ports.join(80, claim(LO)).unwrap()).collect();
-    ports.release(listener);
+    ports.release(listener, None);
     assert_eq!(ports.find(SocketAddr::new(LO, 80), sender(5)), None);
     assert_eq!(ports.bind(80, plain, 2, None), Err(Errno::ADDRINUSE));
-    ends.into_iter().for_each(|end| ports.release(end));
+    ends.into_iter().for_each(|end| ports.release(end, None));
     ports.bind(80, plain, 2, None).unwrap();
 }

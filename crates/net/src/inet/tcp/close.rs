@@ -97,11 +97,14 @@ impl End {
         }
         let mut control = self.control.lock();
         self.stop_listening(&control);
-        self.clear(CONNECTING);
+        // Set by who has the control.
+        if self.flags() & CONNECTING != 0 {
+            self.clear(CONNECTING);
+        }
         self.hang_up(hard);
         self.let_go(&mut control);
         if let Some(holding) = control.holding.take() {
-            self.net.get().inet.tcp.release(holding);
+            self.net.get().inet.tcp.release(holding, None);
         }
     }
 

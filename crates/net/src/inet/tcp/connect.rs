@@ -2,8 +2,7 @@
 
 use super::super::address::{self, Local, any, check_bind};
 use super::super::names;
-use super::super::ports::{Claim, Holding};
-use super::super::tuples::Tuple;
+use super::super::ports::{Claim, Holding, Tuple};
 use super::listen::Place;
 use super::{
     CONNECTING, DEAD, ESTABLISHED, End, FULL, GOT_FIN, LISTENS, Link, SENT_FIN, SHUT_RD, SHUT_WR, SNDBUF,
@@ -13,8 +12,8 @@ use crate::abi::{SO_REUSEADDR, SO_REUSEPORT};
 use crate::address::SockAddr;
 use crate::caller::Right;
 use crate::proto::{self, On};
+use crate::raw::Object;
 use core::net::{IpAddr, SocketAddr};
-use quietline_sync::Shared;
 use quietline_vfs::Events;
 use rustix::io::Errno;
 
@@ -136,7 +135,7 @@ impl End {
     /// # Errors
     /// As `connect(2)`.
     pub(in super::super) fn connect(
-        this: &Shared<Self>,
+        this: &Object<Self>,
         on: &On<'_>,
         address: &SockAddr,
     ) -> Result<(), Errno> {
@@ -184,7 +183,7 @@ impl End {
         Err(errno)
     }
 
-    fn begin(this: &Shared<Self>, on: &On<'_>, address: &SockAddr) -> Result<Begun, Errno> {
+    fn begin(this: &Object<Self>, on: &On<'_>, address: &SockAddr) -> Result<Begun, Errno> {
         let Some(remote) = names::to_connect(address, this.v6, false)
             .or_else(|errno| this.unless_busy(address.len(), errno))?
         else {
@@ -230,6 +229,11 @@ impl End {
             }
             Err(errno) => {
                 this.forget(&mut control);
+                drop(control);
+                if errno == Errno::CONNREFUSED {
+                    // An edge to those who watch it, who would be told of a reset.
+                    this.wake_all(Events::ERR | Events::HUP);
+                }
                 Err(errno)
             }
         }
@@ -262,7 +266,7 @@ impl End {
         };
         if let Some(holding) = control.holding {
             let local = SocketAddr::new(source, holding.port());
-            if !inet.tuples.insert((local, remote))? {
+            if !inet.tcp.enter((local, remote))? {
                 return Err(Errno::ADDRNOTAVAIL);
             }
             control.tuple = Some((local, remote));
@@ -270,8 +274,7 @@ impl End {
         }
         self.set_uid(on);
         let claim = self.claim(source);
-        let holding =
-            inet.tcp.bind_auto(claim, |port| inet.tuples.insert((SocketAddr::new(source, port), remote)))?;
+        let holding = inet.tcp.bind_auto(claim, source, remote)?;
         let local = SocketAddr::new(source, holding.port());
         control.holding = Some(holding);
         control.tuple = Some((local, remote));
@@ -282,7 +285,7 @@ impl End {
     ///
     /// # Errors
     /// `ECONNREFUSED`; `EINPROGRESS` if the backlog is full; `ENOMEM`.
-    fn knock(this: &Shared<Self>, on: &On<'_>, local: SocketAddr, remote: SocketAddr) -> Result<(), Errno> {
+    fn knock(this: &Object<Self>, on: &On<'_>, local: SocketAddr, remote: SocketAddr) -> Result<(), Errno> {
         if local == remote {
             // Both ends ask each other at the same moment: they are one.
             Self::join(this, this);
@@ -300,7 +303,7 @@ impl End {
     }
 
     /// Connects the two: each has the other's queue. Nobody else knows `child` yet, or it is the same.
-    pub(super) fn join(this: &Shared<Self>, child: &Shared<Self>) {
+    pub(super) fn join(this: &Object<Self>, child: &Object<Self>) {
         for end in [this, child] {
             if end.options.sndbuf() == SNDBUF {
                 end.options.set_buffers(SNDBUF_GROWN, end.options.rcvbuf());
@@ -311,7 +314,10 @@ impl End {
         *this.tx.0.lock() = Some(Link { end: child.clone(), epoch: theirs });
         child.set(ESTABLISHED);
         this.set(ESTABLISHED);
-        this.clear(CONNECTING);
+        // Set by who has the control, as the caller has.
+        if this.flags() & CONNECTING != 0 {
+            this.clear(CONNECTING);
+        }
     }
 
     /// Opens the queue for a peer.
@@ -342,14 +348,14 @@ impl End {
 
     /// Gives back what the connection held, if there was one. A port that was bound by its number stays.
     pub(super) fn let_go(&self, control: &mut Control) {
-        if let Some(tuple) = control.tuple.take() {
-            self.net.get().inet.tuples.remove(tuple);
+        let (tuple, was_connected) = (control.tuple.take(), control.remote.take().is_some());
+        let ports = &self.net.get().inet.tcp;
+        match (control.holding.take_if(|_| was_connected && !control.keeps_port), tuple) {
+            (Some(holding), tuple) => ports.release(holding, tuple),
+            (None, Some(tuple)) => ports.leave(tuple),
+            (None, None) => {}
         }
-        if control.remote.take().is_some() {
-            self.release_port(control);
-        } else {
-            self.show_bound(control);
-        }
+        self.show_bound(control);
     }
 
     /// Gives the port back, unless it was bound by its number.
@@ -357,7 +363,7 @@ impl End {
         if !control.keeps_port
             && let Some(holding) = control.holding.take()
         {
-            self.net.get().inet.tcp.release(holding);
+            self.net.get().inet.tcp.release(holding, None);
         }
         self.show_bound(control);
     }

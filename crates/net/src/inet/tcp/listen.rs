@@ -2,27 +2,29 @@
 
 use super::super::address::any;
 use super::super::names;
-use super::super::tuples::Tuple;
+use super::super::ports::Tuple;
 use super::connect::{Control, Phase};
 use super::{CLOSED, CONNECTING, ESTABLISHED, End, LISTENS, READABLE, SHUT_RD, SHUT_WR};
 use crate::address::SockAddr;
 use crate::proto::{self, On};
+use crate::raw::Object;
 use core::net::{IpAddr, SocketAddr};
 use quietline_platform::atomic::Ordering;
 use quietline_platform::{fault, heap};
-use quietline_sync::{Shared, WaitQueue};
+use quietline_sync::WaitQueue;
 use quietline_vfs::Events;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
-/// What a listener has.
+/// What a listener has. On lines of its own: every connection to it writes them.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Listener {
     backlog: usize,
     /// The address that it was bound to, if it was told one: its connections go on as if they had been.
     bound: Option<IpAddr>,
     /// Ends of connections, oldest first.
-    ready: VecDeque<Shared<End>>,
+    ready: VecDeque<Object<End>>,
     /// Places among them that are promised.
     promised: usize,
     /// Sockets that wait for a place.
@@ -32,7 +34,7 @@ pub(super) struct Listener {
 /// A socket that waits for a place, or did.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    client: Shared<End>,
+    client: Object<End>,
     /// The connection that it has asked for, seen from there: by now it may wait for another one somewhere else.
     tuple: Tuple,
 }
@@ -94,7 +96,7 @@ impl End {
     ///
     /// # Errors
     /// `EINVAL`; `EADDRINUSE`; `ENOMEM`.
-    pub(in super::super) fn listen(this: &Shared<Self>, on: &On<'_>, backlog: u32) -> Result<(), Errno> {
+    pub(in super::super) fn listen(this: &Object<Self>, on: &On<'_>, backlog: u32) -> Result<(), Errno> {
         let mut control = this.control.lock();
         if control.phase != Phase::Unconnected {
             return Err(Errno::INVAL);
@@ -138,7 +140,7 @@ impl End {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub(super) fn place_for(&self, client: &Shared<Self>, tuple: Tuple) -> Result<Place, Errno> {
+    pub(super) fn place_for(&self, client: &Object<Self>, tuple: Tuple) -> Result<Place, Errno> {
         let mut listener = self.listener.lock();
         let Some(listener) = listener.as_mut() else { return Ok(Place::None) };
         if listener.has_place() {
@@ -160,7 +162,7 @@ impl End {
     ///
     /// # Errors
     /// `ENOMEM`; `ECONNREFUSED` if it listens no more.
-    pub(super) fn admit(&self, client: &Shared<Self>, from: SocketAddr, to: SocketAddr) -> Result<(), Errno> {
+    pub(super) fn admit(&self, client: &Object<Self>, from: SocketAddr, to: SocketAddr) -> Result<(), Errno> {
         let child = match self.child(from, to) {
             Ok(child) => child,
             Err(errno) => {
@@ -174,7 +176,9 @@ impl End {
         Self::join(client, &child);
         // A listener that was shut down before it listened makes connections that are.
         let shut = self.flags() & (SHUT_RD | SHUT_WR);
-        child.set(shut);
+        if shut != 0 {
+            child.set(shut);
+        }
         if shut & SHUT_WR != 0 {
             child.send_fin(client);
         }
@@ -199,15 +203,15 @@ impl End {
     }
 
     /// A socket that is connected before it is accepted: the listener's options, and a share of its port.
-    fn child(&self, from: SocketAddr, to: SocketAddr) -> Result<Shared<Self>, Errno> {
-        let child = Self::new(self.net, self.v6).map_err(|_| Errno::NOMEM)?;
+    fn child(&self, from: SocketAddr, to: SocketAddr) -> Result<Object<Self>, Errno> {
+        let mut child = Self::new(self.net, self.v6).map_err(|_| Errno::NOMEM)?;
         child.options.inherit(&self.options);
         child.settings.inherit(&self.settings);
         // Relaxed: a tunable, in effect.
         child.uid.store(self.uid(), Ordering::Relaxed);
         let holding = self.net.get().inet.tcp.join(to.port(), child.claim(to.ip()))?;
         let bound = self.listener.with(|listener| listener.as_ref().and_then(|listener| listener.bound));
-        *child.control.lock() = Control {
+        *Object::get_mut(&mut child).expect("new").control.get_mut() = Control {
             phase: Phase::Connected,
             bound,
             holding: Some(holding),
@@ -222,7 +226,7 @@ impl End {
     ///
     /// # Errors
     /// `EINVAL` for what does not listen; `EAGAIN`, `EINTR`.
-    pub(in super::super) fn accept(&self, on: &On<'_>) -> Result<(Shared<Self>, SockAddr), Errno> {
+    pub(in super::super) fn accept(&self, on: &On<'_>) -> Result<(Object<Self>, SockAddr), Errno> {
         let child = match self.try_accept() {
             Err(Errno::AGAIN) if on.waits(0) => {
                 let timeout = self.options.receive_timeout();
@@ -238,7 +242,7 @@ impl End {
         Ok((child, name))
     }
 
-    fn try_accept(&self) -> Result<Shared<Self>, Errno> {
+    fn try_accept(&self) -> Result<Object<Self>, Errno> {
         let (child, waiting) = {
             let mut listener = self.listener.lock();
             let listener = listener.as_mut().ok_or(Errno::INVAL)?;
@@ -275,6 +279,10 @@ impl End {
 
     /// Listens no more: what waits is reset or refused. The port stays its.
     pub(super) fn stop_listening(&self, control: &Control) {
+        // Set by who has the control, as the caller has; and where it is not set there is none.
+        if self.flags() & LISTENS == 0 {
+            return;
+        }
         let Some(listener) = self.listener.lock().take() else { return };
         self.clear(LISTENS);
         if let (Some(holding), Some(local)) = (control.holding, control.local) {

@@ -8,9 +8,10 @@ use crate::abi::{SHUT_RD as HOW_RD, SHUT_WR as HOW_WR, SO_REUSEADDR, SO_REUSEPOR
 use crate::address::SockAddr;
 use crate::caller::Right;
 use crate::proto::On;
+use crate::raw::Object;
 use core::net::{IpAddr, SocketAddr};
 use quietline_platform::atomic::Ordering;
-use quietline_sync::{Shared, WaitQueue};
+use quietline_sync::WaitQueue;
 use quietline_vfs::Events;
 use rustix::io::Errno;
 
@@ -48,7 +49,7 @@ impl End {
     }
 
     fn take_port(
-        this: &Shared<Self>,
+        this: &Object<Self>,
         on: &On<'_>,
         control: &mut Control,
         address: SocketAddr,
@@ -68,7 +69,7 @@ impl End {
     ///
     /// # Errors
     /// `EINVAL`, `EAFNOSUPPORT`, `EADDRNOTAVAIL`, `EACCES`, `EADDRINUSE`, `ENOMEM`.
-    pub(in super::super) fn bind(this: &Shared<Self>, on: &On<'_>, address: &SockAddr) -> Result<(), Errno> {
+    pub(in super::super) fn bind(this: &Object<Self>, on: &On<'_>, address: &SockAddr) -> Result<(), Errno> {
         let address = names::to_bind(address, this.v6)?;
         check_bind(address, this.v6, this.settings.is_v6only(), this.settings.is_free_bind())?;
         if (1..1024).contains(&address.port()) && !on.who.may(Right::NetBind) {
@@ -91,7 +92,7 @@ impl End {
     ///
     /// # Errors
     /// `EAGAIN` if there is none; `ENOMEM`.
-    pub(in super::super) fn autobind(this: &Shared<Self>, on: &On<'_>) -> Result<(), Errno> {
+    pub(in super::super) fn autobind(this: &Object<Self>, on: &On<'_>) -> Result<(), Errno> {
         let mut control = this.control.lock();
         if control.holding.is_some() {
             return Ok(());
@@ -125,7 +126,7 @@ impl End {
     /// # Errors
     /// `EINVAL`, `EAFNOSUPPORT`, `ENETUNREACH`, `EACCES`, `EAGAIN`, `ENOMEM`.
     pub(in super::super) fn connect(
-        this: &Shared<Self>,
+        this: &Object<Self>,
         on: &On<'_>,
         address: &SockAddr,
     ) -> Result<(), Errno> {
@@ -157,7 +158,7 @@ impl End {
     }
 
     /// `connect` with `AF_UNSPEC`. A port that nobody asked for is given back.
-    fn disconnect(this: &Shared<Self>) {
+    fn disconnect(this: &Object<Self>) {
         let mut control = this.control.lock();
         let was = control.remote.take();
         control.path = None;
@@ -175,7 +176,7 @@ impl End {
             // Relaxed: as in `take_port`.
             this.flags.fetch_and(!BOUND, Ordering::Relaxed);
             control.local = Some(SocketAddr::new(ip, 0));
-            this.ports().release(holding);
+            this.ports().release(holding, None);
         }
     }
 
@@ -202,7 +203,7 @@ impl End {
             control.holding.take()
         });
         if let Some(holding) = holding {
-            self.ports().release(holding);
+            self.ports().release(holding, None);
         }
         let lost = self.received.0.lock().clear();
         drop(lost);

@@ -1,0 +1,258 @@
+//! Counted objects on lines of their own, in a kernel's caches.
+//!
+//! # The contended way
+//!
+//! The states of sockets on the heap. Its blocks begin in the middle of lines, so two sockets of different CPUs share some; and
+//! what one CPU frees is what another one gets next, with all its lines.
+//!
+//! # Our way
+//!
+//! ```text
+//!   Net ── owns ──> Objects ── slab cache of blocks of whole lines, which come back to the CPU that has freed them
+//!                      ^
+//!   Object ──> count, home, value
+//! ```
+//!
+//! The last owner gives the memory back at once and without a locked instruction: a new owner comes only from an old one.
+
+use core::fmt;
+#[cfg(loom)]
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::ptr::NonNull;
+use quietline_platform::AllocError;
+use quietline_platform::atomic::{AtomicUsize, Ordering};
+#[cfg(loom)]
+use quietline_platform::heap;
+#[cfg(not(loom))]
+use quietline_slab::{Cache, CacheError, Options, Stats};
+use quietline_sync::Shared;
+
+/// A counted pointer that [`Once`](super::Once) can keep.
+pub(crate) trait Counted: Deref<Target: Sized> + Sized {
+    /// Gives up ownership without ending it.
+    fn into_raw(this: Self) -> NonNull<Self::Target>;
+
+    /// Takes ownership back.
+    ///
+    /// # Safety
+    /// `raw` came from [`into_raw`](Self::into_raw), which this undoes; once for each.
+    unsafe fn from_raw(raw: NonNull<Self::Target>) -> Self;
+
+    /// One more owner.
+    ///
+    /// # Safety
+    /// `value` is one that such a pointer points to, and somebody owns it.
+    unsafe fn again(value: &Self::Target) -> Self;
+}
+
+impl<T> Counted for Shared<T> {
+    fn into_raw(this: Self) -> NonNull<T> {
+        Shared::into_raw(this)
+    }
+
+    unsafe fn from_raw(raw: NonNull<T>) -> Self {
+        // SAFETY: passed on.
+        unsafe { Shared::from_raw(raw) }
+    }
+
+    unsafe fn again(value: &T) -> Self {
+        // SAFETY: passed on.
+        unsafe { Shared::again(value) }
+    }
+}
+
+/// Where the objects of a kind come from, and go back to.
+///
+/// It must stay where it is and outlive them: they point to it. It is a part of [`Net`](crate::net::Net), which a kernel keeps
+/// longer than its sockets.
+pub(crate) struct Objects<T> {
+    #[cfg(not(loom))]
+    cache: Cache<Inner<T>>,
+    /// The model's come from the heap, where it sees that they are given back.
+    #[cfg(loom)]
+    of: PhantomData<fn() -> T>,
+}
+
+/// An object, with others who own it too ([`Shared`], but for where its memory comes from).
+pub(crate) struct Object<T> {
+    inner: NonNull<Inner<T>>,
+}
+
+/// Objects in a sheaf. States end with their sockets, and sockets that were used end by the sheaf, when a grace period is over:
+/// some hundreds of states at once, which the CPU is to keep for its next sockets.
+#[cfg(not(loom))]
+const AT_ONCE: usize = 2048;
+
+/// Whole lines: the neighbours in a slab may be other CPUs'.
+#[repr(C, align(64))]
+struct Inner<T> {
+    count: AtomicUsize,
+    home: NonNull<Objects<T>>,
+    value: T,
+}
+
+// SAFETY: like Arc: the value is shared, and dropped by whoever comes last. Its home is shared by design.
+unsafe impl<T: Send + Sync> Send for Object<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Object<T> {}
+
+impl<T> Objects<T> {
+    /// None yet; `name` is shown in statistics.
+    ///
+    /// # Errors
+    /// [`CacheError`] when there is no memory.
+    #[cfg(not(loom))]
+    pub(crate) fn new(name: &'static str) -> Result<Self, CacheError> {
+        let options = Options {
+            sheaf_capacity: AT_ONCE,
+            ..Options::new(name, size_of::<Inner<T>>(), align_of::<Inner<T>>())
+        };
+        Ok(Self { cache: Cache::with_options(options)? })
+    }
+
+    /// A value with `N` owners, 1 or more. Writes no shared line, but once in a sheaf's worth.
+    ///
+    /// # Errors
+    /// [`AllocError`]; the value is dropped.
+    #[inline(always)]
+    pub(crate) fn make<const N: usize>(&self, value: T) -> Result<[Object<T>; N], AllocError> {
+        const { assert!(N > 0, "somebody owns it") };
+        let inner = Inner { count: AtomicUsize::new(N), home: NonNull::from(self), value };
+        let inner = self.allocate(inner)?;
+        Ok(core::array::from_fn(|_| Object { inner }))
+    }
+
+    #[cfg(not(loom))]
+    #[inline(always)]
+    fn allocate(&self, inner: Inner<T>) -> Result<NonNull<Inner<T>>, AllocError> {
+        Ok(self.cache.alloc(inner)?.into_raw())
+    }
+
+    /// # Safety
+    /// From [`allocate`](Self::allocate), and nobody's any more.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    unsafe fn free(&self, inner: NonNull<Inner<T>>) {
+        // SAFETY: by contract.
+        unsafe {
+            inner.drop_in_place();
+            self.cache.free_raw(inner);
+        }
+    }
+
+    /// What the cache holds.
+    #[cfg(not(loom))]
+    pub(crate) fn stats(&self) -> Stats {
+        self.cache.stats()
+    }
+
+    /// Gives cached memory back to the system.
+    #[cfg(not(loom))]
+    pub(crate) fn shrink(&self) {
+        self.cache.shrink();
+    }
+}
+
+#[cfg(loom)]
+impl<T> Objects<T> {
+    pub(crate) fn new(_name: &'static str) -> Result<Self, AllocError> {
+        Ok(Self { of: PhantomData })
+    }
+
+    fn allocate(&self, inner: Inner<T>) -> Result<NonNull<Inner<T>>, AllocError> {
+        Ok(NonNull::from(Box::leak(heap::try_box(inner)?)))
+    }
+
+    /// # Safety
+    /// From [`allocate`](Self::allocate), and nobody's any more.
+    unsafe fn free(&self, inner: NonNull<Inner<T>>) {
+        // SAFETY: by contract.
+        drop(unsafe { Box::from_raw(inner.as_ptr()) });
+    }
+}
+
+impl<T> Object<T> {
+    /// The value, for its only owner; none if there are more.
+    pub(crate) fn get_mut(this: &mut Self) -> Option<&mut T> {
+        // ORDERING: Acquire pairs with the release in `drop`: what a former owner did is seen.
+        let alone = this.inner().count.load(Ordering::Acquire) == 1;
+        // SAFETY: there is one owner, who is borrowed mutably; nobody can clone it meanwhile.
+        alone.then(|| unsafe { &mut (*this.inner.as_ptr()).value })
+    }
+
+    #[inline(always)]
+    fn inner(&self) -> &Inner<T> {
+        // SAFETY: alive while anybody owns it.
+        unsafe { self.inner.as_ref() }
+    }
+}
+
+impl<T> Counted for Object<T> {
+    #[inline(always)]
+    fn into_raw(this: Self) -> NonNull<T> {
+        let this = core::mem::ManuallyDrop::new(this);
+        // SAFETY: alive, and a field of what is not null is not null.
+        unsafe { NonNull::new_unchecked(&raw mut (*this.inner.as_ptr()).value) }
+    }
+
+    #[inline(always)]
+    unsafe fn from_raw(raw: NonNull<T>) -> Self {
+        // SAFETY: by contract the value is a field of an Inner that lives.
+        Self { inner: unsafe { raw.byte_sub(core::mem::offset_of!(Inner<T>, value)).cast() } }
+    }
+
+    unsafe fn again(value: &T) -> Self {
+        // SAFETY: by contract; who is asked goes on to own it.
+        let owner = core::mem::ManuallyDrop::new(unsafe { Self::from_raw(NonNull::from(value)) });
+        (*owner).clone()
+    }
+}
+
+impl<T> Clone for Object<T> {
+    /// One more owner: a locked instruction on the count's line.
+    #[inline]
+    fn clone(&self) -> Self {
+        // Relaxed: the new owner gets what the old one has, by whatever way it is handed over.
+        let old = self.inner().count.fetch_add(1, Ordering::Relaxed);
+        assert!(old < usize::MAX / 2, "too many owners");
+        Self { inner: self.inner }
+    }
+}
+
+impl<T> Deref for Object<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.inner().value
+    }
+}
+
+impl<T> Drop for Object<T> {
+    #[inline]
+    fn drop(&mut self) {
+        let count = &self.inner().count;
+        // ORDERING: Acquire pairs with the release below, in what the others did before: the last owner has seen what they did to
+        // the value. An only owner has nobody to agree with: a new owner comes from an old one, and there is no other.
+        let last = count.load(Ordering::Acquire) == 1
+            // ORDERING: Release, as above. Acquire: the last one of several that end at once.
+            || count.fetch_sub(1, Ordering::AcqRel) == 1;
+        if last {
+            // SAFETY: the home outlives its objects, and nobody owns this one any more.
+            unsafe { self.inner().home.as_ref().free(self.inner) };
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Object<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T> fmt::Debug for Objects<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Objects").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,160 @@
+//! The calls on the host.
+
+use crate::call::{Result, System};
+use std::ffi::CString;
+use std::io;
+
+pub(crate) struct Host {
+    fifo: CString,
+}
+
+impl Host {
+    /// For the program of that number.
+    pub(crate) fn new(tag: u64) -> Self {
+        let fifo = CString::new(format!("/dev/shm/quietline-fifo-{}-{tag}", std::process::id())).unwrap();
+        // SAFETY: a string that lives.
+        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0, "{}", io::Error::last_os_error());
+        Self { fifo }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // SAFETY: a string that lives.
+        unsafe { libc::unlink(self.fifo.as_ptr()) };
+    }
+}
+
+/// What a call returned, or why it failed.
+fn checked(result: isize) -> Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error().raw_os_error().expect("a system error"))
+}
+
+fn descriptor(result: i32) -> Result<i32> {
+    checked(result as isize).map(|fd| fd as i32)
+}
+
+fn done(result: i32) -> Result<()> {
+    descriptor(result).map(drop)
+}
+
+// SAFETY, of all blocks here: the pointers are to buffers that live during the call, with their lengths.
+#[allow(clippy::undocumented_unsafe_blocks)]
+impl System for Host {
+    fn pipe(&self, flags: i32) -> Result<[i32; 2]> {
+        let mut ends = [0; 2];
+        done(unsafe { libc::pipe2(ends.as_mut_ptr(), flags) })?;
+        Ok(ends)
+    }
+
+    fn counter(&self, flags: i32) -> Result<i32> {
+        descriptor(unsafe { libc::eventfd(0, flags) })
+    }
+
+    fn epoll(&self) -> Result<i32> {
+        descriptor(unsafe { libc::epoll_create1(0) })
+    }
+
+    fn pair(&self, family: i32, ty: i32) -> Result<[i32; 2]> {
+        let mut ends = [0; 2];
+        done(unsafe { libc::socketpair(family, ty, 0, ends.as_mut_ptr()) })?;
+        Ok(ends)
+    }
+
+    fn socket(&self, family: i32, ty: i32) -> Result<i32> {
+        descriptor(unsafe { libc::socket(family, ty, 0) })
+    }
+
+    fn bind(&self, fd: i32, name: &[u8]) -> Result<()> {
+        done(unsafe { libc::bind(fd, name.as_ptr().cast(), name.len() as u32) })
+    }
+
+    fn listen(&self, fd: i32, backlog: i32) -> Result<()> {
+        done(unsafe { libc::listen(fd, backlog) })
+    }
+
+    fn connect(&self, fd: i32, name: &[u8]) -> Result<()> {
+        done(unsafe { libc::connect(fd, name.as_ptr().cast(), name.len() as u32) })
+    }
+
+    fn accept(&self, fd: i32) -> Result<i32> {
+        descriptor(unsafe { libc::accept4(fd, core::ptr::null_mut(), core::ptr::null_mut(), 0) })
+    }
+
+    fn name(&self, fd: i32) -> Result<Vec<u8>> {
+        let (mut name, mut len) = ([0u8; 128], 128);
+        done(unsafe { libc::getsockname(fd, name.as_mut_ptr().cast(), &mut len) })?;
+        Ok(name[..len as usize].to_vec())
+    }
+
+    fn shutdown(&self, fd: i32, how: i32) -> Result<()> {
+        done(unsafe { libc::shutdown(fd, how) })
+    }
+
+    fn open_fifo(&self, flags: i32) -> Result<i32> {
+        descriptor(unsafe { libc::open(self.fifo.as_ptr(), flags) })
+    }
+
+    fn dup(&self, fd: i32) -> Result<i32> {
+        descriptor(unsafe { libc::dup(fd) })
+    }
+
+    fn dup2(&self, from: i32, to: i32) -> Result<i32> {
+        descriptor(unsafe { libc::dup2(from, to) })
+    }
+
+    fn close(&self, fd: i32) -> Result<()> {
+        done(unsafe { libc::close(fd) })
+    }
+
+    fn read(&self, fd: i32, to: &mut [u8]) -> Result<usize> {
+        checked(unsafe { libc::read(fd, to.as_mut_ptr().cast(), to.len()) })
+    }
+
+    fn write(&self, fd: i32, from: &[u8]) -> Result<usize> {
+        checked(unsafe { libc::write(fd, from.as_ptr().cast(), from.len()) })
+    }
+
+    fn recv(&self, fd: i32, to: &mut [u8], flags: i32) -> Result<usize> {
+        checked(unsafe { libc::recv(fd, to.as_mut_ptr().cast(), to.len(), flags) })
+    }
+
+    fn send(&self, fd: i32, from: &[u8], flags: i32, name: Option<&[u8]>) -> Result<usize> {
+        let (at, len) = name.map_or((core::ptr::null(), 0), |name| (name.as_ptr(), name.len() as u32));
+        checked(unsafe { libc::sendto(fd, from.as_ptr().cast(), from.len(), flags, at.cast(), len) })
+    }
+
+    fn no_delay(&self, fd: i32) -> Result<()> {
+        let (on, len) = (1i32, size_of::<i32>() as u32);
+        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
+        done(unsafe { libc::setsockopt(fd, level, name, (&raw const on).cast(), len) })
+    }
+
+    fn fcntl(&self, fd: i32, cmd: i32, arg: u64) -> Result<i32> {
+        descriptor(unsafe { libc::fcntl(fd, cmd, arg) })
+    }
+
+    fn readable(&self, fd: i32) -> Result<i32> {
+        let mut n = 0;
+        done(unsafe { libc::ioctl(fd, libc::FIONREAD, &mut n) })?;
+        Ok(n)
+    }
+
+    fn control(&self, ep: i32, op: i32, fd: i32, events: u32, data: u64) -> Result<()> {
+        let mut event = libc::epoll_event { events, u64: data };
+        done(unsafe { libc::epoll_ctl(ep, op, fd, &mut event) })
+    }
+
+    fn wait(&self, ep: i32, max: usize, timeout: i32) -> Result<Vec<(u32, u64)>> {
+        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; max];
+        let n = descriptor(unsafe { libc::epoll_wait(ep, events.as_mut_ptr(), max as i32, timeout) })?;
+        Ok(events[..n as usize].iter().map(|event| (event.events, event.u64)).collect())
+    }
+
+    fn poll(&self, of: &[(i32, i16)], timeout: i32) -> Result<Vec<i16>> {
+        let mut fds: Vec<_> =
+            of.iter().map(|(fd, events)| libc::pollfd { fd: *fd, events: *events, revents: 0 }).collect();
+        done(unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as u64, timeout) })?;
+        Ok(fds.into_iter().map(|fd| fd.revents).collect())
+    }
+}

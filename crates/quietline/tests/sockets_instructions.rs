@@ -1,0 +1,87 @@
+//! How many locked instructions it takes to make, connect and close sockets that can carry data, and why not fewer: see
+//! `locked_instructions.rs`.
+#![cfg(target_arch = "x86_64")]
+
+use quietline::abi::*;
+use quietline::{Config, Kernel, Process};
+use quietline_count::{Error, count};
+use quietline_platform::percpu::{Body, active};
+
+/// That `f` executes `locked` locked instructions and calls the host for nothing.
+#[track_caller]
+fn assert_locked(what: &str, locked: u64, mut f: impl FnMut()) {
+    if active() != Body::Rseq {
+        eprintln!("not checked: per-CPU operations use the fallback");
+        return;
+    }
+    for _ in 0..100 {
+        f();
+    }
+    match count(f) {
+        Ok(counts) => {
+            println!("{what}: {} locked, {} instructions", counts.locked, counts.instructions);
+            assert_eq!((counts.locked, counts.syscalls), (locked, 0), "{what}: {counts}");
+        }
+        Err(Error::Refused(e)) => {
+            let required = std::env::var_os("QUIETLINE_REQUIRE_COUNTS").is_some_and(|v| v == "1");
+            assert!(!required, "counting is required here, but this system refuses to trace: {e}");
+            eprintln!("not checked: this system refuses to trace: {e}");
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+fn process() -> Process {
+    Kernel::boot(Config::default()).unwrap().process().unwrap()
+}
+
+#[test]
+fn pairs() {
+    let p = process();
+    // 1, 2: the files' counts, as of any socket. 3, 4: each end's lock, to take what was not read. 5: the other's lock, of the first
+    // end to go, to tell it. 6, 7: the first's references to both states; the second's are the last, and nobody else can be counting.
+    assert_locked("socketpair_files and drop", 7, || {
+        drop(p.socketpair_files(AF_UNIX, SOCK_STREAM, 0).unwrap());
+    });
+    // 8: the table's lock, once for both numbers. 9, 10: the lock, to give each back.
+    assert_locked("socketpair and two close", 10, || {
+        p.socketpair(AF_UNIX, SOCK_STREAM, 0).unwrap().into_iter().for_each(|fd| p.close(fd).unwrap());
+    });
+}
+
+fn connect(p: &Process, family: i32, listener: i32, address: &[u8]) {
+    let client = p.socket(family, SOCK_STREAM, 0).unwrap();
+    p.connect(client, address).unwrap();
+    let (server, _) = p.accept(listener).unwrap();
+    p.close(client).unwrap();
+    p.close(server).unwrap();
+}
+
+#[test]
+fn local_connections() {
+    let p = process();
+    let address = [&(AF_UNIX as u16).to_ne_bytes()[..], b"\0here"].concat();
+    let listener = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    p.bind(listener, &address).unwrap();
+    p.listen(listener, 1).unwrap();
+    // Socket: the table's lock. Connect: the file's count up and down; the state is set, and held; the name's bucket, and the
+    // listener held; both locks; the listener's name held, and the new state, for both ends; the listener let go. Accept: the
+    // table's lock, twice; the listener's. Closed: twice the table's lock, the file's count, and the end's own lock; the other
+    // end's, of the first to go. Then three references to states are given back (two more are the last of theirs), and one to
+    // the name.
+    assert_locked("connect, accept and two close", 25, || connect(&p, AF_UNIX, listener, &address));
+}
+
+#[test]
+fn tcp_connections() {
+    let p = process();
+    let listener = p.socket(AF_INET, SOCK_STREAM, 0).unwrap();
+    p.listen(listener, 1).unwrap();
+    let name = p.getsockname(listener).unwrap();
+    let mut address = name.bytes().to_vec();
+    address[4..8].copy_from_slice(&[127, 0, 0, 1]);
+    // As above for the files and the table. Each end has more locks (who changes it, what it sends, what it receives), which are
+    // taken when it is connected and when it is closed; the port's bucket is locked when it is taken, looked up, joined, and
+    // let go by either; and flags are changed by exchanges, so that who waits may look at them.
+    assert_locked("TCP connect, accept and two close", 50, || connect(&p, AF_INET, listener, &address));
+}
