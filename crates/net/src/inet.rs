@@ -93,6 +93,15 @@ pub(crate) struct InetEnd {
     udp: Once<Object<udp::End>>,
 }
 
+impl Drop for InetEnd {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(end) = self.udp.get() {
+            end.close_late();
+        }
+    }
+}
+
 /// A socket's state, by its protocol.
 enum Which<'a> {
     Tcp(&'a tcp::End),

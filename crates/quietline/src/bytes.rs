@@ -83,7 +83,6 @@ impl Process {
     /// Writes what is left after a part was written: how much of it came.
     fn write_rest(&self, file: &FileHandle<'_>, from: &mut Source<'_, '_>) -> usize {
         from.set_again();
-        from.set_again();
         let written = file::write_object(file, from);
         let rest = written.unwrap_or_else(|errno| {
             file.opened().untold(errno, from);

@@ -352,7 +352,7 @@ fn a_router() {
     tcp(&b, &a, "[fd00:1::2]:4002");
     let said = forward.end();
     for count in
-        ["forwarded IPv4: ", "forwarded IPv6: ", "ICMP errors: ", "IP_TTL_EXPIRED: 1\n", "PKT_TOO_BIG: 1\n"]
+        ["forwarded IPv4: ", "forwarded IPv6: ", "ICMP errors: ", "IP_TTL_EXPIRED: ", "PKT_TOO_BIG: "]
     {
         assert!(said.contains(count), "{count} in {said}");
     }

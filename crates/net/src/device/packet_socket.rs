@@ -39,6 +39,8 @@ pub struct PacketSocket<'n> {
     ring: TxRing<'n>,
     /// Polls in a row that found nothing.
     dry: u32,
+    /// Whether the interface was down when the host was last asked to send. It may go without another word.
+    is_down: bool,
     /// Whether the interface is no more.
     is_gone: bool,
     stats: Stats,
@@ -73,6 +75,7 @@ impl<'n> PacketSocket<'n> {
             fd,
             ring,
             dry: 0,
+            is_down: false,
             is_gone: false,
             stats: Stats::default(),
         })
@@ -88,6 +91,7 @@ impl<'n> PacketSocket<'n> {
         loop {
             let said = rustix::net::send(&self.fd, &[], SendFlags::DONTWAIT);
             self.frames.taken(|len| self.stats.tx(len));
+            self.is_down = said == Err(Errno::NETDOWN);
             let Err(errno) = said else { break };
             if !self.frames.is_stuck() {
                 self.is_gone |= matches!(errno, Errno::NXIO | Errno::NODEV);
@@ -144,7 +148,8 @@ impl<'n> PacketSocket<'n> {
         if self.dry == DRY {
             self.dry = 0;
             // As long as nobody takes the error, the descriptor is ready for it.
-            if !matches!(sockopt::socket_error(&self.fd), Ok(Ok(()))) {
+            let told = !matches!(sockopt::socket_error(&self.fd), Ok(Ok(())));
+            if told || self.is_down {
                 self.kick();
             }
         }

@@ -12,13 +12,13 @@
 //!
 //! Explicit binders are listed one by one, because they can be listened on and looked up. Ends of connections that hold a port
 //! only because they were connected from it, or accepted on it, are counted by kind: a port with ten thousand connections has a
-//! list of one. The connections that were made from a port are listed there: no two are to have the same addresses and ports on
+//! list of one for its owners. The connections that were made from a port are listed there: no two are to have the same addresses and ports on
 //! both sides.
 //!
 //! # What is shared
 //!
 //! A listener's bucket, by all who connect to it or have been accepted there; the bucket of a port that was asked for, by
-//! those 256 ports away, and in the range that is given out unasked by those of the same 128. A bound socket gets its port from
+//! those 256 ports away, and in the range that is given out unasked by those of the same parity of the same 128. A bound socket gets its port from
 //! anywhere, so two of them have a bucket in common now and then.
 
 mod few;
@@ -215,7 +215,7 @@ impl<T: Clone> Ports<T> {
     }
 
     /// Takes a port for a connection from an end that is not bound, and enters the connection. Writes no line that another CPU
-    /// does while one of the CPU's own ports is free.
+    /// does while one of the next few of the CPU's own ports is free. O(connections from the port) where sockets share one.
     ///
     /// # Errors
     /// `EADDRNOTAVAIL` when there is none; `ENOMEM`.

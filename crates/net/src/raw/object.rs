@@ -64,8 +64,8 @@ impl<T> Counted for Shared<T> {
 
 /// Where the objects of a kind come from, and go back to.
 ///
-/// It must stay where it is and outlive them: they point to it. It is a part of [`Net`](crate::net::Net), which a kernel keeps
-/// longer than its sockets.
+/// It must stay where it is and outlive them: they point to it. It is a part of [`Net`](crate::net::Net): a kernel
+/// that ends sees its last sockets off before that goes.
 pub(crate) struct Objects<T> {
     #[cfg(not(loom))]
     cache: Cache<Inner<T>>,
@@ -80,7 +80,8 @@ pub(crate) struct Object<T> {
 }
 
 /// Objects in a sheaf. States end with their sockets, and sockets that were used end by the sheaf, when a grace period is over:
-/// some hundreds of states at once, which the CPU is to keep for its next sockets.
+/// some hundreds of states at once, which the CPU is to keep for its next sockets. So many may lie in a CPU's sheaves, and more in the
+/// barn, until the cache is shrunk.
 #[cfg(not(loom))]
 const AT_ONCE: usize = 2048;
 

@@ -178,7 +178,7 @@ impl Inward {
         }
         let mut found = 0;
         if passcred {
-            // At the end of a stream there is none, and Linux names the first process of all.
+            // At the end of a stream there is none, and Linux's is all zeroes.
             let sender = self.sender.unwrap_or(Sender { pid: 0, uid: 0, gid: 0 });
             let [uid, gid] = [sender.uid, sender.gid].map(|id| if id == u32::MAX { 65534 } else { id });
             let words = [sender.pid.to_ne_bytes(), uid.to_ne_bytes(), gid.to_ne_bytes()].concat();

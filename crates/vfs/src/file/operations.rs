@@ -103,7 +103,6 @@ pub fn write_object(file: &FileHandle<'_>, from: &mut Source<'_, '_>) -> Result<
 #[cold]
 fn write_rest(opened: Opened<'_>, from: &mut Source<'_, '_>, mut done: usize) -> Result<usize, Errno> {
     from.set_again();
-    from.set_again();
     let timeout = opened.timeout(Direction::Write);
     let deadline = timeout.and_then(|timeout| clock::monotonic().checked_add(timeout));
     let result = loop {

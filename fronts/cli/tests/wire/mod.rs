@@ -179,7 +179,7 @@ impl Capture {
         let size = || fs::metadata(&self.file).unwrap().len();
         let mut last = size();
         until("a quiet capture", || {
-            thread::sleep(Duration::from_secs(1));
+            thread::sleep(Duration::from_secs(2));
             std::mem::replace(&mut last, size()) == last
         });
         kill_process(Pid::from_child(&self.tcpdump), Signal::INT).unwrap();

@@ -38,6 +38,20 @@ fn pseudo(frame: &[u8], at: usize, protocol: u8) -> Sum {
     Sum::default().with(&frame[26..34]).with(&[0, protocol]).with(&len.to_be_bytes())
 }
 
+/// The outer packet of a tunnel: its sum is right, or there is none, and the one that is not made is further inside.
+#[test]
+fn what_is_not_a_pseudo_header_s_sum_is_left() {
+    for (v6, protocol) in [(false, 6), (false, 17), (true, 6), (true, 17)] {
+        let (mut whole, at) = frame(v6, protocol, &[], 100);
+        assert!(finish(&mut whole));
+        assert!(!finish(&mut whole), "twice");
+        let field = at + if protocol == 6 { 16 } else { 6 };
+        whole[field..field + 2].fill(0);
+        let before = whole.clone();
+        assert!(!finish(&mut whole) && whole == before);
+    }
+}
+
 #[test]
 fn sums_are_as_if_made_in_one_piece() {
     let options6 = [6, 0, 1, 4, 0, 0, 0, 0];

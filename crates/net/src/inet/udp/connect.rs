@@ -209,6 +209,14 @@ impl End {
         drop(lost);
     }
 
+    /// The socket goes. A call without a reference may have made this state, and given it a port, when the last file had ended.
+    #[inline]
+    pub(in super::super) fn close_late(&self) {
+        if self.flags() & CLOSED == 0 {
+            self.close();
+        }
+    }
+
     /// What it wants of its port has changed.
     pub(super) fn claim_again(&self) {
         let control = self.control.lock();
