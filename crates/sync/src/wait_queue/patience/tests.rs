@@ -213,17 +213,25 @@ fn a_thread_that_is_never_woken_soon_looks_seldom() {
 #[test]
 fn a_waiter_learns_where_its_waker_was() {
     PATIENCE.set(Patience::new());
-    let (queue, open) = (WaitQueue::new(), AtomicBool::new(false));
+    let (queue, open, looks) = (WaitQueue::new(), AtomicBool::new(false), AtomicU32::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !queue.is_waited_on() {
+            // Once before it enters the queue, and once after: then it has to be woken. ORDERING: Acquire pairs with the release
+            // below.
+            while looks.load(Ordering::Acquire) < 2 {
                 thread::yield_now();
             }
             open.store(true, Ordering::Relaxed);
             queue.wake_all();
         });
         let wait = Wait { timeout: Some(LONG), ..Wait::default() };
-        queue.wait_until(&wait, || open.load(Ordering::Relaxed).then_some(())).unwrap();
+        let look = || {
+            let seen = open.load(Ordering::Relaxed).then_some(());
+            // ORDERING: Release pairs with the acquire above: the look was before.
+            looks.fetch_add(1, Ordering::Release);
+            seen
+        };
+        queue.wait_until(&wait, look).unwrap();
     });
     assert!((PATIENCE.get().waker as usize) < cpu::nr_cpus());
 }
