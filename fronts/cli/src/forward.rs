@@ -112,10 +112,9 @@ impl fmt::Display for WrongRequest {
 
 impl std::error::Error for WrongRequest {}
 
-/// How long packets may wait when all are generated: a neighbour is asked three times, a second apart, and then given up.
+/// How long packets may wait when all are generated, and the first of them before the others follow: a neighbour is asked three times,
+/// a second apart, and then given up. (A TAP that has just been attached to drops answers for up to a second.)
 const PATIENCE: Duration = Duration::from_millis(4500);
-/// How long the neighbour of generated packets may take to answer the first one before the others follow.
-const AHEAD: Duration = Duration::from_secs(1);
 
 /// Forwards until it is told to end.
 pub(crate) fn run(arguments: ForwardArgs) -> anyhow::Result<ExitCode> {
@@ -133,7 +132,7 @@ pub(crate) fn run(arguments: ForwardArgs) -> anyhow::Result<ExitCode> {
     // A closed stderr ends nothing.
     let _ = writeln!(io::stderr(), "{}", ports.says());
     let on_way = || packets.head_stats().active;
-    let is_answered = |ports: &Ports<'_>, now| ports.made() > 0 && (on_way() == 0 || now - begun > AHEAD);
+    let is_answered = |ports: &Ports<'_>, now| ports.made() > 0 && (on_way() == 0 || now - begun > PATIENCE);
     let (mut may_all_go, mut done) = (!arguments.generate || !arguments.is_routed(), None);
     let mut failed = None;
     // Relaxed: nothing is ordered by it; a turn more does no harm.
