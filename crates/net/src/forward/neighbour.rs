@@ -86,7 +86,7 @@ pub(super) type Waiting<'n> = [Option<Skb<'n>>; WAITING];
 pub(super) enum Waits<'n> {
     /// It waits.
     Queued {
-        /// The neighbour is to be asked for now.
+        /// Whether the caller is to ask for the neighbour.
         ask: bool,
         /// A packet that has waited longer, for which there is no room any more.
         pushed_out: Option<Skb<'n>>,

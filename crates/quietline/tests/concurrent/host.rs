@@ -12,7 +12,10 @@ impl Host {
     /// For the program of that number.
     pub(crate) fn new(tag: u64) -> Self {
         let fifo = CString::new(format!("/dev/shm/quietline-fifo-{}-{tag}", std::process::id())).unwrap();
-        // SAFETY: a string that lives.
+        // One may be left of a process that had this number and was killed.
+        // SAFETY: a string that lives; so below.
+        unsafe { libc::unlink(fifo.as_ptr()) };
+        // SAFETY: as above.
         assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0, "{}", io::Error::last_os_error());
         Self { fifo }
     }
