@@ -138,6 +138,7 @@ fn assert_seen(file: &Path, filters: &[(&str, usize)]) {
 }
 
 #[test]
+#[ignore = "takes its time from the host: fails now and then; run it by `cargo test -p quietline-cli --test forward_capture -- --ignored`"]
 fn an_analyser_finds_nothing_wrong() {
     if !inside("an_analyser_finds_nothing_wrong", &["tcpdump", "tshark"]) {
         return;
@@ -265,6 +266,7 @@ fn told(said: &str, what: &str) -> u64 {
 }
 
 #[test]
+#[ignore = "takes its time from the host: fails now and then; run it by `cargo test -p quietline-cli --test forward_capture -- --ignored`"]
 fn generated_packets_come_out_of_a_tap() {
     if !inside("generated_packets_come_out_of_a_tap", &["tcpdump"]) {
         return;
