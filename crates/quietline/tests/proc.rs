@@ -3,7 +3,8 @@
 mod support;
 
 use quietline::abi::*;
-use quietline::{Config, Errno, Kernel, Process, dirents};
+use quietline::eventpoll::EPOLL_CTL_ADD;
+use quietline::{Config, EpollEvent, Errno, Kernel, Process, dirents};
 use quietline_platform::fault;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -165,6 +166,29 @@ fn a_tunable_takes_what_linux_takes() {
     p.close(fd).unwrap();
     write(&p, path, "3").unwrap();
     assert_eq!(k.file_max(), 3);
+}
+
+#[test]
+fn as_many_are_watched_as_the_tunable_says() {
+    let k = kernel();
+    let p = k.process().unwrap();
+    let path = "/proc/sys/fs/epoll/max_user_watches";
+    assert_eq!(read(&p, path), Ok("1048576\n".into()));
+    assert_eq!(write(&p, path, "9223372036854775808"), Err(Errno::INVAL));
+    assert_eq!(write(&p, path, "2"), Ok(1));
+    let epoll = p.epoll_create1(0).unwrap();
+    let fds = [(); 3].map(|()| p.eventfd(0, 0).unwrap());
+    let add = |fd| p.epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &EpollEvent { events: 1, data: 0 });
+    assert_eq!(fds.map(add), [Ok(()), Ok(()), Err(Errno::NOSPC)]);
+    // Whoever has too many keeps them.
+    assert_eq!(write(&p, path, "0"), Ok(1));
+    p.close(fds[0]).unwrap();
+    assert_eq!(add(fds[2]), Err(Errno::NOSPC));
+    assert_eq!(write(&p, path, "2\n"), Ok(2));
+    assert_eq!(add(fds[2]), Ok(()));
+    for fd in [epoll, fds[1], fds[2]] {
+        p.close(fd).unwrap();
+    }
 }
 
 #[test]

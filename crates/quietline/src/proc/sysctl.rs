@@ -11,6 +11,7 @@ pub(super) const SYS: &[Entry] = &[Entry { name: "fs", mode: 0o555, what: What::
 
 const FS: &[Entry] = &[
     Entry { name: "dentry-state", mode: 0o444, what: What::Text(dentry_state) },
+    Entry { name: "epoll", mode: 0o555, what: What::Directory(EPOLL) },
     Entry {
         name: "file-max",
         mode: 0o644,
@@ -44,7 +45,17 @@ const FS: &[Entry] = &[
     Entry { name: "protected_symlinks", mode: 0o444, what: What::Text(|_, out| out.push(b"0\n")) },
 ];
 
-// Relaxed, all: tunables.
+// Relaxed, all, so below: tunables.
+const EPOLL: &[Entry] = &[Entry {
+    name: "max_user_watches",
+    mode: 0o644,
+    what: What::Number {
+        get: |k| k.epolls.max_user_watches().load(Ordering::Relaxed),
+        set: |k, max| k.epolls.max_user_watches().store(max, Ordering::Relaxed),
+        max: i64::MAX as u64,
+    },
+}];
+
 const INOTIFY: &[Entry] = &[
     Entry {
         name: "max_queued_events",
