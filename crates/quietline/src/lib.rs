@@ -12,6 +12,74 @@
 //! # Ok::<(), quietline::Errno>(())
 //! ```
 //!
+//! A server that sends back what it is sent. Addresses are the bytes of Linux's `sockaddr` structures, here `sockaddr_in`: the family
+//! in the machine's order, port and address in the network's, and 8 bytes of nothing.
+//!
+//! ```
+//! use quietline::{Config, EpollEvent, Errno, Events, Kernel, Process, abi::*};
+//!
+//! /// 127.0.0.1, and a port.
+//! fn loopback(port: u16) -> [u8; 16] {
+//!     let mut address = [0; 16];
+//!     address[..2].copy_from_slice(&(AF_INET as u16).to_ne_bytes());
+//!     address[2..4].copy_from_slice(&port.to_be_bytes());
+//!     address[4..8].copy_from_slice(&[127, 0, 0, 1]);
+//!     address
+//! }
+//!
+//! /// Serves connections, until one has come and none is left.
+//! fn serve(server: &Process, listener: i32) -> Result<(), Errno> {
+//!     let epoll = server.epoll_create1(EPOLL_CLOEXEC)?;
+//!     let watch = |fd: i32| EpollEvent { events: Events::IN.bits(), data: fd as u64 };
+//!     server.epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &watch(listener))?;
+//!     let (mut events, mut bytes, mut open) = ([EpollEvent::default(); 64], [0; 4096], 0);
+//!     loop {
+//!         let n = server.epoll_wait(epoll, &mut events, -1)?; // sleeps until something has come
+//!         for event in &events[..n] {
+//!             let fd = event.data as i32;
+//!             if fd == listener {
+//!                 let (connection, _peer) = server.accept4(listener, SOCK_CLOEXEC)?;
+//!                 server.epoll_ctl(epoll, EPOLL_CTL_ADD, connection, &watch(connection))?;
+//!                 open += 1;
+//!                 continue;
+//!             }
+//!             match server.read(fd, &mut bytes)? {
+//!                 0 => {
+//!                     server.close(fd)?; // the epoll forgets it
+//!                     open -= 1;
+//!                 }
+//!                 n => drop(server.write(fd, &bytes[..n])?), // all of it: the connection blocks
+//!             }
+//!         }
+//!         if open == 0 {
+//!             return server.close(epoll);
+//!         }
+//!     }
+//! }
+//!
+//! let kernel = Kernel::boot(Config::default().privileged(true))?; // or ports below 1,024 are EACCES
+//! let (server, client) = (kernel.process()?, kernel.process()?);
+//! let listener = server.socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)?;
+//! server.bind(listener, &loopback(80))?;
+//! server.listen(listener, 128)?;
+//! std::thread::scope(|threads| {
+//!     let serving = threads.spawn(|| serve(&server, listener));
+//!     let fd = client.socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)?;
+//!     client.connect(fd, &loopback(80))?;
+//!     client.write(fd, b"hello")?;
+//!     let mut answer = [0; 5];
+//!     assert_eq!(client.read(fd, &mut answer)?, 5);
+//!     assert_eq!(&answer, b"hello");
+//!     client.close(fd)?;
+//!     serving.join().expect("it does not panic")
+//! })?;
+//! # Ok::<(), Errno>(())
+//! ```
+//!
+//! `examples/http` of this crate is a whole server and its load. [`Process::set_sigpipe`] says what a write does to whom nobody reads from
+//! ([`SigPipe`]); [`Interrupt::enter`] makes it possible to end a wait of the calling thread from another one: with `EINTR`, as a signal
+//! would.
+//!
 //! # The problem
 //!
 //! A library OS, a sandbox or a WASI host that serves many threads needs files, pipes, sockets and descriptors that
@@ -39,9 +107,9 @@
 //!
 //! # Guarantees
 //!
-//! * Results and errors are those of Linux, except that only an [`Interrupt`] interrupts anything, and for what `docs/differences.md`
-//!   says. Differential tests hold the calls against the host's kernel: `tests/posix` (the tree), `tests/bytes`, `tests/events`,
-//!   `tests/sockets`, `tests/inet`, `tests/differential` (descriptors).
+//! * Results and errors are those of Linux, but for what `docs/differences.md` lists. Differential tests hold the calls against the
+//!   host's kernel: `tests/posix` (the tree), `tests/bytes`, `tests/events`, `tests/sockets`, `tests/inet`, `tests/differential`
+//!   (descriptors), `tests/concurrent` (threads that wait for each other).
 //! * Dropping a [`Process`] closes its descriptors; dropping the last owner of a [`Kernel`] frees all it had.
 //! * After a `fork` of the host process, kernels and processes go on in the child: it forks processes, changes directories, makes and
 //!   closes descriptors and whole kernels, whatever the parent's other threads were doing.

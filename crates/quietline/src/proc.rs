@@ -3,7 +3,8 @@
 //! ```text
 //!   /proc ── self, mounts, filesystems, slabinfo       /sys ── kernel ── slab ── CACHE ── object_size, min_partial, ...
 //!     ├── PID ── cwd, root, fd, fdinfo, mounts, status
-//!     └── sys ── fs ── dentry-state, inode-nr, inode-state, file-nr, file-max, nr_open, protected_*, inotify/max_*
+//!     └── sys ── fs ── dentry-state, inode-nr, inode-state, file-nr, file-max, nr_open, pipe-max-size, protected_*, epoll/max_*,
+//!                      inotify/max_*
 //! ```
 //!
 //! # Guarantees

@@ -19,7 +19,7 @@
 //! rounds in reverse order, and ratios are taken inside a round before their median is. Each thread is pinned
 //! and starts at a common line; wall time and the thread's own CPU time are both kept. A sample is one call
 //! into the column, with the loop inside it, compiled for that column alone. A row whose results were wrong
-//! has no time, only the reason.
+//! has no time, only the reason. *The seed* of a job is the mail thread that it is taken from: `docs/seeds.md`.
 //!
 //! ```text
 //!   Options --> select --> workloads (what is done)     adapters (who does it)

@@ -1,4 +1,5 @@
-//! The contended ways of 2008 to 2017, in miniature, to be run beside quietline and read beside the kernel.
+//! The contended ways of 2008 to 2017, in miniature, to be run beside quietline and read beside the kernel. *The seed* of each is a mail
+//! thread: `docs/seeds.md`.
 //!
 //! # The problem
 //!

@@ -13,7 +13,7 @@
 //!
 //! The product's own code, built on the simulated platform, runs on the model of `quietline-sim`. Each operation is an
 //! `Operation`: a scene, and what each CPU does in it. Everything else is the same for all of them: the report
-//! (`ql lines`), the forecast (`ql forecast`), the ladder of 2008 beside its author's seconds and with the contended lines
+//! (`ql lines`), the forecast (`ql forecast`), the ladder of 2008 (`docs/seeds.md`) beside its author's seconds and with the contended lines
 //! of each rung, the gate.
 //!
 //! # Guarantees

@@ -1,6 +1,6 @@
 // Packets in bursts, from C++: values that go back by themselves, and bursts that are freed in one operation.
 //
-//   c++ -std=c++17 -O2 packets.cpp $(pkg-config --cflags --libs quietline) -o packets && ./packets
+//   c++ -std=c++17 -O2 bursts.cpp $(pkg-config --cflags --libs quietline) -o bursts && ./bursts
 #include <quietline.hpp>
 
 #include <cstdio>
