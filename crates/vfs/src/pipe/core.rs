@@ -19,18 +19,24 @@ pub(super) const WRITABLE: Events = Events::OUT.union(Events::WRNORM);
 const POLLED: Events = Events::from_bits_retain(1 << 31);
 
 /// What goes through a pipe, and who waits for it.
+///
+/// What a byte needs on its way from a writer to a reader, but for the byte, is on two lines: on the first is all that somebody
+/// needs who only looks, or wakes.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct PipeCore {
-    pub(super) state: SpinLock<State>,
+    pub(super) readers: WaitQueue,
     /// What can be done, by whoever may do it: stored under the lock, and looked at without by those whom a later change wakes.
     now: AtomicU32,
+    /// The lock, and eight bytes of what it guards, end the first line.
+    pub(super) state: SpinLock<State>,
     pub(super) pages: PagesRef,
-    pub(super) readers: WaitQueue,
     pub(super) writers: WaitQueue,
 }
 
-/// What the lock guards.
+/// What the lock guards. In this order: from the third word to the ring's first place it is one line.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct State {
     /// Files open for reading, and for writing.
     pub(super) readers: u32,
@@ -57,6 +63,8 @@ impl PipeCore {
     #[inline(always)]
     pub(crate) fn new(pages: PagesRef, readers: u32, writers: u32) -> Self {
         Self {
+            readers: WaitQueue::new(),
+            now: AtomicU32::new(WRITABLE.bits()),
             state: SpinLock::new(State {
                 readers,
                 writers,
@@ -69,9 +77,7 @@ impl PipeCore {
                 spare: None,
                 ring: Ring::new(),
             }),
-            now: AtomicU32::new(WRITABLE.bits()),
             pages,
-            readers: WaitQueue::new(),
             writers: WaitQueue::new(),
         }
     }
@@ -244,5 +250,35 @@ impl State {
             }
         }
         was_full
+    }
+}
+
+#[cfg(all(test, not(loom), target_pointer_width = "64"))]
+mod tests {
+    use super::*;
+    use ::core::mem::{align_of, offset_of, size_of};
+    use ::core::ptr;
+
+    /// The compiler orders what is in a lock. If it does so otherwise, more lines move with a byte.
+    #[test]
+    fn a_byte_needs_two_lines() {
+        let lock = SpinLock::new(State {
+            readers: 0,
+            writers: 0,
+            opened_to_read: 0,
+            opened_to_write: 0,
+            polled: false,
+            refused: false,
+            splicing: false,
+            splice_waits: false,
+            spare: None,
+            ring: Ring::new(),
+        });
+        let at = |state: *const State| state.addr() - ptr::from_ref(&lock).addr();
+        let state = offset_of!(PipeCore, state) + at(&raw const *lock.lock());
+        assert_eq!((align_of::<PipeCore>(), state), (64, 56), "lock and `now` are on the first line");
+        assert_eq!(offset_of!(State, opened_to_read) + state, 64);
+        assert_eq!(offset_of!(State, ring) + state + Ring::FIRST_PLACE_ENDS, 128);
+        assert_eq!(size_of::<PipeCore>() % 64, 0);
     }
 }

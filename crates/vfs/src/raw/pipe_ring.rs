@@ -11,22 +11,28 @@ type Place = MaybeUninit<Buffer>;
 
 /// A queue of buffers. The first [`FEW`] places are part of it, and need no initialisation.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Ring {
-    /// Counts what was ever put in; the difference to `tail` is what is in it.
+    /// Counts what was put in since it was empty; the difference to `tail` is what is in it. So bytes that come one at a time
+    /// go through the first place, and not one line after the other.
     head: u32,
     tail: u32,
     /// Places that are used: a power of two.
     size: u32,
     /// Places that are kept for somebody who is about to put something in.
     reserved: u32,
+    few: [Place; FEW],
     /// What was taken out and came back: it comes before all others, and takes no place.
     returned: Option<Buffer>,
     /// All places, if there are more than `few`.
     many: Option<Box<[Place]>>,
-    few: [Place; FEW],
 }
 
 impl Ring {
+    /// Where the first of `few` ends.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) const FIRST_PLACE_ENDS: usize = core::mem::offset_of!(Self, few) + size_of::<Place>();
+
     /// An empty ring.
     #[inline(always)]
     pub(crate) fn new() -> Self {
@@ -36,7 +42,7 @@ impl Ring {
     #[inline(always)]
     fn of(size: u32, many: Option<Box<[Place]>>) -> Self {
         let few = [const { MaybeUninit::uninit() }; FEW];
-        Self { head: 0, tail: 0, size, reserved: 0, returned: None, many, few }
+        Self { head: 0, tail: 0, size, reserved: 0, few, returned: None, many }
     }
 
     /// Buffers that it has room for.
@@ -183,9 +189,13 @@ impl Ring {
             return None;
         }
         let tail = self.tail;
-        self.tail = tail.wrapping_add(1);
         // SAFETY: the place at the tail was full, and is not looked at again before it is filled.
-        Some(unsafe { self.place(tail).assume_init_read() })
+        let buffer = unsafe { self.place(tail).assume_init_read() };
+        self.tail = tail.wrapping_add(1);
+        if self.tail == self.head {
+            (self.head, self.tail) = (0, 0);
+        }
+        Some(buffer)
     }
 
     /// Changes the number of places to a power of two that is enough for what is in it. What was made for the old number
