@@ -15,28 +15,33 @@
 //! # Our way
 //!
 //! ```text
-//!   file ── wait queue ──> Item ──push──> stack ──take──> list ──> looked at, in order ──> events
-//!                           │             no lock         │ under the epoll's lock
-//!                           │                             ├─ level-triggered and ready: to the end again
-//!                           └── word: queued or not       └─ else: off
+//!   file ── wait queue ──> Item ──number──> one word ──noted or taken──> list ──> looked at, in order ──> events
+//!                           │               no lock                       │ under the epoll's lock
+//!                           │                                             ├─ level-triggered and ready: to the end again
+//!                           └── read only                                 └─ else: off, after the word was taken
 //! ```
 //!
 //! | | lines that others may write, too |
 //! |---|---|
-//! | a wake-up | the queue of the file; the item; the epoll's stack and, if somebody waits, its queue |
+//! | a wake-up | the queue of the file; the epoll's word, with the queue of those who poll it; if somebody waits, that queue |
 //! | a wait with nothing ready | none: two loads |
-//! | a wait that finds something | the epoll's lock and stack; what a look at the file writes: nothing |
+//! | a wait that finds something | the epoll's lock; its word, if an item leaves; what a look at the file writes: nothing |
 //! | a change, a deletion | the epoll's lock, the item, the queues of the file |
 //! | an addition | as a deletion, and the file's count |
 //!
+//! So a message through a pipe and two epolls takes four lines from its writer to its reader: the pipe's two (one of them with all
+//! that a look and a wake-up need) and a word of each epoll; and the line with its bytes. What is left of the items is written by
+//! one side only. An epoll gives numbers of a byte to its first 255 items, and up to seven of them are in the word in the order in
+//! which they came; where they do not fit, or have none, items are pushed to a stack on top of it, which costs a line of the item.
+//!
 //! Nothing of it is shared between epolls, at any depth, except that additions that nest come one at a time in a kernel.
 //!
-//! Inside one epoll three things are shared, because it is one place: the stack, on which each wake-up of an item that is not
-//! queued yet makes one exchange; the queue of sleepers, if there are any; and the lock, which those who wait and those who add and
-//! remove take, and no waker ever does. So a waker never waits for a thread that looks through ten thousand files, nor that thread for
-//! a storm of wakers: it takes what they have pushed by one exchange. In Linux both take `ep->lock` for each item; that lock's readers
-//! were made lock-free once, and it was taken back, because a waiter then spun for wakers that had lost their CPU. Here nobody
-//! spins: a push is complete or has not happened.
+//! Inside one epoll three things are shared, because it is one place: the word, on which each wake-up of an item makes one
+//! exchange (two, if its guess of what is there was wrong); the queue of sleepers, if there are any; and the lock, which those
+//! who wait and those who add and remove take, and no waker ever does. So a waker never waits for a thread that looks through
+//! ten thousand files, nor that thread for a storm of wakers: it reads what they have pushed, or takes it by one exchange. In
+//! Linux both take `ep->lock` for each item; that lock's readers were made lock-free once, and it was taken back, because a
+//! waiter then spun for wakers that had lost their CPU. Here nobody spins: a push is complete or has not happened.
 //!
 //! # Guarantees
 //!

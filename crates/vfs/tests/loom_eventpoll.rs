@@ -6,8 +6,10 @@
 //!
 //! # Faults that were planted
 //!
-//! Each is found by the test that is named: an item taken off without a second look (`ready_events`:
-//! `wake_against_scan_level`); events changed without waiting for calls that go on (`modify` without `settle`:
+//! Each is found by the tests that are named: an item taken off without a second look (`Poller::look`:
+//! `wake_against_scan_level`, `two_wake`, `nested_wake_against_scan`); a waker that finds its item's number and makes no exchange
+//! (`Ready::push`: the same, and `wake_against_scan_edge`); what was pushed left where it is by one who takes an edge-triggered
+//! item off (`Poller::collect`: `in_order`); events changed without waiting for calls that go on (`modify` without `settle`:
 //! `modify_against_wake`).
 #![cfg(loom)]
 // As in the crate's `raw`.
@@ -100,7 +102,11 @@ impl File {
     }
 
     fn add(&self, file: &File, events: u32, kernel: &Nesting) -> Result<(), Errno> {
-        let wanted = Wanted { fd: 0, events, data: 7 };
+        self.add_as(7, file, events, kernel)
+    }
+
+    fn add_as(&self, data: u64, file: &File, events: u32, kernel: &Nesting) -> Result<(), Errno> {
+        let wanted = Wanted { fd: 0, events, data };
         // SAFETY: the tests keep what is open.
         unsafe { self.ep().add(NonNull::from(file), wanted, kernel, boxed, free) }
     }
@@ -116,6 +122,13 @@ impl File {
             events.push(event);
         });
         events
+    }
+
+    /// Of which files there are events.
+    fn collect_data(&self) -> Vec<u64> {
+        let mut found = Vec::new();
+        self.ep().collect(3, |_, data| found.push(data));
+        found
     }
 
     /// `epoll_wait` without end.
@@ -430,6 +443,109 @@ fn add_below_against_nesting() {
         other.join().unwrap();
         file.write();
         assert_eq!(outer.collect(1), [EPOLLIN]);
+        file.close();
+        inner.close();
+        outer.close();
+    });
+}
+
+/// An epoll with three files: in the model one number fits into the word, and the third item has none. So the first goes by its
+/// number, the others by the stack.
+fn three(events: u32) -> ([Arc<File>; 3], Arc<File>) {
+    let (files, ep, kernel) = ([(); 3].map(|()| File::data()), File::epoll(), Nesting::new());
+    for (n, file) in (1..).zip(&files) {
+        ep.add_as(n, file, events, &kernel).unwrap();
+    }
+    (files, ep)
+}
+
+fn close_three(files: &[Arc<File>; 3], ep: &File) {
+    files.iter().for_each(|file| file.close());
+    ep.close();
+}
+
+/// What is written one after the other is told in that order, each once, however it came to the epoll.
+#[test]
+fn in_order() {
+    bounded(3, || {
+        let (files, ep) = three(EPOLLIN | EPOLLET);
+        let scanner = {
+            let ep = ep.clone();
+            thread::spawn(move || ep.collect_data())
+        };
+        files.iter().for_each(|file| file.write());
+        let mut found = scanner.join().unwrap();
+        found.extend(ep.collect_data());
+        assert_eq!(found, [1, 2, 3]);
+        assert!(!ep.ep().may_have());
+        close_three(&files, &ep);
+    });
+}
+
+/// Two write to different files of one epoll, beside a scan: both are found, by the number or by the stack.
+#[test]
+fn two_wake() {
+    bounded(2, || {
+        let (files, ep) = three(EPOLLIN);
+        files[0].write();
+        assert_eq!(ep.collect_data(), [1]);
+        assert!(files[0].read());
+        // The first stays in the word until a scan finds it not ready.
+        let writer = {
+            let file = files[0].clone();
+            thread::spawn(move || file.write())
+        };
+        let scanner = {
+            let ep = ep.clone();
+            thread::spawn(move || ep.collect_data())
+        };
+        files[1].write();
+        writer.join().unwrap();
+        scanner.join().unwrap();
+        let mut found = ep.collect_data();
+        found.sort_unstable();
+        assert_eq!(found, [1, 2], "both are ready");
+        close_three(&files, &ep);
+    });
+}
+
+/// A deletion beside a wake-up that goes by the stack.
+#[test]
+fn delete_against_wake_by_stack() {
+    bounded(3, || {
+        let (files, ep) = three(EPOLLIN);
+        files[0].write();
+        let writer = {
+            let file = files[2].clone();
+            thread::spawn(move || file.write())
+        };
+        ep.delete(&files[2]).unwrap();
+        assert_eq!(ep.collect_data(), [1]);
+        writer.join().unwrap();
+        assert_eq!(ep.collect_data(), [1]);
+        close_three(&files, &ep);
+    });
+}
+
+/// Two levels, both queued and neither ready: a write beside a scan of the outer one is found afterwards.
+#[test]
+fn nested_wake_against_scan() {
+    bounded(2, || {
+        let (file, inner, outer, kernel) = (File::data(), File::epoll(), File::epoll(), Nesting::new());
+        inner.add(&file, EPOLLIN, &kernel).unwrap();
+        outer.add(&inner, EPOLLIN, &kernel).unwrap();
+        file.write();
+        assert_eq!(outer.collect(1), [EPOLLIN]);
+        assert_eq!(inner.collect(1), [EPOLLIN]);
+        assert!(file.read());
+        let scanner = {
+            let outer = outer.clone();
+            thread::spawn(move || outer.collect(1).len())
+        };
+        file.write();
+        assert!(scanner.join().unwrap() <= 1);
+        assert_eq!(outer.collect(1), [EPOLLIN], "the event is lost");
+        assert_eq!(inner.collect(1), [EPOLLIN]);
         file.close();
         inner.close();
         outer.close();

@@ -12,6 +12,7 @@
 //!
 //! Generic in the file, so that the model checker can run it.
 
+mod few;
 #[cfg(not(loom))]
 mod file;
 mod hash;
@@ -19,6 +20,7 @@ mod item;
 mod list;
 mod members;
 mod nesting;
+mod numbers;
 mod poller;
 mod ready;
 

@@ -1,10 +1,11 @@
 //! One file watched by one poller.
 
-use super::Watchable;
 use super::poller::Poller;
 use super::ready::Link;
-use crate::eventpoll::flags::{EPOLLEXCLUSIVE, EPOLLIN, EPOLLOUT, PRIVATE};
+use super::{Wanted, Watchable};
+use crate::eventpoll::flags::{EPOLLET, EPOLLEXCLUSIVE, EPOLLIN, EPOLLONESHOT, EPOLLOUT, PRIVATE};
 use core::mem::MaybeUninit;
+use core::num::NonZeroU8;
 use core::pin::Pin;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicU32, Ordering};
@@ -14,21 +15,33 @@ use quietline_sync::{Callback, Entry, Reply, WaitQueue};
 /// Queues that an object has its pollers wait in at most: one to read, one to write.
 const QUEUES: usize = 2;
 
-/// A watched file (`struct epitem`). Lives while it is in its poller's table. On lines of its own, because its wakers write it:
-/// neighbours in a slab are of other pollers.
+/// A watched file (`struct epitem`). Lives while it is in its poller's table. On lines of its own, because neighbours in a slab
+/// are of other pollers.
+///
+/// What those write who wait comes first, then what wakers only read: so that a wake-up writes no line of the item, and
+/// finds all that it needs on lines that stay with it. (But see [`Link`].)
 #[repr(C, align(64))]
 pub(crate) struct Item<F: Watchable> {
     /// First, so that a pointer to it is one to the item.
     pub(super) link: Link,
+    own: UnsafeCell<Own<F>>,
+    entries: [Apart<UnsafeCell<Place<F>>>; QUEUES],
     /// The events that are wanted, with the bits that say how. Written under the poller's lock.
     pub(super) events: AtomicU32,
     pub(super) fd: i32,
     pub(super) file: NonNull<F>,
     pub(super) home: NonNull<Poller<F>>,
-    own: UnsafeCell<Own<F>>,
+    /// Among the poller's items, if there are not too many.
+    pub(super) number: Option<NonZeroU8>,
     beside: UnsafeCell<Beside<F>>,
-    entries: [UnsafeCell<MaybeUninit<Entry<'static, Wake<F>>>>; QUEUES],
 }
+
+/// For an entry in a queue of the file.
+type Place<F> = MaybeUninit<Entry<'static, Wake<F>>>;
+
+/// On a line of its own.
+#[repr(align(64))]
+struct Apart<T>(T);
 
 /// What the poller's lock protects.
 pub(super) struct Own<F: Watchable> {
@@ -56,8 +69,8 @@ unsafe impl<F: Watchable> Send for Wake<F> {}
 unsafe impl<F: Watchable> Sync for Wake<F> {}
 
 impl<F: Watchable> Callback for Wake<F> {
-    /// `ep_poll_callback`. Writes the item's line, the poller's stack and, if somebody waits, its queues: no line that two
-    /// pollers share.
+    /// `ep_poll_callback`. Writes the line of what was pushed to the poller, on which the queue of its pollers is too, and, if
+    /// somebody waits, that of those who wait: no line that two pollers share.
     fn wake(&self, key: u32) -> Reply {
         // SAFETY: the item takes its entries out of their queues before it ends.
         let item = unsafe { self.0.as_ref() };
@@ -66,10 +79,10 @@ impl<F: Watchable> Callback for Wake<F> {
         if wanted & !PRIVATE == 0 || wanted & key == 0 {
             return Reply::Ignored;
         }
-        // SAFETY: the poller outlives its items, and they stay until they have left its stack and its list.
+        // SAFETY: the poller outlives its items, and they stay until they have left what was pushed and the list.
         let home = unsafe {
             let home = item.home.as_ref();
-            home.ready.push(NonNull::from(&item.link));
+            home.ready.push(NonNull::from(&item.link), item.number, wanted & (EPOLLET | EPOLLONESHOT) == 0);
             home
         };
         let woken = home.announce();
@@ -91,13 +104,10 @@ fn wants_exactly(wanted: u32, key: u32) -> bool {
 }
 
 impl<F: Watchable> Item<F> {
-    pub(super) fn new(home: &Poller<F>, file: NonNull<F>, fd: i32, events: u32, data: u64) -> Self {
+    pub(super) fn new(home: &Poller<F>, file: NonNull<F>, wanted: Wanted, number: Option<NonZeroU8>) -> Self {
+        let Wanted { fd, events, data } = wanted;
         Self {
             link: Link::new(),
-            events: AtomicU32::new(events),
-            fd,
-            file,
-            home: NonNull::from(home),
             own: UnsafeCell::new(Own {
                 data,
                 next: ptr::null_mut(),
@@ -105,8 +115,13 @@ impl<F: Watchable> Item<F> {
                 listed: false,
                 entries: 0,
             }),
+            entries: core::array::from_fn(|_| Apart(UnsafeCell::new(MaybeUninit::uninit()))),
+            events: AtomicU32::new(events),
+            fd,
+            file,
+            home: NonNull::from(home),
+            number,
             beside: UnsafeCell::new(Beside { next: ptr::null_mut(), prev: ptr::null_mut() }),
-            entries: core::array::from_fn(|_| UnsafeCell::new(MaybeUninit::uninit())),
         }
     }
 
@@ -143,7 +158,7 @@ impl<F: Watchable> Item<F> {
                 own.entries - 1
             });
             assert!(at < QUEUES, "a file has two queues at most");
-            item.entries[at].with_mut(|entry| (*entry).write(Entry::new(queue, Wake(this), exclusive)));
+            item.entries[at].0.with_mut(|entry| (*entry).write(Entry::new(queue, Wake(this), exclusive)));
             item.entry(at).add();
         }
     }
@@ -152,7 +167,7 @@ impl<F: Watchable> Item<F> {
     /// It has been made, and stays while the result is used.
     unsafe fn entry(&self, at: usize) -> Pin<&Entry<'static, Wake<F>>> {
         // SAFETY: by contract; items do not move.
-        self.entries[at].with(|entry| unsafe { Pin::new_unchecked((*entry).assume_init_ref()) })
+        self.entries[at].0.with(|entry| unsafe { Pin::new_unchecked((*entry).assume_init_ref()) })
     }
 
     /// Waits for calls that are going on: those that come later see what the caller has changed.
@@ -177,7 +192,7 @@ impl<F: Watchable> Item<F> {
         unsafe {
             for at in 0..self.own(|own| core::mem::take(&mut own.entries)) {
                 // Dropping it waits for a call that is going on.
-                self.entries[at].with_mut(|entry| (*entry).assume_init_drop());
+                self.entries[at].0.with_mut(|entry| (*entry).assume_init_drop());
             }
         }
     }

@@ -36,21 +36,13 @@ impl<F: Watchable> List<F> {
         self.set_next(last, item.as_ptr());
     }
 
-    pub(super) fn push_front(&mut self, item: NonNull<Item<F>>) {
-        let first = self.first;
-        // SAFETY: as in `push`.
-        unsafe {
-            item.as_ref().own(|own| (own.next, own.prev, own.listed) = (first, ptr::null_mut(), true));
-        }
-        self.first = item.as_ptr();
-        self.set_prev(first, item.as_ptr());
-    }
-
+    /// Puts an item to the end, unless it is on a list: then it keeps its place.
     #[inline(always)]
-    pub(super) fn pop(&mut self) -> Option<NonNull<Item<F>>> {
-        let item = self.first()?;
-        self.remove(item);
-        Some(item)
+    pub(super) fn push_new(&mut self, item: NonNull<Item<F>>) {
+        // SAFETY: as in `push`.
+        if !unsafe { item.as_ref().own(|own| own.listed) } {
+            self.push(item);
+        }
     }
 
     #[inline(always)]

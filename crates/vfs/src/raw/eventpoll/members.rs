@@ -88,9 +88,13 @@ impl<F: Watchable> Poller<F> {
         }
         fault::check().map_err(|_| Errno::NOMEM)?;
         inside.table.try_reserve(1).map_err(|_| Errno::NOMEM)?;
-        let item = alloc(Item::new(self, file, wanted.fd, wanted.events, wanted.data))?;
+        let number = inside.numbers.take();
+        let item = alloc(Item::new(self, file, wanted, number)).inspect_err(|_| {
+            number.into_iter().for_each(|number| inside.numbers.put(number));
+        })?;
         // SAFETY: the caller keeps the file open, so it is not ending; the item is new, and we hold the lock.
         unsafe {
+            number.into_iter().for_each(|number| inside.numbers.set(number, item));
             inside.table.insert((file, wanted.fd), item);
             file.as_ref().with_items(|first| join_file(first, item));
             if let Some(walk) = &walking
@@ -155,15 +159,21 @@ impl<F: Watchable> Poller<F> {
 
     /// # Safety
     /// The item is in the table.
-    unsafe fn queue_if(&self, inside: Locked<'_, F>, item: NonNull<Item<F>>, events: u32) {
-        // SAFETY: by contract; the guard is the lock, and items stay until they have left stack and list.
+    unsafe fn queue_if(&self, mut inside: Locked<'_, F>, item: NonNull<Item<F>>, events: u32) {
+        if events == 0 {
+            return;
+        }
+        self.take_note(&mut inside);
+        // SAFETY: by contract; the guard is the lock, and items stay until they have left what was pushed and the list.
         let pushed = unsafe {
-            let link = &item.as_ref().link;
-            events != 0 && !link.is_queued() && {
-                self.ready.push(NonNull::from(link));
-                true
+            let own = item.as_ref();
+            let fresh = !own.own(|own| own.listed);
+            if fresh {
+                self.ready.push(NonNull::from(&own.link), own.number, false);
             }
+            fresh
         };
+        self.hold(!inside.list.is_empty());
         drop(inside);
         if pushed {
             self.announce();
@@ -179,11 +189,15 @@ impl<F: Watchable> Poller<F> {
         unsafe {
             let own = item.as_ref();
             own.leave();
-            if own.link.is_queued() {
+            // Nobody pushes it any more, and what was pushed before is found here.
+            if self.ready.may_have(own.number) {
                 self.take_in(inside);
-                inside.list.remove(item);
-                self.ready.hold(!inside.list.is_empty());
             }
+            if own.own(|own| own.listed) {
+                inside.list.remove(item);
+            }
+            self.hold(!inside.list.is_empty());
+            own.number.into_iter().for_each(|number| inside.numbers.put(number));
             own.file.as_ref().with_items(|first| leave_file(first, item));
             inside.table.remove(&(own.file, own.fd));
         }

@@ -3,25 +3,28 @@
 use super::Watchable;
 use super::item::Item;
 use super::list::List;
-use super::ready::Ready;
+use super::numbers::Numbers;
+use super::ready::{Pushed, Ready};
 use crate::eventpoll::flags::{EPOLLET, EPOLLIN, EPOLLONESHOT, PRIVATE};
 use core::fmt;
 use core::ptr::NonNull;
-use quietline_platform::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use quietline_sync::{SpinLock, SpinLockGuard, Wait, WaitError, WaitQueue};
 use std::collections::HashMap;
 
 /// The work of an epoll, for any kind of file.
 ///
-/// On two lines' worth of words: what wakers write, and what waiters write.
-#[repr(C)]
+/// ```text
+///   line 0   what was pushed, and the queue of those who poll the poller      wakers write it
+///   line 1   the queue of those who wait; what seldom changes                 wakers read it
+///   line 2   lock, list, whether it has something                             who waits writes it
+/// ```
+#[repr(C, align(64))]
 pub(crate) struct Poller<F: Watchable> {
     pub(super) ready: Ready,
-    /// Those who wait for events.
-    waiters: WaitQueue,
     /// Those who poll the poller itself.
     pollers: WaitQueue,
-    inside: Apart<SpinLock<Inside<F>>>,
+    waiters: Apart<WaitQueue>,
     /// The file that this is: set when it is open.
     pub(super) own: AtomicPtr<F>,
     /// Files that are ending and are about to lock this.
@@ -30,16 +33,20 @@ pub(crate) struct Poller<F: Watchable> {
     pub(super) walk: AtomicU64,
     /// How many pollers that found below this, on the longest way.
     pub(super) depth: AtomicU32,
+    inside: Apart<SpinLock<Inside<F>>>,
+    /// Whether somebody looks through the list, or has left something on it. Written under the lock.
+    held: AtomicBool,
 }
 
-/// On a line of its own.
-#[repr(align(64))]
+/// At the start of a line.
+#[repr(C, align(64))]
 struct Apart<T>(T);
 
 /// What the lock protects.
 pub(super) struct Inside<F: Watchable> {
     pub(super) list: List<F>,
     pub(super) table: HashMap<(NonNull<F>, i32), NonNull<Item<F>>, super::hash::Hasher>,
+    pub(super) numbers: Numbers<F>,
     /// Nothing can be added any more.
     pub(super) shut: bool,
 }
@@ -55,16 +62,18 @@ pub(super) type Locked<'a, F> = SpinLockGuard<'a, Inside<F>>;
 
 impl<F: Watchable> Poller<F> {
     pub(crate) fn new() -> Self {
-        let inside = Inside { list: List::new(), table: HashMap::default(), shut: false };
+        let (list, numbers) = (List::new(), Numbers::new());
+        let inside = Inside { list, table: HashMap::default(), numbers, shut: false };
         Self {
             ready: Ready::new(),
-            waiters: WaitQueue::new(),
             pollers: WaitQueue::new(),
-            inside: Apart(SpinLock::new(inside)),
+            waiters: Apart(WaitQueue::new()),
             own: AtomicPtr::new(core::ptr::null_mut()),
             pins: AtomicU32::new(0),
             walk: AtomicU64::new(0),
             depth: AtomicU32::new(0),
+            inside: Apart(SpinLock::new(inside)),
+            held: AtomicBool::new(false),
         }
     }
 
@@ -79,10 +88,11 @@ impl<F: Watchable> Poller<F> {
         self.inside.0.lock()
     }
 
-    /// Whether there may be an event. Two loads of one line; writes none.
+    /// Whether there may be an event. Two loads; writes no line.
     #[inline(always)]
     pub(crate) fn may_have(&self) -> bool {
-        self.ready.is_any()
+        // ORDERING: acquire pairs with the release in `hold`.
+        self.ready.is_any() || self.held.load(Ordering::Acquire)
     }
 
     /// Where those wait who poll the poller itself.
@@ -94,28 +104,45 @@ impl<F: Watchable> Poller<F> {
     #[inline]
     pub(super) fn announce(&self) -> bool {
         // The push is an exchange of what sleepers look at; or the item was queued already, and they have seen it.
-        let woken = self.waiters.wake_ordered(WaitQueue::ANY, 1) != 0;
+        let woken = self.waiters.0.wake_ordered(WaitQueue::ANY, 1) != 0;
         self.pollers.wake_ordered(EPOLLIN, WaitQueue::ALL);
         woken
     }
 
     /// Gives up to `max` events, and takes what is not ready off the list.
     ///
-    /// Writes the lock's line, and the stack's if something was pushed; nothing of another poller, but of those that are
+    /// Writes the lock's line and, if something was pushed, that of it; nothing of another poller, but of those that are
     /// watched.
     pub(crate) fn collect(&self, max: usize, mut give: impl FnMut(u32, u64)) -> usize {
         let mut inside = self.lock();
-        self.take_in(&mut inside);
+        let mut taken = self.take_note(&mut inside);
         let (mut again, mut n) = (List::new(), 0);
         while n < max {
-            let Some(item) = inside.list.pop() else { break };
+            let Some(item) = inside.list.first() else { break };
             // SAFETY: what is on the list lives, with its file, while we hold the lock. So below.
-            let (events, data) =
-                unsafe { (ready_events(item, &mut again), item.as_ref().own(|own| own.data)) };
-            if events != 0 {
-                give(events, data);
-                n += 1;
+            let own = unsafe { item.as_ref() };
+            // Relaxed: changed under the lock.
+            let wanted = own.events.load(Ordering::Relaxed);
+            let stays = wanted & (EPOLLET | EPOLLONESHOT) == 0;
+            if !stays && !taken {
+                // It goes, ready or not: nothing that was pushed before may bring it back.
+                self.take_in(&mut inside);
+                taken = true;
             }
+            // SAFETY: as above.
+            let events = unsafe { self.look(item, &mut inside, &mut taken) };
+            inside.list.remove(item);
+            if events == 0 {
+                continue;
+            }
+            if stays {
+                again.push(item);
+            } else if wanted & EPOLLONESHOT != 0 {
+                own.events.store(wanted & PRIVATE, Ordering::Relaxed);
+            }
+            // SAFETY: as above.
+            give(events, unsafe { own.own(|own| own.data) });
+            n += 1;
         }
         inside.list.append(&mut again);
         self.let_go(inside);
@@ -128,27 +155,36 @@ impl<F: Watchable> Poller<F> {
             return false;
         }
         let mut inside = self.lock();
-        self.take_in(&mut inside);
+        let mut taken = self.take_note(&mut inside);
         let mut found = false;
         while let Some(item) = inside.list.first() {
             // SAFETY: as in `collect`.
-            let (item_ref, events) = unsafe { (item.as_ref(), look(item)) };
-            found = events != 0 || {
-                inside.list.remove(item);
-                item_ref.link.clear();
-                // SAFETY: as in `collect`. One that has been pushed again meanwhile is for the next look.
-                let again = unsafe { look(item) } != 0;
-                if again && item_ref.link.queue() {
-                    inside.list.push_front(item);
-                }
-                again
-            };
+            found = unsafe { self.look(item, &mut inside, &mut taken) } != 0;
             if found {
                 break;
             }
+            inside.list.remove(item);
         }
         self.let_go(inside);
         found
+    }
+
+    /// The wanted events of an item on the list. If there are none, what was pushed was taken before the look, as `taken`
+    /// says: the item may leave the list, and will be pushed when it is ready.
+    ///
+    /// # Safety
+    /// The item is on the list of this poller, whose lock the caller holds.
+    #[inline(always)]
+    unsafe fn look(&self, item: NonNull<Item<F>>, inside: &mut Inside<F>, taken: &mut bool) -> u32 {
+        // SAFETY: by contract.
+        let events = unsafe { look(item) };
+        if events != 0 || *taken {
+            return events;
+        }
+        self.take_in(inside);
+        *taken = true;
+        // SAFETY: by contract.
+        unsafe { look(item) }
     }
 
     /// Waits until `collect` gives something. As `wait` says; its key and whether it is exclusive are ours.
@@ -159,7 +195,7 @@ impl<F: Watchable> Poller<F> {
     ) -> Result<R, WaitError> {
         let wait = Wait { key: WaitQueue::ANY, exclusive: true, ..*wait };
         // A look under the lock: whoever left something on the list has woken after it let go of that.
-        self.waiters.wait_until(&wait, || if self.has_under_lock() { collect() } else { None })
+        self.waiters.0.wait_until(&wait, || if self.has_under_lock() { collect() } else { None })
     }
 
     fn has_under_lock(&self) -> bool {
@@ -167,24 +203,49 @@ impl<F: Watchable> Poller<F> {
         self.ready.is_pushed() || !inside.list.is_empty()
     }
 
-    /// Moves what was pushed to the end of the list. The list is looked through, or changed, and then
-    /// [let go](Self::let_go).
+    /// Puts what was pushed to the end of the list; whether nothing is left where it was pushed. The list is looked
+    /// through, or changed, and then [let go](Self::let_go), or it is said what it [holds](Self::hold).
     #[inline(always)]
-    pub(super) fn take_in(&self, inside: &mut Inside<F>) {
-        if self.ready.is_pushed() {
-            self.ready.take(|link| inside.list.push(link.cast()));
+    pub(super) fn take_note(&self, inside: &mut Inside<F>) -> bool {
+        let (list, numbers) = (&mut inside.list, &inside.numbers);
+        match self.ready.note(|number| list.push_new(numbers.get(number))) {
+            Some(any) => !any,
+            None => {
+                self.take_in(inside);
+                true
+            }
         }
+    }
+
+    /// Moves what was pushed to the end of the list. Then as after [`take_note`](Self::take_note).
+    pub(super) fn take_in(&self, inside: &mut Inside<F>) {
+        // Relaxed: the exchange in `take` publishes it.
+        self.held.store(true, Ordering::Relaxed);
+        let (list, numbers) = (&mut inside.list, &inside.numbers);
+        self.ready.take(|pushed| {
+            list.push_new(match pushed {
+                Pushed::Number(number) => numbers.get(number),
+                Pushed::Link(link) => link.cast(),
+            });
+        });
+    }
+
+    /// Says whether the list has something. For the holder of the lock.
+    #[inline(always)]
+    pub(super) fn hold(&self, any: bool) {
+        // ORDERING: release pairs with the acquire in `may_have`.
+        self.held.store(any, Ordering::Release);
     }
 
     /// Unlocks after the list was changed. If something is left, another waiter may have it.
     #[inline]
     pub(super) fn let_go(&self, inside: Locked<'_, F>) {
         let left = !inside.list.is_empty();
-        self.ready.hold(left);
+        self.hold(left);
         drop(inside);
         if left || self.ready.is_pushed() {
             // What sleepers look at under the lock was changed under the lock; or a waker has pushed it, who wakes himself.
-            self.waiters.wake_ordered(WaitQueue::ANY, 1);
+            self.waiters.0.wake_ordered(WaitQueue::ANY, 1);
         }
     }
 }
@@ -200,40 +261,6 @@ pub(super) unsafe fn look<F: Watchable>(item: NonNull<Item<F>>) -> u32 {
         let item = item.as_ref();
         // Relaxed: changed under the lock.
         item.file.as_ref().look() & item.events.load(Ordering::Relaxed) & !PRIVATE
-    }
-}
-
-/// The events to be told of an item that was just taken off the list. It goes to `again`, if it is to be looked at again.
-///
-/// # Safety
-/// As [`look`].
-#[inline]
-unsafe fn ready_events<F: Watchable>(item: NonNull<Item<F>>, again: &mut List<F>) -> u32 {
-    // SAFETY: by contract.
-    unsafe {
-        let own = item.as_ref();
-        // Relaxed: changed under the lock.
-        let wanted = own.events.load(Ordering::Relaxed);
-        if wanted & (EPOLLET | EPOLLONESHOT) != 0 {
-            own.link.clear();
-            let events = look(item);
-            if events != 0 && wanted & EPOLLONESHOT != 0 {
-                own.events.store(wanted & PRIVATE, Ordering::Relaxed);
-            }
-            return events;
-        }
-        // Level-triggered: as long as it is ready it stays queued, and no exchange is needed.
-        let mut events = look(item);
-        if events == 0 {
-            own.link.clear();
-            events = look(item);
-            if events == 0 || !own.link.queue() {
-                // Not ready; or it is, and a waker has pushed it in the meantime.
-                return events;
-            }
-        }
-        again.push(item);
-        events
     }
 }
 
