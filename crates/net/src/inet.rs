@@ -35,7 +35,7 @@ use crate::proto::{self, On, Proto};
 use crate::raw::{NetRef, Object, Objects, Once};
 use crate::socket::{Protocol, Socket};
 use core::time::Duration;
-use ports::Ports;
+use ports::{Ports, Taken};
 use quietline_platform::AllocError;
 #[cfg(not(loom))]
 use quietline_platform::clock;
@@ -64,9 +64,9 @@ impl Inet {
         let datagrams = Objects::new("udp_sock").map_err(|_| Errno::NOMEM)?;
         let make = || -> Result<Self, AllocError> {
             Ok(Self {
-                tcp: Ports::new(true)?,
-                udp: Ports::new(false)?,
-                udplite: Ports::new(false)?,
+                tcp: Ports::new(Taken::ByAny)?,
+                udp: Ports::new(Taken::ByLatest)?,
+                udplite: Ports::new(Taken::ByLatest)?,
                 streams,
                 datagrams,
             })

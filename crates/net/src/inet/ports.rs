@@ -22,11 +22,14 @@
 //! anywhere, so two of them have a bucket in common now and then.
 
 mod few;
+mod lookup;
+mod place;
 mod range;
 
 use super::address::Local;
 use core::net::{IpAddr, SocketAddr};
-use few::Few;
+use place::Port;
+pub(super) use place::Taken;
 use quietline_platform::{AllocError, fault, heap};
 use quietline_sync::{IdAllocator, SpinLock};
 use rustix::io::Errno;
@@ -48,15 +51,6 @@ pub(super) struct Claim {
     pub(super) uid: u32,
 }
 
-impl Claim {
-    /// Whether both may not have the same port. `taken` is on the table already; with `listens` it takes connections.
-    fn conflicts(&self, taken: &Self, listens: bool) -> bool {
-        let share = self.reuse && taken.reuse && !listens;
-        let balance = self.reuseport && taken.reuseport && self.uid == taken.uid;
-        self.local.overlaps(taken.local) && !share && !balance
-    }
-}
-
 /// A port that is bound, and as what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holding {
@@ -74,33 +68,6 @@ impl Holding {
     }
 }
 
-/// On lines of its own, as are ports: the lists of two of them lie side by side.
-#[repr(align(64))]
-struct Owner<T> {
-    id: usize,
-    claim: Claim,
-    /// The only sender that it takes anything from.
-    from: Option<SocketAddr>,
-    /// What is found.
-    open: Option<T>,
-}
-
-struct Group {
-    claim: Claim,
-    /// Connected from a port that nobody asked for: it may be shared with another connection to somewhere else.
-    auto: bool,
-    count: u32,
-}
-
-#[repr(align(64))]
-struct Port<T> {
-    number: u16,
-    owners: Vec<Owner<T>>,
-    groups: Few<Group>,
-    /// The connections that were made from here.
-    connections: Few<Tuple>,
-}
-
 /// On a line of its own.
 #[repr(align(64))]
 struct Bucket<T>(SpinLock<Vec<Port<T>>>);
@@ -110,8 +77,7 @@ pub(super) struct Ports<T> {
     /// Made when the first port is bound.
     buckets: OnceLock<Box<[Bucket<T>]>>,
     numbers: IdAllocator,
-    /// Whether sockets that listen do not share a port with others by `SO_REUSEADDR`.
-    listeners_alone: bool,
+    taken: Taken,
 }
 
 /// Makes room for one more, or says that there is none.
@@ -123,23 +89,9 @@ fn make_room<V>(list: &mut Vec<V>) -> Result<(), Errno> {
     Ok(())
 }
 
-impl<T> Port<T> {
-    fn takes(&self, claim: &Claim, id: usize, listeners_alone: bool) -> bool {
-        let clash = |owner: &Owner<T>| {
-            owner.id != id && claim.conflicts(&owner.claim, listeners_alone && owner.open.is_some())
-        };
-        !self.owners.iter().any(clash)
-            && !self.groups.iter().any(|group| claim.conflicts(&group.claim, false))
-    }
-
-    fn is_unused(&self) -> bool {
-        self.owners.is_empty() && self.groups.is_empty() && self.connections.is_empty()
-    }
-}
-
 impl<T: Clone> Ports<T> {
-    pub(super) fn new(listeners_alone: bool) -> Result<Self, AllocError> {
-        Ok(Self { buckets: OnceLock::new(), numbers: IdAllocator::new()?, listeners_alone })
+    pub(super) fn new(taken: Taken) -> Result<Self, AllocError> {
+        Ok(Self { buckets: OnceLock::new(), numbers: IdAllocator::new()?, taken })
     }
 
     fn bucket(&self, port: u16) -> Result<&SpinLock<Vec<Port<T>>>, Errno> {
@@ -162,8 +114,7 @@ impl<T: Clone> Ports<T> {
             Some(at) => at,
             None => {
                 make_room(&mut bucket)?;
-                let (groups, connections) = (Few::new(), Few::new());
-                bucket.push(Port { number: port, owners: Vec::new(), groups, connections });
+                bucket.push(Port::new(port));
                 bucket.len() - 1
             }
         };
@@ -187,11 +138,10 @@ impl<T: Clone> Ports<T> {
     ) -> Result<Holding, Errno> {
         let take = |port: u16, claim: Claim, share: bool| {
             self.with(port, |place| {
-                if !(share && place.takes(&claim, id, self.listeners_alone) || place.is_unused()) {
+                if !(share && place.takes(&claim, id, self.taken) || place.is_unused()) {
                     return Err(Errno::ADDRINUSE);
                 }
-                make_room(&mut place.owners)?;
-                place.owners.push(Owner { id, claim, from: None, open: open.cloned() });
+                place.own(id, claim, open.cloned())?;
                 Ok(Holding::Own(port, id))
             })
         };
@@ -222,8 +172,7 @@ impl<T: Clone> Ports<T> {
     pub(super) fn bind_auto(&self, claim: Claim, from: IpAddr, to: SocketAddr) -> Result<Holding, Errno> {
         for port in range::to_connect(self.numbers.next()) {
             let held = self.with(port, |place| {
-                let shared = place.owners.is_empty() && place.groups.iter().all(|group| group.auto);
-                if !shared {
+                if !place.is_auto() {
                     return Ok(None);
                 }
                 place.count(claim, true)?;
@@ -248,6 +197,14 @@ impl<T: Clone> Ports<T> {
     /// `ENOMEM`.
     pub(super) fn enter(&self, tuple: Tuple) -> Result<bool, Errno> {
         self.with(tuple.0.port(), |place| place.enter(tuple))
+    }
+
+    /// Whether a connection is entered.
+    pub(super) fn has(&self, tuple: Tuple) -> bool {
+        let Some(buckets) = self.buckets.get() else { return false };
+        let bucket = buckets[range::bucket(tuple.0.port())].0.lock();
+        let place = bucket.iter().find(|place| place.number == tuple.0.port());
+        place.is_some_and(|place| place.connections.iter().any(|other| *other == tuple))
     }
 
     /// A connection has ended, which was made from a port that is held on.
@@ -304,12 +261,10 @@ impl<T: Clone> Ports<T> {
     ) -> Result<(), Errno> {
         let Holding::Own(port, id) = holding else { return Ok(()) };
         let old = self.with(port, |place| {
-            if check && !place.takes(&claim, id, self.listeners_alone) {
+            if check && !place.takes(&claim, id, self.taken) {
                 return Err(Errno::ADDRINUSE);
             }
-            let Some(owner) = place.owners.iter_mut().find(|owner| owner.id == id) else { return Ok(None) };
-            (owner.claim, owner.from) = (claim, from);
-            Ok(core::mem::replace(&mut owner.open, open.cloned()))
+            Ok(place.change(id, claim, from, open.cloned()))
         })?;
         drop(old);
         Ok(())
@@ -327,38 +282,11 @@ impl<T: Clone> Ports<T> {
         debug_assert!(done.is_ok(), "the place is there");
     }
 
-    /// Who takes what `from` sends to `to`: the one that is bound closest, of several equal ones the latest, and of several that
-    /// share the port by `SO_REUSEPORT` one by the sender's address.
+    /// Who takes what `from` sends to `to` ([`lookup`]).
     pub(super) fn find(&self, to: SocketAddr, from: SocketAddr) -> Option<T> {
         let bucket = self.buckets.get()?[range::bucket(to.port())].0.lock();
         let place = bucket.iter().find(|place| place.number == to.port())?;
-        let score = |owner: &Owner<T>| match owner.from {
-            _ if owner.open.is_none() => 0,
-            Some(only) if only != from => 0,
-            only => match owner.claim.local.meets(to.ip()) {
-                0 => 0,
-                met => (2 * met + u8::from(!owner.claim.v6)) * (1 + 4 * u8::from(only.is_some())),
-            },
-        };
-        let (best, first) = match &place.owners[..] {
-            [only] => (score(only), only),
-            owners => {
-                let best = owners.iter().map(score).max()?;
-                (best, owners.iter().rev().find(|owner| score(owner) == best)?)
-            }
-        };
-        if best == 0 {
-            return None;
-        }
-        let chosen = if first.claim.reuseport && place.owners.len() > 1 {
-            let members =
-                || place.owners.iter().filter(|owner| owner.claim.reuseport && score(owner) == best);
-            let n = members().count() as u64;
-            members().nth(((hash(from) as u64 * n) >> 32) as usize).unwrap_or(first)
-        } else {
-            first
-        };
-        chosen.open.clone()
+        place.receiver(to.ip(), from)?.open.clone()
     }
 
     /// Ports in use, and places held in them: for tests.
@@ -373,50 +301,6 @@ impl<T: Clone> Ports<T> {
             (ports + bucket.len(), places + bucket.iter().map(held).sum::<usize>())
         })
     }
-}
-
-impl<T> Port<T> {
-    fn count(&mut self, claim: Claim, auto: bool) -> Result<(), Errno> {
-        match self.groups.find_mut(|group| group.claim == claim && group.auto == auto) {
-            Some(group) => {
-                group.count += 1;
-                Ok(())
-            }
-            None => self.groups.push(Group { claim, auto, count: 1 }),
-        }
-    }
-
-    fn uncount(&mut self, claim: Claim, auto: bool) {
-        let is = |group: &Group| group.claim == claim && group.auto == auto;
-        if let Some(group) = self.groups.find_mut(is) {
-            group.count -= 1;
-            if group.count == 0 {
-                self.groups.take(is);
-            }
-        }
-    }
-
-    fn enter(&mut self, tuple: Tuple) -> Result<bool, Errno> {
-        if self.connections.iter().any(|other| *other == tuple) {
-            return Ok(false);
-        }
-        self.connections.push(tuple)?;
-        Ok(true)
-    }
-
-    fn leave(&mut self, tuple: Tuple) {
-        self.connections.take(|other| *other == tuple);
-    }
-}
-
-/// A number that spreads senders evenly.
-pub(super) fn hash(from: SocketAddr) -> u32 {
-    let ip = match from.ip() {
-        IpAddr::V4(ip) => u32::from(ip),
-        IpAddr::V6(ip) => ip.segments().iter().fold(0u32, |sum, &part| sum.rotate_left(5) ^ u32::from(part)),
-    };
-    let mixed = (u64::from(ip) << 16 | u64::from(from.port())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 32) as u32
 }
 
 impl<T> core::fmt::Debug for Ports<T> {

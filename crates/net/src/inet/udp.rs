@@ -19,8 +19,7 @@
 //! How much memory a datagram counts for is close to Linux's figure, not equal. Nothing is delivered to groups or to
 //! everybody: joining a group is refused (`ENODEV`) and sending to one is `ENETUNREACH`. No queue of errors: `IP_RECVERR` is
 //! `ENOPROTOOPT`. No corking: `MSG_MORE` is ignored. A socket of version 6 that is connected to an address of one version and then
-//! to one of the other may hear more than on Linux. Of sockets that share a port by `SO_REUSEADDR` the latest hears all; on Linux
-//! one of version 6 with `SO_REUSEPORT` comes last.
+//! to one of the other may hear more than on Linux.
 //!
 //! # Lock order
 //!

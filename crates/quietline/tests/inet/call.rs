@@ -1,6 +1,6 @@
 //! Calls, and a world in which they are made.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Places for sockets.
 pub(crate) const PLACES: usize = 6;
@@ -116,6 +116,8 @@ struct Place {
     mixed: bool,
     /// `SO_REUSEPORT`: which of several gets what is sent to it is left to chance.
     shares: bool,
+    /// It was made to connect, and not accepted.
+    client: bool,
 }
 
 pub(crate) struct World<S: System> {
@@ -123,6 +125,8 @@ pub(crate) struct World<S: System> {
     places: [Option<Place>; PLACES],
     /// Ports of datagram sockets and of others, in the order in which they were seen.
     ports: HashMap<(bool, u16), usize>,
+    /// Streams' ports that were connected to each other.
+    pairs: HashSet<[usize; 2]>,
     sent: u8,
 }
 
@@ -148,7 +152,7 @@ const OPTIONS: [(i32, i32, i32); 16] = [
 
 impl<S: System> World<S> {
     pub(crate) fn new(system: S) -> Self {
-        Self { system, places: [None; PLACES], ports: HashMap::new(), sent: 0 }
+        Self { system, places: [None; PLACES], ports: HashMap::new(), pairs: HashSet::new(), sent: 0 }
     }
 
     /// An address with ports by their order: the family, the port, the rest.
@@ -211,9 +215,59 @@ impl<S: System> World<S> {
             let Place { fd, datagrams, .. } = place?;
             let names = [false, true].map(|peer| self.system.name(fd, peer));
             let names = names.map(|name| name.map(|raw| self.seen(&raw, datagrams)));
+            if let ([Ok((_, own, _)), Ok((_, peer, _))], false) = (&names, datagrams) {
+                self.pairs.insert([*own.min(peer), *own.max(peer)]);
+            }
             Some(State { poll: polls.next()?, readable: self.system.readable(fd), names })
         };
         places.into_iter().map(state).collect()
+    }
+
+    /// The port of a place's socket, or its peer's, by the order in which they were seen.
+    fn port(&mut self, place: Place, peer: bool) -> Option<usize> {
+        let name = self.system.name(place.fd, peer).ok()?;
+        Some(self.seen(&name, place.datagrams).1)
+    }
+
+    /// Whether a place's port is one that several share, or may.
+    fn is_shared(&mut self, at: usize) -> bool {
+        let Some(place) = self.places[at] else { return false };
+        let port = self.port(place, false);
+        let others = self.places.into_iter().flatten();
+        let others = others.filter(|other| other.shares && other.datagrams == place.datagrams);
+        others.into_iter().any(|other| self.port(other, false) == port)
+    }
+
+    /// Whether the ports of two streams were connected, and the one that has connected is not connected any more: then Linux may
+    /// keep what is left of that for a minute (TIME_WAIT).
+    fn is_past(&mut self, own: Place, other: usize) -> bool {
+        let Some(other) = self.places[other].filter(|_| !own.datagrams) else { return false };
+        let (Some(own), Some(other)) = (self.port(own, false), self.port(other, false)) else { return false };
+        let pair = [own.min(other), own.max(other)];
+        self.pairs.contains(&pair) && !self.connected(0).contains(&pair)
+    }
+
+    /// Whether a stream that does not listen has the port of a connection one end of which has ended.
+    fn is_late(&mut self, own: Place) -> bool {
+        if own.datagrams || self.system.option(own.fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Ok(1) {
+            return false;
+        }
+        let Some(port) = self.port(own, false) else { return false };
+        let whole = self.connected(libc::POLLRDHUP | libc::POLLHUP);
+        self.pairs.iter().any(|pair| pair.contains(&port) && !whole.contains(pair))
+    }
+
+    /// The ports of the streams that have connected, and are connected still, and show nothing of this for `poll`.
+    fn connected(&mut self, but: i16) -> Vec<[usize; 2]> {
+        let mut pairs = Vec::new();
+        for client in self.places.into_iter().flatten().filter(|place| place.client) {
+            if let [Some(own), Some(peer)] = [false, true].map(|peer| self.port(client, peer))
+                && self.system.poll(&[client.fd])[0] & but == 0
+            {
+                pairs.push([own.min(peer), own.max(peer)]);
+            }
+        }
+        pairs
     }
 
     /// None if there is nothing to make it on.
@@ -230,7 +284,8 @@ impl<S: System> World<S> {
                     // Otherwise the host may hold short messages back for a while.
                     let _ = self.system.set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
                 }
-                self.places[at] = fd.ok().map(|fd| Place { fd, v6, datagrams, mixed: false, shares: false });
+                self.places[at] =
+                    fd.ok().map(|fd| Place { fd, v6, datagrams, mixed: false, shares: false, client: false });
                 fd.map(|_| 0)
             }
             Call::Close(at) => {
@@ -248,15 +303,25 @@ impl<S: System> World<S> {
             }
             Call::Listen(at, backlog) => {
                 let place = self.places[at]?;
+                if self.is_late(place) {
+                    return None;
+                }
                 self.system.listen(place.fd, backlog)
             }
             Call::Connect { at, to, ip } => {
                 let place = self.places[at].filter(|place| !place.mixed)?;
-                self.places[to].filter(|to| !to.shares)?;
+                if self.is_shared(to) {
+                    return None;
+                }
                 let address = self.port_of(place, ip, to)?;
+                if self.is_past(place, to) {
+                    return None;
+                }
                 let mixed = place.v6 && (place.datagrams || ip == Ip::Other);
-                self.places[at] = Some(Place { mixed, ..place });
-                self.system.connect(place.fd, &address)
+                let done = self.system.connect(place.fd, &address);
+                let client = place.client || matches!(done, Ok(_) | Err(libc::EINPROGRESS));
+                self.places[at] = Some(Place { mixed, client, ..place });
+                done
             }
             Call::Disconnect(at) => {
                 let place = self.places[at].filter(|place| !place.mixed)?;
@@ -266,7 +331,9 @@ impl<S: System> World<S> {
                 let place = self.places[at]?;
                 match self.system.accept(place.fd) {
                     Ok((fd, address)) => {
-                        if let Some(old) = self.places[new].replace(Place { fd, mixed: place.v6, ..place }) {
+                        if let Some(old) =
+                            self.places[new].replace(Place { fd, mixed: place.v6, client: false, ..place })
+                        {
                             let _ = self.system.close(old.fd);
                         }
                         outcome.address = Some(self.seen(&address, place.datagrams));
@@ -286,7 +353,9 @@ impl<S: System> World<S> {
             }
             Call::SendTo { at, to, ip, len } => {
                 let place = self.places[at]?;
-                self.places[to].filter(|to| !to.shares)?;
+                if self.is_shared(to) {
+                    return None;
+                }
                 let address = self.port_of(place, ip, to)?;
                 let data = self.bytes(len);
                 self.system.send(place.fd, &data, libc::MSG_NOSIGNAL, &address)
@@ -325,10 +394,6 @@ impl<S: System> World<S> {
                 let place = self.places[at]?;
                 let (level, name, value) = OPTIONS[which % OPTIONS.len()];
                 if name == libc::SO_REUSEPORT && level == libc::SOL_SOCKET {
-                    if place.v6 && place.datagrams {
-                        // Of several that share a port by `SO_REUSEADDR` too, such a one comes last.
-                        return None;
-                    }
                     self.places[at] = Some(Place { shares: true, ..place });
                 }
                 self.system.set_option(place.fd, level, name, value)

@@ -107,6 +107,38 @@ pub(crate) fn spawn_asleep<'scope, R: Send + 'scope>(
     thread
 }
 
+/// Puts the calling thread, and threads that it makes, into a network of the host's own for them, with a loopback device and
+/// nothing else: nobody else has ports there, nor has left any, and settings are those that a kernel begins with. False if the
+/// host does not let it; then they are where they were.
+pub(crate) fn own_network() -> bool {
+    #[repr(C)]
+    struct Request {
+        name: [u8; libc::IFNAMSIZ],
+        flags: libc::c_short,
+        rest: [u8; 22],
+    }
+    // SAFETY: the first call passes no memory; the request is as long as the kernel's, and outlives the call.
+    unsafe {
+        if libc::unshare(libc::CLONE_NEWNET) != 0 {
+            return false;
+        }
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        let mut request =
+            Request { name: [0; libc::IFNAMSIZ], flags: libc::IFF_UP as libc::c_short, rest: [0; 22] };
+        request.name[..2].copy_from_slice(b"lo");
+        let up = libc::ioctl(socket, libc::SIOCSIFFLAGS, &raw mut request);
+        assert_eq!((up, libc::close(socket)), (0, 0), "{}", std::io::Error::last_os_error());
+    }
+    true
+}
+
+/// That the host's queues of local datagrams are as long as ours, as they are in [a network of one's own](own_network).
+#[track_caller]
+pub(crate) fn assert_dgram_queues() {
+    let length = std::fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen").expect("a number");
+    assert_eq!(length.trim(), "10", "net.unix.max_dgram_qlen: programs are compared where it is 10");
+}
+
 /// CPUs that the calling thread may use.
 pub(crate) fn allowed_cpus() -> Vec<usize> {
     // SAFETY: plain calls on a set of our own.

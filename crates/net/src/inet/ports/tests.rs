@@ -17,7 +17,7 @@ fn sender(port: u16) -> SocketAddr {
 
 #[test]
 fn one_owner_unless_they_share() {
-    let ports = Ports::<u32>::new(true).unwrap();
+    let ports = Ports::<u32>::new(Taken::ByAny).unwrap();
     let any = claim(Ipv4Addr::UNSPECIFIED);
     let held = ports.bind(80, any, 1, None).unwrap();
     assert_eq!(held, Holding::Own(80, 1));
@@ -32,7 +32,7 @@ fn one_owner_unless_they_share() {
 
 #[test]
 fn addresses_may_be_used_again_by_those_who_both_ask() {
-    let ports = Ports::<u32>::new(true).unwrap();
+    let ports = Ports::<u32>::new(Taken::ByAny).unwrap();
     let shared = Claim { reuse: true, ..claim(LO) };
     let one = ports.bind(80, shared, 1, None).unwrap();
     let two = ports.bind(80, shared, 2, None).unwrap();
@@ -46,7 +46,7 @@ fn addresses_may_be_used_again_by_those_who_both_ask() {
 
 #[test]
 fn senders_are_spread_over_those_who_share_a_port() {
-    let ports = Ports::<usize>::new(true).unwrap();
+    let ports = Ports::<usize>::new(Taken::ByAny).unwrap();
     let balanced = Claim { reuseport: true, ..claim(LO) };
     for id in 0..4 {
         ports.bind(80, balanced, id, Some(&id)).unwrap();
@@ -64,7 +64,7 @@ fn senders_are_spread_over_those_who_share_a_port() {
 
 #[test]
 fn the_connected_comes_before_the_close_and_the_close_before_the_wide() {
-    let ports = Ports::<u32>::new(false).unwrap();
+    let ports = Ports::<u32>::new(Taken::ByLatest).unwrap();
     let reuse = |ip: IpAddr| Claim { reuse: true, ..claim(ip) };
     let to = SocketAddr::new(LO, 80);
     ports.bind(80, reuse(Ipv6Addr::UNSPECIFIED.into()), 1, Some(&1)).unwrap();
@@ -82,8 +82,58 @@ fn the_connected_comes_before_the_close_and_the_close_before_the_wide() {
 }
 
 #[test]
+fn of_those_that_are_connected_alike_the_last_one_hears() {
+    let ports = Ports::<u32>::new(Taken::ByLatest).unwrap();
+    let near = Claim { reuse: true, ..claim(LO) };
+    let wide = Claim { reuse: true, ..claim(Ipv4Addr::UNSPECIFIED) };
+    let to = SocketAddr::new(LO, 80);
+    let [one, two] = [1, 2].map(|n| ports.bind(80, wide, n as usize, Some(&n)).unwrap());
+    let connect = |held, n, from| ports.change(held, near, Some(from), Some(&n), false).unwrap();
+    connect(two, 2, sender(5));
+    connect(one, 1, sender(5));
+    assert_eq!(ports.find(to, sender(5)), Some(1));
+    // Elsewhere and back: as it was.
+    connect(two, 2, sender(6));
+    assert_eq!((ports.find(to, sender(5)), ports.find(to, sender(6))), (Some(1), Some(2)));
+    connect(two, 2, sender(5));
+    assert_eq!(ports.find(to, sender(5)), Some(1));
+    // With its address it loses its place, and is the latest to have another.
+    ports.change(two, wide, None, Some(&2), false).unwrap();
+    assert_eq!((ports.find(to, sender(5)), ports.find(to, sender(6))), (Some(1), Some(2)));
+    connect(two, 2, sender(5));
+    assert_eq!(ports.find(to, sender(5)), Some(2));
+}
+
+#[test]
+fn of_equals_the_latest_hears_unless_it_balances_in_version_6() {
+    let to = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), 80);
+    for (one, two, found) in [(false, false, 2), (false, true, 1), (true, false, 2)] {
+        let ports = Ports::<u32>::new(Taken::ByLatest).unwrap();
+        for (n, reuseport) in [(1, one), (2, two)] {
+            let claim = Claim { reuse: true, reuseport, ..claim(Ipv6Addr::LOCALHOST) };
+            ports.bind(80, claim, n as usize, Some(&n)).unwrap();
+        }
+        assert_eq!(ports.find(to, sender(5)), Some(found), "{one} {two}");
+    }
+}
+
+#[test]
+fn for_datagrams_only_the_latest_is_asked() {
+    for (taken, wide) in [(Taken::ByAny, Err(Errno::ADDRINUSE)), (Taken::ByLatest, Ok(Holding::Own(80, 3)))] {
+        let ports = Ports::<u32>::new(taken).unwrap();
+        let balanced = |ip: Ipv4Addr| Claim { reuseport: true, ..claim(ip) };
+        ports.bind(80, claim(Ipv4Addr::new(127, 0, 0, 2)), 1, None).unwrap();
+        ports.bind(80, balanced(Ipv4Addr::LOCALHOST), 2, None).unwrap();
+        assert_eq!(ports.bind(80, balanced(Ipv4Addr::UNSPECIFIED), 3, None), wide);
+        // The latest that it meets.
+        assert_eq!(ports.bind(80, balanced(Ipv4Addr::new(127, 0, 0, 2)), 4, None).is_ok(), wide.is_ok());
+        assert_eq!(ports.bind(80, claim(LO), 5, None), Err(Errno::ADDRINUSE));
+    }
+}
+
+#[test]
 fn all_ports_are_given_out_and_then_none() {
-    let ports = Ports::<u32>::new(true).unwrap();
+    let ports = Ports::<u32>::new(Taken::ByAny).unwrap();
     let all = usize::from(EPHEMERAL.1 - EPHEMERAL.0) + 1;
     let mut seen = std::collections::BTreeSet::new();
     let mut last = None;
@@ -103,7 +153,7 @@ fn all_ports_are_given_out_and_then_none() {
 
 #[test]
 fn connections_to_different_places_share_a_port() {
-    let ports = Ports::<u32>::new(true).unwrap();
+    let ports = Ports::<u32>::new(Taken::ByAny).unwrap();
     let all = usize::from(EPHEMERAL.1 - EPHEMERAL.0) + 1;
     let mut held = Vec::new();
     for to in [sender(80), sender(81)] {
@@ -122,11 +172,12 @@ fn connections_to_different_places_share_a_port() {
 
 #[test]
 fn a_connection_is_there_once() {
-    let ports = Ports::<u32>::new(true).unwrap();
+    let ports = Ports::<u32>::new(Taken::ByAny).unwrap();
     let held = ports.bind(40_000, claim(LO), 1, None).unwrap();
     for to in 1..=300 {
         assert_eq!(ports.enter((sender(40_000), sender(to))), Ok(true));
         assert_eq!(ports.enter((sender(40_000), sender(to))), Ok(false));
+        assert!(ports.has((sender(40_000), sender(to))) && !ports.has((sender(to), sender(40_000))));
     }
     ports.leave((sender(40_000), sender(7)));
     assert_eq!(ports.enter((sender(40_000), sender(7))), Ok(true));
@@ -137,7 +188,7 @@ fn a_connection_is_there_once() {
 
 #[test]
 fn connections_of_a_listener_keep_its_port() {
-    let ports = Ports::<u32>::new(true).unwrap();
+    let ports = Ports::<u32>::new(Taken::ByAny).unwrap();
     let plain = claim(Ipv4Addr::UNSPECIFIED);
     let listener = ports.bind(80, plain, 1, Some(&1)).unwrap();
     let ends: Vec<_> = (0..1000).map(|_| ports.join(80, claim(LO)).unwrap()).collect();

@@ -41,10 +41,8 @@ impl End {
         drop(control);
         let tx = self.tx.0.lock();
         self.set(shut | if writes { SHUT_WR } else { 0 });
-        let peer = tx.as_ref().filter(|_| is_connected).map(|link| link.end.clone());
-        if writes && let Some(peer) = &peer {
-            self.send_fin(peer);
-        }
+        let peer = tx.as_ref().filter(|_| is_connected && writes).map(|link| link.end.clone());
+        let peer = peer.filter(|peer| self.send_fin(peer));
         drop(tx);
         if let Some(peer) = peer {
             peer.wake_all(ENDED);
@@ -53,10 +51,10 @@ impl End {
         if is_connected { Ok(()) } else { Err(Errno::NOTCONN) }
     }
 
-    /// Ends what is sent to the peer. The caller keeps others from sending, and wakes both.
-    pub(super) fn send_fin(&self, peer: &Self) {
+    /// Ends what is sent to the peer; false if it was ended before. The caller keeps others from sending, and wakes both.
+    pub(super) fn send_fin(&self, peer: &Self) -> bool {
         if self.set(SENT_FIN | SHUT_WR) & SENT_FIN != 0 {
-            return;
+            return false;
         }
         peer.set(GOT_FIN);
         // ORDERING: SeqCst with the exchanges of both: if both ends do this at the same moment, one of them at least comes after the
@@ -66,6 +64,7 @@ impl End {
                 end.set(DEAD | SHUT_RD | SHUT_WR);
             }
         }
+        true
     }
 
     /// The connection is broken off: what has come can be read, then there is an error.
@@ -118,13 +117,8 @@ impl End {
             rx.gone = true;
             rx.epoch = rx.epoch.wrapping_add(1);
             let peer = peer.filter(|_| self.flags() & (ESTABLISHED | DEAD) == ESTABLISHED);
-            if !hard
-                && !unread
-                && let Some(peer) = &peer
-            {
-                // Before anybody can find the queue closed: the end of the stream comes before the reset.
-                self.send_fin(peer);
-            }
+            // Before anybody can find the queue closed: the end of the stream comes before the reset. Who knows of it is not told again.
+            let peer = peer.filter(|peer| hard || unread || self.send_fin(peer));
             drop(rx);
             peer.map(|peer| (peer, hard || unread))
         };

@@ -43,6 +43,9 @@ pub(super) struct Control {
     pub(super) remote: Option<SocketAddr>,
     /// The address that `bind` was given. It stays whatever becomes of the port.
     pub(super) bound: Option<IpAddr>,
+    /// Whether `bind` was ever given one, and not only the wildcard (`SOCK_BINDADDR_LOCK`): from then on it keeps the address of a
+    /// connection that has gone, as if it had been bound to it.
+    pub(super) keeps_address: bool,
     /// Whether the port was asked for by its number: then it stays when the connection goes.
     pub(super) keeps_port: bool,
 }
@@ -56,6 +59,7 @@ impl Control {
             local: None,
             remote: None,
             bound: None,
+            keeps_address: false,
             keeps_port: false,
         }
     }
@@ -91,8 +95,8 @@ impl End {
         let mut control = self.control.lock();
         let flags = self.flags();
         if flags & DEAD != 0 && control.remote.is_some() {
-            // With the connection its port has gone.
-            self.let_go(&mut control);
+            // With the connection its port has gone; the address is as it was.
+            self.part(&mut control);
         }
         let is_closed = flags & (LISTENS | CONNECTING | ESTABLISHED) == 0 || flags & DEAD != 0;
         if control.holding.is_some() || !is_closed {
@@ -100,9 +104,21 @@ impl End {
         }
         self.set_uid(on);
         let claim = self.claim(address.ip());
-        let holding = on.net().inet.tcp.bind(address.port(), claim, self.id(), None)?;
+        let holding = match on.net().inet.tcp.bind(address.port(), claim, self.id(), None) {
+            Ok(holding) => holding,
+            Err(errno) => {
+                if errno == Errno::ADDRINUSE {
+                    // The address that it had has gone; the number of the port is still shown.
+                    control.bound = None;
+                    control.local =
+                        control.local.map(|local| SocketAddr::new(any(self.v6).ip(), local.port()));
+                }
+                return Err(errno);
+            }
+        };
         control.holding = Some(holding);
         control.keeps_port = address.port() != 0;
+        control.keeps_address |= !address.ip().is_unspecified();
         if !address.ip().is_unspecified() && address.ip().to_canonical().is_ipv6() {
             self.settings.set_v6only();
         }
@@ -266,7 +282,11 @@ impl End {
         };
         if let Some(holding) = control.holding {
             let local = SocketAddr::new(source, holding.port());
-            if !inet.tcp.enter((local, remote))? {
+            // No two ends have the same addresses: not one that was connected from there, nor one that was accepted there.
+            if inet.tcp.has((remote, local)) || !inet.tcp.enter((local, remote))? {
+                // As if it had been made, and had ended.
+                (control.local, control.remote) = (Some(local), Some(remote));
+                self.let_go(control);
                 return Err(Errno::ADDRNOTAVAIL);
             }
             control.tuple = Some((local, remote));
@@ -348,6 +368,12 @@ impl End {
 
     /// Gives back what the connection held, if there was one. A port that was bound by its number stays.
     pub(super) fn let_go(&self, control: &mut Control) {
+        self.part(control);
+        self.show_bound(control);
+    }
+
+    /// As [`let_go`](Self::let_go), but for the address that is shown.
+    fn part(&self, control: &mut Control) {
         let (tuple, was_connected) = (control.tuple.take(), control.remote.take().is_some());
         let ports = &self.net.get().inet.tcp;
         match (control.holding.take_if(|_| was_connected && !control.keeps_port), tuple) {
@@ -355,7 +381,6 @@ impl End {
             (None, Some(tuple)) => ports.leave(tuple),
             (None, None) => {}
         }
-        self.show_bound(control);
     }
 
     /// Gives the port back, unless it was bound by its number.
@@ -370,8 +395,12 @@ impl End {
 
     /// The address is as it was bound; the number of the port is shown, whoever has it now.
     fn show_bound(&self, control: &mut Control) {
-        let ip = control.bound.unwrap_or_else(|| any(self.v6).ip());
-        control.local = control.local.map(|local| SocketAddr::new(ip, local.port()));
+        let Some(local) = &mut control.local else { return };
+        if control.keeps_address {
+            control.bound = Some(local.ip());
+        } else {
+            local.set_ip(any(self.v6).ip());
+        }
     }
 
     /// The buffers have changed: so has what fits into the queues.

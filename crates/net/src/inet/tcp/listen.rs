@@ -8,7 +8,7 @@ use super::{CLOSED, CONNECTING, ESTABLISHED, End, LISTENS, READABLE, SHUT_RD, SH
 use crate::address::SockAddr;
 use crate::proto::{self, On};
 use crate::raw::Object;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use quietline_platform::atomic::Ordering;
 use quietline_platform::{fault, heap};
 use quietline_sync::WaitQueue;
@@ -21,8 +21,8 @@ use std::collections::VecDeque;
 #[repr(align(64))]
 pub(super) struct Listener {
     backlog: usize,
-    /// The address that it was bound to, if it was told one: its connections go on as if they had been.
-    bound: Option<IpAddr>,
+    /// Whether it was told an address: its connections go on as if they had been.
+    keeps_address: bool,
     /// Ends of connections, oldest first.
     ready: VecDeque<Object<End>>,
     /// Places among them that are promised.
@@ -111,7 +111,7 @@ impl End {
         let inet = &on.net().inet;
         let fresh = Listener {
             backlog,
-            bound: control.bound.filter(|ip| !ip.is_unspecified()),
+            keeps_address: control.keeps_address,
             ready: VecDeque::new(),
             promised: 0,
             waiting: VecDeque::new(),
@@ -210,10 +210,11 @@ impl End {
         // Relaxed: a tunable, in effect.
         child.uid.store(self.uid(), Ordering::Relaxed);
         let holding = self.net.get().inet.tcp.join(to.port(), child.claim(to.ip()))?;
-        let bound = self.listener.with(|listener| listener.as_ref().and_then(|listener| listener.bound));
+        let keeps =
+            self.listener.with(|listener| listener.as_ref().is_some_and(|listener| listener.keeps_address));
         *Object::get_mut(&mut child).expect("new").control.get_mut() = Control {
             phase: Phase::Connected,
-            bound,
+            keeps_address: keeps,
             holding: Some(holding),
             local: Some(to),
             remote: Some(from),

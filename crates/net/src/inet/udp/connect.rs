@@ -21,6 +21,8 @@ pub(super) struct Control {
     holding: Option<Holding>,
     /// The address that it was bound to, if it was told one.
     pub(super) bound: Option<IpAddr>,
+    /// Whether it was ever told one (`SOCK_BINDADDR_LOCK`): from then on it keeps the address that it has when it is disconnected.
+    keeps_address: bool,
     /// Whether the port was asked for by its number.
     keeps_port: bool,
     /// Its address: as it was bound, or as the connection has it.
@@ -33,7 +35,16 @@ pub(super) struct Control {
 
 impl Control {
     pub(super) const fn new() -> Self {
-        Self { holding: None, bound: None, keeps_port: false, local: None, remote: None, path: None, uid: 0 }
+        Self {
+            holding: None,
+            bound: None,
+            keeps_address: false,
+            keeps_port: false,
+            local: None,
+            remote: None,
+            path: None,
+            uid: 0,
+        }
     }
 }
 
@@ -79,9 +90,16 @@ impl End {
         if control.holding.is_some() || control.remote.is_some() {
             return Err(Errno::INVAL);
         }
-        Self::take_port(this, on, &mut control, address)?;
+        if let Err(errno) = Self::take_port(this, on, &mut control, address) {
+            if errno == Errno::ADDRINUSE {
+                // The address that it had has gone.
+                (control.bound, control.local) = (None, None);
+            }
+            return Err(errno);
+        }
         control.keeps_port = address.port() != 0;
         control.bound = (!address.ip().is_unspecified()).then_some(address.ip());
+        control.keeps_address |= control.bound.is_some();
         if !address.ip().is_unspecified() && address.ip().to_canonical().is_ipv6() {
             this.settings.set_v6only();
         }
@@ -101,7 +119,7 @@ impl End {
         if this.flags() & CLOSED != 0 {
             return Err(Errno::BADF);
         }
-        let ip = control.bound.unwrap_or(any(this.v6).ip());
+        let ip = control.local.map_or(any(this.v6).ip(), |local| local.ip());
         match Self::take_port(this, on, &mut control, SocketAddr::new(ip, 0)) {
             Err(Errno::ADDRINUSE) => Err(Errno::AGAIN),
             done => done,
@@ -162,8 +180,9 @@ impl End {
         let mut control = this.control.lock();
         let was = control.remote.take();
         control.path = None;
-        let Some(holding) = control.holding else { return };
-        let ip = control.bound.unwrap_or(any(this.v6).ip());
+        let (Some(holding), Some(local)) = (control.holding, control.local) else { return };
+        let ip = if control.keeps_address { local.ip() } else { any(this.v6).ip() };
+        control.bound = control.keeps_address.then_some(ip).filter(|ip| !ip.is_unspecified());
         if control.keeps_port {
             let claim = this.claim(ip, control.uid);
             control.local = Some(SocketAddr::new(ip, holding.port()));
