@@ -17,6 +17,8 @@ struct Sides {
     epolls: (i32, i32),
     watch: u32,
     made: u64,
+    /// Bytes of a file were moved to a pipe, and some pipe has had bytes ever since.
+    lent: bool,
 }
 
 fn said<T: TryInto<i64>>(result: Result<T, Errno>) -> Said {
@@ -56,6 +58,7 @@ impl Sides {
             epolls,
             watch,
             made: 0,
+            lent: false,
         }
     }
 
@@ -99,9 +102,50 @@ impl Sides {
         }
     }
 
+    /// Whether a call writes over bytes of a file that a pipe may have: on Linux it has the file's page itself, and what is read from
+    /// it is what was written last; here it has what was moved.
+    fn writes_over(&mut self, call: &Call) -> bool {
+        if !self.lent {
+            return false;
+        }
+        let ask = |fd: i32, what, number: i64| host::call(what, [fd.into(), number, 0, 0, 0, 0]);
+        let readable = |fd: i32| {
+            let mut answer = [0i32];
+            let args = [fd.into(), FIONREAD as i64, target(&mut answer), 0, 0, 0];
+            host::call(libc::SYS_ioctl, args).map_or(0, |_| i64::from(answer[0]))
+        };
+        let is_pipe = |fd: i32| ask(fd, libc::SYS_fcntl, F_GETPIPE_SZ.into()).is_ok();
+        let pipes = self.names.iter().flatten().filter(|(_, fd)| is_pipe(*fd));
+        self.lent = pipes.into_iter().any(|(_, fd)| readable(*fd) > 0);
+        let (name, at) = match *call {
+            Call::Write(name, _) | Call::Writev(name, _) | Call::Count(name, _) | Call::Counts(name, _) => {
+                (name, None)
+            }
+            Call::Pwrite(name, _, at) => (name, Some(at)),
+            Call::Splice { to, to_at, .. } => (to, to_at),
+            Call::Sendfile { to, .. } => (to, None),
+            _ => return false,
+        };
+        let (_, fd) = self.fds(name);
+        // Only a file can tell where it stands.
+        let Ok(stands) = host::call(libc::SYS_lseek, [fd.into(), 0, SEEK_CUR.into(), 0, 0, 0]) else {
+            return false;
+        };
+        self.lent && !is_pipe(fd) && at.unwrap_or(stands) < stands + readable(fd)
+    }
+
+    /// Notes that bytes of a file were moved to a pipe.
+    fn moved(&mut self, from: i32, done: &Said) {
+        let is_pipe = host::call(libc::SYS_fcntl, [from.into(), F_GETPIPE_SZ.into(), 0, 0, 0, 0]).is_ok();
+        self.lent |= !is_pipe && done.is_ok_and(|n| n > 0);
+    }
+
     #[allow(clippy::too_many_lines)] // a table
     fn make(&mut self, call: &Call) -> Result<(), String> {
         let what = format!("{call:?}");
+        if self.writes_over(call) {
+            return Ok(());
+        }
         match *call {
             Call::Pipe { flags } => {
                 let ours = self.ours.pipe2(flags).map_err(Errno::raw_os_error);
@@ -232,6 +276,7 @@ impl Sides {
                     flags.into(),
                 ];
                 let host = host::call(libc::SYS_splice, args);
+                self.moved(host_from, &host);
                 same(&what, &(ours, mine), &(host, its))
             }
             Call::Tee { from, to, len, flags } => {
@@ -277,6 +322,7 @@ impl Sides {
                     libc::SYS_sendfile,
                     [host_to.into(), host_from.into(), offset, len as i64, 0, 0],
                 );
+                self.moved(host_from, &host);
                 same(&what, &(ours, mine), &(host, its))
             }
         }

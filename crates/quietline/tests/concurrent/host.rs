@@ -3,6 +3,7 @@
 use crate::call::{Result, System};
 use std::ffi::CString;
 use std::io;
+use std::time::{Duration, Instant};
 
 pub(crate) struct Host {
     fifo: CString,
@@ -91,7 +92,20 @@ impl System for Host {
     }
 
     fn shutdown(&self, fd: i32, how: i32) -> Result<()> {
-        done(unsafe { libc::shutdown(fd, how) })
+        done(unsafe { libc::shutdown(fd, how) })?;
+        // The other end takes its time to say that it knows, and when that comes, whoever watches for edges is told again.
+        const FIN_WAIT1: u8 = 4;
+        let until = Instant::now() + Duration::from_millis(100);
+        let (mut state, mut len) = (0u8, 1);
+        let mut waits = || {
+            let info = (&raw mut state).cast();
+            let asked = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, info, &mut len) };
+            asked == 0 && state == FIN_WAIT1
+        };
+        while waits() && Instant::now() < until {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
     }
 
     fn open_fifo(&self, flags: i32) -> Result<i32> {

@@ -7,6 +7,8 @@ mod call;
 mod drive;
 mod host;
 mod ours;
+#[path = "../support/mod.rs"]
+mod support;
 
 use call::{Call, Dice};
 use drive::{Step, World};
@@ -65,6 +67,8 @@ fn shrink(tag: u64, calls: &mut Vec<Call>) {
 
 #[test]
 fn programs_do_here_what_they_do_on_linux() {
+    support::own_network();
+    support::assert_dgram_queues();
     let (programs, seed) = (number("QUIETLINE_SOCKETS_PROGRAMS", 3_000), number("QUIETLINE_SOCKETS_SEED", 1));
     for program in seed..seed + programs {
         let mut dice = Dice::new(program);
