@@ -1,9 +1,14 @@
-//! Hosts in network namespaces, `ql forward` between them, and captures of what comes out of it.
+//! Hosts in network namespaces, `ql forward` between them, and what they say to each other.
+//!
+//! Nothing here takes a time for granted: whatever has to be there is waited for until it is, [`PATIENCE`] at most, and what may be lost
+//! on a machine that is busy is sent again.
+
+pub(crate) mod echo;
+pub(crate) mod talk;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,13 +16,16 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const INSIDE: &str = "QUIETLINE_TEST_INSIDE";
 
+/// After so long a time what is waited for does not come any more.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// True in a network namespace of the test's own, with TAP devices and the programs that it needs. Outside of one, runs the test again
 /// there, or says why not.
 pub(crate) fn inside(test: &str, programs: &[&str]) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
-    for program in programs {
+    for program in ["unshare", "nsenter", "ip"].iter().chain(programs) {
         let found =
             Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         if found.is_err() {
@@ -34,12 +42,7 @@ pub(crate) fn inside(test: &str, programs: &[&str]) -> bool {
         }
     }
     let mut command = Command::new("unshare");
-    command.arg("-n").arg(std::env::current_exe().unwrap()).args([
-        "--exact",
-        test,
-        "--nocapture",
-        "--include-ignored",
-    ]);
+    command.arg("-n").arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
     let output = command.env(INSIDE, "1").output().unwrap();
     let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     eprint!("{said}{error}");
@@ -49,10 +52,15 @@ pub(crate) fn inside(test: &str, programs: &[&str]) -> bool {
     false
 }
 
-fn run(program: &str, words: &[&str]) {
-    let output = Command::new(program).args(words).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {words:?}: {said}");
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a program prints that does as it is told.
+fn run(program: &str, words: &[&str]) -> String {
+    let Output { status, stdout, stderr } = Command::new(program).args(words).output().unwrap();
+    assert!(status.success(), "{program} {words:?}: {}", text(&stderr));
+    text(&stdout)
 }
 
 pub(crate) fn ip(words: &str) {
@@ -62,7 +70,7 @@ pub(crate) fn ip(words: &str) {
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "in vain: {what}");
+        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -79,16 +87,16 @@ impl Host {
         host
     }
 
-    fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("/proc/{}/ns/net", self.0.id())
     }
 
-    pub(crate) fn ip(&self, words: &str) {
+    pub(crate) fn ip(&self, words: &str) -> String {
         let net = format!("--net={}", self.path());
-        run("nsenter", &[net.as_str(), "ip"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
+        run("nsenter", &[net.as_str(), "ip"].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
     }
 
-    /// Gives it a device, with addresses and gateways.
+    /// Gives it a device, with addresses and gateways, and waits until it can send and receive by it: the other end must be there.
     pub(crate) fn plug(&self, device: &str, addresses: &[&str], gateways: &[&str]) {
         ip(&format!("link set {device} netns {}", self.0.id()));
         self.ip(&format!("link set {device} up"));
@@ -99,6 +107,15 @@ impl Host {
         for gateway in gateways {
             self.ip(&format!("route add default via {gateway}"));
         }
+        // A device that has just found its other end drops what is sent until the host has seen to that, and it answers for no
+        // address that might be somebody else's.
+        until("a device that sends", || {
+            let link = self.ip(&format!("-o link show dev {device}"));
+            link.contains("LOWER_UP") && !link.contains("qdisc noop")
+        });
+        until("addresses of its own", || {
+            self.ip(&format!("-6 addr show dev {device} scope global tentative")).is_empty()
+        });
     }
 
     /// Does something on a thread that is there.
@@ -136,17 +153,20 @@ impl Forward {
         Self(child)
     }
 
+    /// Waits until it ends of itself: how, and what it printed.
+    pub(crate) fn wait(mut self) -> (Option<i32>, String, String) {
+        until("the end", || self.0.try_wait().unwrap().is_some());
+        let (mut said, mut error) = (String::new(), String::new());
+        self.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        self.0.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+        (self.0.wait().unwrap().code(), said, error)
+    }
+
     /// Ends it as Ctrl-C does: what it printed.
     pub(crate) fn end(self) -> String {
         kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
-        self.wait()
-    }
-
-    /// Waits for its end: what it printed.
-    pub(crate) fn wait(mut self) -> String {
-        let mut said = String::new();
-        self.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(self.0.wait().unwrap().success(), "{said}");
+        let (code, said, error) = self.wait();
+        assert_eq!(code, Some(0), "{said} {error}");
         said
     }
 }
@@ -157,79 +177,3 @@ impl Drop for Forward {
         let _ = self.0.wait();
     }
 }
-
-/// `tcpdump` on a device: what the host receives by it, which is what the other end of the cable has sent. (What the host sends may have
-/// checksums that are still to be made.)
-pub(crate) struct Capture {
-    tcpdump: Child,
-    says: BufReader<std::process::ChildStderr>,
-    file: PathBuf,
-}
-
-impl Capture {
-    pub(crate) fn start(host: Option<&Host>, device: &str, name: &str) -> Self {
-        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.pcap", std::process::id()));
-        let net = format!("--net={}", host.map_or("/proc/self/ns/net".to_owned(), Host::path));
-        let mut command = Command::new("nsenter");
-        command.args([&net, "tcpdump", "-i", device, "-Q", "in", "--immediate-mode", "-U", "-n"]);
-        // Frames of the ring are as large as this says.
-        command.args(["-s", "2048", "-B", "65536", "-Z", "root", "-w"]).arg(&file);
-        let mut tcpdump = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut says = BufReader::new(tcpdump.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("listening on") {
-            line.clear();
-            assert!(says.read_line(&mut line).unwrap() > 0, "tcpdump does not begin");
-        }
-        Self { tcpdump, says, file }
-    }
-
-    /// Ends it when nothing comes any more: the file, with everything in it that came.
-    pub(crate) fn end(mut self) -> PathBuf {
-        let size = || fs::metadata(&self.file).unwrap().len();
-        let mut last = size();
-        until("a quiet capture", || {
-            thread::sleep(Duration::from_secs(2));
-            std::mem::replace(&mut last, size()) == last
-        });
-        kill_process(Pid::from_child(&self.tcpdump), Signal::INT).unwrap();
-        let mut said = String::new();
-        self.says.read_to_string(&mut said).unwrap();
-        assert!(self.tcpdump.wait().unwrap().success(), "{said}");
-        let number = |what: &str| {
-            let line =
-                said.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {said}"));
-            line.split_whitespace().next().unwrap().parse::<u64>().unwrap()
-        };
-        // (Those that the filter has received are more: the host's own, too, which `-Q in` leaves out.)
-        assert!(number("captured") > 0 && number("dropped by kernel") == 0, "{said}");
-        std::mem::take(&mut self.file)
-    }
-}
-
-impl Drop for Capture {
-    fn drop(&mut self) {
-        let _ = self.tcpdump.kill();
-        let _ = self.tcpdump.wait();
-    }
-}
-
-/// Packets of a capture that a filter of Wireshark's lets through: the numbers of their frames. All checksums are looked at.
-pub(crate) fn frames(file: &Path, filter: &str) -> Vec<u64> {
-    let mut command = Command::new("tshark");
-    command.arg("-n").arg("-r").arg(file);
-    // What is said by TCP and UDP is for nobody to guess.
-    command.args(["-d", "tcp.port==1-65535,data", "-d", "udp.port==1-65535,data"]);
-    for protocol in ["ip", "tcp", "udp"] {
-        command.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
-    }
-    let output = command.args(["-T", "fields", "-e", "frame.number", "-Y", filter]).output().unwrap();
-    let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "tshark {filter}: {error}");
-    said.lines().map(|line| line.parse().unwrap()).collect()
-}
-
-/// What no packet should be: malformed, with an error of any kind, or with a checksum that is wrong.
-pub(crate) const WRONG: &str = "_ws.malformed || _ws.expert.severity == \"Error\" || ip.checksum.status == \"Bad\" \
-     || tcp.checksum.status == \"Bad\" || udp.checksum.status == \"Bad\" || icmp.checksum.status == \"Bad\" \
-     || icmpv6.checksum.status == \"Bad\"";
