@@ -158,14 +158,18 @@ fn free(p: &Process, cache: &str) -> usize {
     stats.places - stats.active
 }
 
-const CACHES: [&str; 8] = [
+/// In such an order that none is filled with the help of one before it.
+const CACHES: [&str; 11] = [
+    "eventpoll_epi",
+    "unix_sock",
+    "tcp_sock",
+    "udp_sock",
     "sock_inode_cache",
     "pipe_inode_cache",
     "eventfd_ctx",
     "timerfd_ctx",
     "signalfd_ctx",
     "eventpoll",
-    "eventpoll_epi",
     "filp",
 ];
 
@@ -193,7 +197,19 @@ fn starve(p: &Process) {
         p.kernel().shrink();
         for _ in 0..free(p, cache) {
             match cache {
+                // Has no state before it is used.
                 "sock_inode_cache" => keep(p.socket(AF_INET, SOCK_STREAM, 0).unwrap()),
+                "unix_sock" => {
+                    let fd = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+                    p.bind(fd, &local("")).unwrap();
+                    keep(fd);
+                }
+                "tcp_sock" | "udp_sock" => {
+                    let ty = if cache == "tcp_sock" { SOCK_STREAM } else { SOCK_DGRAM };
+                    let fd = p.socket(AF_INET, ty, 0).unwrap();
+                    p.bind(fd, &loopback(0)).unwrap();
+                    keep(fd);
+                }
                 // Both ends of a pipe are one object, and two files.
                 "pipe_inode_cache" => p.pipe2(0).unwrap().into_iter().for_each(keep),
                 "timerfd_ctx" => keep(p.timerfd_create(CLOCK_MONOTONIC, 0).unwrap()),
@@ -206,11 +222,16 @@ fn starve(p: &Process) {
                     p.close(fd).unwrap();
                     p.close(fd + 1).unwrap();
                 }
-                _ => keep(p.eventfd(0, 0).unwrap()),
+                "eventfd_ctx" => keep(p.eventfd(0, 0).unwrap()),
+                // A file and nothing else.
+                _ => keep(p.open("/", 0, 0).unwrap()),
             }
         }
     }
     p.kernel().shrink();
+    for cache in CACHES {
+        assert_eq!(free(p, cache), 0, "{cache} has room");
+    }
 }
 
 /// A call, given what was prepared.

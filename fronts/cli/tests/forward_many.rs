@@ -2,6 +2,7 @@
 //! is left behind. How many: `QUIETLINE_FORWARD_PACKETS`.
 
 use std::thread;
+use std::time::{Duration, Instant};
 
 use quietline_net::device::{BUDGET, Batch, Ends, Generator, NetDevice, Pair, Sink, Traffic};
 use quietline_net::forward::{Count, Forwarder, Interface};
@@ -24,12 +25,33 @@ fn forwarder(packets: &Packets, ends: Ends) -> Forwarder<'_> {
     forwarder
 }
 
-/// All that is to be sent, as there is room.
-fn send<'n>(device: &mut Pair<'n>, batch: &mut Batch<'n>) {
-    while !batch.is_empty() {
-        if device.xmit(batch) == 0 {
-            thread::yield_now();
+/// A thread that has nothing to do: for a minute and not longer, however many packets there are in all.
+struct Idle {
+    what: &'static str,
+    since: Option<Instant>,
+}
+
+impl Idle {
+    fn new(what: &'static str) -> Self {
+        Self { what, since: None }
+    }
+
+    /// After a turn that has moved so many packets.
+    fn turn(&mut self, moved: usize) {
+        if moved > 0 {
+            self.since = None;
+            return;
         }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        assert!(since.elapsed() < Duration::from_secs(60), "{}: nothing for a minute", self.what);
+        thread::yield_now();
+    }
+}
+
+/// All that is to be sent, as there is room.
+fn send<'n>(device: &mut Pair<'n>, batch: &mut Batch<'n>, idle: &mut Idle) {
+    while !batch.is_empty() {
+        idle.turn(device.xmit(batch));
     }
 }
 
@@ -42,10 +64,10 @@ fn through(traffic: Traffic) {
     thread::scope(|scope| {
         scope.spawn(move || {
             let mut generator = Generator::new(packets, &traffic).unwrap();
-            let mut batch = Batch::new();
+            let (mut batch, mut idle) = (Batch::new(), Idle::new("room in the first device"));
             while !generator.is_done() {
                 generator.poll(BUDGET, &mut batch).unwrap();
-                send(&mut out, &mut batch);
+                send(&mut out, &mut batch, &mut idle);
             }
             assert_eq!(generator.made(), count);
         });
@@ -53,17 +75,17 @@ fn through(traffic: Traffic) {
         scope.spawn(move || {
             let mut lane = forwarder.lane().unwrap();
             let (mut taken, mut batch) = (0, Batch::new());
+            let (mut idle, mut full) =
+                (Idle::new("packets to forward"), Idle::new("room in the last device"));
             while taken < count {
                 let came = near.poll(BUDGET, &mut batch).unwrap();
-                if came == 0 {
-                    thread::yield_now();
-                }
+                idle.turn(came);
                 taken += came as u64;
                 let mut out = |interface: u32, packets: &mut [Option<_>]| {
                     assert_eq!(interface, 1);
                     let mut batch = Batch::new();
                     batch.take_from(packets);
-                    send(&mut far, &mut batch);
+                    send(&mut far, &mut batch, &mut full);
                 };
                 let now = quietline_platform::clock::monotonic();
                 batch.hand_over(|packets| forwarder.handle(&mut lane, 0, packets, now, &mut out));
@@ -72,11 +94,9 @@ fn through(traffic: Traffic) {
         scope.spawn(move || {
             let mut sink = Sink::new(256, traffic.flows).unwrap();
             sink.check_sums(count < 1_000_000);
-            let mut batch = Batch::new();
+            let (mut batch, mut idle) = (Batch::new(), Idle::new("packets for the sink"));
             while sink.stats().tx_packets < count {
-                if end.poll(BUDGET, &mut batch).unwrap() == 0 {
-                    thread::yield_now();
-                }
+                idle.turn(end.poll(BUDGET, &mut batch).unwrap());
                 sink.send(&mut batch);
                 sink.complete(BUDGET);
             }
