@@ -7,8 +7,9 @@ use std::time::Duration;
 use columns::{Flaw, Toy};
 use quietline_bench::harness::{Plan, Progress, measure};
 use quietline_bench::machine::{self, Machine};
+use quietline_bench::workloads::forward::FORWARD;
 use quietline_bench::workloads::sockets::SOCKETS;
-use quietline_bench::{Report, report};
+use quietline_bench::{Report, adapters, report};
 use serde_json::Value;
 
 fn document() -> Value {
@@ -90,3 +91,45 @@ fn the_median_is_that_of_the_raw_samples() {
         assert!((median - means[1]).abs() <= 1e-9 * median, "{row}");
     }
 }
+
+#[test]
+fn slow_paths_of_packets_are_beside_the_rows() {
+    assert_eq!(document()["slow_paths"], Value::Array(Vec::new()), "where no packets are");
+    let names = ["history-4.2-single", "history-alf-queue", "quietline"];
+    let columns: Vec<_> =
+        adapters::all().into_iter().filter(|column| names.contains(&column.name())).collect();
+    let ring = FORWARD.cases.iter().find(|case| case.name == "ring-64").expect("a case of this name");
+    let plan = Plan::smoke(vec![1]);
+    let mut report = Report::new(Machine::observe(), machine::commit(), plan.clone());
+    for times in 1..=2 {
+        let measured = measure(&FORWARD, &[ring], &columns, &plan, &Progress::hidden());
+        report.push(measured, Duration::from_millis(1));
+        assert_eq!(report.slow_paths.len(), times * names.len(), "each is told once");
+    }
+    let document: Value = serde_json::from_str(&report::json::render(&report)).expect("JSON");
+    let (rows, slow) = (&document["rows"], document["slow_paths"].as_array().expect("an array"));
+    let mut found = Vec::new();
+    for of_row in &slow[..names.len()] {
+        let is_its = |row: &&Value| ["case", "threads", "column"].iter().all(|key| row[*key] == of_row[*key]);
+        let row = rows.as_array().expect("rows").iter().find(is_its).expect("a row of the same names");
+        assert!(of_row["packets"].as_u64() >= row["ops"].as_u64() && row["ops"].as_u64() > Some(0));
+        let keys = ["slab_words", "list_locks", "refills", "flushes", "barn", "shared_queue"];
+        let object = of_row.as_object().expect("an object");
+        assert_eq!(object.len(), 4 + keys.len(), "{of_row}");
+        let counted: Vec<&str> = keys.into_iter().filter(|key| object[*key].is_u64()).collect();
+        assert!(keys.iter().all(|key| object[*key].is_u64() || object[*key].is_null()), "{of_row}");
+        found.push((of_row["column"].as_str().expect("a name"), counted));
+    }
+    found.sort_unstable();
+    let [single, queue, ours] =
+        [&["slab_words", "list_locks"][..], &QUEUE, &["slab_words", "refills", "flushes", "barn"]];
+    let expected = [(names[0], single), (names[1], queue), (names[2], ours)];
+    assert_eq!(found, expected.map(|(name, keys)| (name, keys.to_vec())));
+    // Nearly each packet is freed by an exchange of its own.
+    let single = slow.iter().find(|row| row["column"] == names[0]).expect("it is there");
+    let figure = |name: &str| single[name].as_f64().expect("a number");
+    assert!(figure("slab_words") > 0.5 * figure("packets"), "{single}");
+}
+
+/// What is counted of the queue, behind which is the slab of packets.
+const QUEUE: [&str; 5] = ["slab_words", "refills", "flushes", "barn", "shared_queue"];

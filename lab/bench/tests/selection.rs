@@ -90,11 +90,13 @@ fn workloads_have_default_cases() {
         "open own-1,own-3,own-8,shared",
         "unlink own,shared,own-1000,shared-1000",
         "forward direct-64,ring-64,ring-1514,pair-64,across-64,routed-64",
-        "bytes eventfd,pipe-1,pipe-4096,unix-1",
+        "bytes eventfd,pipe-1,pipe-4096,unix-1,unix-dgram-1,tcp-1,udp-1",
         "epoll-wait none,ready,ready-nested,message,message-nested,poll-ready",
         "epoll-ctl mod,del-add,del-add-nested",
         "nested-epoll mesh",
+        "connections socketpair,unix-connect,tcp-connect,pass-descriptor",
         "ping-pong pipe,unix,tcp,pipe-epoll,unix-epoll,tcp-epoll",
+        "throughput pipe,unix,tcp",
     ];
     assert_eq!(chosen(&[], &[]), Ok(strings(&everything)));
     assert_eq!(
@@ -118,7 +120,8 @@ fn an_unknown_workload_names_the_known() {
     assert_eq!(
         error,
         "there is no workload `socket`; the workloads are: sockets, pipes, anonfds, primitives, slab, dcache, \
-         open, unlink, forward, bytes, epoll-wait, epoll-ctl, nested-epoll, ping-pong"
+         open, unlink, forward, bytes, epoll-wait, epoll-ctl, nested-epoll, connections, \
+         ping-pong, throughput"
     );
 }
 

@@ -8,7 +8,10 @@ use quietline_bench::workloads::{Case, Job, Pattern, Shown, Slab, primitives::PR
 use quietline_bench::{Report, Verdict, adapters, report, workloads};
 
 fn takes_pairs(case: &Case) -> bool {
-    matches!(case.job, Job::Slab(Slab { pattern: Pattern::Remote, .. }) | Job::PingPong(_))
+    matches!(
+        case.job,
+        Job::Slab(Slab { pattern: Pattern::Remote, .. }) | Job::PingPong(_) | Job::Throughput(_)
+    )
 }
 
 #[test]

@@ -61,6 +61,8 @@ impl Column for Host {
             | Job::Unlink(_)
             | Job::Forward(_)
             | Job::PingPong(_)
+            | Job::Throughput(_)
+            | Job::Connections(_)
             | Job::Events(_) => false,
         }
     }
@@ -76,6 +78,8 @@ impl Column for Host {
             | Job::Unlink(_)
             | Job::Forward(_)
             | Job::PingPong(_)
+            | Job::Throughput(_)
+            | Job::Connections(_)
             | Job::Events(_) => Err(Unfit::Missing("a column of descriptors has no such job".to_owned())),
         }
     }

@@ -1,12 +1,15 @@
 //! Who does the jobs: one file per implementation, in the order of the columns.
 
 mod census;
+pub mod connections;
 mod descriptors;
 pub mod events;
 pub mod forward;
 pub mod history;
 pub mod host;
 mod implementation;
+mod loopback;
+mod owned;
 pub mod paths;
 pub mod ping_pong;
 pub mod primitives;
@@ -20,8 +23,8 @@ use std::sync::Arc;
 use crate::harness::Column;
 
 /// Every column there is, in the order in which a report shows them: the host kernel, the ladder of old kernels, the peers of
-/// the primitives, quietline; those of objects without descriptors; those of paths; those of packets; those of events; those of threads that
-/// wake each other. A name may stand for two, of which a case has one.
+/// the primitives, quietline; those of objects without descriptors; those of paths; those of packets; those of events; those of
+/// connections; those of threads that wake each other. A name may stand for two, of which a case has one.
 pub fn all() -> Vec<Arc<dyn Column>> {
     [
         host::columns(),
@@ -32,6 +35,7 @@ pub fn all() -> Vec<Arc<dyn Column>> {
         paths::columns(),
         forward::columns(),
         events::columns(),
+        connections::columns(),
         ping_pong::columns(),
     ]
     .concat()

@@ -75,6 +75,8 @@ impl Column for Variant {
             | Job::Unlink(_)
             | Job::Forward(_)
             | Job::PingPong(_)
+            | Job::Throughput(_)
+            | Job::Connections(_)
             | Job::Events(_) => false,
         }
     }
@@ -90,6 +92,8 @@ impl Column for Variant {
             | Job::Unlink(_)
             | Job::Forward(_)
             | Job::PingPong(_)
+            | Job::Throughput(_)
+            | Job::Connections(_)
             | Job::Events(_) => {
                 return Err(Unfit::Missing("a column of descriptors has no such job".to_owned()));
             }

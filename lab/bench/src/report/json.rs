@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{Part, Report};
+use crate::adapters::forward::SlowPaths;
 use crate::harness::stats::Spread;
 use crate::harness::{Row, Sample};
 use crate::machine::Machine;
@@ -15,6 +16,8 @@ struct Document<'a> {
     settings: Settings,
     rows: Vec<JsonRow<'a>>,
     missing: Vec<JsonMissing<'a>>,
+    /// Of `forward`; empty if that was not run. A row without a count of some kind has null there.
+    slow_paths: &'a [SlowPaths],
 }
 
 /// How it was measured.
@@ -84,6 +87,7 @@ pub fn render(report: &Report) -> String {
         },
         rows: report.parts.iter().flat_map(rows).collect(),
         missing: report.parts.iter().flat_map(missing).collect(),
+        slow_paths: &report.slow_paths,
     };
     serde_json::to_string(&document).expect("no maps with odd keys")
 }

@@ -6,8 +6,10 @@ pub mod table;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::adapters::forward::{SlowPaths, slow_paths};
 use crate::harness::{Measured, Plan};
 use crate::machine::Machine;
+use crate::workloads::forward::FORWARD;
 
 /// Everything a run found out.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub struct Report {
     pub plan: Plan,
     /// One part per workload.
     pub parts: Vec<Part>,
+    /// How often packets of the workload `forward` took a slow path.
+    pub slow_paths: Vec<SlowPaths>,
 }
 
 /// One workload of a report.
@@ -34,11 +38,15 @@ pub struct Part {
 impl Report {
     /// A report with nothing in it yet.
     pub fn new(machine: Machine, commit: String, plan: Plan) -> Self {
-        Self { machine, commit, plan, parts: Vec::new() }
+        Self { machine, commit, plan, parts: Vec::new(), slow_paths: Vec::new() }
     }
 
-    /// Adds a workload.
+    /// Adds a workload that was just measured, and what its packets have counted.
     pub fn push(&mut self, measured: Measured, took: Duration) {
+        // Not what another thread has measured and is about to take.
+        if measured.workload.name == FORWARD.name {
+            self.slow_paths.extend(slow_paths());
+        }
         self.parts.push(Part { measured, took });
     }
 

@@ -5,7 +5,7 @@ use super::{Case, Job, Shown, Workload};
 /// What a message costs by each kind of object: written and read again by one thread.
 pub static BYTES: Workload = Workload {
     name: "bytes",
-    says: "write(2) and read(2) through a pipe, an eventfd, a pair of sockets: one thread at both ends",
+    says: "write(2) and read(2) through a pipe, an eventfd, two connected sockets: one thread at both ends",
     operation: "write+read",
     cases: &[
         shown("eventfd", Events::Through(Channel::Eventfd, 8)),
@@ -13,6 +13,10 @@ pub static BYTES: Workload = Workload {
         shown("pipe-4096", Events::Through(Channel::Pipe, 4096)),
         shown("unix-1", Events::Through(Channel::Unix, 1)),
         case("unix-4096", Events::Through(Channel::Unix, 4096)),
+        shown("unix-dgram-1", Events::Through(Channel::UnixDatagrams, 1)),
+        shown("tcp-1", Events::Through(Channel::Tcp, 1)),
+        case("tcp-4096", Events::Through(Channel::Tcp, 4096)),
+        shown("udp-1", Events::Through(Channel::Udp, 1)),
     ],
     shown: Shown::Everything,
 };
@@ -103,6 +107,12 @@ pub enum Channel {
     Pipe,
     /// Two stream sockets of `AF_UNIX`.
     Unix,
+    /// Two datagram sockets of `AF_UNIX`.
+    UnixDatagrams,
+    /// A TCP connection of `AF_INET` over the loopback, without delay. Whoever reads waits.
+    Tcp,
+    /// Two UDP sockets of `AF_INET` that are connected over the loopback. Whoever reads waits.
+    Udp,
 }
 
 /// Inner epolls that each thread of [`Events::Mesh`] has at most.

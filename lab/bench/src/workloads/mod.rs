@@ -1,6 +1,7 @@
 //! What is done: one file per workload, none of which knows who does it.
 
 pub mod anonfds;
+pub mod connections;
 pub mod dcache;
 pub mod events;
 pub mod forward;
@@ -12,11 +13,12 @@ pub mod slab;
 pub mod sockets;
 pub mod unlink;
 
+pub use connections::Connections;
 pub use dcache::{Dcache, Whose};
 pub use events::{Channel, Events, GROUPS, Peers};
 pub use forward::{Forward, Way};
 pub use open::OpenFile;
-pub use ping_pong::{PingPong, Route};
+pub use ping_pong::{BLOCK, PingPong, Route};
 pub use primitives::{Call, Primitive};
 pub use slab::{Pattern, Slab};
 pub use unlink::Unlink;
@@ -79,6 +81,10 @@ pub enum Job {
     Forward(Forward),
     /// A byte to another thread, and one back.
     PingPong(PingPong),
+    /// Blocks of bytes to another thread.
+    Throughput(Route),
+    /// Sockets that are connected, and closed.
+    Connections(Connections),
     /// Bytes that go through objects, and who is told of them.
     Events(Events),
 }
@@ -134,5 +140,7 @@ pub const ALL: &[&Workload] = &[
     &events::EPOLL_WAIT,
     &events::EPOLL_CTL,
     &events::NESTED_EPOLL,
+    &connections::CONNECTIONS,
     &ping_pong::PING_PONG,
+    &ping_pong::THROUGHPUT,
 ];

@@ -1,4 +1,5 @@
-//! One byte to another thread, and one back: what it takes to wake somebody who sleeps.
+//! One byte to another thread, and one back: what it takes to wake somebody who sleeps. And many bytes: what it takes to
+//! carry them.
 
 use super::{Case, Job, Shown, Workload};
 
@@ -20,6 +21,23 @@ pub static PING_PONG: Workload = Workload {
     ],
     shown: Shown::Everything,
 };
+
+/// Bytes in a block of [`THROUGHPUT`].
+pub const BLOCK: usize = 64 << 10;
+
+/// One thread writes, another one reads, as fast as they can; a pair of threads for each way. Each block goes in one `write`, and is
+/// read until it is whole. An operation is a block: 65,536 bytes by the ns of the table are GB/s.
+pub static THROUGHPUT: Workload = Workload {
+    name: "throughput",
+    says: "blocks of 64 KiB to another thread, which reads them: one writes, the other reads; pairs of threads",
+    operation: "64 KiB",
+    cases: &[stream("pipe", Route::Pipes), stream("unix", Route::Unix), stream("tcp", Route::Tcp)],
+    shown: Shown::Everything,
+};
+
+const fn stream(name: &'static str, route: Route) -> Case {
+    Case { name, job: Job::Throughput(route), by_default: true }
+}
 
 const fn case(name: &'static str, route: Route, epoll: bool) -> Case {
     Case { name, job: Job::PingPong(PingPong { route, epoll }), by_default: true }

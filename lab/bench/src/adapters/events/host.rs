@@ -9,6 +9,7 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::system::{Control, MAX_EVENTS, System};
+use crate::adapters::loopback;
 use crate::harness::Fault;
 use crate::workloads::Channel;
 
@@ -16,6 +17,10 @@ use crate::workloads::Channel;
 pub(super) struct Host;
 
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+fn socketpair(kind: SocketType) -> Result<(OwnedFd, OwnedFd), Errno> {
+    net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+}
 
 impl System for Host {
     type Fd = OwnedFd;
@@ -33,10 +38,10 @@ impl System for Host {
                 return Ok([both.clone(), both]);
             }
             Channel::Pipe => pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?,
-            Channel::Unix => {
-                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-                net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?
-            }
+            Channel::Unix => socketpair(SocketType::STREAM)?,
+            Channel::UnixDatagrams => socketpair(SocketType::DGRAM)?,
+            Channel::Tcp => return Ok(loopback::host_tcp()?.map(Arc::new)),
+            Channel::Udp => return Ok(loopback::host_udp()?.map(Arc::new)),
         };
         Ok([Arc::new(read), Arc::new(write)])
     }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use quietline::abi::{AF_UNIX, O_ANYFD, O_NONBLOCK, SOCK_NONBLOCK, SOCK_STREAM};
+use quietline::abi::{AF_UNIX, O_ANYFD, O_NONBLOCK, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM};
 use quietline::eventpoll::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use quietline::{Config, EpollEvent, Errno, Events, Kernel, PollFd, Process};
 
 use super::system::{Control, MAX_EVENTS, System};
+use crate::adapters::loopback;
+use crate::adapters::owned::Owned;
 use crate::adapters::probe::failed;
 use crate::harness::Fault;
 use crate::workloads::Channel;
@@ -14,26 +16,14 @@ use crate::workloads::Channel;
 #[derive(Clone)]
 pub(super) struct Quietline(Arc<Process>);
 
-/// A descriptor, closed when it is dropped.
-pub(super) struct Fd {
-    process: Arc<Process>,
-    fd: i32,
-}
-
-impl Drop for Fd {
-    fn drop(&mut self) {
-        self.process.close(self.fd).expect("it is open");
-    }
-}
-
 impl Quietline {
-    fn own(&self, fd: i32) -> Fd {
-        Fd { process: self.0.clone(), fd }
+    fn own(&self, fd: i32) -> Owned {
+        Owned { process: self.0.clone(), fd }
     }
 }
 
 impl System for Quietline {
-    type Fd = Fd;
+    type Fd = Owned;
     type Error = Errno;
 
     fn boot() -> Result<Self, Fault> {
@@ -41,7 +31,7 @@ impl System for Quietline {
         Ok(Self(Arc::new(kernel.process().map_err(failed)?)))
     }
 
-    fn channel(&self, channel: Channel) -> Result<[Arc<Fd>; 2], Errno> {
+    fn channel(&self, channel: Channel) -> Result<[Arc<Owned>; 2], Errno> {
         let ends = match channel {
             Channel::Eventfd => {
                 let both = Arc::new(self.own(self.0.eventfd(0, O_NONBLOCK | O_ANYFD)?));
@@ -49,16 +39,19 @@ impl System for Quietline {
             }
             Channel::Pipe => self.0.pipe2(O_NONBLOCK | O_ANYFD)?,
             Channel::Unix => self.0.socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | O_ANYFD, 0)?,
+            Channel::UnixDatagrams => self.0.socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | O_ANYFD, 0)?,
+            Channel::Tcp => return Ok(loopback::tcp(&self.0)?.map(Arc::new)),
+            Channel::Udp => return Ok(loopback::udp(&self.0)?.map(Arc::new)),
         };
         Ok(ends.map(|fd| Arc::new(self.own(fd))))
     }
 
-    fn epoll(&self) -> Result<Fd, Errno> {
+    fn epoll(&self) -> Result<Owned, Errno> {
         Ok(self.own(self.0.epoll_create1(O_ANYFD)?))
     }
 
     #[inline(always)]
-    fn control(&self, epoll: &Fd, fd: &Fd, what: Control) -> Result<(), Errno> {
+    fn control(&self, epoll: &Owned, fd: &Owned, what: Control) -> Result<(), Errno> {
         let (op, data) = match what {
             Control::Add(data) => (EPOLL_CTL_ADD, data),
             Control::Modify(data) => (EPOLL_CTL_MOD, data),
@@ -68,7 +61,7 @@ impl System for Quietline {
     }
 
     #[inline(always)]
-    fn wait(&self, epoll: &Fd, data: &mut [u64; MAX_EVENTS]) -> Result<usize, Errno> {
+    fn wait(&self, epoll: &Owned, data: &mut [u64; MAX_EVENTS]) -> Result<usize, Errno> {
         let mut events = [EpollEvent::default(); MAX_EVENTS];
         let n = self.0.epoll_wait(epoll.fd, &mut events, 0)?;
         data.iter_mut().zip(&events[..n]).for_each(|(data, event)| *data = event.data);
@@ -76,19 +69,19 @@ impl System for Quietline {
     }
 
     #[inline(always)]
-    fn poll(&self, fd: &Fd) -> Result<bool, Errno> {
+    fn poll(&self, fd: &Owned) -> Result<bool, Errno> {
         let mut fds = [PollFd { fd: fd.fd, events: Events::IN.bits() as i16, revents: 0 }];
         let n = self.0.poll(&mut fds, 0)?;
         Ok(n == 1 && fds[0].revents == Events::IN.bits() as i16)
     }
 
     #[inline(always)]
-    fn write(&self, fd: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
+    fn write(&self, fd: &Owned, bytes: &[u8]) -> Result<usize, Errno> {
         self.0.write(fd.fd, bytes)
     }
 
     #[inline(always)]
-    fn read(&self, fd: &Fd, bytes: &mut [u8]) -> Result<usize, Errno> {
+    fn read(&self, fd: &Owned, bytes: &mut [u8]) -> Result<usize, Errno> {
         self.0.read(fd.fd, bytes)
     }
 

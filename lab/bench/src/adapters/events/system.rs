@@ -24,7 +24,7 @@ pub(super) enum Control {
     Delete,
 }
 
-/// A system with descriptors. None of its calls waits. Descriptors are closed when they are dropped.
+/// A system with descriptors. None of its calls waits, but those on sockets of the internet. Descriptors are closed when they are dropped.
 pub(super) trait System: Clone + Send + Sync + Sized + 'static {
     /// An open descriptor.
     type Fd: Send + Sync + 'static;

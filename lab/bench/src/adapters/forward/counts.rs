@@ -2,7 +2,7 @@
 //!
 //! Ours are the slab's own statistics, of heads and data together; those of history are what its ways count. They are of all packets of
 //! an arena, those of the samples' ends, which are freed outside the time, among them. When the last arena of a case is gone, the table is
-//! written to the standard error, where it does not mix with results.
+//! written to the standard error, where it does not mix with results; a report takes the numbers, for machines.
 
 use std::fmt::Write;
 use std::ops::Sub;
@@ -11,22 +11,26 @@ use std::sync::{Mutex, PoisonError};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use quietline_net::packet::Packets;
+use serde::Serialize;
 
-/// Times that something slow was done; none where it is not there or not counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Slow {
+/// Times that something slow was done; none where it is not there or not counted. The names in JSON are a contract.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Slow {
     /// Changes of a slab's word, by a locked instruction each: one for each group of objects; in history, to free.
-    pub(super) words: Option<u64>,
+    #[serde(rename = "slab_words")]
+    pub words: Option<u64>,
     /// Times that the lock of a node's list of slabs was taken: in history.
-    pub(super) locks: Option<u64>,
+    #[serde(rename = "list_locks")]
+    pub locks: Option<u64>,
     /// Times that objects were taken out of slabs.
-    pub(super) refills: Option<u64>,
+    pub refills: Option<u64>,
     /// Times that a sheaf's objects went back to slabs.
-    pub(super) flushes: Option<u64>,
+    pub flushes: Option<u64>,
     /// Full sheaves from or to the barn: its lock once each.
-    pub(super) barn: Option<u64>,
+    pub barn: Option<u64>,
     /// Batches from or to a queue that all threads share.
-    pub(super) queue: Option<u64>,
+    #[serde(rename = "shared_queue")]
+    pub queue: Option<u64>,
 }
 
 impl Slow {
@@ -70,17 +74,23 @@ impl Sub for Slow {
     }
 }
 
-/// What an arena's packets took.
-#[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) case: &'static str,
-    pub(super) threads: usize,
-    pub(super) column: &'static str,
-    pub(super) packets: u64,
-    pub(super) slow: Slow,
+/// What the packets of one column, in one case with one number of threads, took.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SlowPaths {
+    /// The case's name.
+    pub case: &'static str,
+    /// How many threads.
+    pub threads: usize,
+    /// The column's name.
+    pub column: &'static str,
+    /// Packets made, in the samples and before them.
+    pub packets: u64,
+    /// What all of them took together.
+    #[serde(flatten)]
+    pub slow: Slow,
 }
 
-impl Row {
+impl SlowPaths {
     /// Of a packet, on average.
     fn figure(&self, times: Option<u64>) -> String {
         match times {
@@ -94,10 +104,12 @@ impl Row {
 /// The arenas that are there, and what those that are gone have left.
 struct Board {
     arenas: usize,
-    rows: Vec<Row>,
+    rows: Vec<SlowPaths>,
+    /// Those that were shown, for a report.
+    shown: Vec<SlowPaths>,
 }
 
-static BOARD: Mutex<Board> = Mutex::new(Board { arenas: 0, rows: Vec::new() });
+static BOARD: Mutex<Board> = Mutex::new(Board { arenas: 0, rows: Vec::new(), shown: Vec::new() });
 
 /// An arena is there.
 pub(super) fn enter() {
@@ -105,7 +117,7 @@ pub(super) fn enter() {
 }
 
 /// It is gone, and what it has counted; nothing if it had no packets.
-pub(super) fn leave(row: Row) {
+pub(super) fn leave(row: SlowPaths) {
     let mut board = BOARD.lock().unwrap_or_else(PoisonError::into_inner);
     board.arenas -= 1;
     if row.packets > 0 {
@@ -113,9 +125,15 @@ pub(super) fn leave(row: Row) {
     }
     if board.arenas == 0 && !board.rows.is_empty() {
         let rows = std::mem::take(&mut board.rows);
+        board.shown.extend_from_slice(&rows);
         drop(board);
         eprint!("{}", table(&rows));
     }
+}
+
+/// What arenas have counted that are gone, each once: those of cases that are over.
+pub fn slow_paths() -> Vec<SlowPaths> {
+    std::mem::take(&mut BOARD.lock().unwrap_or_else(PoisonError::into_inner).shown)
 }
 
 const HEADER: [&str; 10] = [
@@ -131,7 +149,7 @@ const HEADER: [&str; 10] = [
     "shared queue",
 ];
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[SlowPaths]) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(HEADER);
     for row in rows {

@@ -4,6 +4,8 @@ mod counts;
 mod pool;
 mod router;
 mod run;
+#[cfg(feature = "peer-smoltcp")]
+mod smoltcp;
 #[cfg(test)]
 mod tests;
 mod ways;
@@ -16,11 +18,13 @@ use quietline_platform::atomic::AtomicBool;
 use super::implementation::{Implementation, Opened};
 use crate::harness::{Arena, Column, Seat, Shape};
 use crate::workloads::{Job, Way};
+pub use counts::{Slow, SlowPaths, slow_paths};
 use ways::{Alone, BULK, Buffers, Bulk, Deferred, LIST, Listed, Napi, OnSlub, OneByOne, Pool, SINGLE, Tuned};
 use world::{Shared, World};
 
-/// The slab of 2015 as the seed had it, before and after its patches, tuned, not merged, and the pool that was set aside; then ours one by one,
-/// with the waitlist of 2015 in four sizes and tuned as in the seed, from a poller's own stack, sent home; then as quietline does it.
+/// The slab of 2015 as the seed had it, before and after its patches, tuned, not merged, and the pool that was set aside; the peer; then
+/// ours one by one, with the waitlist of 2015 in four sizes and tuned as in the seed, from a poller's own stack, sent home; then as
+/// quietline does it.
 pub fn columns() -> Vec<Arc<dyn Column>> {
     let all = vec![
         column::<OnSlub<SINGLE, false, false>>(on_one_cpu),
@@ -31,6 +35,8 @@ pub fn columns() -> Vec<Arc<dyn Column>> {
         column::<OnSlub<SINGLE, true, false>>(on_one_cpu),
         column::<OnSlub<BULK, true, false>>(on_one_cpu),
         column::<Pool>(everywhere),
+        #[cfg(feature = "peer-smoltcp")]
+        smoltcp::column(),
         column::<OneByOne<Alone>>(everywhere),
         column::<OneByOne<Listed<8>>>(everywhere),
         column::<OneByOne<Listed<16>>>(everywhere),

@@ -6,7 +6,7 @@ use quietline_net::device::Pair;
 use quietline_net::forward::Forwarder;
 use quietline_platform::atomic::{AtomicU64, Ordering};
 
-use super::counts::{self, Row, Slow};
+use super::counts::{self, Slow, SlowPaths};
 use super::pool::Borrowed;
 use super::router;
 use super::run::Run;
@@ -99,7 +99,7 @@ impl<B: Buffers> Drop for World<B> {
         let job = Job::Forward(self.forward);
         let case = FORWARD.cases.iter().find(|case| case.job == job).map_or("?", |case| case.name);
         let (packets, slow) = self.count();
-        counts::leave(Row { case, threads: self.threads, column: B::NAME, packets, slow });
+        counts::leave(SlowPaths { case, threads: self.threads, column: B::NAME, packets, slow });
     }
 }
 

@@ -1,14 +1,13 @@
 //! The host kernel, by system calls.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
-
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use rustix::io::{self, Errno};
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::system::{Ends, System};
+use crate::adapters::loopback;
 use crate::harness::Fault;
 use crate::workloads::Route;
 
@@ -31,19 +30,7 @@ impl System for Host {
                 return Ok(Ends::crossed([pipe()?, pipe()?]));
             }
             Route::Unix => net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?,
-            Route::Tcp => {
-                let socket = || net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
-                let listener = socket()?;
-                net::bind(&listener, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
-                net::listen(&listener, 1)?;
-                let near = socket()?;
-                net::connect(&near, &net::getsockname(&listener)?)?;
-                let far = net::accept_with(&listener, flags)?;
-                for end in [&near, &far] {
-                    sockopt::set_tcp_nodelay(end, true)?;
-                }
-                (near, far)
-            }
+            Route::Tcp => loopback::host_tcp()?.into(),
         };
         Ok([near, far].map(Ends::both))
     }
