@@ -12,12 +12,14 @@
 //! # Our way
 //!
 //! ```text
-//!   handle(batch) ── for each packet ──> header right? ── route ── time to live, size ── neighbour ──> queue of an interface
+//!   handle(batch) ── step by step ──> header right? ── route ── time to live, size ── neighbour ──> queue of an interface
 //!     │ one read section                  │ no              │ none       │ passed          │ unknown           │ full, or at the end
 //!     v                                   v                 v            v                 v                   v
 //!   counts to the CPU's own words       dropped       ICMP error (token bucket per CPU)  waits, asked for     out(interface, batch)
 //! ```
 //!
+//! * Usual packets, IPv4 without options to a neighbour who is known, take each step together, up to [`BATCH`] of them at a time; all
+//!   others one by one. Either way packets that came in after each other go out so.
 //! * [Routes](routes) and neighbours are tables that readers walk without a lock, and whose writers wait for readers.
 //! * Counts are kept in the thread's [`Lane`] while a batch lasts, and then added to words of the CPU.
 //! * [`Forwarder`] knows no devices: packets come as a batch and the number of an [`Interface`], and go out as such.
@@ -61,6 +63,7 @@ mod next;
 mod pool;
 pub mod routes;
 mod statistics;
+mod usual;
 mod words;
 
 pub use address::Address;

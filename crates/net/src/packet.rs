@@ -51,6 +51,7 @@ mod raw;
 mod reason;
 mod trace;
 
+pub(crate) use bulk::are_none;
 pub use bulk::{NoBulk, WAITLIST, Waitlist, kfree_skb_bulk, kfree_skb_bulk_heads};
 pub use defer::DEFER_MAX;
 pub use frag::{Frag, MAX_FRAGS};

@@ -64,12 +64,16 @@ mod forward {
             Self(self.0 & !(63 >> len))
         }
 
+        fn begins_with(self, prefix: Self, len: u32) -> bool {
+            self.prefix(len) == prefix
+        }
+
         fn to_words(self) -> [u32; 4] {
             [self.0 << 26, 0, 0, 0]
         }
 
-        fn from_words(words: [u32; 4]) -> Self {
-            Self(words[0] >> 26)
+        fn from_words(word: impl Fn(usize) -> u32) -> Self {
+            Self(word(0) >> 26)
         }
     }
 
@@ -112,6 +116,16 @@ mod forward {
             }
         }
 
+        /// As the forwarder asks for a batch: first all walks, then all next hops.
+        fn lookup_all<const N: usize>(&self, guard: &Guard<'_>, addresses: [u32; N]) -> [u32; N] {
+            let numbers = addresses.map(|address| self.routes.hop(guard, Six(address)));
+            numbers.map(|number| match self.routes.onward(number, Six(0)) {
+                None => 0,
+                Some((interface, Six(hop))) if interface == hop => hop,
+                Some(_) => MIXED,
+            })
+        }
+
         /// Looks these addresses up in one section, on a thread of another CPU.
         fn reader<const N: usize>(
             self: &Arc<Self>,
@@ -122,7 +136,7 @@ mod forward {
             thread::spawn(move || {
                 cpu::migrate(1);
                 let guard = world.domain.read();
-                let hops = addresses.map(|address| world.lookup(&guard, address));
+                let hops = world.lookup_all(&guard, addresses);
                 // (A section must not be left by a panic: a model that fails would wait for it.)
                 drop(guard);
                 assert!(right(hops), "next hops {hops:?}");

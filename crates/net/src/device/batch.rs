@@ -1,14 +1,16 @@
 //! Packets that are handed over together.
 
-use crate::packet::{DropReason, Skb, kfree_skb_bulk};
+use crate::packet::{DropReason, Skb, are_none, kfree_skb_bulk};
 use core::fmt;
+use core::mem::{self, ManuallyDrop};
 
 /// Packets that a batch has room for: a device's budget.
 pub const BATCH: usize = super::BUDGET;
 
 /// Up to [`BATCH`] packets in order, on the stack of whoever moves them. Those that are in it when it is dropped are freed, in bulk.
 pub struct Batch<'n> {
-    packets: [Option<Skb<'n>>; BATCH],
+    /// Of these only those from `first` to `end` are there: so only they are looked at when it is dropped.
+    packets: ManuallyDrop<[Option<Skb<'n>>; BATCH]>,
     /// The first packet's place; 0 while there is none.
     first: usize,
     /// Behind the last one.
@@ -19,7 +21,7 @@ impl<'n> Batch<'n> {
     /// An empty one.
     #[inline(always)]
     pub const fn new() -> Self {
-        Self { packets: [const { None }; BATCH], first: 0, end: 0 }
+        Self { packets: ManuallyDrop::new([const { None }; BATCH]), first: 0, end: 0 }
     }
 
     /// Packets in it.
@@ -52,7 +54,7 @@ impl<'n> Batch<'n> {
             }
             self.move_down();
         }
-        self.packets[self.end] = Some(skb);
+        put(&mut self.packets[self.end], skb);
         self.end += 1;
         Ok(())
     }
@@ -91,7 +93,7 @@ impl<'n> Batch<'n> {
     /// the batch takes no notice, nor of those behind them. How many.
     ///
     /// # Errors
-    /// What `fill` says.
+    /// What `fill` says; then nothing is appended.
     #[inline]
     pub(super) fn fill<E>(
         &mut self,
@@ -103,7 +105,10 @@ impl<'n> Batch<'n> {
         }
         let places = &mut self.packets[self.end..];
         let n = n.min(places.len());
-        fill(&mut places[..n])?;
+        if let Err(error) = fill(&mut places[..n]) {
+            places[..n].fill_with(|| None);
+            return Err(error);
+        }
         let filled = places[..n].iter().position(Option::is_none).unwrap_or(n);
         places[filled..n].fill_with(|| None);
         self.end += filled;
@@ -113,16 +118,38 @@ impl<'n> Batch<'n> {
     /// Takes packets out of an array, as far as there is room for them: how many. Their places are free after.
     #[inline]
     pub fn take_from(&mut self, packets: &mut [Option<Skb<'n>>]) -> usize {
-        let mut taken = 0;
+        if self.first > 0 {
+            self.move_down();
+        }
+        let before = self.end;
+        let all = packets.iter().fold(true, |all, place| all & place.is_some());
+        if all && packets.len() <= BATCH - before {
+            self.end += packets.len();
+            packets.swap_with_slice(&mut self.packets[before..self.end]);
+            return packets.len();
+        }
         for place in packets {
-            if self.room() == 0 {
+            if self.end == BATCH {
                 break;
             }
             if let Some(skb) = place.take() {
-                taken += usize::from(self.push(skb).is_ok());
+                put(&mut self.packets[self.end], skb);
+                self.end += 1;
             }
         }
-        taken
+        self.end - before
+    }
+
+    /// Puts its first packets into places, which are free, as many as there are.
+    #[inline(always)]
+    pub(super) fn give_to(&mut self, places: &mut [Option<Skb<'n>>]) {
+        let first = &mut self.packets[self.first..self.end];
+        let n = places.len().min(first.len());
+        first[..n].swap_with_slice(&mut places[..n]);
+        self.first += n;
+        if self.first == self.end {
+            (self.first, self.end) = (0, 0);
+        }
     }
 
     /// Gives all packets to `take`, first to last, in an array; what it leaves there ends.
@@ -146,7 +173,10 @@ impl<'n> Batch<'n> {
     /// Frees all packets, which were used, in bulk: how many.
     pub fn consume(&mut self) -> usize {
         let n = self.len();
-        kfree_skb_bulk(&mut self.packets[self.first..self.end]);
+        let packets = &mut self.packets[self.first..self.end];
+        if !are_none(packets) {
+            kfree_skb_bulk(packets);
+        }
         (self.first, self.end) = (0, 0);
         n
     }
@@ -157,6 +187,14 @@ impl<'n> Batch<'n> {
         self.end -= self.first;
         self.first = 0;
     }
+}
+
+/// Puts a packet into a place that is free.
+#[inline(always)]
+fn put<'n>(place: &mut Option<Skb<'n>>, skb: Skb<'n>) {
+    let free = place.replace(skb);
+    debug_assert!(free.is_none(), "the place is free");
+    mem::forget(free);
 }
 
 impl Default for Batch<'_> {

@@ -122,7 +122,7 @@ impl<'n> Generator<'n> {
         let n = self.turn(budget, out);
         for _ in 0..n {
             let mut skb = alloc(self.size)?;
-            self.fill(&mut skb)?;
+            self.fill([&mut skb])?;
             let pushed = out.push(skb);
             debug_assert!(pushed.is_ok(), "there was room");
         }
@@ -134,18 +134,27 @@ impl<'n> Generator<'n> {
         budget.min(out.room()).min(self.left.min(usize::MAX as u64) as usize)
     }
 
-    /// Makes an empty packet the next one.
+    /// Makes empty packets the next ones.
     #[inline(always)]
-    fn fill(&mut self, skb: &mut Skb<'_>) -> Result<(), PacketError> {
-        self.template.write(skb.put(self.size)?, self.flow, self.sequence);
-        self.left -= 1;
-        self.flow += 1;
-        if self.flow == self.flows {
-            self.flow = 0;
-            self.sequence += 1;
-        }
-        self.stats.rx(self.size);
-        Ok(())
+    fn fill<'s>(&mut self, packets: impl IntoIterator<Item = &'s mut Skb<'n>>) -> Result<(), PacketError>
+    where
+        'n: 's,
+    {
+        let (mut flow, mut sequence, mut n) = (self.flow, self.sequence, 0);
+        let made = packets.into_iter().try_for_each(|skb| {
+            self.template.write(skb.put(self.size)?, flow, sequence);
+            n += 1;
+            flow += 1;
+            if flow == self.flows {
+                flow = 0;
+                sequence += 1;
+            }
+            Ok(())
+        });
+        (self.flow, self.sequence) = (flow, sequence);
+        self.left -= n;
+        self.stats.rx_all(n, n * self.size as u64);
+        made
     }
 }
 
@@ -171,7 +180,7 @@ impl<'n> NetDevice<'n> for Generator<'n> {
         let (packets, size) = (self.packets, self.size);
         let filled = out.fill(n, |places| {
             packets.alloc_skb_bulk(size, places)?;
-            places.iter_mut().flatten().try_for_each(|skb| self.fill(skb))
+            self.fill(places.iter_mut().flatten())
         });
         // Lengths were looked at in `new`.
         filled.map_err(|_| Errno::NOMEM)

@@ -31,6 +31,20 @@ impl Stats {
         self.tx_bytes += len as u64;
     }
 
+    /// Counts packets that came in, and their bytes.
+    #[inline(always)]
+    pub(super) fn rx_all(&mut self, packets: u64, bytes: u64) {
+        self.rx_packets += packets;
+        self.rx_bytes += bytes;
+    }
+
+    /// Counts packets that are sent, and their bytes.
+    #[inline(always)]
+    pub(super) fn tx_all(&mut self, packets: u64, bytes: u64) {
+        self.tx_packets += packets;
+        self.tx_bytes += bytes;
+    }
+
     /// Counts packets that are dropped.
     pub fn drop_packets(&mut self, reason: DropReason, n: usize) {
         self.dropped[reason.number()] += n as u64;

@@ -115,7 +115,7 @@ impl<'n> TxRing<'n> {
     /// Frees up to `budget` packets that are sent, by a [`Waitlist`]: how many.
     pub fn complete(&mut self, budget: usize) -> usize {
         let mut done = Waitlist::<WAITLIST>::new();
-        self.complete_with(budget, |skb| done.add(skb))
+        self.complete_all(budget, |packets| done.add_all(packets))
     }
 
     /// Hands up to `budget` packets that are sent to `free`: how many.
@@ -133,13 +133,34 @@ impl<'n> TxRing<'n> {
 
     /// Frees up to `budget` packets that are sent in bulk, where they lie: how many. For measuring what the waitlist costs.
     pub fn complete_in_place(&mut self, budget: usize) -> usize {
+        self.complete_all(budget, kfree_skb_bulk)
+    }
+
+    /// Hands up to `budget` packets that are sent to `free`, which takes all that are in an array: how many.
+    #[inline(always)]
+    fn complete_all(&mut self, budget: usize, mut free: impl FnMut(&mut [Option<Skb<'n>>])) -> usize {
         let n = self.completed().min(budget);
-        let first = self.cleaned as usize & (self.slots.len() - 1);
-        let until_end = n.min(self.slots.len() - first);
-        kfree_skb_bulk(&mut self.slots[first..first + until_end]);
-        kfree_skb_bulk(&mut self.slots[..n - until_end]);
+        self.slots_from(self.cleaned, n).into_iter().for_each(&mut free);
         self.cleaned = self.cleaned.wrapping_add(n as u32);
         n
+    }
+
+    /// The slots from a cursor on: those up to the ring's end, and those at its beginning.
+    #[inline(always)]
+    fn slots_from(&mut self, cursor: u32, n: usize) -> [&mut [Option<Skb<'n>>]; 2] {
+        let first = cursor as usize & (self.slots.len() - 1);
+        let until_end = n.min(self.slots.len() - first);
+        let (beginning, rest) = self.slots.split_at_mut(first);
+        [&mut rest[..until_end], &mut beginning[..n - until_end]]
+    }
+
+    /// Puts the first `n` packets of a batch in, that are sent already: there is room for them, and none before them is to be sent.
+    #[inline(always)]
+    pub(super) fn put_sent(&mut self, batch: &mut Batch<'n>, n: usize) {
+        debug_assert!(n <= self.room().min(batch.len()) && self.pending() == 0);
+        self.slots_from(self.filled, n).into_iter().for_each(|slots| batch.give_to(slots));
+        self.filled = self.filled.wrapping_add(n as u32);
+        self.sent = self.filled;
     }
 }
 

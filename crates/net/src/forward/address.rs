@@ -19,20 +19,22 @@ pub trait Sealed: Copy + Eq + Ord + Hash + Debug + Display + Send + Sync + 'stat
     /// The address of which no bit is set.
     const ZERO: Self;
 
-    /// `n` bits from bit `at` on.
+    /// `n` bits from bit `at` on, which is one of an address.
     fn bits_at(self, at: u32, n: u32) -> usize;
     /// With `n` bits from `at` on, which are zero, set to a value.
     fn with_bits(self, at: u32, n: u32, bits: usize) -> Self;
     /// The first `len` bits, the others zero.
     fn prefix(self, len: u32) -> Self;
+    /// Whether the first `len` bits, of which there is one at least, are the same.
+    fn begins_with(self, prefix: Self, len: u32) -> bool;
     /// As words, the first four bytes in the first.
     fn to_words(self) -> [u32; 4];
-    /// From [such](Self::to_words).
-    fn from_words(words: [u32; 4]) -> Self;
+    /// From [such](Self::to_words): `word` gives one; those that an address of the family has not are not asked for.
+    fn from_words(word: impl Fn(usize) -> u32) -> Self;
 }
 
 macro_rules! address {
-    ($address:ty, $bits:ty, $stride:literal, $zero:expr, $to:expr, $from:expr) => {
+    ($address:ty, $bits:ty, $wide:ty, $stride:literal, $zero:expr, $to:expr) => {
         impl Sealed for $address {
             const WIDTH: u32 = <$bits>::BITS;
             const STRIDE: u32 = $stride;
@@ -40,7 +42,7 @@ macro_rules! address {
 
             #[inline(always)]
             fn bits_at(self, at: u32, n: u32) -> usize {
-                ((self.to_bits() << at) >> (Self::WIDTH - n)) as usize
+                (self.to_bits().wrapping_shl(at) >> (Self::WIDTH - n)) as usize
             }
 
             fn with_bits(self, at: u32, n: u32, bits: usize) -> Self {
@@ -55,24 +57,27 @@ macro_rules! address {
             }
 
             #[inline(always)]
+            fn begins_with(self, prefix: Self, len: u32) -> bool {
+                let differ = <$wide>::from(self.to_bits() ^ prefix.to_bits());
+                differ.wrapping_shr(Self::WIDTH.wrapping_sub(len)) == 0
+            }
+
+            #[inline(always)]
             fn to_words(self) -> [u32; 4] {
                 $to(self.to_bits())
             }
 
             #[inline(always)]
-            fn from_words(words: [u32; 4]) -> Self {
-                Self::from_bits($from(words))
+            fn from_words(word: impl Fn(usize) -> u32) -> Self {
+                let words = 0..size_of::<Self>() / size_of::<u32>();
+                Self::from_bits(
+                    words.fold(0, |bits, i| <$bits>::unbounded_shl(bits, 32) | <$bits>::from(word(i))),
+                )
             }
         }
     };
 }
 
-address!(Ipv4Addr, u32, 8, Self::UNSPECIFIED, |bits| [bits, 0, 0, 0], |words: [u32; 4]| words[0]);
-address!(
-    Ipv6Addr,
-    u128,
-    4,
-    Self::UNSPECIFIED,
-    |bits: u128| [96, 64, 32, 0].map(|low| (bits >> low) as u32),
-    |words: [u32; 4]| words.iter().fold(0, |bits, word| bits << 32 | u128::from(*word))
-);
+address!(Ipv4Addr, u32, u64, 8, Self::UNSPECIFIED, |bits| [bits, 0, 0, 0]);
+address!(Ipv6Addr, u128, u128, 4, Self::UNSPECIFIED, |bits: u128| [96, 64, 32, 0]
+    .map(|low| (bits >> low) as u32));

@@ -21,11 +21,9 @@ impl Sum {
     /// Folded into 16 bits.
     #[inline(always)]
     fn folded(self) -> u16 {
-        let sum = (self.0 >> 32) + (self.0 & 0xffff_ffff);
-        let sum = (sum >> 16) + (sum & 0xffff);
-        let sum = (sum >> 16) + (sum & 0xffff);
-        let sum = (sum >> 16) + (sum & 0xffff);
-        sum as u16
+        // A number and itself with its halves exchanged: what the lower half carries is added to the upper one, as it must be.
+        let sum = (self.0.wrapping_add(self.0.rotate_left(32)) >> 32) as u32;
+        (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
     }
 
     /// Whether what was added, its checksum included, is right.

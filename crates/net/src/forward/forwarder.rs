@@ -6,11 +6,12 @@ use super::limiter::Limiter;
 use super::neighbour::{Neighbours, Waiting};
 use super::routes::{NextHop, Prefix, Routes4, Routes6, Via};
 use super::statistics::{Count, Counts, Statistics};
-use crate::packet::{DropReason, PacketError, Packets, Skb};
+use super::usual::{Port, Steps};
+use crate::packet::{DropReason, PacketError, Packets, Skb, are_none};
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
-use quietline_platform::{AllocError, heap, hint};
+use quietline_platform::{AllocError, heap};
 use quietline_sync::rcu::{self, Domain, Guard};
 use rustix::io::Errno;
 
@@ -24,6 +25,8 @@ pub struct Forwarder<'n> {
     pub(super) packets: &'n Packets,
     domain: &'static Domain,
     pub(super) interfaces: Vec<Interface>,
+    /// What usual packets need of these.
+    pub(super) ports: Box<[Port]>,
     pub(super) routes4: Routes4,
     pub(super) routes6: Routes6,
     pub(super) neighbours4: Neighbours<'n, Ipv4Addr>,
@@ -35,7 +38,9 @@ pub struct Forwarder<'n> {
 /// What a thread that forwards has of its own: packets on their way out, by interface, and what it has counted.
 pub struct Lane<'n> {
     queues: Box<[Queue<'n>]>,
-    counts: Counts,
+    pub(super) counts: Counts,
+    /// Of the usual packets at hand: what one step of their way has found out for the next.
+    pub(super) steps: Steps,
 }
 
 struct Queue<'n> {
@@ -68,10 +73,13 @@ impl<'n> Forwarder<'n> {
             return Err(AllocError);
         }
         let domain = rcu::global()?;
+        let ports =
+            heap::try_boxed_slice(interfaces.len(), |i| Port::new(interfaces[i].link, interfaces[i].mtu))?;
         Ok(Self {
             packets,
             domain,
             interfaces,
+            ports,
             routes4: Routes4::new()?,
             routes6: Routes6::new()?,
             neighbours4: Neighbours::new(domain, NEIGHBOURS)?,
@@ -155,14 +163,14 @@ impl<'n> Forwarder<'n> {
         (0..self.statistics.cpus()).map(|cpu| self.statistics.of_cpu(cpu))
     }
 
-    /// What a thread needs to [handle](Self::handle) packets. 512 bytes for each interface.
+    /// What a thread needs to [handle](Self::handle) packets. 1.5 KiB, and 512 bytes for each interface.
     ///
     /// # Errors
     /// `ENOMEM`.
     pub fn lane(&self) -> Result<Lane<'n>, Errno> {
         let queue = |_| Queue { packets: [const { None }; BATCH], n: 0 };
         let queues = heap::try_boxed_slice(self.interfaces.len(), queue).map_err(|_| Errno::NOMEM)?;
-        Ok(Lane { queues, counts: Counts::default() })
+        Ok(Lane { queues, counts: Counts::default(), steps: Steps::new() })
     }
 
     /// Takes packets that came in by an interface, the Ethernet header first; none are left in `batch`. What goes out is given to `out`,
@@ -186,14 +194,7 @@ impl<'n> Forwarder<'n> {
         assert!((input as usize) < self.interfaces.len(), "there is no interface {input}");
         let guard = self.domain.read();
         let mut pass = Pass { of: self, lane, guard: &guard, input, now, out };
-        for i in 0..batch.len() {
-            if let Some(Some(next)) = batch.get(i + 1) {
-                hint::prefetch(next.data().as_ptr());
-            }
-            if let Some(skb) = batch[i].take() {
-                pass.receive(skb);
-            }
-        }
+        batch.chunks_mut(BATCH).for_each(|batch| pass.batch(batch));
         if self.neighbours4.is_time(now) {
             pass.look::<Ipv4Addr>();
         }
@@ -209,7 +210,7 @@ impl<'n> Forwarder<'n> {
 /// A batch on its way through.
 pub(super) struct Pass<'a, 'n> {
     pub(super) of: &'a Forwarder<'n>,
-    lane: &'a mut Lane<'n>,
+    pub(super) lane: &'a mut Lane<'n>,
     pub(super) guard: &'a Guard<'a>,
     /// The interface by which the packet at hand came.
     pub(super) input: u32,
@@ -218,8 +219,9 @@ pub(super) struct Pass<'a, 'n> {
 }
 
 impl<'a, 'n> Pass<'a, 'n> {
-    #[inline(always)]
-    fn receive(&mut self, skb: Skb<'n>) {
+    /// Takes a packet of any kind.
+    #[inline(never)]
+    pub(super) fn receive(&mut self, skb: Skb<'n>) {
         self.count(Count::Received);
         let Some((header, _)) = Ethernet::of(skb.data()) else {
             return self.drop(skb, DropReason::PacketTooSmall);
@@ -307,13 +309,26 @@ impl<'a, 'n> Pass<'a, 'n> {
                 (header.destination, header.source) = (to, source);
             }
         });
-        let Some(skb) = skb else { return };
+        if let Some(skb) = skb {
+            self.queue(interface, skb);
+        }
+    }
+
+    /// Puts a packet, ready, behind those that are to go out by an interface.
+    #[inline(always)]
+    pub(super) fn queue(&mut self, interface: u32, skb: Skb<'n>) {
         let queue = &mut self.lane.queues[interface as usize];
         queue.packets[queue.n] = Some(skb);
         queue.n += 1;
         if queue.n == BATCH {
-            self.transmit(interface);
+            self.transmit_queued(interface);
         }
+    }
+
+    /// Whether no packet waits to go out by an interface.
+    #[inline(always)]
+    pub(super) fn is_nothing_queued(&self, interface: u32) -> bool {
+        self.lane.queues[interface as usize].n == 0
     }
 
     /// Goes back to the interface by which a packet that has waited came; which was it before.
@@ -327,24 +342,26 @@ impl<'a, 'n> Pass<'a, 'n> {
         waiting.into_iter().flatten().for_each(|skb| self.send(skb, interface, to));
     }
 
-    /// Gives the packets for an interface to the caller.
-    fn transmit(&mut self, interface: u32) {
-        let Lane { queues, counts } = &mut *self.lane;
+    /// Gives the packets that are queued for an interface to the caller.
+    fn transmit_queued(&mut self, interface: u32) {
+        let Lane { queues, counts, .. } = &mut *self.lane;
         let queue = &mut queues[interface as usize];
         let n = core::mem::take(&mut queue.n);
         let packets = &mut queue.packets[..n];
         (self.out)(interface, packets);
-        for skb in packets.iter_mut().filter_map(Option::take) {
-            counts.add(Count::NotSent);
-            counts.drop(DropReason::QueueFull);
-            skb.kfree_skb(DropReason::QueueFull);
-        }
+        drop_left(packets, counts);
+    }
+
+    /// Gives packets for an interface to the caller.
+    pub(super) fn transmit(&mut self, interface: u32, packets: &mut [Option<Skb<'n>>]) {
+        (self.out)(interface, packets);
+        drop_left(packets, &mut self.lane.counts);
     }
 
     fn flush(&mut self) {
         for interface in 0..self.lane.queues.len() {
             if self.lane.queues[interface].n > 0 {
-                self.transmit(interface as u32);
+                self.transmit_queued(interface as u32);
             }
         }
     }
@@ -353,6 +370,19 @@ impl<'a, 'n> Pass<'a, 'n> {
     #[inline(always)]
     pub(super) fn mtu(&self, interface: u32) -> Option<usize> {
         Some(self.of.interfaces.get(interface as usize)?.mtu)
+    }
+}
+
+/// Drops packets that a device has left.
+#[inline(always)]
+fn drop_left(packets: &mut [Option<Skb<'_>>], counts: &mut Counts) {
+    if are_none(packets) {
+        return;
+    }
+    for skb in packets.iter_mut().filter_map(Option::take) {
+        counts.add(Count::NotSent);
+        counts.drop(DropReason::QueueFull);
+        skb.kfree_skb(DropReason::QueueFull);
     }
 }
 

@@ -20,12 +20,12 @@ const STRICT_ROUTE: u8 = 137;
 #[inline(always)]
 pub(super) fn is_no_station(address: Ipv4Addr) -> bool {
     let first = address.octets()[0];
-    first == 0 || first == 127 || first >= 224
+    first.wrapping_sub(1) >= 223 || first == 127
 }
 
 /// 169.254.0.0/16, which is not forwarded (RFC 3927, section 2.7).
 #[inline(always)]
-fn is_link_local(address: Ipv4Addr) -> bool {
+pub(super) fn is_link_local(address: Ipv4Addr) -> bool {
     address.to_bits() >> 16 == 0xa9fe
 }
 
@@ -92,7 +92,6 @@ impl Family for Ipv4Addr {
 }
 
 impl<'n> Pass<'_, 'n> {
-    #[inline(always)]
     pub(super) fn ipv4(&mut self, mut skb: Skb<'n>, group: bool) {
         let header = match parse(&skb) {
             Ok(header) => header,

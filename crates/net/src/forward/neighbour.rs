@@ -128,6 +128,13 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         self.table.get(interface, address)
     }
 
+    /// The same, for a packet of this second: the link address in a word, the first byte lowest. None also of one that is stale.
+    #[inline(always)]
+    pub(super) fn way(&self, interface: u32, address: A, second: u32) -> Option<u64> {
+        let (link, until) = self.table.get_word(interface, address)?;
+        (second < until).then_some(link)
+    }
+
     /// Neighbours that are known. Takes the lock.
     pub(super) fn len(&self) -> usize {
         self.slow.lock().pool.used()

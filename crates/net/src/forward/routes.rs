@@ -202,6 +202,26 @@ impl<A: Address> Routes<A> {
         self.hops.get(self.table.lookup(address).hop())
     }
 
+    /// Begins to fetch what a [lookup](Self::lookup) of an address looks at first.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(super) fn prefetch(&self, address: A) {
+        self.table.prefetch(address);
+    }
+
+    /// The first half of a [lookup](Self::lookup), for [`onward`](Self::onward) in the same read section.
+    #[inline(always)]
+    pub(super) fn hop(&self, guard: &Guard<'_>, address: A) -> u32 {
+        debug_assert!(core::ptr::eq(guard.domain(), self.domain), "a section of another domain");
+        self.table.lookup(address).hop()
+    }
+
+    /// Where packets to an address go on, if they do: by which interface, and to which station there.
+    #[inline(always)]
+    pub(super) fn onward(&self, hop: u32, address: A) -> Option<(u32, A)> {
+        self.hops.onward(hop, address)
+    }
+
     /// Enters a route; the next hop that the prefix had before, if there was one.
     ///
     /// Takes the lock. O(entries that the prefix covers). Not to be called inside a read section.

@@ -72,6 +72,11 @@ impl Counts {
     }
 
     #[inline(always)]
+    pub(super) fn add_n(&mut self, count: Count, n: u64) {
+        self.0[count as usize] += n;
+    }
+
+    #[inline(always)]
     pub(super) fn drop(&mut self, reason: DropReason) {
         self.0[COUNTS + reason.number()] += 1;
     }

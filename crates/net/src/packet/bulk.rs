@@ -14,6 +14,7 @@
 use super::raw::{ALL, HEADS, Skb, end_all};
 use core::cell::Cell;
 use core::marker::PhantomData;
+use core::mem::{self, ManuallyDrop};
 
 /// Packets that a waitlist holds unless told otherwise: as many as the patches of 2015.
 pub const WAITLIST: usize = 32;
@@ -68,6 +69,12 @@ pub fn kfree_skb_bulk(packets: &mut [Option<Skb<'_>>]) {
     end_all::<ALL>(packets, of);
 }
 
+/// Whether there is no packet among these: without a branch for each.
+#[inline]
+pub(crate) fn are_none(packets: &[Option<Skb<'_>>]) -> bool {
+    packets.iter().fold(true, |none, packet| none & packet.is_none())
+}
+
 /// [`kfree_skb_bulk`] as the patch of 2015 had it: only heads whose data no other head has go at once; data, and what has or is
 /// a clone, is given back one by one. To be measured beside it.
 pub fn kfree_skb_bulk_heads(packets: &mut [Option<Skb<'_>>]) {
@@ -94,7 +101,8 @@ pub fn kfree_skb_bulk_heads(packets: &mut [Option<Skb<'_>>]) {
 /// ```
 #[derive(Debug)]
 pub struct Waitlist<'n, const N: usize = WAITLIST> {
-    packets: [Option<Skb<'n>>; N],
+    /// Of these only the first `n` are there: so only they are looked at when it is dropped.
+    packets: ManuallyDrop<[Option<Skb<'n>>; N]>,
     n: usize,
 }
 
@@ -103,7 +111,7 @@ impl<'n, const N: usize> Waitlist<'n, N> {
     #[inline(always)]
     pub const fn new() -> Self {
         const { assert!(N > 0, "a waitlist has room for a packet") };
-        Self { packets: [const { None }; N], n: 0 }
+        Self { packets: ManuallyDrop::new([const { None }; N]), n: 0 }
     }
 
     /// Packets that wait.
@@ -119,10 +127,25 @@ impl<'n, const N: usize> Waitlist<'n, N> {
     /// Adds a packet, which was used (`dev_free_waitlist_add`); frees all if it is the last that fits.
     #[inline(always)]
     pub fn add(&mut self, skb: Skb<'n>) {
-        self.packets[self.n] = Some(skb);
+        // The place is free.
+        mem::forget(self.packets[self.n].replace(skb));
         self.n += 1;
         if self.n == N {
             self.flush();
+        }
+    }
+
+    /// Adds the packets of an array, which were used; its entries are `None` after.
+    #[inline(always)]
+    pub(crate) fn add_all(&mut self, mut packets: &mut [Option<Skb<'n>>]) {
+        while !packets.is_empty() {
+            let (now, later) = packets.split_at_mut(packets.len().min(N - self.n));
+            now.swap_with_slice(&mut self.packets[self.n..self.n + now.len()]);
+            self.n += now.len();
+            if self.n == N {
+                self.flush();
+            }
+            packets = later;
         }
     }
 
@@ -133,12 +156,13 @@ impl<'n, const N: usize> Waitlist<'n, N> {
         if n == 0 {
             return;
         }
-        debug_assert!(!NoBulk::is_entered(), "a waitlist is flushed where nothing must be freed in bulk");
-        if NoBulk::is_entered() {
-            self.packets[..n].fill_with(|| None);
-        } else {
+        let allowed = !NoBulk::is_entered();
+        if allowed {
             kfree_skb_bulk(&mut self.packets[..n]);
+        } else {
+            self.packets[..n].fill_with(|| None);
         }
+        debug_assert!(allowed, "a waitlist is flushed where nothing must be freed in bulk");
     }
 }
 

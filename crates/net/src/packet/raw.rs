@@ -33,6 +33,7 @@ use super::listeners::Event;
 use super::trace;
 use super::{HEADROOM, PacketError};
 use core::fmt;
+use core::mem;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicPtr, AtomicU32};
 use quietline_platform::{AllocError, cpu};
@@ -143,7 +144,7 @@ impl Packets {
         let head = self.heads.alloc()?;
         match self.data[class].alloc() {
             // SAFETY: both are fresh, and of these caches.
-            Ok(data) => Ok(unsafe { self.begin(head, data, class) }),
+            Ok(data) => Ok(unsafe { self.begin(head, data, class, cpu::current()) }),
             Err(error) => {
                 // SAFETY: allocated above.
                 unsafe { self.heads.free(head) };
@@ -184,21 +185,23 @@ impl Packets {
             unsafe { self.heads.free_bulk(heads) };
             return Err(error);
         }
+        let cpu = cpu::current();
         for ((packet, head), data) in packets.iter_mut().zip(heads).zip(data) {
+            let (Some(head), Some(data)) = (*head, *data) else { unreachable!("all or nothing") };
             // SAFETY: both are fresh, and of these caches.
-            *packet = Some(unsafe {
-                self.begin(head.expect("all or nothing"), data.expect("all or nothing"), class)
-            });
+            let skb = unsafe { self.begin(head, data, class, cpu) };
+            // There was none.
+            mem::forget(packet.replace(skb));
         }
         Ok(())
     }
 
-    /// Makes a packet of a head and data.
+    /// Makes a packet of a head and data, on a CPU.
     ///
     /// # Safety
     /// Both are the caller's, of the cache of heads and of that of `class`.
     #[inline(always)]
-    unsafe fn begin(&self, head: NonNull<u8>, data: NonNull<u8>, class: usize) -> Skb<'_> {
+    unsafe fn begin(&self, head: NonNull<u8>, data: NonNull<u8>, class: usize, cpu: usize) -> Skb<'_> {
         let head = head.cast::<Head>();
         let new = Head {
             users: AtomicU32::new(1),
@@ -207,7 +210,7 @@ impl Packets {
             device: 0,
             offset: HEADROOM as u16,
             protocol: 0,
-            cpu: cpu::current() as u16,
+            cpu: cpu as u16,
             class: class as u8,
             unused: 0,
             data,

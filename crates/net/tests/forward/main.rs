@@ -97,6 +97,83 @@ fn ipv6_goes_on() {
     assert_eq!(of.counts()[Count::Forwarded6], 2);
 }
 
+/// Packets of all kinds in one batch: each goes where it goes alone, and those of one interface in their order; also those of which
+/// others have a part, or that are in pieces, which are not written where they lie.
+#[test]
+fn all_kinds_in_one_batch() {
+    let packets = Packets::new().unwrap();
+    let (of, alone) = (with_neighbours(&packets), with_neighbours(&packets));
+    let numbered = |from, to, ttl, number: u32| udp4(from, to, ttl, &number.to_be_bytes());
+    let mut frames = Vec::new();
+    for number in 0..400u32 {
+        // Runs of usual ones, longer and longer, and between them one of another kind.
+        let (run, kind) = (number / 7, number % 7 * u32::from(number % (2 + number / 16) == 0));
+        frames.push(match kind {
+            1 => numbered(A4, Ipv4Addr::new(203, 0, 113, 1), 64, number),
+            2 => udp6(A6, B6, 64, &number.to_be_bytes()),
+            3 => numbered(A4, B4, 1, number),
+            4 => numbered(A4, Ipv4Addr::new(169, 254, 0, 1), 64, number),
+            5 => numbered(Ipv4Addr::LOCALHOST, B4, 64, number),
+            6 => numbered(A4, B4, 64, number)[..40].to_vec(),
+            _ if run % 5 == 4 => numbered(B4, A4, 64, number),
+            _ => numbered(A4, FAR4, 64, number),
+        });
+    }
+    // To be sent on one by one, as a batch, and as a batch of which others have a part.
+    let singly: Vec<_> =
+        frames.iter().flat_map(|f| handle(&alone, &packets, 0, core::slice::from_ref(f), 0)).collect();
+    let by_interface = |sent: &[(u32, Vec<u8>)], which| -> Vec<Vec<u8>> {
+        sent.iter().filter(|(interface, _)| *interface == which).map(|(_, bytes)| bytes.clone()).collect()
+    };
+    for way in 0..3 {
+        let of = if way == 0 { &of } else { &with_neighbours(&packets) };
+        let mut batch: Vec<_> = frames.iter().map(|frame| Some(skb(&packets, frame))).collect();
+        let mut others = Vec::new();
+        if way > 0 {
+            for (i, skb) in batch.iter().flatten().enumerate() {
+                match (way, i % 3) {
+                    (1, 0) => others.push(skb.clone_skb().unwrap()),
+                    (1, 1) | (2, 2) => others.push(skb.get()),
+                    _ => {}
+                }
+            }
+        }
+        batch.insert(100, None);
+        let sent = pass(of, 0, &mut batch, 0);
+        assert_eq!(sent.len(), singly.len(), "{way}");
+        for interface in [0, 1] {
+            let (sent, singly) = (by_interface(&sent, interface), by_interface(&singly, interface));
+            assert!(!sent.is_empty() && sent == singly, "{way} {interface}");
+        }
+        assert_eq!(of.counts(), alone.counts(), "{way}");
+        drop(others);
+        assert_eq!(packets.head_stats().active, 0);
+    }
+}
+
+/// What a device does not take of a long run is dropped, as of a short one.
+#[test]
+fn a_run_that_is_not_taken() {
+    let packets = Packets::new().unwrap();
+    for n in [1, 31, 32, 64, 65, 200] {
+        let of = with_neighbours(&packets);
+        let mut lane = of.lane().unwrap();
+        let mut batch: Vec<_> = (0..n).map(|_| Some(skb(&packets, &udp4(A4, FAR4, 64, b"")))).collect();
+        let mut taken = 0;
+        let mut out = |_, batch: &mut [Option<_>]| {
+            assert!(batch.len() <= BATCH);
+            for place in batch.iter_mut().step_by(2) {
+                taken += u64::from(place.take().is_some());
+            }
+        };
+        of.handle(&mut lane, 0, &mut batch, Duration::ZERO, &mut out);
+        let counts = of.counts();
+        assert!(batch.iter().all(Option::is_none));
+        assert_eq!((counts[Count::Forwarded4], counts[Count::NotSent]), (n, n - taken));
+        assert_eq!((counts[DropReason::QueueFull], packets.head_stats().active), (n - taken, 0));
+    }
+}
+
 /// What is not right is dropped, and nothing is said.
 #[test]
 fn dropped_in_silence() {

@@ -15,16 +15,20 @@ pub(in crate::device) const PAYLOAD: usize = 16;
 
 const LINK: usize = 14;
 const UDP: usize = 8;
-const MOST: usize = LINK + 40 + UDP;
+const MOST: usize = LINK + 40 + UDP + PAYLOAD;
+/// Bytes of headers.
+const HEADERS4: usize = LINK + 20 + UDP;
+const HEADERS6: usize = LINK + 40 + UDP;
+/// Where the low 16 bits of the source are.
+const SOURCE4: usize = 28;
+const SOURCE6: usize = 36;
+/// Where the IPv4 header's checksum is.
+const CHECK4: usize = 24;
 
-/// Headers, with zeros where packets differ.
+/// Headers and the beginning of the payload, with zeros where packets differ.
 pub(super) struct Template {
     bytes: [u8; MOST],
-    headers: usize,
-    /// Where the IPv4 header's checksum is, if there is one.
-    ip_check: Option<usize>,
-    /// Where the low 16 bits of the source are.
-    source_at: usize,
+    is_ipv4: bool,
     /// The low 16 bits of the source, and its port, of flow 0.
     source: u16,
     port: u16,
@@ -43,17 +47,9 @@ pub(in crate::device) fn sum(bytes: &[u8]) -> u64 {
 /// The checksum of a sum: zero for a sum that has its checksum in it.
 #[inline(always)]
 fn fold(sum: u64) -> u16 {
-    let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    !(sum as u16)
-}
-
-/// The sum of the words of a number.
-#[inline(always)]
-fn words(number: u64) -> u64 {
-    (number & 0xffff) + (number >> 16 & 0xffff) + (number >> 32 & 0xffff) + (number >> 48)
+    // With its halves exchanged: what the lower half carries is added to the upper one.
+    let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
+    !((sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16)
 }
 
 impl Template {
@@ -64,7 +60,7 @@ impl Template {
         bytes[6..12].copy_from_slice(&from);
         // A size that is too small is refused later.
         let ip = traffic.size.saturating_sub(LINK);
-        let (udp_at, source_at, ip_check) = match traffic.ends {
+        let (udp_at, source_at, addresses_at) = match traffic.ends {
             Ends::V4([source, destination]) => {
                 bytes[12..14].copy_from_slice(&0x0800u16.to_be_bytes());
                 bytes[14] = 0x45;
@@ -75,7 +71,7 @@ impl Template {
                 bytes[23] = 17;
                 bytes[26..30].copy_from_slice(&source.octets());
                 bytes[30..34].copy_from_slice(&destination.octets());
-                (34, 28, Some(24))
+                (HEADERS4 - UDP, SOURCE4, 26)
             }
             Ends::V6([source, destination]) => {
                 bytes[12..14].copy_from_slice(&0x86ddu16.to_be_bytes());
@@ -85,7 +81,7 @@ impl Template {
                 bytes[21] = traffic.ttl;
                 bytes[22..38].copy_from_slice(&source.octets());
                 bytes[38..54].copy_from_slice(&destination.octets());
-                (54, 36, None)
+                (HEADERS6 - UDP, SOURCE6, 22)
             }
         };
         let headers = udp_at + UDP;
@@ -94,43 +90,71 @@ impl Template {
         bytes[udp_at + 4..udp_at + 6].copy_from_slice(&udp_len.to_be_bytes());
         let source = u16::from_be_bytes([bytes[source_at], bytes[source_at + 1]]);
         bytes[source_at..source_at + 2].fill(0);
-        let addresses_at = if ip_check.is_some() { 26 } else { 22 };
         // Addresses, protocol and length are summed up besides the header and the payload.
         let udp_sum = sum(&bytes[addresses_at..headers]) + 17 + u64::from(udp_len) + sum(&MAGIC);
         let ip_sum = sum(&bytes[LINK..udp_at]);
+        bytes[headers..headers + MAGIC.len()].copy_from_slice(&MAGIC);
         let port = traffic.ports[0];
-        Self { bytes, headers, ip_check, source_at, source, port, ip_sum, udp_sum }
+        let is_ipv4 = matches!(traffic.ends, Ends::V4(_));
+        Self { bytes, is_ipv4, source, port, ip_sum, udp_sum }
     }
 
     /// Bytes before the payload.
     pub(super) fn headers(&self) -> usize {
-        self.headers
+        if self.is_ipv4 { HEADERS4 } else { HEADERS6 }
     }
 
     /// Writes a packet: all bytes of `frame`, which are as many as the template was made for.
     #[inline(always)]
     pub(super) fn write(&self, frame: &mut [u8], flow: u32, sequence: u64) {
-        let (headers, payload) = frame.split_at_mut(self.headers);
-        headers.copy_from_slice(&self.bytes[..self.headers]);
+        if self.is_ipv4 {
+            let start = self.write_as::<HEADERS4, { HEADERS4 + PAYLOAD }, SOURCE4>(frame, flow, sequence);
+            let source = self.source.wrapping_add(flow as u16);
+            put(start, CHECK4, fold(self.ip_sum + u64::from(source)).to_be_bytes());
+        } else {
+            self.write_as::<HEADERS6, { HEADERS6 + PAYLOAD }, SOURCE6>(frame, flow, sequence);
+        }
+    }
+
+    /// Writes all but IPv4's checksum, of a family whose headers have so many bytes, those and what the payload says so many, and
+    /// the low 16 bits of the source there; the headers and that.
+    #[inline(always)]
+    fn write_as<'f, const HEADERS: usize, const START: usize, const SOURCE: usize>(
+        &self,
+        frame: &'f mut [u8],
+        flow: u32,
+        sequence: u64,
+    ) -> &'f mut [u8; START] {
+        // Zeros behind what is said: by one store, as a rule. What is too much is written over.
+        *frame.last_chunk_mut().expect("a frame has more bytes") = [0; 8];
+        let (start, rest) = frame.split_first_chunk_mut::<START>().expect("as long as it was said to be");
+        if rest.len() > 8 {
+            rest.fill(0);
+        }
+        start.copy_from_slice(&self.bytes[..START]);
         let source = self.source.wrapping_add(flow as u16);
         let port = self.port.wrapping_add((flow >> 16) as u16);
-        headers[self.source_at..self.source_at + 2].copy_from_slice(&source.to_be_bytes());
-        let udp = self.headers - UDP;
-        headers[udp..udp + 2].copy_from_slice(&port.to_be_bytes());
-        if let Some(at) = self.ip_check {
-            headers[at..at + 2].copy_from_slice(&fold(self.ip_sum + u64::from(source)).to_be_bytes());
-        }
-        let differs = u64::from(source) + u64::from(port) + words(flow.into()) + words(sequence);
+        // Sums of 16-bit words are the same as of longer ones, folded.
+        let differs = u64::from(source)
+            + u64::from(port)
+            + u64::from(flow)
+            + (sequence >> 32)
+            + (sequence & 0xffff_ffff);
         // No checksum is written as zero: that says that there is none.
         let check = match fold(self.udp_sum + differs) {
             0 => u16::MAX,
             check => check,
         };
-        headers[udp + 6..udp + 8].copy_from_slice(&check.to_be_bytes());
-        let (said, zeros) = payload.split_at_mut(PAYLOAD);
-        said[..4].copy_from_slice(&MAGIC);
-        said[4..8].copy_from_slice(&flow.to_be_bytes());
-        said[8..].copy_from_slice(&sequence.to_be_bytes());
-        zeros.fill(0);
+        put(start, SOURCE, source.to_be_bytes());
+        put(start, HEADERS - UDP, port.to_be_bytes());
+        put(start, HEADERS - 2, check.to_be_bytes());
+        put(start, HEADERS + 4, flow.to_be_bytes());
+        put(start, HEADERS + 8, sequence.to_be_bytes());
+        start
     }
+}
+
+#[inline(always)]
+fn put<const LEN: usize, const N: usize>(bytes: &mut [u8; LEN], at: usize, value: [u8; N]) {
+    bytes[at..at + N].copy_from_slice(&value);
 }

@@ -12,7 +12,7 @@ use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::{AllocError, heap};
 use quietline_sync::rcu::Domain;
 
-/// Words of an entry: next, interface and link address, until when, and the address.
+/// Words of an entry: next, interface and end of the link address, its beginning, until when, and the address.
 const WORDS: usize = 8;
 const NEXT: usize = 0;
 const INTERFACE: usize = 1;
@@ -69,8 +69,7 @@ impl<A: Sealed> Table<A> {
             let words = self.words.array::<WORDS>(entry as usize * WORDS)?;
             // Relaxed, so below: written before the entry was published, and not after.
             let its = words[INTERFACE].load(Ordering::Relaxed) >> 16;
-            let address_is =
-                A::from_words(core::array::from_fn(|i| words[ADDRESS + i].load(Ordering::Relaxed)));
+            let address_is = A::from_words(|i| words[ADDRESS + i].load(Ordering::Relaxed));
             if its == interface && address_is == address {
                 return Some(Found { entry, words, from });
             }
@@ -81,11 +80,18 @@ impl<A: Sealed> Table<A> {
     /// For the reader, in a read section. Writes nothing.
     #[inline(always)]
     pub(super) fn get(&self, interface: u32, address: A) -> Option<Known> {
+        let (word, until) = self.get_word(interface, address)?;
+        let [a, b, c, d, e, f, ..] = word.to_le_bytes();
+        Some(Known { link: [a, b, c, d, e, f], until })
+    }
+
+    /// The same, the link address in a word, the first byte lowest; and until when.
+    #[inline(always)]
+    pub(super) fn get_word(&self, interface: u32, address: A) -> Option<(u64, u32)> {
         let Found { words, .. } = self.find(interface, address)?;
         // Relaxed: as in `find`; and until when is a number that nothing else depends on.
         let [high, low, until] = [INTERFACE, LINK, UNTIL].map(|word| words[word].load(Ordering::Relaxed));
-        let ([a, b], [c, d, e, f]) = ((high as u16).to_be_bytes(), low.to_be_bytes());
-        Some(Known { link: [a, b, c, d, e, f], until })
+        Some((u64::from(low) | u64::from(high & 0xffff) << 32, until))
     }
 
     // What follows is for the writer, under the lock.
@@ -115,8 +121,8 @@ impl<A: Sealed> Table<A> {
         let from = old.as_ref().map_or(self.bucket(interface, address), |old| old.from);
         let next = old.as_ref().map_or(from, |old| &old.words[NEXT]).load(Ordering::Relaxed);
         let [a, b, c, d, e, f] = known.link;
-        let high = interface << 16 | u32::from(u16::from_be_bytes([a, b]));
-        let values = [next, high, u32::from_be_bytes([c, d, e, f]), known.until];
+        let high = interface << 16 | u32::from(u16::from_le_bytes([e, f]));
+        let values = [next, high, u32::from_le_bytes([a, b, c, d]), known.until];
         for (word, value) in words.iter().zip(values.into_iter().chain(address.to_words())) {
             // Relaxed: published below. (Of `next` only the writer, who is here, writes.)
             word.store(value, Ordering::Relaxed);

@@ -48,10 +48,10 @@ impl Entry {
 
     #[inline(always)]
     pub(super) fn kind(self) -> Kind {
-        match self.0 & !INDEX {
-            0 => Kind::Leaf,
-            CHUNK => Kind::Chunk(self.0 & INDEX),
-            _ => Kind::Tail(self.0 & INDEX),
+        match self.0 {
+            ..CHUNK => Kind::Leaf,
+            CHUNK..TAIL => Kind::Chunk(self.0 & INDEX),
+            TAIL.. => Kind::Tail(self.0 & INDEX),
         }
     }
 

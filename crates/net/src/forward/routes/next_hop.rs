@@ -56,12 +56,26 @@ impl Hops {
         let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
         let via = match word(&words[1]) {
             LINK => Via::Link,
-            GATEWAY => Via::Gateway(A::from_words(core::array::from_fn(|i| word(&words[ADDRESS + i])))),
+            GATEWAY => Via::Gateway(A::from_words(|i| word(&words[ADDRESS + i]))),
             LOCAL => Via::Local,
             BROADCAST => Via::Broadcast,
             _ => Via::Unreachable,
         };
         Some(NextHop { interface: word(&words[0]), via })
+    }
+
+    /// As [`get`](Self::get), of a hop by which packets go on: the interface, and the next station of those to `to`.
+    #[inline(always)]
+    pub(super) fn onward<A: Sealed>(&self, hop: u32, to: A) -> Option<(u32, A)> {
+        let words = self.0.array::<WORDS>(hop.checked_sub(1)? as usize * WORDS)?;
+        // Relaxed: as in `get`.
+        let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
+        let target = match word(&words[1]) {
+            LINK => to,
+            GATEWAY => A::from_words(|i| word(&words[ADDRESS + i])),
+            _ => return None,
+        };
+        Some((word(&words[0]), target))
     }
 
     pub(super) fn bytes(&self) -> usize {

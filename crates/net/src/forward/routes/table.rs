@@ -18,6 +18,7 @@ use quietline_platform::{AllocError, heap};
 
 /// Bits that the root looks at.
 pub(super) const ROOT_BITS: u32 = if cfg!(loom) { 2 } else { 16 };
+const ROOT: usize = 1 << ROOT_BITS;
 /// Words of a tail.
 pub(super) const TAIL_WORDS: usize = 8;
 /// In a tail, behind the four words of its bits: what comes then, a leaf or a chunk.
@@ -43,7 +44,7 @@ pub(super) enum Place {
 }
 
 pub(super) struct Table<A> {
-    root: Box<[AtomicU32]>,
+    root: Box<[AtomicU32; ROOT]>,
     /// The leaf of the prefix of no bits: kept out of the table, as it would be everywhere.
     default: AtomicU32,
     pub(super) chunks: Words,
@@ -55,7 +56,9 @@ impl<A: Sealed> Table<A> {
     pub(super) const CHUNK_WORDS: usize = 1 << A::STRIDE;
 
     pub(super) fn new(chunks: Words, tails: Words) -> Result<Self, AllocError> {
-        let root = heap::try_boxed_slice(1 << ROOT_BITS, |_| AtomicU32::new(Entry::NONE.0))?;
+        let root = heap::try_boxed_slice(ROOT, |_| AtomicU32::new(Entry::NONE.0))?;
+        // (They are as many as the type says, so this moves nothing and does not fail.)
+        let root = root.try_into().map_err(|_| AllocError)?;
         Ok(Self { root, default: AtomicU32::new(Entry::NONE.0), chunks, tails, of: PhantomData })
     }
 
@@ -71,7 +74,7 @@ impl<A: Sealed> Table<A> {
                 Kind::Leaf => break,
                 Kind::Chunk(chunk) => {
                     // (A chunk's bits are an address's: what comes behind the last is a leaf.)
-                    let slot = address.bits_at(at.min(A::WIDTH - A::STRIDE), A::STRIDE);
+                    let slot = address.bits_at(at, A::STRIDE);
                     let word = self.chunks.get(chunk as usize * Self::CHUNK_WORDS + slot);
                     entry = word.map_or(Entry::NONE, load);
                     at += A::STRIDE;
@@ -80,7 +83,7 @@ impl<A: Sealed> Table<A> {
                     let words = self.tails.array::<TAIL_WORDS>(tail as usize * TAIL_WORDS);
                     let Some(words) = words else { return Entry::NONE };
                     let Tail { bits, len, inner } = Self::tail_of(words);
-                    let same = address.prefix(len) == bits;
+                    let same = address.begins_with(bits, len);
                     entry = if same { inner } else { load(&words[COVER]) };
                     at = len;
                 }
@@ -92,10 +95,17 @@ impl<A: Sealed> Table<A> {
     #[inline(always)]
     fn tail_of(words: &[AtomicU32; TAIL_WORDS]) -> Tail<A> {
         // Relaxed: written before the tail was published, and not after.
-        let bits = A::from_words(core::array::from_fn(|word| words[word].load(Ordering::Relaxed)));
-        // (A length is at most an address's.)
-        let len = words[LEN].load(Ordering::Relaxed).min(A::WIDTH);
+        let bits = A::from_words(|word| words[word].load(Ordering::Relaxed));
+        let len = words[LEN].load(Ordering::Relaxed);
         Tail { bits, len, inner: load(&words[INNER]) }
+    }
+
+    /// Begins to fetch what a [lookup](Self::lookup) looks at first. (The model has no caches.)
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(super) fn prefetch(&self, address: A) {
+        let word = &self.root[address.bits_at(0, ROOT_BITS)];
+        quietline_platform::hint::prefetch(core::ptr::from_ref(word).cast());
     }
 
     // What follows is for the writer, under the lock.
@@ -103,7 +113,7 @@ impl<A: Sealed> Table<A> {
     /// The entries of a place.
     pub(super) fn slots(place: Place) -> usize {
         match place {
-            Place::Root => 1 << ROOT_BITS,
+            Place::Root => ROOT,
             Place::Chunk(_) => Self::CHUNK_WORDS,
         }
     }

@@ -168,6 +168,22 @@ impl<'n> Skb<'n> {
         })
     }
 
+    /// The bytes, to be written, of a packet in one piece that nobody else has a part in, cut to `len`; none of another one, which
+    /// is not cut. (One that has had a part of its own counts as another one: what it shared may be still there.)
+    #[inline(always)]
+    pub(crate) fn sole(&mut self, len: usize) -> Option<&mut [u8]> {
+        // Relaxed: `self` is borrowed, so nobody makes it one. Without it there is neither another head nor a fragment.
+        if self.is_shared() || !self.head().info.load(Ordering::Relaxed).is_null() {
+            return None;
+        }
+        // SAFETY: ours is the only reference, is borrowed, and so does not give rise to another.
+        let head = unsafe { self.head.as_mut() };
+        head.len = head.len.min(len.min(u32::MAX as usize) as u32);
+        let start = head.data.as_ptr().wrapping_add(usize::from(head.offset));
+        // SAFETY: as in `data`; the only reference to the only head of the data, and borrowed.
+        Some(unsafe { core::slice::from_raw_parts_mut(start, head.len as usize) })
+    }
+
     /// More headroom, of a packet that has no data yet (`skb_reserve`).
     ///
     /// # Errors
@@ -195,9 +211,11 @@ impl<'n> Skb<'n> {
             return Err(PacketError::Shared);
         }
         let head = self.head_mut()?;
-        let start = head.len as usize;
+        let start = head.data.as_ptr().wrapping_add(usize::from(head.offset) + head.len as usize);
         head.len += n as u32;
-        Ok(&mut self.data_mut()?[start..])
+        // SAFETY: inside the data, behind what is written there, by somebody in an earlier life at least; ours is the only
+        // reference to its only head, and is borrowed.
+        Ok(unsafe { core::slice::from_raw_parts_mut(start, n) })
     }
 
     /// More bytes at the beginning, to be written (`skb_push`): the linear data, from them on.

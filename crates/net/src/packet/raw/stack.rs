@@ -2,7 +2,7 @@
 
 use super::{Event, Packets, Remains, Skb};
 use core::ptr;
-use quietline_platform::AllocError;
+use quietline_platform::{AllocError, cpu};
 use quietline_slab::Entry;
 
 /// Up to `N` heads, and up to `N` times data of one kind, of one [`Packets`]. What is in it when it is dropped is given back.
@@ -68,7 +68,7 @@ impl<'n, const N: usize> Stack<'n, N> {
         let (head, data) = (self.heads[self.nr_heads].take(), self.data[self.nr_data].take());
         let (Some(head), Some(data)) = (head, data) else { unreachable!("as many as are counted") };
         // SAFETY: of the caches of these packets, and ours until now.
-        Ok(unsafe { self.packets.begin(head, data, self.class) })
+        Ok(unsafe { self.packets.begin(head, data, self.class, cpu::current()) })
     }
 
     #[cold]
