@@ -34,6 +34,7 @@ use quietline_platform::hint;
 
 /// Packets for one interface, in a row, that are not worth to be queued.
 const DIRECT: usize = 32;
+const _: () = assert!(DIRECT <= BATCH);
 /// How many packets ahead memory is fetched.
 const AHEAD: usize = 4;
 
@@ -276,5 +277,3 @@ mod tests {
         }
     }
 }
-
-const _: () = assert!(DIRECT <= BATCH);

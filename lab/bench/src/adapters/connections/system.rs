@@ -102,11 +102,14 @@ impl Open {
     }
 }
 
+/// How two ends are joined.
+type Join<C, L> = fn(&C, &L) -> Result<[<C as Calls>::Fd; 2], <C as Calls>::Error>;
+
 /// A thread that joins two ends, and closes them.
 struct Joiner<C: Calls, L> {
     calls: C,
     listener: L,
-    join: fn(&C, &L) -> Result<[C::Fd; 2], C::Error>,
+    join: Join<C, L>,
     open: Open,
 }
 
@@ -114,7 +117,7 @@ impl<C: Calls, L: 'static> Joiner<C, L> {
     fn seat(
         calls: C,
         listener: fn(&C) -> Result<L, C::Error>,
-        join: fn(&C, &L) -> Result<[C::Fd; 2], C::Error>,
+        join: Join<C, L>,
     ) -> Result<Box<dyn Worker>, Fault> {
         let listener = listener(&calls).map_err(failed)?;
         let open = Open(calls.open_here().map_err(failed)?);

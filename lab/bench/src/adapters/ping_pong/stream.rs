@@ -26,7 +26,7 @@ const BETWEEN_LOOKS: u64 = 4;
 
 /// What is between the numbers of a block.
 fn pattern(at: usize) -> u8 {
-    (at * 31 >> 3) as u8
+    ((at * 31) >> 3) as u8
 }
 
 /// An arena for a job: a writer and a reader for each two threads.
