@@ -46,7 +46,7 @@ fn calls_that_wait() {
     control(&p, ep, EPOLL_CTL_ADD, fd, EPOLLIN);
     // Two loads.
     assert_locked("epoll_wait, nothing ready", 0, || assert_eq!(wait(&p, ep), 0));
-    // 1: the counter. 2: the lock of its queue, which has the epoll's item. 3: the item's word, which says that it is queued.
+    // 1: the counter. 2: the lock of its queue, which has the epoll's item. 3: the epoll's word, which has the item's number.
     // 4: the epoll's lock. 5: the counter. 6: the lock of its queue: somebody may wait to write.
     assert_locked("write, epoll_wait, read", 6, || {
         assert_eq!(p.write(fd, &1u64.to_ne_bytes()), Ok(8));

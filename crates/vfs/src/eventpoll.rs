@@ -41,14 +41,15 @@
 //! who wait and those who add and remove take, and no waker ever does. So a waker never waits for a thread that looks through
 //! ten thousand files, nor that thread for a storm of wakers: it reads what they have pushed, or takes it by one exchange. In
 //! Linux both take `ep->lock` for each item; that lock's readers were made lock-free once, and it was taken back, because a
-//! waiter then spun for wakers that had lost their CPU. Here nobody spins: a push is complete or has not happened.
+//! waiter then spun for wakers that had lost their CPU. Here nobody spins: a push is complete or has not
+//! happened. (A second waker of an item that the first is about to push to the stack leaves it, and the news of it, to him.)
 //!
 //! # Guarantees
 //!
 //! * Results, errors, events and their order are Linux's: level- and edge-triggered, one-shot, exclusive, nested.
 //! * No event is lost across a scan, a change, or an addition: whoever takes an item off says so first and looks once more.
 //! * First come, first served: what is left of a scan comes first in the next, then what has come since; what is still ready
-//!   goes to the end.
+//!   goes to the end. (What other threads tell of while a scan goes on may come behind what it has found still ready.)
 //! * A file leaves all epolls when its last reference goes, whoever holds which lock; afterwards no event of it is told.
 //! * Five epolls in a chain, no circle, and so many paths to a file as Linux allows: see `raw::eventpoll::nesting`.
 //!

@@ -225,6 +225,70 @@ fn wake_against_scan_edge() {
     wake_against_scan(EPOLLIN | EPOLLET);
 }
 
+/// A sleeper whose epoll's word is not empty, because what was ready has stayed there: the next write wakes it.
+#[test]
+fn wake_of_one_whose_number_has_stayed() {
+    bounded(3, || {
+        let (file, ep, kernel) = (File::data(), File::epoll(), Nesting::new());
+        ep.add(&file, EPOLLIN, &kernel).unwrap();
+        file.write();
+        assert_eq!(ep.collect(1), [EPOLLIN]);
+        assert!(file.read());
+        let waiter = {
+            let ep = ep.clone();
+            thread::spawn(move || ep.wait())
+        };
+        file.write();
+        assert_eq!(waiter.join().unwrap(), [EPOLLIN]);
+        file.close();
+        ep.close();
+    });
+}
+
+/// One shot, armed again beside a write: there is an event, once.
+#[test]
+fn armed_again_against_wake() {
+    bounded(3, || {
+        let (file, ep, kernel) = (File::data(), File::epoll(), Nesting::new());
+        ep.add(&file, EPOLLIN | EPOLLONESHOT, &kernel).unwrap();
+        file.write();
+        assert_eq!(ep.collect(1), [EPOLLIN]);
+        assert!(file.read());
+        let writer = {
+            let file = file.clone();
+            thread::spawn(move || file.write())
+        };
+        let wanted = Wanted { fd: 0, events: EPOLLIN | EPOLLONESHOT, data: 7 };
+        ep.ep().modify(NonNull::from(&*file), wanted, |_| Ok(())).unwrap();
+        assert_eq!(ep.wait(), [EPOLLIN]);
+        writer.join().unwrap();
+        assert!(ep.collect(1).is_empty(), "one shot");
+        file.close();
+        ep.close();
+    });
+}
+
+/// A number that goes from one item to another beside the first one's waker: what was for the first is not told of the second.
+#[test]
+fn a_number_used_again() {
+    bounded(3, || {
+        let (first, second, ep, kernel) = (File::data(), File::data(), File::epoll(), Nesting::new());
+        ep.add_as(1, &first, EPOLLIN, &kernel).unwrap();
+        let writer = {
+            let first = first.clone();
+            thread::spawn(move || first.write())
+        };
+        ep.delete(&first).unwrap();
+        ep.add_as(2, &second, EPOLLIN, &kernel).unwrap();
+        assert!(ep.collect_data().is_empty());
+        writer.join().unwrap();
+        assert!(ep.collect_data().is_empty());
+        second.write();
+        assert_eq!(ep.collect_data(), [2]);
+        [&first, &second, &ep].iter().for_each(|file| file.close());
+    });
+}
+
 /// Two scans of an edge-triggered item beside a write: at least one has the event, and no more than there were causes.
 #[test]
 fn two_scans() {

@@ -82,7 +82,7 @@ impl<F: Watchable> Callback for Wake<F> {
         // SAFETY: the poller outlives its items, and they stay until they have left what was pushed and the list.
         let home = unsafe {
             let home = item.home.as_ref();
-            home.ready.push(NonNull::from(&item.link), item.number, wanted & (EPOLLET | EPOLLONESHOT) == 0);
+            home.ready.push(self.0.cast(), item.number, wanted & (EPOLLET | EPOLLONESHOT) == 0);
             home
         };
         let woken = home.announce();

@@ -164,18 +164,16 @@ impl<F: Watchable> Poller<F> {
             return;
         }
         self.take_note(&mut inside);
-        // SAFETY: by contract; the guard is the lock, and items stay until they have left what was pushed and the list.
-        let pushed = unsafe {
-            let own = item.as_ref();
-            let fresh = !own.own(|own| own.listed);
-            if fresh {
-                self.ready.push(NonNull::from(&own.link), own.number, false);
-            }
-            fresh
-        };
-        self.hold(!inside.list.is_empty());
+        // SAFETY: by contract; the guard is the lock.
+        let fresh = !unsafe { item.as_ref().own(|own| own.listed) };
+        if fresh {
+            inside.list.push(item);
+            self.hold_now();
+        } else {
+            self.hold(true);
+        }
         drop(inside);
-        if pushed {
+        if fresh {
             self.announce();
         }
     }
@@ -215,7 +213,7 @@ impl<F: Watchable> Poller<F> {
         drop(inside);
         // ORDERING: acquire pairs with the release in `file_ends`: who held a pin is done with us. Pins are taken for items in a
         // file's list, under the file's lock, under which the last of them left.
-        while self.pins.load(Ordering::Acquire) != 0 {
+        while self.still.pins.load(Ordering::Acquire) != 0 {
             thread::yield_now();
         }
     }
@@ -232,7 +230,7 @@ pub(crate) unsafe fn file_ends<F: Watchable>(file: &F, mut free: impl FnMut(&Pol
         let first = |first: &mut *mut Item<F>| {
             let home = first.as_ref()?.home;
             // Relaxed: the file's lock orders it for those who take the item out of the list.
-            home.as_ref().pins.fetch_add(1, Ordering::Relaxed);
+            home.as_ref().still.pins.fetch_add(1, Ordering::Relaxed);
             Some(home)
         };
         while let Some(home) = file.with_items(first) {
@@ -252,7 +250,7 @@ pub(crate) unsafe fn file_ends<F: Watchable>(file: &F, mut free: impl FnMut(&Pol
                 free(home, item);
             }
             // ORDERING: release pairs with the acquire in `shut`: we are done with the poller.
-            home.pins.fetch_sub(1, Ordering::Release);
+            home.still.pins.fetch_sub(1, Ordering::Release);
         }
     }
 }

@@ -31,7 +31,7 @@ const COUNTED: u64 = 1 << 63;
 /// another at this moment. For the holder of its lock, who has found it open.
 pub(super) fn is_nested<F: Watchable>(poller: &Poller<F>, kernel: &Nesting) -> bool {
     // Relaxed: our lock orders what a walk has written that came by before; one that comes later finds what we add.
-    poller.walk.load(Ordering::Relaxed) == kernel.walk.load(Ordering::Relaxed)
+    poller.still.walk.load(Ordering::Relaxed) == kernel.walk.load(Ordering::Relaxed)
         && kernel.walk.load(Ordering::Relaxed) != 0
         || own_file(poller).is_some_and(F::has_items)
 }
@@ -41,7 +41,7 @@ fn own_file<F: Watchable>(poller: &Poller<F>) -> Option<&F> {
     // of one that is not, or have found it by an item of its, under the lock of the item's file.
     //
     // ORDERING: acquire pairs with the release in `set_own`.
-    unsafe { poller.own.load(Ordering::Acquire).as_ref() }
+    unsafe { poller.still.own.load(Ordering::Acquire).as_ref() }
 }
 
 /// Whether `inner` may be put into `outer`: `ELOOP` if that made a circle, or a chain of more than five.
@@ -64,8 +64,8 @@ fn below<F: Watchable>(poller: &Poller<F>, outer: &Poller<F>, walk: u64, depth: 
     }
     let inside = poller.lock();
     // Relaxed, both words: under the lock.
-    if poller.walk.load(Ordering::Relaxed) == walk {
-        return Some(poller.depth.load(Ordering::Relaxed) as usize);
+    if poller.still.walk.load(Ordering::Relaxed) == walk {
+        return Some(poller.still.depth.load(Ordering::Relaxed) as usize);
     }
     let mut deepest = 0;
     for &(file, _) in inside.table.keys() {
@@ -74,8 +74,8 @@ fn below<F: Watchable>(poller: &Poller<F>, outer: &Poller<F>, walk: u64, depth: 
             deepest = deepest.max(1 + below(inner, outer, walk, depth + 1)?);
         }
     }
-    poller.walk.store(walk, Ordering::Relaxed);
-    poller.depth.store(deepest as u32, Ordering::Relaxed);
+    poller.still.walk.store(walk, Ordering::Relaxed);
+    poller.still.depth.store(deepest as u32, Ordering::Relaxed);
     Some(deepest)
 }
 
@@ -127,7 +127,7 @@ pub(super) fn check_paths<F: Watchable>(file: &F, walk: u64) -> Result<(), Errno
     // The walk's second time here: what is below has been counted.
     //
     // Relaxed: under the lock.
-    if poller.walk.swap(walk | COUNTED, Ordering::Relaxed) != walk | COUNTED {
+    if poller.still.walk.swap(walk | COUNTED, Ordering::Relaxed) != walk | COUNTED {
         for &(file, _) in inside.table.keys() {
             // SAFETY: a file in the table lives while the lock is held.
             check_paths(unsafe { file.as_ref() }, walk)?;

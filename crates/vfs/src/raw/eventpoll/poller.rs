@@ -24,25 +24,34 @@ pub(crate) struct Poller<F: Watchable> {
     pub(super) ready: Ready,
     /// Those who poll the poller itself.
     pollers: WaitQueue,
-    waiters: Apart<WaitQueue>,
+    pub(super) still: Still<F>,
+    list: Listed<F>,
+}
+
+/// The line that changes when somebody goes to sleep or wakes, and else seldom.
+#[repr(C, align(64))]
+pub(super) struct Still<F> {
+    waiters: WaitQueue,
     /// The file that this is: set when it is open.
     pub(super) own: AtomicPtr<F>,
     /// Files that are ending and are about to lock this.
     pub(super) pins: AtomicU32,
-    /// The walk that came by here last.
-    pub(super) walk: AtomicU64,
     /// How many pollers that found below this, on the longest way.
     pub(super) depth: AtomicU32,
-    inside: Apart<SpinLock<Inside<F>>>,
-    /// Whether somebody looks through the list, or has left something on it. Written under the lock.
-    held: AtomicBool,
+    /// The walk that came by here last.
+    pub(super) walk: AtomicU64,
 }
 
-/// At the start of a line.
+/// The line of those who wait, and what they seldom need behind it.
 #[repr(C, align(64))]
-struct Apart<T>(T);
+struct Listed<F: Watchable> {
+    /// Whether somebody looks through the list, or has left something on it. Written under the lock.
+    held: AtomicBool,
+    inside: SpinLock<Inside<F>>,
+}
 
 /// What the lock protects.
+#[repr(C)]
 pub(super) struct Inside<F: Watchable> {
     pub(super) list: List<F>,
     pub(super) table: HashMap<(NonNull<F>, i32), NonNull<Item<F>>, super::hash::Hasher>,
@@ -67,32 +76,33 @@ impl<F: Watchable> Poller<F> {
         Self {
             ready: Ready::new(),
             pollers: WaitQueue::new(),
-            waiters: Apart(WaitQueue::new()),
-            own: AtomicPtr::new(core::ptr::null_mut()),
-            pins: AtomicU32::new(0),
-            walk: AtomicU64::new(0),
-            depth: AtomicU32::new(0),
-            inside: Apart(SpinLock::new(inside)),
-            held: AtomicBool::new(false),
+            still: Still {
+                waiters: WaitQueue::new(),
+                own: AtomicPtr::new(core::ptr::null_mut()),
+                pins: AtomicU32::new(0),
+                depth: AtomicU32::new(0),
+                walk: AtomicU64::new(0),
+            },
+            list: Listed { held: AtomicBool::new(false), inside: SpinLock::new(inside) },
         }
     }
 
     /// Says which file this is, before anybody else can use it.
     pub(crate) fn set_own(&self, file: NonNull<F>) {
         // ORDERING: release pairs with the acquire in `nesting`.
-        self.own.store(file.as_ptr(), Ordering::Release);
+        self.still.own.store(file.as_ptr(), Ordering::Release);
     }
 
     #[inline(always)]
     pub(super) fn lock(&self) -> Locked<'_, F> {
-        self.inside.0.lock()
+        self.list.inside.lock()
     }
 
     /// Whether there may be an event. Two loads; writes no line.
     #[inline(always)]
     pub(crate) fn may_have(&self) -> bool {
-        // ORDERING: acquire pairs with the release in `hold`.
-        self.ready.is_any() || self.held.load(Ordering::Acquire)
+        // ORDERING: acquire pairs with the release in `hold`; SeqCst with the exchange in `hold_now`, as in `is_any`.
+        self.ready.is_any() || self.list.held.load(Ordering::SeqCst)
     }
 
     /// Where those wait who poll the poller itself.
@@ -100,19 +110,21 @@ impl<F: Watchable> Poller<F> {
         &self.pollers
     }
 
-    /// An item was pushed: wakes one who waits, and all who poll; whether somebody was woken who waits.
+    /// An item was pushed, or the list has something [now](Self::hold_now): wakes one who waits, and all who poll; whether
+    /// somebody was woken who waits.
     #[inline]
     pub(super) fn announce(&self) -> bool {
-        // The push is an exchange of what sleepers look at; or the item was queued already, and they have seen it.
-        let woken = self.waiters.0.wake_ordered(WaitQueue::ANY, 1) != 0;
+        // Sleepers look at what an exchange has changed, or, those who wait, at what was changed under the lock. If the item was
+        // about to be pushed by somebody else, he wakes them.
+        let woken = self.still.waiters.wake_ordered(WaitQueue::ANY, 1) != 0;
         self.pollers.wake_ordered(EPOLLIN, WaitQueue::ALL);
         woken
     }
 
     /// Gives up to `max` events, and takes what is not ready off the list.
     ///
-    /// Writes the lock's line and, if something was pushed, that of it; nothing of another poller, but of those that are
-    /// watched.
+    /// Writes the lock's line and, if an item leaves, that of what was pushed; nothing of another poller, but of those that
+    /// are watched.
     pub(crate) fn collect(&self, max: usize, mut give: impl FnMut(u32, u64)) -> usize {
         let mut inside = self.lock();
         let mut taken = self.take_note(&mut inside);
@@ -195,7 +207,7 @@ impl<F: Watchable> Poller<F> {
     ) -> Result<R, WaitError> {
         let wait = Wait { key: WaitQueue::ANY, exclusive: true, ..*wait };
         // A look under the lock: whoever left something on the list has woken after it let go of that.
-        self.waiters.0.wait_until(&wait, || if self.has_under_lock() { collect() } else { None })
+        self.still.waiters.wait_until(&wait, || if self.has_under_lock() { collect() } else { None })
     }
 
     fn has_under_lock(&self) -> bool {
@@ -220,7 +232,7 @@ impl<F: Watchable> Poller<F> {
     /// Moves what was pushed to the end of the list. Then as after [`take_note`](Self::take_note).
     pub(super) fn take_in(&self, inside: &mut Inside<F>) {
         // Relaxed: the exchange in `take` publishes it.
-        self.held.store(true, Ordering::Relaxed);
+        self.list.held.store(true, Ordering::Relaxed);
         let (list, numbers) = (&mut inside.list, &inside.numbers);
         self.ready.take(|pushed| {
             list.push_new(match pushed {
@@ -234,7 +246,15 @@ impl<F: Watchable> Poller<F> {
     #[inline(always)]
     pub(super) fn hold(&self, any: bool) {
         // ORDERING: release pairs with the acquire in `may_have`.
-        self.held.store(any, Ordering::Release);
+        self.list.held.store(any, Ordering::Release);
+    }
+
+    /// Says that the list has something, to those who look without the lock; the caller then [wakes](Self::announce) them.
+    #[inline(always)]
+    pub(super) fn hold_now(&self) {
+        // ORDERING: release as in `hold`. SeqCst and an exchange for `wake_ordered`, which follows: one who has not been found
+        // among those who poll finds this.
+        self.list.held.swap(true, Ordering::SeqCst);
     }
 
     /// Unlocks after the list was changed. If something is left, another waiter may have it.
@@ -245,7 +265,7 @@ impl<F: Watchable> Poller<F> {
         drop(inside);
         if left || self.ready.is_pushed() {
             // What sleepers look at under the lock was changed under the lock; or a waker has pushed it, who wakes himself.
-            self.waiters.0.wake_ordered(WaitQueue::ANY, 1);
+            self.still.waiters.wake_ordered(WaitQueue::ANY, 1);
         }
     }
 }
@@ -267,5 +287,28 @@ pub(super) unsafe fn look<F: Watchable>(item: NonNull<Item<F>>) -> u32 {
 impl<F: Watchable> fmt::Debug for Poller<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Poller").field("may_have", &self.may_have()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom), target_pointer_width = "64"))]
+mod tests {
+    use super::*;
+    use crate::File;
+    use core::mem::{offset_of, size_of};
+    use core::ptr;
+
+    /// The compiler orders what is in a lock. If it does so otherwise, a scan writes more lines.
+    #[test]
+    fn a_line_for_each_who_writes() {
+        type Poller = super::Poller<File>;
+        let poller = Poller::new();
+        let at = |field: *const List<File>| field.addr() - ptr::from_ref(&poller).addr();
+        assert!(offset_of!(Poller, pollers) + size_of::<WaitQueue>() <= 64);
+        assert_eq!(offset_of!(Poller, still), 64);
+        assert_eq!(offset_of!(Poller, list), 128);
+        assert!(
+            at(&raw const poller.lock().list) + size_of::<List<File>>() <= 192,
+            "lock and list are on one line"
+        );
     }
 }

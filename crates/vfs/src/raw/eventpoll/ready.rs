@@ -79,7 +79,7 @@ impl Ready {
     /// item's, if its number does not fit.
     ///
     /// # Safety
-    /// The link stays where it is until the item has left this.
+    /// The link stays where it is until the item has left this; its number is the item's, and nobody else's meanwhile.
     #[inline]
     pub(crate) unsafe fn push(&self, link: NonNull<Link>, number: Option<NonZeroU8>, stays: bool) {
         let mut head = ptr::null_mut();
