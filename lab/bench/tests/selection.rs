@@ -94,7 +94,7 @@ fn workloads_have_default_cases() {
         "epoll-wait none,ready,ready-nested,message,message-nested,poll-ready",
         "epoll-ctl mod,del-add,del-add-nested",
         "nested-epoll mesh",
-        "connections socketpair,unix-connect,tcp-connect,pass-descriptor",
+        "connections socketpair,unix-connect,tcp-connect,pass-pipe,pass-socket",
         "ping-pong pipe,unix,tcp,pipe-epoll,unix-epoll,tcp-epoll",
         "throughput pipe,unix,tcp",
     ];

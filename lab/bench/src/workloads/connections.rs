@@ -13,7 +13,8 @@ pub static CONNECTIONS: Workload = Workload {
         case("socketpair", Connections::Pair),
         case("unix-connect", Connections::Unix),
         case("tcp-connect", Connections::Tcp),
-        case("pass-descriptor", Connections::Pass),
+        case("pass-pipe", Connections::PassPipe),
+        case("pass-socket", Connections::PassSocket),
     ],
     shown: Shown::Everything,
 };
@@ -31,6 +32,8 @@ pub enum Connections {
     Unix,
     /// The same to a listener of TCP on the loopback, with `SO_LINGER` set.
     Tcp,
-    /// A byte with a descriptor (`SCM_RIGHTS`) sent through a pair of streams and received, and the descriptor closed.
-    Pass,
+    /// A byte with a descriptor of a pipe (`SCM_RIGHTS`) sent through a pair of streams and received, and the descriptor closed.
+    PassPipe,
+    /// The same with a socket of `AF_UNIX`, which the system has to watch while it is in a message, lest it be lost.
+    PassSocket,
 }

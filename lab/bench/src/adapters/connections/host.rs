@@ -10,6 +10,7 @@ use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::system::{Calls, System};
 use crate::adapters::loopback;
@@ -58,6 +59,17 @@ impl Calls for Thread {
     type Fd = OwnedFd;
     type Listener = Listener;
     type Error = Errno;
+
+    #[inline(always)]
+    fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
+        drop(fd);
+        Ok(())
+    }
+
+    fn pipe(&self) -> Result<[OwnedFd; 2], Errno> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ok([write, read])
+    }
 
     #[inline(always)]
     fn pair(&self) -> Result<[OwnedFd; 2], Errno> {

@@ -7,7 +7,6 @@ use quietline::{Config, Errno, Kernel, Process, RecvMsg, SendMsg, SockAddr};
 
 use super::system::{Calls, System};
 use crate::adapters::loopback::localhost;
-use crate::adapters::owned::Owned;
 use crate::adapters::probe::failed;
 use crate::harness::Fault;
 
@@ -27,7 +26,7 @@ pub(super) struct Thread {
 }
 
 pub(super) struct Listener {
-    fd: Owned,
+    fd: i32,
     address: SockAddr,
 }
 
@@ -75,38 +74,43 @@ const RIGHTS: usize = 24;
 
 impl Thread {
     #[inline(always)]
-    fn own(&self, fd: i32) -> Owned {
-        Owned { process: self.process.clone(), fd }
-    }
-
-    #[inline(always)]
-    fn stream(&self, family: i32) -> Result<Owned, Errno> {
-        Ok(self.own(self.process.socket(family, SOCK_STREAM | self.anyfd, 0)?))
+    fn stream(&self, family: i32) -> Result<i32, Errno> {
+        self.process.socket(family, SOCK_STREAM | self.anyfd, 0)
     }
 
     fn listener(&self, family: i32, address: &[u8]) -> Result<Listener, Errno> {
         let fd = self.stream(family)?;
-        self.process.bind(fd.fd, address)?;
-        self.process.listen(fd.fd, 1)?;
-        Ok(Listener { address: self.process.getsockname(fd.fd)?, fd })
+        self.process.bind(fd, address)?;
+        self.process.listen(fd, 1)?;
+        Ok(Listener { address: self.process.getsockname(fd)?, fd })
     }
 
     #[inline(always)]
-    fn connected(&self, near: Owned, to: &Listener) -> Result<[Owned; 2], Errno> {
-        self.process.connect(near.fd, to.address.bytes())?;
-        let (far, _) = self.process.accept4(to.fd.fd, self.anyfd)?;
-        Ok([near, self.own(far)])
+    fn connected(&self, near: i32, to: &Listener) -> Result<[i32; 2], Errno> {
+        self.process.connect(near, to.address.bytes())?;
+        let (far, _) = self.process.accept4(to.fd, self.anyfd)?;
+        Ok([near, far])
     }
 }
 
 impl Calls for Thread {
-    type Fd = Owned;
+    type Fd = i32;
     type Listener = Listener;
     type Error = Errno;
 
     #[inline(always)]
-    fn pair(&self) -> Result<[Owned; 2], Errno> {
-        Ok(self.process.socketpair(AF_UNIX, SOCK_STREAM | self.anyfd, 0)?.map(|fd| self.own(fd)))
+    fn close(&self, fd: i32) -> Result<(), Errno> {
+        self.process.close(fd)
+    }
+
+    fn pipe(&self) -> Result<[i32; 2], Errno> {
+        let [read, write] = self.process.pipe2(self.anyfd)?;
+        Ok([write, read])
+    }
+
+    #[inline(always)]
+    fn pair(&self) -> Result<[i32; 2], Errno> {
+        self.process.socketpair(AF_UNIX, SOCK_STREAM | self.anyfd, 0)
     }
 
     fn unix_listener(&self) -> Result<Listener, Errno> {
@@ -119,43 +123,43 @@ impl Calls for Thread {
     }
 
     #[inline(always)]
-    fn unix_connect(&self, to: &Listener) -> Result<[Owned; 2], Errno> {
+    fn unix_connect(&self, to: &Listener) -> Result<[i32; 2], Errno> {
         self.connected(self.stream(AF_UNIX)?, to)
     }
 
     #[inline(always)]
-    fn tcp_connect(&self, to: &Listener) -> Result<[Owned; 2], Errno> {
+    fn tcp_connect(&self, to: &Listener) -> Result<[i32; 2], Errno> {
         let near = self.stream(AF_INET)?;
-        self.process.setsockopt(near.fd, SOL_SOCKET, SO_LINGER, &NO_TIME)?;
+        self.process.setsockopt(near, SOL_SOCKET, SO_LINGER, &NO_TIME)?;
         self.connected(near, to)
     }
 
     #[inline(always)]
-    fn pass(&self, [from, to]: &[Owned; 2], fd: &Owned) -> Result<Option<Owned>, Errno> {
+    fn pass(&self, [from, to]: &[i32; 2], fd: &i32) -> Result<Option<i32>, Errno> {
         let mut control = [0; RIGHTS];
         control[..8].copy_from_slice(&20_u64.to_ne_bytes());
         control[8..12].copy_from_slice(&SOL_SOCKET.to_ne_bytes());
         control[12..16].copy_from_slice(&SCM_RIGHTS.to_ne_bytes());
-        control[16..20].copy_from_slice(&fd.fd.to_ne_bytes());
+        control[16..20].copy_from_slice(&fd.to_ne_bytes());
         let message = SendMsg { buffers: &[b"f"], control: &control, ..SendMsg::default() };
-        let sent = self.process.sendmsg(from.fd, &message, 0)?;
+        let sent = self.process.sendmsg(*from, &message, 0)?;
         let (mut byte, mut control) = ([0], [0; RIGHTS]);
         let buffers: &mut [&mut [u8]] = &mut [&mut byte];
         let mut message = RecvMsg { buffers, control: &mut control, ..RecvMsg::default() };
-        let got = self.process.recvmsg(to.fd, &mut message, 0)?;
+        let got = self.process.recvmsg(*to, &mut message, 0)?;
         let whole = message.control_len >= 20;
         let [.., a, b, c, d, _, _, _, _] = control;
-        let came = whole.then(|| self.own(i32::from_ne_bytes([a, b, c, d])));
+        let came = whole.then(|| i32::from_ne_bytes([a, b, c, d]));
         Ok(came.filter(|_| sent == 1 && got == 1 && byte == *b"f"))
     }
 
-    fn write(&self, fd: &Owned, byte: u8) -> Result<bool, Errno> {
-        Ok(self.process.write(fd.fd, &[byte])? == 1)
+    fn write(&self, fd: &i32, byte: u8) -> Result<bool, Errno> {
+        Ok(self.process.write(*fd, &[byte])? == 1)
     }
 
-    fn read(&self, fd: &Owned) -> Result<u8, Errno> {
+    fn read(&self, fd: &i32) -> Result<u8, Errno> {
         let mut byte = [0];
-        if self.process.read(fd.fd, &mut byte)? == 1 { Ok(byte[0]) } else { Err(Errno::PIPE) }
+        if self.process.read(*fd, &mut byte)? == 1 { Ok(byte[0]) } else { Err(Errno::PIPE) }
     }
 
     fn open_here(&self) -> Result<Option<usize>, Errno> {

@@ -11,7 +11,7 @@ use crate::adapters::probe::failed;
 use crate::harness::{Arena, Fault, Seat, Unfit, Worker, repeat};
 use crate::workloads::{Connections, Job};
 
-/// A thread's calls. Descriptors are closed when they are dropped.
+/// A thread's calls. What a failed call leaves open stays so: the thread ends.
 pub(super) trait Calls: Sized + 'static {
     /// An open descriptor.
     type Fd: 'static;
@@ -20,6 +20,10 @@ pub(super) trait Calls: Sized + 'static {
     /// What a failed call says.
     type Error: Display;
 
+    /// Closes a descriptor.
+    fn close(&self, fd: Self::Fd) -> Result<(), Self::Error>;
+    /// The two ends of a pipe: where is written, and where is read.
+    fn pipe(&self) -> Result<[Self::Fd; 2], Self::Error>;
     /// Two streams of `AF_UNIX` that know each other.
     fn pair(&self) -> Result<[Self::Fd; 2], Self::Error>;
     /// A listener with an abstract name that the system chooses.
@@ -73,7 +77,8 @@ impl<S: System> Arena for All<S> {
             Connections::Pair => Joiner::seat(calls, |_| Ok(()), |calls, ()| calls.pair()),
             Connections::Unix => Joiner::seat(calls, S::Calls::unix_listener, S::Calls::unix_connect),
             Connections::Tcp => Joiner::seat(calls, S::Calls::tcp_listener, S::Calls::tcp_connect),
-            Connections::Pass => Passer::seat(calls),
+            Connections::PassPipe => Passer::seat(calls, S::Calls::pipe),
+            Connections::PassSocket => Passer::seat(calls, S::Calls::pair),
         }
     }
 
@@ -130,8 +135,12 @@ impl<C: Calls, L: 'static> Joiner<C, L> {
 impl<C: Calls, L> Worker for Joiner<C, L> {
     #[inline(never)]
     fn run(&mut self, ops: u64, stop: &AtomicBool) -> Result<u64, Fault> {
-        // The ends are dropped in their order: the one that connected first.
-        repeat("sockets join", ops, stop, || (self.join)(&self.calls, &self.listener).map(|_ends| true))
+        repeat("sockets join", ops, stop, || {
+            let [near, far] = (self.join)(&self.calls, &self.listener)?;
+            self.calls.close(near)?;
+            self.calls.close(far)?;
+            Ok::<_, C::Error>(true)
+        })
     }
 
     /// Both ways are open between the ends of the next one, and the others are gone.
@@ -139,10 +148,13 @@ impl<C: Calls, L> Worker for Joiner<C, L> {
         let [near, far] = (self.join)(&self.calls, &self.listener).map_err(failed)?;
         is_joined(&self.calls, &near, &far, 1)?;
         is_joined(&self.calls, &far, &near, 2)?;
-        drop((near, far));
+        self.calls.close(near).and_then(|()| self.calls.close(far)).map_err(failed)?;
         self.open.as_before(&self.calls)
     }
 }
+
+/// How two descriptors are made.
+type Make<C> = fn(&C) -> Result<[<C as Calls>::Fd; 2], <C as Calls>::Error>;
 
 /// A thread that sends itself a descriptor.
 struct Passer<C: Calls> {
@@ -155,8 +167,8 @@ struct Passer<C: Calls> {
 }
 
 impl<C: Calls> Passer<C> {
-    fn seat(calls: C) -> Result<Box<dyn Worker>, Fault> {
-        let (ends, sent) = (calls.pair().map_err(failed)?, calls.pair().map_err(failed)?);
+    fn seat(calls: C, sent: Make<C>) -> Result<Box<dyn Worker>, Fault> {
+        let (ends, sent) = (calls.pair().map_err(failed)?, sent(&calls).map_err(failed)?);
         let open = Open(calls.open_here().map_err(failed)?);
         let mut seated = Self { calls, ends, sent, open };
         seated.check()?;
@@ -168,7 +180,9 @@ impl<C: Calls> Worker for Passer<C> {
     #[inline(never)]
     fn run(&mut self, ops: u64, stop: &AtomicBool) -> Result<u64, Fault> {
         repeat("a descriptor comes", ops, stop, || {
-            Ok::<_, C::Error>(self.calls.pass(&self.ends, &self.sent[0])?.is_some())
+            let Some(came) = self.calls.pass(&self.ends, &self.sent[0])? else { return Ok(false) };
+            self.calls.close(came)?;
+            Ok::<_, C::Error>(true)
         })
     }
 
@@ -177,7 +191,7 @@ impl<C: Calls> Worker for Passer<C> {
         let came = self.calls.pass(&self.ends, &self.sent[0]).map_err(failed)?;
         let came = came.ok_or_else(|| Fault::new("no descriptor came"))?;
         is_joined(&self.calls, &came, &self.sent[1], 3)?;
-        drop(came);
+        self.calls.close(came).map_err(failed)?;
         self.open.as_before(&self.calls)
     }
 }
