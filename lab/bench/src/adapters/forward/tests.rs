@@ -11,6 +11,7 @@ use super::ways::{
     Pool, SINGLE, Tuned,
 };
 use super::world::{Shared, World};
+use crate::harness::pin::{allowed_cpus, pin_to};
 use crate::harness::{Arena, Seat};
 use crate::workloads::{Forward, Way};
 
@@ -18,8 +19,9 @@ use crate::workloads::{Forward, Way};
 const RING: Forward = Forward { size: 64, way: Way::Direct, in_flight: crate::workloads::forward::RING };
 const PACKETS: u64 = 64 * 1024;
 
-/// What so many packets take, after as many that are not counted.
+/// What so many packets take, after as many that are not counted. On one CPU: another one would have to fill its own sheaves first.
 fn count<B: Buffers>() -> Slow {
+    pin_to(allowed_cpus()[0]).expect("a CPU on which this may run");
     let world = Arc::new(World::<B>::new(RING, 1).expect("a world"));
     let arena = Shared(world.clone());
     let mut worker = arena.worker(Seat { thread: 0, threads: 1 }).expect("a worker");
