@@ -90,7 +90,7 @@ pub mod timerfd;
 mod vfs;
 mod walk;
 
-pub use dcache::name::{NAME_MAX, Name};
+pub use dcache::name::{Keys as NameKeys, NAME_MAX, Name};
 pub use dcache::path::PathBuffer;
 pub use dentry::{Dentry, DentryFlags, PseudoDentry};
 pub use eventfd::{EventFd, eventfd};

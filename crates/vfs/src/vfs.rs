@@ -17,7 +17,7 @@ use core::fmt;
 use core::marker::PhantomPinned;
 use core::pin::Pin;
 use quietline_platform::atomic::AtomicBool;
-use quietline_platform::{heap, random};
+use quietline_platform::heap;
 use quietline_slab::{CacheError, RawCache, Stats};
 use quietline_sync::rcu::{self, Domain};
 use quietline_sync::{Shared, WideIdAllocator};
@@ -72,9 +72,7 @@ impl Vfs {
         let vfs = Self {
             mounts: Mounts::new(),
             domain,
-            keys: Keys::new(
-                random::keys().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))?,
-            ),
+            keys: Keys::draw()?,
             dentries: Dentry::cache(domain).map_err(no_memory)?,
             inodes: Inode::cache(domain).map_err(no_memory)?,
             long_names: LongNames::new(domain).map_err(no_memory)?,

@@ -9,8 +9,9 @@ use crate::address::SockAddr;
 use crate::caller::Node;
 use crate::raw::Object;
 use quietline_platform::atomic::{AtomicU32, Ordering};
-use quietline_platform::{fault, heap, random};
+use quietline_platform::{fault, heap};
 use quietline_sync::{Shared, SpinLock};
+use quietline_vfs::NameKeys;
 use rustix::io::Errno;
 
 /// The family, which an address begins with.
@@ -83,12 +84,6 @@ fn chosen(number: u32) -> SockAddr {
     SockAddr::new(&bytes).expect("eight bytes")
 }
 
-/// The two halves of a product, folded.
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
-}
-
 const BUCKETS: usize = if cfg!(loom) { 1 } else { 64 };
 
 /// Names whose hashes are alike. On a line of its own: to be found costs a lock.
@@ -101,43 +96,27 @@ struct Bucket(SpinLock<Vec<Object<Sock>>>);
 pub(super) struct Names {
     buckets: Box<[Bucket]>,
     /// Others for each kernel, so that nobody can choose names that are alike.
-    keys: [u64; 2],
+    keys: NameKeys,
     /// Where the kernel looks for the next name to choose.
     next: AtomicU32,
 }
 
 impl Names {
     pub(super) fn new() -> Result<Self, Errno> {
-        let keys = random::keys().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))?;
         let buckets = heap::try_boxed_slice(BUCKETS, |_| Bucket(SpinLock::new(Vec::new())))
             .map_err(|_| Errno::NOMEM)?;
-        Ok(Self { buckets, keys, next: AtomicU32::new(0) })
-    }
-
-    fn hash(&self, of: &[u8]) -> u64 {
-        let [first, second] = self.keys;
-        let word = |bytes: &[u8]| {
-            let mut word = [0; 8];
-            word[..bytes.len()].copy_from_slice(bytes);
-            u64::from_ne_bytes(word)
-        };
-        let mixed = of.chunks(16).fold(of.len() as u64, |hash, pair| {
-            let (low, high) = pair.split_at(pair.len().min(8));
-            fold(word(low) ^ first ^ hash, word(high) ^ second ^ hash.rotate_left(32))
-        });
-        // The factor is odd: one product alone is not spread for keys that are not lucky.
-        fold(mixed, second | 1)
+        Ok(Self { buckets, keys: NameKeys::draw()?, next: AtomicU32::new(0) })
     }
 
     /// The key of a name in no tree. Sockets of several types may have it, each its own.
     pub(super) fn abstract_key(&self, address: &SockAddr, ty: i32) -> Key {
-        Key::Abstract(ty, self.hash(address.bytes()))
+        Key::Abstract(ty, self.keys.hash(address.bytes()))
     }
 
     fn bucket(&self, key: Key) -> &SpinLock<Vec<Object<Sock>>> {
         let hash = match key {
             Key::Abstract(ty, hash) => hash ^ ty as u64,
-            Key::Node(node) => self.hash(&[node.dev.to_ne_bytes(), node.ino.to_ne_bytes()].concat()),
+            Key::Node(node) => self.keys.hash(&[node.dev.to_ne_bytes(), node.ino.to_ne_bytes()].concat()),
         };
         &self.buckets[hash as usize % BUCKETS].0
     }
@@ -240,15 +219,13 @@ mod tests {
     fn names_that_count_up_are_spread() {
         let names = Names::new().unwrap();
         let mut counts = [0; BUCKETS];
-        (0..6400).for_each(|n| counts[names.hash(chosen(n).bytes()) as usize % BUCKETS] += 1);
+        (0..6400).for_each(|n| counts[names.keys.hash(chosen(n).bytes()) as usize % BUCKETS] += 1);
         assert!(counts.iter().all(|count| (40..180).contains(count)), "{counts:?}");
-        let inode = |ino: u64| names.hash(&[1u64.to_ne_bytes(), ino.to_ne_bytes()].concat());
+        let inode = |ino: u64| names.keys.hash(&[1u64.to_ne_bytes(), ino.to_ne_bytes()].concat());
         let mut counts = [0; BUCKETS];
         (0..6400).for_each(|ino| counts[inode(ino) as usize % BUCKETS] += 1);
         assert!(counts.iter().all(|count| (40..180).contains(count)), "{counts:?}");
-        assert_ne!(names.hash(b"a"), names.hash(b"a\0"), "the length counts");
-        let others = Names::new().unwrap();
-        assert_eq!(names.hash(b"a") == others.hash(b"a"), cfg!(quietline_sim), "keyed anew");
+        assert_ne!(names.keys.hash(b"a"), names.keys.hash(b"a\0"), "the length counts");
     }
 
     #[test]

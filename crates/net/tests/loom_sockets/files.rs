@@ -166,3 +166,17 @@ impl fmt::Debug for FileHandle<'_> {
         f.debug_struct("FileHandle").finish_non_exhaustive()
     }
 }
+
+/// What hashes of names are keyed with: nothing, where all names are in one bucket.
+#[derive(Debug)]
+pub struct NameKeys;
+
+impl NameKeys {
+    pub fn draw() -> Result<Self, Errno> {
+        Ok(Self)
+    }
+
+    pub fn hash(&self, _: &[u8]) -> u64 {
+        0
+    }
+}

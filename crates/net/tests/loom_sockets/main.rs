@@ -59,7 +59,9 @@ pub mod abi {
     pub const S_IFSOCK: u32 = 0o140_000;
 }
 
-pub use files::{Direction, FileHandle, FileMode, Files, Io, Ioctl, Payload, PseudoFs, PseudoInode};
+pub use files::{
+    Direction, FileHandle, FileMode, Files, Io, Ioctl, NameKeys, Payload, PseudoFs, PseudoInode,
+};
 pub use of_files::iov::{Sink, Source};
 pub use of_files::poll::{Events, PollTable};
 use raw::caller;

@@ -10,6 +10,7 @@
 //! Words of eight bytes, zero padded. The hash multiplies them in pairs with keys that the kernel drew when it booted, so
 //! nobody outside can aim at it. Two names are equal if 56 bits of hash, the length and all words are.
 
+use quietline_platform::random;
 use rustix::io::Errno;
 
 /// The longest name, in bytes (`NAME_MAX`).
@@ -32,9 +33,24 @@ pub struct Name<'a> {
 
 /// What a kernel's hash is keyed with.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Keys([u64; 4]);
+pub struct Keys([u64; 4]);
 
 impl Keys {
+    /// Keys that nobody can foresee, others each time; on a simulated machine always the same.
+    ///
+    /// # Errors
+    /// What `getrandom` says; `ENOSYS` if it says nothing that has a number.
+    pub fn draw() -> Result<Self, Errno> {
+        let keys = random::keys().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))?;
+        Ok(Self::new(keys))
+    }
+
+    /// The hash of a name of any length, for tables of other names than dentries'. Spread over all bits.
+    #[inline]
+    pub fn hash(&self, bytes: &[u8]) -> u64 {
+        fold(self.mix_all(bytes, first_words(bytes)), self.0[3])
+    }
+
     pub(crate) const fn new([a, b, c, d]: [u64; 4]) -> Self {
         // The last factor of all is odd: the lower half of its product with a word still tells the word.
         Self([a, b, c, d | 1])
@@ -46,6 +62,23 @@ impl Keys {
         let [a, b, c, d] = self.0;
         let hash = fold(words[0] ^ a, words[1] ^ b ^ len as u64);
         if len > 16 { hash ^ fold(words[2] ^ c, hash ^ d) } else { hash }
+    }
+
+    /// What becomes of all words of a name, of which these are the first.
+    #[inline(always)]
+    fn mix_all(&self, bytes: &[u8], words: [u64; INLINE_WORDS]) -> u64 {
+        let hash = self.mix(words, bytes.len());
+        if bytes.len() > INLINE { self.mix_long(&bytes[INLINE..], hash) } else { hash }
+    }
+
+    fn mix_long(&self, rest: &[u8], mut hash: u64) -> u64 {
+        let [a, b, _, d] = self.0;
+        for pair in rest.chunks(16) {
+            let first = tail_word(pair);
+            let second = pair.get(8..).map_or(0, tail_word);
+            hash = fold(first ^ a ^ hash, second ^ b ^ hash.rotate_left(32)) ^ d;
+        }
+        hash
     }
 
     /// The hash and the length. One product alone maps names that count up onto few places, for keys that are not lucky.
@@ -93,6 +126,13 @@ pub(crate) fn tail_word(bytes: &[u8]) -> u64 {
     }
 }
 
+/// The first words of a name, zero padded.
+#[inline(always)]
+fn first_words(bytes: &[u8]) -> [u64; INLINE_WORDS] {
+    let word = |i: usize| if bytes.len() > 8 * i { tail_word(&bytes[8 * i..]) } else { 0 };
+    [word(0), word(1), word(2)]
+}
+
 impl<'a> Name<'a> {
     /// A name for lookups in a kernel whose keys these are.
     ///
@@ -104,23 +144,8 @@ impl<'a> Name<'a> {
         if n > NAME_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        let word = |i: usize| if n > 8 * i { tail_word(&bytes[8 * i..]) } else { 0 };
-        let words = [word(0), word(1), word(2)];
-        let mut hash = keys.mix(words, n);
-        if n > INLINE {
-            hash = Self::hash_long(&bytes[INLINE..], hash, keys);
-        }
-        Ok(Self { bytes, hash_len: keys.finish(hash, n), words })
-    }
-
-    fn hash_long(rest: &[u8], mut hash: u64, keys: &Keys) -> u64 {
-        let [a, b, _, d] = keys.0;
-        for pair in rest.chunks(16) {
-            let first = tail_word(pair);
-            let second = pair.get(8..).map_or(0, tail_word);
-            hash = fold(first ^ a ^ hash, second ^ b ^ hash.rotate_left(32)) ^ d;
-        }
-        hash
+        let words = first_words(bytes);
+        Ok(Self { bytes, hash_len: keys.finish(keys.mix_all(bytes, words), n), words })
     }
 
     /// A name of less than eight bytes, which are in `word`, zero padded.

@@ -26,6 +26,18 @@ fn words_are_the_bytes_zero_padded() {
 }
 
 #[test]
+fn keys_are_drawn_anew_and_hash_names_of_any_length() {
+    let (one, other) = (Keys::draw().unwrap(), Keys::draw().unwrap());
+    for bytes in [&b"a"[..], b"a\0", &[b'x'; 24], &[b'x'; 25], &[b'x'; 1000]] {
+        assert_ne!(one.hash(bytes), other.hash(bytes), "{} bytes", bytes.len());
+        // The same hash as a looked-up name's, of which 56 bits are kept.
+        if let Ok(name) = Name::new(bytes, &one) {
+            assert_eq!(one.hash(bytes) << 8 >> 8, name.hash());
+        }
+    }
+}
+
+#[test]
 fn no_collisions_among_a_million_likely_names() {
     let mut seen = HashSet::new();
     for i in 0..250_000 {
