@@ -54,7 +54,7 @@ use waiter::Waiter;
 ///
 /// ```text
 ///   head ─> callback ─> sleeper ─> ... ─> exclusive ─> exclusive ─> ... <─ tail
-///           newest first                  oldest first
+///           newest first                  oldest first, but for those who wait newest first
 /// ```
 ///
 /// A wake-up goes to every entry whose key shares a bit with it, and ends once it has reached as many exclusive ones as

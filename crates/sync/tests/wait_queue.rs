@@ -190,6 +190,40 @@ fn one_wake_up_wakes_one() {
     assert!(order.into_inner().unwrap().is_sorted());
 }
 
+/// One wake-up for one: the newest of those who wait newest first, then those who came before, the oldest first. Who is not exclusive
+/// is before all of them, also one who came later.
+#[test]
+fn the_newest_first() {
+    let queue = WaitQueue::new();
+    let all = pin!(Entry::new(&queue, |_| Reply::Woken, false));
+    all.as_ref().add();
+    let (asleep, woken) = (AtomicU32::new(0), std::sync::Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for (name, newest_first) in [(0, false), (1, false), (2, true), (3, true)] {
+            let (queue, asleep, woken) = (&queue, &asleep, &woken);
+            scope.spawn(move || {
+                let mut looks = 0;
+                let wait = Wait { newest_first, ..exclusive() };
+                queue.wait_until(&wait, || {
+                    looks += 1;
+                    // Looked at before it is in the queue, in it, and when it is woken.
+                    asleep.fetch_add(u32::from(looks == 2), Ordering::SeqCst);
+                    (looks == 3).then(|| woken.lock().unwrap().push(name))
+                })
+            });
+            until(|| asleep.load(Ordering::SeqCst) == name + 1);
+        }
+        let later = pin!(Entry::new(&queue, |_| Reply::Woken, false));
+        later.as_ref().add();
+        for n in 1..=4 {
+            assert_eq!(queue.wake(WaitQueue::ANY, 1), 3, "two callbacks and one sleeper");
+            until(|| woken.lock().unwrap().len() == n);
+        }
+        assert_eq!(queue.wake(WaitQueue::ANY, 1), 2);
+    });
+    assert_eq!(*woken.lock().unwrap(), [3, 2, 0, 1]);
+}
+
 #[test]
 fn sleepers_are_woken_by_their_keys() {
     let queue = WaitQueue::new();

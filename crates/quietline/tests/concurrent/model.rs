@@ -62,8 +62,6 @@ pub(crate) struct Sleep {
     pub(crate) until: Vec<usize>,
     /// By which places.
     polled: Vec<usize>,
-    /// For how many events of an epoll there is room, and for how long.
-    room: (usize, i32),
 }
 
 #[derive(Debug, Default)]
@@ -113,16 +111,6 @@ impl Model {
         groups
     }
 
-    /// Whether it is all one which of two threads is woken.
-    pub(crate) fn are_alike(&self, one: usize, other: usize) -> bool {
-        match (&self.sleeps[one], &self.sleeps[other]) {
-            (Some(one), Some(other)) => {
-                one.on == other.on && one.room == other.room && matches!(one.on, Some((_, Role::Wait)))
-            }
-            _ => false,
-        }
-    }
-
     /// In what the thread is asleep that makes the call, if it comes to sleep.
     pub(crate) fn sleep_of(&self, call: &Call) -> Option<Sleep> {
         let on = |at: usize, role| {
@@ -134,7 +122,7 @@ impl Model {
             Call::Write { at, .. } | Call::Add { at, .. } | Call::Send { at, .. } => on(*at, Role::Send),
             Call::Accept { at, .. } => on(*at, Role::Accept),
             Call::Connect { at, .. } => on(*at, Role::Connect),
-            Call::Wait { ep, max, timeout } => Some(Sleep { room: (*max, *timeout), ..on(*ep, Role::Wait)? }),
+            Call::Wait { ep, .. } => on(*ep, Role::Wait),
             Call::Open { .. } => Some(Sleep { on: Some((FIFO, Role::Open)), ..Sleep::default() }),
             Call::Poll { of, .. } => {
                 let until = of.iter().filter_map(|(at, _)| Some(self.slots[*at]?.object)).collect();

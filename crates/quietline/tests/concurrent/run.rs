@@ -103,7 +103,6 @@ impl Team {
             tag,
             model: Model::new(),
             calls: [const { None }; THREADS],
-            who: [std::array::from_fn(|thread| thread); 2],
             names: Default::default(),
             run: Run { steps: Vec::new(), told: String::new(), difference: None },
         };
@@ -124,8 +123,6 @@ struct Program<'a> {
     model: Model,
     /// What each thread is at.
     calls: [Option<Call>; THREADS],
-    /// Which of a system's threads is at what the program's thread is at.
-    who: [[usize; THREADS]; 2],
     /// Names that sockets of the loopback device were given, by kind and number.
     names: [[[Vec<u8>; 2]; NAMES]; 2],
     run: Run,
@@ -191,7 +188,7 @@ impl Program<'_> {
     }
 
     fn worker(&mut self, side: usize, thread: usize) -> &mut Worker {
-        &mut self.team.workers[side][self.who[side][thread]]
+        &mut self.team.workers[side][thread]
     }
 
     fn begin(&mut self, n: usize, thread: usize, call: Call) {
@@ -253,15 +250,14 @@ impl Program<'_> {
             let workers: Vec<&Worker> = [HOST, OURS]
                 .iter()
                 .flat_map(|&side| busy.iter().map(move |&thread| (side, thread)))
-                .map(|(side, thread)| &self.team.workers[side][self.who[side][thread]])
+                .map(|(side, thread)| &self.team.workers[side][thread])
                 .collect();
             if !rest(&workers) {
                 return Err("calls take too long".to_owned());
             }
-            let mut ended = [HOST, OURS].map(|side| {
+            let ended: [[bool; THREADS]; 2] = [HOST, OURS].map(|side| {
                 std::array::from_fn(|thread| busy.contains(&thread) && self.worker(side, thread).has_ended())
             });
-            self.exchange(&mut ended);
             if ended[HOST] == ended[OURS] && must.is_none_or(|thread| ended[HOST][thread]) {
                 self.team.seen.late += u64::from(late);
                 return Ok(ended[HOST]);
@@ -273,23 +269,6 @@ impl Program<'_> {
             }
             late = must.is_none();
             std::thread::sleep(Duration::from_micros(200));
-        }
-    }
-
-    /// Where one was woken on the host and another here, of which it is all one: each goes on as the other.
-    fn exchange(&mut self, ended: &mut [[bool; THREADS]; 2]) {
-        for one in 0..THREADS {
-            let other = (0..THREADS).find(|&other| {
-                ended[HOST][one]
-                    && !ended[OURS][one]
-                    && !ended[HOST][other]
-                    && ended[OURS][other]
-                    && self.model.are_alike(one, other)
-            });
-            if let Some(other) = other {
-                self.who[OURS].swap(one, other);
-                ended[OURS].swap(one, other);
-            }
         }
     }
 

@@ -13,6 +13,8 @@ pub(super) struct Node {
     links: UnsafeCell<Links>,
     pub(super) kind: Kind,
     pub(super) exclusive: bool,
+    /// An exclusive one that goes before those that came earlier.
+    newest_first: bool,
 }
 
 /// What a wake-up does with an entry.
@@ -40,7 +42,12 @@ unsafe impl Sync for Node {}
 impl Node {
     pub(super) fn new(kind: Kind, exclusive: bool) -> Self {
         let links = Links { next: ptr::null_mut(), prev: ptr::null_mut(), linked: false };
-        Self { links: UnsafeCell::new(links), kind, exclusive }
+        Self { links: UnsafeCell::new(links), kind, exclusive, newest_first: false }
+    }
+
+    /// The same, of which the one that came last is the first among the exclusive ones.
+    pub(super) fn newest_first(self, newest_first: bool) -> Self {
+        Self { newest_first, ..self }
     }
 
     /// Sets what comes after a node that is on no list.
@@ -95,16 +102,32 @@ impl List {
         self.with(node, |links| links.next)
     }
 
-    /// Links a node: an exclusive one at the end, others at the beginning.
+    /// Links a node: one that is not exclusive at the beginning; one that is at the end, or before the first such. Goes along
+    /// those that are not exclusive then; of an epoll's queue none is.
     pub(super) fn link(&mut self, head: &AtomicPtr<Node>, at: NonNull<Node>, node: &Node) {
         // Relaxed, here and in `unlink`: written under the lock; the fence in `WaitQueue::add` orders it for wakers, and
         // whoever follows it takes the lock first.
         let first = head.load(Ordering::Relaxed);
-        let (prev, next) =
-            if node.exclusive { (self.tail, ptr::null_mut()) } else { (ptr::null_mut(), first) };
+        let (prev, next) = match (node.exclusive, node.newest_first) {
+            (false, _) => (ptr::null_mut(), first),
+            (true, false) => (self.tail, ptr::null_mut()),
+            (true, true) => self.before_exclusive(first),
+        };
         self.with_mut(node, |links| *links = Links { next, prev, linked: true });
         self.join(head, prev, at.as_ptr());
         self.join(head, at.as_ptr(), next);
+    }
+
+    /// What a node is put between that goes before every exclusive one.
+    fn before_exclusive(&self, first: *mut Node) -> (*mut Node, *mut Node) {
+        let (mut prev, mut next) = (ptr::null_mut(), first);
+        // SAFETY: nodes on the list live.
+        while let Some(node) = unsafe { next.as_ref() }
+            && !node.exclusive
+        {
+            (prev, next) = (next, self.next(node));
+        }
+        (prev, next)
     }
 
     /// Takes a linked node off.

@@ -38,6 +38,9 @@ pub struct Wait<'a> {
     pub key: u32,
     /// Whether a wake-up for one is enough if another waiter gets it.
     pub exclusive: bool,
+    /// Whether an exclusive wait is woken before those that came earlier, not after them: the thread that slept for the
+    /// shortest time has most of what it needs in its CPU's caches, and the others may sleep on (`__add_wait_queue_exclusive`).
+    pub newest_first: bool,
     /// How long to wait at most; for ever by default.
     pub timeout: Option<Duration>,
     /// By what the wait may be interrupted; by nothing by default.
@@ -49,7 +52,14 @@ pub struct Wait<'a> {
 
 impl Default for Wait<'_> {
     fn default() -> Self {
-        Self { key: WaitQueue::ANY, exclusive: false, timeout: None, interrupt: None, interruptible: false }
+        Self {
+            key: WaitQueue::ANY,
+            exclusive: false,
+            newest_first: false,
+            timeout: None,
+            interrupt: None,
+            interruptible: false,
+        }
     }
 }
 
@@ -100,7 +110,7 @@ pub(super) struct Waiter {
 impl Waiter {
     pub(super) fn new(wait: &Wait<'_>) -> Self {
         Self {
-            node: Node::new(Kind::Sleeper(wait.key), wait.exclusive),
+            node: Node::new(Kind::Sleeper(wait.key), wait.exclusive).newest_first(wait.newest_first),
             word: AtomicU32::new(IDLE),
             key: UnsafeCell::new(0),
             origin: Origin::new(),

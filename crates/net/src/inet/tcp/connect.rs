@@ -196,6 +196,8 @@ impl End {
         let errno = self.take_error().unwrap_or(Errno::CONNABORTED);
         self.hang_up(true);
         self.forget(control);
+        // Once more an edge, as of every socket that is parted from a connection (`tcp_disconnect`).
+        self.wake_all(Events::ERR);
         Err(errno)
     }
 

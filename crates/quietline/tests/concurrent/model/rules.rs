@@ -12,8 +12,7 @@
 //!   if nobody is quick enough to see the first. And nobody watches a socket for messages, or a listener, in that way, nor an epoll that
 //!   watches one for room: a send that fails tells of the room that it had taken.
 //! * In one queue there are several only where Linux wakes them one by one, in the order they came: pipes, accepts, connects,
-//!   receivers of datagrams. And epolls, where Linux wakes who came last, and we who came first: there they must wait with the same
-//!   room and time, and count as one another.
+//!   receivers of datagrams; and epolls, the last of them first, if they watch nothing that a call may tell of twice.
 //! * What is written to a pipe on which several readers sleep, or by who does not wait, is small, and so is what is sent to a
 //!   stream on which one sleeps or waits for it; what is received from a stream is there when somebody sleeps who goes on to
 //!   send. So nobody runs beside the one who was woken.
@@ -243,7 +242,7 @@ impl Model {
         }
         match self.objects[object].what {
             What::Reader | What::Writer | What::Both | What::Listener(_) => true,
-            What::Epoll => one.room == other.room,
+            What::Epoll => !self.has_told_twice(object, 0),
             What::Socket(kind) => kind.is_dgram() && [role, other_role] == [Role::Receive; 2],
             What::Counter => false,
         }
@@ -283,6 +282,15 @@ impl Model {
             What::Socket(kind) | What::Listener(kind) => room || kind.is_inet(),
             _ => false,
         }
+    }
+
+    /// Whether an epoll watches something that one call may tell of twice: each time wakes one who waits.
+    fn has_told_twice(&self, epoll: usize, depth: usize) -> bool {
+        let mut watches = self.watches.iter().filter(|watch| watch.epoll == epoll);
+        watches.any(|watch| {
+            self.is_told_twice(watch.object, watch.events & ROOM != 0)
+                || depth < 5 && self.has_told_twice(watch.object, depth + 1)
+        })
     }
 
     /// Whether somebody sleeps in `poll` who has named that place.

@@ -77,7 +77,7 @@ impl<F: Watchable> Poller<F> {
             // Relaxed: who walks holds locks of pollers, which bring it to those who lock these later.
             kernel.walk.store(*walk, Ordering::Relaxed);
             if let Some(inner) = inner {
-                let above = nesting::above_poller(self, &self.lock_open()?);
+                let above = nesting::above_poller(self, &self.lock_open()?, *walk);
                 nesting::check_depth(self, above, inner, *walk)?;
             }
             walking = Some(walk);
@@ -181,7 +181,7 @@ impl<F: Watchable> Poller<F> {
     /// Takes an item out of everything. The caller frees it.
     ///
     /// # Safety
-    /// The item is in the table.
+    /// The item is in the table, or was when the holder of the lock took that.
     unsafe fn remove(&self, inside: &mut Inside<F>, item: NonNull<Item<F>>) {
         // SAFETY: by contract; whoever has what is inside has the lock.
         unsafe {
@@ -205,12 +205,15 @@ impl<F: Watchable> Poller<F> {
     pub(crate) fn shut(&self, mut free: impl FnMut(NonNull<Item<F>>)) {
         let mut inside = self.lock();
         inside.shut = true;
-        while let Some(&item) = inside.table.values().next() {
-            // SAFETY: it is in the table.
+        // Gone through once: looking for the first one each time would go over the places of all that were before it.
+        let table = core::mem::take(&mut inside.table);
+        for &item in table.values() {
+            // SAFETY: it was in the table, and nobody else has removed it: we hold the lock.
             unsafe { self.remove(&mut inside, item) };
             free(item);
         }
         drop(inside);
+        drop(table);
         // ORDERING: acquire pairs with the release in `file_ends`: who held a pin is done with us. Pins are taken for items in a
         // file's list, under the file's lock, under which the last of them left.
         while self.still.pins.load(Ordering::Acquire) != 0 {

@@ -24,6 +24,8 @@ const MAX_NESTS: usize = 4;
 /// Paths that may lead to a file by so many pollers but the last.
 const PATHS: [usize; MAX_NESTS + 1] = [usize::MAX, 500, 100, 50, 10];
 
+/// In so many bits what [`above`] has found lies beside the number of its walk.
+const ABOVE_BITS: u32 = 3;
 /// Set in the number of a walk that counts paths.
 const COUNTED: u64 = 1 << 63;
 
@@ -79,20 +81,27 @@ fn below<F: Watchable>(poller: &Poller<F>, outer: &Poller<F>, walk: u64, depth: 
     Some(deepest)
 }
 
-/// Pollers above one that is open and locked, on the longest way.
-pub(super) fn above_poller<F: Watchable>(poller: &Poller<F>, _locked: &Locked<'_, F>) -> usize {
-    own_file(poller).map_or(0, |file| above(file, 0))
+/// Pollers above one that is open and locked, on the longest way. For the holder of the kernel's lock of nesting, in a walk of his;
+/// comes by each of them once.
+pub(super) fn above_poller<F: Watchable>(poller: &Poller<F>, _locked: &Locked<'_, F>, walk: u64) -> usize {
+    above(poller, walk, 0)
 }
 
-/// Pollers above a file, on the longest way.
-fn above<F: Watchable>(file: &F, depth: usize) -> usize {
+/// Pollers above a poller, on the longest way.
+fn above<F: Watchable>(poller: &Poller<F>, walk: u64, depth: usize) -> usize {
     if depth > MAX_NESTS {
         return 0;
     }
-    each_watcher(file, 0, |most, outer| {
-        Ok(most.max(1 + own_file(outer).map_or(0, |file| above(file, depth + 1))))
-    })
-    .unwrap_or(0)
+    // Relaxed, both: under the kernel's lock of nesting.
+    let known = poller.still.above.load(Ordering::Relaxed);
+    if known >> ABOVE_BITS == walk {
+        return (known & ((1 << ABOVE_BITS) - 1)) as usize;
+    }
+    let found = own_file(poller).map_or(0, |file| {
+        each_watcher(file, 0, |most, outer| Ok(most.max(1 + above(outer, walk, depth + 1)))).unwrap_or(0)
+    });
+    poller.still.above.store(walk << ABOVE_BITS | found as u64, Ordering::Relaxed);
+    found
 }
 
 /// Calls `f` for each poller that watches the file, with what it gave before.

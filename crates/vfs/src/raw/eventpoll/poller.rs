@@ -40,6 +40,8 @@ pub(super) struct Still<F> {
     pub(super) depth: AtomicU32,
     /// The walk that came by here last.
     pub(super) walk: AtomicU64,
+    /// How many pollers the walk that came from below last found above this, and the number of that walk.
+    pub(super) above: AtomicU64,
 }
 
 /// The line of those who wait, and what they seldom need behind it.
@@ -82,6 +84,7 @@ impl<F: Watchable> Poller<F> {
                 pins: AtomicU32::new(0),
                 depth: AtomicU32::new(0),
                 walk: AtomicU64::new(0),
+                above: AtomicU64::new(0),
             },
             list: Listed { held: AtomicBool::new(false), inside: SpinLock::new(inside) },
         }
@@ -199,13 +202,14 @@ impl<F: Watchable> Poller<F> {
         unsafe { look(item) }
     }
 
-    /// Waits until `collect` gives something. As `wait` says; its key and whether it is exclusive are ours.
+    /// Waits until `collect` gives something. As `wait` says; its key, and in which order one of several is woken, are ours: the
+    /// one that came last, as on Linux.
     pub(crate) fn wait_for<R>(
         &self,
         wait: &Wait<'_>,
         mut collect: impl FnMut() -> Option<R>,
     ) -> Result<R, WaitError> {
-        let wait = Wait { key: WaitQueue::ANY, exclusive: true, ..*wait };
+        let wait = Wait { key: WaitQueue::ANY, exclusive: true, newest_first: true, ..*wait };
         // A look under the lock: whoever left something on the list has woken after it let go of that.
         self.still.waiters.wait_until(&wait, || if self.has_under_lock() { collect() } else { None })
     }
