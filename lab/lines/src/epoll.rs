@@ -45,6 +45,21 @@ pub(crate) fn operations() -> Vec<Operation> {
             wake,
         ),
         own("epoll-wake-nested", "the same, by an epoll that watches the epoll", nested, wake),
+        Operation::new(
+            "epoll-wake-shared",
+            "write and read of an own eventfd; one epoll watches those of all CPUs, and nobody asks it",
+            Allowance::Never,
+            |cpus| shared(cpus, false),
+        ),
+        Operation {
+            period: Period::Short,
+            ..Operation::new(
+                "epoll-message-shared",
+                "the same, and each CPU asks that epoll and takes what it tells of: one list of what is ready",
+                Allowance::Any,
+                |cpus| shared(cpus, true),
+            )
+        },
         Operation {
             period: Period::Short,
             ..Operation::new(
@@ -132,6 +147,29 @@ fn wake(process: &Process, fds: &Fds) {
         assert_eq!(process.epoll_wait(*epoll, &mut events, 0), Ok(1));
     }
     assert_eq!(process.read(fds.read, &mut [0; 8]), Ok(8));
+}
+
+/// An eventfd for each CPU, all of which one epoll watches; whether it is asked after each write, and what it tells of is taken.
+fn shared(cpus: usize, asks: bool) -> Scene {
+    let process = process();
+    let counters: Vec<i32> = (0..cpus).map(|_| eventfd(&process).read).collect();
+    let epoll = watch(&process, &counters);
+    let scene = Arc::new((process, counters));
+    Box::new(move |me| {
+        let scene = Arc::clone(&scene);
+        Box::new(move || {
+            let (process, counters) = &*scene;
+            assert_eq!(process.write(counters[me], &1_u64.to_ne_bytes()), Ok(8));
+            if asks {
+                for counter in ready(process, epoll) {
+                    // Another CPU may have been told of the same.
+                    let _ = process.read(counter, &mut [0; 8]);
+                }
+            } else {
+                assert_eq!(process.read(counters[me], &mut [0; 8]), Ok(8));
+            }
+        }) as Worker
+    })
 }
 
 /// The dispatcher: a pipe from each to each, inner epolls that watch those that come in, outer ones that watch the inner.

@@ -24,7 +24,7 @@ pub static BYTES: Workload = Workload {
 /// What it costs to learn of an event.
 pub static EPOLL_WAIT: Workload = Workload {
     name: "epoll-wait",
-    says: "epoll_wait(2) without waiting, on an epoll of one's own, and on one that watches it; poll(2)",
+    says: "epoll_wait(2) without waiting, on an epoll of one's own, on one that watches it, on one that all have in common; poll(2)",
     operation: "wait",
     cases: &[
         shown("none", Events::Wait { levels: 1, ready: false, message: false }),
@@ -33,6 +33,8 @@ pub static EPOLL_WAIT: Workload = Workload {
         shown("message", Events::Wait { levels: 1, ready: false, message: true }),
         shown("message-nested", Events::Wait { levels: 2, ready: false, message: true }),
         shown("poll-ready", Events::Poll),
+        shown("shared-wake", Events::Shared { asks: false }),
+        shown("shared-message", Events::Shared { asks: true }),
     ],
     shown: Shown::Everything,
 };
@@ -96,6 +98,12 @@ pub enum Events {
     },
     /// A turn of the dispatcher.
     Mesh,
+    /// One of the thread's 64 counters is written, all of which one epoll watches with those of all other threads.
+    Shared {
+        /// Whether the epoll is asked then, and what it tells of is taken, whosever it is. Otherwise the thread empties its counter
+        /// itself, and nobody asks: the epoll is only woken.
+        asks: bool,
+    },
 }
 
 /// What bytes go through.

@@ -26,7 +26,7 @@ impl<S: System> Subject<S> {
             Events::Through(channel, _) => (channel, 0),
             Events::Wait { levels, .. } | Events::DeleteAdd { levels } => (Channel::Eventfd, levels),
             Events::Modify => (Channel::Eventfd, 1),
-            Events::Poll | Events::Mesh => (Channel::Eventfd, 0),
+            Events::Poll | Events::Mesh | Events::Shared { .. } => (Channel::Eventfd, 0),
         };
         let [read, write] = system.channel(channel)?;
         let mut epolls: Vec<S::Fd> = Vec::new();
@@ -108,7 +108,7 @@ pub(super) fn worker<S: System>(subject: Subject<S>, what: Events) -> Result<Box
                 Ok::<_, S::Error>(true)
             })
         }
-        Events::Mesh => return Err(Fault::new("the mesh is not one thread's")),
+        Events::Mesh | Events::Shared { .. } => return Err(Fault::new("it is not one thread's")),
     })
 }
 

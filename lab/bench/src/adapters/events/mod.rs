@@ -5,6 +5,7 @@ mod host;
 mod loops;
 mod mesh;
 mod quietline;
+mod shared;
 mod system;
 
 use std::sync::Arc;

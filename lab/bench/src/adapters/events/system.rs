@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::loops::{Subject, worker};
 use super::mesh::Mesh;
+use super::shared::Shared;
 use crate::adapters::implementation::Opened;
 use crate::adapters::probe::failed;
 use crate::harness::{Arena, Fault, Seat, Unfit, Worker};
@@ -53,6 +54,9 @@ pub(super) fn open<S: System>(job: Job, threads: usize) -> Opened {
     let system = S::boot()?;
     if what == Events::Mesh {
         return Ok(Arc::new(Mesh::new(system, threads).map_err(failed)?));
+    }
+    if let Events::Shared { asks } = what {
+        return Ok(Arc::new(Shared::new(system, threads, asks).map_err(failed)?));
     }
     Ok(Arc::new(Alone { system, what }))
 }
