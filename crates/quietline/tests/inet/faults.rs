@@ -147,6 +147,57 @@ fn the_first_connection_is_made_or_not() {
     }
 }
 
+/// One of two that wait for a place cannot be let in: then the other one is.
+#[test]
+fn a_place_goes_to_the_next_if_there_is_no_memory() {
+    let mut refused = 0;
+    let (mut others, mut nth) = (0, 0);
+    // Until it is the state of what would be accepted that there is no memory for: others take what is at hand.
+    while refused == 0 {
+        nth += 1;
+        assert!(others < 200, "it was never refused");
+        let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
+        let process = kernel.process().unwrap();
+        let listener = socket(&process, SOCK_STREAM);
+        process.bind(listener, &loopback(0)).unwrap();
+        process.listen(listener, 0).unwrap();
+        let address = name(&process, listener);
+        let [first, second, third] = [(); 3].map(|()| {
+            let client = socket(&process, SOCK_STREAM);
+            assert_eq!(process.connect(client, address.bytes()), Err(Errno::INPROGRESS));
+            client
+        });
+        for _ in 0..others {
+            process.listen(socket(&process, SOCK_STREAM), 0).unwrap();
+        }
+        kernel.shrink();
+        fault::fail_nth(nth);
+        let accepted = process.accept(listener);
+        if fault::armed() {
+            (others, nth) = (others + 1, 0);
+        }
+        fault::fail_nth(0);
+        match accepted {
+            Ok((_, peer)) => assert_eq!(peer, name(&process, first)),
+            Err(errno) => {
+                assert_eq!(errno, Errno::NOMEM);
+                assert_eq!(process.connect(second, address.bytes()), Err(Errno::ALREADY), "nothing was done");
+                continue;
+            }
+        }
+        let mut expected = vec![name(&process, second), name(&process, third)];
+        if process.connect(second, address.bytes()) == Err(Errno::CONNREFUSED) {
+            refused += 1;
+            expected.remove(0);
+            assert_eq!(process.connect(third, address.bytes()), Ok(()), "nobody has called it");
+        } else {
+            assert_eq!(process.connect(third, address.bytes()), Err(Errno::ALREADY));
+        }
+        let rest = std::iter::from_fn(|| process.accept(listener).ok()).map(|(_, peer)| peer);
+        assert_eq!(rest.collect::<Vec<_>>(), expected);
+    }
+}
+
 #[test]
 fn bytes_are_sent_or_not() {
     let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
