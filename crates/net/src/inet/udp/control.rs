@@ -102,7 +102,7 @@ impl Said {
     fn set_source4(&mut self, ip: Ipv4Addr) -> Result<(), Errno> {
         match class(ip.into()) {
             Class::Any | Class::Own => self.source = Some(ip.into()),
-            _ if ip.is_multicast() || ip.is_broadcast() || ip.octets()[0] == 0 => return Err(Errno::INVAL),
+            _ if ip.is_multicast() || ip.is_broadcast() => return Err(Errno::INVAL),
             _ => return Err(Errno::NETUNREACH),
         }
         Ok(())
