@@ -2,10 +2,11 @@
 
 use crate::abi::*;
 use crate::address::SockAddr;
-use crate::message::{Incoming, Outgoing};
+use crate::message::{Control, Incoming, Outgoing};
 use crate::options::give_int;
 use crate::proto::On;
 use crate::socket::Protocol;
+use quietline_vfs::Sink;
 use rustix::io::Errno;
 
 impl On<'_> {
@@ -68,6 +69,35 @@ impl On<'_> {
     pub fn receive(&self, message: &mut Incoming<'_, '_, '_>) -> Result<usize, Errno> {
         message.found = message.flags & MSG_CMSG_CLOEXEC;
         self.socket.proto().receive(self, message)
+    }
+
+    /// `read`, where it may have to wait in the middle because it wants more than a byte; none where `try_read` and a wait do.
+    pub fn read(&self, to: &mut Sink<'_, '_>) -> Option<Result<usize, Errno>> {
+        if !self.waits(0) || self.socket.proto().least(self.socket, to.left()) <= 1 {
+            return None;
+        }
+        let (mut name, mut control) = (SockAddr::NONE, Control::new(&mut []));
+        let mut message = Incoming { name: &mut name, data: to, control: &mut control, flags: 0, found: 0 };
+        Some(self.socket.proto().receive(self, &mut message))
+    }
+
+    /// What is to be told once (`sock_error`).
+    ///
+    /// # Errors
+    /// That.
+    pub fn take_error(&self) -> Result<(), Errno> {
+        let mut error = [0; 4];
+        // A socket that has no such option has no error.
+        let _ = self.socket.proto().option(self, SOL_SOCKET, SO_ERROR, &mut error);
+        match i32::from_ne_bytes(error) {
+            0 => Ok(()),
+            errno => Err(Errno::from_raw_os_error(errno)),
+        }
+    }
+
+    /// A call on several messages has failed after the first: the next call is told.
+    pub fn keep_error(&self, errno: Errno) {
+        self.socket.proto().keep_error(self.socket, errno);
     }
 
     /// `setsockopt`.

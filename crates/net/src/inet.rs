@@ -19,6 +19,7 @@
 //! can be made, and nothing else. Sockets with partial checksums are datagram sockets with ports of their own.
 
 mod address;
+mod control;
 mod names;
 mod ports;
 mod settings;
@@ -169,6 +170,10 @@ impl InetEnd {
 fn send_stream(end: &tcp::End, on: &On<'_>, message: &mut Outgoing<'_, '_, '_>) -> Result<usize, Errno> {
     if message.flags & MSG_OOB != 0 {
         return Err(Errno::OPNOTSUPP);
+    }
+    // What is wrong with the socket comes first.
+    if !message.control.is_empty() && end.is_open() {
+        control::check(message.control)?;
     }
     let waits = on.waits(message.flags);
     if message.data.left() > stream::SMALL && !on.may_sleep && may_wait(on, message.flags) {
@@ -357,7 +362,7 @@ impl Proto for InetEnd {
         match self.of(socket)? {
             // `recv` asks all the same; `read` does not.
             _ if to.left() == 0 => Ok(0),
-            Which::Tcp(end) => end.receive(to, How::Read),
+            Which::Tcp(end) => end.read(to, io.may_wait()),
             Which::Udp(end) => end.read(to, io),
         }
     }
@@ -373,6 +378,18 @@ impl Proto for InetEnd {
                 sent
             }
             Which::Udp(end) => end.write(from),
+        }
+    }
+
+    fn least(&self, _socket: &Socket, len: usize) -> usize {
+        self.tcp.get().map_or(1, |end| end.options().target(false, len))
+    }
+
+    fn keep_error(&self, socket: &Socket, errno: Errno) {
+        match self.of(socket) {
+            Ok(Which::Tcp(end)) => end.fail(errno),
+            Ok(Which::Udp(end)) => end.fail(errno),
+            Err(_) => {}
         }
     }
 

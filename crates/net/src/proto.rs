@@ -140,6 +140,14 @@ pub(crate) trait Proto {
         Err(Errno::INVAL)
     }
 
+    /// How many bytes a read of `len` waits for (`SO_RCVLOWAT`).
+    fn least(&self, _socket: &Socket, _len: usize) -> usize {
+        1
+    }
+
+    /// A call has failed after it had done something: the next one is told (`sk_err`).
+    fn keep_error(&self, _socket: &Socket, _errno: Errno) {}
+
     /// A write of which something came has failed after that, and says only how much came.
     fn untold(&self, _socket: &Socket, _errno: Errno) {}
 

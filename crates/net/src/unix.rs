@@ -238,6 +238,17 @@ impl Proto for UnixEnd {
         packet::send(self, &on(socket, io), &mut message)
     }
 
+    fn least(&self, socket: &Socket, len: usize) -> usize {
+        let stream = if socket.ty() == SOCK_STREAM { self.get() } else { None };
+        stream.map_or(1, |sock| sock.options.target(false, len))
+    }
+
+    fn keep_error(&self, _socket: &Socket, errno: Errno) {
+        if let Some(sock) = self.get() {
+            sock.set_error(errno);
+        }
+    }
+
     fn poll(&self, socket: &Socket, table: &mut PollTable<'_>) -> Events {
         poll::poll(self, socket, table)
     }

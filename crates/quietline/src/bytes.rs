@@ -4,7 +4,8 @@ mod control;
 mod splice;
 
 use crate::abi::UIO_MAXIOV;
-use crate::{Errno, FileHandle, FileMode, Process};
+use crate::{Errno, FileHandle, FileMode, Process, Socket};
+use quietline_net::On;
 use quietline_vfs::inotify::Inotify;
 use quietline_vfs::{Sink, Source, file};
 
@@ -61,7 +62,14 @@ impl Process {
         file: &FileHandle<'_>,
         to: &mut Sink<'_, '_>,
     ) -> Option<Result<usize, Errno>> {
-        file.opened().waits().then(|| file::read_object(file, to))
+        if !file.opened().waits() {
+            return None;
+        }
+        // A socket that wants more than a byte may have to take it as it comes.
+        let socket = file.payload::<Socket>().filter(|_| file.mode().contains(FileMode::READ));
+        let at_least =
+            socket.and_then(|socket| On { socket, who: self, flags: file.flags(), may_sleep: true }.read(to));
+        Some(at_least.unwrap_or_else(|| file::read_object(file, to)))
     }
 
     /// Writes to what lets its callers wait; none if the file is nothing of that kind.

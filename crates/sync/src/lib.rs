@@ -35,7 +35,7 @@
 //! | [`FileRef`] | `get`, `put` | 1 | the word's |
 //! | [`Seqcount`] | a read section | 0 | 0 |
 //! | [`SpinLock`] | `lock` and unlock, nobody waiting | 1 | the lock's |
-//! | [`WaitQueue`] | `wake_ordered`, nobody waiting | 0 | 0 |
+//! | [`WaitQueue`] | `wake_ordered`, `wake_exchanged`, nobody waiting | 0 | 0 |
 //!
 //! # Guarantees
 //!

@@ -78,7 +78,7 @@ use waiter::Waiter;
 /// # Guarantees
 ///
 /// * No wake-up is lost, if the condition is changed before [`wake`](Self::wake), or as
-///   [`wake_ordered`](Self::wake_ordered) wants it.
+///   [`wake_ordered`](Self::wake_ordered) or [`wake_exchanged`](Self::wake_exchanged) wants it.
 /// * A wake-up for one exclusive sleeper wakes one. If that one leaves without having used it, because its
 ///   condition came true of itself or its closure panicked, it passes the wake-up on. One that times out or is
 ///   interrupted has not been woken: if a waker was faster, it looks at its condition first.
@@ -145,20 +145,29 @@ impl WaitQueue {
     /// [`wake`](Self::wake) for a caller whose change of the condition is ordered already, so that one load is
     /// all it costs when nobody waits. That is one of these:
     ///
-    /// * the last change of the condition was a `SeqCst` read-modify-write (not a store) of a word that the waiters look at;
-    /// * the condition is changed and looked at under one lock, which the caller has released or still holds;
+    /// * the condition is changed and looked at under one lock, which the caller has released or still holds. All that waiters
+    ///   look at, that is: a word that they look at without the lock is not ordered by it, since an unlock is a plain store;
     /// * the caller has made a `SeqCst` fence since.
     ///
-    /// A caller for whom none is true may leave a waiter asleep.
+    /// A caller for whom none is true may leave a waiter asleep. After an exchange: [`wake_exchanged`](Self::wake_exchanged).
     #[inline]
     pub fn wake_ordered(&self, key: u32, exclusive: u32) -> u32 {
-        // The model takes SeqCst accesses for weaker ones; a fence stands for what the machine does.
+        // ORDERING: SeqCst: with a lock: the waiter that looked first has linked itself before it released that lock, and is found.
+        // After the caller's fence it pairs with the fence in `add` as `is_waited_on` does.
+        if self.head.load(Ordering::SeqCst).is_null() { 0 } else { self.wake_slow(key, exclusive) }
+    }
+
+    /// [`wake_ordered`](Self::wake_ordered) for a caller whose last change of the condition was a `SeqCst` read-modify-write
+    /// (not a store) of a word that the waiters look at. The same code; the models check both by their own rule.
+    #[inline]
+    pub fn wake_exchanged(&self, key: u32, exclusive: u32) -> u32 {
+        // The model takes SeqCst accesses for weaker ones; a fence stands for what the machine does. Not so in `wake_ordered`:
+        // there it would hide from the models that a caller relies on a lock that his waiters do not take.
         #[cfg(loom)]
         fence(Ordering::SeqCst);
         // ORDERING: SeqCst: after the caller's exchange in the one order of all such accesses and fences, so pairs with the
-        // fence in `add` as `is_waited_on` does. With a lock: the waiter that looked first has linked itself before it
-        // released that lock, and is found.
-        if self.head.load(Ordering::SeqCst).is_null() { 0 } else { self.wake_slow(key, exclusive) }
+        // fence in `add` as `is_waited_on` does.
+        self.wake_ordered(key, exclusive)
     }
 
     /// Wakes all who wait for anything.

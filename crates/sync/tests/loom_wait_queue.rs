@@ -42,7 +42,7 @@ impl Tokens {
 
     fn give(&self) {
         self.left.fetch_add(1, Ordering::SeqCst);
-        self.queue.wake_ordered(WaitQueue::ANY, 1);
+        self.queue.wake_exchanged(WaitQueue::ANY, 1);
     }
 }
 
@@ -71,7 +71,7 @@ fn a_store_and_a_wake() {
 
 /// The same with an exchange and no fence.
 #[test]
-fn an_exchange_and_an_ordered_wake() {
+fn an_exchange_and_a_wake_after_it() {
     model(|| {
         let tokens = Arc::new(Tokens::default());
         let waiter = {
@@ -155,7 +155,7 @@ fn the_time_is_up_during_a_wake_up() {
             thread::spawn(move || tokens.take(Some(Duration::from_secs(1))))
         };
         tokens.left.fetch_add(1, Ordering::SeqCst);
-        let woken = tokens.queue.wake_ordered(WaitQueue::ANY, 1);
+        let woken = tokens.queue.wake_exchanged(WaitQueue::ANY, 1);
         let taken = waiter.join().unwrap().is_ok();
         assert!(taken || woken == 0, "a waiter that was woken finds the token");
         assert_eq!(tokens.left.load(Ordering::Relaxed), u32::from(!taken));

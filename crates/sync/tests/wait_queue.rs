@@ -30,7 +30,7 @@ fn exclusive() -> Wait<'static> {
 fn nobody_waits() {
     let queue = WaitQueue::new();
     assert_eq!(queue.wake_all(), 0);
-    assert_eq!(queue.wake_ordered(1, 1), 0);
+    assert_eq!(queue.wake_exchanged(1, 1), 0);
     assert!(!queue.is_waited_on());
     assert_eq!(queue.wait_until(&Wait::default(), || Some(7)), Ok(7));
     assert_eq!(format!("{queue:?}"), "WaitQueue { waited_on: false }");
@@ -180,7 +180,7 @@ fn one_wake_up_wakes_one() {
         assert_eq!(before as usize, 2 * SLEEPERS);
         for n in 0..SLEEPERS {
             tokens.fetch_add(1, Ordering::SeqCst);
-            assert_eq!(queue.wake_ordered(WaitQueue::ANY, 1), 1);
+            assert_eq!(queue.wake_exchanged(WaitQueue::ANY, 1), 1);
             while order.lock().unwrap().len() == n {
                 thread::yield_now();
             }
@@ -242,7 +242,7 @@ fn sleepers_are_woken_by_their_keys() {
         });
         until(|| looks.iter().all(|looks| looks.load(Ordering::Relaxed) >= 2));
         events.fetch_or(2, Ordering::SeqCst);
-        assert_eq!(queue.wake_ordered(2, WaitQueue::ALL), 1);
+        assert_eq!(queue.wake_exchanged(2, WaitQueue::ALL), 1);
         let [first, second] = sleepers;
         assert_eq!(second.join().unwrap(), Ok(2));
         assert_eq!(looks[0].load(Ordering::Relaxed), 2, "not disturbed");
@@ -290,7 +290,7 @@ fn a_panic_passes_the_wake_up_on() {
         let patient = scope.spawn(|| queue.wait_until(&exclusive(), take));
         thread::sleep(NAP);
         tokens.fetch_add(1, Ordering::SeqCst);
-        assert_eq!(queue.wake_ordered(WaitQueue::ANY, 1), 1);
+        assert_eq!(queue.wake_exchanged(WaitQueue::ANY, 1), 1);
         assert!(panicking.join().unwrap().is_err());
         patient.join().unwrap().unwrap();
     });
@@ -352,7 +352,7 @@ fn stress_tokens() {
             scope.spawn(|| {
                 for round in 0..ROUNDS {
                     tokens.fetch_add(1, Ordering::SeqCst);
-                    queue.wake_ordered(WaitQueue::ANY, 1);
+                    queue.wake_exchanged(WaitQueue::ANY, 1);
                     if round % 64 == 0 {
                         thread::yield_now();
                     }

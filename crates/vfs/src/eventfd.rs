@@ -58,7 +58,7 @@ impl EventFd {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        // ORDERING: SeqCst: as `wake_ordered` wants it. Acquire in it pairs with the release of who added, so that what came
+        // ORDERING: SeqCst: as `wake_exchanged` wants it. Acquire in it pairs with the release of who added, so that what came
         // before that is seen.
         Some(self.count.swap(0, Ordering::SeqCst)).filter(|taken| *taken != 0)
     }
@@ -97,7 +97,7 @@ impl Payload for EventFd {
             return Err(Errno::INVAL);
         }
         let taken = self.take().ok_or(Errno::AGAIN)?;
-        self.queue.wake_ordered(Events::OUT.bits(), 1);
+        self.queue.wake_exchanged(Events::OUT.bits(), 1);
         Ok(to.put(&taken.to_ne_bytes()))
     }
 
@@ -110,7 +110,7 @@ impl Payload for EventFd {
             return Err(Errno::INVAL);
         }
         self.add(n).ok_or(Errno::AGAIN)?;
-        self.queue.wake_ordered(Events::IN.bits(), 1);
+        self.queue.wake_exchanged(Events::IN.bits(), 1);
         from.next_buffer();
         Ok(NUMBER)
     }

@@ -94,7 +94,7 @@ impl File {
 
     fn write(&self) {
         self.bytes.fetch_add(1, Ordering::SeqCst);
-        self.queue.wake_ordered(EPOLLIN, 1);
+        self.queue.wake_exchanged(EPOLLIN, 1);
     }
 
     fn read(&self) -> bool {

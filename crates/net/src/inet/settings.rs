@@ -1,7 +1,7 @@
 //! Options of IP, IPv6 and TCP that are numbers: checked as Linux checks them, remembered, and given back.
 //!
 //! Most of them tell a network how to treat packets; without packets they have no effect. Those that have one are
-//! `IPV6_V6ONLY`, `IP_FREEBIND` and, for datagrams, `IP_PKTINFO` and its like.
+//! `IPV6_V6ONLY`, `IP_FREEBIND` and, for datagrams, `IP_PKTINFO` and its like, `IP_TTL` and `IP_TOS`, of which a receiver may be told.
 //!
 //! All words are independent tunables: nothing is ordered by them, so every access is relaxed.
 
@@ -16,9 +16,11 @@ pub(super) const IPPROTO_UDP: i32 = 17;
 pub(super) const IPPROTO_IPV6: i32 = 41;
 
 pub(super) const IP_PKTINFO: i32 = 8;
-pub(super) const IP_RECVTTL: i32 = 12;
-pub(super) const IP_RECVTOS: i32 = 13;
-pub(super) const IPV6_RECVPKTINFO: i32 = 49;
+pub(super) const IP_TOS: i32 = 1;
+pub(super) const IP_TTL: i32 = 2;
+const IP_RECVTTL: i32 = 12;
+const IP_RECVTOS: i32 = 13;
+const IPV6_RECVPKTINFO: i32 = 49;
 pub(super) const IPV6_PKTINFO: i32 = 50;
 const IP_FREEBIND: i32 = 15;
 const IPV6_V6ONLY: i32 = 26;
@@ -69,8 +71,8 @@ const SETTINGS: [Setting; 31] = [
     switch(IPPROTO_TCP, 12, 1),                 // TCP_QUICKACK
     number(IPPROTO_TCP, 18, 0, (0, i32::MAX)),  // TCP_USER_TIMEOUT
     number(IPPROTO_TCP, 25, -1, ANY),           // TCP_NOTSENT_LOWAT
-    Setting { level: IPPROTO_IP, name: 1, default: 0, range: ANY, kind: Kind::Byte }, // IP_TOS
-    Setting { level: IPPROTO_IP, name: 2, default: 64, range: (1, 255), kind: Kind::OrDefault }, // IP_TTL
+    Setting { level: IPPROTO_IP, name: IP_TOS, default: 0, range: ANY, kind: Kind::Byte },
+    Setting { level: IPPROTO_IP, name: IP_TTL, default: 64, range: (1, 255), kind: Kind::OrDefault },
     switch(IPPROTO_IP, IP_PKTINFO, 0),
     number(IPPROTO_IP, 10, 1, (0, 5)), // IP_MTU_DISCOVER
     switch(IPPROTO_IP, IP_RECVTTL, 0),
@@ -93,6 +95,10 @@ const V6ONLY: usize = place(IPPROTO_IPV6, IPV6_V6ONLY);
 const FREEBIND: usize = place(IPPROTO_IP, IP_FREEBIND);
 const PKTINFO: usize = place(IPPROTO_IP, IP_PKTINFO);
 const PKTINFO6: usize = place(IPPROTO_IPV6, IPV6_RECVPKTINFO);
+const TTL: usize = place(IPPROTO_IP, IP_TTL);
+const TOS: usize = place(IPPROTO_IP, IP_TOS);
+const RECVTTL: usize = place(IPPROTO_IP, IP_RECVTTL);
+const RECVTOS: usize = place(IPPROTO_IP, IP_RECVTOS);
 
 /// Where a setting is kept that is known.
 const fn place(level: i32, name: i32) -> usize {
@@ -139,9 +145,35 @@ impl Settings {
         self.is_on(FREEBIND)
     }
 
-    /// Whether a receiver is told to which address a datagram was sent.
-    pub(super) fn tells_address(&self, v6: bool) -> bool {
-        self.is_on(if v6 { PKTINFO6 } else { PKTINFO })
+    /// Whether a receiver is told anything of a datagram.
+    pub(super) fn tells(&self, v6: bool) -> bool {
+        self.is_on(PKTINFO) || self.is_on(RECVTTL) || self.is_on(RECVTOS) || v6 && self.is_on(PKTINFO6)
+    }
+
+    /// `IP_PKTINFO`: to which address of version 4 a datagram was sent.
+    pub(super) fn tells_address4(&self) -> bool {
+        self.is_on(PKTINFO)
+    }
+
+    /// `IPV6_RECVPKTINFO`: to which address.
+    pub(super) fn tells_address6(&self) -> bool {
+        self.is_on(PKTINFO6)
+    }
+
+    /// `IP_RECVTTL`.
+    pub(super) fn tells_ttl(&self) -> bool {
+        self.is_on(RECVTTL)
+    }
+
+    /// `IP_RECVTOS`.
+    pub(super) fn tells_tos(&self) -> bool {
+        self.is_on(RECVTOS)
+    }
+
+    /// `IP_TTL`, and `IP_TOS`.
+    pub(super) fn marks(&self) -> (u8, u8) {
+        let byte = |at: usize| self.values[at].load(Ordering::Relaxed) as u8;
+        (byte(TTL), byte(TOS))
     }
 
     /// `setsockopt`.

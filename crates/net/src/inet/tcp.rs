@@ -98,6 +98,8 @@ pub(crate) struct End {
     error: AtomicU32,
     /// The user who has bound or connected it.
     uid: AtomicU32,
+    /// `TCP_CONGESTION`, as the options number them.
+    congestion: AtomicU32,
     options: Options,
     settings: Settings,
     readers: WaitQueue,
@@ -155,6 +157,7 @@ impl End {
             flags: AtomicU32::new(0),
             error: AtomicU32::new(0),
             uid: AtomicU32::new(0),
+            congestion: AtomicU32::new(0),
             options: Options::with_buffers(SNDBUF, RCVBUF),
             settings: Settings::new(),
             readers: WaitQueue::new(),
@@ -176,7 +179,7 @@ impl End {
 
     /// Sets flags; those before.
     fn set(&self, flags: u32) -> u32 {
-        // ORDERING: SeqCst, as `wake_ordered` wants it: a waiter looks at the flags after it has entered a queue. In the order of
+        // ORDERING: SeqCst, as `wake_exchanged` wants it: a waiter looks at the flags after it has entered a queue. In the order of
         // all such exchanges of the two ends of a connection that end of stream is found which comes second.
         self.flags.fetch_or(flags, Ordering::SeqCst)
     }
@@ -188,8 +191,8 @@ impl End {
     }
 
     /// Notes what went wrong.
-    fn fail(&self, errno: Errno) {
-        // ORDERING: SeqCst: an exchange, as `wake_ordered` wants it.
+    pub(super) fn fail(&self, errno: Errno) {
+        // ORDERING: SeqCst: an exchange, as `wake_exchanged` wants it.
         self.error.swap(errno.raw_os_error() as u32, Ordering::SeqCst);
     }
 
@@ -214,13 +217,13 @@ impl End {
         }
     }
 
-    /// Wakes all who wait for something to read, and for something else.
+    /// Wakes all who wait for something to read, and for something else. The flags or the error were changed last.
     fn wake_readers(&self, more: Events) {
-        self.readers.wake_ordered((READABLE | more).bits(), WaitQueue::ALL);
+        self.readers.wake_exchanged((READABLE | more).bits(), WaitQueue::ALL);
     }
 
     fn wake_writers(&self, more: Events) {
-        self.writers.wake_ordered((WRITABLE | more).bits(), WaitQueue::ALL);
+        self.writers.wake_exchanged((WRITABLE | more).bits(), WaitQueue::ALL);
     }
 
     /// Wakes everybody: the state has changed.
@@ -248,8 +251,8 @@ impl End {
         }
         let sent = link.end.deliver(link.epoch, self, from);
         if matches!(sent, Ok(1..)) {
-            // What readers look at was changed under the queue's lock.
-            link.end.wake_readers(Events::empty());
+            // What readers look at is changed and looked at under the queue's lock.
+            link.end.readers.wake_ordered(READABLE.bits(), WaitQueue::ALL);
         }
         let unwilling = matches!(sent, Err(NotDelivered::Unwanted)).then(|| link.end.clone());
         drop(tx);
@@ -259,6 +262,13 @@ impl End {
             Ok(0) if from.left() > 0 => Err(Errno::AGAIN),
             Ok(n) => Ok(n),
         }
+    }
+
+    /// Whether it is connected, and may send.
+    pub(super) fn is_open(&self) -> bool {
+        // Relaxed: a look, as in `send`.
+        self.flags() & (ESTABLISHED | DEAD | SHUT_WR) == ESTABLISHED
+            && self.error.load(Ordering::Relaxed) == 0
     }
 
     #[cold]
@@ -379,6 +389,15 @@ impl Received {
     fn tell(&mut self, sender: &End) {
         self.full = true;
         sender.set(FULL);
+    }
+
+    /// Tells a sender who was told that there is little room that there is more, if there is. Under the lock, as he was told: no
+    /// other order than theirs can be what he knows at the end.
+    fn tell_of_room(&mut self, sender: &End) {
+        if self.full && !self.is_nearly_full() {
+            self.full = false;
+            sender.clear(FULL);
+        }
     }
 }
 

@@ -26,6 +26,7 @@
 //! `control`, then a bucket of the port table. The queue's lock is a leaf. Wait queues are woken outside all of them.
 
 mod connect;
+mod control;
 mod options;
 mod queue;
 
@@ -40,9 +41,10 @@ use crate::options::{BUFFER, Options};
 use crate::proto::{self, On};
 use crate::raw::{NetRef, Object};
 use connect::Control;
+use control::Said;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
-use queue::{Datagram, Queue};
+use queue::{Datagram, Marks, Queue};
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_sync::{SpinLock, WaitQueue};
@@ -119,14 +121,19 @@ impl End {
         }
     }
 
+    /// Notes what went wrong.
+    pub(super) fn fail(&self, errno: Errno) {
+        // ORDERING: SeqCst: an exchange, as `wake_exchanged` wants it.
+        self.error.swap(errno.raw_os_error() as u32, Ordering::SeqCst);
+    }
+
     /// A datagram of this socket met no receiver.
     #[cold]
     fn refuse(&self) {
-        // ORDERING: SeqCst: an exchange, as `wake_ordered` wants it.
-        self.error.swap(Errno::CONNREFUSED.raw_os_error() as u32, Ordering::SeqCst);
+        self.fail(Errno::CONNREFUSED);
         // One receiver takes it.
-        self.readers.wake_ordered((READABLE | Events::ERR).bits(), 1);
-        self.writers.wake_ordered((WRITABLE | Events::ERR).bits(), WaitQueue::ALL);
+        self.readers.wake_exchanged((READABLE | Events::ERR).bits(), 1);
+        self.writers.wake_exchanged((WRITABLE | Events::ERR).bits(), WaitQueue::ALL);
     }
 
     /// `sendmsg` of a socket that has a port. Never waits: what has no room is lost.
@@ -138,7 +145,7 @@ impl End {
         if message.flags & MSG_OOB != 0 && message.data.left() <= 0xffff {
             return Err(Errno::OPNOTSUPP);
         }
-        self.send_to(message.name, message.data)
+        self.send_to(message.name, message.control, message.data)
     }
 
     /// `write`: to whom it is connected.
@@ -146,19 +153,20 @@ impl End {
     /// # Errors
     /// As [`send`](Self::send).
     pub(super) fn write(&self, from: &mut Source<'_, '_>) -> Result<usize, Errno> {
-        self.send_to(&SockAddr::NONE, from)
+        self.send_to(&SockAddr::NONE, &[], from)
     }
 
     /// Sends. Writes the lines of the own control, the receiver's bucket, count and queue.
-    fn send_to(&self, name: &SockAddr, data: &mut Source<'_, '_>) -> Result<usize, Errno> {
+    fn send_to(&self, name: &SockAddr, control: &[u8], data: &mut Source<'_, '_>) -> Result<usize, Errno> {
         let len = data.left();
         if len > 0xffff {
             return Err(Errno::MSGSIZE);
         }
-        let path = if name.is_empty() { self.control.with(|control| control.path) } else { None };
-        let (from, to) = match path {
-            Some(path) if path.1.port() != 0 => path,
-            _ => self.path(name)?,
+        let known = name.is_empty() && control.is_empty();
+        let path = if known { self.control.with(|control| control.path) } else { None };
+        let (from, to, said) = match path {
+            Some((from, to)) if to.port() != 0 => (from, to, Said::default()),
+            _ => self.path(name, control)?,
         };
         let most = if to.is_ipv4() { 65_507 } else { 65_527 };
         if len > most {
@@ -172,7 +180,9 @@ impl End {
         }
         match self.ports().find(to, from) {
             Some(receiver) => {
-                let datagram = Datagram::new(from, to.ip(), data).map_err(|_| Errno::NOMEM)?;
+                let (ttl, tos) = self.settings.marks();
+                let marks = Marks { ttl: said.ttl.unwrap_or(ttl), tos: said.tos.unwrap_or(tos) };
+                let datagram = Datagram::new(from, to.ip(), marks, data).map_err(|_| Errno::NOMEM)?;
                 receiver.deliver(datagram);
             }
             None => {
@@ -188,8 +198,8 @@ impl End {
         Ok(len)
     }
 
-    /// From where and to where what is sent to `name` goes.
-    fn path(&self, name: &SockAddr) -> Result<(SocketAddr, SocketAddr), Errno> {
+    /// From where and to where what is sent to `name` goes, and what else its control messages say.
+    fn path(&self, name: &SockAddr, control: &[u8]) -> Result<(SocketAddr, SocketAddr, Said), Errno> {
         let to = names::to_send(name, self.v6)?;
         let (local, bound, remote) =
             self.control.with(|control| (control.local, control.bound, control.remote));
@@ -199,8 +209,16 @@ impl End {
         }
         let Some(local) = local else { return Err(Errno::AGAIN) };
         let (there, way) = self.way(Some(local.ip()), to)?;
-        let source = from_where(bound, local.ip(), there, way)?;
-        Ok((SocketAddr::new(source, local.port()), SocketAddr::new(there, to.port())))
+        let said = match control {
+            [] => Said::default(),
+            control => Said::of(control, there.is_ipv4(), self.v6)?,
+        };
+        let source = match said.source {
+            Some(ip) if ip.is_unspecified() => way,
+            Some(ip) => ip,
+            None => from_where(bound, local.ip(), there, way)?,
+        };
+        Ok((SocketAddr::new(source, local.port()), SocketAddr::new(there, to.port()), said))
     }
 
     /// The way to an address: the address there, and the one from here.
@@ -258,10 +276,9 @@ impl End {
 
     fn try_receive(&self, message: &mut Incoming<'_, '_, '_>) -> Result<usize, Errno> {
         let peek = message.flags & MSG_PEEK != 0;
-        let (from, to, len) = self.next(message.data, peek)?;
-        let (len, put) = len;
+        let Next { from, to, marks, len, put } = self.next(message.data, peek)?;
         *message.name = names::shown(from, self.v6);
-        self.tell_address(to, message);
+        self.tell(to, marks, message);
         if put < len {
             message.found |= MSG_TRUNC;
             if message.flags & MSG_TRUNC != 0 {
@@ -277,16 +294,15 @@ impl End {
     /// As [`receive`](Self::receive).
     pub(super) fn read(&self, to: &mut Sink<'_, '_>, io: Io) -> Result<usize, Errno> {
         match self.next(to, false) {
-            Ok((_, _, (_, put))) => Ok(put),
+            Ok(Next { put, .. }) => Ok(put),
             // Who does not wait for what will not come is not told so.
             Err(Errno::AGAIN) if io.may_wait() && self.flags() & SHUT_RD != 0 => Ok(0),
             Err(errno) => Err(errno),
         }
     }
 
-    /// The next datagram: from where, to where, how long, and how much of it was put.
-    #[allow(clippy::type_complexity)]
-    fn next(&self, to: &mut Sink<'_, '_>, peek: bool) -> Result<(SocketAddr, IpAddr, (usize, usize)), Errno> {
+    /// The next datagram.
+    fn next(&self, to: &mut Sink<'_, '_>, peek: bool) -> Result<Next, Errno> {
         let mut queue = self.received.0.lock();
         // Under the lock, so that who waits does not miss either.
         if let Some(errno) = self.take_error() {
@@ -294,8 +310,7 @@ impl End {
         }
         let found = queue.first().ok_or(Errno::AGAIN)?;
         if peek || found.is_short() {
-            let put = to.put(found.bytes());
-            let done = (found.from, found.to, (found.bytes().len(), put));
+            let done = Next::of(found, to);
             if !peek {
                 queue.pop();
             }
@@ -303,8 +318,7 @@ impl End {
         }
         let Some(found) = queue.pop() else { return Err(Errno::AGAIN) };
         drop(queue);
-        let put = to.put(found.bytes());
-        Ok((found.from, found.to, (found.bytes().len(), put)))
+        Ok(Next::of(&found, to))
     }
 
     /// What can be done (`udp_poll`).
@@ -347,6 +361,24 @@ impl End {
     /// How long the next datagram is (`FIONREAD`).
     pub(super) fn readable(&self) -> i32 {
         self.received.0.with(|queue| queue.first().map_or(0, |first| first.bytes().len() as i32))
+    }
+}
+
+/// What is known of a datagram that was received.
+struct Next {
+    from: SocketAddr,
+    to: IpAddr,
+    marks: Marks,
+    len: usize,
+    /// How much of it was put.
+    put: usize,
+}
+
+impl Next {
+    /// Puts as much of a datagram as there is room for.
+    fn of(found: &Datagram, into: &mut Sink<'_, '_>) -> Self {
+        let put = into.put(found.bytes());
+        Self { from: found.from, to: found.to, marks: found.marks, len: found.bytes().len(), put }
     }
 }
 

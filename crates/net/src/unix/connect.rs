@@ -333,8 +333,8 @@ pub(super) fn closed(end: &UnixEnd, socket: &Socket) {
     for hopeful in buried.hopeful {
         hopeful.wake(WRITABLE);
     }
-    // Connecting, or waiting for room.
-    sock.wake_all();
+    // Who is about to connect looks under the lock. Nobody else waits here: he would hold the file.
+    sock.waiters.wake_ordered(CHANGED.bits(), quietline_sync::WaitQueue::ALL);
     if files {
         unix.flights.drop_lost();
     }
@@ -395,5 +395,7 @@ fn hang_up(peer: &Sock, unread: bool) {
             peer.set_error(Errno::CONNRESET);
         }
     }
+    // Readers and pollers look under this lock. A writer looks at some of it without; but the end that is gone he looks at under the
+    // lock with which it was buried, and finds no want of room there.
     peer.waiters.wake_ordered(CHANGED.bits(), quietline_sync::WaitQueue::ALL);
 }

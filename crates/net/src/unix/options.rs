@@ -6,6 +6,7 @@ use super::sock::LISTEN;
 use crate::abi::*;
 use crate::options::{give, give_int, int};
 use crate::proto::On;
+use quietline_sync::WaitQueue;
 use rustix::io::Errno;
 
 /// `setsockopt`.
@@ -18,8 +19,8 @@ pub(super) fn set(end: &UnixEnd, on: &On<'_>, level: i32, name: i32, value: &[u8
     }
     end.sock(on.socket)?.options.set(on.who, name, value)?;
     if name == SO_SNDBUF || name == SO_SNDBUFFORCE {
-        // There may be more room.
-        end.sock(on.socket)?.waiters.wake_ordered(super::sock::WRITABLE.bits(), u32::MAX);
+        // There may be more room. With a fence: senders look at it without a lock.
+        end.sock(on.socket)?.waiters.wake(super::sock::WRITABLE.bits(), WaitQueue::ALL);
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::control::{Inward, Outward};
 use super::flight::{Flights, Table};
 use super::names::{self, Target};
 use super::segment::{Segment, Sender, message_charge};
-use super::sock::{CHANGED, DEAD, ESTABLISHED, RCV, READABLE, SEND, Sock, State, WRITABLE};
+use super::sock::{DEAD, ESTABLISHED, RCV, READABLE, SEND, Sock, State, WRITABLE};
 use crate::abi::{AF_UNSPEC, MSG_OOB, MSG_PEEK, MSG_TRUNC, SO_PASSCRED, SOCK_SEQPACKET};
 use crate::address::SockAddr;
 use crate::message::{Incoming, Outgoing};
@@ -18,7 +18,6 @@ use crate::proto::{On, wait};
 use crate::raw::Object;
 use quietline_platform::atomic::Ordering;
 use quietline_platform::fault;
-use quietline_sync::WaitQueue;
 use rustix::io::Errno;
 
 /// Datagrams in a queue when it is full, less one (`net.unix.max_dgram_qlen`).
@@ -106,7 +105,7 @@ fn disconnected(own: &Sock, old: &Sock, flights: &Flights) {
             told
         };
         if told {
-            old.waiters.wake_ordered(CHANGED.bits(), WaitQueue::ALL);
+            old.wake_all();
         }
     }
     if had_files {

@@ -15,11 +15,12 @@ pub(super) fn poll(end: &UnixEnd, socket: &Socket, table: &mut PollTable<'_>) ->
     table.wait_on(&sock.waiters);
     let paired = socket.ty() != SOCK_DGRAM;
     let mut events = Events::empty();
-    if sock.has_error() {
-        events |= Events::ERR;
-    }
     let (peer, shutdown, phase) = {
         let state = sock.lock();
+        // Under the lock, as it was set by whoever has gone.
+        if sock.has_error() {
+            events |= Events::ERR;
+        }
         let waiting =
             state.listener.as_ref().map_or(!state.queue.is_empty(), |listener| !listener.queue.is_empty());
         if waiting {

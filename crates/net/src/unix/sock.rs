@@ -185,7 +185,7 @@ impl Sock {
     }
 
     /// What is shut down. Relaxed: written under the lock; who looks without it sees what was so at some moment, and who must
-    /// know takes it.
+    /// know takes it, or has entered the queue of waiters: [`wake_all`](Self::wake_all) comes after the change.
     #[inline(always)]
     pub(super) fn shutdown(&self) -> u32 {
         self.shutdown.load(Ordering::Relaxed)
@@ -212,7 +212,7 @@ impl Sock {
     /// What went wrong, once.
     #[inline(always)]
     pub(super) fn take_error(&self) -> Result<(), Errno> {
-        // Relaxed: an independent word; the wake-up that follows it brings it to those who wait.
+        // Relaxed: an independent word; `wake_all`, which follows it, brings it to those who wait.
         if self.error.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
@@ -234,23 +234,23 @@ impl Sock {
         self.error.store(errno.raw_os_error() as u32, Ordering::Relaxed);
     }
 
-    /// Wakes those who wait for `events`; what has changed was changed under the lock.
+    /// Wakes those who wait for `events`; what has changed is changed and looked at under the lock.
     #[inline(always)]
     pub(super) fn wake(&self, events: Events) {
         self.waiters.wake_ordered(events.bits(), 1);
     }
 
-    /// Wakes everybody; what has changed was changed under the lock.
+    /// Wakes everybody: a word has changed that is looked at without the lock, too.
     pub(super) fn wake_all(&self) {
-        self.waiters.wake_ordered(CHANGED.bits(), WaitQueue::ALL);
+        self.waiters.wake(CHANGED.bits(), WaitQueue::ALL);
     }
 
     /// A message of a socket for datagrams was read, or lost: what it counted is room again.
     pub(super) fn uncharge(&self, charge: u32) {
-        // ORDERING: SeqCst: a read-modify-write before `wake_ordered`, as that wants it.
+        // ORDERING: SeqCst: a read-modify-write before `wake_exchanged`, as that wants it.
         let left = self.sent.fetch_sub(charge, Ordering::SeqCst) - charge;
         if self.is_writable(left) {
-            self.wake(WRITABLE);
+            self.waiters.wake_exchanged(WRITABLE.bits(), 1);
         }
     }
 

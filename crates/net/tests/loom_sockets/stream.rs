@@ -4,7 +4,9 @@
 //!
 //! Each is found by the tests that are named: a reader that does not tell of room (`room` without its wake-up:
 //! `room_against_a_writer`);
-//! the end looked for before the queue (`pull`: `writes_and_close_against_reads`, `half_close_against_reads`).
+//! the end looked for before the queue (`pull`: `writes_and_close_against_reads`, `half_close_against_reads`); a wake-up without
+//! a fence where what has changed is looked at without the lock (`wake_all` as `wake_ordered`: `shutdown_against_a_writer`,
+//! `a_lost_connection_against_a_reader`; `SO_SNDBUF` so: `more_room_against_a_writer`).
 
 use crate::abi::*;
 use crate::world::{Fd, World, bounded, spawn};
@@ -85,8 +87,8 @@ fn two_readers() {
 }
 
 /// A pair whose first end has no room left; what it has sent.
-fn full() -> ([Fd; 2], Vec<u8>) {
-    let [one, two] = World::new().pair(SOCK_STREAM);
+fn full(ty: i32) -> ([Fd; 2], Vec<u8>) {
+    let [one, two] = World::new().pair(ty);
     one.option(SO_SNDBUF, 1);
     let mut sent = Vec::new();
     while let Ok(n) = one.send(&[sent.len() as u8; 2000], MSG_DONTWAIT) {
@@ -100,7 +102,7 @@ fn full() -> ([Fd; 2], Vec<u8>) {
 #[test]
 fn room_against_a_writer() {
     bounded(3, 200, || {
-        let ([one, two], mut sent) = full();
+        let ([one, two], mut sent) = full(SOCK_STREAM);
         let writer = spawn(move || assert_eq!(one.send(&[9], 0), Ok(1)));
         let mut got = vec![0; sent.len()];
         let mut n = 0;
@@ -119,16 +121,18 @@ fn room_against_a_writer() {
 /// A writer that waits for room learns that the other end was closed.
 #[test]
 fn close_against_a_writer() {
-    bounded(3, 500, || {
-        let ([one, two], _) = full();
-        let writer = spawn(move || {
-            // It was closed with bytes in it.
-            let errno = one.send(&[9], 0).unwrap_err();
-            assert!(matches!(errno, Errno::PIPE | Errno::CONNRESET), "{errno}");
+    for ty in [SOCK_STREAM, SOCK_SEQPACKET] {
+        bounded(3, 500, move || {
+            let ([one, two], _) = full(ty);
+            let writer = spawn(move || {
+                // It was closed with bytes in it.
+                let errno = one.send(&[9], 0).unwrap_err();
+                assert!(matches!(errno, Errno::PIPE | Errno::CONNRESET), "{errno}");
+            });
+            drop(two);
+            writer.join().unwrap();
         });
-        drop(two);
-        writer.join().unwrap();
-    });
+    }
 }
 
 /// Both ends are closed at once, with a byte in one.
@@ -142,5 +146,43 @@ fn close_against_close() {
         drop(one);
         other.join().unwrap();
         assert_eq!(world.live(), 0);
+    });
+}
+
+/// A writer that waits for room learns that somebody has shut down the socket that it writes to, or the other one.
+#[test]
+fn shutdown_against_a_writer() {
+    for (own, how) in [(true, SHUT_WR), (false, SHUT_RD)] {
+        bounded(3, 100, move || {
+            let ([one, two], _) = full(SOCK_STREAM);
+            let end = if own { one.clone() } else { two.clone() };
+            let writer = spawn(move || assert_eq!(one.send(&[9], 0), Err(Errno::PIPE)));
+            end.shutdown(how).unwrap();
+            writer.join().unwrap();
+        });
+    }
+}
+
+/// A writer that waits for room gets it because his socket may send more.
+#[test]
+fn more_room_against_a_writer() {
+    bounded(3, 70, || {
+        let ([one, _two], _) = full(SOCK_STREAM);
+        let other = one.clone();
+        let writer = spawn(move || assert_eq!(one.send(&[9], 0), Ok(1)));
+        other.option(SO_SNDBUF, 100_000);
+        writer.join().unwrap();
+    });
+}
+
+/// A reader that waits for datagrams learns that the other socket is connected to it no more, and has thrown away what it sent.
+#[test]
+fn a_lost_connection_against_a_reader() {
+    bounded(3, 100, || {
+        let [one, two] = World::new().pair(SOCK_DGRAM);
+        assert_eq!(two.send(&[7], 0), Ok(1));
+        let reader = spawn(move || assert_eq!(two.receive(&mut [0], 0), Err(Errno::CONNRESET)));
+        one.connect(&[0; 2]).unwrap();
+        reader.join().unwrap();
     });
 }

@@ -130,6 +130,20 @@ fn room_against_a_writer() {
     });
 }
 
+/// A writer that waits for room gets it because his socket may send more, or the other one receive more.
+#[test]
+fn more_room_against_a_writer() {
+    for (own, name) in [(true, SO_SNDBUF), (false, SO_RCVBUF)] {
+        bounded(3, 40, move || {
+            let ([client, server], _) = full();
+            let end = if own { client.clone() } else { server.clone() };
+            let writer = spawn(move || assert_eq!(client.send(&[9], 0), Ok(1)));
+            end.option(name, 100_000);
+            writer.join().unwrap();
+        });
+    }
+}
+
 /// A writer that waits for room learns that the other end was closed, with bytes that it has not read.
 #[test]
 fn close_against_a_writer() {

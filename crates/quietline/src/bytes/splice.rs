@@ -260,7 +260,7 @@ impl Process {
                 return Err(Errno::INVAL);
             }
             let read = |to: &mut [u8], done| match done {
-                0 => file::read_object(source, &mut Sink::new(&mut [to])),
+                0 => self.read_object(source, &mut Sink::new(&mut [to])).unwrap_or(Err(Errno::INVAL)),
                 _ => source.opened().try_read(&mut Sink::new(&mut [to])),
             };
             return pipe::splice_to(pipe, how, |_| PAGE, read).or_else(|stop| self.stopped(stop));

@@ -1,8 +1,10 @@
 //! Sending and receiving.
 
-use crate::abi::{MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITFORONE, UIO_MAXIOV};
+use crate::abi::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_NOSIGNAL, MSG_WAITFORONE, UIO_MAXIOV};
 use crate::{Errno, Process};
+use core::time::Duration;
 use quietline_net::{Control, Incoming, On, Outgoing, SockAddr};
+use quietline_platform::clock;
 use quietline_vfs::abi::O_NONBLOCK;
 use quietline_vfs::{Payload, Sink, Source};
 
@@ -76,7 +78,7 @@ impl Process {
         self.send_source(fd, &to, &mut Source::new(message.buffers), message.control, flags)
     }
 
-    /// Sends several messages: how many were sent. An error after the first is not told.
+    /// Sends several messages, as far as they go as a whole: how many were sent. An error after the first is not told.
     ///
     /// # Errors
     /// As `sendmmsg(2)`, of the first.
@@ -89,6 +91,10 @@ impl Process {
                 Err(_) => break,
             }
             done += 1;
+            // What is left of one does not come after the next.
+            if message.sent < message.buffers.iter().map(|buffer| buffer.len()).sum() {
+                break;
+            }
         }
         if done == 0 { self.at_socket(fd, |_| Ok(0)) } else { Ok(done) }
     }
@@ -195,30 +201,50 @@ impl Process {
         Ok(n)
     }
 
-    /// Receives several messages: how many. With `MSG_WAITFORONE` it waits for the first only. An error after the first is not
-    /// told.
+    /// Receives several messages: how many. With `MSG_WAITFORONE` it waits for the first only. With a time it ends with the
+    /// first message that comes after that; what is left of the time is written back. As on Linux no wait ends with it.
     ///
     /// # Errors
-    /// As `recvmmsg(2)`, of the first.
+    /// As `recvmmsg(2)`: of the first, or what an earlier call has left. An error after the first is told by the next call.
     pub fn recvmmsg(
         &self,
         fd: i32,
         messages: &mut [RecvMsg<'_, '_>],
         mut flags: i32,
+        mut timeout: Option<&mut Duration>,
     ) -> Result<usize, Errno> {
+        let begun = timeout.as_deref().map(|all| (clock::monotonic(), *all));
+        if flags & MSG_ERRQUEUE == 0 {
+            self.at_socket(fd, |on| on.take_error())?;
+        }
         let mut done = 0;
-        for message in messages.iter_mut().take(UIO_MAXIOV) {
+        for message in messages.iter_mut() {
             match self.recvmsg(fd, message, flags & !MSG_WAITFORONE) {
                 Ok(received) => message.received = received,
                 Err(errno) if done == 0 => return Err(errno),
-                Err(_) => break,
+                Err(errno) => {
+                    if !matches!(errno, Errno::AGAIN | Errno::INTR) {
+                        // Whoever has closed it meanwhile asks nothing more.
+                        let _ = self.at_socket(fd, |on| {
+                            on.keep_error(errno);
+                            Ok(())
+                        });
+                    }
+                    break;
+                }
             }
             done += 1;
             if flags & MSG_WAITFORONE != 0 {
                 flags |= MSG_DONTWAIT;
             }
+            if let (Some(left), Some((start, all))) = (timeout.as_deref_mut(), begun) {
+                *left = all.saturating_sub(clock::monotonic().saturating_sub(start));
+                if left.is_zero() {
+                    break;
+                }
+            }
         }
-        if done == 0 { self.at_socket(fd, |_| Ok(0)) } else { Ok(done) }
+        Ok(done)
     }
 
     #[inline]

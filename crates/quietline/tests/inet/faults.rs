@@ -147,6 +147,55 @@ fn the_first_connection_is_made_or_not() {
     }
 }
 
+/// One of two that wait for a place cannot be let in: then the other one is, or is told why not.
+#[test]
+fn a_place_goes_to_the_next_if_there_is_no_memory() {
+    let mut refused = 0;
+    // Until it is the state of what would be accepted that there is no memory for: others take what is at hand.
+    let mut tries = (0..300).flat_map(|others| (1..10).map(move |nth| (others, nth)));
+    while refused == 0 {
+        let (others, nth) = tries.next().expect("it is refused once");
+        let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
+        let process = kernel.process().unwrap();
+        let listener = socket(&process, SOCK_STREAM);
+        process.bind(listener, &loopback(0)).unwrap();
+        process.listen(listener, 0).unwrap();
+        let address = name(&process, listener);
+        let [first, second, third] = [(); 3].map(|()| {
+            let client = socket(&process, SOCK_STREAM);
+            assert_eq!(process.connect(client, address.bytes()), Err(Errno::INPROGRESS));
+            client
+        });
+        for _ in 0..others {
+            process.listen(socket(&process, SOCK_STREAM), 0).unwrap();
+        }
+        kernel.shrink();
+        fault::fail_from(nth);
+        let accepted = process.accept(listener);
+        fault::fail_nth(0);
+        match accepted {
+            Ok((_, peer)) => assert_eq!(peer, name(&process, first)),
+            // It did not come to that.
+            Err(errno) => {
+                assert_eq!(errno, Errno::NOMEM);
+                continue;
+            }
+        }
+        let mut expected = vec![name(&process, second), name(&process, third)];
+        if process.connect(second, address.bytes()) == Err(Errno::CONNREFUSED) {
+            refused += 1;
+            // There is no memory for it either, or there is again. It is called, and does not wait beside a place that is free.
+            let called = process.connect(third, address.bytes());
+            assert!(matches!(called, Ok(()) | Err(Errno::CONNREFUSED)), "nobody has called it: {called:?}");
+            expected.drain(..if called.is_ok() { 1 } else { 2 });
+        } else {
+            assert_eq!(process.connect(third, address.bytes()), Err(Errno::ALREADY));
+        }
+        let rest = std::iter::from_fn(|| process.accept(listener).ok()).map(|(_, peer)| peer);
+        assert_eq!(rest.collect::<Vec<_>>(), expected);
+    }
+}
+
 #[test]
 fn bytes_are_sent_or_not() {
     let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();

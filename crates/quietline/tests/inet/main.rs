@@ -15,6 +15,7 @@
 #![allow(unsafe_code, reason = "the host's calls")]
 
 mod call;
+mod control;
 mod faults;
 mod generate;
 mod host;

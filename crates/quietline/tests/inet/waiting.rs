@@ -2,7 +2,7 @@
 
 use crate::support::spawn_asleep;
 use quietline::abi::{AF_INET, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM};
-use quietline::{Config, Errno, Interrupt, Kernel, Process, Shared};
+use quietline::{Config, Errno, Interrupt, Kernel, PollFd, Process, Shared};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -117,6 +117,52 @@ fn a_writer_waits_for_room() {
     assert_eq!(process.write(client, &all), Err(Errno::PIPE));
 }
 
+/// More room on either side is told to whoever waits for it, and to whoever polls.
+#[test]
+fn a_writer_waits_until_there_may_be_more() {
+    let process = &process();
+    let set = |fd, name, value: i32| {
+        process.setsockopt(fd, libc::SOL_SOCKET, name, &value.to_ne_bytes()).unwrap();
+    };
+    for own in [true, false] {
+        let (client, server) = pair(process);
+        set(client, libc::SO_SNDBUF, 1);
+        set(server, libc::SO_RCVBUF, 1);
+        let writable = || {
+            let mut fds = [PollFd { fd: client, events: libc::POLLOUT, revents: 0 }];
+            process.poll(&mut fds, 0).unwrap() == 1
+        };
+        let all = vec![7; 100_000];
+        let more = || {
+            assert!(!writable());
+            if own { set(client, libc::SO_SNDBUF, 200_000) } else { set(server, libc::SO_RCVBUF, 400_000) }
+        };
+        let sent = while_waiting(|| process.write(client, &all), more);
+        assert_eq!(sent, Ok(all.len()));
+        assert!(writable());
+        // Less room is told at once to who sends and is asked.
+        set(client, libc::SO_SNDBUF, 1);
+        set(server, libc::SO_RCVBUF, 1);
+        assert_eq!(process.send(client, b"x", libc::MSG_DONTWAIT), Err(Errno::AGAIN));
+        assert!(!writable());
+        // And a poller that waits.
+        let polled = while_waiting(
+            || {
+                let mut fds = [PollFd { fd: client, events: libc::POLLOUT, revents: 0 }];
+                process.poll(&mut fds, 10_000).map(|n| (n, fds[0].revents))
+            },
+            || {
+                if own {
+                    set(client, libc::SO_SNDBUF, 200_000)
+                } else {
+                    set(server, libc::SO_RCVBUF, 400_000)
+                }
+            },
+        );
+        assert_eq!(polled, Ok((1, libc::POLLOUT)));
+    }
+}
+
 #[test]
 fn an_acceptor_waits_for_a_connection_and_is_told_of_the_end() {
     let process = &process();
@@ -157,6 +203,21 @@ fn a_connection_waits_for_a_place_in_a_full_backlog() {
     let connected = while_waiting(|| process.connect(refused, &address), || process.close(listener).unwrap());
     assert_eq!(connected, Err(Errno::CONNREFUSED));
     assert_eq!(process.read(polls, &mut [0; 4]), Err(Errno::CONNRESET), "never accepted");
+}
+
+/// A backlog that becomes longer has places for those that wait.
+#[test]
+fn a_connection_gets_a_place_in_a_longer_backlog() {
+    let process = &process();
+    let (listener, address) = listener(process, 0);
+    let client = |flags| process.socket(AF_INET, SOCK_STREAM | flags, 0).unwrap();
+    process.connect(client(0), &address).unwrap();
+    let [polls, waits] = [client(SOCK_NONBLOCK), client(0)];
+    assert_eq!(process.connect(polls, &address), Err(Errno::INPROGRESS));
+    let connected =
+        while_waiting(|| process.connect(waits, &address), || process.listen(listener, 2).unwrap());
+    assert_eq!(connected, Ok(()));
+    assert_eq!(process.connect(polls, &address), Ok(()));
 }
 
 /// A socket that has waited for one listener and now waits for another is not taken in by the first.

@@ -31,10 +31,10 @@ impl Interrupt {
 
     /// Interrupts whoever waits with this, now or later. Any thread may call it.
     pub fn raise(&self) {
-        // ORDERING: SeqCst: an exchange, as `wake_ordered` wants it; pairs with the fence in `WaitQueue::add`. A sleeper looks at
+        // ORDERING: SeqCst: an exchange, as `wake_exchanged` wants it; pairs with the fence in `WaitQueue::add`. A sleeper looks at
         // the word after it has entered the queue. Its release brings what the caller did before to whoever sees it.
         self.pending.swap(true, Ordering::SeqCst);
-        self.sleepers.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
+        self.sleepers.wake_exchanged(WaitQueue::ANY, WaitQueue::ALL);
     }
 
     /// Takes it back; whether it was raised. For the thread itself, when it attends to the reason.

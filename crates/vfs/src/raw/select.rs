@@ -40,9 +40,9 @@ impl Callback for Ring {
         }
         // SAFETY: the bell outlives its entries.
         let bell = unsafe { self.bell.as_ref() };
-        // ORDERING: SeqCst: an exchange, as `wake_ordered` wants it. Release in it pairs with the acquire in `wait`.
+        // ORDERING: SeqCst: an exchange, as `wake_exchanged` wants it. Release in it pairs with the acquire in `wait`.
         bell.rung.swap(true, Ordering::SeqCst);
-        bell.queue.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
+        bell.queue.wake_exchanged(WaitQueue::ANY, WaitQueue::ALL);
         Reply::Woken
     }
 }

@@ -6,7 +6,7 @@ use super::super::ports::{Claim, Holding, Tuple};
 use super::listen::Place;
 use super::{
     CONNECTING, DEAD, ESTABLISHED, End, FULL, GOT_FIN, LISTENS, Link, SENT_FIN, SHUT_RD, SHUT_WR, SNDBUF,
-    SNDBUF_GROWN,
+    SNDBUF_GROWN, WRITABLE,
 };
 use crate::abi::{SO_REUSEADDR, SO_REUSEPORT};
 use crate::address::SockAddr;
@@ -14,6 +14,7 @@ use crate::caller::Right;
 use crate::proto::{self, On};
 use crate::raw::Object;
 use core::net::{IpAddr, SocketAddr};
+use quietline_sync::WaitQueue;
 use quietline_vfs::Events;
 use rustix::io::Errno;
 
@@ -405,12 +406,30 @@ impl End {
         }
     }
 
-    /// The buffers have changed: so has what fits into the queues.
+    /// The buffers have changed: so has what fits into the queues, and who waits for room looks again.
     pub(in super::super) fn resize(&self) {
-        let peer = self.tx.0.with(|link| link.as_ref().map(|link| link.end.clone()));
-        if let Some(peer) = peer {
-            self.rx.0.lock().limit = limit(self, &peer);
-            peer.rx.0.lock().limit = limit(&peer, self);
+        let tx = self.tx.0.lock();
+        let Some(link) = tx.as_ref() else { return };
+        let peer = link.end.clone();
+        {
+            let mut rx = self.rx.0.lock();
+            rx.limit = limit(self, &peer);
+            // If there is little room now, his next send tells him.
+            rx.tell_of_room(&peer);
+        }
+        {
+            let mut rx = peer.rx.0.lock();
+            if rx.epoch == link.epoch && !rx.gone {
+                rx.limit = limit(&peer, self);
+                rx.tell_of_room(self);
+                if rx.is_nearly_full() {
+                    rx.tell(self);
+                }
+            }
+        }
+        drop(tx);
+        for end in [self, &peer] {
+            end.writers.wake(WRITABLE.bits(), WaitQueue::ALL);
         }
     }
 }

@@ -103,8 +103,13 @@ impl End {
         }
         let backlog = backlog as usize;
         if this.flags() & LISTENS != 0 {
-            if let Some(listener) = this.listener.lock().as_mut() {
+            drop(control);
+            let waiting = this.listener.lock().as_mut().and_then(|listener| {
                 listener.backlog = backlog;
+                listener.next_waiting()
+            });
+            if let Some(waiting) = waiting {
+                this.call_in(waiting);
             }
             return Ok(());
         }
@@ -207,8 +212,9 @@ impl End {
         let mut child = Self::new(self.net, self.v6).map_err(|_| Errno::NOMEM)?;
         child.options.inherit(&self.options);
         child.settings.inherit(&self.settings);
-        // Relaxed: a tunable, in effect.
+        // Relaxed: tunables, in effect.
         child.uid.store(self.uid(), Ordering::Relaxed);
+        child.congestion.store(self.congestion.load(Ordering::Relaxed), Ordering::Relaxed);
         let holding = self.net.get().inet.tcp.join(to.port(), child.claim(to.ip()))?;
         let keeps =
             self.listener.with(|listener| listener.as_ref().is_some_and(|listener| listener.keeps_address));
@@ -256,7 +262,8 @@ impl End {
         Ok(child)
     }
 
-    /// There is a place for one that waits. If it does not wait any more, the next one gets it.
+    /// There is a place for one that waits. If it does not wait any more, or cannot be let in, the next one gets it; and so do
+    /// others, as long as there are places.
     #[cold]
     fn call_in(&self, first: Waiting) {
         let mut next = Some(first);
@@ -268,13 +275,17 @@ impl End {
                 client.refused(&mut control);
             }
             drop(control);
-            next = None;
             if called {
                 client.wake_all(Events::ERR | Events::HUP);
-            } else if let Some(listener) = self.listener.lock().as_mut() {
-                listener.promised -= 1;
-                next = listener.next_waiting();
             }
+            next = match self.listener.lock().as_mut() {
+                Some(listener) => {
+                    // `admit` has given the promise back, or made it good.
+                    listener.promised -= usize::from(!called);
+                    listener.next_waiting()
+                }
+                None => None,
+            };
         }
     }
 
@@ -303,7 +314,7 @@ impl End {
             client.wake_all(Events::ERR | Events::HUP);
         }
         // Those who wait to accept learn that there is nothing to wait for.
-        self.readers.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
+        self.readers.wake_exchanged(WaitQueue::ANY, WaitQueue::ALL);
     }
 
     /// Whether it takes connections (`SO_ACCEPTCONN`).

@@ -1,13 +1,15 @@
 //! Options of streams.
 
 use super::super::settings::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP};
-use super::{DEAD, End};
+use super::{DEAD, End, READABLE};
 use crate::abi::{
-    SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEEK_OFF, SO_RCVBUF, SO_RCVBUFFORCE, SO_REUSEADDR, SO_REUSEPORT,
-    SO_SNDBUF, SO_SNDBUFFORCE, SOL_SOCKET,
+    SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEEK_OFF, SO_RCVBUF, SO_RCVBUFFORCE, SO_RCVLOWAT, SO_REUSEADDR,
+    SO_REUSEPORT, SO_SNDBUF, SO_SNDBUFFORCE, SOL_SOCKET,
 };
 use crate::options::{give, give_int};
 use crate::proto::On;
+use quietline_platform::atomic::Ordering;
+use quietline_sync::WaitQueue;
 use rustix::io::Errno;
 
 /// The state of a connection; read only.
@@ -17,8 +19,8 @@ const TCP_CONGESTION: i32 = 13;
 const IPV6_V6ONLY: i32 = 26;
 /// Bytes of `struct tcp_info` that are given: all that Linux 6.1 has.
 const INFO: usize = 232;
-/// The only one there is.
-const CONGESTION: &[u8] = b"cubic";
+/// Those that there are; the first is a new socket's.
+const CONGESTION: [&[u8]; 2] = [b"cubic", b"reno"];
 
 impl End {
     /// `setsockopt`.
@@ -39,13 +41,20 @@ impl End {
                 match name {
                     SO_SNDBUF | SO_RCVBUF | SO_SNDBUFFORCE | SO_RCVBUFFORCE => self.resize(),
                     SO_REUSEADDR | SO_REUSEPORT => self.claim_again(),
+                    // What is there may be enough now.
+                    SO_RCVLOWAT => {
+                        self.readers.wake(READABLE.bits(), WaitQueue::ALL);
+                    }
                     _ => {}
                 }
                 Ok(())
             }
             (IPPROTO_TCP, TCP_CONGESTION) => {
                 let name = value.split(|&byte| byte == 0).next().unwrap_or_default();
-                if name == CONGESTION || name == b"reno" { Ok(()) } else { Err(Errno::NOENT) }
+                let number = CONGESTION.iter().position(|known| *known == name).ok_or(Errno::NOENT)?;
+                // Relaxed: a tunable.
+                self.congestion.store(number as u32, Ordering::Relaxed);
+                Ok(())
             }
             (IPPROTO_IPV6, _) if !self.v6 => Err(Errno::NOPROTOOPT),
             // Once it is bound it is too late.
@@ -74,8 +83,10 @@ impl End {
                 Ok(give(to, &info))
             }
             (IPPROTO_TCP, TCP_CONGESTION) => {
+                // Relaxed: as above.
+                let known = CONGESTION[self.congestion.load(Ordering::Relaxed) as usize];
                 let mut name = [0; 16];
-                name[..CONGESTION.len()].copy_from_slice(CONGESTION);
+                name[..known.len()].copy_from_slice(known);
                 Ok(give(to, &name))
             }
             (IPPROTO_IPV6, _) if !self.v6 => Err(Errno::OPNOTSUPP),

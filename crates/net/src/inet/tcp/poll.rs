@@ -13,9 +13,11 @@ impl End {
         table.wait_on(&self.writers);
         let mut events = Events::empty();
         // Under the lock: what waiters look at is changed under it.
-        let (has_bytes, flags) = {
+        let (has_enough, flags) = {
             let rx = self.rx.0.lock();
-            (!rx.bytes.is_empty(), self.flags())
+            // A queue that is nearly full is enough in any case: no more may come.
+            let enough = rx.bytes.len() >= self.options.target(false, usize::MAX) || rx.is_nearly_full();
+            (enough && !rx.bytes.is_empty(), self.flags())
         };
         if flags & LISTENS != 0 {
             let ready = self.listener.with(|listener| listener.as_ref().is_some_and(|l| l.is_ready()));
@@ -30,7 +32,7 @@ impl End {
             events |= READABLE | Events::RDHUP;
         }
         if flags & CONNECTING == 0 {
-            if has_bytes {
+            if has_enough {
                 events |= READABLE;
             }
             if flags & SHUT_WR != 0 || flags & FULL == 0 {

@@ -1,7 +1,8 @@
 //! Receiving.
 
 use super::super::stream::SMALL;
-use super::{CONNECTING, DEAD, ESTABLISHED, End, FULL, GOT_FIN, LISTENS, Received, SHUT_RD};
+use super::{CONNECTING, DEAD, ESTABLISHED, End, GOT_FIN, LISTENS, Received, SHUT_RD};
+use quietline_platform::atomic::Ordering;
 use quietline_sync::SpinLockGuard;
 use quietline_vfs::{Events, Sink};
 use rustix::io::Errno;
@@ -60,11 +61,35 @@ impl End {
             }
         };
         if rx.full && !rx.is_nearly_full() {
-            rx.full = false;
             drop(rx);
             self.tell_of_room();
         }
         Ok(got)
+    }
+
+    /// [`receive`](Self::receive), for `read`: a caller who `waits` takes nothing before there is as much as `SO_RCVLOWAT` says,
+    /// or nothing more will come. (If that is more than there is room for, he takes it [piece by piece](super::super::receive_stream).)
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive); `EAGAIN` when there is too little.
+    #[inline]
+    pub(in super::super) fn read(&self, to: &mut Sink<'_, '_>, waits: bool) -> Result<usize, Errno> {
+        let target = self.options.target(false, to.left());
+        if target > 1 && waits && !self.has(target) {
+            return Err(Errno::AGAIN);
+        }
+        self.receive(to, How::Read)
+    }
+
+    /// Whether there is as much as this to be read, or there will not be more.
+    #[cold]
+    fn has(&self, target: usize) -> bool {
+        // Under the lock, as in `receive`.
+        let enough = self.rx.0.with(|rx| rx.bytes.len() >= target);
+        // ORDERING: Acquire: set by an exchange before those who wait are woken.
+        enough
+            || self.flags() & (ESTABLISHED | DEAD | GOT_FIN | SHUT_RD) != ESTABLISHED
+            || self.error.load(Ordering::Acquire) != 0
     }
 
     /// Takes more: large pieces are copied outside the lock.
@@ -118,7 +143,7 @@ impl End {
         // The lock is let go before the peer's waiters are woken: they may be this thread's own epoll's.
         let peer = self.tx.0.with(|link| link.as_ref().map(|link| link.end.clone()));
         if let Some(peer) = peer {
-            peer.clear(FULL);
+            self.rx.0.lock().tell_of_room(&peer);
             peer.wake_writers(Events::empty());
         }
     }

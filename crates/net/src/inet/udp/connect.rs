@@ -206,10 +206,10 @@ impl End {
     pub(in super::super) fn shutdown(&self, how: i32) -> Result<(), Errno> {
         let shut = if how == HOW_WR { 0 } else { SHUT_RD } | if how == HOW_RD { 0 } else { SHUT_WR };
         let is_connected = self.control.with(|control| control.remote.is_some());
-        // ORDERING: SeqCst, as `wake_ordered` wants it.
+        // ORDERING: SeqCst, as `wake_exchanged` wants it.
         self.flags.fetch_or(shut, Ordering::SeqCst);
-        self.readers.wake_ordered((READABLE | Events::RDHUP | Events::HUP).bits(), WaitQueue::ALL);
-        self.writers.wake_ordered((WRITABLE | Events::HUP).bits(), WaitQueue::ALL);
+        self.readers.wake_exchanged((READABLE | Events::RDHUP | Events::HUP).bits(), WaitQueue::ALL);
+        self.writers.wake_exchanged((WRITABLE | Events::HUP).bits(), WaitQueue::ALL);
         if is_connected { Ok(()) } else { Err(Errno::NOTCONN) }
     }
 

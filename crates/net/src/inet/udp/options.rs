@@ -1,14 +1,10 @@
 //! Options of datagram sockets.
 
-use super::super::settings::{IP_PKTINFO, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP, IPV6_PKTINFO};
+use super::super::settings::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP};
 use super::End;
-use crate::abi::{
-    MSG_CTRUNC, SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEEK_OFF, SO_REUSEADDR, SO_REUSEPORT, SOL_SOCKET,
-};
-use crate::message::Incoming;
+use crate::abi::{SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEEK_OFF, SO_REUSEADDR, SO_REUSEPORT, SOL_SOCKET};
 use crate::options::{give_int, int};
 use crate::proto::On;
-use core::net::IpAddr;
 use rustix::io::Errno;
 
 /// Joining a group: `IP_ADD_MEMBERSHIP`, `IP_ADD_SOURCE_MEMBERSHIP`, `MCAST_JOIN_GROUP`.
@@ -21,8 +17,6 @@ const LEAVE6: [i32; 2] = [21, 45];
 const IPV6_V6ONLY: i32 = 26;
 /// `UDP_CORK`.
 const UDP_CORK: i32 = 1;
-/// The number of the loopback device.
-const LOOPBACK: i32 = 1;
 
 impl End {
     /// `setsockopt`.
@@ -77,31 +71,6 @@ impl End {
             (IPPROTO_UDP, _) => Err(Errno::NOPROTOOPT),
             _ if self.v6 => Err(Errno::NOPROTOOPT),
             _ => Err(Errno::OPNOTSUPP),
-        }
-    }
-
-    /// Tells a receiver that wants to know it to which address a datagram was sent (`in_pktinfo`, `in6_pktinfo`).
-    pub(super) fn tell_address(&self, to: IpAddr, message: &mut Incoming<'_, '_, '_>) {
-        if !self.settings.tells_address(self.v6) || !message.control.is_wanted() {
-            return;
-        }
-        let mut info = [0; 20];
-        let fits = match (self.v6, to) {
-            (false, IpAddr::V4(ip)) => {
-                info[..4].copy_from_slice(&LOOPBACK.to_ne_bytes());
-                info[4..8].copy_from_slice(&ip.octets());
-                info[8..12].copy_from_slice(&ip.octets());
-                message.control.put(IPPROTO_IP, IP_PKTINFO, &info[..12])
-            }
-            (_, ip) => {
-                let IpAddr::V6(ip) = super::super::address::mapped(ip) else { return };
-                info[..16].copy_from_slice(&ip.octets());
-                info[16..].copy_from_slice(&LOOPBACK.to_ne_bytes());
-                message.control.put(IPPROTO_IPV6, IPV6_PKTINFO, &info)
-            }
-        };
-        if !fits {
-            message.found |= MSG_CTRUNC;
         }
     }
 }

@@ -13,7 +13,15 @@ const SHORT: usize = 64;
 pub(super) struct Datagram {
     pub(super) from: SocketAddr,
     pub(super) to: IpAddr,
+    pub(super) marks: Marks,
     data: Data,
+}
+
+/// What a packet of version 4 would say beside its addresses.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Marks {
+    pub(super) ttl: u8,
+    pub(super) tos: u8,
 }
 
 #[derive(Debug)]
@@ -24,7 +32,12 @@ enum Data {
 
 impl Datagram {
     /// All of `data`.
-    pub(super) fn new(from: SocketAddr, to: IpAddr, data: &mut Source<'_, '_>) -> Result<Self, AllocError> {
+    pub(super) fn new(
+        from: SocketAddr,
+        to: IpAddr,
+        marks: Marks,
+        data: &mut Source<'_, '_>,
+    ) -> Result<Self, AllocError> {
         let len = data.left();
         let data = if len <= SHORT {
             let mut bytes = [0; SHORT];
@@ -38,7 +51,7 @@ impl Datagram {
             data.take(&mut bytes);
             Data::Long(bytes)
         };
-        Ok(Self { from, to, data })
+        Ok(Self { from, to, marks, data })
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -123,6 +136,7 @@ mod tests {
         Datagram::new(
             "127.0.0.1:1".parse().unwrap(),
             "127.0.0.1".parse().unwrap(),
+            Marks::default(),
             &mut Source::new(&[&bytes]),
         )
         .unwrap()

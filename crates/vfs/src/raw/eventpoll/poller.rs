@@ -119,8 +119,8 @@ impl<F: Watchable> Poller<F> {
     pub(super) fn announce(&self) -> bool {
         // Sleepers look at what an exchange has changed, or, those who wait, at what was changed under the lock. If the item was
         // about to be pushed by somebody else, he wakes them.
-        let woken = self.still.waiters.wake_ordered(WaitQueue::ANY, 1) != 0;
-        self.pollers.wake_ordered(EPOLLIN, WaitQueue::ALL);
+        let woken = self.still.waiters.wake_exchanged(WaitQueue::ANY, 1) != 0;
+        self.pollers.wake_exchanged(EPOLLIN, WaitQueue::ALL);
         woken
     }
 
@@ -256,7 +256,7 @@ impl<F: Watchable> Poller<F> {
     /// Says that the list has something, to those who look without the lock; the caller then [wakes](Self::announce) them.
     #[inline(always)]
     pub(super) fn hold_now(&self) {
-        // ORDERING: release as in `hold`. SeqCst and an exchange for `wake_ordered`, which follows: one who has not been found
+        // ORDERING: release as in `hold`. SeqCst and an exchange for `wake_exchanged`, which follows: one who has not been found
         // among those who poll finds this.
         self.list.held.swap(true, Ordering::SeqCst);
     }

@@ -43,7 +43,7 @@ impl Link {
     #[inline(always)]
     fn queue(&self) -> bool {
         // ORDERING: release: whoever clears the word after this sees what made the caller wake; acquire: the one who was
-        // the last to clear it is done with the link. SeqCst for `wake_ordered`, which follows.
+        // the last to clear it is done with the link. SeqCst for `wake_exchanged`, which follows.
         self.word.swap(QUEUED, Ordering::SeqCst) == IDLE
     }
 
@@ -90,7 +90,7 @@ impl Ready {
             }
             while let Some(with) = few::with(head, number) {
                 // ORDERING: release: who takes the word sees what made the caller wake, also if the number was there; SeqCst for
-                // `wake_ordered`, which follows: a sleeper that has not been found in its queue finds this. Relaxed: a guess.
+                // `wake_exchanged`, which follows: a sleeper that has not been found in its queue finds this. Relaxed: a guess.
                 match self.pushed.compare_exchange(head, with, Ordering::SeqCst, Ordering::Relaxed) {
                     Ok(_) => return,
                     Err(now) => head = now,
