@@ -60,6 +60,7 @@ mod ipv6;
 mod limiter;
 mod neighbour;
 mod next;
+mod own;
 mod pool;
 pub mod routes;
 mod statistics;

@@ -4,6 +4,7 @@ use super::header::{Ethernet, Link, ether, is_group};
 use super::interface::Interface;
 use super::limiter::Limiter;
 use super::neighbour::{Neighbours, Waiting};
+use super::own::Own;
 use super::routes::{NextHop, Prefix, Routes4, Routes6, Via};
 use super::statistics::{Count, Counts, Statistics};
 use super::usual::{Port, Steps};
@@ -27,6 +28,8 @@ pub struct Forwarder<'n> {
     pub(super) interfaces: Vec<Interface>,
     /// What usual packets need of these.
     pub(super) ports: Box<[Port]>,
+    /// Their addresses, from which nothing comes in.
+    pub(super) own4: Own,
     pub(super) routes4: Routes4,
     pub(super) routes6: Routes6,
     pub(super) neighbours4: Neighbours<'n, Ipv4Addr>,
@@ -39,6 +42,7 @@ pub struct Forwarder<'n> {
 pub struct Lane<'n> {
     queues: Box<[Queue<'n>]>,
     pub(super) counts: Counts,
+    left: Left,
     /// Of the usual packets at hand: what one step of their way has found out for the next.
     pub(super) steps: Steps,
 }
@@ -46,7 +50,21 @@ pub struct Lane<'n> {
 struct Queue<'n> {
     packets: [Option<Skb<'n>>; BATCH],
     n: usize,
+    /// Bit `i` is set if packet `i` was made here.
+    own: u64,
 }
+
+const _: () = assert!(BATCH <= u64::BITS as usize);
+
+/// Packets that were counted as sent on, and that a device has left, of each family.
+#[derive(Default)]
+struct Left {
+    v4: u64,
+    v6: u64,
+}
+
+/// As the device of a packet that waits, of one that was made here. (There is no interface of this number.)
+const OWN: u32 = u32::MAX;
 
 /// Where packets go out: called with the number of an interface and packets for it. What it leaves is dropped.
 pub type Transmit<'t, 'n> = dyn FnMut(u32, &mut [Option<Skb<'n>>]) + 't;
@@ -78,6 +96,7 @@ impl<'n> Forwarder<'n> {
         Ok(Self {
             packets,
             domain,
+            own4: Own::new(&interfaces)?,
             interfaces,
             ports,
             routes4: Routes4::new()?,
@@ -132,12 +151,12 @@ impl<'n> Forwarder<'n> {
         &self.routes6
     }
 
-    /// Enters a neighbour's link address for good. Packets that have waited for it are dropped: enter it before.
+    /// Enters a neighbour's link address for good. Packets that have waited for it go out when packets are [handled](Self::handle) next.
     ///
     /// # Errors
     /// `ENOMEM`, also if as many are known as may be.
     pub fn set_neighbour4(&self, interface: u32, address: Ipv4Addr, link: Link) -> Result<(), Errno> {
-        self.neighbours4.set(interface, address, link).map(drop).map_err(|AllocError| Errno::NOMEM)
+        self.neighbours4.set(interface, address, link).map_err(|AllocError| Errno::NOMEM)
     }
 
     /// The same for IPv6.
@@ -145,12 +164,18 @@ impl<'n> Forwarder<'n> {
     /// # Errors
     /// As there.
     pub fn set_neighbour6(&self, interface: u32, address: Ipv6Addr, link: Link) -> Result<(), Errno> {
-        self.neighbours6.set(interface, address, link).map(drop).map_err(|AllocError| Errno::NOMEM)
+        self.neighbours6.set(interface, address, link).map_err(|AllocError| Errno::NOMEM)
     }
 
     /// Neighbours that are known, of each family.
     pub fn neighbours(&self) -> [usize; 2] {
         [self.neighbours4.len(), self.neighbours6.len()]
+    }
+
+    /// Packets that wait for neighbours, those that were made here among them. They end with this, as
+    /// [`NeighbourFailed`](DropReason::NeighbourFailed), and are counted nowhere else. Takes two locks.
+    pub fn waiting(&self) -> usize {
+        self.neighbours4.waiting() + self.neighbours6.waiting()
     }
 
     /// What has been counted, on all CPUs together. Exact when nobody forwards. O(CPUs).
@@ -168,9 +193,9 @@ impl<'n> Forwarder<'n> {
     /// # Errors
     /// `ENOMEM`.
     pub fn lane(&self) -> Result<Lane<'n>, Errno> {
-        let queue = |_| Queue { packets: [const { None }; BATCH], n: 0 };
+        let queue = |_| Queue { packets: [const { None }; BATCH], n: 0, own: 0 };
         let queues = heap::try_boxed_slice(self.interfaces.len(), queue).map_err(|_| Errno::NOMEM)?;
-        Ok(Lane { queues, counts: Counts::default(), steps: Steps::new() })
+        Ok(Lane { queues, counts: Counts::default(), left: Left::default(), steps: Steps::new() })
     }
 
     /// Takes packets that came in by an interface, the Ethernet header first; none are left in `batch`. What goes out is given to `out`,
@@ -193,7 +218,14 @@ impl<'n> Forwarder<'n> {
     ) {
         assert!((input as usize) < self.interfaces.len(), "there is no interface {input}");
         let guard = self.domain.read();
-        let mut pass = Pass { of: self, lane, guard: &guard, input, now, out };
+        let mut pass = Pass { of: self, lane, guard: &guard, input, now, own: false, out };
+        // What has waited goes before what comes behind it.
+        if self.neighbours4.is_urgent() && self.neighbours4.is_time(now) {
+            pass.look::<Ipv4Addr>();
+        }
+        if self.neighbours6.is_urgent() && self.neighbours6.is_time(now) {
+            pass.look::<Ipv6Addr>();
+        }
         batch.chunks_mut(BATCH).for_each(|batch| pass.batch(batch));
         if self.neighbours4.is_time(now) {
             pass.look::<Ipv4Addr>();
@@ -203,6 +235,9 @@ impl<'n> Forwarder<'n> {
         }
         pass.flush();
         drop(guard);
+        let Left { v4, v6 } = core::mem::take(&mut lane.left);
+        lane.counts.take_back(Count::Forwarded4, v4);
+        lane.counts.take_back(Count::Forwarded6, v6);
         self.statistics.add(&mut lane.counts);
     }
 }
@@ -215,6 +250,8 @@ pub(super) struct Pass<'a, 'n> {
     /// The interface by which the packet at hand came.
     pub(super) input: u32,
     pub(super) now: Duration,
+    /// Whether the packet that is sent at the moment was made here.
+    own: bool,
     out: &'a mut Transmit<'a, 'n>,
 }
 
@@ -254,6 +291,9 @@ impl<'a, 'n> Pass<'a, 'n> {
     #[cold]
     pub(super) fn drop(&mut self, skb: Skb<'n>, reason: DropReason) {
         self.lane.counts.drop(reason);
+        if self.own {
+            self.count(Count::OwnDropped);
+        }
         skb.kfree_skb(reason);
     }
 
@@ -300,7 +340,25 @@ impl<'a, 'n> Pass<'a, 'n> {
         Some(skb)
     }
 
-    /// Sends a packet to a station on the link of an interface.
+    /// Sends something that was made here.
+    pub(super) fn made_here(&mut self, send: impl FnOnce(&mut Self)) {
+        self.with_own(true, send);
+    }
+
+    fn with_own(&mut self, own: bool, work: impl FnOnce(&mut Self)) {
+        let before = core::mem::replace(&mut self.own, own);
+        work(self);
+        self.own = before;
+    }
+
+    /// Writes down what is to be known of a packet that is going to wait: by which interface it came, or that it was made here.
+    /// (One that others have a part in was made a packet of ours before.)
+    pub(super) fn note(&self, skb: &mut Skb<'n>) {
+        let noted = skb.set_device(if self.own { OWN } else { self.input });
+        debug_assert!(noted.is_ok(), "a packet that may be written");
+    }
+
+    /// Sends a packet to a station on the link of an interface, and counts it as sent on, if it was not made here.
     #[inline(always)]
     pub(super) fn send(&mut self, skb: Skb<'n>, interface: u32, to: Link) {
         let source = self.of.interfaces[interface as usize].link;
@@ -309,9 +367,14 @@ impl<'a, 'n> Pass<'a, 'n> {
                 (header.destination, header.source) = (to, source);
             }
         });
-        if let Some(skb) = skb {
-            self.queue(interface, skb);
+        let Some(skb) = skb else { return };
+        if self.own {
+            let queue = &mut self.lane.queues[interface as usize];
+            queue.own |= 1 << queue.n;
+        } else {
+            self.count(if is_ipv6(&skb) { Count::Forwarded6 } else { Count::Forwarded4 });
         }
+        self.queue(interface, skb);
     }
 
     /// Puts a packet, ready, behind those that are to go out by an interface.
@@ -331,31 +394,39 @@ impl<'a, 'n> Pass<'a, 'n> {
         self.lane.queues[interface as usize].n == 0
     }
 
-    /// Goes back to the interface by which a packet that has waited came; which was it before.
-    pub(super) fn came_by(&mut self, skb: &Skb<'n>) -> u32 {
-        let known = (skb.device() as usize) < self.of.interfaces.len();
-        core::mem::replace(&mut self.input, if known { skb.device() } else { 0 })
+    /// Drops a packet that has waited in vain. `tell` is called before, with the interface by which the packet came, unless it was
+    /// made here.
+    pub(super) fn drop_waited(&mut self, skb: Skb<'n>, tell: impl FnOnce(&mut Self, &Skb<'n>)) {
+        let own = skb.device() == OWN;
+        if !own && (skb.device() as usize) < self.of.interfaces.len() {
+            let input = core::mem::replace(&mut self.input, skb.device());
+            tell(self, &skb);
+            self.input = input;
+        }
+        self.with_own(own, |pass| pass.drop(skb, DropReason::NeighbourFailed));
     }
 
     /// Sends what has waited for a neighbour.
     pub(super) fn send_waiting(&mut self, waiting: Waiting<'n>, interface: u32, to: Link) {
-        waiting.into_iter().flatten().for_each(|skb| self.send(skb, interface, to));
+        for skb in waiting.into_iter().flatten() {
+            self.with_own(skb.device() == OWN, |pass| pass.send(skb, interface, to));
+        }
     }
 
     /// Gives the packets that are queued for an interface to the caller.
     fn transmit_queued(&mut self, interface: u32) {
-        let Lane { queues, counts, .. } = &mut *self.lane;
+        let Lane { queues, counts, left, .. } = &mut *self.lane;
         let queue = &mut queues[interface as usize];
-        let n = core::mem::take(&mut queue.n);
+        let (n, own) = (core::mem::take(&mut queue.n), core::mem::take(&mut queue.own));
         let packets = &mut queue.packets[..n];
         (self.out)(interface, packets);
-        drop_left(packets, counts);
+        drop_left(packets, own, counts, left);
     }
 
-    /// Gives packets for an interface to the caller.
+    /// Gives packets that are sent on, up to [`BATCH`], to the caller.
     pub(super) fn transmit(&mut self, interface: u32, packets: &mut [Option<Skb<'n>>]) {
         (self.out)(interface, packets);
-        drop_left(packets, &mut self.lane.counts);
+        drop_left(packets, 0, &mut self.lane.counts, &mut self.lane.left);
     }
 
     fn flush(&mut self) {
@@ -373,16 +444,38 @@ impl<'a, 'n> Pass<'a, 'n> {
     }
 }
 
-/// Drops packets that a device has left.
+fn is_ipv6(skb: &Skb<'_>) -> bool {
+    skb.data().get(12..14) == Some(&ether::IPV6.to_be_bytes())
+}
+
+/// Drops packets that a device has left; bit `i` of `own` is set for those that were made here.
 #[inline(always)]
-fn drop_left(packets: &mut [Option<Skb<'_>>], counts: &mut Counts) {
-    if are_none(packets) {
-        return;
+fn drop_left(packets: &mut [Option<Skb<'_>>], own: u64, counts: &mut Counts, left: &mut Left) {
+    if !are_none(packets) {
+        drop_some(packets, own, counts, left);
     }
-    for skb in packets.iter_mut().filter_map(Option::take) {
+}
+
+#[cold]
+fn drop_some(packets: &mut [Option<Skb<'_>>], own: u64, counts: &mut Counts, left: &mut Left) {
+    for (i, place) in packets.iter_mut().enumerate() {
+        let Some(skb) = place.take() else { continue };
         counts.add(Count::NotSent);
         counts.drop(DropReason::QueueFull);
+        if own >> i & 1 != 0 {
+            counts.add(Count::OwnDropped);
+        } else {
+            *if is_ipv6(&skb) { &mut left.v6 } else { &mut left.v4 } += 1;
+        }
         skb.kfree_skb(DropReason::QueueFull);
+    }
+}
+
+impl Drop for Forwarder<'_> {
+    fn drop(&mut self) {
+        let end = |skb: Skb<'_>| skb.kfree_skb(DropReason::NeighbourFailed);
+        self.neighbours4.end(end);
+        self.neighbours6.end(end);
     }
 }
 
