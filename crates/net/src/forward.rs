@@ -52,6 +52,7 @@ mod address;
 mod arp;
 pub mod checksum;
 mod discovery;
+mod ends;
 mod forwarder;
 pub mod header;
 mod icmp4;

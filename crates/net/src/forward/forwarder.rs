@@ -1,14 +1,15 @@
 //! What is done with a batch of packets.
 
+use super::ends::{Left, drop_left, is_ipv6};
 use super::header::{Ethernet, Link, ether, is_group};
 use super::interface::Interface;
 use super::limiter::Limiter;
-use super::neighbour::{Neighbours, Waiting};
+use super::neighbour::Neighbours;
 use super::own::Own;
 use super::routes::{NextHop, Prefix, Routes4, Routes6, Via};
 use super::statistics::{Count, Counts, Statistics};
 use super::usual::{Port, Steps};
-use crate::packet::{DropReason, PacketError, Packets, Skb, are_none};
+use crate::packet::{DropReason, PacketError, Packets, Skb};
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -55,16 +56,6 @@ struct Queue<'n> {
 }
 
 const _: () = assert!(BATCH <= u64::BITS as usize);
-
-/// Packets that were counted as sent on, and that a device has left, of each family.
-#[derive(Default)]
-struct Left {
-    v4: u64,
-    v6: u64,
-}
-
-/// As the device of a packet that waits, of one that was made here. (There is no interface of this number.)
-const OWN: u32 = u32::MAX;
 
 /// Where packets go out: called with the number of an interface and packets for it. What it leaves is dropped.
 pub type Transmit<'t, 'n> = dyn FnMut(u32, &mut [Option<Skb<'n>>]) + 't;
@@ -235,9 +226,7 @@ impl<'n> Forwarder<'n> {
         }
         pass.flush();
         drop(guard);
-        let Left { v4, v6 } = core::mem::take(&mut lane.left);
-        lane.counts.take_back(Count::Forwarded4, v4);
-        lane.counts.take_back(Count::Forwarded6, v6);
+        lane.left.take_from(&mut lane.counts);
         self.statistics.add(&mut lane.counts);
     }
 }
@@ -251,7 +240,7 @@ pub(super) struct Pass<'a, 'n> {
     pub(super) input: u32,
     pub(super) now: Duration,
     /// Whether the packet that is sent at the moment was made here.
-    own: bool,
+    pub(super) own: bool,
     out: &'a mut Transmit<'a, 'n>,
 }
 
@@ -285,16 +274,6 @@ impl<'a, 'n> Pass<'a, 'n> {
     #[inline(always)]
     pub(super) fn count(&mut self, count: Count) {
         self.lane.counts.add(count);
-    }
-
-    /// Drops a packet, for a reason that is counted.
-    #[cold]
-    pub(super) fn drop(&mut self, skb: Skb<'n>, reason: DropReason) {
-        self.lane.counts.drop(reason);
-        if self.own {
-            self.count(Count::OwnDropped);
-        }
-        skb.kfree_skb(reason);
     }
 
     /// The packet with its bytes written: itself, or, if others have a part in it, a copy. Dropped without memory for that.
@@ -340,24 +319,6 @@ impl<'a, 'n> Pass<'a, 'n> {
         Some(skb)
     }
 
-    /// Sends something that was made here.
-    pub(super) fn made_here(&mut self, send: impl FnOnce(&mut Self)) {
-        self.with_own(true, send);
-    }
-
-    fn with_own(&mut self, own: bool, work: impl FnOnce(&mut Self)) {
-        let before = core::mem::replace(&mut self.own, own);
-        work(self);
-        self.own = before;
-    }
-
-    /// Writes down what is to be known of a packet that is going to wait: by which interface it came, or that it was made here.
-    /// (One that others have a part in was made a packet of ours before.)
-    pub(super) fn note(&self, skb: &mut Skb<'n>) {
-        let noted = skb.set_device(if self.own { OWN } else { self.input });
-        debug_assert!(noted.is_ok(), "a packet that may be written");
-    }
-
     /// Sends a packet to a station on the link of an interface, and counts it as sent on, if it was not made here.
     #[inline(always)]
     pub(super) fn send(&mut self, skb: Skb<'n>, interface: u32, to: Link) {
@@ -394,25 +355,6 @@ impl<'a, 'n> Pass<'a, 'n> {
         self.lane.queues[interface as usize].n == 0
     }
 
-    /// Drops a packet that has waited in vain. `tell` is called before, with the interface by which the packet came, unless it was
-    /// made here.
-    pub(super) fn drop_waited(&mut self, skb: Skb<'n>, tell: impl FnOnce(&mut Self, &Skb<'n>)) {
-        let own = skb.device() == OWN;
-        if !own && (skb.device() as usize) < self.of.interfaces.len() {
-            let input = core::mem::replace(&mut self.input, skb.device());
-            tell(self, &skb);
-            self.input = input;
-        }
-        self.with_own(own, |pass| pass.drop(skb, DropReason::NeighbourFailed));
-    }
-
-    /// Sends what has waited for a neighbour.
-    pub(super) fn send_waiting(&mut self, waiting: Waiting<'n>, interface: u32, to: Link) {
-        for skb in waiting.into_iter().flatten() {
-            self.with_own(skb.device() == OWN, |pass| pass.send(skb, interface, to));
-        }
-    }
-
     /// Gives the packets that are queued for an interface to the caller.
     fn transmit_queued(&mut self, interface: u32) {
         let Lane { queues, counts, left, .. } = &mut *self.lane;
@@ -441,41 +383,6 @@ impl<'a, 'n> Pass<'a, 'n> {
     #[inline(always)]
     pub(super) fn mtu(&self, interface: u32) -> Option<usize> {
         Some(self.of.interfaces.get(interface as usize)?.mtu)
-    }
-}
-
-fn is_ipv6(skb: &Skb<'_>) -> bool {
-    skb.data().get(12..14) == Some(&ether::IPV6.to_be_bytes())
-}
-
-/// Drops packets that a device has left; bit `i` of `own` is set for those that were made here.
-#[inline(always)]
-fn drop_left(packets: &mut [Option<Skb<'_>>], own: u64, counts: &mut Counts, left: &mut Left) {
-    if !are_none(packets) {
-        drop_some(packets, own, counts, left);
-    }
-}
-
-#[cold]
-fn drop_some(packets: &mut [Option<Skb<'_>>], own: u64, counts: &mut Counts, left: &mut Left) {
-    for (i, place) in packets.iter_mut().enumerate() {
-        let Some(skb) = place.take() else { continue };
-        counts.add(Count::NotSent);
-        counts.drop(DropReason::QueueFull);
-        if own >> i & 1 != 0 {
-            counts.add(Count::OwnDropped);
-        } else {
-            *if is_ipv6(&skb) { &mut left.v6 } else { &mut left.v4 } += 1;
-        }
-        skb.kfree_skb(DropReason::QueueFull);
-    }
-}
-
-impl Drop for Forwarder<'_> {
-    fn drop(&mut self) {
-        let end = |skb: Skb<'_>| skb.kfree_skb(DropReason::NeighbourFailed);
-        self.neighbours4.end(end);
-        self.neighbours6.end(end);
     }
 }
 
