@@ -5,9 +5,10 @@
 //!   src/bin/storm.rs               a seed chooses them, by the billion  storm --operations 1000000000 --seed 1
 //!   crates/slab/tests/             two seconds of the same              cargo test -p quietline-slab --test model
 //!            \                      |
-//!             {slab,paths,routes,forward}::run(bytes): interpreters; each byte is a decision
+//!             {slab,paths,routes,forward,device}::run(bytes): interpreters; each byte is a decision
 //! ```
 
+pub mod device;
 pub mod forward;
 mod input;
 pub mod paths;

@@ -64,6 +64,9 @@ pub use sink::{Sink, Tally};
 pub use stats::Stats;
 pub use tap::Tap;
 pub use tx_ring::TxRing;
+/// For the fuzzer.
+#[doc(hidden)]
+pub use unfinished::finish as finish_checksum;
 
 use crate::packet::{DropReason, HEADROOM};
 use rustix::fd::BorrowedFd;

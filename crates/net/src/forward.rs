@@ -29,13 +29,15 @@
 //! * A packet that goes on writes no shared line but its own, and no locked instruction is executed for it.
 //! * Whatever bytes come in: no panic, and what is not right is dropped with a [reason](crate::packet::DropReason) that is counted. What goes
 //!   out has the checksum that follows from the one that came in (RFC 1624), so that a fault on the way in is not made right.
+//! * A packet that came in is [counted](Counts) as one thing only: sent on, taken, or dropped, and why.
 //! * What waits for neighbours is bounded, as are the errors that are sent: a flood is dropped, not stored.
 //! * An error is never sent about an error, a fragment but the first, or what came to more than one station (RFC 1812, RFC 4443).
 //!
 //! # Limits
 //!
 //! * Ethernet without VLAN tags; interfaces do not change after they were given. No multicast is forwarded, nothing is put together
-//!   from fragments, no redirect is sent, and sources are not looked up (no reverse path filter).
+//!   from fragments, no redirect is sent, and sources are not looked up (no reverse path filter; but from an own address of
+//!   IPv4 nothing comes in).
 //! * Of what is for its own addresses, it answers echoes, ARP and neighbour discovery; all else is refused.
 //!
 //! # Lock order
@@ -50,6 +52,7 @@ mod address;
 mod arp;
 pub mod checksum;
 mod discovery;
+mod ends;
 mod forwarder;
 pub mod header;
 mod icmp4;
@@ -60,6 +63,7 @@ mod ipv6;
 mod limiter;
 mod neighbour;
 mod next;
+mod own;
 mod pool;
 pub mod routes;
 mod statistics;

@@ -191,8 +191,8 @@ fn lookup<A: Wire>(routes: &Routes<A>, address: [u8; 16]) -> Option<ql_next_hop>
     routes.lookup(&section, A::of(address)).map(Into::into)
 }
 
-/// Enters a neighbour's address on the link of an interface, for good. Packets that have waited for it end here: enter it
-/// before. (Neighbours that are not entered are asked for.)
+/// Enters a neighbour's address on the link of an interface, for good. Packets that have waited for it go out with the next
+/// ql_forwarder_handle(). (Neighbours that are not entered are asked for.)
 ///
 /// QL_INVALID when an argument is NULL, or for a family or an interface that is none; QL_NO_MEMORY, also if 8,192 of the
 /// family are known.

@@ -44,8 +44,8 @@ pub(crate) struct ForwardArgs {
     #[arg(long = "out", value_name = "NAME[=ADDRESS/BITS,...]", required_unless_present = "generate")]
     output: Option<Station>,
 
-    /// A route, beyond those to the devices' own links
-    #[arg(long = "route", value_name = "PREFIX/BITS=GATEWAY")]
+    /// A route, beyond those to the devices' own links; a link-local gateway is on the link of the device that is named behind it
+    #[arg(long = "route", value_name = "PREFIX/BITS=GATEWAY[%DEVICE]")]
     routes: Vec<Route>,
 
     /// Make packets instead of taking them from a device: UDP, numbered
@@ -91,6 +91,7 @@ Examples:
   ql forward --generate --out tap0=10.0.0.1/24 --destination 10.0.0.2
   ql forward --in tap0 --out tap1                   two TAP devices, as a cable between them
   ql forward --in tap0=10.0.1.1/24 --out tap1=10.0.2.1/24,fd00::1/64 --route 0.0.0.0/0=10.0.2.254
+  ql forward --in tap0=fd00:1::1/64 --out tap1=fd00:2::1/64 --route ::/0=fe80::1%tap1
   ql forward --in veth0 --out packet:tapestry       two interfaces of this machine";
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -151,7 +152,7 @@ pub(crate) fn run(arguments: ForwardArgs) -> anyhow::Result<ExitCode> {
                 break;
             }
         };
-        show.look(&ports, now);
+        show.look(&ports, &path, now);
         if until.is_some_and(|until| now >= until) {
             break;
         }
@@ -167,12 +168,7 @@ pub(crate) fn run(arguments: ForwardArgs) -> anyhow::Result<ExitCode> {
     }
     ports.end();
     let mut counts = path.counts();
-    let before = on_way();
-    drop(path);
-    let more = [
-        ("waiting for a neighbour", (before - on_way()) as u64),
-        ("polls without memory", ports.without_memory),
-    ];
+    let more = [("waiting for a neighbour", path.waiting()), ("polls without memory", ports.without_memory)];
     counts.extend(more.into_iter().filter(|(_, n)| *n > 0));
     show.end(&ports, &counts, begun.elapsed()).context("cannot print the counters")?;
     match failed {

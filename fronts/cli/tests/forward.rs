@@ -2,7 +2,7 @@
 
 mod wire;
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -58,6 +58,16 @@ fn what_cannot_be_done_is_told() {
             "--in tap:x=10.0.0.1/24 --out tap:y=10.0.1.1/24 --route 0.0.0.0/0=10.0.2.1",
             "the gateway 10.0.2.1 is on no device's link",
         ),
+        ("--in tap:x=fd00::1/64 --out tap:y=fd00:1::1/64 --route ::/0=fe80::1", "as in `fe80::1%y`"),
+        (
+            "--in tap:x=fd00::1/64 --out tap:y=fd00:1::1/64 --route ::/0=fe80::1%z",
+            "on the link of z, which is not one of the devices",
+        ),
+        (
+            "--in tap:x=fd00::1/64 --out tap:y=fd00:1::1/64 --route ::/0=fd00::9%y",
+            "the gateway fd00::9 is not on the link of y",
+        ),
+        ("--in tap:x=fd00::1/64 --out tap:y=fd00:1::1/64 --route ::/0=fe80::1%", "no device behind the `%`"),
     ] {
         let output = ql(arguments);
         assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "{arguments}: {output:?}");
@@ -82,6 +92,7 @@ fn nobody_reads_the_counters() {
 
 /// What an echo request is answered with.
 const ECHO: [u8; 2] = [0, 0];
+const ECHO6: [u8; 2] = [129, 0];
 const LEN: usize = 8 << 20;
 
 /// A datagram there, and one back.
@@ -123,12 +134,18 @@ fn a_router() {
     ip("tuntap add dev qb mode tap");
     ip("link set qb mtu 1300");
     let forward = Forward::start(
-        "--in tap:qa=10.0.1.1/24,fd00:1::1/64 --out tap:qb=10.0.2.1/24,fd00:2::1/64 --route 10.9.0.0/16=10.0.2.2",
+        "--in tap:qa=10.0.1.1/24,fd00:1::1/64 --out tap:qb=10.0.2.1/24,fd00:2::1/64 --route 10.9.0.0/16=10.0.2.2 \
+         --route fd00:9::/32=fe80::77%qb",
     );
     let (a, b) = (Host::new(), Host::new());
     a.plug("qa", &["10.0.1.2/24", "fd00:1::2/64"], &["10.0.1.1", "fd00:1::1"]);
     b.plug("qb", &["10.0.2.2/24", "fd00:2::2/64"], &["10.0.2.1", "fd00:2::1"]);
     b.ip("addr add 10.9.9.9/32 dev lo");
+    // Behind an address that is on every link.
+    b.ip("addr add fe80::77/64 dev qb nodad");
+    b.ip("addr add fd00:9::9/128 dev lo");
+    let behind6: Ipv6Addr = "fd00:9::9".parse().unwrap();
+    assert_eq!(a.on(|| ping(behind6, 56, 64, ECHO6)).from, behind6);
     let [router, far, behind] =
         [[10, 0, 1, 1], [10, 0, 2, 2], [10, 9, 9, 9]].map(|[a, b, c, d]| Ipv4Addr::new(a, b, c, d));
     for to in [router, far, behind] {
@@ -155,10 +172,10 @@ fn a_router() {
 }
 
 /// A host's end of a cable; the other is `name`.
-fn veth(host: &Host, name: &str, end: &str, address: &str) {
+fn veth(host: &Host, name: &str, end: &str, addresses: &[&str], gateways: &[&str]) {
     ip(&format!("link add {name} type veth peer name {end}"));
     ip(&format!("link set {name} up"));
-    host.plug(end, &[address], &[]);
+    host.plug(end, addresses, gateways);
     // No packets in one piece that are longer than the MTU.
     host.ip(&format!("link set {end} gso_max_segs 1"));
 }
@@ -169,8 +186,8 @@ fn a_cable_between_interfaces_whose_checksums_are_unmade() {
         return;
     }
     let (a, b) = (Host::new(), Host::new());
-    veth(&a, "qa", "ha", "10.0.0.1/24");
-    veth(&b, "qb", "hb", "10.0.0.2/24");
+    veth(&a, "qa", "ha", &["10.0.0.1/24"], &[]);
+    veth(&b, "qb", "hb", &["10.0.0.2/24"], &[]);
     b.ip("addr add fd00::2/64 dev hb nodad");
     a.ip("addr add fd00::1/64 dev ha nodad");
     let forward = Forward::start("--in qa --out qb");

@@ -6,12 +6,12 @@
 use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use quietline_fuzz::{forward, paths, routes, slab};
+use quietline_fuzz::{device, forward, paths, routes, slab};
 use std::io::{self, Write};
 use std::panic;
 use std::time::{Duration, Instant};
 
-/// Random operations on two slab caches, a tree of files, routes or a forwarder, held against a model
+/// Random operations on two slab caches, a tree of files, routes, a forwarder or what devices read, held against a model
 ///
 /// Ends with 0 when all results were as the model says, and prints operations, time and seed. Otherwise it prints what
 /// differed and the arguments that repeat it.
@@ -54,6 +54,8 @@ enum On {
     Routes,
     /// A forwarder, by frames
     Forward,
+    /// Checksums that devices finish, and packets that end in a sink
+    Device,
 }
 
 /// What was done: of whatever kind.
@@ -64,6 +66,7 @@ struct Tally {
     paths: paths::Tally,
     routes: routes::Tally,
     forward: forward::Tally,
+    device: device::Tally,
 }
 
 impl Tally {
@@ -86,6 +89,10 @@ impl Tally {
                 let forward = forward::run(first);
                 Self { operations: forward.operations, forward, ..Self::default() }
             }
+            On::Device => {
+                let device = device::run(first);
+                Self { operations: device.operations, device, ..Self::default() }
+            }
         }
     }
 
@@ -95,6 +102,7 @@ impl Tally {
         self.paths += other.paths;
         self.routes += other.routes;
         self.forward += other.forward;
+        self.device += other.device;
     }
 
     fn says(&self, on: On) -> String {
@@ -122,6 +130,12 @@ impl Tally {
                 HumanCount(self.forward.operations),
                 HumanCount(self.forward.forwarded),
                 HumanCount(self.forward.sent),
+            ),
+            On::Device => format!(
+                "{} frames, {} checksums finished, {} packets understood in the sink",
+                HumanCount(self.device.operations),
+                HumanCount(self.device.finished),
+                HumanCount(self.device.understood),
             ),
         }
     }
@@ -151,6 +165,7 @@ fn main() -> Result<()> {
                     On::Paths => "--on paths ",
                     On::Routes => "--on routes ",
                     On::Forward => "--on forward ",
+                    On::Device => "--on device ",
                 };
                 progress.abandon();
                 eprintln!(

@@ -2,7 +2,9 @@
 //!
 //! Whatever comes in: no panic; what goes out is whole, comes from this station, fits through the interface and has a right checksum; no
 //! more packets are kept than may wait for neighbours, and in the end none. A packet of UDP that went on is
-//! what came in, but for what a router changes. Time goes on, routes and neighbours change, and memory fails at times.
+//! what came in, but for what a router changes; and each packet that came in ends once, and is counted as that. Bytes that others have
+//! a part in are not written. Batches are of one packet up to more than two of the forwarder's, alike or not; devices take what they
+//! like. Time goes on, routes and neighbours change, and memory fails at times.
 
 mod frames;
 
@@ -10,8 +12,10 @@ use crate::input::Input;
 use frames::{LINKS, frame};
 use quietline_net::forward::checksum::{Sum, pseudo6};
 use quietline_net::forward::header::{Ethernet, Ipv4, Ipv6, ether, protocol};
-use quietline_net::forward::{ASKED, Count, Forwarder, Interface, NextHop, Prefix, Via, WAITING};
-use quietline_net::packet::{Packets, Skb};
+use quietline_net::forward::{
+    ASKED, Count, Counts, Forwarder, Interface, NextHop, Prefix, TRIES, Via, WAITING,
+};
+use quietline_net::packet::{DropReason, Frag, Packets, Skb};
 use quietline_platform::fault;
 use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -36,6 +40,8 @@ impl std::ops::AddAssign for Tally {
     }
 }
 
+/// A neighbour that is entered by hand.
+const STATION: [u8; 6] = [2, 0, 0, 0, 2, 2];
 const MTU: [usize; 2] = [1500, 1280];
 const OWN4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 1, 1), Ipv4Addr::new(10, 0, 2, 1)];
 const OWN6: [Ipv6Addr; 2] =
@@ -54,16 +60,16 @@ pub fn run(bytes: &[u8]) -> Tally {
     let far6 = Prefix::of(Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 0), 48).expect("a prefix");
     let mut lane = of.lane().expect("there is memory");
     let (mut now, mut tally) = (Duration::ZERO, Tally::default());
-    let mut came = Came::new();
+    let (mut came, mut not_sent) = (Came::new(), 0);
     while !input.is_empty() {
         let from = input.below(2);
-        let frames: Vec<Vec<u8>> = (0..1 + input.below(4)).map(|_| frame(&mut input, from)).collect();
+        let frames = batch(&mut input, from);
         tally.operations += frames.len() as u64;
         for (packet, hops) in frames.iter().filter_map(|frame| same(frame.get(14..)?)) {
             came.entry(packet).or_default().insert(hops);
         }
         now += Duration::from_millis(input.pick(&[0, 1, 10, 300, 1500, 40_000]));
-        match input.below(16) {
+        match input.below(20) {
             0 => {
                 let hop = NextHop { interface: 1, via: Via::Gateway(Ipv4Addr::new(10, 0, 2, 9)) };
                 of.routes4().insert(far4, hop).expect("there is memory");
@@ -79,38 +85,110 @@ pub fn run(bytes: &[u8]) -> Tally {
                 let hop = NextHop { interface: 9, via: Via::Link };
                 of.routes4().insert(far4, hop).expect("there is memory");
             }
+            5 => of
+                .set_neighbour4(1, Ipv4Addr::new(10, 0, 2, input.pick(&[9, 77])), STATION)
+                .expect("there is memory"),
+            6 => {
+                let host = input.pick(&[9, 77]);
+                let neighbour = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, host);
+                of.set_neighbour6(1, neighbour, STATION).expect("there is memory");
+            }
             _ => {}
         }
-        let mut batch: Vec<Option<Skb<'_>>> = frames
-            .iter()
-            .map(|bytes| {
-                let mut skb = packets.alloc_skb(bytes.len()).expect("there is memory");
-                skb.put_data(bytes).expect("there is room");
-                Some(skb)
-            })
-            .collect();
-        let mut sent = 0;
+        // Those of which others have a part, and what is to stay in them.
+        let mut others = Vec::new();
+        let mut batch: Vec<Option<Skb<'_>>> =
+            frames.iter().map(|bytes| Some(packet(&mut input, &packets, bytes, &mut others))).collect();
+        // A device takes all, nothing, or one of some.
+        let takes = input.pick(&[1, 1, 1, 1, 0, 2, 3, 40]);
+        let (mut sent, mut left) = (0, 0);
         if input.one_in(12) {
             fault::fail_nth(1 + input.below(4) as u64);
         }
         of.handle(&mut lane, from as u32, &mut batch, now, &mut |interface, batch| {
-            for skb in batch {
-                let skb = skb.take().expect("no place is empty");
+            for (i, place) in batch.iter_mut().enumerate() {
+                let skb = place.as_ref().expect("no place is empty");
                 check(interface as usize, skb.data(), &came);
-                sent += 1;
+                if takes > 0 && i % takes == 0 {
+                    drop(place.take());
+                    sent += 1;
+                } else {
+                    left += 1;
+                }
             }
         });
         fault::fail_nth(0);
         tally.sent += sent;
         assert!(batch.iter().all(Option::is_none), "all were taken");
-        assert!(packets.head_stats().active <= 2 * ASKED * WAITING, "what waits is bounded");
+        for (skb, before) in others {
+            assert!(skb.data() == before, "nobody else's bytes are written");
+        }
+        let waits = of.waiting();
+        assert_eq!(packets.head_stats().active, waits, "what is kept waits");
+        assert!(waits <= 2 * ASKED * WAITING, "what waits is bounded");
+        not_sent += left;
+        let counts = of.counts();
+        assert_eq!((counts[Count::NotSent], counts[DropReason::QueueFull]), (not_sent, not_sent));
+        assert!((0..=waits as i64).contains(&not_ended(&counts)), "{counts:?}");
+    }
+    // Until who does not answer is given up, and then who does not hear of that.
+    for _ in 0..2 * (TRIES + 2) {
+        now += Duration::from_millis(1001);
+        of.handle(&mut lane, 0, &mut [], now, &mut |_, batch| batch.fill_with(|| None));
     }
     let counts = of.counts();
     tally.forwarded = counts[Count::Forwarded4] + counts[Count::Forwarded6];
-    assert_eq!(counts[Count::Received], tally.operations);
+    assert_eq!((counts[Count::Received], of.waiting()), (tally.operations, 0));
+    assert_eq!(not_ended(&counts), 0, "each packet ends once: {counts:?}");
     drop((lane, of));
     assert_eq!(packets.head_stats().active, 0, "no packet is left");
     tally
+}
+
+/// What came in, less all ways in which it may have ended: packets that wait, but for those that were made by the forwarder.
+fn not_ended(counts: &Counts) -> i64 {
+    let ended = [Count::OtherStation, Count::Forwarded4, Count::Forwarded6, Count::Echoes, Count::Neighbours];
+    let ended: u64 = ended.iter().map(|count| counts[*count]).sum();
+    let dropped = counts.dropped() as i64 - counts[Count::OwnDropped] as i64;
+    counts[Count::Received] as i64 - ended as i64 - dropped
+}
+
+/// Frames that come together: a few, each several times, at times one after the other, at times in disorder.
+fn batch(input: &mut Input<'_>, from: usize) -> Vec<Vec<u8>> {
+    let few: Vec<Vec<u8>> = (0..1 + input.below(4)).map(|_| frame(input, from)).collect();
+    let len = if input.one_in(2) { 1 + input.below(130) } else { few.len() };
+    let each = len.div_ceil(few.len());
+    let way = input.below(3);
+    (0..len)
+        .map(|i| match way {
+            0 => few[i % few.len()].clone(),
+            1 => few[i / each].clone(),
+            _ => few[input.below(few.len())].clone(),
+        })
+        .collect()
+}
+
+/// A packet of these bytes: alone, in pieces, or one that others have a part in.
+fn packet<'n>(
+    input: &mut Input<'_>,
+    packets: &'n Packets,
+    bytes: &[u8],
+    others: &mut Vec<(Skb<'n>, Vec<u8>)>,
+) -> Skb<'n> {
+    let way = input.below(12);
+    let first = if way == 1 && bytes.len() > 14 { 14 + input.below(bytes.len() - 14) } else { bytes.len() };
+    let mut skb = packets.alloc_skb(first).expect("there is memory");
+    skb.put_data(&bytes[..first]).expect("there is room");
+    if first < bytes.len() {
+        let rest = Frag::copy_of(&bytes[first..]).expect("there is memory");
+        skb.add_frag(rest).expect("there is room");
+    }
+    match way {
+        2 => others.push((skb.get(), bytes.to_vec())),
+        3 => others.push((skb.clone_skb().expect("there is memory"), bytes.to_vec())),
+        _ => {}
+    }
+    skb
 }
 
 /// Packets that came in, without what routers change, and with how many routers they might pass.
@@ -147,6 +225,11 @@ fn check(interface: usize, bytes: &[u8], came: &Came) {
             assert!(Sum::default().with(&rest[..ip.header_len()]).is_right(), "a right checksum");
             assert_eq!(usize::from(ip.total.get()), rest.len(), "all of it, and no more");
             assert!(rest.len() <= MTU[interface] && ip.ttl > 0);
+            // (What comes from here is of ICMP.)
+            assert!(
+                !OWN4.contains(&ip.source()) || ip.protocol == protocol::ICMP,
+                "not as if it came from here"
+            );
             // (What was cut is another packet.)
             if ip.protocol == protocol::UDP && ip.fragment.get() & !Ipv4::DONT == 0 {
                 assert!(has_passed(came, rest), "it came in");

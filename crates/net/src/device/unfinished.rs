@@ -10,7 +10,7 @@ use super::LINK_HEADER;
 use crate::forward::checksum::{Sum, checksum};
 
 /// Puts the checksum of a frame in; false if this does not know where it is.
-pub(super) fn finish(frame: &mut [u8]) -> bool {
+pub fn finish(frame: &mut [u8]) -> bool {
     let Some((protocol, addresses, segment)) = segment(frame) else { return false };
     let at = match protocol {
         6 => 16,

@@ -92,7 +92,7 @@ impl<'n> Pass<'_, 'n> {
         if let Some(mut skb) = self.fresh(Arp::LEN, ether::ARP)
             && skb.put_data(arp.as_bytes()).is_ok()
         {
-            self.send(skb, interface, to);
+            self.made_here(|pass| pass.send(skb, interface, to));
         }
     }
 }

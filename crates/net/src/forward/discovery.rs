@@ -68,8 +68,9 @@ impl Pass<'_, '_> {
             if destination.is_multicast() && flags & SOLICITED != 0 {
                 return Err(DropReason::BadHeader);
             }
+            let link = link_option(options, TARGET_LINK)?;
             self.count(Count::Neighbours);
-            if let Some(link) = link_option(options, TARGET_LINK)?
+            if let Some(link) = link
                 && self.is_neighbour6(target)
             {
                 let known = self.of.neighbours6.get(self.input, target);
@@ -104,7 +105,7 @@ impl Pass<'_, '_> {
         };
         let message = (ADVERTISEMENT, 0, [flags, 0, 0, 0]);
         if let Some(skb) = self.message6((target, to), HOPS, message, about.as_bytes()) {
-            self.output6(skb, to, self.input);
+            self.made_here(|pass| pass.output6(skb, to, pass.input));
         }
     }
 
@@ -122,7 +123,7 @@ impl Pass<'_, '_> {
         let from = device.source6(target);
         if let Some(skb) = self.message6((from, to), HOPS, (SOLICITATION, 0, [0; 4]), about.as_bytes()) {
             self.count(Count::Asked);
-            self.send(skb, interface, link);
+            self.made_here(|pass| pass.send(skb, interface, link));
         }
     }
 }

@@ -1,13 +1,15 @@
 //! What is done with a batch of packets.
 
+use super::ends::{Left, drop_left, is_ipv6};
 use super::header::{Ethernet, Link, ether, is_group};
 use super::interface::Interface;
 use super::limiter::Limiter;
-use super::neighbour::{Neighbours, Waiting};
+use super::neighbour::Neighbours;
+use super::own::Own;
 use super::routes::{NextHop, Prefix, Routes4, Routes6, Via};
 use super::statistics::{Count, Counts, Statistics};
 use super::usual::{Port, Steps};
-use crate::packet::{DropReason, PacketError, Packets, Skb, are_none};
+use crate::packet::{DropReason, PacketError, Packets, Skb};
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -27,6 +29,8 @@ pub struct Forwarder<'n> {
     pub(super) interfaces: Vec<Interface>,
     /// What usual packets need of these.
     pub(super) ports: Box<[Port]>,
+    /// Their addresses, from which nothing comes in.
+    pub(super) own4: Own,
     pub(super) routes4: Routes4,
     pub(super) routes6: Routes6,
     pub(super) neighbours4: Neighbours<'n, Ipv4Addr>,
@@ -39,6 +43,7 @@ pub struct Forwarder<'n> {
 pub struct Lane<'n> {
     queues: Box<[Queue<'n>]>,
     pub(super) counts: Counts,
+    left: Left,
     /// Of the usual packets at hand: what one step of their way has found out for the next.
     pub(super) steps: Steps,
 }
@@ -46,7 +51,11 @@ pub struct Lane<'n> {
 struct Queue<'n> {
     packets: [Option<Skb<'n>>; BATCH],
     n: usize,
+    /// Bit `i` is set if packet `i` was made here.
+    own: u64,
 }
+
+const _: () = assert!(BATCH <= u64::BITS as usize);
 
 /// Where packets go out: called with the number of an interface and packets for it. What it leaves is dropped.
 pub type Transmit<'t, 'n> = dyn FnMut(u32, &mut [Option<Skb<'n>>]) + 't;
@@ -78,6 +87,7 @@ impl<'n> Forwarder<'n> {
         Ok(Self {
             packets,
             domain,
+            own4: Own::new(&interfaces)?,
             interfaces,
             ports,
             routes4: Routes4::new()?,
@@ -132,12 +142,12 @@ impl<'n> Forwarder<'n> {
         &self.routes6
     }
 
-    /// Enters a neighbour's link address for good. Packets that have waited for it are dropped: enter it before.
+    /// Enters a neighbour's link address for good. Packets that have waited for it go out when packets are [handled](Self::handle) next.
     ///
     /// # Errors
     /// `ENOMEM`, also if as many are known as may be.
     pub fn set_neighbour4(&self, interface: u32, address: Ipv4Addr, link: Link) -> Result<(), Errno> {
-        self.neighbours4.set(interface, address, link).map(drop).map_err(|AllocError| Errno::NOMEM)
+        self.neighbours4.set(interface, address, link).map_err(|AllocError| Errno::NOMEM)
     }
 
     /// The same for IPv6.
@@ -145,12 +155,18 @@ impl<'n> Forwarder<'n> {
     /// # Errors
     /// As there.
     pub fn set_neighbour6(&self, interface: u32, address: Ipv6Addr, link: Link) -> Result<(), Errno> {
-        self.neighbours6.set(interface, address, link).map(drop).map_err(|AllocError| Errno::NOMEM)
+        self.neighbours6.set(interface, address, link).map_err(|AllocError| Errno::NOMEM)
     }
 
     /// Neighbours that are known, of each family.
     pub fn neighbours(&self) -> [usize; 2] {
         [self.neighbours4.len(), self.neighbours6.len()]
+    }
+
+    /// Packets that wait for neighbours, those that were made here among them. They end with this, as
+    /// [`NeighbourFailed`](DropReason::NeighbourFailed), and are counted nowhere else. Takes two locks.
+    pub fn waiting(&self) -> usize {
+        self.neighbours4.waiting() + self.neighbours6.waiting()
     }
 
     /// What has been counted, on all CPUs together. Exact when nobody forwards. O(CPUs).
@@ -168,9 +184,9 @@ impl<'n> Forwarder<'n> {
     /// # Errors
     /// `ENOMEM`.
     pub fn lane(&self) -> Result<Lane<'n>, Errno> {
-        let queue = |_| Queue { packets: [const { None }; BATCH], n: 0 };
+        let queue = |_| Queue { packets: [const { None }; BATCH], n: 0, own: 0 };
         let queues = heap::try_boxed_slice(self.interfaces.len(), queue).map_err(|_| Errno::NOMEM)?;
-        Ok(Lane { queues, counts: Counts::default(), steps: Steps::new() })
+        Ok(Lane { queues, counts: Counts::default(), left: Left::default(), steps: Steps::new() })
     }
 
     /// Takes packets that came in by an interface, the Ethernet header first; none are left in `batch`. What goes out is given to `out`,
@@ -193,7 +209,14 @@ impl<'n> Forwarder<'n> {
     ) {
         assert!((input as usize) < self.interfaces.len(), "there is no interface {input}");
         let guard = self.domain.read();
-        let mut pass = Pass { of: self, lane, guard: &guard, input, now, out };
+        let mut pass = Pass { of: self, lane, guard: &guard, input, now, own: false, out };
+        // What has waited goes before what comes behind it.
+        if self.neighbours4.is_urgent() && self.neighbours4.is_time(now) {
+            pass.look::<Ipv4Addr>();
+        }
+        if self.neighbours6.is_urgent() && self.neighbours6.is_time(now) {
+            pass.look::<Ipv6Addr>();
+        }
         batch.chunks_mut(BATCH).for_each(|batch| pass.batch(batch));
         if self.neighbours4.is_time(now) {
             pass.look::<Ipv4Addr>();
@@ -203,6 +226,7 @@ impl<'n> Forwarder<'n> {
         }
         pass.flush();
         drop(guard);
+        lane.left.take_from(&mut lane.counts);
         self.statistics.add(&mut lane.counts);
     }
 }
@@ -215,6 +239,8 @@ pub(super) struct Pass<'a, 'n> {
     /// The interface by which the packet at hand came.
     pub(super) input: u32,
     pub(super) now: Duration,
+    /// Whether the packet that is sent at the moment was made here.
+    pub(super) own: bool,
     out: &'a mut Transmit<'a, 'n>,
 }
 
@@ -248,13 +274,6 @@ impl<'a, 'n> Pass<'a, 'n> {
     #[inline(always)]
     pub(super) fn count(&mut self, count: Count) {
         self.lane.counts.add(count);
-    }
-
-    /// Drops a packet, for a reason that is counted.
-    #[cold]
-    pub(super) fn drop(&mut self, skb: Skb<'n>, reason: DropReason) {
-        self.lane.counts.drop(reason);
-        skb.kfree_skb(reason);
     }
 
     /// The packet with its bytes written: itself, or, if others have a part in it, a copy. Dropped without memory for that.
@@ -300,7 +319,7 @@ impl<'a, 'n> Pass<'a, 'n> {
         Some(skb)
     }
 
-    /// Sends a packet to a station on the link of an interface.
+    /// Sends a packet to a station on the link of an interface, and counts it as sent on, if it was not made here.
     #[inline(always)]
     pub(super) fn send(&mut self, skb: Skb<'n>, interface: u32, to: Link) {
         let source = self.of.interfaces[interface as usize].link;
@@ -309,9 +328,14 @@ impl<'a, 'n> Pass<'a, 'n> {
                 (header.destination, header.source) = (to, source);
             }
         });
-        if let Some(skb) = skb {
-            self.queue(interface, skb);
+        let Some(skb) = skb else { return };
+        if self.own {
+            let queue = &mut self.lane.queues[interface as usize];
+            queue.own |= 1 << queue.n;
+        } else {
+            self.count(if is_ipv6(&skb) { Count::Forwarded6 } else { Count::Forwarded4 });
         }
+        self.queue(interface, skb);
     }
 
     /// Puts a packet, ready, behind those that are to go out by an interface.
@@ -331,31 +355,20 @@ impl<'a, 'n> Pass<'a, 'n> {
         self.lane.queues[interface as usize].n == 0
     }
 
-    /// Goes back to the interface by which a packet that has waited came; which was it before.
-    pub(super) fn came_by(&mut self, skb: &Skb<'n>) -> u32 {
-        let known = (skb.device() as usize) < self.of.interfaces.len();
-        core::mem::replace(&mut self.input, if known { skb.device() } else { 0 })
-    }
-
-    /// Sends what has waited for a neighbour.
-    pub(super) fn send_waiting(&mut self, waiting: Waiting<'n>, interface: u32, to: Link) {
-        waiting.into_iter().flatten().for_each(|skb| self.send(skb, interface, to));
-    }
-
     /// Gives the packets that are queued for an interface to the caller.
     fn transmit_queued(&mut self, interface: u32) {
-        let Lane { queues, counts, .. } = &mut *self.lane;
+        let Lane { queues, counts, left, .. } = &mut *self.lane;
         let queue = &mut queues[interface as usize];
-        let n = core::mem::take(&mut queue.n);
+        let (n, own) = (core::mem::take(&mut queue.n), core::mem::take(&mut queue.own));
         let packets = &mut queue.packets[..n];
         (self.out)(interface, packets);
-        drop_left(packets, counts);
+        drop_left(packets, own, counts, left);
     }
 
-    /// Gives packets for an interface to the caller.
+    /// Gives packets that are sent on, up to [`BATCH`], to the caller.
     pub(super) fn transmit(&mut self, interface: u32, packets: &mut [Option<Skb<'n>>]) {
         (self.out)(interface, packets);
-        drop_left(packets, &mut self.lane.counts);
+        drop_left(packets, 0, &mut self.lane.counts, &mut self.lane.left);
     }
 
     fn flush(&mut self) {
@@ -370,19 +383,6 @@ impl<'a, 'n> Pass<'a, 'n> {
     #[inline(always)]
     pub(super) fn mtu(&self, interface: u32) -> Option<usize> {
         Some(self.of.interfaces.get(interface as usize)?.mtu)
-    }
-}
-
-/// Drops packets that a device has left.
-#[inline(always)]
-fn drop_left(packets: &mut [Option<Skb<'_>>], counts: &mut Counts) {
-    if are_none(packets) {
-        return;
-    }
-    for skb in packets.iter_mut().filter_map(Option::take) {
-        counts.add(Count::NotSent);
-        counts.drop(DropReason::QueueFull);
-        skb.kfree_skb(DropReason::QueueFull);
     }
 }
 

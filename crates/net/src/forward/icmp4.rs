@@ -61,7 +61,7 @@ impl<'n> Pass<'_, 'n> {
         // Without memory it is not told.
         if let Some(error) = made {
             self.count(Count::Errors);
-            self.output4(error, to);
+            self.made_here(|pass| pass.output4(error, to));
         }
     }
 
@@ -79,7 +79,7 @@ impl<'n> Pass<'_, 'n> {
         match answer(&mut skb, header) {
             Ok(()) => {
                 self.count(Count::Echoes);
-                self.output4(skb, header.source());
+                self.made_here(|pass| pass.output4(skb, header.source()));
             }
             Err(reason) => self.drop(skb, reason),
         }

@@ -79,7 +79,7 @@ impl<'n> Pass<'_, 'n> {
         let from = self.interface().source6(to);
         if let Some(error) = self.message6((from, to), HOPS, (kind, code, rest.to_be_bytes()), quoted) {
             self.count(Count::Errors);
-            self.output6(error, to, self.input);
+            self.made_here(|pass| pass.output6(error, to, pass.input));
         }
     }
 
@@ -171,7 +171,7 @@ impl<'n> Pass<'_, 'n> {
         match done() {
             Some(()) => {
                 self.count(Count::Echoes);
-                self.output6(skb, to, self.input);
+                self.made_here(|pass| pass.output6(skb, to, pass.input));
             }
             None => self.drop(skb, DropReason::BadHeader),
         }

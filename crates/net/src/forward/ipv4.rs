@@ -15,6 +15,11 @@ use zerocopy::IntoBytes;
 /// Options that say which way to go: packets with one are not forwarded (RFC 7126).
 const LOOSE_ROUTE: u8 = 131;
 const STRICT_ROUTE: u8 = 137;
+/// Options of one byte: the end of all, and nothing.
+const END: u8 = 0;
+const NOTHING: u8 = 1;
+/// In an option's kind: it belongs into each piece.
+const COPIED: u8 = 0x80;
 
 /// Whether no station can have an address: this network's, loopback, multicast, reserved, broadcast.
 #[inline(always)]
@@ -62,8 +67,8 @@ fn bad_options(skb: &Skb<'_>, header: &Ipv4) -> bool {
     };
     loop {
         options = match *options {
-            [] | [0, ..] => return false,
-            [1, ref rest @ ..] => rest,
+            [] | [END, ..] => return false,
+            [NOTHING, ref rest @ ..] => rest,
             [LOOSE_ROUTE | STRICT_ROUTE, ..] => return true,
             [_, len, ..] if len >= 2 => match options.get(usize::from(len)..) {
                 Some(rest) => rest,
@@ -71,6 +76,25 @@ fn bad_options(skb: &Skb<'_>, header: &Ipv4) -> bool {
             },
             _ => return true,
         };
+    }
+}
+
+/// Options that are not to be copied into the other pieces of a packet that is cut become options that say nothing (RFC 791, section 3.2):
+/// so all pieces' headers are of one length.
+fn blank_options(mut options: &mut [u8]) {
+    while let [kind, ..] = *options {
+        let len = match (kind, options.get(1)) {
+            (END, _) => return,
+            (NOTHING, _) => 1,
+            (_, Some(len)) if (2..=options.len()).contains(&usize::from(*len)) => usize::from(*len),
+            // No option: such a packet is not forwarded.
+            _ => return,
+        };
+        let (option, rest) = options.split_at_mut(len);
+        if kind & COPIED == 0 {
+            option.fill(NOTHING);
+        }
+        options = rest;
     }
 }
 
@@ -101,6 +125,9 @@ impl<'n> Pass<'_, 'n> {
         if is_no_station(source) || is_no_station(destination) {
             return self.odd4(skb, source, destination);
         }
+        if self.of.own4.has(source) {
+            return self.drop(skb, DropReason::Martian);
+        }
         let len = Ethernet::LEN + usize::from(header.total.get());
         // An Ethernet's least size may have added some.
         if skb.len() > len && skb.trim(len).is_err() {
@@ -129,7 +156,6 @@ impl<'n> Pass<'_, 'n> {
             }
         });
         let Some(skb) = skb else { return };
-        self.count(Count::Forwarded4);
         if usize::from(header.total.get()) > mtu {
             return self.too_big4(skb, header, hop, mtu);
         }
@@ -188,11 +214,15 @@ impl<'n> Pass<'_, 'n> {
         let offset = header.fragment.get() & Ipv4::OFFSET;
         let pieces = body.len().div_ceil(room);
         for (i, piece) in body.chunks(room).enumerate() {
-            let more = i + 1 < pieces || header.fragment.get() & Ipv4::MORE != 0;
+            let last = i + 1 == pieces;
+            let more = !last || header.fragment.get() & Ipv4::MORE != 0;
             let made = self.fresh(head.len() + piece.len(), ether::IPV4).and_then(|mut fragment| {
                 fragment.put_data(head).ok()?;
                 fragment.put_data(piece).ok()?;
                 let bytes = fragment.data_mut().ok()?.get_mut(Ethernet::LEN..)?;
+                if offset != 0 || i > 0 {
+                    blank_options(bytes.get_mut(Ipv4::LEN..head.len())?);
+                }
                 let (new, _) = Ipv4::of_mut(bytes)?;
                 new.total = ((head.len() + piece.len()) as u16).into();
                 let flag = if more { Ipv4::MORE } else { 0 };
@@ -206,7 +236,9 @@ impl<'n> Pass<'_, 'n> {
             match made {
                 Some(fragment) => {
                     self.count(Count::Fragments);
-                    self.send_next(fragment, hop, header.destination());
+                    let send = |pass: &mut Self| pass.send_next(fragment, hop, header.destination());
+                    // The last one stands for the packet.
+                    if last { send(self) } else { self.made_here(send) }
                 }
                 // The others are of no use without it.
                 None => return self.drop(skb, DropReason::NoMemory),

@@ -10,7 +10,6 @@ use super::interface::group_link;
 use super::neighbour::Neighbours;
 use super::next::Family;
 use super::routes::{NextHop, Via};
-use super::statistics::Count;
 use crate::packet::{DropReason, Skb};
 use core::net::Ipv6Addr;
 
@@ -92,7 +91,6 @@ impl<'n> Pass<'_, 'n> {
             }
         });
         let Some(skb) = skb else { return };
-        self.count(Count::Forwarded6);
         self.send_next(skb, hop, destination);
     }
 

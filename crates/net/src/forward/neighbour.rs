@@ -52,6 +52,8 @@ pub const TRIES: u32 = 3;
 pub const REACHABLE: u32 = 30;
 /// Seconds after which one that nobody has used is forgotten.
 const FORGOTTEN: u32 = 60;
+/// As the time to look next: whenever somebody comes.
+const AT_ONCE: u64 = 0;
 /// Between two questions, and two looks at what waits.
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -103,6 +105,8 @@ pub(super) enum Due<'n, A> {
     Ask(u32, A),
     /// This one did not answer; these have waited for it.
     Failed(Waiting<'n>),
+    /// This one was entered by hand, on an interface; these have waited for it.
+    Known(u32, Link, Waiting<'n>),
 }
 
 /// When an entry that was made by hand becomes stale.
@@ -119,7 +123,7 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         let mut asked = Vec::new();
         heap::try_reserve(&mut asked, ASKED)?;
         let slow = Slow { pool, asked, swept: 0 };
-        Ok(Self { table, look_at: AtomicU64::new(0), slow: SpinLock::new(slow) })
+        Ok(Self { table, look_at: AtomicU64::new(AT_ONCE), slow: SpinLock::new(slow) })
     }
 
     /// A neighbour that is known; for the reader, in a read section. Takes no lock, writes nothing.
@@ -138,6 +142,18 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
     /// Neighbours that are known. Takes the lock.
     pub(super) fn len(&self) -> usize {
         self.slow.lock().pool.used()
+    }
+
+    /// Packets that wait. Takes the lock.
+    pub(super) fn waiting(&self) -> usize {
+        self.slow.lock().asked.iter().map(|asked| asked.waiting.iter().flatten().count()).sum()
+    }
+
+    /// Gives all packets that wait to `end`.
+    pub(super) fn end(&self, end: impl FnMut(Skb<'n>)) {
+        // (Not in the loop's head: that would keep the lock.)
+        let asked = core::mem::take(&mut self.slow.lock().asked);
+        asked.into_iter().flat_map(|asked| asked.waiting).flatten().for_each(end);
     }
 
     /// Makes a packet wait for a neighbour that was not found.
@@ -201,13 +217,16 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         now: Duration,
     ) -> Waiting<'n> {
         let mut slow = self.slow.lock();
+        let known = self.table.get(interface, address);
+        // Nobody on the link changes what was entered for good. What waits for it is due at once.
+        if known.is_some_and(|known| known.until == FOR_GOOD) {
+            return [const { None }; WAITING];
+        }
         let same = |asked: &Asked<'n, A>| asked.interface == interface && asked.address == address;
         let asked = slow.asked.iter().position(same).map(|at| slow.asked.swap_remove(at));
         let entry = self.table.entry(interface, address);
         let until = seconds(now) + REACHABLE;
-        match (entry, self.table.get(interface, address)) {
-            // Nobody on the link changes what was entered for good.
-            (_, Some(known)) if known.until == FOR_GOOD => {}
+        match (entry, known) {
             (Some(entry), Some(known)) if known.link == link => {
                 *slow.pool.uses(entry) = 0;
                 self.table.set_until(entry, until);
@@ -219,13 +238,24 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         asked.map_or([const { None }; WAITING], |asked| asked.waiting)
     }
 
-    /// Enters a neighbour for good; what has waited for it.
-    pub(super) fn set(&self, interface: u32, address: A, link: Link) -> Result<Waiting<'n>, AllocError> {
+    /// Enters a neighbour for good. What has waited for it is [due](Self::due) at once.
+    pub(super) fn set(&self, interface: u32, address: A, link: Link) -> Result<(), AllocError> {
         let mut slow = self.slow.lock();
         self.table.set(&mut slow.pool, (interface, address), Known { link, until: FOR_GOOD })?;
-        let same = |asked: &Asked<'n, A>| asked.interface == interface && asked.address == address;
-        let asked = slow.asked.iter().position(same).map(|at| slow.asked.swap_remove(at));
-        Ok(asked.map_or([const { None }; WAITING], |asked| asked.waiting))
+        let same = |asked: &&mut Asked<'n, A>| asked.interface == interface && asked.address == address;
+        if let Some(asked) = slow.asked.iter_mut().find(same) {
+            asked.next_try = Duration::ZERO;
+            // Relaxed: who sees it takes the lock.
+            self.look_at.store(AT_ONCE, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Whether something is due at once. Reads one word.
+    #[inline]
+    pub(super) fn is_urgent(&self) -> bool {
+        // Relaxed: as in `is_time`.
+        self.look_at.load(Ordering::Relaxed) == AT_ONCE
     }
 
     /// Whether it is time to look for what is [due](Self::due): true for one caller a second. Reads one word.
@@ -248,6 +278,10 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         }
         let at = slow.asked.iter().position(|asked| asked.next_try <= now)?;
         let asked = &mut slow.asked[at];
+        if let Some(known) = self.table.get(asked.interface, asked.address) {
+            let Asked { interface, waiting, .. } = slow.asked.swap_remove(at);
+            return Some(Due::Known(interface, known.link, waiting));
+        }
         if asked.tries == TRIES {
             return Some(Due::Failed(slow.asked.swap_remove(at).waiting));
         }

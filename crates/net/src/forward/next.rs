@@ -42,14 +42,14 @@ impl<'n> Pass<'_, 'n> {
 
     #[cold]
     fn wait<A: Family>(&mut self, mut skb: Skb<'n>, interface: u32, target: A) {
-        // Who is to be told if nobody answers is on the interface by which it came. (A shared one tells nobody wrong.)
-        let _ = skb.set_device(self.input);
+        // Who is to be told if nobody answers is on the interface by which it came.
+        self.note(&mut skb);
         match A::neighbours(self.of).wait(interface, target, skb, self.now) {
             Waits::Known(known, skb) => self.send(skb, interface, known.link),
             Waits::Refused(skb) => self.drop(skb, DropReason::NeighbourFailed),
             Waits::Queued { ask, pushed_out } => {
                 if let Some(skb) = pushed_out {
-                    self.drop(skb, DropReason::NeighbourFailed);
+                    self.drop_waited(skb, |_, _| {});
                 }
                 if ask {
                     A::ask(self, interface, target, None);
@@ -66,12 +66,10 @@ impl<'n> Pass<'_, 'n> {
                 Due::Ask(interface, target) => A::ask(self, interface, target, None),
                 Due::Failed(waiting) => {
                     for skb in waiting.into_iter().flatten() {
-                        let input = self.came_by(&skb);
-                        A::tell_unreachable(self, &skb);
-                        self.drop(skb, DropReason::NeighbourFailed);
-                        self.input = input;
+                        self.drop_waited(skb, |pass, skb| A::tell_unreachable(pass, skb));
                     }
                 }
+                Due::Known(interface, link, waiting) => self.send_waiting(waiting, interface, link),
             }
         }
     }

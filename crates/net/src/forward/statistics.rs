@@ -32,13 +32,13 @@ counts! {
     Received => "received",
     /// Packets that were not addressed to this station: dropped without a reason.
     OtherStation => "other station",
-    /// Packets of IPv4 sent on.
+    /// Packets of IPv4 that came in and were sent on, as far as the device took them. One that is cut counts with its last piece.
     Forwarded4 => "forwarded IPv4",
-    /// Packets of IPv6 sent on.
+    /// The same of IPv6.
     Forwarded6 => "forwarded IPv6",
     /// Fragments made of packets that were too big.
     Fragments => "fragments made",
-    /// Echo requests answered.
+    /// Echo requests that were made answers.
     Echoes => "echoes",
     /// Messages of ARP and neighbour discovery that were understood.
     Neighbours => "neighbour messages",
@@ -50,12 +50,18 @@ counts! {
     Limited => "ICMP errors limited",
     /// Packets that the device did not take: dropped with [`DropReason::QueueFull`].
     NotSent => "not sent",
+    /// Of those that were dropped, packets that were made here: answers, errors, questions, and pieces of one that was cut, but the
+    /// last, which stands for it.
+    OwnDropped => "own dropped",
 }
 
 const COUNTS: usize = Count::ALL.len();
 const ALL: usize = COUNTS + DropReason::ALL.len();
 
 /// Counts at a moment.
+///
+/// Each packet that came in ends once. When [none waits](super::Forwarder::waiting), `Received` is the sum of `OtherStation`, `Forwarded4`,
+/// `Forwarded6`, `Echoes`, `Neighbours` and all [drops](Self::dropped), less `OwnDropped`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts([u64; ALL]);
 
@@ -74,6 +80,11 @@ impl Counts {
     #[inline(always)]
     pub(super) fn add_n(&mut self, count: Count, n: u64) {
         self.0[count as usize] += n;
+    }
+
+    /// Takes packets back that were counted, and are not what they were counted as.
+    pub(super) fn take_back(&mut self, count: Count, n: u64) {
+        self.0[count as usize] = self.0[count as usize].saturating_sub(n);
     }
 
     #[inline(always)]

@@ -27,6 +27,7 @@ use super::forwarder::{BATCH, Forwarder, Pass};
 use super::header::{Link, ether};
 use super::ipv4::{is_link_local, is_no_station};
 use super::neighbour::seconds;
+use super::own::Own;
 use super::statistics::Count;
 use crate::packet::Skb;
 use core::net::Ipv4Addr;
@@ -88,7 +89,7 @@ fn total(headers: &Headers) -> u16 {
 
 /// Where a usual packet goes that came in by a port; none for another one. Changes nothing.
 #[inline(always)]
-fn destination(skb: &Skb<'_>, port: Port) -> Option<Ipv4Addr> {
+fn destination(skb: &Skb<'_>, port: Port, own: &Own) -> Option<Ipv4Addr> {
     let data = skb.data();
     let headers: &Headers = data.first_chunk()?;
     let for_us = u32::from_le_bytes(bytes(headers, 0)) == port.from as u32
@@ -104,6 +105,7 @@ fn destination(skb: &Skb<'_>, port: Port) -> Option<Ipv4Addr> {
         && 14 + total <= data.len()
         && headers[TTL] > 1
         && stations
+        && !own.may_have(source)
         && !is_link_local(source)
         && !is_link_local(to)
         && Sum::default().with(&headers[14..]).is_right();
@@ -199,7 +201,7 @@ impl<'n> Pass<'_, 'n> {
             if let Some(Some(later)) = batch.get(n + AHEAD) {
                 hint::prefetch(later.data().as_ptr());
             }
-            let Some(to) = skb.as_ref().and_then(|skb| destination(skb, port)) else { break };
+            let Some(to) = skb.as_ref().and_then(|skb| destination(skb, port, &self.of.own4)) else { break };
             self.of.routes4.prefetch(to);
             *place = to;
             n += 1;

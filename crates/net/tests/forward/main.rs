@@ -1,5 +1,6 @@
 //! The forwarding path, packet by packet: what goes on and how, what is answered, what is told, what is dropped and why.
 
+mod ends;
 mod frames;
 
 use frames::*;
@@ -169,7 +170,7 @@ fn a_run_that_is_not_taken() {
         of.handle(&mut lane, 0, &mut batch, Duration::ZERO, &mut out);
         let counts = of.counts();
         assert!(batch.iter().all(Option::is_none));
-        assert_eq!((counts[Count::Forwarded4], counts[Count::NotSent]), (n, n - taken));
+        assert_eq!((counts[Count::Forwarded4], counts[Count::NotSent]), (taken, n - taken));
         assert_eq!((counts[DropReason::QueueFull], packets.head_stats().active), (n - taken, 0));
     }
 }

@@ -41,6 +41,22 @@ impl<'n> Path<'n> {
         }
     }
 
+    /// Packets that were dropped on the way.
+    pub(super) fn dropped(&self) -> u64 {
+        match self {
+            Self::Cable => 0,
+            Self::Router(router) => router.dropped(),
+        }
+    }
+
+    /// Packets that wait for a neighbour.
+    pub(super) fn waiting(&self) -> u64 {
+        match self {
+            Self::Cable => 0,
+            Self::Router(router) => router.waiting(),
+        }
+    }
+
     /// What has been counted on the way, but what is zero.
     pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
         match self {

@@ -1,7 +1,7 @@
 //! The router between the devices.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -15,11 +15,13 @@ use super::ports::{GENERATOR_LINKS, Port, Ports};
 use super::station::{Station, prefix};
 use super::{ForwardArgs, WrongRequest};
 
-/// `PREFIX/BITS=GATEWAY`
-#[derive(Debug, Clone, Copy)]
+/// `PREFIX/BITS=GATEWAY[%DEVICE]`
+#[derive(Debug, Clone)]
 pub(super) struct Route {
     prefix: (IpAddr, u32),
     gateway: IpAddr,
+    /// The device on whose link the gateway is, if that is said.
+    device: Option<String>,
 }
 
 impl FromStr for Route {
@@ -28,11 +30,16 @@ impl FromStr for Route {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not a route, such as `0.0.0.0/0=10.0.2.254`");
         let (to, gateway) = text.split_once('=').ok_or_else(wrong)?;
+        let (gateway, device) = match gateway.split_once('%') {
+            None => (gateway, None),
+            Some((_, "")) => return Err(format!("there is no device behind the `%` of `{text}`")),
+            Some((gateway, device)) => (gateway, Some(device.to_owned())),
+        };
         let (prefix, gateway) = (prefix(to)?, gateway.parse::<IpAddr>().map_err(|_| wrong())?);
         if prefix.0.is_ipv4() != gateway.is_ipv4() {
             return Err(wrong());
         }
-        Ok(Self { prefix, gateway })
+        Ok(Self { prefix, gateway, device })
     }
 }
 
@@ -42,6 +49,8 @@ pub(super) struct Router<'n> {
     lane: Lane<'n>,
 }
 
+/// Who forwards what is generated, whose flows have all addresses of 198.18.0.0/16 (and nobody else has this one: RFC 7600).
+const GENERATOR_GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 /// The sink's station, for what is generated and stays here.
 const SINK_LINK: [u8; 6] = [2, 0, 0, 0, 0, 4];
 
@@ -60,10 +69,7 @@ pub(super) fn check(arguments: &ForwardArgs) -> Result<(), WrongRequest> {
     if !(arguments.routes.is_empty() || in_memory || input || output) {
         return wrong("a route needs devices with addresses, such as `--in tap0=10.0.1.1/24`");
     }
-    match arguments.routes.iter().find(|route| link_of(arguments, route).is_none()) {
-        Some(route) => Err(WrongRequest(format!("the gateway {} is on no device's link", route.gateway))),
-        None => Ok(()),
-    }
+    arguments.routes.iter().try_for_each(|route| link_of(arguments, route).map(drop))
 }
 
 fn is_addressed(station: &Option<Station>) -> bool {
@@ -71,16 +77,38 @@ fn is_addressed(station: &Option<Station>) -> bool {
 }
 
 /// The device on whose link a route's gateway is.
-fn link_of(arguments: &ForwardArgs, route: &Route) -> Option<u32> {
-    let on_link = |station: &Option<Station>| {
-        let addresses = station.iter().flat_map(|station| &station.addresses);
-        addresses.into_iter().any(|(address, bits)| same_link(*address, *bits, route.gateway))
+fn link_of(arguments: &ForwardArgs, route: &Route) -> Result<u32, WrongRequest> {
+    let Route { gateway, device, .. } = route;
+    let wrong = |text: String| Err(WrongRequest(text));
+    let stations = || {
+        [(0, &arguments.input), (1, &arguments.output)]
+            .into_iter()
+            .filter_map(|(n, s)| Some((n, s.as_ref()?)))
     };
-    [&arguments.input, &arguments.output]
-        .into_iter()
-        .zip(0..)
-        .find(|(s, _)| on_link(s))
-        .map(|(_, number)| number)
+    // Every link has such addresses.
+    let is_anywhere = matches!(gateway, IpAddr::V6(gateway) if gateway.is_unicast_link_local());
+    let on_link = |station: &Station| {
+        is_anywhere || station.addresses.iter().any(|(address, bits)| same_link(*address, *bits, *gateway))
+    };
+    match device {
+        Some(device) => match stations().find(|(_, station)| station.name == *device) {
+            Some((number, station)) if on_link(station) => Ok(number),
+            Some(_) => wrong(format!("the gateway {gateway} is not on the link of {device}")),
+            None => wrong(format!(
+                "the gateway {gateway} is on the link of {device}, which is not one of the devices"
+            )),
+        },
+        None if is_anywhere => {
+            let name = stations().last().map_or("tap1", |(_, station)| &station.name);
+            wrong(format!(
+                "the gateway {gateway} may be on any link: say on which device's, as in `{gateway}%{name}`"
+            ))
+        }
+        None => match stations().find(|(_, station)| on_link(station)) {
+            Some((number, _)) => Ok(number),
+            None => wrong(format!("the gateway {gateway} is on no device's link")),
+        },
+    }
 }
 
 impl<'n> Router<'n> {
@@ -106,13 +134,18 @@ impl<'n> Router<'n> {
         }
         if arguments.generate {
             let v6 = "2001:2::ff".parse()?;
-            interfaces[0] = interfaces[0].clone().v4("198.18.255.254".parse()?, 16).v6(v6, 64);
+            interfaces[0] = interfaces[0].clone().v4(GENERATOR_GATEWAY, 32).v6(v6, 64);
         }
         let forwarder = Forwarder::new(packets, interfaces);
         if forwarder.as_ref().is_err_and(|errno| *errno == Errno::INVAL) {
             bail!(WrongRequest("no station may have one of these addresses".to_owned()));
         }
         let forwarder = forwarder.context("cannot make a router")?;
+        if arguments.generate {
+            let back = NextHop { interface: 0, via: Via::Link };
+            let all = Prefix::new(Ipv4Addr::new(198, 18, 0, 0), 16)?;
+            forwarder.routes4().insert(all, back).context("cannot route to the generator")?;
+        }
         if in_memory {
             to_sink(&forwarder, arguments.destination)?;
         }
@@ -137,6 +170,14 @@ impl<'n> Router<'n> {
         };
         let Self { forwarder, lane } = self;
         batch.hand_over(|packets| forwarder.handle(lane, from as u32, packets, now, &mut out));
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.forwarder.counts().dropped()
+    }
+
+    pub(super) fn waiting(&self) -> u64 {
+        self.forwarder.waiting() as u64
     }
 
     pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
@@ -188,7 +229,7 @@ fn to_sink(forwarder: &Forwarder<'_>, destination: IpAddr) -> anyhow::Result<()>
 
 /// Enters a route by a gateway on the link of one of the devices.
 fn enter(forwarder: &Forwarder<'_>, arguments: &ForwardArgs, route: &Route) -> anyhow::Result<()> {
-    let interface = link_of(arguments, route).context("`check` has found it")?;
+    let interface = link_of(arguments, route)?;
     let why = || format!("cannot enter the route by {}", route.gateway);
     match (route.prefix, route.gateway) {
         ((IpAddr::V4(to), bits), IpAddr::V4(gateway)) => {

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use quietline_net::device::Tally;
 
+use super::path::Path;
 use super::ports::Ports;
 
 /// The line of rates.
@@ -29,15 +30,16 @@ impl Show {
         Self { line, looked: Instant::now(), sent: [0, 1].map(|port| ports.stats(port).tx_packets) }
     }
 
-    /// Shows the rates, if that is due.
-    pub(super) fn look(&mut self, ports: &Ports<'_>, now: Instant) {
+    /// Shows the rates, and what the devices and the router have dropped, if that is due.
+    pub(super) fn look(&mut self, ports: &Ports<'_>, path: &Path<'_>, now: Instant) {
         let since = now - self.looked;
         if since < BETWEEN {
             return;
         }
         let sent = [0, 1].map(|port| ports.stats(port).tx_packets);
         let rate = |port: usize| rate(sent[port] - self.sent[port], since);
-        let dropped: u64 = [0, 1].iter().flat_map(|port| ports.stats(*port).drops()).map(|(_, n)| n).sum();
+        let by_devices = [0, 1].iter().flat_map(|port| ports.stats(*port).drops()).map(|(_, n)| n);
+        let dropped = by_devices.sum::<u64>() + path.dropped();
         self.line.set_message(format!("out {}, back {}, dropped {dropped}", rate(1), rate(0)));
         self.line.tick();
         (self.looked, self.sent) = (now, sent);

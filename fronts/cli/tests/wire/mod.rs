@@ -19,30 +19,47 @@ const INSIDE: &str = "QUIETLINE_TEST_INSIDE";
 /// After so long a time what is waited for does not come any more.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What must not be missing, or the tests fail: with `1` namespaces and TAP devices, and the programs that make them; with `all` also the
+/// programs that only some tests need.
+const REQUIRE: &str = "QUIETLINE_REQUIRE_WIRE";
+
+/// Says why a test does not run, which is a failure if it must.
+fn skip(test: &str, optional: bool, why: &str) -> bool {
+    let required = std::env::var(REQUIRE).unwrap_or_default();
+    let must = if optional { required == "all" } else { !required.is_empty() && required != "0" };
+    assert!(!must, "{test} must not be skipped ({REQUIRE}={required}): {why}");
+    eprintln!("skipped: {test}: {why}");
+    false
+}
+
+/// How `unshare` makes a network namespace here: root may, and others in a namespace of users of their own.
+const WAYS: [&str; 2] = ["-n", "-rn"];
+
 /// True in a network namespace of the test's own, with TAP devices and the programs that it needs. Outside of one, runs the test again
 /// there, or says why not.
 pub(crate) fn inside(test: &str, programs: &[&str]) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
-    for program in ["unshare", "nsenter", "ip"].iter().chain(programs) {
+    let always = ["unshare", "nsenter", "ip"].iter().map(|program| (program, false));
+    for (program, optional) in always.chain(programs.iter().map(|program| (program, true))) {
         let found =
             Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         if found.is_err() {
-            eprintln!("skipped: {test}: there is no {program} here");
-            return false;
+            return skip(test, optional, &format!("there is no {program} here"));
         }
     }
-    let try_it = ["-n", "ip", "tuntap", "add", "dev", "qx", "mode", "tap"];
-    match Command::new("unshare").args(try_it).output() {
-        Ok(output) if output.status.success() => {}
-        other => {
-            eprintln!("skipped: {test}: no network namespace with a TAP device can be made here: {other:?}");
-            return false;
-        }
-    }
+    let try_it = ["ip", "tuntap", "add", "dev", "qx", "mode", "tap"];
+    let tried = WAYS.map(|way| (way, Command::new("unshare").arg(way).args(try_it).output()));
+    let works = |(_, tried): &&(_, std::io::Result<Output>)| {
+        tried.as_ref().is_ok_and(|output| output.status.success())
+    };
+    let Some((way, _)) = tried.iter().find(works) else {
+        let why = format!("no network namespace with a TAP device can be made here: {tried:?}");
+        return skip(test, false, &why);
+    };
     let mut command = Command::new("unshare");
-    command.arg("-n").arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    command.arg(way).arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
     let output = command.env(INSIDE, "1").output().unwrap();
     let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     eprint!("{said}{error}");
@@ -57,7 +74,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 }
 
 /// What a program prints that does as it is told.
-fn run(program: &str, words: &[&str]) -> String {
+pub(crate) fn run(program: &str, words: &[&str]) -> String {
     let Output { status, stdout, stderr } = Command::new(program).args(words).output().unwrap();
     assert!(status.success(), "{program} {words:?}: {}", text(&stderr));
     text(&stdout)
@@ -92,8 +109,13 @@ impl Host {
     }
 
     pub(crate) fn ip(&self, words: &str) -> String {
+        self.run("ip", words)
+    }
+
+    /// What a program prints there.
+    pub(crate) fn run(&self, program: &str, words: &str) -> String {
         let net = format!("--net={}", self.path());
-        run("nsenter", &[net.as_str(), "ip"].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
+        run("nsenter", &[net.as_str(), program].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
     }
 
     /// Gives it a device, with addresses and gateways, and waits until it can send and receive by it: the other end must be there.
