@@ -33,16 +33,19 @@ unsafe impl Sync for Skb<'_> {}
 
 #[cfg(all(debug_assertions, not(loom)))]
 impl Head {
+    fn is_alive(&self) -> bool {
+        // Relaxed: of a packet that is alive, whoever else has references, it is not 0.
+        let users = self.users.load(Ordering::Relaxed);
+        users != 0 && users != u32::from_ne_bytes([0x6b; 4])
+    }
+
     /// Finds out who uses a reference that was given up, or gives it up again, if no new packet has the head: of one that has none
     /// the count is 0, and with poison four times 0x6b.
     ///
     /// # Panics
     /// If so.
     fn assert_alive(&self) {
-        // Relaxed: of a packet that is alive, whoever else has references, it is not 0.
-        let users = self.users.load(Ordering::Relaxed);
-        let alive = users != 0 && users != u32::from_ne_bytes([0x6b; 4]);
-        assert!(alive, "double free or use after free: packet {self:p} has ended");
+        assert!(self.is_alive(), "double free or use after free: packet {self:p} has ended");
         let end = usize::from(self.offset) + self.len as usize;
         assert!(end <= SIZES[usize::from(self.class)], "packet {self:p} ends behind its buffer: it was overwritten");
     }
@@ -576,6 +579,12 @@ fields! {
 impl Drop for Skb<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        // One that was found out is not found out again while that unwinds.
+        #[cfg(all(debug_assertions, not(loom)))]
+        // SAFETY: as in `head`.
+        if !unsafe { self.head.as_ref() }.is_alive() && std::thread::panicking() {
+            return;
+        }
         // SAFETY: the same reference, which is not used after this.
         unsafe { Self::from_head(self.head) }.end(Event::Consumed);
     }
