@@ -42,6 +42,7 @@
 //! `struct net_device_ops`, `napi_struct` and the rings of a usual driver, Linux 6.1.
 
 mod batch;
+mod fresh;
 mod generator;
 mod loopback;
 mod open_error;
@@ -103,6 +104,10 @@ pub trait NetDevice<'n> {
 
     /// Sends packets, from the first on; those that there is no room for stay in the batch. How many it took.
     ///
+    /// What it took before and could not send yet is sent first. A device whose host did not take all (a [`Tap`] whose queue was full:
+    /// `EAGAIN`) tries that again in the next `xmit`, and only there: while [`pending`](Self::pending) is not 0, call it again, also with an
+    /// empty batch.
+    ///
     /// A packet that the device cannot send at all (too long, too short, in fragments) is dropped, counted, and none of those that were taken.
     fn xmit(&mut self, batch: &mut Batch<'n>) -> usize;
 
@@ -115,7 +120,7 @@ pub trait NetDevice<'n> {
     /// Frees up to `budget` packets that are sent, in bulk: how many.
     fn complete(&mut self, budget: usize) -> usize;
 
-    /// Packets that it took and that are still to be sent.
+    /// Packets that it took and that are still to be sent: by the next [`xmit`](Self::xmit).
     fn pending(&self) -> usize {
         0
     }

@@ -72,7 +72,7 @@ mod words;
 
 pub use address::Address;
 pub use forwarder::{BATCH, Forwarder, Lane, NEIGHBOURS, Transmit};
-pub use interface::Interface;
+pub use interface::{Interface, LEAST_MTU6};
 pub use limiter::{BURST, INTERVAL};
 pub use neighbour::{ASKED, REACHABLE, TRIES, WAITING};
 pub use routes::{NextHop, Prefix, Routes, Routes4, Routes6, Via};

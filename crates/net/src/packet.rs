@@ -52,7 +52,10 @@ mod reason;
 mod trace;
 
 pub(crate) use bulk::are_none;
-pub use bulk::{NoBulk, WAITLIST, Waitlist, kfree_skb_bulk, kfree_skb_bulk_heads};
+pub use bulk::{
+    NoBulk, WAITLIST, Waitlist, kfree_skb_bulk, kfree_skb_bulk_heads, kfree_skb_bulk_reason, kfree_skb_list,
+    kfree_skb_list_reason,
+};
 pub use defer::DEFER_MAX;
 pub use frag::{Frag, MAX_FRAGS};
 pub use listeners::{Event, Listener};

@@ -2,7 +2,7 @@
 
 use quietline_net::device::*;
 use quietline_net::forward::checksum::{Sum, pseudo6};
-use quietline_net::packet::{DropReason, Packets, Skb};
+use quietline_net::packet::{DropReason, NAPI_BULK, Packets, Skb};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
@@ -148,6 +148,10 @@ fn tap() {
     assert_eq!((tap.name(), tap.max_frame()), ("qt0", 1514));
     assert_eq!(Tap::open(&packets, "qt0").unwrap_err().errno(), Errno::BUSY);
     let mut batch = Batch::new();
+    // Buffers are made many at a time, and wait for what is to come.
+    assert_eq!(packets.head_stats().active, 0);
+    assert_eq!((tap.poll(BUDGET, &mut batch), tap.poll(BUDGET, &mut batch)), (Ok(0), Ok(0)), "it is down");
+    assert_eq!(packets.head_stats().active, NAPI_BULK);
     ip("addr add 10.1.0.1/24 dev qt0");
     ip("link set qt0 up");
     ip("neigh add 10.1.0.2 lladdr 02:00:00:00:00:09 dev qt0");

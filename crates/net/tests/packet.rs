@@ -13,6 +13,26 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// This thread stays on its CPU: a packet that it has made on another one would be sent there.
+fn stay() {
+    let mut here = rustix::thread::CpuSet::new();
+    here.set(rustix::thread::sched_getcpu());
+    rustix::thread::sched_setaffinity(None, &here).unwrap();
+}
+
+/// Runs `f` on a thread of another CPU, if there is one.
+fn elsewhere<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
+    let (here, all) = (rustix::thread::sched_getcpu(), rustix::thread::sched_getaffinity(None).unwrap());
+    let other = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| *cpu != here && all.is_set(*cpu))?;
+    let there = || {
+        let mut cpus = rustix::thread::CpuSet::new();
+        cpus.set(other);
+        rustix::thread::sched_setaffinity(None, &cpus).unwrap();
+        f()
+    };
+    Some(thread::scope(|s| s.spawn(there).join().unwrap()))
+}
+
 /// Nothing is out.
 fn assert_empty(packets: &Packets) {
     assert_eq!(packets.head_stats().active, 0, "heads");
@@ -226,27 +246,47 @@ fn waitlists() {
     assert_empty(&packets);
 }
 
+/// Lists of packets, in bulk, with the reason told of each.
 #[test]
-fn no_bulk_in_a_signal_handler() {
+fn lists_and_their_reasons() {
+    static COUNTS: Counts =
+        Counts { consumed: AtomicU64::new(0), dropped: [const { AtomicU64::new(0) }; 32] };
     let _alone = alone();
     let packets = Packets::new().unwrap();
-    let guard = NoBulk::enter();
-    assert!(NoBulk::is_entered());
-    let flush = || {
-        let mut list = Waitlist::<4>::new();
-        list.add(packets.alloc_skb(1).unwrap());
-        list.flush();
-    };
-    let flushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(flush));
-    assert_eq!(flushed.is_err(), cfg!(debug_assertions), "debug builds say so");
-    drop(guard);
-    assert!(!NoBulk::is_entered());
-    assert_empty(&packets);
+    let some = |n: usize| (0..n).map(|_| packets.alloc_skb(1).unwrap()).collect::<std::collections::VecDeque<_>>();
+    assert!(listen(Some(&COUNTS)).is_ok());
+    let (mut consumed, mut dropped) = (0, [0; 32]);
+    for n in [0, 1, WAITLIST - 1, WAITLIST, WAITLIST + 1, 200] {
+        kfree_skb_list(some(n));
+        consumed += n as u64;
+        for (i, reason) in DropReason::ALL.iter().enumerate() {
+            if i % 2 == 0 {
+                kfree_skb_list_reason(some(n), *reason);
+            } else {
+                let mut array: Vec<_> = some(n).into_iter().flat_map(|skb| [Some(skb), None]).collect();
+                kfree_skb_bulk_reason(&mut array, *reason);
+                assert!(array.iter().all(Option::is_none));
+            }
+            dropped[i] += n as u64;
+            assert_empty(&packets);
+        }
+    }
+    // A reference that is not the last is no end.
+    let kept = packets.alloc_skb(1).unwrap();
+    kfree_skb_list_reason([kept.get()], DropReason::NoRoute);
+    let mut batch = quietline_net::device::Batch::new();
+    some(3).into_iter().for_each(|skb| assert!(batch.push(skb).is_ok()));
+    assert_eq!(batch.kfree(DropReason::TtlExpired), 3);
+    dropped[DropReason::TtlExpired.number()] += 3;
+    assert!(listen(None).is_ok());
+    assert_eq!(COUNTS.consumed.load(Ordering::Relaxed), consumed);
+    assert_eq!(COUNTS.dropped.each_ref().map(|n| n.load(Ordering::Relaxed)), dropped);
 }
 
 #[test]
 fn a_stack_of_ones_own() {
     let _alone = alone();
+    stay();
     let packets = Packets::new().unwrap();
     let mut napi = packets.napi();
     let usual = 1500;
@@ -262,6 +302,63 @@ fn a_stack_of_ones_own() {
     napi.consume_skb(packets.alloc_skb(9000).unwrap());
     napi.kfree_skb(packets.alloc_skb(usual).unwrap(), DropReason::QueueFull);
     napi.flush();
+    assert_empty(&packets);
+}
+
+/// A poller ends what another CPU has made: it goes home, with its reason, and is freed there in bulk.
+#[test]
+fn a_poller_sends_packets_home() {
+    static COUNTS: Counts =
+        Counts { consumed: AtomicU64::new(0), dropped: [const { AtomicU64::new(0) }; 32] };
+    let _alone = alone();
+    let packets = Packets::new().unwrap();
+    // Found before this thread may be nowhere else.
+    let made = || -> Vec<_> { (0..100).map(|_| packets.alloc_skb(1500).unwrap()).collect() };
+    let Some((all, other)) = elsewhere(|| (made(), rustix::thread::sched_getcpu())) else {
+        eprintln!("skipped: there is one CPU");
+        return;
+    };
+    let on = |cpu: usize, f: &(dyn Fn() + Sync)| {
+        thread::scope(|s| {
+            s.spawn(|| {
+                let mut cpus = rustix::thread::CpuSet::new();
+                cpus.set(cpu);
+                rustix::thread::sched_setaffinity(None, &cpus).unwrap();
+                f();
+            });
+        })
+    };
+    stay();
+    assert_ne!(rustix::thread::sched_getcpu(), other);
+    let own = packets.alloc_skb(1500).unwrap();
+    assert!(listen(Some(&COUNTS)).is_ok());
+    let mut napi = packets.napi();
+    napi.consume_skb(own);
+    assert_eq!(COUNTS.consumed.load(Ordering::Relaxed), 1, "its own stays here");
+    for (i, skb) in all.into_iter().enumerate() {
+        if i % 2 == 0 { napi.consume_skb(skb) } else { napi.kfree_skb(skb, DropReason::NoRoute) }
+    }
+    assert_eq!(COUNTS.consumed.load(Ordering::Relaxed), 1, "they are on their way");
+    napi.flush();
+    assert_eq!((packets.head_stats().active, packets.take_deferred()), (100, 0));
+    on(other, &|| {
+        // A poller there that needs memory finds it at home.
+        let mut napi = packets.napi();
+        let before = packets.head_stats().refills;
+        drop((0..100).map(|_| napi.alloc_skb(1500).unwrap()).collect::<Vec<_>>());
+        assert_eq!(packets.head_stats().refills, before);
+    });
+    assert_eq!(COUNTS.dropped[DropReason::NoRoute.number()].load(Ordering::Relaxed), 50);
+    assert!(listen(None).is_ok());
+    assert_empty(&packets);
+    // Whose CPU does nothing any more are freed by whoever shrinks, and no more than so many wait.
+    let most = DEFER_MAX as usize;
+    let again = Mutex::new(Vec::new());
+    on(other, &|| again.lock().unwrap().extend((0..most + 10).map(|_| packets.alloc_skb(1500).unwrap())));
+    again.into_inner().unwrap().into_iter().for_each(|skb| napi.consume_skb(skb));
+    napi.flush();
+    assert_eq!(packets.head_stats().active, most);
+    packets.shrink();
     assert_empty(&packets);
 }
 

@@ -65,7 +65,34 @@ pub unsafe extern "C" fn ql_packets_active(packets: *const ql_packets) -> usize 
     unsafe { ql_packets::get(packets) }.map_or(0, |packets| packets.head_stats().active)
 }
 
-/// Gives cached memory back to the system. NULL does nothing.
+/// Says what is checked of all packets' heads and data from now on: QL_DEBUG_ flags, 0 for nothing, as ql_cache_set_debug() does of
+/// a cache. What is found goes to the handler of ql_set_violation_handler(): a packet that is ended twice (QL_DOUBLE_FREE), one that is
+/// written to after its end (QL_USE_AFTER_FREE, with QL_DEBUG_POISON), bytes behind a buffer (QL_OVERRUN, with QL_DEBUG_RED_ZONE).
+///
+/// QL_INVALID when `packets` is NULL or a flag is unknown.
+///
+/// # Safety
+/// `packets` is NULL or packets. Not to be called by a packet's destructor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_packets_set_debug(packets: *mut ql_packets, flags: u32) -> ql_status {
+    status(|| {
+        // SAFETY: by contract.
+        unsafe { ql_packets::get(packets) }?.set_debug(crate::debug::flags(flags)?);
+        Ok(())
+    })
+}
+
+/// Looks at all heads and data that are checked, free ones and others. How many violations were found, and reported. NULL: 0.
+///
+/// # Safety
+/// `packets` is NULL or packets.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_packets_validate(packets: *mut ql_packets) -> usize {
+    // SAFETY: by contract.
+    unsafe { ql_packets::get(packets) }.map_or(0, Packets::validate)
+}
+
+/// Ends packets that wait to be freed, on whatever CPU, and gives cached memory back to the system. NULL does nothing.
 ///
 /// # Safety
 /// `packets` is NULL or packets.
@@ -77,8 +104,8 @@ pub unsafe extern "C" fn ql_packets_shrink(packets: *mut ql_packets) {
     }
 }
 
-/// Ends the packets that other CPUs have sent home to the calling thread's CPU by ql_skb_defer_free(): how many. A thread that
-/// allocates on that CPU calls it now and then. NULL: 0.
+/// Ends the packets that other CPUs have sent home to the calling thread's CPU by ql_skb_defer_free(), and those that were put off
+/// (see ql_no_bulk_enter()), in bulk: how many. A thread that allocates on that CPU calls it now and then. NULL: 0.
 ///
 /// # Safety
 /// `packets` is NULL or packets.

@@ -178,8 +178,8 @@ pub unsafe extern "C" fn ql_kfree_skb(skb: *mut ql_skb, reason: u32) {
 }
 
 /// Ends a reference that another CPU's thread has made: the packet is sent home, to be freed in bulk by
-/// ql_packets_take_deferred() there (skb_attempt_defer_free). On the CPU itself, or when many wait there, it ends at once.
-/// NULL does nothing.
+/// ql_packets_take_deferred() there (skb_attempt_defer_free), or by ql_packets_shrink() anywhere. On the CPU itself, or when 128 wait
+/// there, it ends at once. NULL does nothing.
 ///
 /// # Safety
 /// As ql_consume_skb().

@@ -2,7 +2,7 @@
 
 use crate::skb::{array, ql_skb};
 use core::mem;
-use quietline_net::packet::{NoBulk, WAITLIST, Waitlist, kfree_skb_bulk};
+use quietline_net::packet::{NoBulk, WAITLIST, Waitlist, kfree_skb_bulk, kfree_skb_bulk_reason};
 
 /// Packets that a waitlist holds.
 pub const QL_WAITLIST: usize = 32;
@@ -36,6 +36,18 @@ pub unsafe extern "C" fn ql_kfree_skb_bulk(skbs: *mut *mut ql_skb, n: usize) {
     // SAFETY: by contract.
     if let Some(skbs) = unsafe { array(skbs, n) } {
         kfree_skb_bulk(skbs);
+    }
+}
+
+/// The same of packets that were dropped, all for one reason, which tracers see of each: see ql_kfree_skb() (kfree_skb_list_reason).
+///
+/// # Safety
+/// As ql_kfree_skb_bulk().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_kfree_skb_bulk_reason(skbs: *mut *mut ql_skb, n: usize, reason: u32) {
+    // SAFETY: by contract.
+    if let Some(skbs) = unsafe { array(skbs, n) } {
+        kfree_skb_bulk_reason(skbs, crate::reason::reason(reason));
     }
 }
 
@@ -79,8 +91,16 @@ pub unsafe extern "C" fn ql_waitlist_len(list: *const ql_waitlist) -> usize {
     unsafe { list.cast::<Content>().as_ref() }.map_or(0, Waitlist::len)
 }
 
-/// The calling thread enters a place where nothing must be freed in bulk: a waitlist that is flushed there frees one by one (and ends the
-/// process if the library was built with debug assertions). Such places nest.
+/// The calling thread enters a place where nothing may be freed: a signal handler, which may have interrupted the library while it held
+/// a lock. Such places nest.
+///
+/// There ql_consume_skb(), ql_kfree_skb(), ql_kfree_skb_bulk(), ql_kfree_skb_bulk_reason(), ql_skb_defer_free() and waitlists of the
+/// handler's own may be called, and, with ql_no_bulk_leave(), nothing else. They take no lock and no memory and call nobody. A packet
+/// whose last reference ends there waits, in a list that has room for all, until a thread ends one elsewhere, makes some in bulk, or
+/// calls ql_packets_take_deferred(), ql_packets_shrink() or ql_packets_destroy(): its destructor is called there.
+///
+/// A thread whose first call of the library may come in a handler calls this once before, and leaves again, if the library was loaded by
+/// dlopen(): its thread-local memory is allocated then.
 #[unsafe(no_mangle)]
 pub extern "C" fn ql_no_bulk_enter() {
     mem::forget(NoBulk::enter());

@@ -1,6 +1,6 @@
 //! Packets that are handed over together.
 
-use crate::packet::{DropReason, Skb, are_none, kfree_skb_bulk};
+use crate::packet::{DropReason, Skb, are_none, kfree_skb_bulk, kfree_skb_bulk_reason};
 use core::fmt;
 use core::mem::{self, ManuallyDrop};
 
@@ -160,22 +160,22 @@ impl<'n> Batch<'n> {
         taken
     }
 
-    /// Drops all packets, for a reason: how many.
+    /// Drops all packets, for a reason, in bulk: how many.
     pub fn kfree(&mut self, reason: DropReason) -> usize {
-        let mut n = 0;
-        while let Some(skb) = self.pop() {
-            skb.kfree_skb(reason);
-            n += 1;
-        }
-        n
+        self.end(|packets| kfree_skb_bulk_reason(packets, reason))
     }
 
     /// Frees all packets, which were used, in bulk: how many.
     pub fn consume(&mut self) -> usize {
+        self.end(kfree_skb_bulk)
+    }
+
+    #[inline(always)]
+    fn end(&mut self, free: impl FnOnce(&mut [Option<Skb<'n>>])) -> usize {
         let n = self.len();
         let packets = &mut self.packets[self.first..self.end];
         if !are_none(packets) {
-            kfree_skb_bulk(packets);
+            free(packets);
         }
         (self.first, self.end) = (0, 0);
         n

@@ -1,5 +1,6 @@
 //! All packets of an interface of the host, through rings that it shares with us.
 
+use super::fresh::Fresh;
 use super::raw::host::{self, Name};
 use super::raw::packet_ring::PacketRing;
 use super::unfinished::finish;
@@ -11,7 +12,8 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, sockopt};
 
 /// A packet socket on an interface, with `TPACKET_V2` rings of 512 frames each way: no system call for what comes in, one for
-/// each batch that goes out.
+/// each batch that goes out. Buffers for what comes in, up to 2,048 bytes, are made [many](crate::packet::NAPI_BULK) at a time; those
+/// that are not used yet are this device's.
 ///
 /// All that is on the link comes, also what is for other stations (the interface is promiscuous as long as this is open), but what
 /// the host sends there. The host's own protocols see what comes in as well: an interface that is ours alone has no address of the
@@ -30,6 +32,7 @@ use rustix::net::{SendFlags, sockopt};
 pub struct PacketSocket<'n> {
     name: Name,
     packets: &'n Packets,
+    fresh: [Fresh<'n>; FRESH.len()],
     link: [u8; 6],
     /// The longest frame that goes out, and that comes in.
     max_frame: usize,
@@ -52,6 +55,9 @@ const DRY: u32 = 64;
 /// Packets of the TX ring, each of which is copied into a frame.
 const RING: usize = 256;
 
+/// Bytes of the packets that buffers are made many at a time for, as caches of data have them; for longer ones one by one.
+const FRESH: [usize; 2] = [512, 2048];
+
 impl<'n> PacketSocket<'n> {
     /// Opens a socket on an interface.
     ///
@@ -68,6 +74,7 @@ impl<'n> PacketSocket<'n> {
         Ok(Self {
             name,
             packets,
+            fresh: FRESH.map(|len| Fresh::new(packets, len)),
             link,
             max_frame: longest,
             longest,
@@ -119,13 +126,17 @@ impl<'n> PacketSocket<'n> {
     /// Takes the next packet that came: none if none did.
     #[inline(always)]
     fn receive(&mut self) -> Option<Result<Skb<'n>, DropReason>> {
-        let (packets, longest) = (self.packets, self.longest);
+        let Self { packets, fresh, longest, .. } = self;
         self.frames.receive(|bytes| {
             let (bytes, is_unfinished) = bytes?;
-            if !fits(bytes, longest) {
+            if !fits(bytes, *longest) {
                 return Err(DropReason::PacketTooBig);
             }
-            let put = packets.alloc_skb(bytes.len()).and_then(|mut skb| {
+            let made = match fresh.iter_mut().find(|fresh| bytes.len() <= fresh.len()) {
+                Some(fresh) => fresh.take(),
+                None => packets.alloc_skb(bytes.len()),
+            };
+            let put = made.and_then(|mut skb| {
                 skb.put_data(bytes)?;
                 let finished = !is_unfinished || finish(skb.data_mut()?);
                 Ok(if finished { Ok(skb) } else { Err(DropReason::UnhandledProtocol) })

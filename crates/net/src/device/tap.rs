@@ -1,5 +1,6 @@
 //! A TAP device: an interface of the host whose cable ends here.
 
+use super::fresh::{Fresh, no_memory};
 use super::raw::host::{self, Name};
 use super::{Batch, NetDevice, OpenError, Stats, TAG, TxRing, fits, longest};
 use crate::packet::{DropReason, Packets};
@@ -9,13 +10,14 @@ use rustix::io::Errno;
 
 /// One end of a cable whose other end is an interface of the host: what the host sends by it comes in here.
 ///
-/// A system call for each packet: the host has no other way for such a device.
+/// A system call for each packet: the host has no other way for such a device. Buffers for what comes in are made
+/// [many](crate::packet::NAPI_BULK) at a time; those that are not used yet are this device's.
 ///
 /// Frames are as long as the MTU says when it is opened, and a VLAN's tag, but no longer than a packet of 16,256 bytes. Longer ones are
 /// dropped, and counted as [`PacketTooBig`](DropReason::PacketTooBig).
 pub struct Tap<'n> {
     name: Name,
-    packets: &'n Packets,
+    fresh: Fresh<'n>,
     fd: OwnedFd,
     max_frame: usize,
     ring: TxRing<'n>,
@@ -36,7 +38,10 @@ impl<'n> Tap<'n> {
         let fd = host::open_tap(name)?;
         let (mtu, _) = host::interface(name)?;
         let ring = TxRing::new(RING).map_err(OpenError::of("make a ring"))?;
-        Ok(Self { name, packets, fd, max_frame: longest(mtu), ring, stats: Stats::default() })
+        let max_frame = longest(mtu);
+        // One byte more than there may be: the host cuts what is longer than what there is room for, and does not tell.
+        let fresh = Fresh::new(packets, max_frame + TAG + 1);
+        Ok(Self { name, fresh, fd, max_frame, ring, stats: Stats::default() })
     }
 }
 
@@ -77,16 +82,20 @@ impl<'n> NetDevice<'n> for Tap<'n> {
 
     /// `ENOMEM`, or `EBADFD` if the device is gone; nothing comes from one that is down.
     fn poll(&mut self, budget: usize, out: &mut Batch<'n>) -> Result<usize, Errno> {
-        // One byte more than there may be: the host cuts what is longer than what there is room for, and does not tell.
-        let most = self.max_frame + TAG + 1;
+        let most = self.fresh.len();
         let mut came = 0;
         for _ in 0..budget.min(out.room()) {
-            let mut skb = self.packets.alloc_skb(most).map_err(|_| Errno::NOMEM)?;
-            let room = skb.put(most).map_err(|_| Errno::NOMEM)?;
+            let mut skb = self.fresh.take().map_err(no_memory)?;
+            let room = skb.put(most).map_err(no_memory)?;
             let len = match rustix::io::read(&self.fd, room) {
                 Ok(len) => len,
-                Err(errno) if later(errno) => break,
-                Err(errno) => return Err(errno),
+                Err(errno) => {
+                    self.fresh.give_back(skb);
+                    if later(errno) {
+                        break;
+                    }
+                    return Err(errno);
+                }
             };
             skb.trim(len).map_err(|_| Errno::IO)?;
             if !fits(skb.data(), self.max_frame) {

@@ -65,7 +65,8 @@ impl<'n> Forwarder<'n> {
     /// and to the links that they are on, and no others.
     ///
     /// # Errors
-    /// `ENOMEM`; `EINVAL` for more than 65,535 interfaces, an address that no station may have, or more bits than it has.
+    /// `ENOMEM`; `EINVAL` for more than 65,535 interfaces, an address that no station may have, or more bits than it has, or
+    /// an address of IPv6 on an interface that [has none](Interface::has_ipv6).
     pub fn new(packets: &'n Packets, interfaces: Vec<Interface>) -> Result<Self, Errno> {
         let made = Self::without_routes(packets, interfaces).map_err(|AllocError| Errno::NOMEM)?;
         if made.interfaces.len() > usize::from(u16::MAX) {
@@ -117,7 +118,8 @@ impl<'n> Forwarder<'n> {
             self.routes4.insert(Prefix::new(address, 32)?, hop(Via::Local))?;
         }
         for &(address, bits) in &interface.v6 {
-            if address.is_multicast() || address.is_unspecified() || address.is_loopback() {
+            let no_station = address.is_multicast() || address.is_unspecified() || address.is_loopback();
+            if no_station || !interface.has_ipv6() {
                 return Err(Errno::INVAL);
             }
             let hop = |via| NextHop { interface: number, via };
@@ -259,7 +261,7 @@ impl<'a, 'n> Pass<'a, 'n> {
         }
         match header.protocol.get() {
             ether::IPV4 => self.ipv4(skb, group),
-            ether::IPV6 => self.ipv6(skb, group),
+            ether::IPV6 if self.interface().has_ipv6() => self.ipv6(skb, group),
             ether::ARP => self.arp(skb),
             _ => self.drop(skb, DropReason::UnhandledProtocol),
         }
@@ -383,6 +385,12 @@ impl<'a, 'n> Pass<'a, 'n> {
     #[inline(always)]
     pub(super) fn mtu(&self, interface: u32) -> Option<usize> {
         Some(self.of.interfaces.get(interface as usize)?.mtu)
+    }
+
+    /// The same of packets of IPv6, if the interface has that.
+    #[inline(always)]
+    pub(super) fn mtu6(&self, interface: u32) -> Option<usize> {
+        Some(self.of.interfaces.get(interface as usize).filter(|interface| interface.has_ipv6())?.mtu)
     }
 }
 

@@ -4,6 +4,9 @@ use super::header::Link;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use quietline_platform::{AllocError, heap};
 
+/// Bytes behind the Ethernet header that a link has room for if it carries IPv6 (RFC 8200, section 5).
+pub const LEAST_MTU6: usize = 1280;
+
 /// A device's addresses and what fits through it. Devices themselves are the caller's: see
 /// [`Forwarder::handle`](super::Forwarder::handle).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +22,8 @@ pub struct Interface {
 
 impl Interface {
     /// A device with an address on its link, and with room for so many bytes behind the Ethernet header. Its first
-    /// address of IPv6 is the link-local one that follows from the link's.
+    /// address of IPv6 is the link-local one that follows from the link's. With room for less than [`LEAST_MTU6`] it has no IPv6:
+    /// see [`has_ipv6`](Self::has_ipv6).
     pub fn new(link: Link, mtu: usize) -> Self {
         let [a, b, c, d, e, f] = link.map(u16::from);
         let local = Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f);
@@ -33,7 +37,8 @@ impl Interface {
         self
     }
 
-    /// With an address of IPv6, and how many of its bits all on the link have.
+    /// With an address of IPv6, and how many of its bits all on the link have. [`Forwarder::new`](super::Forwarder::new) refuses it on a
+    /// device that has no IPv6.
     #[must_use]
     pub fn v6(mut self, address: Ipv6Addr, bits: u32) -> Self {
         self.incomplete |= push(&mut self.v6, (address, bits)).is_err();
@@ -48,6 +53,13 @@ impl Interface {
     /// Bytes behind the Ethernet header.
     pub fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    /// Whether packets of IPv6 come in and go out by it: not where those of the least size that a link must carry (RFC 8200) do not fit. There
+    /// they are dropped, as on Linux, which turns the protocol off on such a device.
+    #[inline]
+    pub fn has_ipv6(&self) -> bool {
+        self.mtu >= LEAST_MTU6
     }
 
     /// The link-local address of IPv6.

@@ -80,7 +80,10 @@ impl<'n> Pass<'_, 'n> {
             self.error6(&skb, &header, icmp6::TIME_EXCEEDED, 0, 0);
             return self.drop(skb, DropReason::TtlExpired);
         }
-        let Some(mtu) = self.mtu(interface) else { return self.drop(skb, DropReason::NoRoute) };
+        let Some(mtu) = self.mtu6(interface) else {
+            self.error6(&skb, &header, icmp6::UNREACHABLE, icmp6::NO_ROUTE, 0);
+            return self.drop(skb, DropReason::NoRoute);
+        };
         if len - Ethernet::LEN > mtu {
             self.error6(&skb, &header, icmp6::TOO_BIG, 0, mtu.min(u32::MAX as usize) as u32);
             return self.drop(skb, DropReason::PacketTooBig);
@@ -151,7 +154,7 @@ impl<'n> Pass<'_, 'n> {
         };
         match hop {
             Some(hop @ NextHop { via: Via::Link | Via::Gateway(_), .. })
-                if self.mtu(hop.interface).is_some_and(|mtu| skb.len() - Ethernet::LEN <= mtu) =>
+                if self.mtu6(hop.interface).is_some_and(|mtu| skb.len() - Ethernet::LEN <= mtu) =>
             {
                 self.send_next(skb, hop, destination);
             }

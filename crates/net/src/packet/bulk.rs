@@ -10,11 +10,17 @@
 //! A [`Waitlist`] on the stack: [`add`](Waitlist::add) instead of freeing, and when it is full or the work is done, all go at once:
 //! counts are looked at, destructors called, and what is left, heads and data, is given back by one operation on each
 //! cache. Packets that others still have are skipped.
+//!
+//! Where nothing may be freed, because the thread may have been interrupted in the allocator, is [`NoBulk`].
 
+use super::listeners::Event;
 use super::raw::{ALL, HEADS, Skb, end_all};
+use super::reason::DropReason;
 use core::cell::Cell;
 use core::marker::PhantomData;
 use core::mem::{self, ManuallyDrop};
+#[cfg(not(loom))]
+use quietline_platform::atomic::{AtomicBool, Ordering};
 
 /// Packets that a waitlist holds unless told otherwise: as many as the patches of 2015.
 pub const WAITLIST: usize = 32;
@@ -30,8 +36,27 @@ quietline_platform::thread_local! {
     static NO_BULK: Cell<u32> = Cell::new(0);
 }
 
-/// While one lives, its thread is where nothing must be freed in bulk: a signal handler, which may have interrupted
-/// the allocator's slow path. A waitlist that is flushed there frees one by one (and fails an assertion in debug builds).
+/// Whether a thread was ever inside of one. (Models have no statics: there only the thread's own is known.)
+#[cfg(not(loom))]
+static WAS_ENTERED: AtomicBool = AtomicBool::new(false);
+
+/// While one lives, its thread is where packets may end but nothing may be freed: a signal handler, which may have interrupted
+/// the allocator while it held a lock.
+///
+/// References are given up there as ever. But a packet whose last one ends there, in whatever way, one by one or in bulk, is put off: it waits
+/// untouched in a list of its [`Packets`](super::Packets). Its destructor and listeners are called, and its memory is freed, by the
+/// next thread that ends a packet of them elsewhere, makes some in bulk, [takes](super::Packets::take_deferred) what was sent home, or
+/// [shrinks](super::Packets::shrink); at the latest when they end. What a poller's stack gives back there waits likewise. There is room for
+/// all, since the list is made of the packets themselves.
+///
+/// # What may be called in a signal handler
+/// [`enter`](Self::enter) first; then whatever ends references: [`drop`](Drop), [`Skb::consume_skb`], [`Skb::kfree_skb`],
+/// [`kfree_skb_bulk`] and its like, [`Waitlist`]s and batches of the handler's own. They take no lock and no memory; what they write is
+/// the packet, and a list by an exchange that is tried again only if another thread's came between. Nothing else may: packets cannot
+/// be made there.
+///
+/// In a library that was loaded by `dlopen` a thread's first use of its thread-local memory may allocate that: such a thread must
+/// have entered and left such a place before, outside of a handler.
 #[derive(Debug)]
 pub struct NoBulk {
     /// Not to be sent to another thread.
@@ -41,13 +66,30 @@ pub struct NoBulk {
 impl NoBulk {
     /// Enters such a place.
     pub fn enter() -> Self {
+        // Relaxed, so below: who must know is this thread. Others free what was put off when they come to see it. Not written again.
+        #[cfg(not(loom))]
+        if !WAS_ENTERED.load(Ordering::Relaxed) {
+            WAS_ENTERED.store(true, Ordering::Relaxed);
+        }
         NO_BULK.with(|depth| depth.set(depth.get() + 1));
         Self { here: PhantomData }
     }
 
     /// Whether the calling thread is in such a place.
-    #[inline]
+    #[inline(always)]
     pub fn is_entered() -> bool {
+        Self::was_ever_entered() && NO_BULK.with(|depth| depth.get() > 0)
+    }
+
+    /// Whether any thread was ever in one, so that something may have been put off: a load of a line that is written once.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(super) fn was_ever_entered() -> bool {
+        WAS_ENTERED.load(Ordering::Relaxed)
+    }
+
+    #[cfg(loom)]
+    pub(super) fn was_ever_entered() -> bool {
         NO_BULK.with(|depth| depth.get() > 0)
     }
 }
@@ -65,8 +107,58 @@ impl Drop for NoBulk {
 /// Writes no shared line while the CPU's sheaves have room.
 #[inline]
 pub fn kfree_skb_bulk(packets: &mut [Option<Skb<'_>>]) {
+    end_as(packets, Event::Consumed);
+}
+
+/// The same of packets that were dropped, all for one reason, which tracers and listeners are told of each.
+#[inline]
+pub fn kfree_skb_bulk_reason(packets: &mut [Option<Skb<'_>>], reason: DropReason) {
+    end_as(packets, Event::Dropped(reason));
+}
+
+#[inline(always)]
+fn end_as(packets: &mut [Option<Skb<'_>>], event: Event) {
     let Some(of) = packets.iter().flatten().next().map(Skb::packets) else { return };
-    end_all::<ALL>(packets, of);
+    end_all::<ALL>(packets, of, event);
+}
+
+/// [`kfree_skb_bulk_reason`] of packets that come one by one, out of whatever list they are in: [`WAITLIST`] at a time
+/// (`kfree_skb_list_reason`).
+///
+/// ```
+/// use quietline_net::packet::{DropReason, Packets, kfree_skb_list_reason};
+/// use std::collections::VecDeque;
+///
+/// let packets = Packets::new()?;
+/// let mut queue: VecDeque<_> = (0..100).filter_map(|_| packets.alloc_skb(60).ok()).collect();
+/// kfree_skb_list_reason(queue.drain(..), DropReason::QueueFull);
+/// assert_eq!(packets.head_stats().active, 0);
+/// # drop(queue);
+/// # Ok::<(), quietline_slab::CacheError>(())
+/// ```
+pub fn kfree_skb_list_reason<'n>(packets: impl IntoIterator<Item = Skb<'n>>, reason: DropReason) {
+    end_each(packets, Event::Dropped(reason));
+}
+
+/// [`kfree_skb_bulk`] of packets that come one by one, out of whatever list they are in (`kfree_skb_list`).
+pub fn kfree_skb_list<'n>(packets: impl IntoIterator<Item = Skb<'n>>) {
+    end_each(packets, Event::Consumed);
+}
+
+fn end_each<'n>(packets: impl IntoIterator<Item = Skb<'n>>, event: Event) {
+    let mut packets = packets.into_iter().fuse();
+    let mut some: [Option<Skb<'n>>; WAITLIST] = [const { None }; WAITLIST];
+    loop {
+        let mut n = 0;
+        for (place, skb) in some.iter_mut().zip(&mut packets) {
+            *place = Some(skb);
+            n += 1;
+        }
+        end_as(&mut some[..n], event);
+        if n < WAITLIST {
+            return;
+        }
+    }
 }
 
 /// Whether there is no packet among these: without a branch for each.
@@ -79,7 +171,7 @@ pub(crate) fn are_none(packets: &[Option<Skb<'_>>]) -> bool {
 /// a clone, is given back one by one. To be measured beside it.
 pub fn kfree_skb_bulk_heads(packets: &mut [Option<Skb<'_>>]) {
     let Some(of) = packets.iter().flatten().next().map(Skb::packets) else { return };
-    end_all::<HEADS>(packets, of);
+    end_all::<HEADS>(packets, of, Event::Consumed);
 }
 
 /// Packets that are done with, freed when there are `N`, when it is flushed, or dropped (`dev_free_waitlist`). On the stack of
@@ -156,13 +248,7 @@ impl<'n, const N: usize> Waitlist<'n, N> {
         if n == 0 {
             return;
         }
-        let allowed = !NoBulk::is_entered();
-        if allowed {
-            kfree_skb_bulk(&mut self.packets[..n]);
-        } else {
-            self.packets[..n].fill_with(|| None);
-        }
-        debug_assert!(allowed, "a waitlist is flushed where nothing must be freed in bulk");
+        kfree_skb_bulk(&mut self.packets[..n]);
     }
 }
 

@@ -15,6 +15,24 @@ pub enum Event {
     Dropped(DropReason),
 }
 
+impl Event {
+    /// As a number: 0 for the first kind.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Consumed => 0,
+            Self::Dropped(reason) => reason.number() as u8 + 1,
+        }
+    }
+
+    /// What a [`code`](Self::code) stands for.
+    pub(super) fn of_code(code: u8) -> Self {
+        let reason = usize::from(code).checked_sub(1).and_then(|number| DropReason::ALL.get(number));
+        reason.map_or(Self::Consumed, |reason| Self::Dropped(*reason))
+    }
+}
+
+const _: () = assert!(DropReason::ALL.len() < u8::MAX as usize);
+
 /// What is told of every packet's end: the packet's address, which is what tells packets apart, and how it ended.
 ///
 /// Called on the thread that ends the packet, before anything of it is given back. Must not end packets itself.

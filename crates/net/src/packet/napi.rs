@@ -57,26 +57,28 @@ impl<'n> Napi<'n> {
         }
     }
 
-    /// Ends a reference, to a packet that was used; what it leaves stays here (`napi_consume_skb`).
+    /// Ends a reference, to a packet that was used; what it leaves stays here (`napi_consume_skb`). One that another CPU has made
+    /// is sent home, as by [`Packets::defer_free`]: two locked instructions on that CPU's line.
     #[inline(always)]
     pub fn consume_skb(&mut self, skb: Skb<'n>) {
         self.stack.end(skb, Event::Consumed, NAPI_BULK);
     }
 
-    /// Ends a reference, to a packet that was dropped.
+    /// Ends a reference, to a packet that was dropped; otherwise the same.
     #[inline]
     pub fn kfree_skb(&mut self, skb: Skb<'n>, reason: DropReason) {
         self.stack.end(skb, Event::Dropped(reason), NAPI_BULK);
     }
 
-    /// Ends the packets that other CPUs have sent home to this one: how many.
+    /// Ends the packets that other CPUs have sent home to this one: how many. What they leave stays here. The stack does it too when it
+    /// is empty, before it asks the caches.
     pub fn take_deferred(&mut self) -> usize {
-        let packets = self.stack.packets();
-        packets.each_deferred(|skb| self.consume_skb(skb))
+        self.stack.take_deferred(NAPI_BULK)
     }
 
-    /// Gives back what the stack holds.
+    /// Gives back what the stack holds, and what other CPUs have sent home to this one.
     pub fn flush(&mut self) {
+        self.take_deferred();
         self.stack.give_back();
     }
 }

@@ -20,10 +20,13 @@
 
 mod bulk;
 mod deferred;
+mod put_off;
 mod skb;
 mod stack;
 
+use bulk::Ended;
 pub(super) use bulk::{ALL, HEADS, end_all};
+use put_off::PutOff;
 pub(super) use deferred::Deferred;
 pub use skb::{Destructor, Skb};
 pub(super) use stack::Stack;
@@ -33,10 +36,13 @@ use super::listeners::Event;
 use super::trace;
 use super::{HEADROOM, PacketError};
 use core::fmt;
-use core::mem;
+use core::mem::{self, offset_of};
 use core::ptr::{self, NonNull};
-use quietline_platform::atomic::{AtomicPtr, AtomicU32};
+use crossbeam_utils::CachePadded;
+use quietline_platform::atomic::{AtomicPtr, AtomicU32, Ordering};
 use quietline_platform::{AllocError, cpu};
+#[cfg(not(loom))]
+use quietline_slab::Debug;
 use quietline_slab::{CacheError, Entry, Options, RawCache, Stats};
 
 /// Bytes of data: an odd number of lines each.
@@ -62,8 +68,8 @@ struct Head {
     cpu: u16,
     /// The data's kind: where it ends is in [`SIZES`].
     class: u8,
-    /// Zero.
-    unused: u8,
+    /// How it ended, of one that waits to be freed: see [`Event::code`]. Else zero.
+    ended: u8,
     data: NonNull<u8>,
     packets: NonNull<Packets>,
     /// Null while the data has one head and no fragments.
@@ -98,6 +104,8 @@ pub struct Packets {
     heads: RawCache,
     data: [RawCache; SIZES.len()],
     pub(super) deferred: Deferred,
+    /// On a line of its own: the others are only read.
+    put_off: CachePadded<PutOff>,
 }
 
 impl fmt::Debug for Packets {
@@ -118,10 +126,13 @@ impl Packets {
     /// [`CacheError`].
     pub fn new() -> Result<Self, CacheError> {
         let cache = |name, size| RawCache::new(Options::new(name, size, 64));
+        // Where nobody looks at it: of a head that is free, its count of references says so, in debug builds.
+        let link_offset = cfg!(debug_assertions).then_some(offset_of!(Head, next));
+        let heads = Options { link_offset, ..Options::new("skbuff_head_cache", size_of::<Head>(), 64) };
         let [small, usual, page, large] =
             ["skbuff_small_data", "skbuff_data", "skbuff_page_data", "skbuff_large_data"];
         Ok(Self {
-            heads: cache("skbuff_head_cache", size_of::<Head>())?,
+            heads: RawCache::new(heads)?,
             data: [
                 cache(small, SIZES[0])?,
                 cache(usual, SIZES[1])?,
@@ -129,6 +140,7 @@ impl Packets {
                 cache(large, SIZES[3])?,
             ],
             deferred: Deferred::new()?,
+            put_off: CachePadded::new(PutOff::new()),
         })
     }
 
@@ -165,6 +177,7 @@ impl Packets {
         packets: &mut [Option<Skb<'n>>],
     ) -> Result<(), PacketError> {
         packets.fill_with(|| None);
+        self.free_put_off();
         let class = class_of(len.checked_add(HEADROOM).ok_or(PacketError::BadLength)?)?;
         for start in (0..packets.len()).step_by(CHUNK) {
             let end = packets.len().min(start + CHUNK);
@@ -212,7 +225,7 @@ impl Packets {
             protocol: 0,
             cpu: cpu as u16,
             class: class as u8,
-            unused: 0,
+            ended: 0,
             data,
             packets: NonNull::from(self),
             info: AtomicPtr::new(ptr::null_mut()),
@@ -230,10 +243,53 @@ impl Packets {
         unsafe { Skb::from_head(head) }
     }
 
-    /// Gives the packets that were sent to this CPU to `end`: how many.
-    pub(super) fn each_deferred<'n>(&'n self, end: impl FnMut(Skb<'n>)) -> usize {
-        // SAFETY: these packets live for 'n.
-        unsafe { self.deferred.take(cpu::current(), end) }
+    /// Gives the packets that were sent to this CPU to `end`, with how they ended: how many.
+    #[inline]
+    pub(super) fn each_deferred<'n>(&'n self, end: impl FnMut(Skb<'n>, Event)) -> usize {
+        let cpu = cpu::current();
+        // SAFETY: these packets live for 'n, and a packet of a list has a reference that is ours.
+        let n = unsafe { self.each_of(self.deferred.take(cpu), end) };
+        self.deferred.took(cpu, n);
+        n
+    }
+
+    /// Ends the packets that were sent to a CPU, in bulk: how many.
+    pub(super) fn end_deferred(&self, cpu: usize) -> usize {
+        // SAFETY: as above.
+        let n = unsafe { self.end_chain(self.deferred.take(cpu)) };
+        self.deferred.took(cpu, n);
+        n
+    }
+
+    /// Ends the packets of a list in bulk: how many.
+    ///
+    /// # Safety
+    /// As [`each_of`](Self::each_of).
+    unsafe fn end_chain(&self, first: Option<NonNull<Head>>) -> usize {
+        let mut ended = Ended::new(self);
+        // SAFETY: passed on.
+        unsafe { self.each_of(first, |skb, _| ended.add(skb)) }
+    }
+
+    /// Gives the packets of a list, linked by `next`, to `end`, with how they ended: how many.
+    ///
+    /// # Safety
+    /// Each of the list was put in with its only reference, which is the caller's now; these packets live for `'n`.
+    unsafe fn each_of<'n>(&self, first: Option<NonNull<Head>>, mut end: impl FnMut(Skb<'n>, Event)) -> usize {
+        let (mut at, mut n) = (first, 0);
+        while let Some(head) = at {
+            // SAFETY: by contract. Relaxed: seen with the list. These packets may have been moved meanwhile: what waits does not borrow
+            // them.
+            let skb = unsafe {
+                at = NonNull::new(head.as_ref().next.load(Ordering::Relaxed));
+                (*head.as_ptr()).packets = NonNull::from(self);
+                Skb::from_head(head)
+            };
+            let event = skb.noted();
+            end(skb, event);
+            n += 1;
+        }
+        n
     }
 
     /// What the cache of heads holds now.
@@ -251,19 +307,39 @@ impl Packets {
         &self.heads
     }
 
-    /// Gives cached memory back.
+    /// Says what is checked of heads and of data from now on: see [`RawCache::set_debug`]. With [`Debug::POISON`] it is found who writes
+    /// to a packet after its end, with [`Debug::RED_ZONE`] who writes behind its buffer. Also by the environment:
+    /// `QUIETLINE_SLAB_DEBUG=FZPU,skbuff_*`.
+    ///
+    /// Not to be called by a destructor of a packet.
+    #[cfg(not(loom))]
+    pub fn set_debug(&self, debug: Debug) {
+        self.caches().for_each(|cache| cache.set_debug(debug));
+    }
+
+    /// Looks at all heads and data that are checked, free ones and others: how many were found wrong, and reported.
+    #[cfg(not(loom))]
+    pub fn validate(&self) -> usize {
+        self.caches().map(RawCache::validate).sum()
+    }
+
+    fn caches(&self) -> impl Iterator<Item = &RawCache> {
+        self.data.iter().chain([&self.heads])
+    }
+
+    /// Ends what waits for any CPU to free it, and gives cached memory back.
     pub fn shrink(&self) {
-        self.heads.shrink();
-        self.data.iter().for_each(RawCache::shrink);
+        self.free_put_off();
+        (0..self.deferred.cpus()).for_each(|cpu| _ = self.end_deferred(cpu));
+        self.caches().for_each(RawCache::shrink);
     }
 }
 
 impl Drop for Packets {
     fn drop(&mut self) {
-        for cpu in 0..self.deferred.cpus() {
-            // SAFETY: these packets live until this function ends.
-            unsafe { self.deferred.take(cpu, drop) };
-        }
+        debug_assert!(!super::NoBulk::is_entered(), "packets end where nothing may be freed");
+        self.free_put_off();
+        (0..self.deferred.cpus()).for_each(|cpu| _ = self.end_deferred(cpu));
     }
 }
 

@@ -11,6 +11,7 @@ use quietline_net::forward::header::{
 use quietline_net::forward::*;
 use quietline_net::packet::{DropReason, Frag, Packets};
 use quietline_platform::fault;
+use rustix::io::Errno;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 use zerocopy::IntoBytes;
@@ -698,6 +699,46 @@ fn not_sent() {
     of.handle(&mut lane, 0, &mut batch, Duration::ZERO, &mut |_, _| {});
     let counts = of.counts();
     assert_eq!((counts[Count::NotSent], counts[DropReason::QueueFull]), (200, 200));
+    assert_eq!(packets.head_stats().active, 0);
+}
+
+/// A link that is too narrow for IPv6 has none, in and out; its IPv4 is as ever.
+#[test]
+fn a_narrow_link_has_no_ipv6() {
+    let packets = Packets::new().unwrap();
+    let with = |mtu| {
+        let left = Interface::new(LEFT, 1500).v4(LEFT4, 24).v6(LEFT6, 64);
+        let of = Forwarder::new(&packets, vec![left, Interface::new(RIGHT, mtu).v4(RIGHT4, 24)]).unwrap();
+        of.routes6().insert(Prefix::of(B6, 64).unwrap(), NextHop { interface: 1, via: Via::Link }).unwrap();
+        of.set_neighbour4(1, B4, B).unwrap();
+        of.set_neighbour6(0, A6, A).unwrap();
+        of.set_neighbour6(1, B6, B).unwrap();
+        of
+    };
+    for mtu in [LEAST_MTU6, LEAST_MTU6 - 1, 68] {
+        let narrow = mtu < LEAST_MTU6;
+        let v6 = Interface::new(RIGHT, mtu).v6(RIGHT6, 64);
+        assert_eq!(v6.has_ipv6(), !narrow);
+        let refused = Forwarder::new(&packets, vec![v6]).err();
+        assert_eq!(refused, narrow.then_some(Errno::INVAL), "an address");
+        let of = with(mtu);
+        // Out: whoever sent it is told; never that the link is narrower than it may be.
+        let (out, bytes) = one(handle(&of, &packets, 0, &[udp6(A6, B6, 64, b"")], 0));
+        assert_eq!(out, u32::from(!narrow));
+        if narrow {
+            let (_, ip, icmp) = parse6(&bytes);
+            assert_eq!((ip.destination(), icmp[0], icmp[1]), (A6, 1, 0), "no route");
+            let long = udp6(A6, B6, 64, &[0; 1400]);
+            assert_ne!(parse6(&one(handle(&of, &packets, 0, &[long], 10)).1).2[0], 2, "too big");
+        }
+        // In.
+        let mut back = udp6(B6, A6, 64, b"");
+        back[..6].copy_from_slice(&RIGHT);
+        assert_eq!(handle(&of, &packets, 1, &[back], 20).len(), usize::from(!narrow));
+        assert_eq!(of.counts()[DropReason::UnhandledProtocol], u64::from(narrow));
+        let (out, _) = one(handle(&of, &packets, 0, &[udp4(A4, B4, 64, b"")], 30));
+        assert_eq!(out, 1);
+    }
     assert_eq!(packets.head_stats().active, 0);
 }
 

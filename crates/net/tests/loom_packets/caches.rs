@@ -57,11 +57,12 @@ pub fn write(address: usize) {
 
 pub struct Options {
     size: usize,
+    pub link_offset: Option<usize>,
 }
 
 impl Options {
     pub fn new(_name: &'static str, size: usize, _align: usize) -> Self {
-        Self { size }
+        Self { size, link_offset: None }
     }
 }
 

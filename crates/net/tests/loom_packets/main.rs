@@ -14,6 +14,7 @@ extern crate self as quietline_slab;
 mod caches;
 mod counts;
 mod deferred;
+mod put_off;
 mod world;
 
 #[path = "../../src"]

@@ -3,6 +3,7 @@
 #include "check.h"
 #include <quietline.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -227,14 +228,91 @@ static void many(void)
     ql_waitlist_add(NULL, counted());
     CHECK(ended == 3 * QL_WAITLIST + 6 && ql_waitlist_len(NULL) == 0 && ql_packets_active(packets) == 0);
 
-    /* One by one, where nothing must be freed in bulk. */
+    /* In bulk, for a reason. */
+    ended = 0;
+    for (int i = 0; i < 100; i++)
+        burst[i] = i % 3 ? counted() : NULL;
+    ql_kfree_skb_bulk_reason(burst, 100, QL_DROP_NO_ROUTE);
+    CHECK(ended == 66 && burst[1] == NULL && burst[98] == NULL);
+    ql_kfree_skb_bulk_reason(NULL, 1, 0);
+    burst[0] = counted();
+    ql_kfree_skb_bulk_reason(burst, 1, 9999);
+    CHECK(ended == 67 && ql_packets_active(packets) == 0);
+}
+
+static ql_skb *for_handler[40];
+static volatile sig_atomic_t handled;
+
+static void handler(int signal)
+{
+    (void)signal;
     ql_no_bulk_enter();
     ql_no_bulk_enter();
     ql_no_bulk_leave();
-    ql_waitlist_add(&done, counted());
+    ql_waitlist done = {0};
+    for (int i = 0; i < 10; i++)
+        ql_waitlist_add(&done, for_handler[i]);
     ql_waitlist_flush(&done);
+    ql_consume_skb(for_handler[10]);
+    ql_kfree_skb(for_handler[11], QL_DROP_QUEUE_FULL);
+    ql_skb_defer_free(for_handler[12]);
+    ql_kfree_skb_bulk(for_handler + 13, 10);
+    ql_kfree_skb_bulk_reason(for_handler + 23, 17, QL_DROP_QUEUE_FULL);
     ql_no_bulk_leave();
-    CHECK(ended == 3 * QL_WAITLIST + 7);
+    handled = 1;
+}
+
+/* What ends in a signal handler waits, and ends with the next packet that ends elsewhere. */
+static void interrupted(void)
+{
+    ended = 0;
+    for (int i = 0; i < 40; i++)
+        for_handler[i] = counted();
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = handler;
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0 && raise(SIGUSR1) == 0 && handled);
+    CHECK(ended == 0 && ql_packets_active(packets) == 40);
+    ql_consume_skb(counted());
+    ql_packets_shrink(packets);
+    CHECK(ended == 41 && ql_packets_active(packets) == 0);
+}
+
+static ql_violation_kind found[8];
+static size_t nr_found;
+
+static void note(const ql_violation *violation, void *context)
+{
+    (void)context;
+    if (nr_found < 8)
+        found[nr_found] = violation->kind;
+    nr_found++;
+}
+
+/* Wrong uses that the caches find, once they are asked to. */
+static void checks(void)
+{
+    CHECK(ql_packets_set_debug(NULL, 0) == QL_INVALID && ql_packets_set_debug(packets, 16) == QL_INVALID);
+    CHECK(ql_packets_validate(NULL) == 0 && ql_packets_validate(packets) == 0);
+    CHECK(ql_set_violation_handler(note, NULL) == QL_OK);
+    CHECK(ql_packets_set_debug(packets, QL_DEBUG_ALL) == QL_OK);
+    ql_skb *skb = ql_skb_alloc(packets, 60);
+    unsigned char *bytes = ql_skb_put(skb, ql_skb_tailroom(skb));
+    size_t n = ql_skb_len(skb);
+    memset(bytes, 1, n);
+    CHECK(ql_packets_validate(packets) == 0);
+    bytes[n] = 1; /* behind its end */
+    ql_consume_skb(skb);
+    CHECK(nr_found == 1 && found[0] == QL_OVERRUN);
+    bytes[0] = 1; /* after its end */
+    CHECK(ql_packets_validate(packets) == 1 && nr_found == 2 && found[1] == QL_USE_AFTER_FREE);
+    CHECK(ql_packets_set_debug(packets, QL_DEBUG_CONSISTENCY) == QL_OK);
+    /* Ended twice. (A library that was built with debug assertions ends the process then.) */
+    skb = ql_skb_alloc(packets, 60);
+    ql_consume_skb(skb);
+    ql_consume_skb(skb);
+    CHECK(nr_found == 4 && found[2] == QL_DOUBLE_FREE && found[3] == QL_DOUBLE_FREE);
+    CHECK(ql_packets_set_debug(packets, 0) == QL_OK && ql_packets_active(packets) == 0);
 }
 
 #define V4(a, b, c, d, n) ((ql_prefix){.family = 4, .bits = (n), .address = {(a), (b), (c), (d)}})
@@ -419,6 +497,8 @@ int main(void)
     nothing();
     families();
     many();
+    interrupted();
+    checks();
     forwarding();
     CHECK(ql_packets_active(packets) == 0);
     ql_packets_shrink(packets);

@@ -1,6 +1,7 @@
 //! Many packets ended at once, in the array that holds them.
 
 use super::{CHUNK, Event, Packets, Remains, Skb, USUAL};
+use crate::packet::NoBulk;
 use core::mem::MaybeUninit;
 use core::ptr;
 use quietline_slab::Entry;
@@ -25,6 +26,7 @@ struct Gathered<'a> {
 impl Gathered<'_> {
     #[inline(always)]
     fn give_back_data(&mut self) {
+        debug_assert!(!NoBulk::is_entered(), "something is freed in bulk where that must not be");
         // SAFETY: so many were written; they are of this cache, and nobody uses them.
         unsafe {
             let data = core::slice::from_raw_parts_mut(self.data.as_mut_ptr().cast::<Entry>(), self.nr_data);
@@ -59,8 +61,68 @@ impl Drop for Gathered<'_> {
 
 /// Ends all references in the array, of packets of `of` and of others, and gives back what is left of the former at once: all of
 /// it, or [`HEADS`]. All entries are `None` after.
+///
+/// This is the way of all that free in bulk: where that [must not be](NoBulk), what would be freed is put off; elsewhere what was put off
+/// is freed too.
 #[inline(always)]
-pub(in super::super) fn end_all<const WHAT: bool>(packets: &mut [Option<Skb<'_>>], of: &Packets) {
+pub(in super::super) fn end_all<const WHAT: bool>(packets: &mut [Option<Skb<'_>>], of: &Packets, event: Event) {
+    if NoBulk::was_ever_entered() && !may_free(packets, of, event) {
+        return;
+    }
+    end_here::<WHAT>(packets, of, |_| event);
+}
+
+/// Where something was put off once: frees it, or puts more off.
+#[cold]
+fn may_free(packets: &mut [Option<Skb<'_>>], of: &Packets, event: Event) -> bool {
+    if NoBulk::is_entered() {
+        packets.iter_mut().filter_map(Option::take).for_each(|skb| Packets::put_off(skb, event));
+        return false;
+    }
+    of.free_put_off();
+    true
+}
+
+/// Packets on their way to be freed in bulk, with what is noted in them of how they ended.
+pub(super) struct Ended<'n, 'p> {
+    of: &'p Packets,
+    packets: [Option<Skb<'n>>; 32],
+    n: usize,
+}
+
+impl<'n, 'p> Ended<'n, 'p> {
+    pub(super) fn new(of: &'p Packets) -> Self {
+        Self { of, packets: [const { None }; 32], n: 0 }
+    }
+
+    pub(super) fn add(&mut self, skb: Skb<'n>) {
+        // The place is free.
+        core::mem::forget(self.packets[self.n].replace(skb));
+        self.n += 1;
+        if self.n == self.packets.len() {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let n = core::mem::take(&mut self.n);
+        end_here::<ALL>(&mut self.packets[..n], self.of, Skb::noted);
+    }
+}
+
+impl Drop for Ended<'_, '_> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// [`end_all`] where it may be.
+#[inline(always)]
+fn end_here<'n, const WHAT: bool>(
+    packets: &mut [Option<Skb<'n>>],
+    of: &Packets,
+    event: impl Fn(&Skb<'n>) -> Event,
+) {
     for chunk in packets.chunks_mut(CHUNK) {
         let entries = chunk.as_mut_ptr();
         let mut gathered = Gathered {
@@ -74,11 +136,12 @@ pub(in super::super) fn end_all<const WHAT: bool>(packets: &mut [Option<Skb<'_>>
         for i in 0..chunk.len() {
             // SAFETY: inside the chunk, and a reference or none: heads are put where a reference was taken before.
             let Some(skb) = (unsafe { (*entries.add(i)).take() }) else { continue };
+            let event = event(&skb);
             if !ptr::eq(skb.packets(), of) || (WHAT == HEADS && skb.is_cloned()) {
-                skb.end(Event::Consumed);
+                skb.end(event);
                 continue;
             }
-            let Some(Remains { head, data }) = skb.dismantle(Event::Consumed) else { continue };
+            let Some(Remains { head, data }) = skb.dismantle(event) else { continue };
             // SAFETY: not above `i`, so inside the chunk. An `Option` of a reference is a pointer, null for none, as an entry is.
             unsafe { gathered.heads.add(gathered.nr_heads).write(Some(head)) };
             gathered.nr_heads += 1;

@@ -3,7 +3,7 @@
 //! A stack for each CPU, that many push to and one takes as a whole: no entry is ever taken alone, so an address that comes back
 //! harms nothing.
 
-use super::{Head, Skb};
+use super::{Event, Head, Skb};
 use crate::packet::DEFER_MAX;
 use core::ptr::{self, NonNull};
 use crossbeam_utils::CachePadded;
@@ -29,15 +29,16 @@ impl Deferred {
         Ok(Self { lists: PerCpu::new(list)? })
     }
 
-    /// Puts a packet, to which this is the only reference, into a CPU's list; gives it back if that is full, or there is no such
-    /// CPU.
-    pub(in super::super) fn push<'n>(&self, skb: Skb<'n>) -> Result<(), Skb<'n>> {
+    /// Puts a packet, to which this is the only reference, into its CPU's list, and notes how it ended; gives it back if that is full, or
+    /// there is no such CPU.
+    pub(in super::super) fn push<'n>(&self, skb: Skb<'n>, event: Event) -> Result<(), Skb<'n>> {
         let Some(list) = self.lists.get(skb.cpu()) else { return Err(skb) };
         // Relaxed: a number that orders nothing.
         if list.n.fetch_add(1, Ordering::Relaxed) >= DEFER_MAX {
             list.n.fetch_sub(1, Ordering::Relaxed);
             return Err(skb);
         }
+        skb.note(event);
         let head = skb.into_head();
         // Relaxed: only stored; the exchange confirms it.
         let mut first = list.first.load(Ordering::Relaxed);
@@ -54,31 +55,23 @@ impl Deferred {
         }
     }
 
-    /// Takes all that wait for a CPU, and gives each to `end`: how many.
-    ///
-    /// # Safety
-    /// The packets that they are of live for `'n`.
-    pub(super) unsafe fn take<'n>(&self, cpu: usize, mut end: impl FnMut(Skb<'n>)) -> usize {
-        let Some(list) = self.lists.get(cpu) else { return 0 };
+    /// Takes all that wait for a CPU: the first, to which the others are linked. Each has a reference, which is the caller's now.
+    pub(super) fn take(&self, cpu: usize) -> Option<NonNull<Head>> {
+        let list = self.lists.get(cpu)?;
         // Relaxed: a look; most often there is nothing, and nothing is written.
         if list.first.load(Ordering::Relaxed).is_null() {
-            return 0;
+            return None;
         }
         // ORDERING: Acquire pairs with the release in `push`: of the newest, and by way of the chain of exchanges of those before.
-        let mut at = NonNull::new(list.first.swap(ptr::null_mut(), Ordering::Acquire));
-        let mut n = 0;
-        while let Some(head) = at {
-            // SAFETY: each was put in by `push`, with a reference, which is ours now. Relaxed: seen with the list.
-            let skb = unsafe {
-                at = NonNull::new(head.as_ref().next.load(Ordering::Relaxed));
-                Skb::from_head(head)
-            };
-            n += 1;
-            end(skb);
+        NonNull::new(list.first.swap(ptr::null_mut(), Ordering::Acquire))
+    }
+
+    /// So many were taken for a CPU, and there is room for as many again.
+    pub(super) fn took(&self, cpu: usize, n: usize) {
+        if let Some(list) = self.lists.get(cpu).filter(|_| n > 0) {
+            // Relaxed: as in `push`.
+            list.n.fetch_sub(n as u32, Ordering::Relaxed);
         }
-        // Relaxed: as in `push`.
-        list.n.fetch_sub(n as u32, Ordering::Relaxed);
-        n
     }
 
     pub(super) fn cpus(&self) -> usize {

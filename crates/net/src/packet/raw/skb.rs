@@ -2,7 +2,7 @@
 
 use super::{Event, Head, Info, Packets, Remains, SIZES, trace};
 use crate::packet::frag::{Frag, MAX_FRAGS};
-use crate::packet::{DropReason, HEADROOM, PacketError};
+use crate::packet::{DropReason, HEADROOM, NoBulk, PacketError};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
@@ -31,11 +31,34 @@ unsafe impl Send for Skb<'_> {}
 // SAFETY: by shared borrow a packet is only read, and counted.
 unsafe impl Sync for Skb<'_> {}
 
+#[cfg(all(debug_assertions, not(loom)))]
+impl Head {
+    fn is_alive(&self) -> bool {
+        // Relaxed: of a packet that is alive, whoever else has references, it is not 0.
+        let users = self.users.load(Ordering::Relaxed);
+        users != 0 && users != u32::from_ne_bytes([0x6b; 4])
+    }
+
+    /// Finds out who uses a reference that was given up, or gives it up again, if no new packet has the head: of one that has none
+    /// the count is 0, and with poison four times 0x6b.
+    ///
+    /// # Panics
+    /// If so.
+    fn assert_alive(&self) {
+        assert!(self.is_alive(), "double free or use after free: packet {self:p} has ended");
+        let end = usize::from(self.offset) + self.len as usize;
+        assert!(end <= SIZES[usize::from(self.class)], "packet {self:p} ends behind its buffer: it was overwritten");
+    }
+}
+
 impl<'n> Skb<'n> {
     #[inline(always)]
     fn head(&self) -> &Head {
         // SAFETY: our reference keeps it, and who writes it has the only one.
-        unsafe { self.head.as_ref() }
+        let head = unsafe { self.head.as_ref() };
+        #[cfg(all(debug_assertions, not(loom)))]
+        head.assert_alive();
+        head
     }
 
     /// The head, to be written.
@@ -428,8 +451,16 @@ impl<'n> Skb<'n> {
 
     #[inline(always)]
     pub(in super::super) fn end(self, event: Event) {
-        let packets = self.packets();
-        if let Some(remains) = self.dismantle(event) {
+        // A reference that turns out to be none (in debug builds) is not dropped again.
+        let this = ManuallyDrop::new(self);
+        let packets = this.packets();
+        if NoBulk::was_ever_entered() {
+            if NoBulk::is_entered() {
+                return Packets::put_off(ManuallyDrop::into_inner(this), event);
+            }
+            packets.free_put_off();
+        }
+        if let Some(remains) = ManuallyDrop::into_inner(this).dismantle(event) {
             // SAFETY: it was a packet of these.
             unsafe { packets.free(remains) };
         }
@@ -437,7 +468,7 @@ impl<'n> Skb<'n> {
 
     /// Gives this reference up; true if it was the last.
     #[inline(always)]
-    fn give_up(&self) -> bool {
+    pub(super) fn give_up(&self) -> bool {
         let users = &self.head().users;
         // A sole owner has nobody to agree with. ORDERING: Acquire pairs with the release below.
         users.load(Ordering::Acquire) == 1
@@ -460,6 +491,9 @@ impl<'n> Skb<'n> {
         }
         // Relaxed: who gave up the last reference has seen what was done by way of the others.
         let last = head.info.load(Ordering::Relaxed).is_null() || this.put_data_ref();
+        // Relaxed: nobody else has it.
+        #[cfg(debug_assertions)]
+        head.users.store(0, Ordering::Relaxed);
         Some(Remains { head: this.head.cast(), data: last.then_some((head.data, head.class.into())) })
     }
 
@@ -475,6 +509,20 @@ impl<'n> Skb<'n> {
         // SAFETY: boxed in `info_or_new`, and nobody else has the data.
         drop(unsafe { Box::from_raw(ptr::from_ref(info).cast_mut()) });
         true
+    }
+
+    /// Notes in the head how the packet has ended, for who frees it later: the head.
+    ///
+    /// The reference must be the last one, and be kept until then.
+    pub(super) fn note(&self, event: Event) -> NonNull<Head> {
+        // SAFETY: nobody else has the head. A field of its own: no reference to the whole is made.
+        unsafe { (*self.head.as_ptr()).ended = event.code() };
+        self.head
+    }
+
+    /// What was [noted](Self::note).
+    pub(super) fn noted(&self) -> Event {
+        Event::of_code(self.head().ended)
     }
 
     /// The head, for who keeps the reference in a list.
@@ -531,6 +579,12 @@ fields! {
 impl Drop for Skb<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        // One that was found out is not found out again while that unwinds.
+        #[cfg(all(debug_assertions, not(loom)))]
+        // SAFETY: as in `head`.
+        if !unsafe { self.head.as_ref() }.is_alive() && std::thread::panicking() {
+            return;
+        }
         // SAFETY: the same reference, which is not used after this.
         unsafe { Self::from_head(self.head) }.end(Event::Consumed);
     }

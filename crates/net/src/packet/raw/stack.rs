@@ -1,6 +1,8 @@
 //! Storage of packets, heads and data of one kind, in arrays: to be given back many at a time, or to be used again.
 
+use super::put_off::HEAD;
 use super::{Event, Packets, Remains, Skb};
+use crate::packet::NoBulk;
 use core::ptr;
 use quietline_platform::{AllocError, cpu};
 use quietline_slab::Entry;
@@ -33,11 +35,31 @@ impl<'n, const N: usize> Stack<'n, N> {
     }
 
     /// Ends a reference. What the packet leaves, if it was the last, is kept, but for data of another kind; if there is no room,
-    /// the `bulk` oldest of what is kept are given back before.
+    /// the `bulk` oldest of what is kept are given back before. A packet that another CPU has made is sent home to it.
     #[inline(always)]
     pub(in super::super) fn end(&mut self, skb: Skb<'n>, event: Event, bulk: usize) {
+        if skb.cpu() != cpu::current() || !ptr::eq(skb.packets(), self.packets) {
+            return self.end_foreign(skb, event, bulk);
+        }
+        self.keep(skb, event, bulk);
+    }
+
+    /// Ends a reference to what another CPU, or other packets, have made.
+    #[inline(never)]
+    fn end_foreign(&mut self, skb: Skb<'n>, event: Event, bulk: usize) {
         if !ptr::eq(skb.packets(), self.packets) {
             return skb.end(event);
+        }
+        if let Err(skb) = self.packets.send_home(skb, event) {
+            self.keep(skb, event, bulk);
+        }
+    }
+
+    /// [`end`](Self::end) of what is to stay here.
+    #[inline(always)]
+    pub(in super::super) fn keep(&mut self, skb: Skb<'n>, event: Event, bulk: usize) {
+        if NoBulk::is_entered() {
+            return Packets::put_off(skb, event);
         }
         let Some(Remains { head, data }) = skb.dismantle(event) else { return };
         if self.nr_heads == N {
@@ -71,8 +93,11 @@ impl<'n, const N: usize> Stack<'n, N> {
         Ok(unsafe { self.packets.begin(head, data, self.class, cpu::current()) })
     }
 
+    /// First by what other CPUs have sent home, then out of the caches.
     #[cold]
     fn refill(&mut self, bulk: usize) -> Result<(), AllocError> {
+        self.packets.free_put_off();
+        self.take_deferred(bulk);
         if self.nr_heads == 0 {
             self.packets.heads.alloc_bulk(&mut self.heads[..bulk])?;
             self.nr_heads = bulk;
@@ -82,6 +107,12 @@ impl<'n, const N: usize> Stack<'n, N> {
             self.nr_data = bulk;
         }
         Ok(())
+    }
+
+    /// Keeps what other CPUs have sent home to this one: how many.
+    pub(in super::super) fn take_deferred(&mut self, bulk: usize) -> usize {
+        let packets = self.packets;
+        packets.each_deferred(|skb, event| self.keep(skb, event, bulk))
     }
 
     #[inline(always)]
@@ -101,8 +132,25 @@ impl<'n, const N: usize> Stack<'n, N> {
     /// Gives everything back.
     #[inline(always)]
     pub(in super::super) fn give_back(&mut self) {
+        if NoBulk::is_entered() {
+            return self.put_off();
+        }
         self.give_back_heads(self.nr_heads);
         self.give_back_data(self.nr_data);
+    }
+}
+
+impl<const N: usize> Stack<'_, N> {
+    /// [`give_back`](Self::give_back) where nothing may be freed.
+    #[cold]
+    fn put_off(&mut self) {
+        let heads = self.heads[..self.nr_heads].iter_mut().map(|head| (head, HEAD));
+        let data = self.data[..self.nr_data].iter_mut().map(|data| (data, self.class));
+        for (entry, class) in heads.chain(data) {
+            // SAFETY: of this cache, and nobody uses it.
+            entry.take().into_iter().for_each(|storage| unsafe { self.packets.put_off_storage(storage, class) });
+        }
+        (self.nr_heads, self.nr_data) = (0, 0);
     }
 }
 
