@@ -40,6 +40,7 @@
 mod connect;
 mod control;
 mod flight;
+mod lost;
 mod names;
 mod options;
 mod packet;

@@ -14,6 +14,13 @@ use quietline_platform::fault;
 use quietline_vfs::FileHandle;
 use rustix::io::Errno;
 
+/// Whether a message tells who has sent it without being asked to: where one of both wants to know, or nobody has accepted the
+/// receiver, for who does that may want it then.
+#[inline(always)]
+pub(super) fn tells_sender(own: &Sock, other: &Sock) -> bool {
+    other.options.is_on(SO_PASSCRED) || own.options.is_on(SO_PASSCRED) || other.is_embryo()
+}
+
 /// What a message carries beside its bytes, when it is sent (`scm_cookie`).
 pub(super) struct Outward<'f> {
     flights: &'f Flights,

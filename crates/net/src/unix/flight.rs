@@ -15,7 +15,8 @@
 //!   1. look into the queues of all sockets in the table: how many of the messages that hold a socket lie there?
 //!   2. a socket that is held by more messages than that, or by more than messages, can be reached
 //!   3. what lies in the queue of a socket that can be reached can be reached
-//!   4. the others' queues are emptied, and that ends them
+//!   4. of the others, those that hold one another in a loop, and that nobody else holds, have their queues emptied,
+//!      which ends them, and whom else they hold, unless that is in a loop as well: the next search is for that
 //! ```
 //!
 //! It takes time in proportion to what is in flight, and allocates nothing. A process that passes no sockets never comes here:
@@ -87,28 +88,38 @@ impl Parcel {
 }
 
 /// A socket in flight.
-struct Entry {
-    sock: Object<Sock>,
+pub(super) struct Entry {
+    pub(super) sock: Object<Sock>,
     /// Messages that hold it; how many of these were found in queues of sockets in flight.
     held: u32,
     found: u32,
     /// References to its file, as they were counted.
     references: u64,
-    mark: Mark,
+    pub(super) mark: Mark,
+    /// The next one to be looked at: its place and one.
+    pub(super) next: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mark {
+pub(super) enum Mark {
     Unknown,
     /// Can be reached; its queue is still to be looked at.
     Reached,
     Done,
+    /// Cannot be reached: see [`find_lost`](Table::find_lost).
+    First,
+    Held,
+    Below,
+    /// To be emptied.
+    Lost,
 }
 
 /// The sockets in flight.
 #[derive(Default)]
 pub(super) struct Table {
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
+    /// Those that no message holds stay: they are being gone through.
+    keeps: bool,
 }
 
 /// What is in flight in a kernel.
@@ -201,17 +212,25 @@ impl Flights {
 
     #[cold]
     fn collect_slow(&self) {
+        // What those that were ended held may be in a loop itself.
+        while self.end_lost() {
+            self.drop_lost();
+        }
+    }
+
+    /// Empties the queues of what is lost: whether anything was.
+    fn end_lost(&self) -> bool {
         let mut table = self.lock();
         table.find();
-        let mut at = 0;
-        // Emptying a queue takes entries out of the table, so it is begun again until nothing is left that is unknown.
-        while let Some(entry) = table.entries.get(at) {
-            at += 1;
-            if entry.mark != Mark::Unknown {
+        table.find_lost();
+        table.keeps = true;
+        let mut any = false;
+        for at in 0..table.entries.len() {
+            if table.entries[at].mark != Mark::Lost {
                 continue;
             }
-            let sock = entry.sock.clone();
-            let before = table.entries.len();
+            any = true;
+            let sock = table.entries[at].sock.clone();
             // All messages, also those without files: who is connected to it is told of an end, and not that something was lost.
             let mut last = VecDeque::new();
             sock.each_state(|state| {
@@ -220,16 +239,13 @@ impl Flights {
                 self.purge(queue, Some(&mut table));
             });
             self.purge(last, Some(&mut table));
-            if table.entries.len() != before {
-                at = 0;
-            }
         }
+        table.sweep();
         // Relaxed: under the table's lock, by which whoever enters a socket comes before this or after.
         if table.entries.is_empty() {
             self.suspicious.store(false, Ordering::Relaxed);
         }
-        drop(table);
-        self.drop_lost();
+        any
     }
 
     /// Nobody will receive what was in this queue: whether there were files in it, which are dropped by
@@ -303,7 +319,14 @@ impl Table {
         match sock.flight.load(Ordering::Relaxed) {
             0 => {
                 sock.flight.store(self.entries.len() as u32 + 1, Ordering::Relaxed);
-                self.entries.push(Entry { sock, held: 1, found: 0, references: 0, mark: Mark::Unknown });
+                self.entries.push(Entry {
+                    sock,
+                    held: 1,
+                    found: 0,
+                    references: 0,
+                    mark: Mark::Unknown,
+                    next: 0,
+                });
             }
             at => self.entries[at as usize - 1].held += 1,
         }
@@ -314,11 +337,25 @@ impl Table {
         let at = sock.flight.load(Ordering::Relaxed) as usize - 1;
         let entry = &mut self.entries[at];
         entry.held -= 1;
-        if entry.held == 0 {
-            sock.flight.store(0, Ordering::Relaxed);
-            self.entries.swap_remove(at);
-            if let Some(moved) = self.entries.get(at) {
-                moved.sock.flight.store(at as u32 + 1, Ordering::Relaxed);
+        if entry.held == 0 && !self.keeps {
+            self.remove(at);
+        }
+    }
+
+    /// Takes out the entry of a socket that no message holds.
+    fn remove(&mut self, at: usize) {
+        self.entries.swap_remove(at).sock.flight.store(0, Ordering::Relaxed);
+        if let Some(moved) = self.entries.get(at) {
+            moved.sock.flight.store(at as u32 + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes out those that no message holds any more.
+    fn sweep(&mut self) {
+        self.keeps = false;
+        for at in (0..self.entries.len()).rev() {
+            if self.entries[at].held == 0 {
+                self.remove(at);
             }
         }
     }
@@ -360,7 +397,7 @@ impl Table {
 
     /// Calls `f` for each socket that a message holds in the queue of an entry's socket, or of a connection that it has not
     /// accepted: with its entry, and the references to its file.
-    fn each_held(&mut self, at: usize, mut f: impl FnMut(&mut Entry, u64)) {
+    pub(super) fn each_held(&mut self, at: usize, mut f: impl FnMut(&mut Entry, u64)) {
         let sock = self.entries[at].sock.clone();
         sock.each_state(|state| {
             let parcels = state.queue.iter().filter_map(|segment: &Segment| segment.parcel.as_ref());

@@ -6,13 +6,14 @@
 
 use super::UnixEnd;
 use super::connect::{autobind, find_typed};
-use super::control::{Inward, Outward};
+use super::control::{Inward, Outward, tells_sender};
 use super::flight::{Flights, Table};
 use super::names::{self, Target};
 use super::segment::{Segment, Sender, message_charge};
 use super::sock::{DEAD, ESTABLISHED, RCV, READABLE, SEND, Sock, State, WRITABLE};
-use crate::abi::{AF_UNSPEC, MSG_OOB, MSG_PEEK, MSG_TRUNC, SO_PASSCRED, SOCK_SEQPACKET};
+use crate::abi::{AF_UNSPEC, MSG_OOB, MSG_PEEK, MSG_TRUNC, SOCK_SEQPACKET};
 use crate::address::SockAddr;
+use crate::caller::Ids;
 use crate::message::{Incoming, Outgoing};
 use crate::proto::{On, wait};
 use crate::raw::Object;
@@ -66,7 +67,12 @@ pub(super) fn connect(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<
         }
         Some(other)
     };
-    let old = core::mem::replace(&mut own.lock().peer, new.clone());
+    let old = {
+        let mut state = own.lock();
+        // For what it writes.
+        state.ids = on.who.ids();
+        core::mem::replace(&mut state.peer, new.clone())
+    };
     if let Some(old) = old
         && new.is_none_or(|new| !new.is(&old))
     {
@@ -178,7 +184,7 @@ impl Sending<'_> {
         let sndbuf = own.options.sndbuf();
         if self.ordered {
             let peer = self.end.peer.get().ok_or(Errno::NOTCONN)?;
-            return self.put(peer, message, outward, len, sndbuf);
+            return self.put(peer, None, message, outward, len, sndbuf);
         }
         // Relaxed: a look; who makes room wakes by an exchange of this word, and the queue's fence comes before the next look.
         if own.sent.load(Ordering::Relaxed) >= sndbuf {
@@ -186,15 +192,20 @@ impl Sending<'_> {
         }
         if !self.name.is_empty() {
             let other = find_typed(self.on, self.name)?;
-            return self.put(&other, message, outward, len, sndbuf);
+            return self.put(&other, None, message, outward, len, sndbuf);
         }
-        let other = own.lock().peer.clone().ok_or(Errno::NOTCONN)?;
-        self.put(&other, message, outward, len, sndbuf)
+        let (other, ids) = {
+            let state = own.lock();
+            (state.peer.clone().ok_or(Errno::NOTCONN)?, state.ids)
+        };
+        self.put(&other, ids, message, outward, len, sndbuf)
     }
 
+    /// `ids`: who has connected the socket, if that was not both ends' doing.
     fn put(
         &self,
         other: &Sock,
+        ids: Option<Ids>,
         message: &mut Outgoing<'_, '_, '_>,
         outward: &mut Outward<'_>,
         len: usize,
@@ -223,9 +234,9 @@ impl Sending<'_> {
         let mut segment = Segment::new(&mut start, len, self.charge)?;
         if let Some(sender) = outward.sender {
             segment.sender = sender;
-        } else if other.options.is_on(SO_PASSCRED) || own.options.is_on(SO_PASSCRED) {
+        } else if tells_sender(own, other) {
             // A `write` does not say who calls: then it is who has made the connection, as the other end knows.
-            let ids = self.on.who.ids().or(theirs.peer_ids);
+            let ids = self.on.who.ids().or(ids).or(theirs.peer_ids);
             segment.sender = ids.map_or(Sender::UNKNOWN, Sender::of);
         }
         segment.parcel = outward.take(other);

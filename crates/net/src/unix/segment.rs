@@ -103,8 +103,9 @@ fn truesize(head: usize, paged: usize) -> u32 {
 }
 
 const PAGE: usize = 4096;
-/// Bytes of a message that Linux puts into one piece.
+/// Bytes of a message that Linux puts into one piece, if it can have no more than so many pages beside.
 const PIECE: usize = 16064;
+const PAGES: usize = 17;
 /// Bytes of a stream that it puts into one piece before it takes pages; into pages at most.
 const HEAD: usize = 3776;
 const PAGED: usize = 32768;
@@ -112,7 +113,7 @@ const PAGED: usize = 32768;
 /// What a message of `len` bytes counts.
 #[inline]
 pub(super) fn message_charge(len: usize) -> u32 {
-    let paged = len.saturating_sub(PIECE).next_multiple_of(PAGE);
+    let paged = len.saturating_sub(PIECE).next_multiple_of(PAGE).min(PAGES * PAGE);
     truesize(len - paged.min(len), paged)
 }
 
@@ -170,6 +171,8 @@ mod tests {
             assert_eq!(times(message_charge(len)), count, "{len}");
         }
         assert_eq!(stream_piece(300_000, 212_992).0, 36_544);
+        // As SIOCOUTQ told it.
+        assert_eq!(message_charge(250_000), 332_032);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::names::Name;
 use super::segment::{Segment, Sender};
+use crate::abi::SO_PASSCRED;
 use crate::caller::Ids;
 use crate::options::Options;
 use crate::raw::{Object, Objects, Once};
@@ -140,11 +141,11 @@ impl Sock {
         all.make(sock).map_err(|_| Errno::NOMEM)
     }
 
-    /// Makes a new one the end of a connection to a listener: with its options and its name.
+    /// Makes a new one the end of a connection to a listener: with its name, and told of senders if it is. No other options.
     pub(super) fn accepted(&mut self, listener: &Sock, ids: Option<Ids>, peer_ids: Option<Ids>) {
         let state = self.state.get_mut();
         (state.ids, state.peer_ids) = (ids, peer_ids);
-        self.options.inherit(&listener.options);
+        self.options.switch(SO_PASSCRED, listener.options.is_on(SO_PASSCRED));
         self.name = listener.name.share().map_or_else(Once::empty, Once::of);
         self.set_phase(ESTABLISHED);
         self.set_embryo(true);

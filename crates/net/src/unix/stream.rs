@@ -4,7 +4,7 @@
 //! reads, or gets files with it, is never given bytes of two senders, or of two messages with files, in one call.
 
 use super::UnixEnd;
-use super::control::{Inward, Outward};
+use super::control::{Inward, Outward, tells_sender};
 use super::flight::Table;
 use super::segment::{Segment, Sender, stream_piece};
 use super::sock::{DEAD, ESTABLISHED, RCV, READABLE, SEND, Sock, State, WRITABLE};
@@ -88,7 +88,7 @@ fn push_one(
     }
     if let Some(sender) = outward.sender {
         segment.sender = sender;
-    } else if peer.options.is_on(SO_PASSCRED) || own.options.is_on(SO_PASSCRED) {
+    } else if tells_sender(own, peer) {
         segment.sender = match who.ids() {
             Some(ids) => Sender::of(ids),
             // The state is the other end's, which knows who this one is.

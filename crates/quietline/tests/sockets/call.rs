@@ -1,7 +1,7 @@
 //! The calls of generated programs.
 
 /// Sockets of a program.
-pub(crate) const SLOTS: usize = 6;
+pub(crate) const SLOTS: usize = 8;
 /// Names: the first ones are in no tree, the others are paths.
 pub(crate) const NAMES: usize = 5;
 pub(crate) const PATHS: usize = 2;
@@ -10,8 +10,9 @@ pub(crate) const PATHS: usize = 2;
 pub(crate) struct Dice(u64);
 
 impl Dice {
+    /// The seed is mixed before: seeds in a row would else give parts of one sequence, each a number later than the one before.
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        Self(Self(seed).next())
     }
 
     fn next(&mut self) -> u64 {
@@ -65,11 +66,12 @@ pub(crate) enum Call {
     Unlink(usize),
 }
 
-const TYPES: [i32; 3] = [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET];
-const LENGTHS: [usize; 16] = [0, 1, 1, 2, 3, 10, 55, 56, 100, 129, 256, 257, 1_000, 5_000, 60_000, 250_000];
+pub(crate) const TYPES: [i32; 3] = [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET];
+const LENGTHS: [usize; 20] =
+    [0, 1, 1, 1, 2, 2, 3, 3, 10, 10, 55, 56, 100, 129, 256, 257, 1_000, 5_000, 60_000, 250_000];
 
 impl To {
-    fn any(dice: &mut Dice) -> Self {
+    pub(crate) fn any(dice: &mut Dice) -> Self {
         match dice.below(24) {
             0 => Self::Family,
             1 => Self::Unspec,
@@ -81,69 +83,105 @@ impl To {
     }
 }
 
+/// Parts of calls.
+impl Dice {
+    pub(crate) fn slot(&mut self) -> usize {
+        self.below(SLOTS)
+    }
+
+    pub(crate) fn len(&mut self) -> usize {
+        self.pick(&LENGTHS)
+    }
+
+    pub(crate) fn backlog(&mut self) -> i32 {
+        self.pick(&[0, 0, 1, 2, 5, -1])
+    }
+
+    pub(crate) fn how(&mut self) -> i32 {
+        self.pick(&[0, 1, 2, 2, 3, -1])
+    }
+}
+
 impl Call {
+    /// A message with files of these.
+    pub(crate) fn send(dice: &mut Dice, from: usize, to: Option<To>, files: Vec<usize>) -> Self {
+        Self::Send {
+            from,
+            to,
+            len: dice.len(),
+            flags: dice.pick(&[0, 0, 0, 0, libc::MSG_DONTWAIT, libc::MSG_MORE, libc::MSG_EOR]),
+            files,
+            ids: match dice.below(12) {
+                0 => Some([1, 0, 0]),
+                1 => Some([1, 5, 7]),
+                2 => Some([999_999, 0, 0]),
+                _ => None,
+            },
+        }
+    }
+
+    pub(crate) fn recv(dice: &mut Dice, on: usize) -> Self {
+        let flags = [
+            0,
+            0,
+            0,
+            libc::MSG_PEEK,
+            libc::MSG_TRUNC,
+            libc::MSG_PEEK | libc::MSG_TRUNC,
+            libc::MSG_WAITALL,
+            libc::MSG_CMSG_CLOEXEC,
+        ];
+        let control = dice.pick(&[0, 0, 8, 16, 19, 24, 28, 32, 64, 200, 200, 200]);
+        Self::Recv { on, len: dice.len(), flags: dice.pick(&flags), control }
+    }
+
+    pub(crate) fn set(dice: &mut Dice, slot: usize) -> Self {
+        let option = dice.pick(&[16, 16, 16, 7, 8, 42, 2, 15, 3, 18, 9, 12, 13, 20, 99]);
+        // What Linux rounds up to whole segments is in the test of limits.
+        Self::Set(slot, option, dice.pick(&[0, 1, 1, 2_000, 30_000, -1]))
+    }
+
+    pub(crate) fn get(dice: &mut Dice, slot: usize) -> Self {
+        let option = dice.pick(&[3, 4, 4, 7, 8, 16, 17, 18, 19, 30, 38, 39, 42, 2, 99]);
+        Self::Get(slot, option, dice.below(20))
+    }
+
+    pub(crate) fn ioctl(dice: &mut Dice, slot: usize) -> Self {
+        Self::Ioctl(slot, dice.pick(&[0x541b, 0x541b, 0x5411]))
+    }
+
+    pub(crate) fn unlink(dice: &mut Dice) -> Self {
+        Self::Unlink(NAMES - 1 - dice.below(PATHS))
+    }
+
+    /// By chance alone: seldom one that succeeds.
     pub(crate) fn any(dice: &mut Dice) -> Self {
-        let slot = dice.below(SLOTS);
-        let other = dice.below(SLOTS);
+        let (slot, other) = (dice.slot(), dice.slot());
         let ty = dice.pick(&TYPES);
         match dice.below(100) {
             0..12 => Self::Socket(slot, ty),
             12..17 => Self::Pair(slot, other, ty),
             17..25 => Self::Bind(slot, To::any(dice)),
-            25..30 => Self::Listen(slot, dice.pick(&[0, 0, 1, 2, 5, -1])),
+            25..30 => Self::Listen(slot, dice.backlog()),
             30..40 => Self::Connect(slot, To::any(dice)),
             40..46 => Self::Accept(slot, other),
-            46..64 => Self::Send {
-                from: slot,
-                to: (dice.below(3) == 0).then(|| To::any(dice)),
-                len: dice.pick(&LENGTHS),
-                flags: dice.pick(&[0, 0, 0, 0, libc::MSG_DONTWAIT, libc::MSG_MORE, libc::MSG_EOR]),
-                files: if dice.below(4) == 0 {
-                    (0..dice.below(4)).map(|_| dice.below(SLOTS)).collect()
-                } else {
-                    Vec::new()
-                },
-                ids: match dice.below(12) {
-                    0 => Some([1, 0, 0]),
-                    1 => Some([1, 5, 7]),
-                    2 => Some([999_999, 0, 0]),
-                    _ => None,
-                },
-            },
-            64..80 => Self::Recv {
-                on: slot,
-                len: dice.pick(&LENGTHS),
-                flags: dice.pick(&[
-                    0,
-                    0,
-                    0,
-                    libc::MSG_PEEK,
-                    libc::MSG_TRUNC,
-                    libc::MSG_PEEK | libc::MSG_TRUNC,
-                    libc::MSG_WAITALL,
-                    libc::MSG_CMSG_CLOEXEC,
-                ]),
-                control: dice.pick(&[0, 8, 16, 19, 24, 28, 32, 64, 200]),
-            },
-            80..82 => Self::Read(slot, dice.pick(&LENGTHS)),
-            82..84 => Self::Write(slot, dice.pick(&LENGTHS)),
-            84..87 => Self::Shutdown(slot, dice.pick(&[0, 1, 2, 2, 3, -1])),
+            46..64 => {
+                let to = (dice.below(3) == 0).then(|| To::any(dice));
+                let files = if dice.below(4) == 0 { dice.below(4) } else { 0 };
+                let files = (0..files).map(|_| dice.slot()).collect();
+                Self::send(dice, slot, to, files)
+            }
+            64..80 => Self::recv(dice, slot),
+            80..82 => Self::Read(slot, dice.len()),
+            82..84 => Self::Write(slot, dice.len()),
+            84..87 => Self::Shutdown(slot, dice.how()),
             87..91 => Self::Close(slot),
             91 => Self::Name(slot),
             92 => Self::Peer(slot),
-            93..96 => {
-                let option = dice.pick(&[16, 16, 16, 7, 8, 42, 2, 15, 3, 18, 9, 12, 13, 20, 99]);
-                let value = dice.pick(&[0, 1, 1, 2_000, 30_000, -1]);
-                // What Linux rounds up to whole segments is in the test of limits.
-                Self::Set(slot, option, value)
-            }
-            96 | 97 => Self::Get(
-                slot,
-                dice.pick(&[3, 4, 4, 7, 8, 16, 17, 18, 19, 30, 38, 39, 42, 2, 99]),
-                dice.below(20),
-            ),
-            98 => Self::Ioctl(slot, dice.pick(&[0x541b, 0x541b, 0x5411])),
-            _ => Self::Unlink(NAMES - 1 - dice.below(PATHS)),
+            93..96 => Self::set(dice, slot),
+            96 | 97 => Self::get(dice, slot),
+            98 => Self::ioctl(dice, slot),
+            _ => Self::unlink(dice),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A world in which a program is run: its sockets, its names, and what it sees.
 
 use crate::call::{Call, NAMES, PATHS, SLOTS, To};
+use std::path::Path;
 
 /// What a receive gives.
 #[derive(Default)]
@@ -30,43 +31,57 @@ pub(crate) trait Sys {
     fn set(&mut self, fd: i32, option: i32, value: &[u8]) -> Result<(), i32>;
     fn get(&mut self, fd: i32, option: i32, to: &mut [u8]) -> Result<usize, i32>;
     fn ioctl(&mut self, fd: i32, request: u64) -> Result<i32, i32>;
-    fn poll(&mut self, fd: i32) -> u32;
+    /// The poll masks of all sockets; 0 where there is none.
+    fn polls(&mut self, fds: &[Option<i32>; SLOTS]) -> [u32; SLOTS];
     fn unlink(&mut self, path: &[u8]) -> Result<(), i32>;
-    fn mkdir(&mut self, path: &[u8]);
     /// What tells files apart.
     fn id(&mut self, fd: i32) -> u64;
     fn pid(&self) -> i32;
-    /// Has sockets looked for that nobody can reach, and waits a little until it is done.
-    fn settle(&mut self);
+    /// Has sockets looked for that nobody can reach, which may be done later.
+    fn collect(&mut self);
 }
 
 /// What a step shows: the call's result, what it gave, and the poll masks of all sockets after it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Step {
-    result: Result<i64, i32>,
+    pub(crate) result: Result<i64, i32>,
     bytes: Vec<u8>,
     told: Vec<i64>,
-    pub(crate) polls: Vec<u32>,
+    pub(crate) polls: [u32; SLOTS],
+}
+
+impl Step {
+    /// Whether the call did the same, whatever the sockets show after it.
+    pub(crate) fn same_call(&self, other: &Self) -> bool {
+        (self.result, &self.bytes, &self.told) == (other.result, &other.bytes, &other.told)
+    }
+
+    /// Whether files came with it.
+    pub(crate) fn got_files(&self) -> bool {
+        self.told.get(3) == Some(&libc::SCM_RIGHTS.into())
+    }
 }
 
 pub(crate) struct World {
     sys: Box<dyn Sys>,
     slots: [Option<i32>; SLOTS],
-    directory: String,
-    tag: u64,
+    /// What its names begin with: in the tree, and elsewhere.
+    path: String,
+    name: String,
     /// The next byte to be sent.
     byte: u8,
 }
 
 impl World {
-    pub(crate) fn new(mut sys: Box<dyn Sys>, tag: u64) -> Self {
-        let directory = format!("/tmp/ql-sockets-{}-{tag}", std::process::id());
-        sys.mkdir(directory.as_bytes());
-        Self { sys, slots: [None; SLOTS], directory, tag, byte: 0 }
+    /// For the program of that number, with its paths in `directory`.
+    pub(crate) fn new(sys: Box<dyn Sys>, directory: &Path, tag: u64) -> Self {
+        let path = format!("{}/{tag}", directory.display());
+        let name = format!("ql-{}-{tag}", std::process::id());
+        Self { sys, slots: [None; SLOTS], path, name, byte: 0 }
     }
 
     fn path(&self, n: usize) -> Vec<u8> {
-        format!("{}/{n}", self.directory).into_bytes()
+        format!("{}-{n}", self.path).into_bytes()
     }
 
     fn address(&self, to: To) -> Vec<u8> {
@@ -78,7 +93,7 @@ impl World {
             }
             To::Name(n) => {
                 bytes.push(0);
-                bytes.extend(format!("ql-{}-{}-{n}", std::process::id(), self.tag).into_bytes());
+                bytes.extend(format!("{}-{n}", self.name).into_bytes());
             }
             To::Family => {}
             To::Unspec => bytes[0] = 0,
@@ -121,18 +136,20 @@ impl World {
         self.slots[slot].unwrap_or(-1)
     }
 
-    pub(crate) fn step(&mut self, call: &Call, settled: bool) -> Step {
+    pub(crate) fn step(&mut self, call: &Call) -> Step {
         let (mut bytes, mut told) = (Vec::new(), Vec::new());
         let result = self.call(call, &mut bytes, &mut told);
-        Step { result, bytes, told, polls: self.polls(settled) }
+        Step { result, bytes, told, polls: self.polls() }
     }
 
-    /// The poll masks of all sockets; with `settled` what nobody can reach is looked for before.
-    pub(crate) fn polls(&mut self, settled: bool) -> Vec<u32> {
-        if settled {
-            self.sys.settle();
-        }
-        self.slots.map(|fd| fd.map_or(0, |fd| self.sys.poll(fd))).to_vec()
+    /// The poll masks of all sockets.
+    pub(crate) fn polls(&mut self) -> [u32; SLOTS] {
+        self.sys.polls(&self.slots)
+    }
+
+    /// Has sockets looked for that nobody can reach.
+    pub(crate) fn collect(&mut self) {
+        self.sys.collect();
     }
 
     fn call(&mut self, call: &Call, bytes: &mut Vec<u8>, told: &mut Vec<i64>) -> Result<i64, i32> {
@@ -263,7 +280,8 @@ impl World {
     }
 }
 
-fn cmsg(control: &mut Vec<u8>, ty: i32, data: &[u8]) {
+/// Adds a control message.
+pub(crate) fn cmsg(control: &mut Vec<u8>, ty: i32, data: &[u8]) {
     control.extend((16 + data.len() as u64).to_ne_bytes());
     control.extend(libc::SOL_SOCKET.to_ne_bytes());
     control.extend(ty.to_ne_bytes());
@@ -275,6 +293,10 @@ impl Drop for World {
     fn drop(&mut self) {
         for fd in self.slots.into_iter().flatten() {
             self.sys.close(fd).unwrap();
+        }
+        for n in NAMES - PATHS..NAMES {
+            // Seldom there.
+            let _ = self.sys.unlink(&self.path(n));
         }
     }
 }

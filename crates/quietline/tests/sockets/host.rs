@@ -1,24 +1,55 @@
 //! The calls on the host.
 
-use crate::drive::{Received, Sys};
+use crate::call::SLOTS;
+use crate::drive::{Received, Sys, cmsg};
 use std::ffi::CString;
 use std::io::Error;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-#[derive(Default)]
-pub(crate) struct Host {
-    directory: Option<PathBuf>,
-}
+/// A directory for the programs' names, as long as it lives.
+pub(crate) struct Directory(pub(crate) PathBuf);
 
-impl Drop for Host {
-    fn drop(&mut self) {
-        if let Some(directory) = &self.directory {
-            std::fs::remove_dir_all(directory).unwrap();
-        }
+impl Directory {
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("ql-sockets-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
     }
 }
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // A program that has failed may have left something.
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// Waits until the host has ended all sockets that nobody can reach.
+///
+/// It looks for them in one thread, and closes their files in another, whichever come first. So a socket that only its own queue
+/// holds, with the end of a pipe, is given up twice: the second is looked for when all that was found with the first is closed.
+#[allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+pub(crate) fn collect_all() {
+    let mut host = Host;
+    for _ in 0..2 {
+        let ([a, b], mut pipe) = (host.pair(libc::SOCK_STREAM).unwrap(), [0; 2]);
+        done(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }).unwrap();
+        let mut control = Vec::new();
+        cmsg(&mut control, libc::SCM_RIGHTS, &[b, pipe[1]].map(i32::to_ne_bytes).concat());
+        host.send(a, &[], &[0], &control, 0).unwrap();
+        for fd in [b, pipe[1], a] {
+            host.close(fd).unwrap();
+        }
+        let mut poll = libc::pollfd { fd: pipe[0], events: 0, revents: 0 };
+        assert_eq!(unsafe { libc::poll(&mut poll, 1, 60_000) }, 1, "a socket that nobody can reach");
+        host.close(pipe[0]).unwrap();
+    }
+}
+
+pub(crate) struct Host;
 
 fn raw(result: i64) -> Result<i64, i32> {
     if result < 0 { Err(Error::last_os_error().raw_os_error().unwrap()) } else { Ok(result) }
@@ -133,21 +164,16 @@ impl Sys for Host {
         Ok(answer)
     }
 
-    fn poll(&mut self, fd: i32) -> u32 {
-        let mut poll = libc::pollfd { fd, events: 0x37ff, revents: 0 };
-        unsafe { libc::poll(&mut poll, 1, 0) };
-        poll.revents as u16 as u32
+    fn polls(&mut self, fds: &[Option<i32>; SLOTS]) -> [u32; SLOTS] {
+        // One of none is passed over.
+        let mut polls = fds.map(|fd| libc::pollfd { fd: fd.unwrap_or(-1), events: 0x37ff, revents: 0 });
+        unsafe { libc::poll(polls.as_mut_ptr(), SLOTS as _, 0) };
+        polls.map(|poll| poll.revents as u16 as u32)
     }
 
     fn unlink(&mut self, path: &[u8]) -> Result<(), i32> {
         let path = CString::new(path).unwrap();
         done(unsafe { libc::unlink(path.as_ptr()) })
-    }
-
-    fn mkdir(&mut self, path: &[u8]) {
-        let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
-        std::fs::create_dir(&path).unwrap();
-        self.directory = Some(path);
     }
 
     fn id(&mut self, fd: i32) -> u64 {
@@ -160,10 +186,9 @@ impl Sys for Host {
         std::process::id() as i32
     }
 
-    fn settle(&mut self) {
+    fn collect(&mut self) {
         for fd in self.pair(libc::SOCK_STREAM).unwrap() {
             self.close(fd).unwrap();
         }
-        std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -1,7 +1,25 @@
 //! The calls on quietline.
 
+use crate::call::SLOTS;
 use crate::drive::{Received, Sys};
 use quietline::{Config, Errno, Kernel, PollTable, Process, RecvMsg, SendMsg};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A kernel for many programs, one after the other.
+pub(crate) struct Machine(Kernel);
+
+impl Machine {
+    /// With that directory.
+    pub(crate) fn new(directory: &Path) -> Self {
+        let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
+        let process = kernel.process().unwrap();
+        for path in directory.ancestors().collect::<Vec<_>>().into_iter().rev().skip(1) {
+            process.mkdir(path.as_os_str().as_bytes(), 0o777).unwrap();
+        }
+        Self(kernel)
+    }
+}
 
 pub(crate) struct Ours {
     process: Process,
@@ -9,18 +27,15 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    pub(crate) fn new() -> Self {
-        let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
-        let process = kernel.process().unwrap();
-        process.mkdir("/tmp", 0o777).unwrap();
-        Self { process, kernel }
+    pub(crate) fn new(machine: &Machine) -> Self {
+        Self { process: machine.0.process().unwrap(), kernel: machine.0.clone() }
     }
 }
 
 impl Drop for Ours {
     /// What the program has left open was closed before: nothing is lost in a message once another local socket is closed.
     fn drop(&mut self) {
-        self.settle();
+        self.collect();
         assert_eq!(self.kernel.nr_files(), 0, "files are left");
     }
 }
@@ -112,16 +127,13 @@ impl Sys for Ours {
         raw(self.process.ioctl(fd, request, &mut answer)).map(|_| answer)
     }
 
-    fn poll(&mut self, fd: i32) -> u32 {
-        self.process.file(fd).unwrap().opened().poll(&mut PollTable::look()).bits()
+    fn polls(&mut self, fds: &[Option<i32>; SLOTS]) -> [u32; SLOTS] {
+        let poll = |fd| self.process.file(fd).unwrap().opened().poll(&mut PollTable::look()).bits();
+        fds.map(|fd| fd.map_or(0, poll))
     }
 
     fn unlink(&mut self, path: &[u8]) -> Result<(), i32> {
         raw(self.process.unlink(path))
-    }
-
-    fn mkdir(&mut self, path: &[u8]) {
-        self.process.mkdir(path, 0o777).unwrap();
     }
 
     fn id(&mut self, fd: i32) -> u64 {
@@ -132,7 +144,7 @@ impl Sys for Ours {
         self.process.getpid()
     }
 
-    fn settle(&mut self) {
+    fn collect(&mut self) {
         for fd in self.process.socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap() {
             self.process.close(fd).unwrap();
         }
