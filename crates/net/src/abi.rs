@@ -82,6 +82,8 @@ pub const MSG_MORE: i32 = 0x8000;
 pub const MSG_WAITFORONE: i32 = 0x10000;
 /// Descriptors that arrive are closed on exec.
 pub const MSG_CMSG_CLOEXEC: i32 = 0x4000_0000;
+/// They take any free number, as those that are made with `O_ANYFD` (whose own bit has a meaning here already). Not Linux's.
+pub const MSG_CMSG_ANYFD: i32 = 0x1000_0000;
 
 /// No more reading.
 pub const SHUT_RD: i32 = 0;

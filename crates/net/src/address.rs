@@ -26,6 +26,15 @@ impl SockAddr {
         Ok(address)
     }
 
+    /// Becomes this one, or none. One that is none already is not written.
+    pub(crate) fn set(&mut self, address: Option<&Self>) {
+        match address {
+            Some(address) => *self = *address,
+            None if self.is_empty() => {}
+            None => *self = Self::NONE,
+        }
+    }
+
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len.into()]

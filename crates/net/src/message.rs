@@ -61,6 +61,27 @@ impl<'a> Control<'a> {
         self.used
     }
 
+    /// Adds a message of as many numbers as there is room for: how many. Adds none for no numbers.
+    pub(crate) fn put_ints(&mut self, level: i32, ty: i32, ints: impl Iterator<Item = i32>) -> usize {
+        let room = self.room().unwrap_or(0);
+        let to = self.room.get_mut(self.used + CMSG_HEADER..).unwrap_or_default();
+        let (to, _) = to[..room].as_chunks_mut::<4>();
+        let put = to.iter_mut().zip(ints).map(|(to, int)| *to = int.to_ne_bytes()).count();
+        if put != 0 {
+            self.header(level, ty, 4 * put);
+        }
+        put
+    }
+
+    /// Heads data that is there already.
+    fn header(&mut self, level: i32, ty: i32, len: usize) {
+        let to = &mut self.room[self.used..];
+        to[..8].copy_from_slice(&((CMSG_HEADER + len) as u64).to_ne_bytes());
+        to[8..12].copy_from_slice(&level.to_ne_bytes());
+        to[12..16].copy_from_slice(&ty.to_ne_bytes());
+        self.used += cmsg_align(CMSG_HEADER + len).min(to.len());
+    }
+
     /// Bytes of data that one more message has room for; none if there is none for a header.
     pub fn room(&self) -> Option<usize> {
         (self.room.len() - self.used).checked_sub(CMSG_HEADER)
@@ -72,11 +93,8 @@ impl<'a> Control<'a> {
         let Some(room) = self.room() else { return false };
         let n = data.len().min(room);
         let to = &mut self.room[self.used..];
-        to[..8].copy_from_slice(&((CMSG_HEADER + n) as u64).to_ne_bytes());
-        to[8..12].copy_from_slice(&level.to_ne_bytes());
-        to[12..16].copy_from_slice(&ty.to_ne_bytes());
         to[CMSG_HEADER..CMSG_HEADER + n].copy_from_slice(&data[..n]);
-        self.used += cmsg_align(CMSG_HEADER + n).min(to.len());
+        self.header(level, ty, n);
         n == data.len()
     }
 }

@@ -35,15 +35,16 @@
 //!
 //! # Lock order
 //!
-//! The table of files in flight; a listener's state; another state; a bucket of names. The queues of waiters come last.
+//! The search for what is lost; a part of the register of what is in flight; a listener's state; another state; a bucket of names. The
+//! queues of waiters come last.
 
 mod connect;
 mod control;
 mod flight;
-mod lost;
 mod names;
 mod options;
 mod packet;
+mod parcel;
 mod poll;
 mod segment;
 mod sock;

@@ -13,7 +13,8 @@ use quietline_vfs::{FdFlags, FdTable, FsStruct};
 
 /// A process: descriptors, a place in the tree, and who it is. Share it by reference between as many threads as you like.
 ///
-/// Every method that makes a descriptor takes [`O_ANYFD`] among its flags. Methods that end in `_file` or `_files`
+/// Every method that makes a descriptor takes [`O_ANYFD`] among its flags; `recvmsg`, for those that arrive, has
+/// [`MSG_CMSG_ANYFD`](crate::abi::MSG_CMSG_ANYFD). Methods that end in `_file` or `_files`
 /// make no descriptor at all.
 #[derive(Debug)]
 pub struct Process {

@@ -221,6 +221,37 @@ fn files_that_are_passed_are_the_same_files() {
     }
 }
 
+/// Descriptors that arrive are the lowest that are free, unless any will do: then one that was closed on this CPU is taken again, as
+/// for `O_ANYFD`, and the call does not say that it was asked for that.
+#[test]
+fn what_arrives_takes_the_lowest_number_or_any() {
+    support::pin(support::allowed_cpus()[0]);
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let [a, b] = pair(p, SOCK_STREAM);
+    let low = p.eventfd(0, 0).unwrap();
+    let sent = p.eventfd(0, 0).unwrap();
+    p.close(low).unwrap();
+    pass(p, a, &[sent]).unwrap();
+    assert_eq!(take(p, b, 0), Ok(vec![low]));
+    p.close(low).unwrap();
+    let (mut byte, mut control) = ([0; 8], [0; 64]);
+    let buffers: &mut [&mut [u8]] = &mut [&mut byte];
+    let mut message = RecvMsg { buffers, control: &mut control, ..RecvMsg::default() };
+    pass(p, a, &[sent, sent]).unwrap();
+    assert_eq!(p.recvmsg(b, &mut message, MSG_CMSG_ANYFD), Ok(1));
+    assert_eq!((message.flags, message.control_len), (0, 24));
+    let fd = |at: usize| i32::from_ne_bytes(*control[at..].first_chunk().unwrap());
+    let fds = [fd(16), fd(20)];
+    assert_ne!(fds[0], fds[1]);
+    for fd in fds {
+        assert_eq!(p.fd_name(fd).unwrap(), p.fd_name(sent).unwrap());
+        p.close(fd).unwrap();
+    }
+    let next = p.eventfd(0, O_ANYFD).unwrap();
+    assert!(fds.contains(&next), "it lies in the CPU's store: {next}, {fds:?}");
+}
+
 /// Closes a pair: what makes the kernel look for what nobody can reach.
 fn collect(p: &Process) {
     for fd in pair(p, SOCK_STREAM) {
@@ -357,7 +388,7 @@ fn unread(p: &Process, fd: i32) -> i32 {
 }
 
 #[test]
-fn a_receive_that_comes_to_sockets_begins_again_with_nothing_lost_or_doubled() {
+fn a_receive_that_comes_to_sockets_loses_and_doubles_nothing() {
     let kernel = kernel();
     let p = &kernel.process().unwrap();
     let [a, b] = pair(p, SOCK_STREAM);

@@ -3,7 +3,7 @@
 #![cfg(target_arch = "x86_64")]
 
 use quietline::abi::*;
-use quietline::{Config, Kernel, Process};
+use quietline::{Config, Kernel, Process, RecvMsg, SendMsg};
 use quietline_count::{Error, count};
 use quietline_platform::percpu::{Body, active};
 
@@ -47,6 +47,36 @@ fn pairs() {
     assert_locked("socketpair and two close", 10, || {
         p.socketpair(AF_UNIX, SOCK_STREAM, 0).unwrap().into_iter().for_each(|fd| p.close(fd).unwrap());
     });
+}
+
+/// Sends a descriptor through a pair, and closes what came.
+fn pass(p: &Process, [from, to]: [i32; 2], fd: i32, flags: i32) {
+    let mut control = [0; 24];
+    control[..8].copy_from_slice(&20_u64.to_ne_bytes());
+    control[8..12].copy_from_slice(&SOL_SOCKET.to_ne_bytes());
+    control[12..16].copy_from_slice(&SCM_RIGHTS.to_ne_bytes());
+    control[16..20].copy_from_slice(&fd.to_ne_bytes());
+    let message = SendMsg { buffers: &[b"f"], control: &control, ..SendMsg::default() };
+    assert_eq!(p.sendmsg(from, &message, 0), Ok(1));
+    let (mut byte, mut control) = ([0], [0; 24]);
+    let buffers: &mut [&mut [u8]] = &mut [&mut byte];
+    let mut message = RecvMsg { buffers, control: &mut control, ..RecvMsg::default() };
+    assert_eq!(p.recvmsg(to, &mut message, flags), Ok(1));
+    p.close(i32::from_ne_bytes(*control[16..].first_chunk().unwrap())).unwrap();
+}
+
+#[test]
+fn descriptors_in_messages() {
+    let p = process();
+    let pair = p.socketpair(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    let [event, socket] = [p.eventfd(0, 0).unwrap(), p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap()];
+    // Sent: the sender's file held and let go, for it may sleep; the file in the message held; the receiver's lock. Received: the
+    // receiver's lock. Closed: the number's slot, and the file let go.
+    assert_locked("a descriptor passed to any number", 7, || pass(&p, pair, event, MSG_CMSG_ANYFD));
+    // The table's lock, twice, instead of the slot.
+    assert_locked("a descriptor passed", 8, || pass(&p, pair, event, 0));
+    // The socket's own lock, to count the message, and again when it has arrived.
+    assert_locked("a socket passed", 10, || pass(&p, pair, socket, 0));
 }
 
 fn connect(p: &Process, family: i32, listener: i32, address: &[u8]) {

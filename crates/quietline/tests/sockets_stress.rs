@@ -194,6 +194,87 @@ fn files_in_flight_are_not_lost() {
     assert_eq!(kernel.nr_files(), 0);
 }
 
+/// While somebody closes loops without end, and so looks for what is lost, sockets of others travel with what lies in them, and
+/// listeners with connections that nobody has accepted: nothing that can be reached is taken from anybody.
+#[test]
+fn what_can_be_reached_is_left_alone() {
+    let rounds = number("QUIETLINE_SOCKETS_ROUNDS", 3_000);
+    let kernel = Kernel::boot(Config::default()).unwrap();
+    let moves = &AtomicU64::new(0);
+    let travelling = &AtomicU64::new(2);
+    watched(moves, || {
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                let p = kernel.process().unwrap();
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        moves.fetch_add(1, Ordering::Relaxed);
+                        if round % 2 == 0 { travel(&p) } else { travel_unaccepted(&p, thread) }
+                    }
+                    travelling.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+            let p = kernel.process().unwrap();
+            scope.spawn(move || {
+                while travelling.load(Ordering::Relaxed) != 0 {
+                    let [a, b] = p.socketpair(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+                    pass(&p, a, b).unwrap();
+                    pass(&p, b, a).unwrap();
+                    p.close(a).unwrap();
+                    p.close(b).unwrap();
+                }
+            });
+        });
+    });
+    let p = kernel.process().unwrap();
+    for fd in p.socketpair(AF_UNIX, SOCK_STREAM, 0).unwrap() {
+        p.close(fd).unwrap();
+    }
+    assert_eq!(kernel.nr_files(), 0);
+}
+
+/// A socket with a byte in it, in the queue of a socket, in the queue of a third.
+fn travel(p: &Process) {
+    let [[a, b], [c, d], [e, f]] = [(); 3].map(|()| p.socketpair(AF_UNIX, SOCK_DGRAM, 0).unwrap());
+    p.write(a, b"kept").unwrap();
+    pass(p, c, b).unwrap();
+    // In its own queue, too: only the message to `f` keeps it from being lost.
+    pass(p, c, d).unwrap();
+    pass(p, e, d).unwrap();
+    for fd in [b, d] {
+        p.close(fd).unwrap();
+    }
+    let d = take(p, f).expect("it was sent");
+    let b = take(p, d).expect("what can be reached keeps what lies in it");
+    let mut buffer = [0; 8];
+    assert_eq!(p.read(b, &mut buffer), Ok(4));
+    for fd in [a, b, c, d, e, f] {
+        p.close(fd).unwrap();
+    }
+}
+
+/// The same, of a connection that is accepted while it has the message.
+fn travel_unaccepted(p: &Process, thread: i32) {
+    let name = [&1u16.to_ne_bytes()[..], b"\0travel", &thread.to_ne_bytes()].concat();
+    let listener = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    p.bind(listener, &name).unwrap();
+    p.listen(listener, 1).unwrap();
+    let client = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    p.connect(client, &name).unwrap();
+    let [[a, b], [e, f]] = [(); 2].map(|()| p.socketpair(AF_UNIX, SOCK_DGRAM, 0).unwrap());
+    // In its own queue, and in that of the connection, whose listener is in flight.
+    pass(p, a, b).unwrap();
+    pass(p, e, listener).unwrap();
+    pass(p, client, b).unwrap();
+    p.close(b).unwrap();
+    let (server, _) = p.accept(listener).unwrap();
+    let b = take(p, server).expect("it was sent");
+    let again = take(p, b).expect("what can be reached keeps what lies in it");
+    for fd in [a, b, e, f, again, client, server, listener] {
+        p.close(fd).unwrap();
+    }
+}
+
 fn pass(p: &Process, on: i32, fd: i32) -> Result<usize, quietline::Errno> {
     let mut control = [0; 24];
     control[..8].copy_from_slice(&20u64.to_ne_bytes());

@@ -74,6 +74,28 @@ impl<T> Cache<T> {
         Ok(Slot { value: memory, cache: self })
     }
 
+    /// Stores what `make` makes, once there is memory for it: a long value is then made where it stays, and not copied there.
+    ///
+    /// # Errors
+    /// [`AllocError`]; `make` was not called.
+    #[inline(always)]
+    pub fn alloc_with(&self, make: impl FnOnce() -> T) -> Result<Slot<'_, T>, AllocError> {
+        // Should `make` panic, what has no value yet is given back here.
+        struct Unused<'a>(&'a RawCache, NonNull<u8>);
+        impl Drop for Unused<'_> {
+            fn drop(&mut self) {
+                // SAFETY: it came from this cache just now.
+                unsafe { self.0.free(self.1) };
+            }
+        }
+        let unused = Unused(&self.raw, self.raw.alloc()?);
+        let memory = unused.1.cast::<T>();
+        // SAFETY: fresh memory of T's size and alignment.
+        unsafe { memory.write(make()) };
+        core::mem::forget(unused);
+        Ok(Slot { value: memory, cache: self })
+    }
+
     /// Stores `N` values in one bulk operation, all or nothing.
     ///
     /// # Errors

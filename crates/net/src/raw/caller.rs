@@ -1,6 +1,6 @@
 //! What sockets ask of the process that uses them.
 
-use quietline_vfs::FileHandle;
+use quietline_vfs::{FdFlags, FileHandle};
 use rustix::io::Errno;
 
 /// Who a process is (`struct ucred`, and the effective ids).
@@ -66,7 +66,7 @@ pub unsafe trait Caller {
     ///
     /// # Errors
     /// `EMFILE`, `ENOMEM`.
-    fn install(&self, file: FileHandle<'_>, cloexec: bool) -> Result<i32, Errno>;
+    fn install(&self, file: FileHandle<'_>, how: FdFlags) -> Result<i32, Errno>;
 
     /// Makes a socket's node at a path.
     ///
@@ -113,7 +113,7 @@ unsafe impl Caller for Nobody {
         Err(Errno::BADF)
     }
 
-    fn install(&self, _file: FileHandle<'_>, _cloexec: bool) -> Result<i32, Errno> {
+    fn install(&self, _file: FileHandle<'_>, _how: FdFlags) -> Result<i32, Errno> {
         Err(Errno::MFILE)
     }
 

@@ -118,16 +118,28 @@ impl<T> Objects<T> {
     /// [`AllocError`]; the value is dropped.
     #[inline(always)]
     pub(crate) fn make<const N: usize>(&self, value: T) -> Result<[Object<T>; N], AllocError> {
+        self.make_with(|| value)
+    }
+
+    /// The same with what `value` makes where it stays.
+    ///
+    /// # Errors
+    /// [`AllocError`]; `value` was not called.
+    #[inline(always)]
+    pub(crate) fn make_with<const N: usize>(
+        &self,
+        value: impl FnOnce() -> T,
+    ) -> Result<[Object<T>; N], AllocError> {
         const { assert!(N > 0, "somebody owns it") };
-        let inner = Inner { count: AtomicUsize::new(N), home: NonNull::from(self), value };
-        let inner = self.allocate(inner)?;
+        let home = NonNull::from(self);
+        let inner = self.allocate(|| Inner { count: AtomicUsize::new(N), home, value: value() })?;
         Ok(core::array::from_fn(|_| Object { inner }))
     }
 
     #[cfg(not(loom))]
     #[inline(always)]
-    fn allocate(&self, inner: Inner<T>) -> Result<NonNull<Inner<T>>, AllocError> {
-        Ok(self.cache.alloc(inner)?.into_raw())
+    fn allocate(&self, inner: impl FnOnce() -> Inner<T>) -> Result<NonNull<Inner<T>>, AllocError> {
+        Ok(self.cache.alloc_with(inner)?.into_raw())
     }
 
     /// # Safety
@@ -161,8 +173,8 @@ impl<T> Objects<T> {
         Ok(Self { of: PhantomData })
     }
 
-    fn allocate(&self, inner: Inner<T>) -> Result<NonNull<Inner<T>>, AllocError> {
-        Ok(NonNull::from(Box::leak(heap::try_box(inner)?)))
+    fn allocate(&self, inner: impl FnOnce() -> Inner<T>) -> Result<NonNull<Inner<T>>, AllocError> {
+        Ok(NonNull::from(Box::leak(heap::try_box(inner())?)))
     }
 
     /// # Safety

@@ -245,8 +245,9 @@ pub(super) fn accept(end: &UnixEnd, on: &On<'_>, new: &UnixEnd) -> Result<SockAd
         return Err(Errno::OPNOTSUPP);
     }
     let sock = end.get().filter(|sock| sock.phase() == LISTEN).ok_or(Errno::INVAL)?;
+    let flights = &on.net().unix.flights;
     let take = |waits: bool| {
-        let mut state = sock.lock();
+        let mut state = flights.lock_thawed(sock);
         let listener = state.listener.as_deref_mut().ok_or(Errno::INVAL)?;
         listener.queue.pop_front().ok_or_else(|| match sock.shutdown() & RCV {
             RCV if waits => Errno::INVAL,
@@ -335,6 +336,9 @@ pub(super) fn closed(end: &UnixEnd, socket: &Socket) {
     }
     // Who is about to connect looks under the lock. Nobody else waits here: he would hold the file.
     sock.waiters.wake_ordered(CHANGED.bits(), quietline_sync::WaitQueue::ALL);
+    if buried.entered {
+        unix.flights.forget(sock);
+    }
     if files {
         unix.flights.drop_lost();
     }
@@ -349,6 +353,8 @@ struct Buried {
     unread: bool,
     /// Whether there were files.
     files: bool,
+    /// Whether it is in the register of what is in flight.
+    entered: bool,
     /// Dropped without a lock.
     _peer: Option<Object<Sock>>,
 }
@@ -357,16 +363,11 @@ struct Buried {
 fn bury(sock: &Sock, flights: &Flights) -> Buried {
     let mut state = sock.lock();
     sock.shut(RCV | SEND | DEAD);
-    let mut table = None;
-    if Flights::needs_table(&state) {
-        drop(state);
-        table = Some(flights.lock());
-        state = sock.lock();
-    }
     let queue = core::mem::take(&mut state.queue);
     state.charged = 0;
     let mut buried = Buried {
         files: false,
+        entered: state.traffic.is_entered(),
         list: state
             .listener
             .as_deref_mut()
@@ -378,7 +379,7 @@ fn bury(sock: &Sock, flights: &Flights) -> Buried {
         _peer: state.peer.take(),
     };
     drop(state);
-    buried.files = flights.purge(queue, table.as_deref_mut());
+    buried.files = flights.purge(queue);
     buried
 }
 

@@ -1,17 +1,18 @@
 //! Control messages: files and who has sent them (`net/core/scm.c`).
 
 use super::UnixEnd;
-use super::flight::{Flights, Parcel, Table};
+use super::flight::Flights;
+use super::parcel::Parcel;
 use super::segment::Sender;
 use super::sock::Sock;
 use crate::abi::{
-    MSG_CMSG_CLOEXEC, MSG_CTRUNC, SCM_CREDENTIALS, SCM_MAX_FD, SCM_RIGHTS, SO_PASSCRED, SOL_SOCKET,
+    MSG_CMSG_ANYFD, MSG_CMSG_CLOEXEC, MSG_CTRUNC, SCM_CREDENTIALS, SCM_MAX_FD, SCM_RIGHTS, SO_PASSCRED,
+    SOL_SOCKET,
 };
 use crate::caller::{Caller, Ids, Right};
 use crate::message::{Control, cmsgs};
 use crate::raw;
-use quietline_platform::fault;
-use quietline_vfs::FileHandle;
+use quietline_vfs::FdFlags;
 use rustix::io::Errno;
 
 /// Whether a message tells who has sent it without being asked to: where one of both wants to know, or nobody has accepted the
@@ -44,35 +45,36 @@ impl<'f> Outward<'f> {
     /// else's name; `ETOOMANYREFS`; `ENOMEM`.
     pub(super) fn new(flights: &'f Flights, who: &dyn Caller, control: &[u8]) -> Result<Self, Errno> {
         let mut outward = Self::none(flights);
-        let mut files = Vec::new();
+        let mut parcel = None;
         for cmsg in cmsgs(control) {
             let cmsg = cmsg.ok_or(Errno::INVAL)?;
             match (cmsg.level, cmsg.ty) {
-                (SOL_SOCKET, SCM_RIGHTS) => collect(&mut files, who, cmsg.data)?,
+                (SOL_SOCKET, SCM_RIGHTS) => collect(&mut parcel, who, cmsg.data)?,
                 (SOL_SOCKET, SCM_CREDENTIALS) => outward.sender = Some(claimed(who, cmsg.data)?),
                 (SOL_SOCKET, _) => return Err(Errno::INVAL),
                 _ => {}
             }
         }
-        if !files.is_empty() {
+        if let Some(mut parcel) = parcel {
             if flights.files() > who.nofile() && !who.may(Right::Resource) {
                 return Err(Errno::TOOMANYREFS);
             }
-            let mut parcel = Parcel::new(files)?;
             flights.enter(&mut parcel)?;
             outward.parcel = Some(parcel);
         }
         Ok(outward)
     }
 
-    /// The files, for the first segment, which goes to `into`.
+    /// The files, for the first segment.
     #[inline(always)]
-    pub(super) fn take(&mut self, into: &Sock) -> Option<Box<Parcel>> {
-        let parcel = self.parcel.take()?;
-        if parcel.has_sockets() {
-            self.flights.put(into);
-        }
-        Some(parcel)
+    pub(super) fn take(&mut self) -> Option<Box<Parcel>> {
+        self.parcel.take()
+    }
+
+    /// They were put where they may close a loop.
+    #[cold]
+    pub(super) fn suspect(&self) {
+        self.flights.suspect();
     }
 
     /// The files of a segment that was not sent.
@@ -93,22 +95,26 @@ impl Drop for Outward<'_> {
 /// Files that were not sent.
 #[cold]
 fn recall(flights: &Flights, mut parcel: Box<Parcel>) {
-    let mut table = parcel.has_sockets().then(|| flights.lock());
-    flights.leave(&mut parcel, table.as_deref_mut());
-    drop(table);
+    flights.leave(&mut parcel);
     drop(parcel);
 }
 
 /// Adds the files of an `SCM_RIGHTS`.
-fn collect(files: &mut Vec<FileHandle<'static>>, who: &dyn Caller, data: &[u8]) -> Result<(), Errno> {
+fn collect(parcel: &mut Option<Box<Parcel>>, who: &dyn Caller, data: &[u8]) -> Result<(), Errno> {
     let (fds, _) = data.as_chunks::<4>();
-    if files.len() + fds.len() > SCM_MAX_FD {
+    if fds.is_empty() {
+        return Ok(());
+    }
+    let parcel = match parcel {
+        Some(parcel) => parcel,
+        None => parcel.insert(Parcel::new()?),
+    };
+    if parcel.len() + fds.len() > SCM_MAX_FD {
         return Err(Errno::INVAL);
     }
-    fault::check().map_err(|_| Errno::NOMEM)?;
-    files.try_reserve_exact(fds.len()).map_err(|_| Errno::NOMEM)?;
+    parcel.reserve(fds.len())?;
     for fd in fds {
-        files.push(raw::in_flight(who, i32::from_ne_bytes(*fd))?);
+        parcel.push(raw::in_flight(who, i32::from_ne_bytes(*fd))?);
     }
     Ok(())
 }
@@ -139,30 +145,30 @@ fn claimed(who: &dyn Caller, data: &[u8]) -> Result<Sender, Errno> {
 pub(super) struct Inward {
     pub(super) sender: Option<Sender>,
     /// Files that have left their message, or were copied by a look.
-    pub(super) files: Vec<FileHandle<'static>>,
+    pub(super) parcel: Option<Box<Parcel>>,
 }
 
 impl Inward {
-    /// Takes the files of a message that was taken out of its queue, or looks at them.
+    /// Takes the files of a message that is not frozen, or looks at them.
     ///
     /// # Errors
     /// `ENOMEM`, for a look.
-    pub(super) fn take(
-        &mut self,
-        flights: &Flights,
-        parcel: &mut Option<Box<Parcel>>,
-        peek: bool,
-        table: Option<&mut Table>,
-    ) -> Result<(), Errno> {
-        if peek {
-            if let Some(parcel) = parcel {
-                self.files = parcel.copy()?;
-            }
-        } else if let Some(mut parcel) = parcel.take() {
-            flights.leave(&mut parcel, table);
-            self.files = core::mem::take(&mut parcel.files);
+    #[inline]
+    pub(super) fn take(&mut self, parcel: &mut Option<Box<Parcel>>, peek: bool) -> Result<(), Errno> {
+        match parcel {
+            Some(parcel) if peek => self.parcel = Some(parcel.copy()?),
+            Some(_) => self.parcel = parcel.take(),
+            None => {}
         }
         Ok(())
+    }
+
+    /// No lock is held any more: files that were taken are in flight no longer.
+    #[inline]
+    pub(super) fn arrive(&mut self, flights: &Flights) {
+        if let Some(parcel) = &mut self.parcel {
+            flights.leave(parcel);
+        }
     }
 
     /// Tells the caller (`scm_recv`): the flags to be added to the message's.
@@ -175,10 +181,10 @@ impl Inward {
         flags: i32,
     ) -> i32 {
         let passcred = end.get().is_some_and(|sock| sock.options.is_on(SO_PASSCRED));
-        if passcred || !self.files.is_empty() { self.deliver_slow(passcred, who, control, flags) } else { 0 }
+        if passcred || self.parcel.is_some() { self.deliver_slow(passcred, who, control, flags) } else { 0 }
     }
 
-    #[cold]
+    #[inline(never)]
     fn deliver_slow(self, passcred: bool, who: &dyn Caller, control: &mut Control<'_>, flags: i32) -> i32 {
         if !control.is_wanted() {
             return MSG_CTRUNC;
@@ -193,24 +199,13 @@ impl Inward {
                 found |= MSG_CTRUNC;
             }
         }
-        let count = self.files.len();
-        let room = control.room().unwrap_or(0) / 4;
-        let mut fds = Vec::new();
-        if count != 0 && (fault::check().is_err() || fds.try_reserve_exact(4 * count.min(room)).is_err()) {
-            // As where there is no room: the files are dropped, and the receiver is told.
-            return found | MSG_CTRUNC;
-        }
-        for file in self.files.into_iter().take(room) {
-            match who.install(file, flags & MSG_CMSG_CLOEXEC != 0) {
-                Ok(fd) => fds.extend_from_slice(&fd.to_ne_bytes()),
-                Err(_) => break,
+        if let Some(parcel) = self.parcel {
+            let (count, room) = (parcel.len(), control.room().unwrap_or(0) / 4);
+            let how = FdFlags { cloexec: flags & MSG_CMSG_CLOEXEC != 0, any: flags & MSG_CMSG_ANYFD != 0 };
+            let fds = parcel.into_files().take(room).map_while(|file| who.install(file, how).ok());
+            if control.put_ints(SOL_SOCKET, SCM_RIGHTS, fds) < count {
+                found |= MSG_CTRUNC;
             }
-        }
-        if !fds.is_empty() {
-            control.put(SOL_SOCKET, SCM_RIGHTS, &fds);
-        }
-        if fds.len() < 4 * count {
-            found |= MSG_CTRUNC;
         }
         found
     }

@@ -5,130 +5,154 @@
 //! A message may hold the open file of a socket in whose queue it lies, or of one whose queue holds the file of the first. When
 //! their last descriptors are closed, nobody can receive the messages any more, and no count becomes zero.
 //!
+//! # The contended way
+//!
+//! One lock for the graph of what is in flight, taken by whoever sends a socket and whoever receives one.
+//!
 //! # Our way
 //!
-//! Sockets in flight, and only those, are entered in a table, each with the number of messages that hold it. The message that
-//! closes a loop goes to a socket that is in flight already; since there was one, whoever closes a local socket looks for the
-//! lost:
+//! A socket counts, under its own lock, the messages that hold it. One that is sent for the first time is entered in a register,
+//! the part of it that is its sender's CPU's, and stays there until it is closed, or until a search finds it in no message:
 //!
 //! ```text
-//!   1. look into the queues of all sockets in the table: how many of the messages that hold a socket lie there?
-//!   2. a socket that is held by more messages than that, or by more than messages, can be reached
-//!   3. what lies in the queue of a socket that can be reached can be reached
-//!   4. of the others, those that hold one another in a loop, and that nobody else holds, have their queues emptied,
-//!      which ends them, and whom else they hold, unless that is in a loop as well: the next search is for that
+//!   register   CPU 0: a, b, c      CPU 1: d      ...         one lock each: to enter, and to leave
+//!                     |
+//!                    Sock: held by so many messages; frozen           its own lock: to be sent, and to be received
 //! ```
 //!
-//! It takes time in proportion to what is in flight, and allocates nothing. A process that passes no sockets never comes here:
-//! files of other kinds are in no table, for they hold no messages.
+//! The message that closes a loop goes to a socket that is in flight already; since there was one, whoever closes a local socket
+//! looks for the lost:
+//!
+//! ```text
+//!   1. freeze all that is in the register: what holds sockets stays in the queues
+//!   2. how many of the messages in those queues hold each socket, and how many references has its file after that?
+//!   3. a socket that something else refers to can be reached
+//!   4. what lies in the queue of a socket that can be reached can be reached
+//!   5. of the others, those that hold one another in a loop, and that nobody else holds, have their queues emptied, which ends
+//!      them, and whom else they hold, unless that is in a loop as well: the next search is for that; the rest thaws
+//! ```
+//!
+//! It takes time in proportion to the sockets that were passed since the last search, and allocates nothing. A process that
+//! passes no sockets never comes here: files of other kinds are in no register, for they hold no messages.
 //!
 //! # Why nothing is lost that somebody can reach
 //!
-//! A socket is entered before its message is in a queue, and a message that holds sockets is taken out of a queue, or looked at,
-//! only under the table's lock. So while the table is locked a message that is counted in step 1 stays where it is, one that is
-//! on its way is counted in the table and in no queue, and a socket that a thread has just received has a reference that is
-//! no message's.
+//! Whoever wants to take a message with files out of a frozen queue, or to look at it, or to accept a connection from a frozen
+//! listener, waits until the search is over. So what was counted in step 2 stays where it is until step 5. A message that is put
+//! into a queue meanwhile was made by somebody who had a reference of his own, and is a reference more than was counted. If a file
+//! has as many references as messages were counted, at a moment after the counting, then there is nobody to make another one:
+//! that can be done with a descriptor, which is a reference, or by receiving one of these messages.
+//!
+//! What is entered in the register during a search takes no part in it, and what lies there can be reached for now.
+//!
+//! # Why nothing that is lost is forgotten
+//!
+//! Who puts a message with sockets into a queue finds out under the same lock whether its owner is in flight, and says so
+//! afterwards; a search takes note of that before it begins, and says so again if it leaves such a queue behind. Of two messages
+//! that close a loop together the one that is put into its queue later finds the owner in flight: the other's sender had counted it
+//! before.
 //!
 //! # Limits
 //!
-//! As on Linux, a loop whose descriptors are all closed while another message still holds its sockets stays until the next
-//! local socket is closed, or the kernel ends.
+//! As on Linux, a loop whose descriptors are all closed while another message still holds its sockets, or while a call still
+//! refers to them, stays until the next local socket is closed, or the kernel ends.
 //!
 //! # Lock order
 //!
-//! The table, then a listener's state, then another socket's. Files are closed when no lock is held.
+//! The search; a part of the register; a listener's state; another socket's. Files are closed when no lock is held.
 
+mod lost;
+mod search;
+
+use super::parcel::{Parcel, sock_of};
 use super::segment::Segment;
 use super::sock::{Sock, State};
-use crate::abi::AF_UNIX;
 use crate::raw::Object;
 use crate::socket::Socket;
-use quietline_platform::atomic::{AtomicBool, Ordering};
-use quietline_platform::{fault, heap};
-use quietline_sync::{Counter, SpinLock, SpinLockGuard};
-use quietline_vfs::FileHandle;
+use quietline_platform::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use quietline_platform::{cpu, fault};
+use quietline_sync::{Counter, PerCpu, SpinLock, SpinLockGuard};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
-/// The open files in a message.
-#[derive(Debug)]
-pub(super) struct Parcel {
-    pub(super) files: Vec<FileHandle<'static>>,
-    /// How many of them are entered in the table.
-    sockets: u32,
-    /// The next to be dropped.
-    next: Option<Box<Parcel>>,
-}
-
-/// The local socket that a file is.
-fn sock_of<'f>(file: &'f FileHandle<'_>) -> Option<&'f Socket> {
-    file.payload::<Socket>().filter(|socket| socket.family() == AF_UNIX)
-}
-
-impl Parcel {
-    /// These files.
-    pub(super) fn new(files: Vec<FileHandle<'static>>) -> Result<Box<Self>, Errno> {
-        heap::try_box(Self { files, sockets: 0, next: None }).map_err(|_| Errno::NOMEM)
-    }
-
-    /// Whether a message with it is to be touched only under the table's lock.
-    #[inline(always)]
-    pub(super) fn has_sockets(&self) -> bool {
-        self.sockets != 0
-    }
-
-    /// Another one with the same files, in no message.
-    pub(super) fn copy(&self) -> Result<Vec<FileHandle<'static>>, Errno> {
-        let mut files = Vec::new();
-        fault::check().map_err(|_| Errno::NOMEM)?;
-        files.try_reserve_exact(self.files.len()).map_err(|_| Errno::NOMEM)?;
-        files.extend(self.files.iter().cloned());
-        Ok(files)
-    }
-}
-
-/// A socket in flight.
-pub(super) struct Entry {
-    pub(super) sock: Object<Sock>,
-    /// Messages that hold it; how many of these were found in queues of sockets in flight.
+/// What a socket's state says of it as one that messages hold.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    /// Messages that hold it.
     held: u32,
-    found: u32,
-    /// References to its file, as they were counted.
-    references: u64,
-    pub(super) mark: Mark,
-    /// The next one to be looked at: its place and one.
-    pub(super) next: u32,
+    /// Whether it is in the register. Changed under the lock of its part, too.
+    entered: bool,
+    /// Whether a search wants everything to stay where it is.
+    frozen: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mark {
-    Unknown,
-    /// Can be reached; its queue is still to be looked at.
-    Reached,
-    Done,
-    /// Cannot be reached: see [`find_lost`](Table::find_lost).
-    First,
-    Held,
-    Below,
-    /// To be emptied.
-    Lost,
+impl Traffic {
+    /// Whether it is in the register.
+    pub(super) fn is_entered(&self) -> bool {
+        self.entered
+    }
 }
 
-/// The sockets in flight.
+/// What the register and the searches note of a socket.
+///
+/// Relaxed, all of it: the place is under the lock of its part, and the rest is the search's, under its lock.
+#[derive(Debug)]
+pub(super) struct Flight {
+    /// The part of the register, and the place there, counted from 1; 0 if it is nowhere.
+    place: AtomicU64,
+    /// Messages in frozen queues that hold it.
+    found: AtomicU32,
+    /// References to its file, as they were counted after that.
+    references: AtomicU64,
+    mark: AtomicU32,
+    /// The next to be looked at by a [`flood`](Flights::flood). Nobody takes another lock under this one.
+    next: SpinLock<Option<Object<Sock>>>,
+}
+
+/// It can be reached, or takes no part in the search.
+const DONE: u32 = 0;
+/// Nothing is known yet; after the search for what can be reached: it cannot.
+const UNKNOWN: u32 = 1;
+/// It can be reached; its queue is still to be looked at.
+const REACHED: u32 = 2;
+
+impl Flight {
+    /// Of a socket that is in no message.
+    #[inline(always)]
+    pub(super) fn none() -> Self {
+        Self {
+            place: AtomicU64::new(0),
+            found: AtomicU32::new(0),
+            references: AtomicU64::new(0),
+            mark: AtomicU32::new(DONE),
+            next: SpinLock::new(None),
+        }
+    }
+
+    fn mark(&self) -> u32 {
+        self.mark.load(Ordering::Relaxed)
+    }
+
+    fn set_mark(&self, mark: u32) {
+        self.mark.store(mark, Ordering::Relaxed);
+    }
+}
+
+/// A part of the register.
 #[derive(Default)]
-pub(super) struct Table {
-    pub(super) entries: Vec<Entry>,
-    /// Those that no message holds stay: they are being gone through.
-    keeps: bool,
+struct Part {
+    socks: Vec<Object<Sock>>,
 }
 
 /// What is in flight in a kernel.
 pub(super) struct Flights {
-    table: SpinLock<Table>,
+    parts: PerCpu<SpinLock<Part>>,
     /// Whether there may be a loop: looked at by whoever closes a local socket, seldom written.
     suspicious: AtomicBool,
     /// Files in messages.
     files: Counter,
+    /// Held by who looks for the lost.
+    search: SpinLock<()>,
     /// What is to be dropped, and whether somebody is about it: files whose end ends more files are no recursion.
     lost: SpinLock<Option<Box<Parcel>>>,
     busy: AtomicBool,
@@ -137,17 +161,13 @@ pub(super) struct Flights {
 impl Flights {
     pub(super) fn new() -> Result<Self, Errno> {
         Ok(Self {
-            table: SpinLock::new(Table::default()),
+            parts: PerCpu::new(|_| SpinLock::new(Part::default())).map_err(|_| Errno::NOMEM)?,
             suspicious: AtomicBool::new(false),
             files: Counter::new().map_err(|_| Errno::NOMEM)?,
+            search: SpinLock::new(()),
             lost: SpinLock::new(None),
             busy: AtomicBool::new(false),
         })
-    }
-
-    /// The table, locked.
-    pub(super) fn lock(&self) -> SpinLockGuard<'_, Table> {
-        self.table.lock()
     }
 
     /// Files in messages, more or less.
@@ -155,112 +175,116 @@ impl Flights {
         self.files.read_positive() as usize
     }
 
-    /// A message is about to have these files.
+    /// A message is about to have these files. Writes the lines of those that are sockets.
     ///
     /// # Errors
     /// `ENOMEM`: nothing has happened.
     pub(super) fn enter(&self, parcel: &mut Parcel) -> Result<(), Errno> {
-        let sockets = parcel.files.iter().filter(|file| sock_of(file).is_some()).count();
-        if sockets != 0 {
-            // One that has no state yet may have messages later.
-            for socket in parcel.files.iter().filter_map(sock_of) {
-                socket.unix.sock(socket)?;
-            }
-            let mut table = self.lock();
-            fault::check().map_err(|_| Errno::NOMEM)?;
-            table.entries.try_reserve(sockets).map_err(|_| Errno::NOMEM)?;
-            for socket in parcel.files.iter().filter_map(sock_of) {
-                table.hold(socket.unix.share().expect("made above"));
-            }
-        }
-        parcel.sockets = sockets as u32;
-        self.files.add(parcel.files.len() as i64);
+        let mut sockets = 0;
+        let entered = parcel.files().filter_map(sock_of).try_for_each(|socket| {
+            sockets += 1;
+            self.hold(socket).inspect_err(|_| sockets -= 1)
+        });
+        parcel.sockets = sockets;
+        entered.inspect_err(|_| release(parcel))?;
+        self.files.add(parcel.len() as i64);
+        parcel.counted = true;
         Ok(())
     }
 
-    /// A message with these files has been taken out of its queue, under the table's lock if there are sockets among them.
-    pub(super) fn leave(&self, parcel: &mut Parcel, table: Option<&mut Table>) {
-        self.files.add(-(parcel.files.len() as i64));
-        if parcel.sockets != 0 {
-            let table = table.expect("the caller has locked it");
-            for socket in parcel.files.iter().filter_map(sock_of) {
-                table.release(socket.unix.get().expect("it was entered"));
-            }
-            parcel.sockets = 0;
+    /// One more message holds a socket.
+    fn hold(&self, socket: &Socket) -> Result<(), Errno> {
+        // One that has no state yet may have messages later.
+        let sock = socket.unix.sock(socket)?;
+        let mut state = sock.lock();
+        if !state.traffic.entered {
+            drop(state);
+            return self.register(socket.unix.sock_share(socket)?);
+        }
+        state.traffic.held += 1;
+        Ok(())
+    }
+
+    /// The same, of one that was in no message for a while.
+    #[cold]
+    fn register(&self, sock: Object<Sock>) -> Result<(), Errno> {
+        let cpu = cpu::current();
+        let mut part = self.parts[cpu].lock();
+        fault::check().map_err(|_| Errno::NOMEM)?;
+        part.socks.try_reserve(1).map_err(|_| Errno::NOMEM)?;
+        let mut state = sock.lock();
+        state.traffic.held += 1;
+        if !state.traffic.entered {
+            state.traffic.entered = true;
+            drop(state);
+            part.push(cpu, sock);
+        }
+        Ok(())
+    }
+
+    /// These files are in no message any more, if they were in one. No lock is held by the caller.
+    pub(super) fn leave(&self, parcel: &mut Parcel) {
+        if core::mem::take(&mut parcel.counted) {
+            self.files.add(-(parcel.len() as i64));
+            release(parcel);
         }
     }
 
-    /// A message with sockets is being put into the queue of `into`. A loop is closed by a message to a socket that is in flight
-    /// itself, or to a connection that nobody has accepted, whose listener may be.
-    ///
-    /// Of two messages that close a loop together, the one whose sockets were entered later finds the other's entered.
-    pub(super) fn put(&self, into: &Sock) {
-        // Relaxed: `enter` has had the table's lock since, which orders the entries. The flag is looked at without it: who closes
-        // a socket and misses it leaves the search to whoever closes the next.
-        if into.flight.load(Ordering::Relaxed) != 0 || into.is_embryo() {
-            self.suspicious.store(true, Ordering::Relaxed);
+    /// A message with sockets was put into the queue of a socket that is in flight itself, or of a connection that nobody has
+    /// accepted, whose listener may be.
+    pub(super) fn suspect(&self) {
+        // ORDERING: Release pairs with the acquire in `collect_slow`: the search that takes note of this finds the message.
+        self.suspicious.store(true, Ordering::Release);
+    }
+
+    /// The lock of a socket from which something is to be received: not while it is frozen.
+    #[inline]
+    pub(super) fn lock_thawed<'s>(&self, sock: &'s Sock) -> SpinLockGuard<'s, State> {
+        loop {
+            let state = sock.lock();
+            if !state.traffic.frozen {
+                return state;
+            }
+            drop(state);
+            drop(self.search.lock());
         }
     }
 
     /// A local socket was closed: ends what cannot be reached any more.
+    #[inline]
     pub(super) fn collect(&self) {
-        // Relaxed: see `put`.
+        // Relaxed: who misses it leaves the search to whoever closes the next.
         if self.suspicious.load(Ordering::Relaxed) {
             self.collect_slow();
         }
     }
 
+    /// A socket is closed that [was entered](Traffic::is_entered).
     #[cold]
-    fn collect_slow(&self) {
-        // What those that were ended held may be in a loop itself.
-        while self.end_lost() {
-            self.drop_lost();
-        }
-    }
-
-    /// Empties the queues of what is lost: whether anything was.
-    fn end_lost(&self) -> bool {
-        let mut table = self.lock();
-        table.find();
-        table.find_lost();
-        table.keeps = true;
-        let mut any = false;
-        for at in 0..table.entries.len() {
-            if table.entries[at].mark != Mark::Lost {
-                continue;
-            }
-            any = true;
-            let sock = table.entries[at].sock.clone();
-            // All messages, also those without files: who is connected to it is told of an end, and not that something was lost.
-            let mut last = VecDeque::new();
-            sock.each_state(|state| {
-                state.charged = 0;
-                let queue = core::mem::replace(&mut last, core::mem::take(&mut state.queue));
-                self.purge(queue, Some(&mut table));
-            });
-            self.purge(last, Some(&mut table));
-        }
-        table.sweep();
-        // Relaxed: under the table's lock, by which whoever enters a socket comes before this or after.
-        if table.entries.is_empty() {
-            self.suspicious.store(false, Ordering::Relaxed);
-        }
-        any
+    pub(super) fn forget(&self, sock: &Sock) {
+        // Relaxed: the part was noted before the state said so, under its lock, and is that of a socket that nobody enters any more.
+        let place = sock.flight.place.load(Ordering::Relaxed);
+        let Some(part) = self.parts.get((place >> 32) as usize) else { return };
+        let mut part = part.lock();
+        // A search may have been quicker.
+        let place = sock.flight.place.load(Ordering::Relaxed) as u32 as usize;
+        let gone = (place != 0).then(|| part.remove(place - 1));
+        drop(part);
+        drop(gone);
     }
 
     /// Nobody will receive what was in this queue: whether there were files in it, which are dropped by
     /// [`drop_lost`](Self::drop_lost).
     #[inline]
-    pub(super) fn purge(&self, queue: VecDeque<Segment>, table: Option<&mut Table>) -> bool {
-        if queue.is_empty() { false } else { self.purge_slow(queue, table) }
+    pub(super) fn purge(&self, queue: VecDeque<Segment>) -> bool {
+        if queue.is_empty() { false } else { self.purge_slow(queue) }
     }
 
     #[cold]
-    fn purge_slow(&self, queue: VecDeque<Segment>, mut table: Option<&mut Table>) -> bool {
+    fn purge_slow(&self, queue: VecDeque<Segment>) -> bool {
         let mut any = false;
         for mut segment in queue {
-            if let Some(mut parcel) = segment.parcel.take() {
-                self.leave(&mut parcel, table.as_deref_mut());
+            if let Some(parcel) = segment.parcel.take() {
                 self.drop_later(parcel);
                 any = true;
             }
@@ -269,11 +293,6 @@ impl Flights {
             }
         }
         any
-    }
-
-    /// Whether a state has messages that are to be touched only under the table's lock.
-    pub(super) fn needs_table(state: &State) -> bool {
-        state.queue.iter().any(|segment| segment.parcel.as_ref().is_some_and(|parcel| parcel.has_sockets()))
     }
 
     /// Adds a parcel to those to be dropped.
@@ -299,7 +318,8 @@ impl Flights {
                     first
                 })
             } {
-                parcel.files.clear();
+                self.leave(&mut parcel);
+                drop(parcel);
             }
             // ORDERING: Release, for the swap above. Who adds something has the list's lock before he looks whether we are busy, and
             // we have it once more now: we find what he has added, or he has the lock after us and finds us done. A store would
@@ -312,115 +332,43 @@ impl Flights {
     }
 }
 
-impl Table {
-    /// One more message holds a socket. There is room for an entry.
-    fn hold(&mut self, sock: Object<Sock>) {
-        // Relaxed, here and below: under the table's lock.
-        match sock.flight.load(Ordering::Relaxed) {
-            0 => {
-                sock.flight.store(self.entries.len() as u32 + 1, Ordering::Relaxed);
-                self.entries.push(Entry {
-                    sock,
-                    held: 1,
-                    found: 0,
-                    references: 0,
-                    mark: Mark::Unknown,
-                    next: 0,
-                });
-            }
-            at => self.entries[at as usize - 1].held += 1,
-        }
+/// One message fewer holds these sockets.
+fn release(parcel: &mut Parcel) {
+    let sockets = core::mem::take(&mut parcel.sockets);
+    for socket in parcel.files().filter_map(sock_of).take(sockets as usize) {
+        let sock = socket.unix.get().expect("it was entered");
+        sock.lock().traffic.held -= 1;
+    }
+}
+
+impl Part {
+    /// Adds a socket. There is room for it.
+    fn push(&mut self, cpu: usize, sock: Object<Sock>) {
+        self.socks.push(sock);
+        self.note(cpu, self.socks.len() - 1);
     }
 
-    /// One message fewer does.
-    fn release(&mut self, sock: &Sock) {
-        let at = sock.flight.load(Ordering::Relaxed) as usize - 1;
-        let entry = &mut self.entries[at];
-        entry.held -= 1;
-        if entry.held == 0 && !self.keeps {
-            self.remove(at);
+    /// Takes out the one at this place.
+    fn remove(&mut self, at: usize) -> Object<Sock> {
+        let gone = self.socks.swap_remove(at);
+        let place = gone.flight.place.load(Ordering::Relaxed);
+        gone.flight.place.store(0, Ordering::Relaxed);
+        if at < self.socks.len() {
+            self.note((place >> 32) as usize, at);
         }
+        gone
     }
 
-    /// Takes out the entry of a socket that no message holds.
-    fn remove(&mut self, at: usize) {
-        self.entries.swap_remove(at).sock.flight.store(0, Ordering::Relaxed);
-        if let Some(moved) = self.entries.get(at) {
-            moved.sock.flight.store(at as u32 + 1, Ordering::Relaxed);
-        }
-    }
-
-    /// Takes out those that no message holds any more.
-    fn sweep(&mut self) {
-        self.keeps = false;
-        for at in (0..self.entries.len()).rev() {
-            if self.entries[at].held == 0 {
-                self.remove(at);
-            }
-        }
-    }
-
-    /// Marks what can be reached.
-    fn find(&mut self) {
-        for entry in &mut self.entries {
-            (entry.found, entry.references, entry.mark) = (0, 0, Mark::Unknown);
-        }
-        for at in 0..self.entries.len() {
-            self.each_held(at, |held, references| {
-                held.found += 1;
-                held.references = references;
-            });
-        }
-        for entry in &mut self.entries {
-            if entry.found < entry.held || entry.references > u64::from(entry.held) {
-                entry.mark = Mark::Reached;
-            }
-        }
-        loop {
-            let mut again = false;
-            for at in 0..self.entries.len() {
-                if self.entries[at].mark == Mark::Reached {
-                    self.entries[at].mark = Mark::Done;
-                    self.each_held(at, |held, _| {
-                        if held.mark == Mark::Unknown {
-                            held.mark = Mark::Reached;
-                            again = true;
-                        }
-                    });
-                }
-            }
-            if !again {
-                return;
-            }
-        }
-    }
-
-    /// Calls `f` for each socket that a message holds in the queue of an entry's socket, or of a connection that it has not
-    /// accepted: with its entry, and the references to its file.
-    pub(super) fn each_held(&mut self, at: usize, mut f: impl FnMut(&mut Entry, u64)) {
-        let sock = self.entries[at].sock.clone();
-        sock.each_state(|state| {
-            let parcels = state.queue.iter().filter_map(|segment: &Segment| segment.parcel.as_ref());
-            for file in parcels.filter(|parcel| parcel.has_sockets()).flat_map(|parcel| &parcel.files) {
-                if let Some(held) = sock_of(file).and_then(|socket| socket.unix.get()) {
-                    let at = held.flight.load(Ordering::Relaxed) as usize - 1;
-                    f(&mut self.entries[at], file.references());
-                }
-            }
-        });
+    fn note(&self, cpu: usize, at: usize) {
+        self.socks[at].flight.place.store((cpu as u64) << 32 | (at as u64 + 1), Ordering::Relaxed);
     }
 }
 
 impl Sock {
-    /// Calls `f` with the state of the socket, and with those of the connections that it has not accepted.
-    fn each_state(&self, mut f: impl FnMut(&mut State)) {
-        let mut state = self.lock();
-        f(&mut state);
-        if let Some(listener) = &state.listener {
-            for embryo in &listener.queue {
-                f(&mut embryo.sock.lock());
-            }
-        }
+    /// Whether a message that was just put into the queue, under whose lock this is asked, may close a loop.
+    #[inline]
+    pub(super) fn may_close_loop(&self, state: &State) -> bool {
+        state.traffic.held != 0 || self.is_embryo()
     }
 }
 
@@ -432,6 +380,10 @@ impl core::fmt::Debug for Flights {
 
 impl Drop for Flights {
     fn drop(&mut self) {
-        debug_assert!(self.table.get_mut().entries.is_empty(), "the kernel ends: nothing can be reached");
+        let mut parts = self.parts.iter_mut();
+        debug_assert!(
+            parts.all(|part| part.get_mut().socks.is_empty()),
+            "the kernel ends: nothing can be reached"
+        );
     }
 }

@@ -7,7 +7,7 @@
 use super::UnixEnd;
 use super::connect::{autobind, find_typed};
 use super::control::{Inward, Outward, tells_sender};
-use super::flight::{Flights, Table};
+use super::flight::Flights;
 use super::names::{self, Target};
 use super::segment::{Segment, Sender, message_charge};
 use super::sock::{DEAD, ESTABLISHED, RCV, READABLE, SEND, Sock, State, WRITABLE};
@@ -83,21 +83,12 @@ pub(super) fn connect(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<
 
 /// A socket is not connected to `old` any more: what lies in its queue is lost, and `old` is told if it is connected to it.
 fn disconnected(own: &Sock, old: &Sock, flights: &Flights) {
-    let (queue, hopeful, table) = {
+    let (queue, hopeful) = {
         let mut state = own.lock();
-        let mut table = None;
-        if Flights::needs_table(&state) {
-            drop(state);
-            table = Some(flights.lock());
-            state = own.lock();
-        }
-        (core::mem::take(&mut state.queue), core::mem::take(&mut state.hopeful), table)
+        (core::mem::take(&mut state.queue), core::mem::take(&mut state.hopeful))
     };
     let lost = !queue.is_empty();
-    let had_files = {
-        let mut table = table;
-        flights.purge(queue, table.as_deref_mut())
-    };
+    let had_files = flights.purge(queue);
     for hopeful in hopeful {
         hopeful.wake(WRITABLE);
     }
@@ -239,7 +230,8 @@ impl Sending<'_> {
             let ids = self.on.who.ids().or(ids).or(theirs.peer_ids);
             segment.sender = ids.map_or(Sender::UNKNOWN, Sender::of);
         }
-        segment.parcel = outward.take(other);
+        segment.parcel = outward.take();
+        let has_sockets = segment.parcel.as_ref().is_some_and(|parcel| parcel.has_sockets());
         if !self.ordered {
             segment.from = Some(own.clone());
         }
@@ -254,7 +246,11 @@ impl Sending<'_> {
             // Relaxed: only the sum counts; the lock brings it to whoever reads the message.
             own.sent.fetch_add(self.charge, Ordering::Relaxed);
         }
+        let suspicious = has_sockets && other.may_close_loop(&theirs);
         drop(theirs);
+        if suspicious {
+            outward.suspect();
+        }
         *message.data = start;
         message.data.finish();
         other.wake(READABLE);
@@ -289,7 +285,6 @@ struct Found {
 enum Instead {
     End,
     Failed(Errno),
-    NeedsTable,
 }
 
 /// `recvmsg` and `read`.
@@ -308,20 +303,10 @@ pub(super) fn receive(
     }
     let waits = on.waits(message.flags);
     let ends = waits || ordered || on.is_trial(message.flags);
-    let mut again = || {
-        let taken = match take(end, sock, on, message, ends, None) {
-            Err(Instead::NeedsTable) => {
-                let mut table = on.net().unix.flights.lock();
-                take(end, sock, on, message, ends, Some(&mut table))
-            }
-            taken => taken,
-        };
-        match taken {
-            Ok(found) => Ok(Some(found)),
-            Err(Instead::End) => Ok(None),
-            Err(Instead::Failed(errno)) => Err(errno),
-            Err(Instead::NeedsTable) => Err(Errno::AGAIN),
-        }
+    let mut again = || match take(end, sock, on, message, ends) {
+        Ok(found) => Ok(Some(found)),
+        Err(Instead::End) => Ok(None),
+        Err(Instead::Failed(errno)) => Err(errno),
     };
     let found = match again() {
         Err(Errno::AGAIN) if waits => {
@@ -348,11 +333,11 @@ fn take(
     on: &On<'_>,
     message: &mut Incoming<'_, '_, '_>,
     ends: bool,
-    table: Option<&mut Table>,
 ) -> Result<Found, Instead> {
     sock.take_error().map_err(Instead::Failed)?;
     let peek = message.flags & MSG_PEEK != 0;
-    let mut state = sock.lock();
+    let flights = &on.net().unix.flights;
+    let mut state = flights.lock_thawed(sock);
     let offset = sock.options.peek_off();
     let (mut at, mut skip) = (0, if peek { offset.unwrap_or(0) as usize } else { 0 });
     while peek && let Some(segment) = state.queue.get(at) {
@@ -370,11 +355,8 @@ fn take(
             Instead::Failed(Errno::AGAIN)
         });
     };
-    if table.is_none() && segment.parcel.as_ref().is_some_and(|parcel| parcel.has_sockets()) {
-        return Err(Instead::NeedsTable);
-    }
     let mut inward = Inward { sender: Some(segment.sender), ..Inward::default() };
-    inward.take(&on.net().unix.flights, &mut segment.parcel, peek, table).map_err(Instead::Failed)?;
+    inward.take(&mut segment.parcel, peek).map_err(Instead::Failed)?;
     let bytes = &segment.bytes()[skip..];
     let (copied, len) = (message.data.put(bytes), bytes.len());
     let sender = segment.from.as_deref().or_else(|| end.peer.get());
@@ -405,6 +387,7 @@ fn take(
         for hopeful in hopeful {
             hopeful.wake(WRITABLE);
         }
+        inward.arrive(flights);
     }
     Ok(Found { copied, len, name, inward })
 }

@@ -1,6 +1,6 @@
 //! What lies in a receive queue: one segment for each piece that a sender has handed over (`sk_buff`).
 
-use super::flight::Parcel;
+use super::parcel::Parcel;
 use super::sock::Sock;
 use crate::raw::Object;
 use quietline_platform::fault;

@@ -1,5 +1,6 @@
 //! The state of a local socket (`struct unix_sock`).
 
+use super::flight::{Flight, Traffic};
 use super::names::Name;
 use super::segment::{Segment, Sender};
 use crate::abi::SO_PASSCRED;
@@ -53,8 +54,8 @@ pub(crate) struct Sock {
     /// What its messages count that nobody has read (`sk_wmem_alloc`): of a socket for datagrams. What a stream's count is in
     /// the other end's state.
     pub(super) sent: AtomicU32,
-    /// Its place among those in flight, counted from 1. Under the lock of those.
-    pub(super) flight: AtomicU32,
+    /// As one that messages may hold.
+    pub(super) flight: Flight,
     pub(super) name: Once<Shared<Name>>,
     /// Whether it is found by its name.
     bound: AtomicBool,
@@ -76,6 +77,8 @@ pub(super) struct State {
     pub(super) ids: Option<Ids>,
     /// What the other end was.
     pub(super) peer_ids: Option<Ids>,
+    /// As one that messages hold.
+    pub(super) traffic: Traffic,
 }
 
 /// What a socket has that listens. On a line of its own: every connection to it writes it.
@@ -115,30 +118,30 @@ impl Sock {
         phase: u32,
         ids: Option<Ids>,
     ) -> Result<[Object<Self>; N], Errno> {
-        let state = State {
-            queue: VecDeque::new(),
-            charged: 0,
-            listener: None,
-            peer: None,
-            hopeful: Vec::new(),
-            ids,
-            peer_ids: ids,
-        };
-        let sock = Self {
-            state: SpinLock::new(state),
+        all.make_with(|| Self {
+            state: SpinLock::new(State {
+                queue: VecDeque::new(),
+                charged: 0,
+                listener: None,
+                peer: None,
+                hopeful: Vec::new(),
+                ids,
+                peer_ids: ids,
+                traffic: Traffic::default(),
+            }),
             ty,
             waiters: WaitQueue::new(),
             shutdown: AtomicU32::new(0),
             phase: AtomicU32::new(phase),
             error: AtomicU32::new(0),
             sent: AtomicU32::new(0),
-            flight: AtomicU32::new(0),
+            flight: Flight::none(),
             name: Once::empty(),
             bound: AtomicBool::new(false),
             embryo: AtomicBool::new(false),
             options: Options::new(),
-        };
-        all.make(sock).map_err(|_| Errno::NOMEM)
+        })
+        .map_err(|_| Errno::NOMEM)
     }
 
     /// Makes a new one the end of a connection to a listener: with its name, and told of senders if it is. No other options.

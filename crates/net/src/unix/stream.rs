@@ -5,16 +5,14 @@
 
 use super::UnixEnd;
 use super::control::{Inward, Outward, tells_sender};
-use super::flight::Table;
+use super::flight::Flights;
 use super::segment::{Segment, Sender, stream_piece};
-use super::sock::{DEAD, ESTABLISHED, RCV, READABLE, SEND, Sock, State, WRITABLE};
+use super::sock::{DEAD, ESTABLISHED, RCV, READABLE, SEND, Sock, WRITABLE};
 use crate::abi::{MSG_OOB, MSG_PEEK, MSG_WAITALL, SO_PASSCRED};
-use crate::address::SockAddr;
 use crate::caller::{Caller, Nobody};
 use crate::message::{Incoming, Outgoing};
 use crate::proto::{On, wait};
 use crate::socket::Socket;
-use quietline_sync::SpinLockGuard;
 use quietline_vfs::{Io, Sink, Source};
 use rustix::io::Errno;
 
@@ -95,14 +93,19 @@ fn push_one(
             None => state.peer_ids.map_or(Sender::UNKNOWN, Sender::of),
         };
     }
-    segment.parcel = outward.take(peer);
+    segment.parcel = outward.take();
+    let has_sockets = segment.parcel.as_ref().is_some_and(|parcel| parcel.has_sockets());
     if let Err((errno, mut segment)) = state.push(segment) {
         drop(state);
         outward.give_back(segment.parcel.take());
         return Err(errno);
     }
     state.charged += charge;
+    let suspicious = has_sockets && peer.may_close_loop(&state);
     drop(state);
+    if suspicious {
+        outward.suspect();
+    }
     *data = start;
     peer.wake(READABLE);
     Ok(len)
@@ -190,28 +193,16 @@ struct Reading<'a, 'b, 's> {
     inward: Inward,
 }
 
-/// A message whose files are to be taken under the table's lock.
-struct NeedsTable;
-
 impl Reading<'_, '_, '_> {
     /// Copies what is there: whether the call is over, and what became room again.
-    fn pull(
-        &mut self,
-        sock: &Sock,
-        socket: &Socket,
-        mut table: Option<&mut Table>,
-    ) -> Result<Result<u32, Errno>, NeedsTable> {
-        let mut state = sock.lock();
+    fn pull(&mut self, sock: &Sock, socket: &Socket) -> Result<(), Errno> {
+        let flights: &Flights = &socket.net().unix.flights;
+        let mut state = flights.lock_thawed(sock);
         let (mut at, mut freed) = (0, 0);
         let mut skip = match sock.options.peek_off() {
             Some(offset) => offset as usize,
             None => 0,
         };
-        // Before anything is copied or counted: it is all begun again with the table.
-        let reach = if self.peek { usize::MAX } else { skip.saturating_add(self.data.left()) };
-        if table.is_none() && may_meet_sockets(&state, reach) {
-            return Err(NeedsTable);
-        }
         let mut moved = 0;
         let ended = loop {
             let Some(segment) = state.queue.get_mut(at) else {
@@ -237,12 +228,8 @@ impl Reading<'_, '_, '_> {
             }
             let had_files = segment.parcel.is_some();
             self.seen = true;
-            let flights = &socket.net().unix.flights;
             // Before the bytes: who gets an error has got nothing.
-            if had_files
-                && let Err(errno) =
-                    self.inward.take(flights, &mut segment.parcel, self.peek, table.as_deref_mut())
-            {
+            if had_files && let Err(errno) = self.inward.take(&mut segment.parcel, self.peek) {
                 break Err(errno);
             }
             let n = self.data.put(&segment.rest()[skip..]);
@@ -268,24 +255,19 @@ impl Reading<'_, '_, '_> {
         let charged = state.charged;
         self.move_peek(sock, moved);
         drop(state);
-        Ok(match ended {
-            // What has been copied is not lost for what went wrong after it.
-            Err(errno) if self.copied == 0 || errno == Errno::AGAIN => {
-                self.room(socket, freed, charged, Err(errno))
-            }
-            _ => self.room(socket, freed, charged, Ok(())),
-        })
-    }
-
-    /// Tells the other end of room that there is again.
-    fn room(&self, socket: &Socket, freed: u32, charged: u32, done: Result<(), Errno>) -> Result<u32, Errno> {
+        self.inward.arrive(flights);
         if freed > 0
             && let Some(peer) = socket.unix.peer.get()
             && peer.is_writable(charged)
         {
+            // There is room again.
             peer.wake(WRITABLE);
         }
-        done.map(|()| charged)
+        match ended {
+            // What has been copied is not lost for what went wrong after it.
+            Err(errno) if self.copied == 0 || errno == Errno::AGAIN => Err(errno),
+            _ => Ok(()),
+        }
     }
 
     /// `SO_PEEK_OFF` follows what is read.
@@ -300,38 +282,10 @@ impl Reading<'_, '_, '_> {
     }
 }
 
-/// Whether there are sockets in the messages that a receive of so many bytes comes to.
-fn may_meet_sockets(state: &State, mut bytes: usize) -> bool {
-    for segment in &state.queue {
-        if segment.parcel.as_ref().is_some_and(|parcel| parcel.has_sockets()) {
-            return true;
-        }
-        match bytes.checked_sub(segment.rest().len()) {
-            Some(left) => bytes = left,
-            None => return false,
-        }
-    }
-    false
-}
-
 /// What a receiver is told who finds nothing.
 fn starved(sock: &Sock) -> Result<(), Errno> {
     sock.take_error()?;
     if sock.shutdown() & RCV != 0 { Ok(()) } else { Err(Errno::AGAIN) }
-}
-
-/// A receive that may sleep or not, of a stream that was found connected.
-fn pull(reading: &mut Reading<'_, '_, '_>, sock: &Sock, socket: &Socket) -> Result<(), Errno> {
-    match reading.pull(sock, socket, None) {
-        Ok(done) => done.map(drop),
-        Err(NeedsTable) => {
-            let mut table: SpinLockGuard<'_, Table> = socket.net().unix.flights.lock();
-            match reading.pull(sock, socket, Some(&mut table)) {
-                Ok(done) => done.map(drop),
-                Err(NeedsTable) => Err(Errno::AGAIN),
-            }
-        }
-    }
 }
 
 /// The state of a stream to be read from.
@@ -369,7 +323,7 @@ pub(super) fn try_read(
         passcred,
         inward: Inward::default(),
     };
-    let done = pull(&mut reading, sock, socket);
+    let done = reading.pull(sock, socket);
     finish(reading, done)
 }
 
@@ -439,21 +393,19 @@ pub(super) fn receive(
         passcred,
         inward: Inward::default(),
     };
-    let done = match pull(&mut reading, sock, on.socket) {
+    let done = match reading.pull(sock, on.socket) {
         Err(Errno::AGAIN) if on.waits(message.flags) => {
             // Not exclusive: who wants more than one segment may leave others asleep that would do with one.
             let timeout = sock.options.receive_timeout();
-            wait(&sock.waiters, READABLE, false, timeout, || pull(&mut reading, sock, on.socket))
+            wait(&sock.waiters, READABLE, false, timeout, || reading.pull(sock, on.socket))
         }
         done => done,
     };
     let (inward, seen) = (core::mem::take(&mut reading.inward), reading.seen);
     let n = finish(reading, done)?;
     // The bytes are the other end's, which says nothing of itself unless it has a name.
-    *message.name = match end.peer.get().and_then(|peer| peer.name.get()) {
-        Some(name) if seen => name.address,
-        _ => SockAddr::NONE,
-    };
+    let name = end.peer.get().and_then(|peer| peer.name.get()).filter(|_| seen);
+    message.name.set(name.map(|name| &name.address));
     message.found |= inward.deliver(end, on.who, message.control, message.flags);
     Ok(n)
 }

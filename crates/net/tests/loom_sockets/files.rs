@@ -31,6 +31,13 @@ impl Io {
     }
 }
 
+/// How a descriptor is wanted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FdFlags {
+    pub cloexec: bool,
+    pub any: bool,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     Read,

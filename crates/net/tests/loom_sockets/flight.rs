@@ -1,10 +1,4 @@
 //! Files in messages: what somebody can reach is not taken from him, and what nobody can reach ends.
-//!
-//! # Faults that were planted
-//!
-//! Each is found by the tests that are named: a search that does not look at a file's other references (`find`:
-//! `receive_against_the_search`, `pass_against_the_search`); one that does not ask whether all the messages that hold it were found
-//! (the same two).
 
 use crate::abi::*;
 use crate::world::{Fd, World, bounded, spawn};
@@ -72,6 +66,32 @@ fn pass_against_the_search() {
         let got = from.take().unwrap();
         got.take().expect("what it held was not taken from it");
         drop((to, from, own, got));
+        world.collect();
+        assert_eq!(world.live(), 0);
+    });
+}
+
+/// A connection with a socket in its queue is accepted from a listener that is in flight, while somebody looks for what is lost.
+#[test]
+fn accept_against_the_search() {
+    bounded(2, 100, || {
+        let world = World::new();
+        let listener = world.listener(AF_UNIX, 1);
+        let client = world.socket(AF_UNIX, SOCK_STREAM);
+        client.connect(&listener.name()).unwrap();
+        let [to, from] = world.pair(SOCK_DGRAM);
+        to.pass(&listener).unwrap();
+        let [own, other] = world.pair(SOCK_DGRAM);
+        own.pass(&other).unwrap();
+        client.pass(&other).unwrap();
+        drop(other);
+        let acceptor = spawn(move || {
+            let got = listener.accept().unwrap().take().unwrap();
+            got.take().expect("what it held was not taken from it");
+        });
+        world.collect();
+        acceptor.join().unwrap();
+        drop((to, from, own, client));
         world.collect();
         assert_eq!(world.live(), 0);
     });

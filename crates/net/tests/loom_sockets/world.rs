@@ -3,8 +3,8 @@
 use crate::abi::*;
 use crate::caller::Nobody;
 use crate::{
-    Caller, Control, FileHandle, Files, Ids, Incoming, Maker, Net, Node, On, Outgoing, PseudoFs, Right, Sink,
-    SockAddr, Socket, Source,
+    Caller, Control, FdFlags, FileHandle, Files, Ids, Incoming, Maker, Net, Node, On, Outgoing, PseudoFs,
+    Right, Sink, SockAddr, Socket, Source,
 };
 use quietline_platform::thread;
 use quietline_sync::IdAllocator;
@@ -193,7 +193,7 @@ unsafe impl Caller for Carrier {
         self.files.lock().unwrap().get(fd as usize).cloned().ok_or(Errno::BADF)
     }
 
-    fn install(&self, file: FileHandle<'_>, _cloexec: bool) -> Result<i32, Errno> {
+    fn install(&self, file: FileHandle<'_>, _how: FdFlags) -> Result<i32, Errno> {
         // SAFETY: as in `World::fd`.
         let file = unsafe { core::mem::transmute::<FileHandle<'_>, FileHandle<'static>>(file) };
         let mut files = self.files.lock().unwrap();

@@ -54,8 +54,8 @@ unsafe impl Caller for Process {
         Process::file(self, fd)
     }
 
-    fn install(&self, file: FileHandle<'_>, cloexec: bool) -> Result<i32, Errno> {
-        self.table.install(file, FdFlags { cloexec, any: false })
+    fn install(&self, file: FileHandle<'_>, how: FdFlags) -> Result<i32, Errno> {
+        self.table.install(file, how)
     }
 
     fn make_node(&self, path: &[u8]) -> Result<Node, Errno> {

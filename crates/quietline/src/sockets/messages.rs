@@ -183,7 +183,8 @@ impl Process {
         Ok((n, from))
     }
 
-    /// Receives a message.
+    /// Receives a message. Descriptors that arrive are the lowest that are free; with
+    /// [`MSG_CMSG_ANYFD`](crate::abi::MSG_CMSG_ANYFD) any, and then no line of the table is written.
     ///
     /// # Errors
     /// As `recvmsg(2)`.
@@ -197,7 +198,10 @@ impl Process {
         let mut incoming = Incoming { name: &mut name, data: &mut data, control: &mut room, flags, found: 0 };
         let n = self.receive(fd, &mut incoming)?;
         let found = incoming.found;
-        (message.control_len, message.flags, message.name) = (room.used(), found, name);
+        (message.control_len, message.flags) = (room.used(), found);
+        if !(name.is_empty() && message.name.is_empty()) {
+            message.name = name;
+        }
         Ok(n)
     }
 

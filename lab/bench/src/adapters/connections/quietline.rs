@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use quietline::abi::{AF_INET, AF_UNIX, O_ANYFD, SCM_RIGHTS, SO_LINGER, SOCK_STREAM, SOL_SOCKET};
+use quietline::abi::{
+    AF_INET, AF_UNIX, MSG_CMSG_ANYFD, O_ANYFD, SCM_RIGHTS, SO_LINGER, SOCK_STREAM, SOL_SOCKET,
+};
 use quietline::{Config, Errno, Kernel, Process, RecvMsg, SendMsg, SockAddr};
 
 use super::system::{Calls, System};
@@ -146,7 +148,8 @@ impl Calls for Thread {
         let (mut byte, mut control) = ([0], [0; RIGHTS]);
         let buffers: &mut [&mut [u8]] = &mut [&mut byte];
         let mut message = RecvMsg { buffers, control: &mut control, ..RecvMsg::default() };
-        let got = self.process.recvmsg(*to, &mut message, 0)?;
+        let any = if self.anyfd != 0 { MSG_CMSG_ANYFD } else { 0 };
+        let got = self.process.recvmsg(*to, &mut message, any)?;
         let whole = message.control_len >= 20;
         let [.., a, b, c, d, _, _, _, _] = control;
         let came = whole.then(|| i32::from_ne_bytes([a, b, c, d]));

@@ -1,0 +1,88 @@
+//! The open files in a message.
+
+use crate::abi::AF_UNIX;
+use crate::socket::Socket;
+use quietline_platform::{fault, heap};
+use quietline_vfs::FileHandle;
+use rustix::io::Errno;
+
+/// The open files in a message: one allocation for the usual one.
+#[derive(Debug, Default)]
+pub(super) struct Parcel {
+    first: Option<FileHandle<'static>>,
+    rest: Vec<FileHandle<'static>>,
+    /// How many of them are sockets that the message is counted with: the first so many.
+    pub(super) sockets: u32,
+    /// Whether the kernel's count of files in messages has them.
+    pub(super) counted: bool,
+    /// The next to be dropped.
+    pub(super) next: Option<Box<Parcel>>,
+}
+
+/// The local socket that a file is.
+pub(super) fn sock_of<'f>(file: &'f FileHandle<'_>) -> Option<&'f Socket> {
+    file.payload::<Socket>().filter(|socket| socket.family() == AF_UNIX)
+}
+
+impl Parcel {
+    /// No files yet.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn new() -> Result<Box<Self>, Errno> {
+        heap::try_box(Self::default()).map_err(|_| Errno::NOMEM)
+    }
+
+    /// Makes room for so many more.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn reserve(&mut self, more: usize) -> Result<(), Errno> {
+        let more = if self.first.is_none() { more.saturating_sub(1) } else { more };
+        if more != 0 {
+            fault::check().map_err(|_| Errno::NOMEM)?;
+            self.rest.try_reserve_exact(more).map_err(|_| Errno::NOMEM)?;
+        }
+        Ok(())
+    }
+
+    /// Adds one. There is room for it.
+    pub(super) fn push(&mut self, file: FileHandle<'static>) {
+        match self.first {
+            None => self.first = Some(file),
+            Some(_) => self.rest.push(file),
+        }
+    }
+
+    /// How many.
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.len()
+    }
+
+    /// All of them.
+    pub(super) fn files(&self) -> impl Iterator<Item = &FileHandle<'static>> {
+        self.first.iter().chain(&self.rest)
+    }
+
+    /// Takes them all out.
+    pub(super) fn into_files(self) -> impl Iterator<Item = FileHandle<'static>> {
+        self.first.into_iter().chain(self.rest)
+    }
+
+    /// Whether there are sockets among them.
+    #[inline(always)]
+    pub(super) fn has_sockets(&self) -> bool {
+        self.sockets != 0
+    }
+
+    /// Another one with the same files, in no message.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn copy(&self) -> Result<Box<Self>, Errno> {
+        let mut copy = Self::new()?;
+        copy.reserve(self.len())?;
+        self.files().for_each(|file| copy.push(file.clone()));
+        Ok(copy)
+    }
+}
