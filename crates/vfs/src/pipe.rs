@@ -13,12 +13,13 @@
 //! # Our way
 //!
 //! One spin lock around a ring of buffers, which are parts of pages. The page that was read last is kept for the next write.
+//! A few bytes in an empty pipe lie beside the lock, and need no page: one line takes them from the writer to the reader.
 //! What [`poll`](crate::Events) says is one word beside it, read without the lock. Wait queues are looked at after the lock
 //! is free, by one load while nobody sleeps.
 //!
 //! ```text
-//!   Pipe (an object of its own)  ─┐
-//!                                 ├─ Core ─ lock ─ Ring ─ Buffer, Buffer, ...
+//!   Pipe (an object of its own)  ─┐                   ┌─ few bytes
+//!                                 ├─ Core ─ lock ─────┴─ Ring ─ Buffer, Buffer, ...
 //!   Fifo (of an inode)           ─┘     └─ two wait queues
 //! ```
 //!
@@ -45,8 +46,10 @@
 //! `fs/pipe.c`, `fs/splice.c`, Linux 6.18.
 
 mod core;
+mod few;
 mod fifo;
 mod limits;
+mod now;
 mod read;
 mod splice;
 mod write;

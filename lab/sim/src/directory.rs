@@ -30,6 +30,8 @@ pub enum Kind {
     Locked,
     /// A load that nobody waits for.
     Prefetch,
+    /// A load that nobody waits for, of a line that the CPU will have alone.
+    PrefetchWrite,
 }
 
 /// Where the line came from.
@@ -157,7 +159,7 @@ impl Directory {
             Kind::Load if l.sharers.contains(cpu) => None,
             Kind::Load => self.others(cpu, l).min(),
             Kind::Locked => self.others(cpu, l).max(),
-            Kind::Store | Kind::Prefetch => None,
+            Kind::Store | Kind::Prefetch | Kind::PrefetchWrite => None,
         }?;
         let Level { request, load_shared, .. } = self.topology.levels[level];
         let request = if kind == Kind::Load && !l.written { request.min(load_shared) } else { request };
@@ -196,6 +198,7 @@ impl Directory {
                 }
                 Outcome { done: now, ..fetched }
             }
+            Kind::PrefetchWrite => self.prefetch_write(cpu, line, asked, now),
             Kind::Store => self.store(cpu, line, now),
             Kind::Locked => {
                 let drained = self.drain(cpu, now);
@@ -320,6 +323,20 @@ impl Directory {
             }
         }
         Outcome { done: now, visible, ..got }
+    }
+
+    fn prefetch_write(&mut self, cpu: usize, line: LineId, asked: Ps, now: Ps) -> Outcome {
+        let l = &self.lines[line as usize];
+        if l.owner == Some(cpu as u16) || l.turn(cpu, now).is_some() {
+            let lost = CpuSet::default();
+            return Outcome { done: now, visible: now, from: From::Here, queued: 0, lost };
+        }
+        let fetched = self.own(cpu, line, asked, now);
+        let l = &mut self.lines[line as usize];
+        // Not yet: a load waits until it has come.
+        l.written = false;
+        (l.arrives, l.awaited_by) = (fetched.done, cpu as u16);
+        Outcome { done: now, ..fetched }
     }
 
     /// Makes the CPU the line's only holder, writing it. `done` is `visible`: when it has it.

@@ -165,7 +165,7 @@ impl Ledger {
     pub fn by(&mut self, word: usize, kind: Kind, by: &'static Location<'static>) {
         let word = &mut self.words[word];
         match kind {
-            Kind::Load | Kind::Prefetch => word.read_by = Some(by),
+            Kind::Load | Kind::Prefetch | Kind::PrefetchWrite => word.read_by = Some(by),
             Kind::Store | Kind::Locked => word.written_by = Some(by),
         }
     }

@@ -188,6 +188,7 @@ impl Machine for Scheduler {
             Access::Store => Kind::Store,
             Access::Locked => Kind::Locked,
             Access::Prefetch => Kind::Prefetch,
+            Access::PrefetchWrite => Kind::PrefetchWrite,
         };
         let cpu = self.current.get();
         let mut state = self.state.borrow_mut();

@@ -25,6 +25,9 @@ pub(crate) mod percpu;
 /// Hints to the processor; here, to loom's scheduler.
 pub mod hint {
     pub use loom::hint::spin_loop;
+
+    /// Nothing: no result depends on it.
+    pub fn prefetch_write(_address: *const u8) {}
 }
 
 /// Threads.

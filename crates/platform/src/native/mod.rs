@@ -34,6 +34,26 @@ pub mod hint {
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         let _ = address;
     }
+
+    /// Begins to fetch the line of an address into this CPU's cache, and to take it from all others: for one who is about to
+    /// write it, and would look at it first. Never faults, whatever the address.
+    #[inline(always)]
+    pub fn prefetch_write(address: *const u8) {
+        // Not by the intrinsic, which is a fetch for reading unless the compiler is told that the CPU has this one. Those
+        // that do not have it do nothing.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a hint: it changes no register and no memory.
+        unsafe {
+            core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly))
+        };
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly))
+        };
+        #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+        let _ = address;
+    }
 }
 
 /// Threads.

@@ -15,6 +15,8 @@ pub enum Access {
     Locked,
     /// A hint to fetch.
     Prefetch,
+    /// A hint to fetch, and to take from all others.
+    PrefetchWrite,
 }
 
 /// Which bytes are accessed, and by which line of source.

@@ -66,6 +66,14 @@ pub mod hint {
     pub fn prefetch(address: *const u8) {
         with(|machine| machine.access(Place::of(address.addr(), 1), Access::Prefetch));
     }
+
+    /// Begins to fetch the line of an address into this CPU's cache, and to take it from all others: for one who is about to
+    /// write it, and would look at it first. Never faults, whatever the address.
+    #[inline]
+    #[track_caller]
+    pub fn prefetch_write(address: *const u8) {
+        with(|machine| machine.access(Place::of(address.addr(), 1), Access::PrefetchWrite));
+    }
 }
 
 /// Threads.

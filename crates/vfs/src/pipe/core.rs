@@ -1,49 +1,40 @@
 //! What a pipe is made of, who has it open, and what can be done with it.
 
+use super::now::{FEW, Now, READABLE, Shown, WRITABLE};
 use crate::FileMode;
 use crate::file::{Direction, Io, Ioctl, Mode};
 use crate::poll::{Events, PollTable};
 use crate::raw::pipe_page::{Buffer, PagesRef};
-use crate::raw::pipe_ring::{FEW, Ring};
-use quietline_platform::atomic::{AtomicU32, Ordering};
+use crate::raw::pipe_ring::{self, Ring};
 use quietline_platform::pages::PAGE_SIZE;
 use quietline_sync::{SpinLock, SpinLockGuard, WaitQueue};
 use rustix::io::Errno;
 
-/// A reader is told of this.
-pub(super) const READABLE: Events = Events::IN.union(Events::RDNORM);
-/// A writer is told of this.
-pub(super) const WRITABLE: Events = Events::OUT.union(Events::WRNORM);
-
-/// In the word: it has been polled.
-const POLLED: Events = Events::from_bits_retain(1 << 31);
-
 /// What goes through a pipe, and who waits for it.
 ///
-/// What a byte needs on its way from a writer to a reader, but for the byte, is on two lines: on the first is all that somebody
-/// needs who only looks, or wakes.
+/// On the first line is all that somebody needs who only looks, or wakes, and all that [few bytes](super::few) need on their way
+/// from a writer to a reader. What pages need is on the next one.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct PipeCore {
     pub(super) readers: WaitQueue,
-    /// What can be done, by whoever may do it: stored under the lock, and looked at without by those whom a later change wakes.
-    now: AtomicU32,
-    /// The lock, and eight bytes of what it guards, end the first line.
+    /// [How it is](Now): stored under the lock, and looked at without by those whom a later change wakes.
+    now: Shown,
+    /// The lock, and the few bytes of what it guards, end the first line.
     pub(super) state: SpinLock<State>,
     pub(super) pages: PagesRef,
     pub(super) writers: WaitQueue,
 }
 
-/// What the lock guards. In this order: from the third word to the ring's first place it is one line.
+/// What the lock guards. In this order: from the second field to the ring's first place it is one line.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct State {
+    /// The few bytes; which of them are full is said beside the lock. Then nothing is in the ring.
+    pub(super) few: [u8; FEW],
     /// Files open for reading, and for writing.
     pub(super) readers: u32,
     pub(super) writers: u32,
-    /// How often it was opened so.
-    pub(super) opened_to_read: u32,
-    pub(super) opened_to_write: u32,
     /// Whether anybody has ever asked what can be done: then every write is told of, and not only the first into an empty
     /// pipe, for the sake of those who wait for edges.
     pub(super) polled: bool,
@@ -56,6 +47,12 @@ pub(super) struct State {
     /// A page for the next write.
     pub(super) spare: Option<Buffer>,
     pub(super) ring: Ring,
+    /// How often it was opened for reading, and for writing.
+    pub(super) opened_to_read: u32,
+    pub(super) opened_to_write: u32,
+    /// Nothing. Of a lock and what it guards the compiler puts that first which is a multiple of more bytes; this is not to be one
+    /// of 32, so that the lock comes first.
+    _uneven: u64,
 }
 
 impl PipeCore {
@@ -64,12 +61,14 @@ impl PipeCore {
     pub(crate) fn new(pages: PagesRef, readers: u32, writers: u32) -> Self {
         Self {
             readers: WaitQueue::new(),
-            now: AtomicU32::new(WRITABLE.bits()),
+            now: Shown::new(Now::new()),
             state: SpinLock::new(State {
+                few: [0; FEW],
                 readers,
                 writers,
                 opened_to_read: readers,
                 opened_to_write: writers,
+                _uneven: 0,
                 polled: false,
                 splicing: false,
                 splice_waits: false,
@@ -90,14 +89,25 @@ impl PipeCore {
         }
     }
 
+    /// How the pipe is, for the holder of the lock.
+    #[inline(always)]
+    pub(super) fn now(&self) -> Now {
+        self.now.held()
+    }
+
+    /// Says how it is, to those who do not take the lock. For its holder.
+    #[inline(always)]
+    pub(super) fn set_now(&self, now: Now) {
+        self.now.show(now);
+    }
+
     /// Lets the lock go, and those see how the pipe is who do not take it.
     #[inline(always)]
     pub(super) fn release(&self, state: SpinLockGuard<'_, State>) {
-        let now = state.now();
-        // Relaxed: changed under the lock only.
-        if self.now.load(Ordering::Relaxed) != now.bits() {
-            // ORDERING: pairs with the acquire in `poll`: who is told of bytes finds what came before them.
-            self.now.store(now.bits(), Ordering::Release);
+        let before = self.now();
+        let now = state.now(before);
+        if before != now {
+            self.set_now(now);
         }
     }
 
@@ -115,20 +125,19 @@ impl PipeCore {
             table.wait_on(&self.writers);
             mine |= WRITABLE | Events::ERR;
         }
-        // ORDERING: pairs with the release in `release`.
-        let mut now = Events::from_bits_retain(self.now.load(Ordering::Acquire));
+        let mut now = self.now.look();
         let since = since.filter(|since| since.has_since());
-        if table.enters() || since.is_some() || !now.contains(POLLED) {
+        if table.enters() || since.is_some() || !now.is_polled() {
             // Whoever changes the pipe after this finds who has entered its queues.
             let mut state = self.state.lock();
             state.polled = true;
             if since.is_some_and(|since| since.is_since(state.opened_to_write)) {
                 mine.remove(Events::HUP);
             }
-            now = state.now();
+            now = state.now(self.now());
             self.release(state);
         }
-        now & mine
+        now.events() & mine
     }
 
     /// Answers a question.
@@ -139,6 +148,7 @@ impl PipeCore {
                 let all = (0..state.ring.len())
                     .map(|n| state.ring.get(n).map_or(0, |buffer| buffer.len()))
                     .sum::<usize>();
+                let all = all + self.now().few_len();
                 Ok(i32::try_from(all).unwrap_or(i32::MAX))
             }
             _ => Err(Errno::NOTTY),
@@ -157,6 +167,7 @@ impl PipeCore {
     pub(super) fn resize(&self, pages: usize) -> Result<(), Errno> {
         let places = Ring::places(pages).map_err(|_| Errno::NOMEM)?;
         let mut state = self.state.lock();
+        self.unfold(&mut state)?;
         if state.ring.used() > pages {
             drop(state);
             return Err(Errno::BUSY);
@@ -185,9 +196,14 @@ impl PipeCore {
         let one_sided = (state.readers == 0) != (state.writers == 0);
         if state.readers == 0 && state.writers == 0 {
             state.clear(self.pages);
+            self.set_now(self.now().without_few());
             state.polled = false;
             // The size that it was given goes, too.
-            before = if state.ring.size() == FEW { None } else { state.ring.resize(FEW, None) };
+            before = if state.ring.size() == pipe_ring::FEW {
+                None
+            } else {
+                state.ring.resize(pipe_ring::FEW, None)
+            };
         }
         self.release(state);
         drop(before);
@@ -205,15 +221,18 @@ impl Drop for PipeCore {
 }
 
 impl State {
+    /// How the pipe is, which has the few that it had before.
     #[inline(always)]
-    fn now(&self) -> Events {
+    pub(super) fn now(&self, before: Now) -> Now {
         let mut now = Events::empty();
-        now.set(READABLE, !self.ring.is_empty());
+        now.set(READABLE, !self.ring.is_empty() || before.few_len() != 0);
         now.set(WRITABLE, self.ring.has_places());
         now.set(Events::HUP, self.writers == 0);
         now.set(Events::ERR, self.readers == 0);
-        now.set(POLLED, self.polled);
-        now
+        // Few come before all pages, so not while somebody has taken a page out, or is about to put one in. And a pipe of one
+        // page would be full of them.
+        let plain = self.ring.is_empty() && self.ring.used() == 0 && self.ring.size() > 1 && !self.splicing;
+        before.with(now, self.polled, plain && self.readers != 0)
     }
 
     /// Notes that it is open once more.
@@ -261,12 +280,14 @@ mod tests {
 
     /// The compiler orders what is in a lock. If it does so otherwise, more lines move with a byte.
     #[test]
-    fn a_byte_needs_two_lines() {
+    fn a_byte_needs_a_line() {
         let lock = SpinLock::new(State {
+            few: [0; FEW],
             readers: 0,
             writers: 0,
             opened_to_read: 0,
             opened_to_write: 0,
+            _uneven: 0,
             polled: false,
             refused: false,
             splicing: false,
@@ -277,7 +298,7 @@ mod tests {
         let at = |state: *const State| state.addr() - ptr::from_ref(&lock).addr();
         let state = offset_of!(PipeCore, state) + at(&raw const *lock.lock());
         assert_eq!((align_of::<PipeCore>(), state), (64, 56), "lock and `now` are on the first line");
-        assert_eq!(offset_of!(State, opened_to_read) + state, 64);
+        assert_eq!(offset_of!(State, readers) + state, 64, "and the few");
         assert_eq!(offset_of!(State, ring) + state + Ring::FIRST_PLACE_ENDS, 128);
         assert_eq!(size_of::<PipeCore>() % 64, 0);
     }

@@ -1,19 +1,28 @@
 //! Reading from a pipe.
 
-use super::core::{PipeCore, WRITABLE};
+use super::core::PipeCore;
+use super::now::WRITABLE;
 use crate::file::{Io, Sink};
+use crate::poll::Events;
 use rustix::io::Errno;
 
 impl PipeCore {
     /// Reads what is there.
     ///
-    /// Writes the pipe's lines.
+    /// Writes the pipe's first line; if there are pages, the second.
     #[inline]
     pub(crate) fn try_read(&self, _io: Io, to: &mut Sink<'_, '_>) -> Result<usize, Errno> {
         if to.left() == 0 {
             return Ok(0);
         }
         let mut state = self.state.lock();
+        let now = self.now();
+        if let Some(done) = self.take_few(&state, now, to) {
+            return Ok(done);
+        }
+        if !now.is_readable() {
+            return if now.events().contains(Events::HUP) { Ok(0) } else { Err(Errno::AGAIN) };
+        }
         let (mut done, mut was_full) = (0, false);
         while let Some(buffer) = state.ring.front() {
             done += buffer.drain(to);

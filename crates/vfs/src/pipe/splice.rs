@@ -55,7 +55,7 @@ impl PipeCore {
     fn until_readable(&self, waits: bool) -> Result<(), Errno> {
         let ready = || {
             let state = self.state.lock();
-            !state.ring.is_empty() || state.writers == 0
+            self.now().is_readable() || state.writers == 0
         };
         if ready() {
             return Ok(());
@@ -102,6 +102,7 @@ pub fn move_between(from: &PipeCore, to: &PipeCore, how: Transfer) -> Result<usi
             return Err(errno.into());
         }
         let (mut source, mut target) = lock_both(from, to);
+        from.unfold(&mut source).and_then(|()| to.unfold(&mut target))?;
         let (mut done, mut freed) = (0, false);
         let broken = target.readers == 0;
         while !broken && done < how.len && !target.ring.is_full() {
@@ -152,6 +153,7 @@ pub fn share_between(from: &PipeCore, to: &PipeCore, how: Transfer) -> Result<us
         Ok(()) => {}
     }
     let (mut source, mut target) = lock_both(from, to);
+    from.unfold(&mut source).and_then(|()| to.unfold(&mut target))?;
     let (mut done, mut at) = (0, 0);
     let broken = target.readers == 0;
     while !broken && done < how.len && !target.ring.is_full() {
@@ -178,6 +180,7 @@ impl<'a> Splicing<'a> {
             let mut state = pipe.state.lock();
             let mine = !core::mem::replace(&mut state.splicing, true);
             state.splice_waits |= !mine;
+            pipe.release(state);
             mine
         };
         if claim() {
@@ -196,7 +199,9 @@ impl Drop for Splicing<'_> {
         let waited_for = {
             let mut state = self.0.state.lock();
             state.splicing = false;
-            core::mem::take(&mut state.splice_waits)
+            let waited_for = core::mem::take(&mut state.splice_waits);
+            self.0.release(state);
+            waited_for
         };
         if waited_for {
             self.0.readers.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
@@ -223,6 +228,7 @@ pub fn splice_from(
             pipe.until_readable(how.waits)?;
         }
         let mut state = pipe.state.lock();
+        pipe.unfold(&mut state)?;
         let was_full = state.ring.is_full();
         let Some(mut piece) = state.ring.pop() else {
             if done == 0 && state.writers != 0 {
@@ -277,6 +283,7 @@ pub fn splice_to(
     let pages = loop {
         pipe.until_writable(how.waits)?;
         let mut state = pipe.state.lock();
+        pipe.unfold(&mut state)?;
         let pages = state.ring.room();
         if pages != 0 {
             state.ring.reserve(pages);

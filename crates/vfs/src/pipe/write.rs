@@ -1,6 +1,7 @@
 //! Writing to a pipe.
 
-use super::core::{PipeCore, READABLE, State};
+use super::core::{PipeCore, State};
+use super::now::READABLE;
 use crate::abi::O_DIRECT;
 use crate::file::{Io, Source};
 use quietline_platform::pages::PAGE_SIZE;
@@ -13,17 +14,41 @@ impl PipeCore {
     /// Bytes that do not fill a page are added to the last one, if they fit there as a whole, when a call begins; not when it
     /// goes on after it has waited.
     ///
-    /// Writes the pipe's lines.
+    /// Writes the pipe's first line; if it has pages or gets one, the second.
     #[inline]
     pub(crate) fn try_write(&self, io: Io, from: &mut Source<'_, '_>) -> Result<usize, Errno> {
         if from.left() == 0 {
             return Ok(0);
         }
         let mut state = self.state.lock();
+        let all = from.left();
+        if io.flags & O_DIRECT == 0
+            && let Some(before) = self.put_few(&mut state, from)
+        {
+            drop(state);
+            if !before.is_readable() || before.is_polled() {
+                self.readers.wake_ordered(READABLE.bits(), 1);
+            }
+            return Ok(all);
+        }
+        self.write_pages(state, io, from)
+    }
+
+    /// As [`try_write`](Self::try_write), but for what fits beside the lock.
+    fn write_pages(
+        &self,
+        mut state: SpinLockGuard<'_, State>,
+        io: Io,
+        from: &mut Source<'_, '_>,
+    ) -> Result<usize, Errno> {
         if state.readers == 0 {
             from.set_broken();
             self.wrote(state, false, true);
             return Err(Errno::PIPE);
+        }
+        if let Err(errno) = self.unfold(&mut state) {
+            self.wrote(state, false, true);
+            return Err(errno);
         }
         let was_empty = state.ring.is_empty();
         let mut done = 0;

@@ -44,6 +44,11 @@ pub(crate) trait Watchable: Sized + 'static {
     fn enter(&self, each: &mut dyn FnMut(&WaitQueue)) -> u32;
     /// The poller that it is, if it is one.
     fn poller(&self) -> Option<&Poller<Self>>;
+    /// The line that others write before they wake those who wait for its events, and that whoever finds any will write, too; or
+    /// null. A hint.
+    fn line(&self) -> *const u8 {
+        core::ptr::null()
+    }
     /// Whether it has items: a look.
     fn has_items(&self) -> bool;
     /// Calls `f` with the first of its items, under a lock of its own.

@@ -206,6 +206,8 @@ impl Buffer {
     #[inline(always)]
     pub(crate) fn fill_by(&mut self, most: usize, read: impl FnOnce(&mut [u8]) -> usize) -> usize {
         assert!(self.grows, "only one buffer of a page grows");
+        // For a model that counts lines: of the bytes, that of the first.
+        self.page().bytes.with_mut(|_| ());
         let end = usize::from(self.start) + usize::from(self.len);
         let n = most.min(PAGE_SIZE - end);
         // SAFETY: initialised, and nobody else's: this is the one buffer that grows, and it grows from its end, behind which no
@@ -218,6 +220,8 @@ impl Buffer {
     /// Gives bytes to a sink, as many as there are and it has room for: how many.
     #[inline(always)]
     pub(crate) fn drain(&mut self, to: &mut Sink<'_, '_>) -> usize {
+        // As in `fill_by`.
+        self.page().bytes.with(|_| ());
         let n = to.put(self.bytes());
         self.skip(n);
         n

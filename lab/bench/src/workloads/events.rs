@@ -56,6 +56,11 @@ pub static EPOLL_CTL: Workload = Workload {
 ///
 /// An operation is a turn: a byte to one of all threads, then whatever has come in. Nobody sleeps, so that a thread's turn does not
 /// wait for others' turns.
+///
+/// The columns of history do less than `host` and `quietline`, because they are what was fought over and nothing else. They have
+/// no descriptors, files, rights or notices of writes; a pipe is a count of bytes, none of which is copied, in a line with
+/// its lock; who is to be woken is computed from the pipe's number, so there are no wait queues and none of their locks (in
+/// 4.13 one for the pipe and one for each epoll that is watched); and an epoll's `mtx` is a spinlock that never sleeps.
 pub static NESTED_EPOLL: Workload = Workload {
     name: "nested-epoll",
     says: "a full mesh of pipes, two levels of epoll in each thread: a message sent, and what came in taken",

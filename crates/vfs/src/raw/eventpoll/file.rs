@@ -3,6 +3,7 @@
 use super::{Item, Nesting, Poller, Wanted, Watchable, file_ends};
 use crate::eventpoll::{EpollEvent, EventPoll};
 use crate::file::File;
+use crate::pipe::Pipe;
 use crate::poll::PollTable;
 use crate::raw::handle::{FileHandle, Opened};
 use crate::raw::pseudo::PseudoFs;
@@ -27,6 +28,15 @@ impl Watchable for File {
     fn poller(&self) -> Option<&Poller<Self>> {
         // SAFETY: as above.
         unsafe { Opened::read(self, 0) }.payload::<EventPoll>().map(|epoll| &epoll.inside.poller)
+    }
+
+    fn line(&self) -> *const u8 {
+        if let Some(poller) = self.poller() {
+            return ptr::from_ref(poller).cast();
+        }
+        // SAFETY: as above.
+        let pipe = unsafe { Opened::read(self, 0) }.payload::<Pipe>();
+        pipe.map_or(ptr::null(), |pipe| ptr::from_ref(pipe.core()).cast())
     }
 
     #[inline]

@@ -10,6 +10,7 @@ use core::pin::Pin;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::cell::UnsafeCell;
+use quietline_platform::hint;
 use quietline_sync::{Callback, Entry, Reply, WaitQueue};
 
 /// Queues that an object has its pollers wait in at most: one to read, one to write.
@@ -31,6 +32,8 @@ pub(crate) struct Item<F: Watchable> {
     pub(super) fd: i32,
     pub(super) file: NonNull<F>,
     pub(super) home: NonNull<Poller<F>>,
+    /// The file's [line](Watchable::line).
+    line: *const u8,
     /// Among the poller's items, if there are not too many.
     pub(super) number: Option<NonZeroU8>,
     beside: UnsafeCell<Beside<F>>,
@@ -82,6 +85,7 @@ impl<F: Watchable> Callback for Wake<F> {
         // SAFETY: the poller outlives its items, and they stay until they have left what was pushed and the list.
         let home = unsafe {
             let home = item.home.as_ref();
+            home.still.fetch_above();
             home.ready.push(self.0.cast(), item.number, wanted & (EPOLLET | EPOLLONESHOT) == 0);
             home
         };
@@ -104,8 +108,17 @@ fn wants_exactly(wanted: u32, key: u32) -> bool {
 }
 
 impl<F: Watchable> Item<F> {
-    pub(super) fn new(home: &Poller<F>, file: NonNull<F>, wanted: Wanted, number: Option<NonZeroU8>) -> Self {
+    /// # Safety
+    /// The file is open.
+    pub(super) unsafe fn new(
+        home: &Poller<F>,
+        file: NonNull<F>,
+        wanted: Wanted,
+        number: Option<NonZeroU8>,
+    ) -> Self {
         let Wanted { fd, events, data } = wanted;
+        // SAFETY: the caller keeps it open.
+        let line = unsafe { file.as_ref() }.line();
         Self {
             link: Link::new(),
             own: UnsafeCell::new(Own {
@@ -120,8 +133,17 @@ impl<F: Watchable> Item<F> {
             fd,
             file,
             home: NonNull::from(home),
+            line,
             number,
             beside: UnsafeCell::new(Beside { next: ptr::null_mut(), prev: ptr::null_mut() }),
+        }
+    }
+
+    /// Begins to fetch the line that comes from whoever has woken the item: for who looks at the file, and then writes it.
+    #[inline(always)]
+    pub(super) fn fetch(&self) {
+        if !self.line.is_null() {
+            hint::prefetch_write(self.line);
         }
     }
 

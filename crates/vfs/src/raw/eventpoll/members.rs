@@ -89,7 +89,9 @@ impl<F: Watchable> Poller<F> {
         fault::check().map_err(|_| Errno::NOMEM)?;
         inside.table.try_reserve(1).map_err(|_| Errno::NOMEM)?;
         let number = inside.numbers.take();
-        let item = alloc(Item::new(self, file, wanted, number)).inspect_err(|_| {
+        // SAFETY: the caller keeps the file open.
+        let new = unsafe { Item::new(self, file, wanted, number) };
+        let item = alloc(new).inspect_err(|_| {
             number.into_iter().for_each(|number| inside.numbers.put(number));
         })?;
         // SAFETY: the caller keeps the file open, so it is not ending; the item is new, and we hold the lock.
@@ -106,6 +108,10 @@ impl<F: Watchable> Poller<F> {
                 return Err(errno);
             }
             drop(walking);
+            if let Some(inner) = inner {
+                // Relaxed: a hint, which is never followed.
+                inner.still.above.store(core::ptr::from_ref(&self.ready).cast_mut(), Ordering::Relaxed);
+            }
             // First it enters the queues, then it looks: what happens meanwhile is announced, or seen.
             let events = file.as_ref().enter(&mut |queue| Item::enter(item, queue));
             self.queue_if(inside, item, events & wanted.events & !PRIVATE);
@@ -196,6 +202,10 @@ impl<F: Watchable> Poller<F> {
             }
             self.hold(!inside.list.is_empty());
             own.number.into_iter().for_each(|number| inside.numbers.put(number));
+            if let Some(inner) = own.file.as_ref().poller() {
+                // Relaxed: as in `add`. If it was another's, that one's wake-ups fetch it when they come to it.
+                inner.still.above.store(core::ptr::null_mut(), Ordering::Relaxed);
+            }
             own.file.as_ref().with_items(|first| leave_file(first, item));
             inside.table.remove(&(own.file, own.fd));
         }

@@ -9,6 +9,7 @@ use crate::eventpoll::flags::{EPOLLET, EPOLLIN, EPOLLONESHOT, PRIVATE};
 use core::fmt;
 use core::ptr::NonNull;
 use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use quietline_platform::hint;
 use quietline_sync::{SpinLock, SpinLockGuard, Wait, WaitError, WaitQueue};
 use std::collections::HashMap;
 
@@ -41,7 +42,21 @@ pub(super) struct Still<F> {
     /// The walk that came by here last.
     pub(super) walk: AtomicU64,
     /// How many pollers the walk that came from below last found above this, and the number of that walk.
-    pub(super) above: AtomicU64,
+    pub(super) height: AtomicU64,
+    /// What was pushed to the poller that has come to watch this one last: only where it is, which may be nothing any more.
+    pub(super) above: AtomicPtr<Ready>,
+}
+
+impl<F> Still<F> {
+    /// Begins to fetch the line that a wake-up goes on to, before it waits for the one that it has come to.
+    #[inline(always)]
+    pub(super) fn fetch_above(&self) {
+        // Relaxed: a hint.
+        let above = self.above.load(Ordering::Relaxed);
+        if !above.is_null() {
+            hint::prefetch_write(above.cast_const().cast());
+        }
+    }
 }
 
 /// The line of those who wait, and what they seldom need behind it.
@@ -84,7 +99,8 @@ impl<F: Watchable> Poller<F> {
                 pins: AtomicU32::new(0),
                 depth: AtomicU32::new(0),
                 walk: AtomicU64::new(0),
-                above: AtomicU64::new(0),
+                height: AtomicU64::new(0),
+                above: AtomicPtr::new(core::ptr::null_mut()),
             },
             list: Listed { held: AtomicBool::new(false), inside: SpinLock::new(inside) },
         }
@@ -129,6 +145,8 @@ impl<F: Watchable> Poller<F> {
     /// Writes the lock's line and, if an item leaves, that of what was pushed; nothing of another poller, but of those that
     /// are watched.
     pub(crate) fn collect(&self, max: usize, mut give: impl FnMut(u32, u64)) -> usize {
+        // Whoever comes here has seen that there is something, and who takes that off writes there.
+        hint::prefetch_write(core::ptr::from_ref(&self.ready).cast());
         let mut inside = self.lock();
         let mut taken = self.take_note(&mut inside);
         let (mut again, mut n) = (List::new(), 0);
@@ -283,6 +301,7 @@ pub(super) unsafe fn look<F: Watchable>(item: NonNull<Item<F>>) -> u32 {
     // SAFETY: by contract.
     unsafe {
         let item = item.as_ref();
+        item.fetch();
         // Relaxed: changed under the lock.
         item.file.as_ref().look() & item.events.load(Ordering::Relaxed) & !PRIVATE
     }
@@ -308,7 +327,7 @@ mod tests {
         let poller = Poller::new();
         let at = |field: *const List<File>| field.addr() - ptr::from_ref(&poller).addr();
         assert!(offset_of!(Poller, pollers) + size_of::<WaitQueue>() <= 64);
-        assert_eq!(offset_of!(Poller, still), 64);
+        assert_eq!((offset_of!(Poller, still), size_of::<Still<File>>()), (64, 64));
         assert_eq!(offset_of!(Poller, list), 128);
         assert!(
             at(&raw const poller.lock().list) + size_of::<List<File>>() <= 192,
