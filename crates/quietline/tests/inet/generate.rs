@@ -82,7 +82,7 @@ pub(crate) fn generate(seed: u64) -> Vec<Call> {
 
 fn step(dice: &mut Dice) -> Call {
     let at = dice.place();
-    match dice.below(32) {
+    match dice.below(39) {
         0 => Call::Socket { at, v6: dice.one_in(4), datagrams: dice.one_in(3) },
         1 | 2 => Call::Close(at),
         3 => Call::Bind(at, dice.ip()),
@@ -107,6 +107,24 @@ fn step(dice: &mut Dice) -> Call {
         }
         25 | 26 => Call::Read(at, dice.length()),
         27 | 28 => Call::Write(at, dice.length()),
+        32 | 33 => {
+            let lens = [dice.length(), dice.below(3), dice.length()];
+            let to = dice.one_in(4).then(|| (dice.place(), dice.ip()));
+            let flags = [0, 0, libc::MSG_DONTWAIT, libc::MSG_EOR][dice.below(4)];
+            Call::SendParts { at, to, lens, flags }
+        }
+        34 => {
+            let flags = [0, 0, libc::MSG_PEEK, libc::MSG_TRUNC, libc::MSG_WAITALL][dice.below(5)];
+            Call::ReceiveParts { at, lens: [dice.below(4), dice.length(), dice.below(30)], flags }
+        }
+        35 | 36 => {
+            let to = dice.one_in(4).then(|| (dice.place(), dice.ip()));
+            Call::SendMany { at, to, count: dice.below(5), lens: [dice.below(3), dice.length()] }
+        }
+        37 | 38 => {
+            let flags = [0, 0, 0, libc::MSG_PEEK, libc::MSG_TRUNC, libc::MSG_WAITFORONE][dice.below(6)];
+            Call::ReceiveMany { at, count: dice.below(5), lens: [dice.below(8), dice.length()], flags }
+        }
         29 => Call::SetOption(at, dice.below(16)),
         _ => Call::Option(at, dice.below(16)),
     }

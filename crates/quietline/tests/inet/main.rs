@@ -1,5 +1,6 @@
 //! Sockets of the internet families beside those of the host's loopback device, call by call: results, errors, bytes,
-//! addresses and what `poll` says of every socket after every call.
+//! addresses, what `poll` says of every socket after every call, and what two epolls tell that watch all of them, one level- and
+//! one edge-triggered.
 //!
 //! A program is a list of calls on a few places, each of which holds a socket or none. All calls fail rather than wait, and all
 //! are made by one thread, so that there is one right answer. Ports are compared by which socket has them. Programs come from
@@ -19,6 +20,7 @@ mod faults;
 mod generate;
 mod host;
 mod limits;
+mod many;
 mod ours;
 mod stress;
 #[path = "../support/mod.rs"]
@@ -117,5 +119,5 @@ fn programs_reach_what_they_are_to_test() {
     for (name, (all, good)) in &counts {
         assert!(*good >= 30, "{name}: {good} of {all}");
     }
-    assert!(counts.len() >= 14, "{counts:?}");
+    assert!(counts.len() >= 18, "{counts:?}");
 }
