@@ -94,7 +94,7 @@ impl SigInfo {
 #[derive(Debug, Default)]
 pub struct Signals {
     waiting: SpinLock<VecDeque<SigInfo>>,
-    /// The key of a wake-up is `IN`.
+    /// The key of a wake-up is any.
     queue: WaitQueue,
 }
 
@@ -125,8 +125,9 @@ impl Signals {
             }
             waiting.push_back(info);
         }
-        // What readers look at is changed and looked at under the lock. All of them: each has a mask of its own.
-        self.queue.wake_ordered(Events::IN.bits(), WaitQueue::ALL);
+        // What readers look at is changed and looked at under the lock. All of them: each has a mask of its own. Whatever they wait
+        // for: an epoll tells things in the order in which it was woken for them.
+        self.queue.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
         Ok(())
     }
 
@@ -218,7 +219,7 @@ pub fn set_signals(file: &FileHandle<'_>, mask: u64) -> Result<(), Errno> {
     let state = file.payload::<SignalFd>().ok_or(Errno::INVAL)?;
     // Relaxed: a set of its own; whoever sleeps looks at it after the wake-up, which makes the change known.
     state.mask.store(mask & !UNBLOCKABLE, Ordering::Relaxed);
-    state.of.queue.wake(Events::IN.bits(), WaitQueue::ALL);
+    state.of.queue.wake(WaitQueue::ANY, WaitQueue::ALL);
     Ok(())
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn generate(seed: u64) -> Vec<Call> {
             program.push(Call::Accept { at: 0, new: 2 });
         }
     }
-    for _ in 0..5 + dice.below(25) {
+    for _ in 0..5 + dice.below(35) {
         program.push(step(dice));
     }
     program
@@ -82,7 +82,7 @@ pub(crate) fn generate(seed: u64) -> Vec<Call> {
 
 fn step(dice: &mut Dice) -> Call {
     let at = dice.place();
-    match dice.below(39) {
+    match dice.below(44) {
         0 => Call::Socket { at, v6: dice.one_in(4), datagrams: dice.one_in(3) },
         1 | 2 => Call::Close(at),
         3 => Call::Bind(at, dice.ip()),
@@ -113,17 +113,19 @@ fn step(dice: &mut Dice) -> Call {
             let flags = [0, 0, libc::MSG_DONTWAIT, libc::MSG_EOR][dice.below(4)];
             Call::SendParts { at, to, lens, flags }
         }
-        34 => {
-            let flags = [0, 0, libc::MSG_PEEK, libc::MSG_TRUNC, libc::MSG_WAITALL][dice.below(5)];
-            Call::ReceiveParts { at, lens: [dice.below(4), dice.length(), dice.below(30)], flags }
+        34..38 => {
+            let flags = [0, 0, 0, libc::MSG_PEEK, libc::MSG_TRUNC, libc::MSG_WAITALL][dice.below(6)];
+            let lens = [dice.below(4), dice.length(), dice.below(30)];
+            Call::ReceiveParts { at: dice.below(3), lens, flags }
         }
-        35 | 36 => {
+        38 | 39 => {
             let to = dice.one_in(4).then(|| (dice.place(), dice.ip()));
             Call::SendMany { at, to, count: dice.below(5), lens: [dice.below(3), dice.length()] }
         }
-        37 | 38 => {
+        40..44 => {
             let flags = [0, 0, 0, libc::MSG_PEEK, libc::MSG_TRUNC, libc::MSG_WAITFORONE][dice.below(6)];
-            Call::ReceiveMany { at, count: dice.below(5), lens: [dice.below(8), dice.length()], flags }
+            let lens = [dice.below(8), dice.length()];
+            Call::ReceiveMany { at: dice.below(3), count: 1 + dice.below(4), lens, flags }
         }
         29 => Call::SetOption(at, dice.below(16)),
         _ => Call::Option(at, dice.below(16)),

@@ -51,8 +51,32 @@ pub(crate) enum Call {
     Listen(usize, i32),
     Connect(usize, To),
     Accept(usize, usize),
-    Send { from: usize, to: Option<To>, len: usize, flags: i32, files: Vec<usize>, ids: Option<[u32; 3]> },
-    Recv { on: usize, len: usize, flags: i32, control: usize },
+    Send {
+        from: usize,
+        to: Option<To>,
+        len: usize,
+        flags: i32,
+        files: Vec<usize>,
+        ids: Option<[u32; 3]>,
+    },
+    Recv {
+        on: usize,
+        len: usize,
+        flags: i32,
+        control: usize,
+    },
+    /// So many messages of a length.
+    SendMany {
+        from: usize,
+        count: usize,
+        len: usize,
+    },
+    RecvMany {
+        on: usize,
+        count: usize,
+        len: usize,
+        flags: i32,
+    },
     Read(usize, usize),
     Write(usize, usize),
     Shutdown(usize, i32),
@@ -86,7 +110,7 @@ impl Call {
         let slot = dice.below(SLOTS);
         let other = dice.below(SLOTS);
         let ty = dice.pick(&TYPES);
-        match dice.below(100) {
+        match dice.below(106) {
             0..12 => Self::Socket(slot, ty),
             12..17 => Self::Pair(slot, other, ty),
             17..25 => Self::Bind(slot, To::any(dice)),
@@ -143,6 +167,13 @@ impl Call {
                 dice.below(20),
             ),
             98 => Self::Ioctl(slot, dice.pick(&[0x541b, 0x541b, 0x5411])),
+            100..103 => Self::SendMany { from: slot, count: dice.below(5), len: dice.pick(&LENGTHS[..12]) },
+            103..106 => Self::RecvMany {
+                on: slot,
+                count: dice.below(5),
+                len: dice.pick(&LENGTHS[..12]),
+                flags: dice.pick(&[0, 0, libc::MSG_PEEK, libc::MSG_WAITFORONE, libc::MSG_TRUNC]),
+            },
             _ => Self::Unlink(NAMES - 1 - dice.below(PATHS)),
         }
     }

@@ -1,6 +1,7 @@
 //! A world in which a program is run: its sockets, its names, and what it sees.
 
 use crate::call::{Call, NAMES, PATHS, SLOTS, To};
+use crate::many::{Many, Watch};
 
 /// What a receive gives.
 #[derive(Default)]
@@ -13,7 +14,7 @@ pub(crate) struct Received {
 }
 
 /// The calls, as a world makes them. Errors are their numbers.
-pub(crate) trait Sys {
+pub(crate) trait Sys: Many {
     fn socket(&mut self, ty: i32) -> Result<i32, i32>;
     fn pair(&mut self, ty: i32) -> Result<[i32; 2], i32>;
     fn bind(&mut self, fd: i32, name: &[u8]) -> Result<(), i32>;
@@ -47,6 +48,8 @@ pub(crate) struct Step {
     bytes: Vec<u8>,
     told: Vec<i64>,
     pub(crate) polls: Vec<u32>,
+    /// What the epolls tell.
+    pub(crate) events: [Vec<(u64, u32)>; 2],
 }
 
 pub(crate) struct World {
@@ -56,13 +59,15 @@ pub(crate) struct World {
     tag: u64,
     /// The next byte to be sent.
     byte: u8,
+    watch: Watch,
 }
 
 impl World {
     pub(crate) fn new(mut sys: Box<dyn Sys>, tag: u64) -> Self {
         let directory = format!("/tmp/ql-sockets-{}-{tag}", std::process::id());
         sys.mkdir(directory.as_bytes());
-        Self { sys, slots: [None; SLOTS], directory, tag, byte: 0 }
+        let watch = Watch::new(&mut *sys);
+        Self { sys, slots: [None; SLOTS], directory, tag, byte: 0, watch }
     }
 
     fn path(&self, n: usize) -> Vec<u8> {
@@ -112,7 +117,9 @@ impl World {
     }
 
     fn put(&mut self, slot: usize, fd: i32) {
+        self.watch.begin(&mut *self.sys, fd);
         if let Some(old) = self.slots[slot].replace(fd) {
+            self.watch.end(&mut *self.sys, old);
             self.sys.close(old).unwrap();
         }
     }
@@ -124,7 +131,12 @@ impl World {
     pub(crate) fn step(&mut self, call: &Call, settled: bool) -> Step {
         let (mut bytes, mut told) = (Vec::new(), Vec::new());
         let result = self.call(call, &mut bytes, &mut told);
-        Step { result, bytes, told, polls: self.polls(settled) }
+        Step { result, bytes, told, polls: self.polls(settled), events: Default::default() }
+    }
+
+    /// Asks the epolls, once `polls` are as they stay.
+    pub(crate) fn ask(&mut self, step: &mut Step) {
+        step.events = self.watch.told(&mut *self.sys);
     }
 
     /// The poll masks of all sockets; with `settled` what nobody can reach is looked for before.
@@ -186,6 +198,20 @@ impl World {
                 self.tell_control(&received.control, told);
                 Ok(received.len as i64)
             }
+            Call::SendMany { from, count, len } => {
+                let data: Vec<_> = (0..count).map(|_| self.bytes(len)).collect();
+                let sent = self.sys.send_many(self.fd(from), &data, libc::MSG_NOSIGNAL)?;
+                told.extend(sent.iter().map(|n| *n as i64));
+                Ok(sent.len() as i64)
+            }
+            Call::RecvMany { on, count, len, flags } => {
+                let came = self.sys.recv_many(self.fd(on), count, len, flags)?;
+                for (n, data, flags) in &came {
+                    bytes.extend(data);
+                    told.extend([*n as i64, i64::from(*flags)]);
+                }
+                Ok(came.len() as i64)
+            }
             Call::Read(slot, len) => {
                 let mut to = vec![0; len];
                 let n = self.sys.read(self.fd(slot), &mut to)?;
@@ -200,6 +226,7 @@ impl World {
             Call::Shutdown(slot, how) => self.sys.shutdown(self.fd(slot), how).map(done),
             Call::Close(slot) => {
                 let fd = self.slots[slot].take().unwrap_or(-1);
+                self.watch.end(&mut *self.sys, fd);
                 self.sys.close(fd).map(done)
             }
             Call::Name(slot) | Call::Peer(slot) => {
@@ -256,7 +283,7 @@ impl World {
         let id = self.sys.id(fd);
         let same = (0..SLOTS).find(|slot| self.slots[*slot].is_some_and(|fd| self.sys.id(fd) == id));
         match self.slots.iter().position(Option::is_none) {
-            Some(free) => self.slots[free] = Some(fd),
+            Some(free) => self.put(free, fd),
             None => self.sys.close(fd).unwrap(),
         }
         same.map_or(-1, |slot| slot as i64)
@@ -276,5 +303,6 @@ impl Drop for World {
         for fd in self.slots.into_iter().flatten() {
             self.sys.close(fd).unwrap();
         }
+        self.watch.close(&mut *self.sys);
     }
 }

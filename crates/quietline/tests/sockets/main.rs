@@ -1,11 +1,12 @@
 //! Generated sequences of calls on local sockets, made here and on the host: results, errors, bytes, addresses, control
-//! messages and poll masks are equal.
+//! messages, poll masks and what epolls tell, level- and edge-triggered, are equal.
 //!
 //! `QUIETLINE_SOCKETS_PROGRAMS=N` makes N programs (default 3,000), `QUIETLINE_SOCKETS_SEED=N` begins with another.
 
 mod call;
 mod drive;
 mod host;
+mod many;
 mod ours;
 #[path = "../support/mod.rs"]
 mod support;
@@ -25,7 +26,12 @@ fn number(name: &str, or: u64) -> u64 {
 /// not show what is shown here.
 fn both(tag: u64, calls: &[Call], settled: bool) -> (Vec<Step>, Vec<Step>) {
     let mut ours = World::new(Box::new(ours::Ours::new()), tag);
-    let ours: Vec<Step> = calls.iter().map(|call| ours.step(call, settled)).collect();
+    let step = |call: &Call| {
+        let mut step = ours.step(call, settled);
+        ours.ask(&mut step);
+        step
+    };
+    let ours: Vec<Step> = calls.iter().map(step).collect();
     let mut host = World::new(Box::new(host::Host::default()), tag);
     let step = |(call, ours): (&Call, &Step)| {
         let mut step = host.step(call, settled);
@@ -33,6 +39,7 @@ fn both(tag: u64, calls: &[Call], settled: bool) -> (Vec<Step>, Vec<Step>) {
         while settled && step.polls != ours.polls && Instant::now() < until {
             step.polls = host.polls(settled);
         }
+        host.ask(&mut step);
         step
     };
     let host = calls.iter().zip(&ours).map(step).collect();
@@ -85,4 +92,20 @@ fn programs_do_here_what_they_do_on_linux() {
         }
         panic!("program {program} differs");
     }
+}
+
+/// What epolls tell is there to be compared: levels, and edges that say something new.
+#[test]
+fn epolls_tell_of_programs() {
+    let mut told = [0; 2];
+    for program in 1..=50 {
+        let mut dice = Dice::new(program);
+        let mut ours = World::new(Box::new(ours::Ours::new()), 1_000_000 + program);
+        for _ in 0..40 {
+            let mut step = ours.step(&Call::any(&mut dice), false);
+            ours.ask(&mut step);
+            told.iter_mut().zip(&step.events).for_each(|(told, events)| *told += events.len());
+        }
+    }
+    assert!(told[0] > 2_000 && told[1] > 500, "{told:?}");
 }

@@ -4,7 +4,7 @@ use crate::drive::{Received, Sys};
 use quietline::{Config, Errno, Kernel, PollTable, Process, RecvMsg, SendMsg};
 
 pub(crate) struct Ours {
-    process: Process,
+    pub(crate) process: Process,
     kernel: Kernel,
 }
 

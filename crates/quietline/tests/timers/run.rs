@@ -105,10 +105,15 @@ impl<'a> World<'a> {
         (call(self.host), call(self.ours))
     }
 
-    /// Whether the host has something to tell of these: then both may wait for ever.
+    /// Whether the host has something to tell of these: then both may wait for ever. Both are asked, because an epoll that is
+    /// polled forgets what it finds not ready.
     fn has(&mut self, of: &[(usize, i16)]) -> bool {
-        let of = descriptors(self.host, of);
-        self.host.poll(&of, Some(Duration::ZERO)).is_ok_and(|found| found.iter().any(|found| *found != 0))
+        let has = |on: &mut dyn System| {
+            let of = descriptors(on, of);
+            on.poll(&of, Some(Duration::ZERO)).is_ok_and(|found| found.iter().any(|found| *found != 0))
+        };
+        has(self.ours);
+        has(self.host)
     }
 
     /// The time to wait: one that does not end only if there is something to tell.
@@ -263,11 +268,13 @@ impl<'a> World<'a> {
             }
             Call::Select { sets, timeout } => {
                 let zero = Some(Duration::ZERO);
-                let members_here = members(self.host, sets);
-                let has = self
-                    .host
-                    .select(&members_here, zero)
-                    .is_ok_and(|told| told.iter().flatten().any(|told| *told));
+                let has = |on: &mut dyn System| {
+                    let sets = members(on, sets);
+                    let told = on.select(&sets, zero);
+                    told.is_ok_and(|told| told.iter().flatten().any(|told| *told))
+                };
+                has(self.ours);
+                let has = has(self.host);
                 let time = if has || matches!(timeout, Timeout::Of(_)) { timeout.time() } else { zero };
                 self.both(|on| {
                     let sets = members(on, sets);
