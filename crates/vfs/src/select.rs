@@ -27,19 +27,19 @@ use rustix::io::Errno;
 pub struct Polled<'k> {
     /// The file; none for one that is only waited with.
     pub file: Option<FileHandle<'k>>,
-    /// What it is waited for: errors and hang-ups always are.
+    /// What it is waited for: all of it, also what some calls [always tell](ALWAYS_TOLD), and `select` does not.
     pub wanted: Events,
     /// What it had when it was looked at last.
     pub found: Events,
 }
 
-/// What is always told.
+/// What `poll` always tells.
 pub const ALWAYS_TOLD: Events = Events::ERR.union(Events::HUP);
 
 impl<'k> Polled<'k> {
     /// A file that is waited for.
     pub fn new(file: Option<FileHandle<'k>>, wanted: Events) -> Self {
-        Self { file, wanted: wanted.union(ALWAYS_TOLD), found: Events::empty() }
+        Self { file, wanted, found: Events::empty() }
     }
 
     /// Looks; whether anything is to be told.

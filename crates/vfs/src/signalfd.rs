@@ -7,7 +7,8 @@
 //! # Guarantees
 //!
 //! * Of the signals below 32 one of each waits at most; of the others all do, in the order in which they were sent.
-//! * The lowest number is read first. What a reader is told is laid out as Linux does.
+//! * Signals of faults are read first, then the lowest number. A signal that continues a process takes those away that stop it,
+//!   and they take it away. What a reader is told is laid out as Linux does.
 //!
 //! # Limits
 //!
@@ -34,12 +35,17 @@ pub const SIGRTMAX: i32 = 64;
 const SIGRTMIN: i32 = 32;
 /// Signals that cannot be waited for: SIGKILL and SIGSTOP.
 const UNBLOCKABLE: u64 = 1 << (9 - 1) | 1 << (19 - 1);
+/// Those of faults, which are read before others: SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
+const OF_FAULTS: u64 =
+    1 << (4 - 1) | 1 << (5 - 1) | 1 << (7 - 1) | 1 << (8 - 1) | 1 << (11 - 1) | 1 << (31 - 1);
+/// SIGCONT.
+const CONTINUES: u64 = 1 << (18 - 1);
+/// SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU.
+const STOP: u64 = 1 << (19 - 1) | 1 << (20 - 1) | 1 << (21 - 1) | 1 << (22 - 1);
 /// Bytes of what a reader is told of a signal.
 const INFO: usize = 128;
 /// Signals that may wait (`RLIMIT_SIGPENDING`).
 const MOST: usize = 4096;
-/// The sender was the kernel.
-pub const SI_KERNEL: i32 = 0x80;
 
 /// A signal that was sent (`siginfo_t`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,13 +74,27 @@ impl SigInfo {
     fn bit(self) -> u64 {
         1 << (self.signo - 1)
     }
+
+    /// What is read first.
+    fn rank(self) -> (bool, i32) {
+        (self.bit() & OF_FAULTS == 0, self.signo)
+    }
+
+    /// Those that wait no more once this is sent.
+    fn ends(self) -> u64 {
+        match self.bit() {
+            CONTINUES => STOP,
+            bit if bit & STOP != 0 => CONTINUES,
+            _ => 0,
+        }
+    }
 }
 
 /// The signals that wait for a process.
 #[derive(Debug, Default)]
 pub struct Signals {
     waiting: SpinLock<VecDeque<SigInfo>>,
-    /// The key of a wake-up is `IN`.
+    /// The key of a wake-up is any.
     queue: WaitQueue,
 }
 
@@ -94,6 +114,9 @@ impl Signals {
         }
         {
             let mut waiting = self.waiting.lock();
+            if info.ends() != 0 {
+                waiting.retain(|other| other.bit() & info.ends() == 0);
+            }
             if info.signo < SIGRTMIN && waiting.iter().any(|other| other.signo == info.signo) {
                 return Ok(());
             }
@@ -102,8 +125,9 @@ impl Signals {
             }
             waiting.push_back(info);
         }
-        // What readers look at is changed and looked at under the lock. All of them: each has a mask of its own.
-        self.queue.wake_ordered(Events::IN.bits(), WaitQueue::ALL);
+        // What readers look at is changed and looked at under the lock. All of them: each has a mask of its own. Whatever they wait
+        // for: an epoll tells things in the order in which it was woken for them.
+        self.queue.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
         Ok(())
     }
 
@@ -112,11 +136,11 @@ impl Signals {
         self.waiting.lock().iter().fold(0, |bits, info| bits | info.bit())
     }
 
-    /// The lowest of those in `mask`, and of these the oldest.
+    /// The first of those in `mask`, by number, and of these the oldest.
     fn take(&self, mask: u64) -> Option<SigInfo> {
         let mut waiting = self.waiting.lock();
         let wanted = |(_, info): &(usize, &SigInfo)| info.bit() & mask != 0;
-        let (at, _) = waiting.iter().enumerate().filter(wanted).min_by_key(|(_, info)| info.signo)?;
+        let (at, _) = waiting.iter().enumerate().filter(wanted).min_by_key(|(_, info)| info.rank())?;
         waiting.remove(at)
     }
 }
@@ -138,6 +162,7 @@ impl SignalFd {
 
 impl Payload for SignalFd {
     const CACHE: &'static str = "signalfd_ctx";
+    const SEEKS: bool = true;
 
     fn inode(&self) -> Option<&PseudoInode> {
         None
@@ -194,7 +219,7 @@ pub fn set_signals(file: &FileHandle<'_>, mask: u64) -> Result<(), Errno> {
     let state = file.payload::<SignalFd>().ok_or(Errno::INVAL)?;
     // Relaxed: a set of its own; whoever sleeps looks at it after the wake-up, which makes the change known.
     state.mask.store(mask & !UNBLOCKABLE, Ordering::Relaxed);
-    state.of.queue.wake(Events::IN.bits(), WaitQueue::ALL);
+    state.of.queue.wake(WaitQueue::ANY, WaitQueue::ALL);
     Ok(())
 }
 

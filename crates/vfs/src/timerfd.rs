@@ -76,8 +76,12 @@ struct State {
     ticks: u64,
 }
 
+/// The end of time, from its last whole second on.
 fn nanos(time: Duration) -> i64 {
-    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+    match time.as_nanos() {
+        nanos if time.as_secs() < i64::MAX as u64 / 1_000_000_000 => nanos as i64,
+        _ => i64::MAX,
+    }
 }
 
 fn since(nanos: i64) -> Duration {
@@ -115,11 +119,24 @@ impl TimerFd {
         Self { clockid, state: SpinLock::new(State::default()), timer }
     }
 
-    fn clock(&self) -> i64 {
-        match self.clockid {
-            CLOCK_REALTIME | CLOCK_REALTIME_ALARM => nanos(clock::realtime()),
-            _ => nanos(clock::monotonic()),
+    /// Now, and a time of its clock, both by the monotonic one. A thread that does not run between two looks at clocks finds the
+    /// time late rather than early.
+    fn absolute(&self, time: i64) -> (i64, i64) {
+        if matches!(self.clockid, CLOCK_REALTIME | CLOCK_REALTIME_ALARM) {
+            let ahead = time.saturating_sub(nanos(clock::realtime()));
+            let now = nanos(clock::monotonic());
+            (now, now.saturating_add(ahead))
+        } else {
+            (nanos(clock::monotonic()), time)
         }
+    }
+
+    /// What `timerfd_settime` says to its flags before anything else.
+    ///
+    /// # Errors
+    /// `EINVAL` for a flag that is unknown.
+    pub fn check_flags(flags: i32) -> Result<(), Errno> {
+        if flags & !(TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET) != 0 { Err(Errno::INVAL) } else { Ok(()) }
     }
 
     /// `timerfd_settime`: what it was set to before.
@@ -127,18 +144,18 @@ impl TimerFd {
     /// # Errors
     /// `EINVAL` for a flag that is unknown; `ENOMEM`, and then it is not armed.
     pub fn set(&self, flags: i32, new: ItimerSpec) -> Result<ItimerSpec, Errno> {
-        if flags & !(TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET) != 0 {
-            return Err(Errno::INVAL);
-        }
+        Self::check_flags(flags)?;
         let mut state = self.state.lock();
         self.timer.cancel();
-        let now = nanos(clock::monotonic());
-        let old = state.spec(now);
-        let ahead = match flags & TFD_TIMER_ABSTIME {
-            0 => nanos(new.value),
-            _ => nanos(new.value).saturating_sub(self.clock()),
+        let value = nanos(new.value);
+        let (now, expires) = if flags & TFD_TIMER_ABSTIME == 0 {
+            let now = nanos(clock::monotonic());
+            (now, now.saturating_add(value))
+        } else {
+            self.absolute(value)
         };
-        let expires = (!new.value.is_zero()).then(|| now.saturating_add(ahead));
+        let old = state.spec(now);
+        let expires = (value != 0).then_some(expires);
         *state = State { expires, interval: nanos(new.interval), ticks: 0 };
         self.ring_at(&mut state, now)?;
         Ok(old)
@@ -192,6 +209,7 @@ impl TimerFd {
 
 impl Payload for TimerFd {
     const CACHE: &'static str = "timerfd_ctx";
+    const SEEKS: bool = true;
     const CLOSES: bool = true;
 
     fn inode(&self) -> Option<&PseudoInode> {

@@ -2,7 +2,7 @@
 
 use crate::{Errno, Interrupt, Process};
 use quietline_platform::atomic::Ordering;
-use quietline_vfs::signalfd::{SI_KERNEL, SIGPIPE, SIGRTMAX, SigInfo};
+use quietline_vfs::signalfd::{SIGPIPE, SIGRTMAX, SigInfo};
 
 /// What happens to who writes to what nobody reads any more, beside `EPIPE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,8 +59,8 @@ impl Process {
             return;
         }
         let uid = self.getresuid()[0];
-        // If too many wait, this one waits already.
-        let _ = self.signals.send(SigInfo { signo: SIGPIPE, code: SI_KERNEL, pid: self.pid, uid });
+        // As if it had sent it itself. If too many wait, this one waits already.
+        let _ = self.signals.send(SigInfo { signo: SIGPIPE, code: 0, pid: self.pid, uid });
         if let Some(interrupt) = Interrupt::current() {
             interrupt.raise();
         }

@@ -10,6 +10,7 @@ impl Process {
     /// # Errors
     /// `EBADF`; `EINVAL` for what is no timer, or an unknown flag; `ENOMEM`.
     pub fn timerfd_settime(&self, fd: i32, flags: i32, new: ItimerSpec) -> Result<ItimerSpec, Errno> {
+        TimerFd::check_flags(flags)?;
         self.file(fd)?.payload::<TimerFd>().ok_or(Errno::INVAL)?.set(flags, new)
     }
 

@@ -1,5 +1,7 @@
 //! Calls, and a world in which they are made.
 
+use crate::host::ALL;
+use crate::many::{Came, Many};
 use std::collections::{HashMap, HashSet};
 
 /// Places for sockets.
@@ -58,6 +60,31 @@ pub(crate) enum Call {
         len: usize,
         flags: i32,
     },
+    /// `sendmsg` with buffers of these lengths, to another's port or not.
+    SendParts {
+        at: usize,
+        to: Option<(usize, Ip)>,
+        lens: [usize; 3],
+        flags: i32,
+    },
+    ReceiveParts {
+        at: usize,
+        lens: [usize; 3],
+        flags: i32,
+    },
+    /// So many messages, each of two buffers.
+    SendMany {
+        at: usize,
+        to: Option<(usize, Ip)>,
+        count: usize,
+        lens: [usize; 2],
+    },
+    ReceiveMany {
+        at: usize,
+        count: usize,
+        lens: [usize; 2],
+        flags: i32,
+    },
     Read(usize, usize),
     Write(usize, usize),
     SetOption(usize, usize),
@@ -65,7 +92,7 @@ pub(crate) enum Call {
 }
 
 /// What is asked of the system under test. Results are those of the system calls, with errno as an error.
-pub(crate) trait System {
+pub(crate) trait System: Many {
     fn socket(&mut self, family: i32, ty: i32) -> Result<i32, i32>;
     fn close(&mut self, fd: i32) -> Result<i32, i32>;
     fn bind(&mut self, fd: i32, address: &[u8]) -> Result<i32, i32>;
@@ -92,8 +119,14 @@ pub(crate) struct Outcome {
     data: Vec<u8>,
     address: Option<(u16, usize, Vec<u8>)>,
     flags: i32,
+    /// Of further messages: how many bytes, flags.
+    further: Vec<(i32, i32)>,
     /// Of each place: what poll says, what can be read, its names.
     state: Vec<Option<State>>,
+    /// What the epolls tell, level- and edge-triggered: sockets in the order in which they were made. An edge is compared where
+    /// there is something new: more that `poll` says, or more to be read. Linux tells others too, whenever the other end has
+    /// taken something in, or what was sent has gone.
+    events: [Vec<(u64, u32)>; 2],
 }
 
 /// An address as it is compared: family, length, and what is left of its bytes.
@@ -109,6 +142,8 @@ struct State {
 #[derive(Clone, Copy)]
 struct Place {
     fd: i32,
+    /// Which of all sockets it is.
+    id: u64,
     v6: bool,
     datagrams: bool,
     /// A stream of version 6 that has been connected by version 4, or a datagram socket of version 6 that has been connected: on
@@ -128,6 +163,11 @@ pub(crate) struct World<S: System> {
     /// Streams' ports that were connected to each other.
     pairs: HashSet<[usize; 2]>,
     sent: u8,
+    /// Level- and edge-triggered.
+    epolls: [i32; 2],
+    made: u64,
+    /// What was last seen of sockets.
+    before: HashMap<u64, (i16, i32)>,
 }
 
 /// Options that are set and asked for: level, name, values.
@@ -151,8 +191,28 @@ const OPTIONS: [(i32, i32, i32); 16] = [
 ];
 
 impl<S: System> World<S> {
-    pub(crate) fn new(system: S) -> Self {
-        Self { system, places: [None; PLACES], ports: HashMap::new(), pairs: HashSet::new(), sent: 0 }
+    pub(crate) fn new(mut system: S) -> Self {
+        let epolls = [system.epoll(), system.epoll()];
+        let (ports, pairs) = (HashMap::new(), HashSet::new());
+        Self {
+            system,
+            places: [None; PLACES],
+            ports,
+            pairs,
+            sent: 0,
+            epolls,
+            made: 0,
+            before: HashMap::new(),
+        }
+    }
+
+    /// Has both epolls watch a new socket, for all that there is: which of all it is.
+    fn watch(&mut self, fd: i32) -> u64 {
+        self.made += 1;
+        for (ep, edges) in self.epolls.into_iter().zip([0, libc::EPOLLET as u32]) {
+            self.system.watch(ep, fd, ALL as u32 | edges, self.made);
+        }
+        self.made
     }
 
     /// An address with ports by their order: the family, the port, the rest.
@@ -200,10 +260,32 @@ impl<S: System> World<S> {
 
     /// Makes the call; 0 if there is no socket to make it on.
     pub(crate) fn run(&mut self, call: Call) -> Outcome {
-        let mut outcome =
-            Outcome { result: Ok(-7), data: Vec::new(), address: None, flags: 0, state: Vec::new() };
+        let mut outcome = Outcome {
+            result: Ok(-7),
+            data: Vec::new(),
+            address: None,
+            flags: 0,
+            further: Vec::new(),
+            state: Vec::new(),
+            events: [Vec::new(), Vec::new()],
+        };
         outcome.result = self.make(call, &mut outcome).unwrap_or(Err(-7));
         outcome.state = self.look();
+        let mut new = HashSet::new();
+        for (place, state) in self.places.iter().flatten().zip(outcome.state.iter().flatten()) {
+            let now = (state.poll, state.readable.unwrap_or(0));
+            let before = self.before.insert(place.id, now).unwrap_or((0, 0));
+            if now.0 & !before.0 != 0 || now.1 > before.1 {
+                new.insert(place.id);
+            }
+        }
+        let [levels, edges] = self.epolls.map(|ep| {
+            let events = self.system.events(ep).into_iter();
+            let mut events: Vec<_> = events.map(|(events, which)| (which, events)).collect();
+            events.sort_unstable();
+            events
+        });
+        outcome.events = [levels, edges.into_iter().filter(|(id, _)| new.contains(id)).collect()];
         outcome
     }
 
@@ -270,7 +352,30 @@ impl<S: System> World<S> {
         pairs
     }
 
+    /// A place's socket, and the address that it is to send to.
+    fn addressed(&mut self, at: usize, to: Option<(usize, Ip)>) -> Option<(Place, Vec<u8>)> {
+        let place = self.places[at]?;
+        let Some((to, ip)) = to else { return Some((place, Vec::new())) };
+        if self.is_shared(to) {
+            return None;
+        }
+        self.port_of(place, ip, to).map(|address| (place, address))
+    }
+
+    /// Notes messages: the bytes of all, and from where the first one came. How many bytes that has.
+    fn came(&mut self, came: Vec<Came>, place: Place, outcome: &mut Outcome) -> i32 {
+        let first = came.first().map_or(0, |came| came.0);
+        for (n, data, from, flags) in came {
+            outcome.data.extend(data);
+            outcome.further.push((n, flags));
+            let from = self.seen(&from, place.datagrams);
+            outcome.address.get_or_insert(from);
+        }
+        first
+    }
+
     /// None if there is nothing to make it on.
+    #[allow(clippy::too_many_lines)] // a table
     fn make(&mut self, call: Call, outcome: &mut Outcome) -> Option<Result<i32, i32>> {
         let done = match call {
             Call::Socket { at, v6, datagrams } => {
@@ -284,8 +389,16 @@ impl<S: System> World<S> {
                     // Otherwise the host may hold short messages back for a while.
                     let _ = self.system.set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
                 }
-                self.places[at] =
-                    fd.ok().map(|fd| Place { fd, v6, datagrams, mixed: false, shares: false, client: false });
+                let id = fd.map_or(0, |fd| self.watch(fd));
+                self.places[at] = fd.ok().map(|fd| Place {
+                    fd,
+                    id,
+                    v6,
+                    datagrams,
+                    mixed: false,
+                    shares: false,
+                    client: false,
+                });
                 fd.map(|_| 0)
             }
             Call::Close(at) => {
@@ -331,9 +444,14 @@ impl<S: System> World<S> {
                 let place = self.places[at]?;
                 match self.system.accept(place.fd) {
                     Ok((fd, address)) => {
-                        if let Some(old) =
-                            self.places[new].replace(Place { fd, mixed: place.v6, client: false, ..place })
-                        {
+                        let id = self.watch(fd);
+                        if let Some(old) = self.places[new].replace(Place {
+                            fd,
+                            id,
+                            mixed: place.v6,
+                            client: false,
+                            ..place
+                        }) {
                             let _ = self.system.close(old.fd);
                         }
                         outcome.address = Some(self.seen(&address, place.datagrams));
@@ -370,6 +488,37 @@ impl<S: System> World<S> {
                     }
                     Err(errno) => Err(errno),
                 }
+            }
+            Call::SendParts { at, to, lens, flags } => {
+                let (place, address) = self.addressed(at, to)?;
+                let parts = lens.map(|len| self.bytes(len));
+                self.system.send_parts(place.fd, &parts, flags | libc::MSG_NOSIGNAL, &address)
+            }
+            Call::ReceiveParts { at, lens, flags } => {
+                let place = self.places[at]?;
+                let came = self.system.receive_parts(place.fd, &lens, flags);
+                came.map(|came| self.came(vec![came], place, outcome))
+            }
+            Call::SendMany { at, to, count, lens } => {
+                let (place, address) = self.addressed(at, to)?;
+                let parts: Vec<_> = (0..count).map(|_| lens.map(|len| self.bytes(len)).to_vec()).collect();
+                let sent = self.system.send_many(place.fd, &parts, libc::MSG_NOSIGNAL, &address);
+                sent.map(|sent| {
+                    outcome.further = sent.iter().map(|n| (*n, 0)).collect();
+                    sent.len() as i32
+                })
+            }
+            Call::ReceiveMany { at, count, lens, flags } => {
+                let place = self.places[at]?;
+                if self.system.poll(&[place.fd])[0] & libc::POLLERR != 0 {
+                    return None;
+                }
+                let came = self.system.receive_many(place.fd, &vec![lens.to_vec(); count], flags);
+                came.map(|came| {
+                    let n = came.len() as i32;
+                    self.came(came, place, outcome);
+                    n
+                })
             }
             Call::Read(at, len) => {
                 let place = self.places[at]?;
@@ -412,6 +561,9 @@ impl<S: System> Drop for World<S> {
     fn drop(&mut self) {
         for place in self.places.iter_mut().filter_map(Option::take) {
             let _ = self.system.close(place.fd);
+        }
+        for ep in self.epolls {
+            let _ = self.system.close(ep);
         }
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn generate(seed: u64) -> Vec<Call> {
             program.push(Call::Accept { at: 0, new: 2 });
         }
     }
-    for _ in 0..5 + dice.below(25) {
+    for _ in 0..5 + dice.below(35) {
         program.push(step(dice));
     }
     program
@@ -82,7 +82,7 @@ pub(crate) fn generate(seed: u64) -> Vec<Call> {
 
 fn step(dice: &mut Dice) -> Call {
     let at = dice.place();
-    match dice.below(32) {
+    match dice.below(44) {
         0 => Call::Socket { at, v6: dice.one_in(4), datagrams: dice.one_in(3) },
         1 | 2 => Call::Close(at),
         3 => Call::Bind(at, dice.ip()),
@@ -107,6 +107,26 @@ fn step(dice: &mut Dice) -> Call {
         }
         25 | 26 => Call::Read(at, dice.length()),
         27 | 28 => Call::Write(at, dice.length()),
+        32 | 33 => {
+            let lens = [dice.length(), dice.below(3), dice.length()];
+            let to = dice.one_in(4).then(|| (dice.place(), dice.ip()));
+            let flags = [0, 0, libc::MSG_DONTWAIT, libc::MSG_EOR][dice.below(4)];
+            Call::SendParts { at, to, lens, flags }
+        }
+        34..38 => {
+            let flags = [0, 0, 0, libc::MSG_PEEK, libc::MSG_TRUNC, libc::MSG_WAITALL][dice.below(6)];
+            let lens = [dice.below(4), dice.length(), dice.below(30)];
+            Call::ReceiveParts { at: dice.below(3), lens, flags }
+        }
+        38 | 39 => {
+            let to = dice.one_in(4).then(|| (dice.place(), dice.ip()));
+            Call::SendMany { at, to, count: dice.below(5), lens: [dice.below(3), dice.length()] }
+        }
+        40..44 => {
+            let flags = [0, 0, 0, libc::MSG_PEEK, libc::MSG_TRUNC, libc::MSG_WAITFORONE][dice.below(6)];
+            let lens = [dice.below(8), dice.length()];
+            Call::ReceiveMany { at: dice.below(3), count: 1 + dice.below(4), lens, flags }
+        }
         29 => Call::SetOption(at, dice.below(16)),
         _ => Call::Option(at, dice.below(16)),
     }

@@ -1,10 +1,14 @@
 //! Sockets of the internet families beside those of the host's loopback device, call by call: results, errors, bytes,
-//! addresses and what `poll` says of every socket after every call.
+//! addresses, what `poll` says of every socket after every call, and what two epolls tell that watch all of them, one level- and
+//! one edge-triggered.
 //!
 //! A program is a list of calls on a few places, each of which holds a socket or none. All calls fail rather than wait, and all
 //! are made by one thread, so that there is one right answer. Ports are compared by which socket has them. Programs come from
 //! seeds; one that differs is run again, because the host's loopback device may be late, and then cut down to the calls that
 //! matter.
+//!
+//! Left out, because Linux's `recvmmsg` tells an error that waits before it looks for messages, of which a stream may have some,
+//! or end, and tells it when it is to receive none: `recvmmsg` where `poll` says that there is an error.
 //!
 //! Left out, because Linux keeps a port for a minute after a connection has ended (TIME_WAIT): binding to a port by its number
 //! once there were connections, to listen there once one has ended, and to connect two ports that were connected to each other
@@ -20,6 +24,7 @@ mod faults;
 mod generate;
 mod host;
 mod limits;
+mod many;
 mod ours;
 mod stress;
 #[path = "../support/mod.rs"]
@@ -104,7 +109,7 @@ fn programs_give_what_the_host_gives() {
 #[test]
 fn programs_reach_what_they_are_to_test() {
     let mut counts = std::collections::BTreeMap::new();
-    for seed in 1..400 {
+    for seed in 1..800 {
         let mut ours = World::new(Ours::new());
         for call in generate(seed) {
             let outcome = ours.run(call);
@@ -118,5 +123,5 @@ fn programs_reach_what_they_are_to_test() {
     for (name, (all, good)) in &counts {
         assert!(*good >= 30, "{name}: {good} of {all}");
     }
-    assert!(counts.len() >= 14, "{counts:?}");
+    assert!(counts.len() >= 18, "{counts:?}");
 }

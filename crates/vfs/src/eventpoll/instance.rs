@@ -30,6 +30,7 @@ pub struct EventPoll {
 
 impl Payload for EventPoll {
     const CACHE: &'static str = "eventpoll";
+    const SEEKS: bool = true;
     const CLOSES: bool = true;
 
     fn inode(&self) -> Option<&PseudoInode> {

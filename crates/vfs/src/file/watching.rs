@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 impl Payload for Inotify {
     const CACHE: &'static str = "inotify_inode_cache";
+    const SEEKS: bool = true;
 
     fn inode(&self) -> Option<&PseudoInode> {
         None

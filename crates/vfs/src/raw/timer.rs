@@ -37,7 +37,7 @@ const TICK: u32 = 10;
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
 const LEVELS: usize = 8;
-/// Ticks that the wheel goes round in: nine years.
+/// Ticks that the wheel goes round in: nine years. What is due later is rung then, too early, and once.
 const ROUND: u64 = 1 << (BITS as usize * LEVELS);
 /// In no wheel.
 const NOWHERE: u32 = u32::MAX;
@@ -135,9 +135,16 @@ impl Wheel {
         heap::try_box(Self { now, occupied: [0; LEVELS], slots: [[ptr::null_mut(); SLOTS]; LEVELS] })
     }
 
+    /// The last tick that has a slot of its own: those of the highest level after it would be where the wheel is, and be come to at
+    /// once, again and again.
+    fn last(&self) -> u64 {
+        let slot = ROUND / SLOTS as u64;
+        (self.now | (slot - 1)) + (ROUND - slot)
+    }
+
     /// Puts a timer in, which is in no wheel and lives until it is taken out.
     fn insert(&mut self, timer: NonNull<Timer>, tick: u64) {
-        let tick = tick.clamp(self.now + 1, self.now + ROUND - 1);
+        let tick = tick.clamp(self.now + 1, self.last());
         let differs = (self.now ^ tick) | (SLOTS as u64 - 1);
         let level = ((63 - differs.leading_zeros()) / BITS).min(LEVELS as u32 - 1) as usize;
         let slot = (tick >> (BITS as usize * level)) as usize % SLOTS;

@@ -23,7 +23,7 @@ fn a_wheel_is_a_sorted_list() {
                 0 | 1 => {
                     wheel.remove(&timers[n]);
                     let tick = at + 1 + (random(&mut state) >> (24 + random(&mut state) % 40));
-                    let tick = tick.min(wheel.now + ROUND - 1);
+                    let tick = tick.min(wheel.last());
                     wheel.insert(NonNull::from(&*timers[n]), tick);
                     model[n] = Some(tick);
                 }
@@ -53,5 +53,29 @@ fn a_wheel_is_a_sorted_list() {
         }
         timers.iter().for_each(|timer| wheel.remove(timer));
         assert!(wheel.next().is_none());
+    }
+}
+
+/// What is due later than the wheel can tell lies where it does not keep the wheel from others.
+#[test]
+fn a_wheel_has_an_end() {
+    let slot = ROUND / SLOTS as u64;
+    for start in [0, 1, 63, 66_000_000_000, slot - 1, slot, slot + 1, ROUND - 1, ROUND, ROUND + 5 * slot + 7]
+    {
+        for far in [ROUND - slot - 1, ROUND - slot, ROUND - 1, ROUND, u64::MAX / 2 - start] {
+            let (late, soon) = (Box::new(Timer::new()), Box::new(Timer::new()));
+            let mut wheel = Wheel::new(start).unwrap();
+            wheel.insert(NonNull::from(&*late), start + far);
+            wheel.insert(NonNull::from(&*soon), start + 5);
+            let mut due: Vec<*const Timer> = Vec::new();
+            assert!(wheel.advance(start + 4, |timer| due.push(timer)).is_some());
+            assert!(due.is_empty());
+            assert!(wheel.advance(start + 6, |timer| due.push(timer)).is_some(), "the late one is in");
+            assert_eq!(due, [&raw const *soon]);
+            let end = wheel.last();
+            assert!(end >= start + ROUND - slot);
+            assert!(wheel.advance(end, |timer| due.push(timer)).is_none());
+            assert_eq!(due, [&raw const *soon, &raw const *late]);
+        }
     }
 }
