@@ -253,7 +253,8 @@ fn lists_and_their_reasons() {
         Counts { consumed: AtomicU64::new(0), dropped: [const { AtomicU64::new(0) }; 32] };
     let _alone = alone();
     let packets = Packets::new().unwrap();
-    let some = |n: usize| (0..n).map(|_| packets.alloc_skb(1).unwrap()).collect::<std::collections::VecDeque<_>>();
+    let some =
+        |n: usize| (0..n).map(|_| packets.alloc_skb(1).unwrap()).collect::<std::collections::VecDeque<_>>();
     assert!(listen(Some(&COUNTS)).is_ok());
     let (mut consumed, mut dropped) = (0, [0; 32]);
     for n in [0, 1, WAITLIST - 1, WAITLIST, WAITLIST + 1, 200] {

@@ -151,7 +151,12 @@ fn checks_find_who_writes_to_what_has_ended() {
     let packets = Packets::new().unwrap();
     let before = packets.alloc_skb(1500).unwrap();
     packets.set_debug(Debug::ALL);
-    for (len, cache) in [(60, "skbuff_small_data"), (1500, "skbuff_data"), (3000, "skbuff_page_data"), (9000, "skbuff_large_data")] {
+    for (len, cache) in [
+        (60, "skbuff_small_data"),
+        (1500, "skbuff_data"),
+        (3000, "skbuff_page_data"),
+        (9000, "skbuff_large_data"),
+    ] {
         let mut skb = packets.alloc_skb(len).unwrap();
         let (head, data) = (skb.id(), skb.put(1).unwrap().as_mut_ptr());
         assert_eq!(packets.validate(), 0);
@@ -174,7 +179,12 @@ fn checks_find_who_writes_behind_the_buffer() {
     let _alone = alone();
     let packets = Packets::new().unwrap();
     packets.set_debug(Debug::RED_ZONE);
-    for (len, cache) in [(60, "skbuff_small_data"), (1500, "skbuff_data"), (3000, "skbuff_page_data"), (9000, "skbuff_large_data")] {
+    for (len, cache) in [
+        (60, "skbuff_small_data"),
+        (1500, "skbuff_data"),
+        (3000, "skbuff_page_data"),
+        (9000, "skbuff_large_data"),
+    ] {
         let mut skb = packets.alloc_skb(len).unwrap();
         let room = skb.tailroom();
         let bytes = skb.put(room).unwrap();
@@ -214,7 +224,11 @@ fn the_environment_turns_checks_on() {
     }
     let tests = std::env::current_exe().unwrap();
     let mut again = std::process::Command::new(tests);
-    let done = again.args(["--exact", "the_environment_turns_checks_on"]).env(DEBUG, "FZPU,skbuff_*").output().unwrap();
+    let done = again
+        .args(["--exact", "the_environment_turns_checks_on"])
+        .env(DEBUG, "FZPU,skbuff_*")
+        .output()
+        .unwrap();
     let (said, error) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success() && said.contains("1 passed"), "{said}{error}");
 }

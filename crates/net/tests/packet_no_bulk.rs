@@ -126,7 +126,11 @@ fn every_way_waits() {
         assert_eq!(packets.take_deferred(), 0, "{name}: not even when it is asked for");
         drop(inner);
         assert!(!NoBulk::is_entered());
-        assert_eq!((ENDED.load(Ordering::Relaxed), active(&packets)), (0, before), "{name}: nothing is freed");
+        assert_eq!(
+            (ENDED.load(Ordering::Relaxed), active(&packets)),
+            (0, before),
+            "{name}: nothing is freed"
+        );
         assert!(kept.iter().all(|skb| !skb.is_shared()), "{name}: references are given up at once");
         // The first that ends elsewhere. (Packets that were sent home to another CPU, if the test was moved, wait for more.)
         drop(packets.alloc_skb(1).unwrap());

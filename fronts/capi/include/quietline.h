@@ -1142,7 +1142,28 @@ void ql_packets_destroy(struct ql_packets *packets);
 size_t ql_packets_active(const struct ql_packets *packets);
 
 /**
- * Gives cached memory back to the system. NULL does nothing.
+ * Says what is checked of all packets' heads and data from now on: QL_DEBUG_ flags, 0 for nothing, as ql_cache_set_debug() does of
+ * a cache. What is found goes to the handler of ql_set_violation_handler(): a packet that is ended twice (QL_DOUBLE_FREE), one that is
+ * written to after its end (QL_USE_AFTER_FREE, with QL_DEBUG_POISON), bytes behind a buffer (QL_OVERRUN, with QL_DEBUG_RED_ZONE).
+ *
+ * QL_INVALID when `packets` is NULL or a flag is unknown.
+ *
+ * # Safety
+ * `packets` is NULL or packets. Not to be called by a packet's destructor.
+ */
+enum ql_status ql_packets_set_debug(struct ql_packets *packets,
+                                    uint32_t flags);
+
+/**
+ * Looks at all heads and data that are checked, free ones and others. How many violations were found, and reported. NULL: 0.
+ *
+ * # Safety
+ * `packets` is NULL or packets.
+ */
+size_t ql_packets_validate(struct ql_packets *packets);
+
+/**
+ * Ends packets that wait to be freed, on whatever CPU, and gives cached memory back to the system. NULL does nothing.
  *
  * # Safety
  * `packets` is NULL or packets.
@@ -1150,8 +1171,8 @@ size_t ql_packets_active(const struct ql_packets *packets);
 void ql_packets_shrink(struct ql_packets *packets);
 
 /**
- * Ends the packets that other CPUs have sent home to the calling thread's CPU by ql_skb_defer_free(): how many. A thread that
- * allocates on that CPU calls it now and then. NULL: 0.
+ * Ends the packets that other CPUs have sent home to the calling thread's CPU by ql_skb_defer_free(), and those that were put off
+ * (see ql_no_bulk_enter()), in bulk: how many. A thread that allocates on that CPU calls it now and then. NULL: 0.
  *
  * # Safety
  * `packets` is NULL or packets.
@@ -1428,8 +1449,8 @@ void ql_kfree_skb(struct ql_skb *skb,
 
 /**
  * Ends a reference that another CPU's thread has made: the packet is sent home, to be freed in bulk by
- * ql_packets_take_deferred() there (skb_attempt_defer_free). On the CPU itself, or when many wait there, it ends at once.
- * NULL does nothing.
+ * ql_packets_take_deferred() there (skb_attempt_defer_free), or by ql_packets_shrink() anywhere. On the CPU itself, or when 128 wait
+ * there, it ends at once. NULL does nothing.
  *
  * # Safety
  * As ql_consume_skb().
@@ -1651,6 +1672,16 @@ void ql_kfree_skb_bulk(struct ql_skb **skbs,
                        size_t n);
 
 /**
+ * The same of packets that were dropped, all for one reason, which tracers see of each: see ql_kfree_skb() (kfree_skb_list_reason).
+ *
+ * # Safety
+ * As ql_kfree_skb_bulk().
+ */
+void ql_kfree_skb_bulk_reason(struct ql_skb **skbs,
+                              size_t n,
+                              uint32_t reason);
+
+/**
  * Adds a packet, whose reference is the list's from now on; frees all if it is the last that fits. Does nothing if the packet is
  * NULL; a list that is NULL frees it at once.
  *
@@ -1677,8 +1708,16 @@ void ql_waitlist_flush(struct ql_waitlist *list);
 size_t ql_waitlist_len(const struct ql_waitlist *list);
 
 /**
- * The calling thread enters a place where nothing must be freed in bulk: a waitlist that is flushed there frees one by one (and ends the
- * process if the library was built with debug assertions). Such places nest.
+ * The calling thread enters a place where nothing may be freed: a signal handler, which may have interrupted the library while it held
+ * a lock. Such places nest.
+ *
+ * There ql_consume_skb(), ql_kfree_skb(), ql_kfree_skb_bulk(), ql_kfree_skb_bulk_reason(), ql_skb_defer_free() and waitlists of the
+ * handler's own may be called, and, with ql_no_bulk_leave(), nothing else. They take no lock and no memory and call nobody. A packet
+ * whose last reference ends there waits, in a list that has room for all, until a thread ends one elsewhere, makes some in bulk, or
+ * calls ql_packets_take_deferred(), ql_packets_shrink() or ql_packets_destroy(): its destructor is called there.
+ *
+ * A thread whose first call of the library may come in a handler calls this once before, and leaves again, if the library was loaded by
+ * dlopen(): its thread-local memory is allocated then.
  */
 void ql_no_bulk_enter(void);
 

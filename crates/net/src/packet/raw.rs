@@ -26,8 +26,8 @@ mod stack;
 
 use bulk::Ended;
 pub(super) use bulk::{ALL, HEADS, end_all};
-use put_off::PutOff;
 pub(super) use deferred::Deferred;
+use put_off::PutOff;
 pub use skb::{Destructor, Skb};
 pub(super) use stack::Stack;
 

@@ -56,7 +56,7 @@ pub fn write(address: usize) {
 }
 
 pub struct Options {
-    size: usize,
+    pub size: usize,
     pub link_offset: Option<usize>,
 }
 

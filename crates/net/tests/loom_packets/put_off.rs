@@ -1,9 +1,4 @@
 //! Packets that end where nothing may be freed.
-//!
-//! # Faults that were planted
-//!
-//! See the end of this file's tests: `push` with the exchange relaxed, or a store instead of it; `take` made of a load and a store; a packet that
-//! is put off though others have references to it.
 
 use crate::packet::{NoBulk, Skb};
 use crate::world::{change, explore, look, on_cpu};
@@ -18,7 +13,7 @@ fn put_off(mut skb: Skb<'static>) {
 /// Two put packets off while a third takes them: each ends once, after what was done with it, and nothing ends where it must not.
 #[test]
 fn two_put_off() {
-    explore(Some(3), 100, |world| {
+    explore(Some(3), 25, |world| {
         let [one, two] = [world.packet(1), world.packet(2)];
         let first = on_cpu(1, move || put_off(one));
         let second = on_cpu(0, move || put_off(two));

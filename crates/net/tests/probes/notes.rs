@@ -4,15 +4,15 @@
 use std::path::Path;
 
 /// A tracepoint.
-pub struct Probe {
-    pub provider: String,
-    pub name: String,
+pub(crate) struct Probe {
+    pub(crate) provider: String,
+    pub(crate) name: String,
     /// Where its arguments are: one word for each.
-    pub arguments: String,
+    pub(crate) arguments: String,
     /// Its instruction, in the file, by the program headers.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// And by its address.
-    pub address: u64,
+    pub(crate) address: u64,
 }
 
 fn number<const N: usize>(bytes: &[u8], at: u64) -> u64 {
@@ -30,19 +30,19 @@ fn text(bytes: &[u8]) -> (String, &[u8]) {
 ///
 /// # Panics
 /// If it is no such file.
-pub fn probes(file: &Path) -> Vec<Probe> {
+pub(crate) fn probes(file: &Path) -> Vec<Probe> {
     let bytes = &std::fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     assert_eq!(&bytes[..6], b"\x7fELF\x02\x01");
     let table = |at: u64, size: u64, n: u64| -> Vec<u64> {
-        let (start, size, n) =
-            (number::<8>(bytes, at), number::<2>(bytes, size), number::<2>(bytes, n));
+        let (start, size, n) = (number::<8>(bytes, at), number::<2>(bytes, size), number::<2>(bytes, n));
         (0..n).map(|i| start + i * size).collect()
     };
     let (segments, sections) = (table(0x20, 0x36, 0x38), table(0x28, 0x3a, 0x3c));
     let in_file = |address: u64| {
         let load = |at: &u64| {
             let [offset, from, size] = [8, 16, 32].map(|field| number::<8>(bytes, at + field));
-            (number::<4>(bytes, *at) == 1 && (from..from + size).contains(&address)).then(|| address - from + offset)
+            (number::<4>(bytes, *at) == 1 && (from..from + size).contains(&address))
+                .then(|| address - from + offset)
         };
         segments.iter().find_map(load).expect("a tracepoint is in a segment that is loaded")
     };
@@ -76,7 +76,7 @@ pub fn probes(file: &Path) -> Vec<Probe> {
 /// A file has the tracepoints of packets, with their arguments, each at an instruction that does nothing; and each is in the file as far from the
 /// beginning as in memory, if it `is_linked` so: some tracers (perf of Linux 6.1) take the one for the other, and would put
 /// their trap into the middle of other code.
-pub fn check(file: &Path, is_linked: bool) {
+pub(crate) fn check(file: &Path, is_linked: bool) {
     let (probes, bytes) = (probes(file), std::fs::read(file).unwrap());
     for (name, arguments) in [("consume_skb", 1), ("kfree_skb", 2)] {
         let known: Vec<_> =

@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static ql_packets *packets;
 static uint64_t ended;
@@ -307,11 +309,18 @@ static void checks(void)
     bytes[0] = 1; /* after its end */
     CHECK(ql_packets_validate(packets) == 1 && nr_found == 2 && found[1] == QL_USE_AFTER_FREE);
     CHECK(ql_packets_set_debug(packets, QL_DEBUG_CONSISTENCY) == QL_OK);
-    /* Ended twice. (A library that was built with debug assertions ends the process then.) */
-    skb = ql_skb_alloc(packets, 60);
-    ql_consume_skb(skb);
-    ql_consume_skb(skb);
-    CHECK(nr_found == 4 && found[2] == QL_DOUBLE_FREE && found[3] == QL_DOUBLE_FREE);
+    /* Ended twice: the caches say so, of data and of the head; a library that was built with debug assertions ends the process. */
+    pid_t child = fork();
+    if (child == 0) {
+        nr_found = 0;
+        skb = ql_skb_alloc(packets, 60);
+        ql_consume_skb(skb);
+        ql_consume_skb(skb);
+        _exit(nr_found == 2 && found[0] == QL_DOUBLE_FREE && found[1] == QL_DOUBLE_FREE ? 0 : 1);
+    }
+    int how;
+    CHECK(child > 0 && waitpid(child, &how, 0) == child);
+    CHECK((WIFEXITED(how) && WEXITSTATUS(how) == 0) || (WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT));
     CHECK(ql_packets_set_debug(packets, 0) == QL_OK && ql_packets_active(packets) == 0);
 }
 

@@ -65,7 +65,11 @@ impl Drop for Gathered<'_> {
 /// This is the way of all that free in bulk: where that [must not be](NoBulk), what would be freed is put off; elsewhere what was put off
 /// is freed too.
 #[inline(always)]
-pub(in super::super) fn end_all<const WHAT: bool>(packets: &mut [Option<Skb<'_>>], of: &Packets, event: Event) {
+pub(in super::super) fn end_all<const WHAT: bool>(
+    packets: &mut [Option<Skb<'_>>],
+    of: &Packets,
+    event: Event,
+) {
     if NoBulk::was_ever_entered() && !may_free(packets, of, event) {
         return;
     }

@@ -47,7 +47,10 @@ impl Head {
     fn assert_alive(&self) {
         assert!(self.is_alive(), "double free or use after free: packet {self:p} has ended");
         let end = usize::from(self.offset) + self.len as usize;
-        assert!(end <= SIZES[usize::from(self.class)], "packet {self:p} ends behind its buffer: it was overwritten");
+        assert!(
+            end <= SIZES[usize::from(self.class)],
+            "packet {self:p} ends behind its buffer: it was overwritten"
+        );
     }
 }
 

@@ -148,7 +148,10 @@ impl<const N: usize> Stack<'_, N> {
         let data = self.data[..self.nr_data].iter_mut().map(|data| (data, self.class));
         for (entry, class) in heads.chain(data) {
             // SAFETY: of this cache, and nobody uses it.
-            entry.take().into_iter().for_each(|storage| unsafe { self.packets.put_off_storage(storage, class) });
+            entry
+                .take()
+                .into_iter()
+                .for_each(|storage| unsafe { self.packets.put_off_storage(storage, class) });
         }
         (self.nr_heads, self.nr_data) = (0, 0);
     }
