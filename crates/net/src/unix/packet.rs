@@ -342,7 +342,7 @@ fn take(
     let (mut at, mut skip) = (0, if peek { offset.unwrap_or(0) as usize } else { 0 });
     while peek && let Some(segment) = state.queue.get(at) {
         let len = segment.bytes().len();
-        if skip < len || len == 0 && skip == 0 {
+        if offset.is_none() || skip < len || skip == 0 && !segment.peeked {
             break;
         }
         skip -= len;
@@ -357,6 +357,7 @@ fn take(
     };
     let mut inward = Inward { sender: Some(segment.sender), ..Inward::default() };
     inward.take(&mut segment.parcel, peek).map_err(Instead::Failed)?;
+    segment.peeked |= peek && segment.bytes().is_empty();
     let bytes = &segment.bytes()[skip..];
     let (copied, len) = (message.data.put(bytes), bytes.len());
     let sender = segment.from.as_deref().or_else(|| end.peer.get());

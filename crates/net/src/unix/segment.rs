@@ -35,6 +35,8 @@ pub(super) struct Segment {
     pub(super) charge: u32,
     /// Bytes that have been read.
     pub(super) at: u32,
+    /// An empty message that was looked at: an offset of `SO_PEEK_OFF` leads past it.
+    pub(super) peeked: bool,
     pub(super) sender: Sender,
     pub(super) parcel: Option<Box<Parcel>>,
     /// Whose it was, for those who answer, and whose room it takes: messages only.
@@ -56,7 +58,7 @@ impl Segment {
         } else {
             Bytes::Heap(copied(data, len)?)
         };
-        Ok(Self { charge, at: 0, sender: Sender::UNKNOWN, parcel: None, from: None, bytes })
+        Ok(Self { charge, at: 0, peeked: false, sender: Sender::UNKNOWN, parcel: None, from: None, bytes })
     }
 
     /// All its bytes.

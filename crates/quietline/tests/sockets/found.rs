@@ -27,10 +27,10 @@ pub(crate) fn all() -> Vec<Vec<Call>> {
     for ty in [STREAM, SEQPACKET] {
         // Who has sent it is told to one who asks when it has been accepted; but not if it was sent after that.
         let accept = Call::Accept(0, 2);
+        let early = [connect.clone(), send(1, 5, &[]), accept.clone()];
+        let late = [connect.clone(), accept.clone(), send(1, 5, &[])];
         let rest = [passcred(2), recv(2)];
-        let (sent, early) = (send(1, 5, &[]), [connect.clone(), send(1, 5, &[])]);
-        programs.push([&server(ty)[..], &early, &[accept.clone()], &rest].concat());
-        programs.push([&server(ty)[..], &[connect.clone(), accept.clone(), sent], &rest].concat());
+        programs.extend([early, late].map(|middle| [&server(ty)[..], &middle, &rest].concat()));
         // A connection has one option of its listener's, if that had it at the time.
         let options =
             [passcred(0), Call::Set(0, libc::SO_SNDBUF, 1), Call::Set(0, libc::SO_PRIORITY, 3)].to_vec();
@@ -57,6 +57,13 @@ pub(crate) fn all() -> Vec<Vec<Call>> {
         Call::Write(1, 5),
         recv(0),
     ]);
+    for ty in [DGRAM, SEQPACKET] {
+        // An empty message is looked at once, where looks go on.
+        let look = Call::Recv { on: 0, len: 10, flags: libc::MSG_PEEK, control: 0 };
+        let looks = [look.clone(), look.clone(), Call::Set(0, libc::SO_PEEK_OFF, 0), look.clone(), look];
+        let sent = [Call::Pair(0, 1, ty), send(1, 0, &[]), send(1, 3, &[]), send(1, 0, &[])];
+        programs.push([&sent[..], &looks, &[recv(0), recv(0), recv(0)]].concat());
+    }
     for ty in [STREAM, SEQPACKET] {
         let pairs = [Call::Pair(0, 1, ty), Call::Pair(2, 3, ty), Call::Pair(4, 5, ty)];
         let ends = [Call::Close(0), Call::Close(2), Call::Close(4), error(1), error(3), error(5)];
