@@ -122,7 +122,8 @@ fn each_comes_or_is_counted(between: Between) {
     for (ends, count) in [(V4, COUNT), (V6, COUNT / 5)] {
         let enough = [20_000, 8_000, 3_000].into_iter().any(|rate| {
             let arrived = between.load(ends, count, rate);
-            let most_came = arrived.came * 100 >= count * 99;
+            // (What the receiver has no room for came as well.)
+            let most_came = (arrived.came + arrived.no_room) * 100 >= count * 99;
             all.push(arrived);
             most_came
         });
@@ -188,7 +189,7 @@ fn iperf3_through(between: Between) {
         assert!(packets > 100, "{packets} packets");
         lost * 100 <= packets
     };
-    assert!([100, 30, 10].into_iter().any(few_lost), "more than one in a hundred is lost");
+    assert!([100, 30, 10, 3].into_iter().any(few_lost), "more than one in a hundred is lost");
     between.forward.end();
 }
 
@@ -220,9 +221,9 @@ fn a_terminal_shows_what_the_router_drops() {
     let theirs = ptsname(&ours, Vec::new()).unwrap();
     let theirs = rustix::fs::open(theirs.as_c_str(), OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ql"));
-    // Nowhere to go: there is no route.
+    // Nowhere to go: there is no route. (The second packet follows when nothing waits any more that was made for the first one.)
     command
-        .args("forward --generate --out tap:qa=10.0.0.1/24 --destination 203.0.113.1 --seconds 3".split(' '));
+        .args("forward --generate --out tap:qa=10.0.0.1/24 --destination 203.0.113.1 --seconds 6".split(' '));
     command.env("TERM", "xterm").stdout(Stdio::null()).stderr(theirs);
     let mut child = command.spawn().unwrap();
     drop(command);

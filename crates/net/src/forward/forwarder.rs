@@ -313,6 +313,17 @@ impl<'a, 'n> Pass<'a, 'n> {
         if alone { Some(skb) } else { self.copied(skb) }
     }
 
+    /// The packet, cut to `len` bytes if it has more; a copy, if it cannot be cut itself.
+    #[inline(always)]
+    pub(super) fn cut(&mut self, mut skb: Skb<'n>, len: usize) -> Option<Skb<'n>> {
+        if skb.len() > len && skb.trim(len).is_err() {
+            skb = self.copied(skb)?;
+            // One that was just made is in one piece.
+            skb.trim(len).ok()?;
+        }
+        Some(skb)
+    }
+
     /// A packet made here: with room for `len` bytes behind the Ethernet header, of which that is written, but for the stations.
     pub(super) fn fresh(&mut self, len: usize, protocol: u16) -> Option<Skb<'n>> {
         let mut skb = self.of.packets.alloc_skb(Ethernet::LEN + len).ok()?;

@@ -116,7 +116,7 @@ impl Family for Ipv4Addr {
 }
 
 impl<'n> Pass<'_, 'n> {
-    pub(super) fn ipv4(&mut self, mut skb: Skb<'n>, group: bool) {
+    pub(super) fn ipv4(&mut self, skb: Skb<'n>, group: bool) {
         let header = match parse(&skb) {
             Ok(header) => header,
             Err(reason) => return self.drop(skb, reason),
@@ -130,9 +130,7 @@ impl<'n> Pass<'_, 'n> {
         }
         let len = Ethernet::LEN + usize::from(header.total.get());
         // An Ethernet's least size may have added some.
-        if skb.len() > len && skb.trim(len).is_err() {
-            return self.drop(skb, DropReason::BadHeader);
-        }
+        let Some(skb) = self.cut(skb, len) else { return };
         let hop = self.of.routes4.lookup(self.guard, destination);
         let Some(hop @ NextHop { interface, via: Via::Link | Via::Gateway(_) }) = hop else {
             return self.not_on4(skb, &header, hop, group);

@@ -54,7 +54,7 @@ impl Family for Ipv6Addr {
 
 impl<'n> Pass<'_, 'n> {
     #[inline(always)]
-    pub(super) fn ipv6(&mut self, mut skb: Skb<'n>, group: bool) {
+    pub(super) fn ipv6(&mut self, skb: Skb<'n>, group: bool) {
         let header = match parse(&skb) {
             Ok(header) => header,
             Err(reason) => return self.drop(skb, reason),
@@ -62,9 +62,7 @@ impl<'n> Pass<'_, 'n> {
         let (source, destination) = (header.source(), header.destination());
         let len = Ethernet::LEN + Ipv6::LEN + usize::from(header.payload.get());
         // An Ethernet's least size may have added some.
-        if skb.len() > len && skb.trim(len).is_err() {
-            return self.drop(skb, DropReason::BadHeader);
-        }
+        let Some(skb) = self.cut(skb, len) else { return };
         let odd = source.is_multicast() || stays_here(source);
         if odd || destination.is_multicast() || stays_here(destination) {
             return self.near6(skb, &header, group);

@@ -92,6 +92,27 @@ fn what_is_not_sent_was_not_sent_on() {
     }
 }
 
+/// What an Ethernet adds to short packets does not go on, whoever has a part in them.
+#[test]
+fn what_is_added_to_short_packets() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    for (short, len) in [(udp4(A4, B4, 64, b""), 42), (udp6(A6, B6, 64, b""), 62)] {
+        let mut padded = short.clone();
+        padded.resize(70, 0xee);
+        let others = [skb(&packets, &padded), skb(&packets, &padded)];
+        let mut pieces = skb(&packets, &short);
+        pieces.add_frag(Frag::copy_of(&padded[len..]).unwrap()).unwrap();
+        let batch = [skb(&packets, &padded), others[0].get(), others[1].clone_skb().unwrap(), pieces];
+        let sent = pass(&of, 0, &mut batch.map(Some), 0);
+        assert_eq!(sent.len(), 4);
+        assert!(sent.iter().all(|(_, bytes)| bytes.len() == len && bytes[12..20] == short[12..20]));
+        assert!(others.iter().all(|other| other.data() == padded));
+    }
+    assert_eq!((of.counts().dropped(), not_ended(&of.counts())), (0, 0));
+    assert_eq!(packets.head_stats().active, 0);
+}
+
 struct Random(u64);
 
 impl Random {
