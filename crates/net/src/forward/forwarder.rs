@@ -163,7 +163,7 @@ impl<'n> Forwarder<'n> {
         (0..self.statistics.cpus()).map(|cpu| self.statistics.of_cpu(cpu))
     }
 
-    /// What a thread needs to [handle](Self::handle) packets. 1.5 KiB, and 512 bytes for each interface.
+    /// What a thread needs to [handle](Self::handle) packets. 3.5 KiB, and 512 bytes for each interface.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -284,6 +284,18 @@ impl<'a, 'n> Pass<'a, 'n> {
                 None
             }
         }
+    }
+
+    /// The packet without what is behind so many bytes: itself, or, if others have a part in it, a copy. Dropped without memory for
+    /// that.
+    #[cold]
+    pub(super) fn cut(&mut self, mut skb: Skb<'n>, len: usize) -> Option<Skb<'n>> {
+        if skb.trim(len).is_err() {
+            skb = self.copied(skb)?;
+            // Nobody else has a copy that was just made.
+            skb.trim(len).ok()?;
+        }
+        Some(skb)
     }
 
     /// The packet in one piece that may be written.

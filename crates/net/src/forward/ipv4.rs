@@ -6,7 +6,7 @@ use super::header::{Ethernet, Ipv4, Link, ether};
 use super::icmp4;
 use super::neighbour::Neighbours;
 use super::next::Family;
-use super::routes::{NextHop, Via};
+use super::routes::{NextHop, Routes, Via};
 use super::statistics::Count;
 use crate::packet::{DropReason, Skb};
 use core::net::Ipv4Addr;
@@ -80,6 +80,11 @@ impl Family for Ipv4Addr {
         &of.neighbours4
     }
 
+    #[inline(always)]
+    fn routes<'f>(of: &'f Forwarder<'_>) -> &'f Routes<Self> {
+        &of.routes4
+    }
+
     fn ask(pass: &mut Pass<'_, '_>, interface: u32, target: Self, link: Option<Link>) {
         pass.ask4(interface, target, link);
     }
@@ -103,8 +108,9 @@ impl<'n> Pass<'_, 'n> {
         }
         let len = Ethernet::LEN + usize::from(header.total.get());
         // An Ethernet's least size may have added some.
-        if skb.len() > len && skb.trim(len).is_err() {
-            return self.drop(skb, DropReason::BadHeader);
+        if skb.len() > len {
+            let Some(cut) = self.cut(skb, len) else { return };
+            skb = cut;
         }
         let hop = self.of.routes4.lookup(self.guard, destination);
         let Some(hop @ NextHop { interface, via: Via::Link | Via::Gateway(_) }) = hop else {
