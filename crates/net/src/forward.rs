@@ -18,9 +18,10 @@
 //!   counts to the CPU's own words       dropped       ICMP error (token bucket per CPU)  waits, asked for     out(interface, batch)
 //! ```
 //!
-//! * Usual packets, IPv4 without options to a neighbour who is known, take each step together, up to [`BATCH`] of them at a time; all
-//!   others one by one. Either way packets that came in after each other go out so.
-//! * [Routes](routes) and neighbours are tables that readers walk without a lock, and whose writers wait for readers.
+//! * Usual packets, IPv4 without options or IPv6 to a neighbour who is known, take each step together, up to [`BATCH`] of them at a
+//!   time; all others one by one. Either way packets that came in after each other go out so.
+//! * [Routes](routes) and neighbours are tables that readers walk without a lock, and whose writers wait for readers. A route to a
+//!   gateway remembers where its neighbour lies, who says himself whether he is still there.
 //! * Counts are kept in the thread's [`Lane`] while a batch lasts, and then added to words of the CPU.
 //! * [`Forwarder`] knows no devices: packets come as a batch and the number of an [`Interface`], and go out as such.
 //!

@@ -32,6 +32,7 @@ mod forward {
     use core::time::Duration;
     use header::Link;
     use neighbour::{Known, Neighbours, Waits};
+    use quietline_platform::atomic::AtomicU32;
     use quietline_platform::{cpu, thread};
     use quietline_sync::rcu::Domain;
     use std::sync::Arc;
@@ -83,6 +84,15 @@ mod forward {
                 None => 0,
                 Some(Known { link: found, .. }) if found == link(found[0]) => found[0],
                 Some(_) => MIXED,
+            }
+        }
+
+        /// As [`get`](Self::get), by what was remembered; at second 0.
+        fn again(&self, remembered: &AtomicU32) -> u8 {
+            let word = self.neighbours.way_again(remembered, 1, SAME[0], 0).unwrap_or(0);
+            match word.to_le_bytes() {
+                [number, rest @ .., 0, 0] if rest == [number; 5] => number,
+                _ => MIXED,
             }
         }
 
@@ -173,6 +183,62 @@ mod forward {
             let _ = world.neighbours.set(1, SAME[2], link(4));
             reader.join().unwrap();
             assert_eq!([world.get(SAME[0]), world.get(SAME[1])], [0, 1]);
+        });
+    }
+
+    /// Looks a neighbour up, in two sections, by what was remembered of it.
+    fn again(
+        world: &Arc<World>,
+        remembered: &Arc<AtomicU32>,
+        right: impl Fn([u8; 3]) -> bool + 'static,
+    ) -> thread::JoinHandle<()> {
+        let (world, remembered) = (world.clone(), remembered.clone());
+        thread::spawn(move || {
+            cpu::migrate(1);
+            let guard = world.domain.read();
+            let first = [(); 2].map(|()| world.again(&remembered));
+            drop(guard);
+            let guard = world.domain.read();
+            let last = world.again(&remembered);
+            drop(guard);
+            let links = [first[0], first[1], last];
+            assert!(right(links), "link addresses {links:?}");
+        })
+    }
+
+    /// One whose entry's number is remembered moves, and its old entry is used for another: after the readers.
+    #[test]
+    fn one_that_is_remembered_and_moves() {
+        explore(|| {
+            let world = World::new(2);
+            world.set(SAME[0], 1);
+            let remembered = Arc::new(AtomicU32::new(0));
+            assert_eq!(world.again(&remembered), 1);
+            let reader = again(&world, &remembered, |links| {
+                links.is_sorted() && links.iter().all(|link| matches!(link, 1 | 2))
+            });
+            world.set(SAME[0], 2);
+            let _ = world.neighbours.set(1, OTHER, link(3));
+            reader.join().unwrap();
+            assert_eq!(world.again(&remembered), 2);
+        });
+    }
+
+    /// One whose entry's number is remembered is forgotten, and the entry is used for itself again: it is seen whole, or not.
+    #[test]
+    fn one_that_is_remembered_and_comes_again() {
+        explore(|| {
+            let world = World::new(1);
+            world.learn(SAME[0], 1);
+            let remembered = Arc::new(AtomicU32::new(0));
+            assert_eq!(world.again(&remembered), 1);
+            let reader = again(&world, &remembered, |links| {
+                links.iter().filter(|link| **link != 0).is_sorted() && links.iter().all(|link| *link <= 2)
+            });
+            world.forget();
+            let entered = world.neighbours.set(1, SAME[0], link(2)).is_ok();
+            reader.join().unwrap();
+            assert_eq!(world.again(&remembered), if entered { 2 } else { 0 });
         });
     }
 

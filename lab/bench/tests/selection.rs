@@ -89,7 +89,7 @@ fn workloads_have_default_cases() {
         DEFAULT_DCACHE,
         "open own-1,own-3,own-8,shared",
         "unlink own,shared,own-1000,shared-1000",
-        "forward direct-64,ring-64,ring-1514,pair-64,across-64,routed-64",
+        "forward direct-64,ring-64,ring-1514,pair-64,across-64,routed-64,routed-64-many,routed6-78",
         "bytes eventfd,pipe-1,pipe-4096,unix-1,unix-dgram-1,tcp-1,udp-1",
         "epoll-wait none,ready,ready-nested,message,message-nested,poll-ready,shared-wake,shared-message",
         "epoll-ctl mod,del-add,del-add-nested",

@@ -14,9 +14,11 @@ Rows, in the order of what they do for a packet:
                     the route looked up (LPM, vector code), TTL, checksum and link addresses changed, the buffer freed; the header's checksum
                     is not looked at, nor are martians, MTU or neighbour
   route             route.c: our own program on DPDK's libraries, all of what `ql bench forward --case routed-64` does
+  route-many        the same with the routes and destinations of `--case routed-64-many`
   ql-forward        `ql forward --generate`: packets written with two checksums and a number, routed as a router must (martians, TTL, MTU,
                     neighbour), numbers checked at the end, freed in bulk
   ql-routed         `ql bench forward --case routed-64`, column quietline: the same, with 512 packets in the sink's ring
+  ql-routed-many    `ql bench forward --case routed-64-many`: as route-many
   ql-ring           `ql bench forward --case ring-64`: what is not routing in that
   ql-pair           `ql bench forward --case pair-64`: as testpmd-flowgen, a UDP checksum more, and a ring between; numbers checked
 
@@ -203,8 +205,8 @@ def ql_bench(ql, cpus, seconds, case):
     return 1, row["ns_per_op"]["median"] / 1e9, row["cpu_ns_per_op"]["median"]
 
 
-def route(work, cpus, seconds):
-    command = [f"{work}/route", str(seconds), f"--lcores=0@{cpus[1]}", *EAL]
+def route(work, cpus, seconds, *words):
+    command = [f"{work}/route", str(seconds), *words, f"--lcores=0@{cpus[1]}", *EAL]
     said = subprocess.run(command, capture_output=True, text=True)
     lines = [line for line in said.stdout.splitlines() if line.startswith("route: ")]
     if said.returncode != 0 or not lines:
@@ -246,8 +248,10 @@ def main():
         rows["testpmd-pcap"] = lambda: dpdk(testpmd(cpus, [device]), seconds)
         rows["l3fwd"] = lambda: dpdk(l3fwd(work, cpus, device), seconds)
     rows["route"] = lambda: route(work, cpus, seconds)
+    rows["route-many"] = lambda: route(work, cpus, seconds, "many")
     rows["ql-forward"] = lambda: ql_forward(ql, cpus, seconds)
     rows["ql-routed"] = lambda: ql_bench(ql, cpus, seconds, "routed-64")
+    rows["ql-routed-many"] = lambda: ql_bench(ql, cpus, seconds, "routed-64-many")
     rows["ql-ring"] = lambda: ql_bench(ql, cpus, seconds, "ring-64")
     rows["ql-pair"] = lambda: ql_bench(ql, cpus, seconds, "pair-64")
 

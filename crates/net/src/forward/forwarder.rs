@@ -181,7 +181,7 @@ impl<'n> Forwarder<'n> {
         (0..self.statistics.cpus()).map(|cpu| self.statistics.of_cpu(cpu))
     }
 
-    /// What a thread needs to [handle](Self::handle) packets. 1.5 KiB, and 512 bytes for each interface.
+    /// What a thread needs to [handle](Self::handle) packets. 3.5 KiB, and 512 bytes for each interface.
     ///
     /// # Errors
     /// `ENOMEM`.

@@ -6,7 +6,7 @@ use super::header::{Ethernet, Ipv4, Link, ether};
 use super::icmp4;
 use super::neighbour::Neighbours;
 use super::next::Family;
-use super::routes::{NextHop, Via};
+use super::routes::{NextHop, Routes, Via};
 use super::statistics::Count;
 use crate::packet::{DropReason, Skb};
 use core::net::Ipv4Addr;
@@ -102,6 +102,11 @@ impl Family for Ipv4Addr {
     #[inline(always)]
     fn neighbours<'f, 'n>(of: &'f Forwarder<'n>) -> &'f Neighbours<'n, Self> {
         &of.neighbours4
+    }
+
+    #[inline(always)]
+    fn routes<'f>(of: &'f Forwarder<'_>) -> &'f Routes<Self> {
+        &of.routes4
     }
 
     fn ask(pass: &mut Pass<'_, '_>, interface: u32, target: Self, link: Option<Link>) {

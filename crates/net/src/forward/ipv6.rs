@@ -9,7 +9,7 @@ use super::icmp6;
 use super::interface::group_link;
 use super::neighbour::Neighbours;
 use super::next::Family;
-use super::routes::{NextHop, Via};
+use super::routes::{NextHop, Routes, Via};
 use crate::packet::{DropReason, Skb};
 use core::net::Ipv6Addr;
 
@@ -30,7 +30,7 @@ fn parse(skb: &Skb<'_>) -> Result<Ipv6, DropReason> {
 /// Whether an address is one that is not forwarded to or from, of those that are not multicast: none, loopback,
 /// an IPv4 address in disguise, or link-local.
 #[inline(always)]
-fn stays_here(address: Ipv6Addr) -> bool {
+pub(super) fn stays_here(address: Ipv6Addr) -> bool {
     let bits = address.to_bits();
     bits >> 32 == 0 || bits >> 32 == 0xffff || address.is_unicast_link_local()
 }
@@ -39,6 +39,11 @@ impl Family for Ipv6Addr {
     #[inline(always)]
     fn neighbours<'f, 'n>(of: &'f Forwarder<'n>) -> &'f Neighbours<'n, Self> {
         &of.neighbours6
+    }
+
+    #[inline(always)]
+    fn routes<'f>(of: &'f Forwarder<'_>) -> &'f Routes<Self> {
+        &of.routes6
     }
 
     fn ask(pass: &mut Pass<'_, '_>, interface: u32, target: Self, link: Option<Link>) {

@@ -17,6 +17,9 @@
 //! Those that are known are in a hash table that readers walk in a read section: no lock, nothing written. Those that are being asked
 //! for, with up to [`WAITING`] packets each, are under the lock of the table, which only packets to the unknown take.
 //!
+//! Who asks for the same neighbour again and again, as a route does for its gateway, remembers the number of his entry and looks there first.
+//! The entry says whose it is, and until when; one that is taken out says so. Nobody has to be told, and none is found that has gone.
+//!
 //! # Guarantees
 //!
 //! * What waits is bounded: [`WAITING`] packets for each of [`ASKED`] neighbours. The oldest makes room for the newest; more
@@ -36,7 +39,7 @@ use super::header::Link;
 use super::pool::Pool;
 use crate::packet::Skb;
 use core::time::Duration;
-use quietline_platform::atomic::{AtomicU64, Ordering};
+use quietline_platform::atomic::{AtomicU32, AtomicU64, Ordering};
 use quietline_platform::{AllocError, heap};
 use quietline_sync::SpinLock;
 use quietline_sync::rcu::Domain;
@@ -137,6 +140,33 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
     pub(super) fn way(&self, interface: u32, address: A, second: u32) -> Option<u64> {
         let (link, until) = self.table.get_word(interface, address)?;
         (second < until).then_some(link)
+    }
+
+    /// The same, for one who is asked for again and again: `remembered` is a word for what it takes to find it without looking for it,
+    /// 0 in the beginning, and of this table and neighbour alone. Written only when that has changed.
+    #[inline(always)]
+    pub(super) fn way_again(
+        &self,
+        remembered: &AtomicU32,
+        interface: u32,
+        address: A,
+        second: u32,
+    ) -> Option<u64> {
+        // Relaxed: a number that may be any; the entry says whether it is still what it was.
+        match self.table.get_again(remembered.load(Ordering::Relaxed), interface, address) {
+            Some((link, until)) if second < until => Some(link),
+            _ => self.remember(remembered, interface, address, second),
+        }
+    }
+
+    #[cold]
+    fn remember(&self, remembered: &AtomicU32, interface: u32, address: A, second: u32) -> Option<u64> {
+        let found = self.table.number(interface, address);
+        // Relaxed: as in `way_again`.
+        if found != remembered.load(Ordering::Relaxed) {
+            remembered.store(found, Ordering::Relaxed);
+        }
+        self.way(interface, address, second)
     }
 
     /// Neighbours that are known. Takes the lock.

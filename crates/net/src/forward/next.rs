@@ -1,16 +1,18 @@
 //! The next station: from where a route leads to the packet's Ethernet header, the same for both families.
 
-use super::address::Sealed;
+use super::address::Address;
 use super::forwarder::{Forwarder, Pass};
 use super::header::Link;
 use super::neighbour::{Due, Neighbours, Waits, seconds};
-use super::routes::{NextHop, Via};
+use super::routes::{NextHop, Routes, Via};
 use crate::packet::{DropReason, Skb};
 
 /// What the families do each in its way.
-pub(super) trait Family: Sealed {
+pub(super) trait Family: Address {
     /// The neighbours.
     fn neighbours<'f, 'n>(of: &'f Forwarder<'n>) -> &'f Neighbours<'n, Self>;
+    /// The routes.
+    fn routes<'f>(of: &'f Forwarder<'_>) -> &'f Routes<Self>;
     /// Asks for a neighbour: all stations, or the one that it was.
     fn ask(pass: &mut Pass<'_, '_>, interface: u32, target: Self, link: Option<Link>);
     /// Tells who sent a packet that the next station does not answer.

@@ -57,7 +57,7 @@ use change::Changer;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use entry::Entry;
-use next_hop::{HopPool, Hops, try_reserve};
+use next_hop::{HopPool, Hops, Onward, try_reserve};
 use quietline_platform::AllocError;
 use quietline_sync::SpinLock;
 #[cfg(not(loom))]
@@ -216,9 +216,9 @@ impl<A: Address> Routes<A> {
         self.table.lookup(address).hop()
     }
 
-    /// Where packets to an address go on, if they do: by which interface, and to which station there.
+    /// Where packets to an address go on, if they do; in the read section in which the [hop](Self::hop) was found.
     #[inline(always)]
-    pub(super) fn onward(&self, hop: u32, address: A) -> Option<(u32, A)> {
+    pub(super) fn onward(&self, hop: u32, address: A) -> Option<Onward<'_, A>> {
         self.hops.onward(hop, address)
     }
 

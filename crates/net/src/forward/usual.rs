@@ -1,4 +1,4 @@
-//! Usual packets, a batch at a time: IPv4 without options, in one piece, that goes on to a neighbour who is known.
+//! Usual packets, a batch at a time: in one piece, IPv4 without options or IPv6, that go on to a neighbour who is known.
 //!
 //! # The problem
 //!
@@ -15,23 +15,27 @@
 //! ```
 //!
 //! Each step is made for all packets before the next one: a packet's own steps wait for each other's loads, those of different
-//! packets do not. Nothing is changed before the last step. A packet that is found to be of another kind is left as it came, and
+//! packets do not. Packets to where the one before them (of their family) went are not asked for anew: what comes in together is often
+//! of one flow. Nothing is changed before the last step. A packet that is found to be of another kind is left as it came, and
 //! takes the way of [`Pass::receive`], which finds out anew what there is to it, after all packets before it and before all behind
 //! it: so packets keep their order, and what becomes of each does not depend on which way it took.
 //!
 //! A run of [`DIRECT`] packets or more for one interface, before which none waits in its queue, is given to the caller where it
 //! lies; shorter ones are queued.
 
-use super::checksum::Sum;
+mod headers;
+
+pub(super) use headers::Port;
+
 use super::forwarder::{BATCH, Forwarder, Pass};
-use super::header::{Link, ether};
-use super::ipv4::{is_link_local, is_no_station};
 use super::neighbour::seconds;
-use super::own::Own;
+use super::next::Family;
 use super::statistics::Count;
 use crate::packet::Skb;
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use headers::{Goes, Looked, look};
 use quietline_platform::hint;
+use quietline_sync::rcu::Guard;
 
 /// Packets for one interface, in a row, that are not worth to be queued.
 const DIRECT: usize = 32;
@@ -39,90 +43,76 @@ const _: () = assert!(DIRECT <= BATCH);
 /// How many packets ahead memory is fetched.
 const AHEAD: usize = 4;
 
-/// The headers: an Ethernet's, and IPv4's without options. Words of them are taken as they lie, first byte lowest.
-type Headers = [u8; 34];
-
-const PROTOCOL: usize = 12;
-const VERSION: usize = 14;
-const TOTAL: usize = 16;
-const TTL: usize = 22;
-const CHECKSUM: usize = 24;
-const SOURCE: usize = 26;
-const DESTINATION: usize = 30;
-
-/// What usual packets need of an interface.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Port {
-    /// Its link address, and behind it IPv4 in the place of the protocol: what a packet that goes out has from byte 6 on.
-    from: u64,
-    /// Bytes behind the Ethernet header.
-    mtu: u16,
+/// What each step leaves for the next one, of a batch.
+pub(super) struct Steps {
+    seen: [Seen; BATCH],
+    v4: Towards<Ipv4Addr>,
+    v6: Towards<Ipv6Addr>,
+    /// To destinations of IPv4, and behind them to those of IPv6.
+    ways: [Way; 2 * BATCH],
 }
 
-impl Port {
-    pub(super) fn new(link: Link, mtu: usize) -> Self {
-        Self { from: word_of(link) | 0x0008 << 48, mtu: mtu.min(u16::MAX.into()) as u16 }
+/// What is known of a packet that was looked at: below, the number of its way; above, how many bytes it has.
+#[derive(Clone, Copy)]
+struct Seen(u32);
+
+const _: () = assert!(2 * BATCH <= 256);
+
+impl Seen {
+    #[inline(always)]
+    fn new(way: usize, len: u32) -> Self {
+        Self(len << 8 | way as u32)
+    }
+
+    #[inline(always)]
+    fn way(self) -> usize {
+        self.0 as usize % (2 * BATCH)
+    }
+
+    #[inline(always)]
+    fn len(self) -> u32 {
+        self.0 >> 8
     }
 }
 
-/// A link's address as a word, the first byte lowest.
-#[inline(always)]
-fn word_of([a, b, c, d, e, f]: Link) -> u64 {
-    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
-}
-
-#[inline(always)]
-fn bytes<const N: usize>(headers: &Headers, at: usize) -> [u8; N] {
-    core::array::from_fn(|i| headers[at + i])
-}
-
-#[inline(always)]
-fn put<const N: usize>(headers: &mut Headers, at: usize, value: [u8; N]) {
-    headers[at..at + N].copy_from_slice(&value);
-}
-
-/// Bytes of the packet of IPv4.
-#[inline(always)]
-fn total(headers: &Headers) -> u16 {
-    u16::from_be_bytes(bytes(headers, TOTAL))
-}
-
-/// Where a usual packet goes that came in by a port; none for another one. Changes nothing.
-#[inline(always)]
-fn destination(skb: &Skb<'_>, port: Port, own: &Own) -> Option<Ipv4Addr> {
-    let data = skb.data();
-    let headers: &Headers = data.first_chunk()?;
-    let for_us = u32::from_le_bytes(bytes(headers, 0)) == port.from as u32
-        && u16::from_le_bytes(bytes(headers, 4)) == (port.from >> 32) as u16;
-    let is_ipv4 = u16::from_be_bytes(bytes(headers, PROTOCOL)) == ether::IPV4 && headers[VERSION] == 0x45;
-    let total = usize::from(total(headers));
-    let [source, to] =
-        [SOURCE, DESTINATION].map(|at| Ipv4Addr::from_bits(u32::from_be_bytes(bytes(headers, at))));
-    let stations = !is_no_station(source) && !is_no_station(to);
-    let usual = for_us
-        && is_ipv4
-        && total >= 20
-        && 14 + total <= data.len()
-        && headers[TTL] > 1
-        && stations
-        && !own.may_have(source)
-        && !is_link_local(source)
-        && !is_link_local(to)
-        && Sum::default().with(&headers[14..]).is_right();
-    usual.then_some(to)
-}
-
-/// What each step leaves for the next one, of a batch.
-pub(super) struct Steps {
-    destinations: [Ipv4Addr; BATCH],
-    /// Numbers of next hops.
+/// Destinations of one family, those in a row that are the same once, and the numbers of their next hops.
+struct Towards<A> {
+    destinations: [A; BATCH],
     hops: [u32; BATCH],
-    ways: [Way; BATCH],
+    n: usize,
+}
+
+impl<A: Family> Towards<A> {
+    const NONE: Self = Self { destinations: [A::ZERO; BATCH], hops: [0; BATCH], n: 0 };
+
+    /// The number of a destination. (The first is never that of which no bit is set: packets do not go there.)
+    #[inline(always)]
+    fn number(&mut self, of: &Forwarder<'_>, to: A) -> usize {
+        if self.n == 0 || self.destinations[(self.n - 1) % BATCH] != to {
+            A::routes(of).prefetch(to);
+            self.destinations[self.n % BATCH] = to;
+            self.n += 1;
+        }
+        self.n - 1
+    }
+
+    /// Finds the ways there, and forgets them.
+    #[inline(always)]
+    fn find(&mut self, of: &Forwarder<'_>, guard: &Guard<'_>, second: u32, ways: &mut [Way]) {
+        let n = core::mem::take(&mut self.n).min(BATCH);
+        let (destinations, hops) = (&self.destinations[..n], &mut self.hops[..n]);
+        for (to, hop) in destinations.iter().zip(&mut *hops) {
+            *hop = A::routes(of).hop(guard, *to);
+        }
+        for ((to, hop), way) in destinations.iter().zip(hops).zip(ways) {
+            *way = Way::find(of, *hop, *to, second);
+        }
+    }
 }
 
 impl Steps {
     pub(super) fn new() -> Self {
-        Self { destinations: [Ipv4Addr::UNSPECIFIED; BATCH], hops: [0; BATCH], ways: [Way::OTHER; BATCH] }
+        Self { seen: [Seen(0); BATCH], v4: Towards::NONE, v6: Towards::NONE, ways: [Way::OTHER; 2 * BATCH] }
     }
 }
 
@@ -135,42 +125,20 @@ impl Way {
     const OTHER: Self = Self(u64::MAX);
 
     #[inline(always)]
-    fn find(of: &Forwarder<'_>, hop: u32, to: Ipv4Addr, second: u32) -> Self {
-        let Some((interface, target)) = of.routes4.onward(hop, to) else { return Self::OTHER };
-        match of.neighbours4.way(interface, target, second) {
-            Some(link) => Self(link | u64::from(interface) << 48),
-            None => Self::OTHER,
-        }
+    fn find<A: Family>(of: &Forwarder<'_>, hop: u32, to: A, second: u32) -> Self {
+        let Some(next) = A::routes(of).onward(hop, to) else { return Self::OTHER };
+        let neighbours = A::neighbours(of);
+        let link = match next.remembered {
+            Some(remembered) => neighbours.way_again(remembered, next.interface, next.target, second),
+            None => neighbours.way(next.interface, next.target, second),
+        };
+        link.map_or(Self::OTHER, |link| Self(link | u64::from(next.interface) << 48))
     }
 
     #[inline(always)]
     fn interface(self) -> u32 {
         (self.0 >> 48) as u32
     }
-}
-
-/// Makes a packet that was [looked at](destination) one that goes out this way; false, and nothing is changed, if there is more to
-/// it.
-#[inline(always)]
-fn write(skb: &mut Skb<'_>, way: Way, ports: &[Port]) -> bool {
-    let Some(port) = ports.get(way.interface() as usize) else { return false };
-    let Some(headers) = skb.data().first_chunk::<34>() else { return false };
-    let total = total(headers);
-    if total > port.mtu {
-        return false;
-    }
-    // An Ethernet's least size may have added some.
-    let Some(headers) = skb.sole(14 + usize::from(total)).and_then(|data| data.first_chunk_mut::<34>())
-    else {
-        return false;
-    };
-    // In this order: the first one is two bytes too long.
-    put(headers, 0, way.0.to_le_bytes());
-    put(headers, 6, port.from.to_le_bytes());
-    headers[TTL] -= 1;
-    let checksum = u16::from_be_bytes(bytes(headers, CHECKSUM));
-    put(headers, CHECKSUM, update_ttl(checksum).to_be_bytes());
-    true
 }
 
 impl<'n> Pass<'_, 'n> {
@@ -191,19 +159,21 @@ impl<'n> Pass<'_, 'n> {
     /// How many packets from the first on are usual; where they go is written down.
     #[inline(always)]
     fn look_at(&mut self, batch: &[Option<Skb<'n>>]) -> usize {
-        let port = self.of.ports[self.input as usize];
-        // Of an interface that is called like a group nothing is for this station alone.
-        if port.from & 1 != 0 {
+        let (of, port) = (self.of, self.of.ports[self.input as usize]);
+        if !port.is_station() {
             return 0;
         }
+        let Steps { seen, v4, v6, .. } = &mut self.lane.steps;
         let mut n = 0;
-        for (skb, place) in batch.iter().zip(&mut self.lane.steps.destinations) {
+        for (skb, place) in batch.iter().zip(seen) {
             if let Some(Some(later)) = batch.get(n + AHEAD) {
                 hint::prefetch(later.data().as_ptr());
             }
-            let Some(to) = skb.as_ref().and_then(|skb| destination(skb, port, &self.of.own4)) else { break };
-            self.of.routes4.prefetch(to);
-            *place = to;
+            *place = match skb.as_ref().and_then(|skb| look(skb.data(), port, &of.own4)) {
+                Some(Looked::V4(to, len)) => Seen::new(v4.number(of, to), len),
+                Some(Looked::V6(to, len)) => Seen::new(BATCH + v6.number(of, to), len),
+                None => break,
+            };
             n += 1;
         }
         n
@@ -212,35 +182,38 @@ impl<'n> Pass<'_, 'n> {
     /// Takes packets that have been [looked at](Self::look_at).
     #[inline(always)]
     fn usual(&mut self, batch: &mut [Option<Skb<'n>>]) {
-        let Steps { destinations, hops, ways } = &mut self.lane.steps;
         let (of, second) = (self.of, seconds(self.now));
-        for ((to, hop), _) in destinations.iter().zip(&mut *hops).zip(&*batch) {
-            *hop = of.routes4.hop(self.guard, *to);
-        }
-        for (((to, hop), way), _) in destinations.iter().zip(hops).zip(ways).zip(&*batch) {
-            *way = Way::find(of, *hop, *to, second);
-        }
-        let (mut start, mut interface, mut others) = (0, 0, 0);
+        let Steps { v4, v6, ways, .. } = &mut self.lane.steps;
+        let (ways4, ways6) = ways.split_at_mut(BATCH);
+        v4.find(of, self.guard, second, ways4);
+        v6.find(of, self.guard, second, ways6);
+        let (mut start, mut interface, mut port) = (0, 0, of.ports[0]);
+        let (mut received, mut of_ipv6) = (0, 0);
         for at in 0..batch.len() {
-            let way = self.lane.steps.ways[at];
-            let goes = batch[at].as_mut().is_some_and(|skb| write(skb, way, &of.ports));
-            if !goes || way.interface() != interface {
+            let seen = self.lane.steps.seen[at % BATCH];
+            let way = self.lane.steps.ways[seen.way()];
+            if way.interface() != interface {
                 self.give(interface, &mut batch[start..at]);
                 start = at;
                 interface = way.interface();
-                if !goes {
-                    start += 1;
-                    others += 1;
-                    if let Some(skb) = batch[at].take() {
-                        self.receive(skb);
-                    }
+                port = of.ports.get(interface as usize).copied().unwrap_or(Port::NONE);
+            }
+            let is_ipv6 = seen.way() >= BATCH;
+            if write(&mut batch[at], is_ipv6, seen.len(), way, port) {
+                received += 1;
+                of_ipv6 += u64::from(is_ipv6);
+            } else {
+                self.give(interface, &mut batch[start..at]);
+                start = at + 1;
+                if let Some(skb) = batch[at].take() {
+                    self.receive(skb);
                 }
             }
         }
         self.give(interface, &mut batch[start..]);
-        let forwarded = batch.len() as u64 - others;
-        self.lane.counts.add_n(Count::Received, forwarded);
-        self.lane.counts.add_n(Count::Forwarded4, forwarded);
+        self.lane.counts.add_n(Count::Received, received);
+        self.lane.counts.add_n(Count::Forwarded4, received - of_ipv6);
+        self.lane.counts.add_n(Count::Forwarded6, of_ipv6);
     }
 
     /// Gives a run of packets to an interface.
@@ -253,29 +226,13 @@ impl<'n> Pass<'_, 'n> {
     }
 }
 
-/// The checksum after a time to live has become one less: as [`update`](super::checksum::update) has it, whatever it was.
+/// Makes a packet that was looked at one that goes out this way; false, and nothing is changed, if there is more to it.
 #[inline(always)]
-fn update_ttl(checksum: u16) -> u16 {
-    // !before + (before - 0x100), of the word that begins with it.
-    let sum = u32::from(!checksum) + 0xfeff;
-    !((sum >> 16) + sum) as u16
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::checksum::update;
-    use super::*;
-
-    #[test]
-    fn a_time_to_live_less() {
-        for checksum in 0..=u16::MAX {
-            for before in [0x0111, 0x4011, 0xff06, 0x02ff, 0x8000] {
-                assert_eq!(
-                    update_ttl(checksum),
-                    update(checksum, before, before - 0x100),
-                    "{checksum:#x} {before:#x}"
-                );
-            }
-        }
+fn write(place: &mut Option<Skb<'_>>, is_ipv6: bool, len: u32, way: Way, port: Port) -> bool {
+    if !port.lets_through(len) {
+        return false;
     }
+    // An Ethernet's least size may have added some.
+    let Some(headers) = place.as_mut().and_then(|skb| skb.sole(len as usize)) else { return false };
+    if is_ipv6 { Ipv6Addr::write(headers, way.0, port) } else { Ipv4Addr::write(headers, way.0, port) }
 }

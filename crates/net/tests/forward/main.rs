@@ -104,21 +104,50 @@ fn ipv6_goes_on() {
 #[test]
 fn all_kinds_in_one_batch() {
     let packets = Packets::new().unwrap();
-    let (of, alone) = (with_neighbours(&packets), with_neighbours(&packets));
+    let link_local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
+    // Who is told of errors is known.
+    let fresh = || {
+        let of = with_neighbours(&packets);
+        of.set_neighbour6(0, link_local, A).unwrap();
+        of
+    };
+    let (of, alone) = (fresh(), fresh());
     let numbered = |from, to, ttl, number: u32| udp4(from, to, ttl, &number.to_be_bytes());
+    let numbered6 = |from, to, hops, number: u32| udp6(from, to, hops, &number.to_be_bytes());
     let mut frames = Vec::new();
-    for number in 0..400u32 {
+    for number in 0..1200u32 {
         // Runs of usual ones, longer and longer, and between them one of another kind.
-        let (run, kind) = (number / 7, number % 7 * u32::from(number % (2 + number / 16) == 0));
+        let (run, kind) = (number / 7, number % 19 * u32::from(number % (2 + number / 16) == 0));
         frames.push(match kind {
             1 => numbered(A4, Ipv4Addr::new(203, 0, 113, 1), 64, number),
-            2 => udp6(A6, B6, 64, &number.to_be_bytes()),
+            2 => numbered6(A6, B6, 64, number),
             3 => numbered(A4, B4, 1, number),
             4 => numbered(A4, Ipv4Addr::new(169, 254, 0, 1), 64, number),
             5 => numbered(Ipv4Addr::LOCALHOST, B4, 64, number),
             6 => numbered(A4, B4, 64, number)[..40].to_vec(),
+            7 => numbered6(A6, B6, 1, number),
+            8 => numbered6(link_local, B6, 64, number),
+            9 => numbered6(A6, "ff0e::1".parse().unwrap(), 64, number),
+            10 => numbered6(A6, FAR6, 64, number)[..60].to_vec(),
+            11 => numbered6(A6, "2001:db8:77::1".parse().unwrap(), 64, number),
+            12 => numbered6("::ffff:10.0.1.9".parse().unwrap(), B6, 64, number),
+            13 => udp6(A6, FAR6, 64, &[number as u8; 1300]),
+            14 => udp4(A4, FAR4, 64, &[number as u8; 1300]),
+            // Extension headers go on as what they are in front of does.
+            15 => {
+                let options = [17, 0, 1, 4, 0, 0, 0, number as u8];
+                frame(LEFT, A, ether::IPV6, &[ip6(A6, FAR6, 0, 64, 8).as_bytes(), &options])
+            }
+            // Padded, as an Ethernet does with short ones.
+            16 => [numbered(A4, FAR4, 64, number), vec![0xee; 14]].concat(),
+            17 => [numbered6(A6, FAR6, 64, number), vec![0xee; 14]].concat(),
+            // Of a network that only begins like those that stay here.
+            18 => numbered6("fe00::1".parse().unwrap(), B6, 64, number),
             _ if run % 5 == 4 => numbered(B4, A4, 64, number),
-            _ => numbered(A4, FAR4, 64, number),
+            _ if run % 5 == 3 => numbered6(B6, A6, 64, number),
+            _ if run % 5 == 2 => numbered6(A6, FAR6, 64, number),
+            _ if run % 5 == 1 && number % 2 == 1 => numbered6(A6, B6, 64, number),
+            _ => numbered(A4, [FAR4, B4][number as usize / 3 % 2], 64, number),
         });
     }
     // To be sent on one by one, as a batch, and as a batch of which others have a part.
@@ -128,7 +157,7 @@ fn all_kinds_in_one_batch() {
         sent.iter().filter(|(interface, _)| *interface == which).map(|(_, bytes)| bytes.clone()).collect()
     };
     for way in 0..3 {
-        let of = if way == 0 { &of } else { &with_neighbours(&packets) };
+        let of = if way == 0 { &of } else { &fresh() };
         let mut batch: Vec<_> = frames.iter().map(|frame| Some(skb(&packets, frame))).collect();
         let mut others = Vec::new();
         if way > 0 {
@@ -573,6 +602,69 @@ fn neighbours_of_ipv4() {
 
 fn neighbour(link_option: u8, target: Ipv6Addr, link: Link) -> Vec<u8> {
     Neighbour { target: target.octets(), option: link_option, option_len: 1, link }.as_bytes().to_vec()
+}
+
+/// What a route remembers of its gateway is true: one that moves, gets old, is forgotten, or whose place is another's now, is seen by
+/// the next packet.
+#[test]
+fn a_gateway_that_is_remembered() {
+    let packets = Packets::new().unwrap();
+    let of = forwarder(&packets);
+    let far = |n: u64, at| -> Vec<Vec<u8>> {
+        let frames: Vec<_> = (0..n).map(|_| udp4(A4, FAR4, 64, b"far")).collect();
+        handle(&of, &packets, 0, &frames, at).into_iter().map(|(_, bytes)| bytes).collect()
+    };
+    let all_to =
+        |sent: Vec<Vec<u8>>, n, to: Link| sent.len() == n && sent.iter().all(|bytes| bytes[..6] == to);
+    let says = |link, at| handle(&of, &packets, 1, &[arp(2, (link, B4), (RIGHT, RIGHT4))], at);
+    assert!(all_to(far(1, 0), 1, [0xff; 6]), "it is asked for");
+    assert_eq!(says(B, 10).len(), 1);
+    assert!(all_to(far(40, 20), 40, B));
+    // It moves, again and again; old entries wait for readers, and are used again.
+    for round in 0..300u64 {
+        let link = [2, 7, 7, 7, 7, round as u8];
+        says(link, 30 + round);
+        assert!(all_to(far(3, 30 + round), 3, link), "{round}");
+    }
+    // By hand, and back: who was entered by hand stays.
+    of.set_neighbour4(1, B4, A).unwrap();
+    assert!(all_to(far(3, 400), 3, A));
+
+    // One that is learned gets old, is asked, and forgotten.
+    let of = forwarder(&packets);
+    let far = |n: u64, at| -> Vec<Vec<u8>> {
+        let frames: Vec<_> = (0..n).map(|_| udp6(A6, FAR6, 64, b"far")).collect();
+        handle(&of, &packets, 0, &frames, at).into_iter().map(|(_, bytes)| bytes).collect()
+    };
+    assert_eq!(far(1, 0).len(), 1, "it is asked for");
+    let says = |link, at| {
+        let mut answer = icmp6(RIGHT, B6, RIGHT6, 255, 136, [0x60, 0, 0, 0], &neighbour(2, B6, link));
+        answer[6..12].copy_from_slice(&link);
+        handle(&of, &packets, 1, &[answer], at)
+    };
+    assert_eq!(says(B, 10).len(), 1);
+    assert!(all_to(far(40, 20), 40, B));
+    let old = 10 + u64::from(REACHABLE) * 1000;
+    let sent = far(2, old);
+    assert!(all_to(sent, 3, B), "two packets, and the question whether it is there");
+    says(B, old + 10);
+    assert!(all_to(far(40, old + 20), 40, B));
+    // Nobody uses it: it is forgotten, and others come into its place.
+    let later = old + 200_000;
+    handle(&of, &packets, 0, &[], later);
+    assert_eq!(of.neighbours(), [0, 0]);
+    let others = |n: u16| Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 1, n);
+    for n in 0..200 {
+        of.set_neighbour6(1, others(n), [2, 5, 5, 5, 5, n as u8]).unwrap();
+    }
+    let sent = far(1, later + 1);
+    assert_eq!(
+        (sent.len(), &sent[0][..2]),
+        (1, &[0x33, 0x33][..]),
+        "it is asked for, as one that is not known"
+    );
+    says(A, later + 2);
+    assert!(all_to(far(40, later + 3), 40, A));
 }
 
 /// Who was entered by hand is where he was entered, whatever the link says, and is never asked for or forgotten.

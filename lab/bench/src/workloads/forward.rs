@@ -17,6 +17,8 @@ pub static FORWARD: Workload = Workload {
         case("pair-64", 64, Way::Pair, RING),
         case("across-64", 64, Way::Across, RING),
         case("routed-64", 64, Way::Routed, RING),
+        case("routed-64-many", 64, Way::RoutedMany, RING),
+        case("routed6-78", 78, Way::Routed6, RING),
     ],
     shown: Shown::Everything,
 };
@@ -51,4 +53,16 @@ pub enum Way {
     Across,
     /// A router of IPv4, that all threads share: a route to the sink's network, and a neighbour that is known.
     Routed,
+    /// The same, with a route from among more than a hundred thousand for each of 65,536 destinations, which come in no order, and
+    /// one of 64 gateways at its end. The destination is put into packets that the generator has made.
+    RoutedMany,
+    /// As [`Routed`](Self::Routed), of IPv6. (78 bytes are the least in which a packet of IPv6 can say what the sink wants to know.)
+    Routed6,
+}
+
+impl Way {
+    /// Whether there is a router.
+    pub fn is_routed(self) -> bool {
+        matches!(self, Self::Routed | Self::RoutedMany | Self::Routed6)
+    }
 }

@@ -2,6 +2,10 @@
 //!
 //! An entry is eight words, which do not change while readers may see them but for two: the next entry's number, and until
 //! when the neighbour counts as reachable. A neighbour that moves to another link address gets another entry.
+//!
+//! Readers may remember an entry's number and look there first, in any section: what lies there is whole, and says whose it
+//! is and until when. One that is taken out is reachable until 0, which is before all times, until it is used again; that is written last then, and
+//! after a grace period, so that nobody takes the words of one neighbour for those of another.
 
 use super::super::address::Sealed;
 use super::super::header::Link;
@@ -94,6 +98,25 @@ impl<A: Sealed> Table<A> {
         Some((u64::from(low) | u64::from(high & 0xffff) << 32, until))
     }
 
+    /// The number of a neighbour's entry, plus one; 0 if it is not there. For the reader, in a read section.
+    pub(super) fn number(&self, interface: u32, address: A) -> u32 {
+        self.find(interface, address).map_or(0, |found| found.entry + 1)
+    }
+
+    /// As [`get_word`](Self::get_word), by a [number](Self::number) from whenever, or 0; none also if there is another one now, or
+    /// none any more. Writes nothing.
+    #[inline(always)]
+    pub(super) fn get_again(&self, number: u32, interface: u32, address: A) -> Option<(u64, u32)> {
+        let words = self.words.array::<WORDS>(number.checked_sub(1)? as usize * WORDS)?;
+        // ORDERING: Acquire pairs with the releases in `set` and `set_until`: the other words were written before.
+        let until = words[UNTIL].load(Ordering::Acquire);
+        // Relaxed: as said, and not changed before this section has ended.
+        let [high, low] = [INTERFACE, LINK].map(|word| words[word].load(Ordering::Relaxed));
+        let address_is = A::from_words(|i| words[ADDRESS + i].load(Ordering::Relaxed));
+        (high >> 16 == interface && address_is == address)
+            .then_some((u64::from(low) | u64::from(high & 0xffff) << 32, until))
+    }
+
     // What follows is for the writer, under the lock.
 
     /// The entry's number, and its words, of which until when may be changed.
@@ -103,9 +126,16 @@ impl<A: Sealed> Table<A> {
 
     pub(super) fn set_until(&self, entry: u32, until: u32) {
         if let Some(words) = self.words.array::<WORDS>(entry as usize * WORDS) {
-            // Relaxed: a number that nothing else depends on.
-            words[UNTIL].store(until, Ordering::Relaxed);
+            // ORDERING: Release pairs with the acquire in `get_again`: who sees this time is to see the other words, as by `set`.
+            words[UNTIL].store(until, Ordering::Release);
         }
+    }
+
+    /// Gives back an entry that was taken out of its bucket.
+    fn retire(&self, pool: &mut Pool, entry: u32) {
+        // Who remembers its number sees that it is gone; who comes after the readers, surely.
+        self.set_until(entry, 0);
+        pool.retire(entry);
     }
 
     /// Enters a neighbour, in the place of what there is of it.
@@ -122,15 +152,17 @@ impl<A: Sealed> Table<A> {
         let next = old.as_ref().map_or(from, |old| &old.words[NEXT]).load(Ordering::Relaxed);
         let [a, b, c, d, e, f] = known.link;
         let high = interface << 16 | u32::from(u16::from_le_bytes([e, f]));
-        let values = [next, high, u32::from_le_bytes([a, b, c, d]), known.until];
-        for (word, value) in words.iter().zip(values.into_iter().chain(address.to_words())) {
+        let values = [next, high, u32::from_le_bytes([a, b, c, d])];
+        let in_order = words[..UNTIL].iter().chain(&words[ADDRESS..]);
+        for (word, value) in in_order.zip(values.into_iter().chain(address.to_words())) {
             // Relaxed: published below. (Of `next` only the writer, who is here, writes.)
             word.store(value, Ordering::Relaxed);
         }
+        self.set_until(entry, known.until);
         // ORDERING: Release pairs with the acquire in `find`.
         from.store(entry + 1, Ordering::Release);
         if let Some(old) = old {
-            pool.retire(old.entry);
+            self.retire(pool, old.entry);
         }
         Ok(())
     }
@@ -142,7 +174,7 @@ impl<A: Sealed> Table<A> {
             let next = found.words[NEXT].load(Ordering::Relaxed);
             // ORDERING: Release, as all stores that `find` acquires; what it leads to was published before.
             found.from.store(next, Ordering::Release);
-            pool.retire(found.entry);
+            self.retire(pool, found.entry);
         }
     }
 
@@ -158,7 +190,7 @@ impl<A: Sealed> Table<A> {
                     let next = words[NEXT].load(Ordering::Relaxed);
                     // ORDERING: as in `remove`.
                     from.store(next, Ordering::Release);
-                    pool.retire(entry);
+                    self.retire(pool, entry);
                 } else {
                     from = &words[NEXT];
                 }

@@ -33,9 +33,10 @@ pub struct NextHop<A> {
     pub via: Via<A>,
 }
 
-/// Words of a next hop: interface, kind, address.
+/// Words of a next hop: interface, kind, address, and what users remember of the gateway.
 const WORDS: usize = 8;
 const ADDRESS: usize = 2;
+const REMEMBERED: usize = 6;
 
 /// The kinds' numbers.
 const GATEWAY: u32 = 0;
@@ -43,6 +44,16 @@ const LINK: u32 = 1;
 const LOCAL: u32 = 2;
 const BROADCAST: u32 = 3;
 const UNREACHABLE: u32 = 4;
+
+/// Where a packet goes on, as its forwarder sees it.
+pub(in crate::forward) struct Onward<'h, A> {
+    /// The number of the interface.
+    pub(in crate::forward) interface: u32,
+    /// The next station there.
+    pub(in crate::forward) target: A,
+    /// If that is the same for all packets by this hop: a word for what readers want to remember of it, 0 in the beginning.
+    pub(in crate::forward) remembered: Option<&'h AtomicU32>,
+}
 
 /// What readers look at. Numbers begin at 1, as 0 is none.
 pub(super) struct Hops(Words);
@@ -64,18 +75,18 @@ impl Hops {
         Some(NextHop { interface: word(&words[0]), via })
     }
 
-    /// As [`get`](Self::get), of a hop by which packets go on: the interface, and the next station of those to `to`.
+    /// As [`get`](Self::get), of a hop by which packets go on: the next station of those to `to`.
     #[inline(always)]
-    pub(super) fn onward<A: Sealed>(&self, hop: u32, to: A) -> Option<(u32, A)> {
+    pub(super) fn onward<A: Sealed>(&self, hop: u32, to: A) -> Option<Onward<'_, A>> {
         let words = self.0.array::<WORDS>(hop.checked_sub(1)? as usize * WORDS)?;
         // Relaxed: as in `get`.
         let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
-        let target = match word(&words[1]) {
-            LINK => to,
-            GATEWAY => A::from_words(|i| word(&words[ADDRESS + i])),
+        let (target, remembered) = match word(&words[1]) {
+            LINK => (to, None),
+            GATEWAY => (A::from_words(|i| word(&words[ADDRESS + i])), Some(&words[REMEMBERED])),
             _ => return None,
         };
-        Some((word(&words[0]), target))
+        Some(Onward { interface: word(&words[0]), target, remembered })
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -117,6 +128,7 @@ impl<A: Sealed> HopPool<A> {
             // Relaxed: the entry that will name it publishes it.
             word.store(value, Ordering::Relaxed);
         }
+        words[REMEMBERED].store(0, Ordering::Relaxed);
         self.numbers.insert(hop, object + 1);
         Ok(object + 1)
     }

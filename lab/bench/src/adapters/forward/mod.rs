@@ -1,6 +1,7 @@
 //! Who makes packets and frees them: the ways of the seed and of its discussion, on the same devices.
 
 mod counts;
+mod many;
 mod pool;
 mod router;
 mod run;

@@ -4,15 +4,17 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use quietline_net::device::{BUDGET, Batch, Ends, Generator, NetDevice, Pair, Sink, Traffic};
-use quietline_net::forward::{Forwarder, Lane};
+use quietline_net::forward::Lane;
 use quietline_net::packet::PacketError;
 use quietline_platform::atomic::{AtomicBool, Ordering};
 use quietline_platform::thread;
 
-use super::router;
+use super::many::Aimed;
+use super::router::{self, Router};
 use super::ways::Buffers;
 use super::world::World;
 use crate::harness::{Fault, Seat, Worker};
+use crate::workloads::Way;
 use crate::workloads::forward::RING;
 
 /// A thread with its generator and its sink. What is of packets is above the world, which it ends before.
@@ -21,6 +23,8 @@ pub(super) struct Run<B: Buffers> {
     lanes: [Option<Pair<'static>>; 2],
     /// This thread's part of the router, if there is one.
     routed: Option<Lane<'static>>,
+    /// Where its packets go, if that is not the same for all.
+    aimed: Option<Aimed>,
     sink: Sink<'static>,
     batch: Batch<'static>,
     buffers: B,
@@ -41,15 +45,17 @@ impl<B: Buffers> Run<B> {
     ) -> Result<Self, Fault> {
         let packets = world.packets.0;
         let says = |e| Fault::new(format!("cannot make a device: {e}"));
-        let traffic = Traffic { size: world.forward.size, ends: Ends::TEST_V4, ..Traffic::default() };
+        let ends = if world.forward.way == Way::Routed6 { Ends::TEST_V6 } else { Ends::TEST_V4 };
+        let traffic = Traffic { size: world.forward.size, ends, ..Traffic::default() };
         Ok(Self {
             generator: Generator::new(packets, &traffic).map_err(says)?,
             lanes,
-            routed: world.router.as_ref().map(Forwarder::lane).transpose().map_err(says)?,
+            routed: world.router.as_ref().map(|router| router.lane()).transpose().map_err(says)?,
+            aimed: world.router.as_ref().and_then(Router::aimed),
             sink: Sink::new(2 * RING, 1).map_err(says)?,
             batch: Batch::new(),
             buffers: B::new(packets, &world, seat)?,
-            across: world.forward.way == crate::workloads::Way::Across,
+            across: world.forward.way == Way::Across,
             in_flight: world.forward.in_flight,
             runs: 0,
             seat,
@@ -62,16 +68,20 @@ impl<B: Buffers> Run<B> {
     fn out(&mut self, n: u64) -> Result<u64, PacketError> {
         let n = n.min(BUDGET as u64) as usize;
         let made = if self.batch.is_empty() {
-            self.buffers.make(&mut self.generator, n, &mut self.batch)?
+            let made = self.buffers.make(&mut self.generator, n, &mut self.batch)?;
+            if let Some(aimed) = &mut self.aimed {
+                aimed.aim(&mut self.batch)?;
+            }
+            made
         } else {
             0
         };
-        let Self { batch, sink, lanes, routed, world, .. } = self;
+        let Self { batch, sink, lanes, routed, aimed, world, .. } = self;
         match (&mut lanes[0], routed, &world.router) {
             (Some(lane), ..) => {
                 lane.xmit(batch);
             }
-            (None, Some(own), Some(router)) => router::route(router, own, batch, sink),
+            (None, Some(own), Some(router)) => router::route(router, own, batch, sink, aimed),
             (None, ..) => {
                 sink.xmit(batch);
             }
@@ -141,8 +151,11 @@ impl<B: Buffers> Worker for Run<B> {
         let made = self.generator.made();
         let all_here = !self.across || self.seat.threads == 1;
         Fault::unless(!all_here || received == made, || format!("{received} of {made} packets came"))?;
+        if let Some(aimed) = &self.aimed {
+            return aimed.check();
+        }
         let router = self.world.router.as_ref().filter(|_| self.seat.threads == 1);
-        let forwarded = router.map_or(made, router::forwarded);
+        let forwarded = router.map_or(made, |router| router::forwarded(router));
         Fault::unless(forwarded == made, || format!("{forwarded} of {made} packets were routed"))
     }
 }

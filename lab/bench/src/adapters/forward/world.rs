@@ -3,12 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quietline_net::device::Pair;
-use quietline_net::forward::Forwarder;
 use quietline_platform::atomic::{AtomicU64, Ordering};
 
 use super::counts::{self, Slow, SlowPaths};
 use super::pool::Borrowed;
-use super::router;
+use super::router::Router;
 use super::run::Run;
 use super::ways::{Buffers, Common};
 use crate::harness::{Arena, Fault, Seat, Worker};
@@ -17,7 +16,7 @@ use crate::workloads::{Forward, Job, Way};
 
 pub(super) struct World<B: Buffers> {
     pub(super) forward: Forward,
-    pub(super) router: Option<Forwarder<'static>>,
+    pub(super) router: Option<Router>,
     pub(super) packets: Borrowed,
     pub(super) common: B::Common,
     /// Runs of threads that are over: each thread's first, second, and so on.
@@ -54,7 +53,7 @@ impl<B: Buffers> World<B> {
         let (packets, common) = (Borrowed::new()?, B::Common::new(threads)?);
         B::prepare(packets.0)?;
         let before = Slow::of(packets.0);
-        let router = if forward.way == Way::Routed { Some(router::router(packets.0)?) } else { None };
+        let router = Router::of(forward.way, packets.0)?;
         let (over, lanes) = (AtomicU64::new(0), Mutex::new(lanes));
         let told = Mutex::new(vec![Default::default(); threads]);
         Ok(Self { forward, router, packets, common, over, lanes, threads, told, before, shown: false })
