@@ -2,9 +2,9 @@
 
 use super::lost::LOST;
 use super::{DONE, Flights, REACHED, UNKNOWN};
+use crate::raw::Object;
 use crate::unix::UnixEnd;
 use crate::unix::parcel::sock_of;
-use crate::raw::Object;
 use crate::unix::segment::Segment;
 use crate::unix::sock::{DEAD, Sock, State};
 use quietline_platform::atomic::Ordering;
