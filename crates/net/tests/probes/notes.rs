@@ -41,10 +41,10 @@ pub(crate) fn probes(file: &Path) -> Vec<Probe> {
     let in_file = |address: u64| {
         let load = |at: &u64| {
             let [offset, from, size] = [8, 16, 32].map(|field| number::<8>(bytes, at + field));
-            (number::<4>(bytes, *at) == 1 && (from..from + size).contains(&address))
-                .then(|| address - from + offset)
+            let is_code = number::<4>(bytes, *at) == 1 && number::<4>(bytes, at + 4) & 1 != 0;
+            (is_code && (from..from + size).contains(&address)).then(|| address - from + offset)
         };
-        segments.iter().find_map(load).expect("a tracepoint is in a segment that is loaded")
+        segments.iter().find_map(load)
     };
     let section = |at: u64| {
         let [offset, size] = [24, 32].map(|field| number::<8>(bytes, at + field) as usize);
@@ -66,7 +66,10 @@ pub(crate) fn probes(file: &Path) -> Vec<Probe> {
             let (provider, note) = text(&note[24..]);
             let (name_of, note) = text(note);
             let (arguments, _) = text(note);
-            found.push(Probe { provider, name: name_of, arguments, offset: in_file(address), address });
+            // Notes of functions that the linker has left out name addresses that are no code.
+            if let Some(offset) = in_file(address) {
+                found.push(Probe { provider, name: name_of, arguments, offset, address });
+            }
             rest = &rest[12 + name + size..];
         }
     }
