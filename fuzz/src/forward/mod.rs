@@ -108,7 +108,7 @@ pub fn run(bytes: &[u8]) -> Tally {
         of.handle(&mut lane, from as u32, &mut batch, now, &mut |interface, batch| {
             for (i, place) in batch.iter_mut().enumerate() {
                 let skb = place.as_ref().expect("no place is empty");
-                check(interface as usize, skb.data(), &came);
+                check(interface as usize, &all_of(skb), &came);
                 if takes > 0 && i % takes == 0 {
                     drop(place.take());
                     sent += 1;
@@ -189,6 +189,14 @@ fn packet<'n>(
         _ => {}
     }
     skb
+}
+
+/// A packet's bytes, also of one in pieces.
+fn all_of(skb: &Skb<'_>) -> Vec<u8> {
+    skb.frags().fold(skb.data().to_vec(), |mut bytes, frag| {
+        bytes.extend_from_slice(frag.bytes());
+        bytes
+    })
 }
 
 /// Packets that came in, without what routers change, and with how many routers they might pass.
