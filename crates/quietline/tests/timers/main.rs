@@ -22,6 +22,8 @@
 //! * Absolute times of the clocks that count suspended time, where the host has been suspended: here they are the monotonic one.
 //! * Disarming a timer of a clock that wakes the system: Linux goes on to tell what was left of it. Arming one for the end of
 //!   time from now, and timers of the time of day that go on at the end of time: Linux reckons that from 1970.
+//! * Other signals while SIGPIPE waits: Linux sends that to the thread, whose signals are read before the process's; here all are
+//!   the process's. So a broken pipe is written to where none waits, and none is sent until it is read.
 //! * Reads of what has nothing to read and waits: nobody would end them.
 //!
 //! `QUIETLINE_TIMERS_PROGRAMS=1000000` runs so many (3,000 by default), `QUIETLINE_TIMERS_SEED` begins elsewhere.
