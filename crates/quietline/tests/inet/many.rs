@@ -184,7 +184,7 @@ impl Many for Ours {
             parts.iter_mut().map(|parts| parts.iter_mut().map(|part| &mut part[..]).collect()).collect();
         let mut messages: Vec<_> =
             rooms.iter_mut().map(|rooms| RecvMsg { buffers: rooms, ..RecvMsg::default() }).collect();
-        let n = number(self.process.recvmmsg(fd, &mut messages, flags))?;
+        let n = number(self.process.recvmmsg(fd, &mut messages, flags, None))?;
         let heads: Vec<_> = messages[..n]
             .iter()
             .map(|message| (message.received as i32, message.name.bytes().to_vec(), message.flags & FLAGS))

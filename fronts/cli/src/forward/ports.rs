@@ -18,7 +18,7 @@ use super::station::{Kind, Station};
 /// A device of one of the kinds that there are.
 pub(super) enum Port<'n> {
     Tap(Tap<'n>),
-    Packet(PacketSocket<'n>),
+    Packet(Box<PacketSocket<'n>>),
     Generator(Generator<'n>),
     Sink(Sink<'n>),
 }
@@ -27,7 +27,7 @@ impl<'n> Port<'n> {
     pub(super) fn device(&self) -> &dyn NetDevice<'n> {
         match self {
             Self::Tap(device) => device,
-            Self::Packet(device) => device,
+            Self::Packet(device) => &**device,
             Self::Generator(device) => device,
             Self::Sink(device) => device,
         }
@@ -36,7 +36,7 @@ impl<'n> Port<'n> {
     fn device_mut(&mut self) -> &mut dyn NetDevice<'n> {
         match self {
             Self::Tap(device) => device,
-            Self::Packet(device) => device,
+            Self::Packet(device) => &mut **device,
             Self::Generator(device) => device,
             Self::Sink(device) => device,
         }

@@ -99,7 +99,7 @@ fn link_of(arguments: &ForwardArgs, route: &Route) -> Result<u32, WrongRequest> 
             )),
         },
         None if is_anywhere => {
-            let name = stations().last().map_or("tap1", |(_, station)| &station.name);
+            let name = stations().next_back().map_or("tap1", |(_, station)| &station.name);
             wrong(format!(
                 "the gateway {gateway} may be on any link: say on which device's, as in `{gateway}%{name}`"
             ))

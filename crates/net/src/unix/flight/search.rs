@@ -10,11 +10,17 @@ use crate::unix::sock::{DEAD, Sock, State};
 use quietline_platform::atomic::Ordering;
 use std::collections::VecDeque;
 
+/// Searches in a row, at most: loops that are held by loops.
+const SEARCHES: u32 = 100;
+
 impl Flights {
     #[cold]
     pub(super) fn collect_slow(&self) {
-        // What those held that were ended may be in a loop itself.
-        while self.end_lost() {
+        // What those held that were ended may be in a loop itself. Others may lose more meanwhile, which is for them.
+        for _ in 0..SEARCHES {
+            if !self.end_lost() {
+                return;
+            }
             self.drop_lost();
         }
     }
@@ -98,15 +104,15 @@ impl Flights {
     fn purge_lost(&self) -> bool {
         let mut any = false;
         for part in self.parts.iter() {
-            let mut from = 0;
+            let mut at = 0;
+            // One that is closed meanwhile may bring one of these to an earlier place: that is for the next search.
             while let Some(sock) = {
                 let part = part.lock();
-                let at = part.socks.iter().skip(from).position(|sock| sock.flight.mark() == LOST);
-                // Another one that was closed may have brought one of these to an earlier place.
-                let at = at.map(|at| from + at);
-                let at = at.or_else(|| part.socks.iter().position(|sock| sock.flight.mark() == LOST));
-                from = at.unwrap_or(0);
-                at.map(|at| part.socks[at].clone())
+                let found = part.socks.iter().skip(at).position(|sock| sock.flight.mark() == LOST);
+                found.map(|found| {
+                    at += found + 1;
+                    part.socks[at - 1].clone()
+                })
             } {
                 sock.flight.set_mark(DONE);
                 // All messages, also those without files: who is connected to it is told of an end, and not that something was
