@@ -1,6 +1,7 @@
 //! A program on both systems, a call at a time.
 
 use crate::call::{Call, How, Other, PLACES, Result, System, Timeout, When};
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// What came of a call.
@@ -322,6 +323,7 @@ impl<'a> World<'a> {
             return (Outcome::Passed, Outcome::Passed);
         }
         let value = Duration::from_nanos(nanos.into());
+        let armed = Cell::new(false);
         // Of others none is ready: the call would end at once, with the timer or without. Nor is one an epoll that watches the timer:
         // it may be told a little later that it has expired than who looks at it.
         let ready = |world: &mut Self, place: usize| *world.host.at(place) >= 0 && world.has(&[(place, !0)]);
@@ -334,6 +336,7 @@ impl<'a> World<'a> {
             if let Err(errno) = on.set(fd, 0, [value, Duration::ZERO]) {
                 return Outcome::Failed(errno);
             }
+            armed.set(true);
             let waited = match *how {
                 How::Read => outcome(on.read(fd, &[8]), Outcome::Bytes),
                 How::Poll(ref of) => {
@@ -364,7 +367,7 @@ impl<'a> World<'a> {
             };
             if expired && began.elapsed() < value { Outcome::Early(Box::new(waited)) } else { waited }
         });
-        if outcomes.0 == outcomes.1 && matches!(outcomes.0, Outcome::Events(_)) {
+        if outcomes.0 == outcomes.1 && armed.get() && !matches!(outcomes.0, Outcome::Bytes(_)) {
             self.pass(at, true);
         }
         outcomes
