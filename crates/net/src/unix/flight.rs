@@ -21,7 +21,7 @@
 //! ```
 //!
 //! The message that closes a loop goes to a socket that is in flight already; since there was one, whoever closes a local socket
-//! looks for the lost:
+//! looks for the lost, and so does who finds that the register has become twice as long as the last such search had left it:
 //!
 //! ```text
 //!   1. freeze all that is in the register: what holds sockets stays in the queues
@@ -73,7 +73,9 @@ use quietline_platform::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quietline_platform::{cpu, fault};
 use quietline_sync::{Counter, PerCpu, SpinLock, SpinLockGuard};
 use rustix::io::Errno;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
 
 /// What a socket's state says of it as one that messages hold.
 #[derive(Debug, Default)]
@@ -142,7 +144,12 @@ impl Flight {
 #[derive(Default)]
 struct Part {
     socks: Vec<Object<Sock>>,
+    /// With how many a sender searches himself: who only loses sockets closes none.
+    search_at: usize,
 }
+
+/// The least of that.
+const SEARCH_AT: usize = 1_000;
 
 /// What is in flight in a kernel.
 pub(super) struct Flights {
@@ -153,9 +160,6 @@ pub(super) struct Flights {
     files: Counter,
     /// Held by who looks for the lost.
     search: SpinLock<()>,
-    /// What is to be dropped, and whether somebody is about it: files whose end ends more files are no recursion.
-    lost: SpinLock<Option<Box<Parcel>>>,
-    busy: AtomicBool,
 }
 
 impl Flights {
@@ -165,8 +169,6 @@ impl Flights {
             suspicious: AtomicBool::new(false),
             files: Counter::new().map_err(|_| Errno::NOMEM)?,
             search: SpinLock::new(()),
-            lost: SpinLock::new(None),
-            busy: AtomicBool::new(false),
         })
     }
 
@@ -214,10 +216,19 @@ impl Flights {
         part.socks.try_reserve(1).map_err(|_| Errno::NOMEM)?;
         let mut state = sock.lock();
         state.traffic.held += 1;
-        if !state.traffic.entered {
-            state.traffic.entered = true;
-            drop(state);
-            part.push(cpu, sock);
+        if state.traffic.entered {
+            return Ok(());
+        }
+        state.traffic.entered = true;
+        drop(state);
+        part.push(cpu, sock);
+        // Relaxed: as in `collect`.
+        if part.socks.len() > part.search_at.max(SEARCH_AT) && self.suspicious.load(Ordering::Relaxed) {
+            drop(part);
+            self.collect_slow();
+            let mut part = self.parts[cpu].lock();
+            // Twice what is left, so that a search is for as many as were entered since the last.
+            part.search_at = 2 * part.socks.len();
         }
         Ok(())
     }
@@ -250,11 +261,12 @@ impl Flights {
         }
     }
 
-    /// A local socket was closed: ends what cannot be reached any more.
+    /// A local socket was closed: ends what cannot be reached any more. Not while the thread [drops](Self::drop_lost) what was lost,
+    /// after which it searches once for all of it.
     #[inline]
     pub(super) fn collect(&self) {
         // Relaxed: who misses it leaves the search to whoever closes the next.
-        if self.suspicious.load(Ordering::Relaxed) {
+        if self.suspicious.load(Ordering::Relaxed) && !BUSY.with(Cell::get) {
             self.collect_slow();
         }
     }
@@ -285,7 +297,7 @@ impl Flights {
         let mut any = false;
         for mut segment in queue {
             if let Some(parcel) = segment.parcel.take() {
-                self.drop_later(parcel);
+                drop_later(parcel);
                 any = true;
             }
             if let Some(from) = segment.from.take() {
@@ -295,41 +307,67 @@ impl Flights {
         any
     }
 
-    /// Adds a parcel to those to be dropped.
-    fn drop_later(&self, mut parcel: Box<Parcel>) {
-        let mut lost = self.lost.lock();
-        parcel.next = lost.take();
-        *lost = Some(parcel);
-    }
-
-    /// Drops what is to be dropped. No lock is held by the caller. Files whose end leaves more to drop add to the list, which
-    /// whoever is here first works off.
+    /// Drops what the thread is to drop. No lock is held by the caller. Files whose end leaves more to drop add to the list, which is
+    /// worked off by the outermost call: what is deep in another is no recursion.
+    ///
+    /// Each thread drops what it has found. If one did it for all, others could lose more than it can drop.
     pub(super) fn drop_lost(&self) {
-        loop {
-            // ORDERING: Acquire, with the release below: the emptying is handed from one thread to the next. What is on the list is
-            // under its lock.
-            if self.busy.swap(true, Ordering::Acquire) {
-                return;
-            }
-            while let Some(mut parcel) = {
-                let mut lost = self.lost.lock();
-                lost.take().map(|mut first| {
-                    *lost = first.next.take();
-                    first
-                })
-            } {
-                self.leave(&mut parcel);
-                drop(parcel);
-            }
-            // ORDERING: Release, for the swap above. Who adds something has the list's lock before he looks whether we are busy, and
-            // we have it once more now: we find what he has added, or he has the lock after us and finds us done. A store would
-            // do; but the model checker takes one for unordered beside an exchange that has found the flag set.
-            self.busy.swap(false, Ordering::Release);
-            if self.lost.lock().is_none() {
-                return;
-            }
+        let Some(_busy) = Busy::enter() else { return };
+        while let Some(mut parcel) = first_lost() {
+            self.leave(&mut parcel);
+            drop(parcel);
         }
     }
+}
+
+/// What a thread is to drop. It drops all of it before it goes on; that there is no destructor lets threads close sockets while
+/// their storage is torn down.
+type Lost = ManuallyDrop<RefCell<Option<Box<Parcel>>>>;
+
+#[cfg(not(loom))]
+quietline_platform::thread_local! {
+    static LOST: Lost = const { ManuallyDrop::new(RefCell::new(None)) };
+    /// Whether the thread is about it.
+    static BUSY: Cell<bool> = const { Cell::new(false) };
+}
+#[cfg(loom)]
+quietline_platform::thread_local! {
+    static LOST: Lost = ManuallyDrop::new(RefCell::new(None));
+    static BUSY: Cell<bool> = Cell::new(false);
+}
+
+/// While this lives, the thread drops what is lost.
+struct Busy;
+
+impl Busy {
+    /// None if the thread is about it already.
+    fn enter() -> Option<Self> {
+        (!BUSY.with(|busy| busy.replace(true))).then(|| Self)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        BUSY.with(|busy| busy.set(false));
+    }
+}
+
+/// Adds a parcel to those that the thread is to drop.
+fn drop_later(mut parcel: Box<Parcel>) {
+    LOST.with(|lost| {
+        let mut lost = lost.borrow_mut();
+        parcel.next = lost.take();
+        *lost = Some(parcel);
+    });
+}
+
+fn first_lost() -> Option<Box<Parcel>> {
+    LOST.with(|lost| {
+        let mut lost = lost.borrow_mut();
+        let mut first = lost.take()?;
+        *lost = first.next.take();
+        Some(first)
+    })
 }
 
 /// One message fewer holds these sockets.

@@ -107,6 +107,7 @@ fn disconnected(own: &Sock, old: &Sock, flights: &Flights) {
     }
     if had_files {
         flights.drop_lost();
+        flights.collect();
     }
 }
 
