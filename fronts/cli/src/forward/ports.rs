@@ -45,7 +45,9 @@ impl<'n> Port<'n> {
     fn open(packets: &'n Packets, station: &Station) -> anyhow::Result<Self> {
         let opened = match station.kind {
             Kind::Tap => Tap::open(packets, &station.name).map(Self::Tap),
-            Kind::Packet => PacketSocket::open(packets, &station.name).map(Self::Packet),
+            Kind::Packet => {
+                PacketSocket::open(packets, &station.name).map(|socket| Self::Packet(Box::new(socket)))
+            }
         };
         opened.with_context(|| format!("{} cannot be used", station.name))
     }
