@@ -333,7 +333,7 @@ fn a_poller_sends_packets_home() {
     assert_ne!(rustix::thread::sched_getcpu(), other);
     let own = packets.alloc_skb(1500).unwrap();
     assert!(listen(Some(&COUNTS)).is_ok());
-    let mut napi = packets.napi();
+    let mut napi = packets.napi().sends_home(true);
     napi.consume_skb(own);
     assert_eq!(COUNTS.consumed.load(Ordering::Relaxed), 1, "its own stays here");
     for (i, skb) in all.into_iter().enumerate() {

@@ -45,6 +45,15 @@ impl Packets {
 }
 
 impl<'n> Napi<'n> {
+    /// Says whether packets that other CPUs have made are sent home to them, as by [`Packets::defer_free`], or stay here as others do,
+    /// which is what a new stack does. At home their memory is near if the machine has several nodes; on one node it costs a tenth
+    /// of what a packet does (docs/bench-forward.md).
+    #[must_use]
+    pub fn sends_home(mut self, sends_home: bool) -> Self {
+        self.stack.set_sends_home(sends_home);
+        self
+    }
+
     /// As [`Packets::alloc_skb`], from the stack for packets of the usual size (`napi_alloc_skb`).
     ///
     /// # Errors
@@ -57,8 +66,8 @@ impl<'n> Napi<'n> {
         }
     }
 
-    /// Ends a reference, to a packet that was used; what it leaves stays here (`napi_consume_skb`). One that another CPU has made
-    /// is sent home, as by [`Packets::defer_free`]: two locked instructions on that CPU's line.
+    /// Ends a reference, to a packet that was used; what it leaves stays here (`napi_consume_skb`), unless another CPU has made it
+    /// and the stack [sends such home](Self::sends_home): two locked instructions on that CPU's line.
     #[inline(always)]
     pub fn consume_skb(&mut self, skb: Skb<'n>) {
         self.stack.end(skb, Event::Consumed, NAPI_BULK);

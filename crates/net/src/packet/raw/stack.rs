@@ -16,13 +16,20 @@ pub(in super::super) struct Stack<'n, const N: usize> {
     nr_data: usize,
     /// The data's kind.
     class: usize,
+    /// Whether what other CPUs have made is sent home to them.
+    sends_home: bool,
 }
 
 impl<'n, const N: usize> Stack<'n, N> {
     /// An empty one.
     #[inline(always)]
     pub(in super::super) fn new(packets: &'n Packets, class: usize) -> Self {
-        Self { packets, heads: [None; N], nr_heads: 0, data: [None; N], nr_data: 0, class }
+        Self { packets, heads: [None; N], nr_heads: 0, data: [None; N], nr_data: 0, class, sends_home: false }
+    }
+
+    /// Says whether what other CPUs have made is sent home to them.
+    pub(in super::super) fn set_sends_home(&mut self, sends_home: bool) {
+        self.sends_home = sends_home;
     }
 
     pub(in super::super) fn packets(&self) -> &'n Packets {
@@ -35,10 +42,12 @@ impl<'n, const N: usize> Stack<'n, N> {
     }
 
     /// Ends a reference. What the packet leaves, if it was the last, is kept, but for data of another kind; if there is no room,
-    /// the `bulk` oldest of what is kept are given back before. A packet that another CPU has made is sent home to it.
+    /// the `bulk` oldest of what is kept are given back before. A packet that another CPU has made
+    /// is sent home to it, if that was asked for.
     #[inline(always)]
     pub(in super::super) fn end(&mut self, skb: Skb<'n>, event: Event, bulk: usize) {
-        if skb.cpu() != cpu::current() || !ptr::eq(skb.packets(), self.packets) {
+        let foreign = !ptr::eq(skb.packets(), self.packets);
+        if foreign || self.sends_home && skb.cpu() != cpu::current() {
             return self.end_foreign(skb, event, bulk);
         }
         self.keep(skb, event, bulk);

@@ -186,7 +186,7 @@ impl Buffers for Napi {
     const NAME: &'static str = "quietline-napi";
     const SAYS: &'static str = "made and freed by a stack of the poller's own";
 
-    type Common = Homebound;
+    type Common = ();
 
     fn new(packets: &'static Packets, _world: &Arc<World<Self>>, _seat: Seat) -> Result<Self, Fault> {
         Ok(Self(packets.napi()))
