@@ -4,7 +4,7 @@ mod support;
 
 use quietline::abi::*;
 use quietline::locks::{F_OFD_GETLK, F_OFD_SETLK, F_WRLCK, Flock};
-use quietline::{Config, EpollEvent, Errno, Interrupt, Kernel, Process, Shared, SigPipe};
+use quietline::{Config, EpollEvent, Errno, Interrupt, Kernel, PollFd, Process, Shared, SigPipe};
 use quietline_platform::fault;
 use std::sync::mpsc;
 use std::thread;
@@ -270,6 +270,50 @@ fn an_empty_pipe_is_not_its_end() {
             readers.into_iter().map(|reader| reader.join().unwrap()).sum()
         });
         assert_eq!(taken, pieces);
+    });
+}
+
+/// What a splice has taken out of a pipe and waits with is still in it: nobody is told of its end, or given what comes after it.
+#[test]
+fn what_a_splice_waits_with_is_not_gone() {
+    within_a_minute(|| {
+        let p = &process();
+        for pages in [1, 2] {
+            let [reader, writer] = p.pipe2(O_DIRECT).unwrap();
+            (0..pages).for_each(|n| assert_eq!(p.write(writer, &[n, n, n]), Ok(3)));
+            p.close(writer).unwrap();
+            let [full, end] = p.socketpair(AF_UNIX, SOCK_STREAM, 0).unwrap();
+            p.fcntl(full, F_SETFL, O_NONBLOCK).unwrap();
+            while p.write(full, &[0; 4096]).is_ok() {}
+            p.fcntl(full, F_SETFL, 0).unwrap();
+            let interrupt = Shared::new(Interrupt::new()).unwrap();
+            let mut bytes = [9; 8];
+            thread::scope(|scope| {
+                let splicing = spawn_asleep(scope, || {
+                    let _entered = Interrupt::enter(&interrupt);
+                    p.splice(reader, None, full, None, 3, 0)
+                });
+                let mut poll = [PollFd { fd: reader, events: 0x7fff, revents: 0 }];
+                assert_eq!(p.poll(&mut poll, 0), Ok(1));
+                assert_eq!(poll[0].revents & 0x11, 0x11, "there is something to read, and nobody writes");
+                p.fcntl(reader, F_SETFL, O_NONBLOCK).unwrap();
+                assert_eq!(p.read(reader, &mut bytes), Err(Errno::AGAIN));
+                p.fcntl(reader, F_SETFL, 0).unwrap();
+                let reading = spawn_asleep(scope, || {
+                    let mut bytes = [9; 8];
+                    p.read(reader, &mut bytes).map(|n| bytes[..n].to_vec())
+                });
+                interrupt.raise();
+                assert_eq!(splicing.join().unwrap(), Err(Errno::INTR));
+                assert_eq!(reading.join().unwrap(), Ok(vec![0; 3]), "it is the first one, as it was");
+            });
+            (1..pages).for_each(|n| {
+                assert_eq!(p.read(reader, &mut bytes), Ok(3));
+                assert_eq!(bytes[..3], [n; 3]);
+            });
+            assert_eq!(p.read(reader, &mut bytes), Ok(0), "now it is the end");
+            [reader, full, end].map(|fd| p.close(fd).unwrap());
+        }
     });
 }
 

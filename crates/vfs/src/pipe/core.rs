@@ -42,7 +42,9 @@ pub(super) struct State {
     pub(super) refused: bool,
     /// Whether somebody takes buffers out that may come back.
     pub(super) splicing: bool,
-    /// Whether somebody else wants to.
+    /// Whether one is out: whoever reads waits for what becomes of it, so that no byte comes before it, nor the end.
+    pub(super) is_one_out: bool,
+    /// Whether somebody waits for the end of that.
     pub(super) splice_waits: bool,
     /// A page for the next write.
     pub(super) spare: Option<Buffer>,
@@ -71,6 +73,7 @@ impl PipeCore {
                 _uneven: 0,
                 polled: false,
                 splicing: false,
+                is_one_out: false,
                 splice_waits: false,
                 refused: false,
                 spare: None,
@@ -225,7 +228,7 @@ impl State {
     #[inline(always)]
     pub(super) fn now(&self, before: Now) -> Now {
         let mut now = Events::empty();
-        now.set(READABLE, !self.ring.is_empty() || before.few_len() != 0);
+        now.set(READABLE, !self.ring.is_empty() || before.few_len() != 0 || self.is_one_out);
         now.set(WRITABLE, self.ring.has_places());
         now.set(Events::HUP, self.writers == 0);
         now.set(Events::ERR, self.readers == 0);
@@ -291,6 +294,7 @@ mod tests {
             polled: false,
             refused: false,
             splicing: false,
+            is_one_out: false,
             splice_waits: false,
             spare: None,
             ring: Ring::new(),

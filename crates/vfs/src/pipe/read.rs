@@ -23,6 +23,10 @@ impl PipeCore {
         if !now.is_readable() {
             return if now.events().contains(Events::HUP) { Ok(0) } else { Err(Errno::AGAIN) };
         }
+        if state.is_one_out {
+            state.splice_waits = true;
+            return Err(Errno::AGAIN);
+        }
         let (mut done, mut was_full) = (0, false);
         while let Some(buffer) = state.ring.front() {
             done += buffer.drain(to);

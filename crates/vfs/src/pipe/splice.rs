@@ -198,7 +198,7 @@ impl Drop for Splicing<'_> {
     fn drop(&mut self) {
         let waited_for = {
             let mut state = self.0.state.lock();
-            state.splicing = false;
+            (state.splicing, state.is_one_out) = (false, false);
             let waited_for = core::mem::take(&mut state.splice_waits);
             self.0.release(state);
             waited_for
@@ -237,6 +237,7 @@ pub fn splice_from(
             }
             break;
         };
+        state.is_one_out = true;
         pipe.release(state);
         let most = piece.len().min(how.len - done);
         let written = write(&piece.bytes()[..most]);
@@ -247,6 +248,7 @@ pub fn splice_from(
         if piece.len() != 0 {
             let mut state = pipe.state.lock();
             state.ring.put_back(piece);
+            state.is_one_out = false;
             pipe.release(state);
         } else {
             pipe.pages.put(piece);
