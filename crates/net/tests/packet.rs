@@ -13,7 +13,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This thread stays on its CPU: a packet that it has made on another one would be sent there.
+/// This thread stays on its CPU.
 fn stay() {
     let mut here = rustix::thread::CpuSet::new();
     here.set(rustix::thread::sched_getcpu());
@@ -22,7 +22,12 @@ fn stay() {
 
 /// Runs `f` on a thread of another CPU, if there is one.
 fn elsewhere<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
-    let (here, all) = (rustix::thread::sched_getcpu(), rustix::thread::sched_getaffinity(None).unwrap());
+    elsewhere_of(rustix::thread::sched_getaffinity(None).unwrap(), f)
+}
+
+/// The same, of these CPUs.
+fn elsewhere_of<R: Send>(all: rustix::thread::CpuSet, f: impl FnOnce() -> R + Send) -> Option<R> {
+    let here = rustix::thread::sched_getcpu();
     let other = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| *cpu != here && all.is_set(*cpu))?;
     let there = || {
         let mut cpus = rustix::thread::CpuSet::new();
@@ -314,8 +319,10 @@ fn a_poller_sends_packets_home() {
     let _alone = alone();
     let packets = Packets::new().unwrap();
     // Found before this thread may be nowhere else.
+    let cpus = rustix::thread::sched_getaffinity(None).unwrap();
+    stay();
     let made = || -> Vec<_> { (0..100).map(|_| packets.alloc_skb(1500).unwrap()).collect() };
-    let Some((all, other)) = elsewhere(|| (made(), rustix::thread::sched_getcpu())) else {
+    let Some((all, other)) = elsewhere_of(cpus, || (made(), rustix::thread::sched_getcpu())) else {
         eprintln!("skipped: there is one CPU");
         return;
     };
@@ -329,7 +336,6 @@ fn a_poller_sends_packets_home() {
             });
         })
     };
-    stay();
     assert_ne!(rustix::thread::sched_getcpu(), other);
     let own = packets.alloc_skb(1500).unwrap();
     assert!(listen(Some(&COUNTS)).is_ok());

@@ -54,6 +54,31 @@ fn said(f: impl FnOnce()) -> String {
 }
 
 #[cfg(debug_assertions)]
+/// Two who end the last two references at the same moment both have one, whichever is the last.
+#[test]
+fn the_last_two_references_may_end_at_once() {
+    let packets = Packets::new().unwrap();
+    let barrier = std::sync::Barrier::new(2);
+    let (sender, receiver) = std::sync::mpsc::sync_channel(0);
+    std::thread::scope(|s| {
+        let (packets, barrier) = (&packets, &barrier);
+        s.spawn(move || {
+            for skb in receiver {
+                barrier.wait();
+                drop::<Skb<'_>>(skb);
+            }
+        });
+        for _ in 0..20_000 {
+            let skb = packets.alloc_skb(1).unwrap();
+            sender.send(skb.get()).unwrap();
+            barrier.wait();
+            drop(skb);
+        }
+        drop(sender);
+    });
+    assert_eq!(packets.head_stats().active, 0);
+}
+
 #[test]
 fn a_debug_build_finds_a_second_end() {
     let _alone = alone();

@@ -145,12 +145,14 @@ fn every_way_waits() {
 fn whoever_frees_next_frees_them() {
     let _alone = alone();
     type Next = fn(&Packets);
-    let nexts: [(&str, Next); 7] = [
+    let nexts: [(&str, Next); 9] = [
         ("an end", |packets| drop(packets.alloc_skb(1).unwrap())),
         ("a bulk", |packets| kfree_skb_bulk(&mut [packets.alloc_skb(1).ok(), packets.alloc_skb(1).ok()])),
         ("a waitlist", |packets| Waitlist::<4>::new().add(packets.alloc_skb(1).unwrap())),
         ("packets made in bulk", |packets| packets.alloc_skb_bulk(1, &mut [const { None }; 3]).unwrap()),
         ("a poller", |packets| drop(packets.napi().alloc_skb(1500).unwrap())),
+        ("a poller that ends", |packets| packets.napi().consume_skb(packets.alloc_skb(1500).unwrap())),
+        ("a poller that is flushed", |packets| packets.napi().flush()),
         ("take_deferred", |packets| assert_eq!(packets.take_deferred(), 10)),
         ("shrink", Packets::shrink),
     ];

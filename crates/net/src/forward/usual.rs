@@ -85,7 +85,7 @@ struct Towards<A> {
 impl<A: Family> Towards<A> {
     const NONE: Self = Self { destinations: [A::ZERO; BATCH], hops: [0; BATCH], n: 0 };
 
-    /// The number of a destination. (The first is never that of which no bit is set: packets do not go there.)
+    /// The number of a destination.
     #[inline(always)]
     fn number(&mut self, of: &Forwarder<'_>, to: A) -> usize {
         if self.n == 0 || self.destinations[(self.n - 1) % BATCH] != to {
@@ -229,7 +229,7 @@ impl<'n> Pass<'_, 'n> {
 /// Makes a packet that was looked at one that goes out this way; false, and nothing is changed, if there is more to it.
 #[inline(always)]
 fn write(place: &mut Option<Skb<'_>>, is_ipv6: bool, len: u32, way: Way, port: Port) -> bool {
-    if !port.lets_through(len) {
+    if !port.lets_through(len) || is_ipv6 && !port.has_ipv6() {
         return false;
     }
     // An Ethernet's least size may have added some.

@@ -204,6 +204,9 @@ fn with_addresses(mut interface: Interface, station: Option<&Station>) -> anyhow
     for (address, bits) in station.iter().flat_map(|station| &station.addresses) {
         interface = match address {
             IpAddr::V4(address) => interface.v4(*address, *bits),
+            IpAddr::V6(_) if !interface.has_ipv6() => bail!(WrongRequest(format!(
+                "{address} cannot be a device's address whose MTU is below 1280: there is no IPv6"
+            ))),
             IpAddr::V6(address) => interface.v6(*address, *bits),
         };
     }

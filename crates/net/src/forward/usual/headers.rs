@@ -3,6 +3,7 @@
 //! Words are taken as they lie, the first byte lowest.
 
 use crate::forward::header::Link;
+use crate::forward::interface::LEAST_MTU6;
 use crate::forward::ipv4::{is_link_local, is_no_station};
 use crate::forward::ipv6::stays_here;
 use crate::forward::own::Own;
@@ -39,6 +40,12 @@ impl Port {
         len <= self.most
     }
 
+    /// Whether IPv6 comes and goes by it.
+    #[inline(always)]
+    pub(super) fn has_ipv6(self) -> bool {
+        self.most >= LINK as u32 + LEAST_MTU6 as u32
+    }
+
     /// Whether its address is one that a station may have: for another one, nothing is for this station alone.
     #[inline(always)]
     pub(super) fn is_station(self) -> bool {
@@ -72,7 +79,7 @@ pub(super) fn look(data: &[u8], port: Port, own: &Own) -> Option<Looked> {
     let kind = u32::from_le_bytes(bytes(headers, KIND));
     if kind & IPV4[1] == IPV4[0] {
         look4(headers, data.len(), own)
-    } else if kind & IPV6[1] == IPV6[0] {
+    } else if kind & IPV6[1] == IPV6[0] && port.has_ipv6() {
         look6(data.first_chunk()?, data.len())
     } else {
         None

@@ -487,6 +487,11 @@ impl<'n> Skb<'n> {
         if !this.give_up() {
             return None;
         }
+        // Where several gave up their references at once nobody is counted any more, and this is still the last one's.
+        //
+        // SAFETY: the last reference's: nobody else has the head. Relaxed: as that.
+        #[cfg(debug_assertions)]
+        unsafe { this.head.as_ref() }.users.store(1, Ordering::Relaxed);
         let head = this.head();
         trace::ended(this.id(), event);
         if let Some(destructor) = head.destructor {

@@ -67,8 +67,11 @@ impl<'n, const N: usize> Stack<'n, N> {
     /// [`end`](Self::end) of what is to stay here.
     #[inline(always)]
     pub(in super::super) fn keep(&mut self, skb: Skb<'n>, event: Event, bulk: usize) {
-        if NoBulk::is_entered() {
-            return Packets::put_off(skb, event);
+        if NoBulk::was_ever_entered() {
+            if NoBulk::is_entered() {
+                return Packets::put_off(skb, event);
+            }
+            self.packets.free_put_off();
         }
         let Some(Remains { head, data }) = skb.dismantle(event) else { return };
         if self.nr_heads == N {
@@ -105,7 +108,6 @@ impl<'n, const N: usize> Stack<'n, N> {
     /// First by what other CPUs have sent home, then out of the caches.
     #[cold]
     fn refill(&mut self, bulk: usize) -> Result<(), AllocError> {
-        self.packets.free_put_off();
         self.take_deferred(bulk);
         if self.nr_heads == 0 {
             self.packets.heads.alloc_bulk(&mut self.heads[..bulk])?;
@@ -121,6 +123,7 @@ impl<'n, const N: usize> Stack<'n, N> {
     /// Keeps what other CPUs have sent home to this one: how many.
     pub(in super::super) fn take_deferred(&mut self, bulk: usize) -> usize {
         let packets = self.packets;
+        packets.free_put_off();
         packets.each_deferred(|skb, event| self.keep(skb, event, bulk))
     }
 
