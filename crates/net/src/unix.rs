@@ -94,7 +94,7 @@ impl Unix {
 
     /// Closes what only messages keep open.
     pub(crate) fn end(&self) {
-        self.flights.collect();
+        self.flights.end();
     }
 }
 

@@ -314,6 +314,27 @@ fn a_kernel_ends_with_what_nobody_can_reach() {
     drop(kernel);
 }
 
+/// Loops that are held by loops, more of them than one close ends.
+#[test]
+fn a_kernel_ends_with_loops_in_loops() {
+    let kernel = kernel();
+    let p = kernel.process().unwrap();
+    let pairs: Vec<_> = (0..250).map(|_| pair(&p, SOCK_DGRAM)).collect();
+    for (n, [a, b]) in pairs.iter().enumerate() {
+        pass(&p, *b, &[*a]).unwrap();
+        if let Some([next, _]) = pairs.get(n + 1) {
+            pass(&p, *b, &[*next]).unwrap();
+        }
+    }
+    for [a, b] in pairs.into_iter().rev() {
+        p.close(b).unwrap();
+        p.close(a).unwrap();
+    }
+    assert!(kernel.nr_files() > 0, "this is about what is left");
+    drop(p);
+    drop(kernel);
+}
+
 #[test]
 fn a_long_chain_of_messages_ends_without_a_deep_stack() {
     std::thread::Builder::new()

@@ -209,7 +209,11 @@ fn what_can_be_reached_is_left_alone() {
                 scope.spawn(move || {
                     for round in 0..rounds {
                         moves.fetch_add(1, Ordering::Relaxed);
-                        if round % 2 == 0 { travel(&p) } else { travel_unaccepted(&p, thread) }
+                        match round % 3 {
+                            0 => travel(&p),
+                            1 => travel_unaccepted(&p, thread),
+                            _ => lose_a_holder(&p),
+                        }
                     }
                     travelling.fetch_sub(1, Ordering::Relaxed);
                 });
@@ -253,7 +257,28 @@ fn travel(p: &Process) {
     }
 }
 
-/// The same, of a connection that is accepted while it has the message.
+/// A socket that holds itself, and one that holds it and is closed: one message fewer does, and it can be reached as before.
+fn lose_a_holder(p: &Process) {
+    let [[x, y], [a, b]] = [(); 2].map(|()| p.socketpair(AF_UNIX, SOCK_DGRAM, 0).unwrap());
+    p.write(y, b"kept").unwrap();
+    pass(p, y, x).unwrap();
+    // Once in flight, it stays in the register.
+    pass(p, b, a).unwrap();
+    let again = take(p, a).expect("it was sent");
+    p.close(again).unwrap();
+    pass(p, b, x).unwrap();
+    for fd in [a, b] {
+        p.close(fd).unwrap();
+    }
+    let mut buffer = [0; 8];
+    assert_eq!(p.read(x, &mut buffer), Ok(4), "what can be reached keeps what lies in it");
+    let again = take(p, x).expect("and the message that holds it");
+    for fd in [again, x, y] {
+        p.close(fd).unwrap();
+    }
+}
+
+/// The same as the first, of a connection that is accepted while it has the message.
 fn travel_unaccepted(p: &Process, thread: i32) {
     let name = [&1u16.to_ne_bytes()[..], b"\0travel", &thread.to_ne_bytes()].concat();
     let listener = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();

@@ -361,7 +361,7 @@ struct Buried {
 
 /// Ends a state: nothing is received any more, and what was is lost.
 fn bury(sock: &Sock, flights: &Flights) -> Buried {
-    let mut state = sock.lock();
+    let mut state = flights.lock_thawed(sock);
     sock.shut(RCV | SEND | DEAD);
     let queue = core::mem::take(&mut state.queue);
     state.charged = 0;

@@ -21,7 +21,7 @@
 //! ```
 //!
 //! The message that closes a loop goes to a socket that is in flight already; since there was one, whoever closes a local socket
-//! looks for the lost, and so does who finds that the register has become twice as long as the last such search had left it:
+//! looks for the lost, and so does a sender who finds his part of the register twice as long as his last such search had left it:
 //!
 //! ```text
 //!   1. freeze all that is in the register: what holds sockets stays in the queues
@@ -32,13 +32,13 @@
 //!      them, and whom else they hold, unless that is in a loop as well: the next search is for that; the rest thaws
 //! ```
 //!
-//! It takes time in proportion to the sockets that were passed since the last search, and allocates nothing. A process that
+//! It takes time in proportion to the sockets that are in messages or were since the last search, and allocates nothing. A process that
 //! passes no sockets never comes here: files of other kinds are in no register, for they hold no messages.
 //!
 //! # Why nothing is lost that somebody can reach
 //!
 //! Whoever wants to take a message with files out of a frozen queue, or to look at it, or to accept a connection from a frozen
-//! listener, waits until the search is over. So what was counted in step 2 stays where it is until step 5. A message that is put
+//! listener, or closes either, waits until the search is over. So what was counted in step 2 stays where it is until step 5. A message that is put
 //! into a queue meanwhile was made by somebody who had a reference of his own, and is a reference more than was counted. If a file
 //! has as many references as messages were counted, at a moment after the counting, then there is nobody to make another one:
 //! that can be done with a descriptor, which is a reference, or by receiving one of these messages.
@@ -227,7 +227,7 @@ impl Flights {
             drop(part);
             self.collect_slow();
             let mut part = self.parts[cpu].lock();
-            // Twice what is left, so that a search is for as many as were entered since the last.
+            // Twice what is left, so that a search is for as many as were entered here since the last.
             part.search_at = 2 * part.socks.len();
         }
         Ok(())
@@ -244,21 +244,21 @@ impl Flights {
     /// A message with sockets was put into the queue of a socket that is in flight itself, or of a connection that nobody has
     /// accepted, whose listener may be.
     pub(super) fn suspect(&self) {
-        // ORDERING: Release pairs with the acquire in `collect_slow`: the search that takes note of this finds the message.
+        // ORDERING: Release pairs with the acquire in `end_lost`: the search that takes note of this finds the message.
         self.suspicious.store(true, Ordering::Release);
     }
 
-    /// The lock of a socket from which something is to be received: not while it is frozen.
+    /// The lock of a socket out of whose queue something is to be taken: not while it is frozen.
     #[inline]
     pub(super) fn lock_thawed<'s>(&self, sock: &'s Sock) -> SpinLockGuard<'s, State> {
-        loop {
-            let state = sock.lock();
-            if !state.traffic.frozen {
-                return state;
-            }
-            drop(state);
-            drop(self.search.lock());
+        let state = sock.lock();
+        if !state.traffic.frozen {
+            return state;
         }
+        drop(state);
+        // While this is held nothing is frozen: the next search is after this.
+        let _search = self.search.lock();
+        sock.lock()
     }
 
     /// A local socket was closed: ends what cannot be reached any more. Not while the thread [drops](Self::drop_lost) what was lost,

@@ -84,7 +84,7 @@ pub(super) fn connect(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<
 /// A socket is not connected to `old` any more: what lies in its queue is lost, and `old` is told if it is connected to it.
 fn disconnected(own: &Sock, old: &Sock, flights: &Flights) {
     let (queue, hopeful) = {
-        let mut state = own.lock();
+        let mut state = flights.lock_thawed(own);
         (core::mem::take(&mut state.queue), core::mem::take(&mut state.hopeful))
     };
     let lost = !queue.is_empty();

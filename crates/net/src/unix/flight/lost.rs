@@ -1,6 +1,6 @@
 //! Which of the sockets that nobody can reach are ended (`unix_scc_dead` in `net/unix/garbage.c`).
 //!
-//! It takes time in proportion to what is in flight, or a little more, and allocates nothing.
+//! It takes time in proportion to what is in flight, but for what holds one of a loop in a long row, and allocates nothing.
 
 use super::{Flights, UNKNOWN};
 use crate::raw::Object;
@@ -60,7 +60,7 @@ impl Flights {
 }
 
 /// Marks a socket `to`, and those marked so that it holds, or that one of them does.
-fn flood(sock: &Object<Sock>, so: &[u32], to: u32) {
+pub(super) fn flood(sock: &Object<Sock>, so: &[u32], to: u32) {
     sock.flight.set_mark(to);
     let mut first = Some(sock.clone());
     while let Some(sock) = first {

@@ -1,6 +1,6 @@
 //! The search for what only messages keep open: see [`flight`](super) for how, and why it is right.
 
-use super::lost::LOST;
+use super::lost::{LOST, flood};
 use super::{DONE, Flights, REACHED, UNKNOWN};
 use crate::raw::Object;
 use crate::unix::UnixEnd;
@@ -21,6 +21,13 @@ impl Flights {
             if !self.end_lost() {
                 return;
             }
+            self.drop_lost();
+        }
+    }
+
+    /// The kernel ends, and nobody else closes anything: ends all that cannot be reached.
+    pub(in crate::unix) fn end(&self) {
+        while self.end_lost() {
             self.drop_lost();
         }
     }
@@ -83,21 +90,11 @@ impl Flights {
                 flight.set_mark(REACHED);
             }
         });
-        let mut again = true;
-        while again {
-            again = false;
-            self.each(|sock| {
-                if sock.flight.mark() == REACHED {
-                    sock.flight.set_mark(DONE);
-                    sock.each_held(|held, _, _| {
-                        if held.flight.mark() == UNKNOWN {
-                            held.flight.set_mark(REACHED);
-                            again = true;
-                        }
-                    });
-                }
-            });
-        }
+        self.each(|sock| {
+            if sock.flight.mark() == REACHED {
+                flood(sock, &[UNKNOWN, REACHED], DONE);
+            }
+        });
     }
 
     /// Empties the queues of what is [lost](Self::find_lost): whether anything is.
