@@ -283,7 +283,7 @@ fn what_a_splice_waits_with_is_not_gone() {
             (0..pages).for_each(|n| assert_eq!(p.write(writer, &[n, n, n]), Ok(3)));
             p.close(writer).unwrap();
             let [full, end] = p.socketpair(AF_UNIX, SOCK_STREAM, 0).unwrap();
-            p.fcntl(full, F_SETFL, O_NONBLOCK).unwrap();
+            p.fcntl(full, F_SETFL, O_NONBLOCK as u64).unwrap();
             while p.write(full, &[0; 4096]).is_ok() {}
             p.fcntl(full, F_SETFL, 0).unwrap();
             let interrupt = Shared::new(Interrupt::new()).unwrap();
@@ -296,7 +296,7 @@ fn what_a_splice_waits_with_is_not_gone() {
                 let mut poll = [PollFd { fd: reader, events: 0x7fff, revents: 0 }];
                 assert_eq!(p.poll(&mut poll, 0), Ok(1));
                 assert_eq!(poll[0].revents & 0x11, 0x11, "there is something to read, and nobody writes");
-                p.fcntl(reader, F_SETFL, O_NONBLOCK).unwrap();
+                p.fcntl(reader, F_SETFL, O_NONBLOCK as u64).unwrap();
                 assert_eq!(p.read(reader, &mut bytes), Err(Errno::AGAIN));
                 p.fcntl(reader, F_SETFL, 0).unwrap();
                 let reading = spawn_asleep(scope, || {

@@ -28,7 +28,7 @@
 //! * A write of at most [`PIPE_BUF`](crate::abi::PIPE_BUF) bytes is read as it was written, not mixed with another one.
 //! * When a reader or a writer is woken, and how often, is as in Linux, also for those who only learn of it (`epoll` with
 //!   edges).
-//! * `splice` and `tee` between pipes copy no bytes.
+//! * `splice` and `tee` between pipes copy no bytes but the few that lie beside a lock.
 //!
 //! # Limits
 //!

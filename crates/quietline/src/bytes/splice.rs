@@ -13,7 +13,8 @@ const PAGE: usize = quietline_vfs::PAGE as usize;
 const ALL: u32 = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
 
 impl Process {
-    /// Moves bytes between a pipe and a pipe, a file or a socket: how many; 0 at the end. Between pipes none is copied.
+    /// Moves bytes between a pipe and a pipe, a file or a socket: how many; 0 at the end. Between pipes none is copied but the few that
+    /// lie beside a pipe's lock.
     /// Offsets that are not given are those where the files stand, which move on. Flags: `SPLICE_F_NONBLOCK`, and hints.
     ///
     /// # Errors
@@ -56,7 +57,8 @@ impl Process {
         }
     }
 
-    /// Puts what is first in a pipe into another one, too: how many bytes; 0 at the end. None is copied.
+    /// Puts what is first in a pipe into another one, too: how many bytes; 0 at the end. None is copied but
+    /// the few that lie beside a pipe's lock.
     ///
     /// # Errors
     /// As `tee(2)`.

@@ -51,11 +51,12 @@ fn sleep(queue: &WaitQueue, events: Events, ready: impl Fn() -> bool) -> Result<
 }
 
 impl PipeCore {
-    /// Waits until there is something to read, or nobody who will write.
+    /// Waits until there is something to read, or nobody who will write; and until nothing is out that may come back.
     fn until_readable(&self, waits: bool) -> Result<(), Errno> {
         let ready = || {
-            let state = self.state.lock();
-            self.now().is_readable() || state.writers == 0
+            let mut state = self.state.lock();
+            state.splice_waits |= state.is_one_out;
+            !state.is_one_out && (self.now().is_readable() || state.writers == 0)
         };
         if ready() {
             return Ok(());
@@ -90,10 +91,11 @@ impl PipeCore {
     }
 }
 
-/// Moves buffers from one pipe to another: how many bytes; 0 if nobody will write any. Copies none.
+/// Moves buffers from one pipe to another: how many bytes; 0 if nobody will write any. Copies none but the
+/// few that lie beside a pipe's lock.
 ///
 /// # Errors
-/// `EAGAIN`, `EINTR`; a pipe that nobody reads.
+/// `EAGAIN`, `EINTR`, `ENOMEM`; a pipe that nobody reads.
 pub fn move_between(from: &PipeCore, to: &PipeCore, how: Transfer) -> Result<usize, Stop> {
     loop {
         from.until_readable(how.waits)?;
@@ -102,6 +104,9 @@ pub fn move_between(from: &PipeCore, to: &PipeCore, how: Transfer) -> Result<usi
             return Err(errno.into());
         }
         let (mut source, mut target) = lock_both(from, to);
+        if source.is_one_out {
+            continue;
+        }
         from.unfold(&mut source).and_then(|()| to.unfold(&mut target))?;
         let (mut done, mut freed) = (0, false);
         let broken = target.readers == 0;
@@ -141,18 +146,20 @@ pub fn move_between(from: &PipeCore, to: &PipeCore, how: Transfer) -> Result<usi
     }
 }
 
-/// Puts what is first in one pipe into another, too: how many bytes; 0 if nobody will write any. Copies none.
+/// Puts what is first in one pipe into another, too: how many bytes; 0 if nobody will write any. Copies none but
+/// the few that lie beside a pipe's lock.
 ///
 /// # Errors
 /// As [`move_between`].
 pub fn share_between(from: &PipeCore, to: &PipeCore, how: Transfer) -> Result<usize, Stop> {
-    from.until_readable(how.waits)?;
-    match to.until_writable(how.waits) {
-        Err(Stop::Failed(errno)) => return Err(errno.into()),
-        Err(broken) => return Err(broken),
-        Ok(()) => {}
-    }
-    let (mut source, mut target) = lock_both(from, to);
+    let (mut source, mut target) = loop {
+        from.until_readable(how.waits)?;
+        to.until_writable(how.waits)?;
+        let (source, target) = lock_both(from, to);
+        if !source.is_one_out {
+            break (source, target);
+        }
+    };
     from.unfold(&mut source).and_then(|()| to.unfold(&mut target))?;
     let (mut done, mut at) = (0, 0);
     let broken = target.readers == 0;
@@ -213,7 +220,7 @@ impl Drop for Splicing<'_> {
 /// if nobody will write any. What it does not take stays. `write` is called without a lock, and may wait.
 ///
 /// # Errors
-/// `EAGAIN`, `EINTR`; what `write` says to the first piece.
+/// `EAGAIN`, `EINTR`, `ENOMEM`; what `write` says to the first piece.
 pub fn splice_from(
     pipe: &PipeCore,
     how: Transfer,
