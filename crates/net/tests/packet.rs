@@ -20,12 +20,7 @@ fn stay() {
     rustix::thread::sched_setaffinity(None, &here).unwrap();
 }
 
-/// Runs `f` on a thread of another CPU, if there is one.
-fn elsewhere<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
-    elsewhere_of(rustix::thread::sched_getaffinity(None).unwrap(), f)
-}
-
-/// The same, of these CPUs.
+/// Runs `f` on a thread of another one of these CPUs, if there is one.
 fn elsewhere_of<R: Send>(all: rustix::thread::CpuSet, f: impl FnOnce() -> R + Send) -> Option<R> {
     let here = rustix::thread::sched_getcpu();
     let other = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| *cpu != here && all.is_set(*cpu))?;

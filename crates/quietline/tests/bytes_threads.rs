@@ -312,7 +312,9 @@ fn what_a_splice_waits_with_is_not_gone() {
                 assert_eq!(bytes[..3], [n; 3]);
             });
             assert_eq!(p.read(reader, &mut bytes), Ok(0), "now it is the end");
-            [reader, full, end].map(|fd| p.close(fd).unwrap());
+            for fd in [reader, full, end] {
+                p.close(fd).unwrap();
+            }
         }
     });
 }

@@ -46,8 +46,13 @@ fn few_and_many_in_order() {
         let (mut next, mut due) = (0_u8, 0_u8);
         for n in [1, 3, 2, 8, 1, 7, 9, 4, 5_000, 1, 8, 8, 8] {
             for taken in [0, 1, 2, n / 2] {
-                let bytes: Vec<u8> =
-                    (0..n).map(|_| core::mem::replace(&mut next, next.wrapping_add(1))).collect();
+                let bytes: Vec<u8> = (0..n)
+                    .map(|_| {
+                        let now = next;
+                        next = next.wrapping_add(1);
+                        now
+                    })
+                    .collect();
                 let before = readable(pipe);
                 write(pipe, &bytes);
                 assert_eq!(readable(pipe), before + n);

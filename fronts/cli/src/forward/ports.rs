@@ -17,7 +17,7 @@ use super::station::{Kind, Station};
 
 /// A device of one of the kinds that there are.
 pub(super) enum Port<'n> {
-    Tap(Tap<'n>),
+    Tap(Box<Tap<'n>>),
     Packet(Box<PacketSocket<'n>>),
     Generator(Generator<'n>),
     Sink(Sink<'n>),
@@ -26,7 +26,7 @@ pub(super) enum Port<'n> {
 impl<'n> Port<'n> {
     pub(super) fn device(&self) -> &dyn NetDevice<'n> {
         match self {
-            Self::Tap(device) => device,
+            Self::Tap(device) => &**device,
             Self::Packet(device) => &**device,
             Self::Generator(device) => device,
             Self::Sink(device) => device,
@@ -35,7 +35,7 @@ impl<'n> Port<'n> {
 
     fn device_mut(&mut self) -> &mut dyn NetDevice<'n> {
         match self {
-            Self::Tap(device) => device,
+            Self::Tap(device) => &mut **device,
             Self::Packet(device) => &mut **device,
             Self::Generator(device) => device,
             Self::Sink(device) => device,
@@ -44,7 +44,7 @@ impl<'n> Port<'n> {
 
     fn open(packets: &'n Packets, station: &Station) -> anyhow::Result<Self> {
         let opened = match station.kind {
-            Kind::Tap => Tap::open(packets, &station.name).map(Self::Tap),
+            Kind::Tap => Tap::open(packets, &station.name).map(|tap| Self::Tap(Box::new(tap))),
             Kind::Packet => {
                 PacketSocket::open(packets, &station.name).map(|socket| Self::Packet(Box::new(socket)))
             }
