@@ -148,7 +148,10 @@ impl Sock {
     pub(super) fn accepted(&mut self, listener: &Sock, ids: Option<Ids>, peer_ids: Option<Ids>) {
         let state = self.state.get_mut();
         (state.ids, state.peer_ids) = (ids, peer_ids);
-        self.options.switch(SO_PASSCRED, listener.options.is_on(SO_PASSCRED));
+        // (It is new: all are off.)
+        if listener.options.is_on(SO_PASSCRED) {
+            self.options.switch(SO_PASSCRED, true);
+        }
         self.name = listener.name.share().map_or_else(Once::empty, Once::of);
         self.set_phase(ESTABLISHED);
         self.set_embryo(true);
