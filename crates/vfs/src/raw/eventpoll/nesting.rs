@@ -93,14 +93,14 @@ fn above<F: Watchable>(poller: &Poller<F>, walk: u64, depth: usize) -> usize {
         return 0;
     }
     // Relaxed, both: under the kernel's lock of nesting.
-    let known = poller.still.height.load(Ordering::Relaxed);
+    let known = poller.height().load(Ordering::Relaxed);
     if known >> ABOVE_BITS == walk {
         return (known & ((1 << ABOVE_BITS) - 1)) as usize;
     }
     let found = own_file(poller).map_or(0, |file| {
         each_watcher(file, 0, |most, outer| Ok(most.max(1 + above(outer, walk, depth + 1)))).unwrap_or(0)
     });
-    poller.still.height.store(walk << ABOVE_BITS | found as u64, Ordering::Relaxed);
+    poller.height().store(walk << ABOVE_BITS | found as u64, Ordering::Relaxed);
     found
 }
 

@@ -41,8 +41,6 @@ pub(super) struct Still<F> {
     pub(super) depth: AtomicU32,
     /// The walk that came by here last.
     pub(super) walk: AtomicU64,
-    /// How many pollers the walk that came from below last found above this, and the number of that walk.
-    pub(super) height: AtomicU64,
     /// What was pushed to the poller that has come to watch this one last: only where it is, which may be nothing any more.
     pub(super) above: AtomicPtr<Ready>,
 }
@@ -65,6 +63,8 @@ struct Listed<F: Watchable> {
     /// Whether somebody looks through the list, or has left something on it. Written under the lock.
     held: AtomicBool,
     inside: SpinLock<Inside<F>>,
+    /// How many pollers the walk that came from below last found above this, and the number of that walk.
+    height: AtomicU64,
 }
 
 /// What the lock protects.
@@ -99,10 +99,13 @@ impl<F: Watchable> Poller<F> {
                 pins: AtomicU32::new(0),
                 depth: AtomicU32::new(0),
                 walk: AtomicU64::new(0),
-                height: AtomicU64::new(0),
                 above: AtomicPtr::new(core::ptr::null_mut()),
             },
-            list: Listed { held: AtomicBool::new(false), inside: SpinLock::new(inside) },
+            list: Listed {
+                held: AtomicBool::new(false),
+                inside: SpinLock::new(inside),
+                height: AtomicU64::new(0),
+            },
         }
     }
 
@@ -115,6 +118,11 @@ impl<F: Watchable> Poller<F> {
     #[inline(always)]
     pub(super) fn lock(&self) -> Locked<'_, F> {
         self.list.inside.lock()
+    }
+
+    /// What a walk upwards notes of this. For the holder of the kernel's lock of nesting.
+    pub(super) fn height(&self) -> &AtomicU64 {
+        &self.list.height
     }
 
     /// Whether there may be an event. Two loads; writes no line.
