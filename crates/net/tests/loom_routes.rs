@@ -119,10 +119,12 @@ mod forward {
         /// As the forwarder asks for a batch: first all walks, then all next hops.
         fn lookup_all<const N: usize>(&self, guard: &Guard<'_>, addresses: [u32; N]) -> [u32; N] {
             let numbers = addresses.map(|address| self.routes.hop(guard, Six(address)));
-            numbers.map(|number| match self.routes.onward(number, Six(0)) {
-                None => 0,
-                Some((interface, Six(hop))) if interface == hop => hop,
-                Some(_) => MIXED,
+            numbers.map(|number| {
+                match self.routes.onward(number, Six(0)).map(|hop| (hop.interface, hop.target)) {
+                    None => 0,
+                    Some((interface, Six(hop))) if interface == hop => hop,
+                    Some(_) => MIXED,
+                }
             })
         }
 

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 /// What goes through a pipe, and who waits for it.
 ///
-/// On the first line is all that somebody needs who only looks, or wakes, and all that [few bytes](super::few) need on their way
+/// On the first line is all that somebody needs who only looks, or wakes, and all that a few bytes need on their way
 /// from a writer to a reader. What pages need is on the next one.
 #[derive(Debug)]
 #[repr(C, align(64))]

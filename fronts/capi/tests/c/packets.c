@@ -280,15 +280,15 @@ static void interrupted(void)
     CHECK(ended == 41 && ql_packets_active(packets) == 0);
 }
 
-static ql_violation_kind found[8];
-static size_t nr_found;
+static ql_violation_kind violations[8];
+static size_t nr_violations;
 
 static void note(const ql_violation *violation, void *context)
 {
     (void)context;
-    if (nr_found < 8)
-        found[nr_found] = violation->kind;
-    nr_found++;
+    if (nr_violations < 8)
+        violations[nr_violations] = violation->kind;
+    nr_violations++;
 }
 
 /* Wrong uses that the caches find, once they are asked to. */
@@ -305,18 +305,18 @@ static void checks(void)
     CHECK(ql_packets_validate(packets) == 0);
     bytes[n] = 1; /* behind its end */
     ql_consume_skb(skb);
-    CHECK(nr_found == 1 && found[0] == QL_OVERRUN);
+    CHECK(nr_violations == 1 && violations[0] == QL_OVERRUN);
     bytes[0] = 1; /* after its end */
-    CHECK(ql_packets_validate(packets) == 1 && nr_found == 2 && found[1] == QL_USE_AFTER_FREE);
+    CHECK(ql_packets_validate(packets) == 1 && nr_violations == 2 && violations[1] == QL_USE_AFTER_FREE);
     CHECK(ql_packets_set_debug(packets, QL_DEBUG_CONSISTENCY) == QL_OK);
     /* Ended twice: the caches say so, of data and of the head; a library that was built with debug assertions ends the process. */
     pid_t child = fork();
     if (child == 0) {
-        nr_found = 0;
+        nr_violations = 0;
         skb = ql_skb_alloc(packets, 60);
         ql_consume_skb(skb);
         ql_consume_skb(skb);
-        _exit(nr_found == 2 && found[0] == QL_DOUBLE_FREE && found[1] == QL_DOUBLE_FREE ? 0 : 1);
+        _exit(nr_violations == 2 && violations[0] == QL_DOUBLE_FREE && violations[1] == QL_DOUBLE_FREE ? 0 : 1);
     }
     int how;
     CHECK(child > 0 && waitpid(child, &how, 0) == child);

@@ -26,7 +26,7 @@ impl Flights {
     }
 
     /// The kernel ends, and nobody else closes anything: ends all that cannot be reached.
-    pub(in crate::unix) fn end(&self) {
+    pub(in super::super) fn end(&self) {
         while self.end_lost() {
             self.drop_lost();
         }
