@@ -45,8 +45,8 @@ fn an_epoll_closes_in_the_time_of_its_files() {
     assert!(many < few * 60, "20,000 files: {few:?}, 320,000 files: {many:?}");
 }
 
-/// Four layers of epolls, each of which watches all of the next: 40^3 ways lead up from one at the bottom, and each addition there
-/// comes by each epoll once. A fifth layer fits, a sixth does not, nor does what would close a circle.
+/// Four layers of epolls, each of which watches all of the next: 40^3 ways lead up from one at the bottom. (That each addition there comes
+/// by each epoll once is not seen here: it would be milliseconds.) A fifth layer fits, a sixth does not, nor does what would close a circle.
 #[test]
 fn layers_that_all_watch_each_other() {
     const WIDTH: usize = 40;

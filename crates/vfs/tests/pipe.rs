@@ -2,7 +2,9 @@
 
 use quietline_sync::IdAllocator;
 use quietline_vfs::pipe::{Transfer, move_between, share_between, splice_from, splice_to};
-use quietline_vfs::{FileMode, Files, Io, Ioctl, Payload, Pipe, PseudoFs, Sink, Source, Vfs, pipe2};
+use quietline_vfs::{
+    Events, FileMode, Files, Io, Ioctl, Payload, Pipe, PollTable, PseudoFs, Sink, Source, Vfs, pipe2,
+};
 use rustix::io::Errno;
 
 const ALL: Transfer = Transfer { len: 1 << 20, waits: false };
@@ -148,5 +150,8 @@ fn a_pipe_of_one_page() {
         let full = pipe.try_write(io, &mut Source::new(&[&[7; 4096]]));
         assert_eq!(full, Err(Errno::AGAIN));
         assert_eq!(read(pipe, 9), b"ab");
+        // Nor when it was empty: what is put beside the lock would have left the page free.
+        write(pipe, b"a");
+        assert!(!pipe.poll(io, &mut PollTable::look()).contains(Events::OUT));
     });
 }

@@ -84,6 +84,7 @@ impl Counts {
 
     /// Takes packets back that were counted, and are not what they were counted as.
     pub(super) fn take_back(&mut self, count: Count, n: u64) {
+        debug_assert!(self.0[count as usize] >= n, "more is taken back than was counted");
         self.0[count as usize] = self.0[count as usize].saturating_sub(n);
     }
 

@@ -43,7 +43,7 @@
 //! has as many references as messages were counted, at a moment after the counting, then there is nobody to make another one:
 //! that can be done with a descriptor, which is a reference, or by receiving one of these messages.
 //!
-//! What is entered in the register during a search takes no part in it, and what lies there can be reached for now.
+//! What is entered in the register during a search takes no part in it, and what lies there can be reached until the next one.
 //!
 //! # Why nothing that is lost is forgotten
 //!

@@ -58,7 +58,7 @@ pub mod hint {
 
 /// Threads.
 pub mod thread {
-    pub use std::thread::{JoinHandle, current, park, spawn, yield_now};
+    pub use std::thread::{JoinHandle, current, panicking, park, spawn, yield_now};
 }
 
 /// Thread-local storage.

@@ -78,7 +78,7 @@ pub mod hint {
 
 /// Threads.
 pub mod thread {
-    pub use std::thread::{JoinHandle, current, park, spawn};
+    pub use std::thread::{JoinHandle, current, panicking, park, spawn};
 
     /// Offers the CPU to others; in a simulation, as [`spin_loop`](super::hint::spin_loop).
     #[track_caller]

@@ -3,6 +3,7 @@
 //! A stack for each CPU, that many push to and one takes as a whole: no entry is ever taken alone, so an address that comes back
 //! harms nothing.
 
+use super::put_off::PutOff;
 use super::{Event, Head, Skb};
 use crate::packet::DEFER_MAX;
 use core::ptr::{self, NonNull};
@@ -40,30 +41,16 @@ impl Deferred {
         }
         skb.note(event);
         let head = skb.into_head();
-        // Relaxed: only stored; the exchange confirms it.
-        let mut first = list.first.load(Ordering::Relaxed);
-        loop {
+        PutOff::push(&list.first, head, |next| {
             // SAFETY: the reference was the caller's and is ours, and keeps the head. Relaxed: published by the exchange.
-            unsafe { head.as_ref() }.next.store(first, Ordering::Relaxed);
-            // ORDERING: Release pairs with the acquire in `take`: the packet and its link are seen. Relaxed on failure: only
-            // stored again.
-            match list.first.compare_exchange_weak(first, head.as_ptr(), Ordering::Release, Ordering::Relaxed)
-            {
-                Ok(_) => return Ok(()),
-                Err(seen) => first = seen,
-            }
-        }
+            unsafe { head.as_ref() }.next.store(next, Ordering::Relaxed);
+        });
+        Ok(())
     }
 
     /// Takes all that wait for a CPU: the first, to which the others are linked. Each has a reference, which is the caller's now.
     pub(super) fn take(&self, cpu: usize) -> Option<NonNull<Head>> {
-        let list = self.lists.get(cpu)?;
-        // Relaxed: a look; most often there is nothing, and nothing is written.
-        if list.first.load(Ordering::Relaxed).is_null() {
-            return None;
-        }
-        // ORDERING: Acquire pairs with the release in `push`: of the newest, and by way of the chain of exchanges of those before.
-        NonNull::new(list.first.swap(ptr::null_mut(), Ordering::Acquire))
+        PutOff::take(&self.lists.get(cpu)?.first)
     }
 
     /// So many were taken for a CPU, and there is room for as many again.

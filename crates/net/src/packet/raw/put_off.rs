@@ -38,7 +38,7 @@ impl PutOff {
     }
 
     /// Puts something on a stack, whose link `link` writes.
-    fn push<T>(stack: &AtomicPtr<T>, new: NonNull<T>, mut link: impl FnMut(*mut T)) {
+    pub(super) fn push<T>(stack: &AtomicPtr<T>, new: NonNull<T>, mut link: impl FnMut(*mut T)) {
         // Relaxed: only stored; the exchange confirms it.
         let mut first = stack.load(Ordering::Relaxed);
         loop {
@@ -53,7 +53,7 @@ impl PutOff {
     }
 
     /// Takes a stack as a whole.
-    fn take<T>(stack: &AtomicPtr<T>) -> Option<NonNull<T>> {
+    pub(super) fn take<T>(stack: &AtomicPtr<T>) -> Option<NonNull<T>> {
         // Relaxed: a look; most often there is nothing, and nothing is written.
         if stack.load(Ordering::Relaxed).is_null() {
             return None;

@@ -590,7 +590,7 @@ impl Drop for Skb<'_> {
         // One that was found out is not found out again while that unwinds.
         #[cfg(all(debug_assertions, not(loom)))]
         // SAFETY: as in `head`.
-        if !unsafe { self.head.as_ref() }.is_alive() && std::thread::panicking() {
+        if !unsafe { self.head.as_ref() }.is_alive() && quietline_platform::thread::panicking() {
             return;
         }
         // SAFETY: the same reference, which is not used after this.
