@@ -1,6 +1,7 @@
 //! Bytes through pipes, sockets and event counters.
 
 mod control;
+mod gift;
 mod splice;
 
 use crate::abi::UIO_MAXIOV;

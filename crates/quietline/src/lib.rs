@@ -162,6 +162,7 @@ pub use quietline_vfs::FileMode;
 pub use quietline_vfs::cred::Capabilities;
 pub use quietline_vfs::eventpoll::{self, EpollEvent, EventPoll};
 pub use quietline_vfs::file::{Dirent, dirents};
+pub use quietline_vfs::pipe::{GiftPage, TakenPage};
 pub use quietline_vfs::signalfd::SigInfo;
 pub use quietline_vfs::timerfd::{ItimerSpec, TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET};
 pub use quietline_vfs::{

@@ -1,4 +1,4 @@
-//! Pipes, fifos and event counters between threads: nothing is lost, nobody sleeps for ever; and memory that runs out.
+//! Property 13 of pipes, fifos and event counters, between threads: nothing is lost, nobody sleeps for ever; and memory that runs out.
 
 mod support;
 
@@ -270,6 +270,46 @@ fn an_empty_pipe_is_not_its_end() {
             readers.into_iter().map(|reader| reader.join().unwrap()).sum()
         });
         assert_eq!(taken, pieces);
+    });
+}
+
+/// Nor to who duplicates what is in it, when another reader or another writer of the target was faster.
+#[test]
+fn an_empty_pipe_is_not_its_end_for_tee() {
+    within_a_minute(|| {
+        let p = &process();
+        let ([reader, writer], [copy, target]) = (p.pipe2(0).unwrap(), p.pipe2(0).unwrap());
+        p.fcntl(target, F_SETPIPE_SZ, 4096).unwrap();
+        let pieces = 100_000;
+        let (taken, teed, copied) = thread::scope(|scope| {
+            let all = |fd: i32| {
+                let mut all = 0;
+                while let n @ 1.. = p.read(fd, &mut [0; 64]).unwrap() {
+                    all += n;
+                }
+                all
+            };
+            let tees: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut all = 0;
+                        while let n @ 1.. = p.tee(reader, target, 1, 0).unwrap() {
+                            all += n;
+                        }
+                        all
+                    })
+                })
+                .collect();
+            let (taking, copying) = (scope.spawn(move || all(reader)), scope.spawn(move || all(copy)));
+            (0..pieces).for_each(|_| assert_eq!(p.write(writer, b"x"), Ok(1)));
+            thread::sleep(Duration::from_millis(10));
+            assert!(tees.iter().all(|tee| !tee.is_finished()), "somebody has been told of an end");
+            p.close(writer).unwrap();
+            let teed: usize = tees.into_iter().map(|tee| tee.join().unwrap()).sum();
+            p.close(target).unwrap();
+            (taking.join().unwrap(), teed, copying.join().unwrap())
+        });
+        assert_eq!((taken, copied), (pieces, teed));
     });
 }
 

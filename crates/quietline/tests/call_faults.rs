@@ -12,7 +12,8 @@ mod support;
 use quietline::abi::*;
 use quietline::eventpoll::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use quietline::{
-    Config, EpollEvent, Errno, Events, ItimerSpec, Kernel, PollFd, Process, RecvMsg, SendMsg, Socket,
+    Config, EpollEvent, Errno, Events, GiftPage, ItimerSpec, Kernel, PollFd, Process, RecvMsg, SendMsg,
+    Socket,
 };
 use quietline_platform::fault;
 use std::fmt::Write;
@@ -378,6 +379,14 @@ fn steps() -> Vec<Step> {
     steps
 }
 
+/// A page with some bytes.
+fn gift(p: &Process) -> Result<GiftPage<'_>, Errno> {
+    let mut page = p.gift_page()?;
+    page.room()[..7].fill(7);
+    page.set_len(7);
+    Ok(page)
+}
+
 fn other_steps() -> Vec<Step> {
     vec![
         step("pipe2", |p| both(p, p.pipe2(0))),
@@ -388,6 +397,19 @@ fn other_steps() -> Vec<Step> {
         step("splice to a socket", |p| any(p.splice(OTHER_PIPE, None, STREAM, None, 3, 0))),
         step("tee", |p| any(p.tee(OTHER_PIPE, PIPE_END, 3, 0))),
         step("vmsplice", |p| any(p.vmsplice(PIPE_END, &[&[1; 5000]], 0))),
+        step("vmsplice_gift", |p| any(p.vmsplice_gift(PIPE_END, &mut [Some(gift(p)?)], 0))),
+        step("vmsplice_gift, behind a few bytes", |p| {
+            let mut pages = [Some(gift(p)?)];
+            let given = p.vmsplice_gift(OTHER_PIPE + 1, &mut pages, 0);
+            assert_eq!(pages[0].is_some(), given.is_err(), "what was not given stays");
+            any(given)
+        }),
+        step("take_pages, of a few bytes", |p| {
+            let mut to = [None];
+            let taken = p.take_pages(OTHER_PIPE, &mut to, 0);
+            assert_eq!(to[0].is_some(), taken.is_ok());
+            any(taken)
+        }),
         step("eventfd", |p| opened(p, p.eventfd(0, 0))),
         step("write to an eventfd", |p| any(p.write(COUNTER, &1_u64.to_ne_bytes()))),
         step("timerfd_create", |p| opened(p, p.timerfd_create(CLOCK_MONOTONIC, 0))),

@@ -1,4 +1,4 @@
-//! [`WaitQueue`] in every interleaving. A wake-up that is lost leaves a thread parked for ever, which the model reports
+//! Property 13 of a [`WaitQueue`], in every interleaving. A wake-up that is lost leaves a thread parked for ever, which the model reports
 //! as a deadlock.
 #![cfg(loom)]
 

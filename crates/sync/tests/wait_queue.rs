@@ -1,4 +1,5 @@
-//! [`WaitQueue`]: one thread, then many.
+//! Property 13 of a [`WaitQueue`]: no wake-up is lost, exclusive waiters are woken one each, an end or a time-out leaves none
+//! behind. One thread, then many.
 #![cfg(not(loom))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -100,7 +100,8 @@ pub const SPLICE_F_MOVE: u32 = 1;
 pub const SPLICE_F_NONBLOCK: u32 = 2;
 /// `splice`: more is to come.
 pub const SPLICE_F_MORE: u32 = 4;
-/// `vmsplice`: the memory is the pipe's from now on. (It is copied all the same.)
+/// `vmsplice`: the memory is the pipe's from now on. (It is copied all the same: what can be given is a
+/// [`GiftPage`](crate::pipe::GiftPage).)
 pub const SPLICE_F_GIFT: u32 = 8;
 
 /// `ioctl`: how many bytes can be read.

@@ -79,9 +79,6 @@ impl EventFd {
 impl Payload for EventFd {
     const CACHE: &'static str = "eventfd_ctx";
     const SEEKS: bool = true;
-    // What a reader has taken may be room for a small number, and not for a large one.
-    const IN_TURN: bool = false;
-
     fn inode(&self) -> Option<&PseudoInode> {
         None
     }
@@ -124,6 +121,11 @@ impl Payload for EventFd {
         events.set(Events::ERR, count == u64::MAX);
         events.set(Events::OUT, count < MOST);
         events
+    }
+
+    /// What a reader has taken may be room for a small number, and not for a large one.
+    fn in_turn(&self, _what: Direction) -> bool {
+        false
     }
 
     fn waiters(&self, _what: Direction) -> Option<&WaitQueue> {

@@ -34,7 +34,8 @@
 //! one side only. An epoll gives numbers of a byte to its first 255 items, and up to seven of them are in the word in the order in
 //! which they came; where they do not fit, or have none, items are pushed to a stack on top of it, which costs a line of the item.
 //!
-//! Nothing of it is shared between epolls, at any depth, except that additions that nest come one at a time in a kernel.
+//! Nothing of it is shared between epolls, at any depth, except that additions that nest come one at a time in a kernel. Epolls
+//! that watch one file meet in that file: in its queue, under whose lock a wake-up calls them all, and in the list of its items.
 //!
 //! Inside one epoll three things are shared, because it is one place: the word, on which each wake-up of an item makes one
 //! exchange (two, if its guess of what is there was wrong); the queue of sleepers, if there are any; and the lock, which those

@@ -16,6 +16,9 @@
 //! before it would hand out a number above a leased one, the leases are revoked (`lease`).
 
 mod lease;
+mod unused;
+
+pub use unused::UnusedFd;
 
 use crate::abi::NR_OPEN;
 use crate::file::Files;

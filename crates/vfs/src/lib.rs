@@ -94,7 +94,7 @@ pub use dcache::name::{Keys as NameKeys, NAME_MAX, Name};
 pub use dcache::path::PathBuffer;
 pub use dentry::{Dentry, DentryFlags, PseudoDentry};
 pub use eventfd::{EventFd, eventfd};
-pub use fdtable::{FdFlags, FdTable};
+pub use fdtable::{FdFlags, FdTable, UnusedFd};
 pub use file::{Direction, File, FileMode, Files, Io, Ioctl, Sink, Source};
 pub use inode::{
     Attributes, Changes, Content, Inode, InodeFlags, InodeGuard, InodeRef, Locked, NewInode, Node, NodeEntry,

@@ -28,12 +28,13 @@
 //! * A write of at most [`PIPE_BUF`](crate::abi::PIPE_BUF) bytes is read as it was written, not mixed with another one.
 //! * When a reader or a writer is woken, and how often, is as in Linux, also for those who only learn of it (`epoll` with
 //!   edges).
-//! * `splice` and `tee` between pipes copy no bytes but the few that lie beside a lock.
+//! * `splice` and `tee` between pipes copy no bytes but the few that lie beside a lock. Pages that were made for it go in and
+//!   out without a copy ([`GiftPage`], [`TakenPage`]).
 //!
 //! # Limits
 //!
-//! * Bytes that come from a file or from memory are copied once, also by `splice` and `vmsplice`: a page of a caller's
-//!   memory cannot be had.
+//! * Bytes that come from a file or from a caller's memory are copied once, also by `splice` and `vmsplice`: memory that is
+//!   borrowed cannot be had.
 //! * Pages in pipes are not counted for each user (`pipe-user-pages-hard`, `-soft`).
 //!
 //! # Lock order
@@ -48,6 +49,7 @@
 mod core;
 mod few;
 mod fifo;
+mod gift;
 mod limits;
 mod now;
 mod read;
@@ -56,6 +58,7 @@ mod write;
 
 pub use self::core::PipeCore;
 pub use fifo::Fifo;
+pub use gift::{GiftPage, TakenPage, give_pages};
 pub use limits::PipeLimits;
 pub use splice::{Stop, Transfer, move_between, share_between, splice_from, splice_to};
 

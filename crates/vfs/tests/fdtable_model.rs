@@ -64,13 +64,13 @@ impl<'k> World<'k> {
             // More opened than closed at some times, fewer at others.
             0..28 => {
                 let file = self.new_file();
-                let got = self.table.install(file, FdFlags { cloexec, any: false });
+                let got = self.install(file, FdFlags { cloexec, any: false });
                 assert_eq!(got, self.model.lowest(0));
                 self.note(got, self.made, cloexec);
             }
             28..50 => {
                 let file = self.new_file();
-                let got = self.table.install(file, FdFlags { cloexec, any: true });
+                let got = self.install(file, FdFlags { cloexec, any: true });
                 match got {
                     // Any number will do, as long as it is free.
                     Ok(fd) => {
@@ -152,6 +152,21 @@ impl<'k> World<'k> {
         self.made += 1;
         let flags = if self.made.is_multiple_of(2) { abi::O_NONBLOCK } else { 0 };
         eventfd(self.fs, self.files, self.made as u32, flags).unwrap()
+    }
+
+    /// A descriptor for the file, whose number is taken with it or before.
+    fn install(&mut self, file: FileHandle<'_>, flags: FdFlags) -> Result<i32, Errno> {
+        if self.random.below(2) == 0 {
+            return self.table.install(file, flags);
+        }
+        let looks = self.random.below(20) == 0;
+        let open = looks.then(|| self.table.open_fds());
+        let unused = self.table.get_unused_fd(flags)?;
+        // Another one that is taken, and not used, is free again; of neither anything is found.
+        let another = self.table.get_unused_fd(FdFlags { any: self.random.below(2) == 0, ..flags });
+        assert!(open.is_none_or(|open| self.table.open_fds() == open));
+        drop(another);
+        Ok(unused.install(file))
     }
 
     fn note(&mut self, got: Result<i32, Errno>, file: u64, cloexec: bool) {

@@ -178,8 +178,9 @@ fn without_memory() {
     };
     named(b"one");
     fault::fail_from(1);
-    named(b"two");
-    named(b"three");
+    // Names that are not part of the event.
+    named(&[b'2'; 40]);
+    named(&[b'3'; 40]);
     fault::fail_nth(0);
     let mut buffer = [0; 100];
     assert_eq!(inotify.read(&mut buffer, true, None), Ok(32 + 16), "one event and the overflow");

@@ -1,4 +1,5 @@
-//! epoll in every interleaving: those who wake beside those who wait, add, change, delete and close.
+//! Property 12 in every interleaving: an epoll beside those who wake it, and those who wait, add, change, delete and close: no event is
+//! lost, of two opposite additions one is refused, and a file's end takes its items away.
 //!
 //! What is modelled is the library's own source, with files that are a count and a wait queue. An item that is used after its end
 //! is found out, because items are the heap's here and their cells are the model's. A wake-up that is lost leaves a thread

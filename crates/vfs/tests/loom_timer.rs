@@ -1,4 +1,4 @@
-//! Timers in every interleaving: none is missed by the thread that rings them, whatever it sleeps for, and who has cancelled one may end it.
+//! Property 13 of timers, in every interleaving: none is missed by the thread that rings them, whatever it sleeps for, and who has cancelled one may end it.
 //!
 //! Timers, wheels and the thread are the library's own source, with its locks and wait queues. The clock stands still unless the thread
 //! sleeps for less than a [`LONG`] time, which is then over; longer sleeps end only when somebody wakes the sleeper. So

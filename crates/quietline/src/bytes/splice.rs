@@ -10,7 +10,7 @@ use quietline_vfs::pipe::{self, Stop, Transfer};
 use quietline_vfs::{PipeCore, Sink, Source};
 
 const PAGE: usize = quietline_vfs::PAGE as usize;
-const ALL: u32 = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
+pub(super) const ALL: u32 = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
 
 impl Process {
     /// Moves bytes between a pipe and a pipe, a file or a socket: how many; 0 at the end. Between pipes none is copied but the few that
@@ -84,7 +84,8 @@ impl Process {
         }
     }
 
-    /// Puts memory into a pipe, each piece of a page as a buffer of its own: how many bytes. They are copied.
+    /// Puts memory into a pipe, each piece of a page as a buffer of its own: how many bytes. They are copied, also with
+    /// `SPLICE_F_GIFT`; [`vmsplice_gift`](Self::vmsplice_gift) takes pages that are not.
     ///
     /// # Errors
     /// As `vmsplice(2)` to a pipe.
@@ -132,17 +133,6 @@ impl Process {
         }
         let pipe = file.opened().pipe().ok_or(Errno::BADF)?;
         pipe::splice_from(pipe, Transfer { len, waits }, |bytes| Ok(to.put(bytes)))
-    }
-
-    fn vmsplice_file(&self, fd: i32, flags: u32, mode: FileMode) -> Result<(FileHandle<'_>, bool), Errno> {
-        if flags & !ALL != 0 {
-            return Err(Errno::INVAL);
-        }
-        let file = self.file(fd)?;
-        if !file.mode().contains(mode) {
-            return Err(Errno::BADF);
-        }
-        Ok((file, flags & SPLICE_F_NONBLOCK == 0))
     }
 
     /// Copies bytes from a file to whatever can be written: how many. An offset that is not given is that where the file
@@ -303,7 +293,7 @@ impl Process {
 
     /// What a transfer that was stopped says.
     #[cold]
-    fn stopped(&self, stop: Stop) -> Result<usize, Errno> {
+    pub(super) fn stopped(&self, stop: Stop) -> Result<usize, Errno> {
         match stop {
             Stop::Failed(errno) => Err(errno),
             Stop::Broken => {

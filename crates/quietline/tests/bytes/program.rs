@@ -56,7 +56,9 @@ pub(crate) enum Call {
         len: usize,
         flags: u32,
     },
-    Vmsplice(usize, Vec<usize>),
+    Vmsplice(usize, Vec<usize>, u32),
+    /// Pages of the caller's own, of each of which so many bytes are given.
+    Gift(usize, Vec<usize>),
     VmspliceFrom(usize, Vec<usize>),
     Sendfile {
         to: usize,
@@ -118,6 +120,11 @@ impl Dice {
     fn lens(&mut self) -> Vec<usize> {
         let n = self.below(5);
         (0..n).map(|_| if self.below(4) == 0 { 0 } else { self.below(6000) }).collect()
+    }
+
+    fn lens_in_pages(&mut self) -> Vec<usize> {
+        let n = self.below(5);
+        (0..n).map(|_| self.of(&[0, 4096, 4096, 1]).max(self.below(4097) * self.below(2))).collect()
     }
 
     fn at(&mut self) -> Option<i64> {
@@ -227,7 +234,8 @@ impl Dice {
                     len: self.len(),
                     flags: self.of(&[0, SPLICE_F_NONBLOCK, 32]),
                 },
-                7 => Call::Vmsplice(self.name(), self.lens()),
+                7 if self.below(2) == 0 => Call::Gift(self.name(), self.lens_in_pages()),
+                7 => Call::Vmsplice(self.name(), self.lens(), self.of(&[0, SPLICE_F_GIFT])),
                 8 => Call::VmspliceFrom(self.name(), self.lens()),
                 _ => Call::Sendfile { to: self.name(), from: self.name(), at: self.at(), len: self.len() },
             },

@@ -5,6 +5,8 @@ use crate::program::{Call, Program};
 use quietline::abi::*;
 use quietline::{Config, Errno, Kernel, Process};
 
+const PAGE: usize = 4096;
+
 /// Both sides' descriptors, by the names that a program gives them.
 struct Sides {
     ours: Process,
@@ -285,20 +287,22 @@ impl Sides {
                 let args = [host_from.into(), host_to.into(), len as i64, flags.into(), 0, 0];
                 same(&what, &ours, &host::call(libc::SYS_tee, args))
             }
-            Call::Vmsplice(name, ref lens) => {
+            Call::Vmsplice(name, ref lens, flags) => {
+                let flags = flags | SPLICE_F_NONBLOCK;
                 let buffers: Vec<Vec<u8>> = lens.iter().map(|len| self.bytes(*len)).collect();
                 let (one, other) = self.fds(name);
                 if !self.is_open_for(other, true) {
                     return Ok(());
                 }
                 let slices: Vec<&[u8]> = buffers.iter().map(Vec::as_slice).collect();
-                let ours = said(self.ours.vmsplice(one, &slices, SPLICE_F_NONBLOCK));
+                let ours = said(self.ours.vmsplice(one, &slices, flags));
                 let list = iovecs(&buffers);
-                let args = [other.into(), pointer(&list), list.len() as i64, SPLICE_F_NONBLOCK.into(), 0, 0];
+                let args = [other.into(), pointer(&list), list.len() as i64, flags.into(), 0, 0];
                 let host = host::call(libc::SYS_vmsplice, args);
                 self.kept.extend(buffers);
                 same(&what, &ours, &host)
             }
+            Call::Gift(name, ref lens) => self.gift(&what, name, lens),
             Call::VmspliceFrom(name, ref lens) => {
                 let (one, other) = self.fds(name);
                 if !self.is_open_for(other, false) {
@@ -363,6 +367,44 @@ impl Sides {
         let ours = said(self.ours.writev(one, &slices));
         let list = iovecs(buffers);
         let host = host::call(libc::SYS_writev, [other.into(), pointer(&list), list.len() as i64, 0, 0, 0]);
+        same(what, &ours, &host)
+    }
+
+    /// Pages with so many bytes each, given to both sides. The host is given memory of the test's own, which stays as it is.
+    fn gift(&mut self, what: &str, name: usize, lens: &[usize]) -> Result<(), String> {
+        let (one, other) = self.fds(name);
+        if !self.is_open_for(other, true) {
+            return Ok(());
+        }
+        let (mut list, mut kept, mut fresh) = (Vec::new(), Vec::new(), Vec::new());
+        for len in lens {
+            let bytes = self.bytes(*len);
+            let mut memory = vec![0; 2 * PAGE];
+            let at = memory.as_ptr().align_offset(PAGE);
+            memory[at..at + len].copy_from_slice(&bytes);
+            list.push(libc::iovec { iov_base: memory[at..].as_ptr().cast_mut().cast(), iov_len: *len });
+            kept.push(memory);
+            fresh.push(bytes);
+        }
+        let pages = fresh.iter().map(|bytes| {
+            let mut page = self.ours.gift_page()?;
+            page.room()[..bytes.len()].copy_from_slice(bytes);
+            page.set_len(bytes.len());
+            Ok(Some(page))
+        });
+        let mut pages =
+            pages.collect::<Result<Vec<_>, Errno>>().map_err(|errno| format!("a page: {errno}"))?;
+        let flags = SPLICE_F_NONBLOCK | SPLICE_F_GIFT;
+        let ours = said(self.ours.vmsplice_gift(one, &mut pages, flags));
+        let left: usize = pages.iter().flatten().map(|page| page.len()).sum();
+        let all: usize = lens.iter().sum();
+        let went = ours.map_or(0, |n| n as usize);
+        drop(pages);
+        let args = [other.into(), pointer(&list), list.len() as i64, flags.into(), 0, 0];
+        let host = host::call(libc::SYS_vmsplice, args);
+        self.kept.extend(kept);
+        // Of a call that failed some pages may be empty, and gone; those with bytes are all there.
+        same("pages that are left", &left, &(all - went))?;
         same(what, &ours, &host)
     }
 

@@ -9,6 +9,7 @@ pub struct Sink<'a, 'b> {
     here: &'a mut [u8],
     rest: slice::IterMut<'a, &'b mut [u8]>,
     left: usize,
+    again: bool,
 }
 
 /// Buffers to be emptied. A copy stands where the original stood.
@@ -47,13 +48,25 @@ impl<'a, 'b> Sink<'a, 'b> {
         let left = sum(buffers.iter().map(|buffer| buffer.len()));
         let mut rest = buffers.iter_mut();
         let here = rest.next().map_or(&mut [][..], |first| first);
-        Self { here, rest, left }
+        Self { here, rest, left, again: false }
     }
 
     /// Bytes that there is room for.
     #[inline(always)]
     pub fn left(&self) -> usize {
         self.left
+    }
+
+    /// Notes that the call waits, for as much as it found that it wants when it began.
+    #[cold]
+    pub fn set_again(&mut self) {
+        self.again = true;
+    }
+
+    /// Whether the call waits, and takes what comes.
+    #[inline(always)]
+    pub fn is_again(&self) -> bool {
+        self.again
     }
 
     /// Puts as many of `bytes` as there is room for: how many.

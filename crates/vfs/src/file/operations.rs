@@ -72,6 +72,7 @@ pub fn read_object(file: &FileHandle<'_>, to: &mut Sink<'_, '_>) -> Result<usize
         Err(Errno::AGAIN) if opened.io().may_wait() => {}
         done => return done,
     }
+    to.set_again();
     let done = wait(opened, Direction::Read, opened.timeout(Direction::Read), || opened.try_read(to));
     pass_on(opened, Direction::Read);
     done
@@ -139,7 +140,7 @@ fn failed(opened: Opened<'_>, errno: Errno, from: &mut Source<'_, '_>, done: usi
 /// A wake-up for one is used up by the caller who has slept: if there is more than he has taken, the next one is woken. Not
 /// where all have been: it would be an event to those who wait for edges.
 fn pass_on(opened: Opened<'_>, what: Direction) {
-    if opened.in_turn()
+    if opened.in_turn(what)
         && let Some(queue) = opened.waiters(what)
         && queue.is_waited_on()
     {
@@ -165,7 +166,7 @@ fn wait(
     let Some(queue) = opened.waiters(what) else { return Err(Errno::AGAIN) };
     let wait = Wait {
         key: what.events().bits(),
-        exclusive: opened.in_turn(),
+        exclusive: opened.in_turn(what),
         timeout,
         interruptible: true,
         ..Wait::default()

@@ -2,7 +2,7 @@
 
 use super::limits::InotifyLimits;
 use super::mask::{IN_MASK_ADD, IN_MASK_CREATE, KEPT, check_mask};
-use super::queue::{LARGEST, Queue, TooLarge};
+use super::queue::{AT_ONCE, Queue, TooLarge};
 use super::watches::{Watch, Watches};
 use crate::file::Sink;
 use core::fmt;
@@ -153,17 +153,21 @@ impl Inotify {
     /// `EINVAL` if not even the first event fits; `EAGAIN` if there is none.
     pub(crate) fn take(&self, to: &mut Sink<'_, '_>) -> Result<usize, Errno> {
         let mut taken = 0;
-        let mut bytes = [0; LARGEST];
         loop {
-            let event = self.instance.queue.lock().pop(to.left());
-            match event {
-                Some(Ok(event)) => {
-                    event.write(&mut bytes);
-                    taken += to.put(&bytes[..event.size()]);
-                }
-                Some(Err(TooLarge)) if taken == 0 => return Err(Errno::INVAL),
-                None if taken == 0 => return Err(Errno::AGAIN),
-                _ => return Ok(taken),
+            // Bytes are copied when the lock is free.
+            let popped = self.instance.queue.lock().pop(to.left());
+            let events = match popped {
+                Ok(events) => events,
+                Err(TooLarge) if taken == 0 => return Err(Errno::INVAL),
+                Err(TooLarge) => return Ok(taken),
+            };
+            let mut n = 0;
+            for event in events.iter().flatten() {
+                taken += event.tell(to);
+                n += 1;
+            }
+            if n < AT_ONCE {
+                return if taken == 0 { Err(Errno::AGAIN) } else { Ok(taken) };
             }
         }
     }
@@ -188,21 +192,9 @@ impl Inotify {
         self.instance.watches.lock().by_wd.len()
     }
 
-    /// Copies what there is; none if there is nothing. The lock is not held while bytes are copied.
+    /// What there is, copied; none if there is nothing.
     fn read_now(&self, buffer: &mut [u8]) -> Option<Result<usize, Errno>> {
-        let mut filled = 0;
-        loop {
-            let event = self.instance.queue.lock().pop(buffer.len() - filled);
-            match event {
-                Some(Ok(event)) => {
-                    event.write(&mut buffer[filled..]);
-                    filled += event.size();
-                }
-                Some(Err(TooLarge)) if filled == 0 => return Some(Err(Errno::INVAL)),
-                None if filled == 0 => return None,
-                _ => return Some(Ok(filled)),
-            }
-        }
+        Some(self.take(&mut Sink::new(&mut [buffer]))).filter(|read| *read != Err(Errno::AGAIN))
     }
 }
 

@@ -1,40 +1,64 @@
 //! An instance's events, as they wait to be read.
 
 use super::mask::{IN_DELETE_SELF, IN_IGNORED, IN_ISDIR, IN_MOVE_SELF, IN_Q_OVERFLOW, TOLD};
-use crate::dcache::name::NAME_MAX;
-use quietline_platform::{AllocError, fault};
+use crate::file::Sink;
+use quietline_platform::{AllocError, fault, heap};
 use std::collections::VecDeque;
 
 /// An event. Its bytes for a reader are these four numbers, then the name, padded.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Event {
     wd: i32,
     mask: u32,
     cookie: u32,
-    name: Vec<u8>,
+    name: Name,
 }
 
+/// The name that an event is about, or nothing. Most names are short, and need no memory of their own.
+#[derive(Debug)]
+enum Name {
+    Short(u8, [u8; SHORT]),
+    Long(Box<[u8]>),
+}
+
+/// Bytes of a name that is part of its event.
+const SHORT: usize = 30;
 /// Bytes of the four numbers.
 const HEAD: usize = 16;
-/// Bytes of an event with the longest name.
-pub(super) const LARGEST: usize = HEAD + (NAME_MAX + 1).next_multiple_of(HEAD);
+/// What names are padded with.
+static ZEROS: [u8; HEAD] = [0; HEAD];
+
+impl Name {
+    const NONE: Self = Self::Short(0, [0; SHORT]);
+
+    fn new(name: &[u8]) -> Result<Self, AllocError> {
+        if name.len() > SHORT {
+            return heap::try_boxed_slice(name.len(), |at| name[at]).map(Self::Long);
+        }
+        let mut own = [0; SHORT];
+        own[..name.len()].copy_from_slice(name);
+        Ok(Self::Short(name.len() as u8, own))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Short(len, bytes) => &bytes[..usize::from(*len)],
+            Self::Long(bytes) => bytes,
+        }
+    }
+}
 
 impl Event {
-    const OVERFLOW: Self = Self { wd: -1, mask: IN_Q_OVERFLOW, cookie: 0, name: Vec::new() };
+    const OVERFLOW: Self = Self { wd: -1, mask: IN_Q_OVERFLOW, cookie: 0, name: Name::NONE };
 
     fn new(wd: i32, mask: u32, cookie: u32, name: &[u8]) -> Result<Self, AllocError> {
-        let mut own = Vec::new();
-        if !name.is_empty() {
-            fault::check()?;
-            own.try_reserve_exact(name.len()).map_err(|_| AllocError)?;
-            own.extend_from_slice(name);
-        }
-        Ok(Self { wd, mask, cookie, name: own })
+        Ok(Self { wd, mask, cookie, name: Name::new(name)? })
     }
 
     /// The name's bytes, with at least one zero, to a multiple of the head's.
     fn padded(&self) -> usize {
-        if self.name.is_empty() { 0 } else { (self.name.len() + 1).next_multiple_of(HEAD) }
+        let len = self.name.bytes().len();
+        if len == 0 { 0 } else { (len + 1).next_multiple_of(HEAD) }
     }
 
     /// How much of a reader's buffer it takes.
@@ -42,21 +66,20 @@ impl Event {
         HEAD + self.padded()
     }
 
-    /// Writes it to the beginning of a buffer that has room.
-    pub(super) fn write(&self, buffer: &mut [u8]) {
-        let (head, name) = buffer[..self.size()].split_at_mut(HEAD);
+    /// Gives it to a reader that has room: how many bytes.
+    pub(super) fn tell(&self, to: &mut Sink<'_, '_>) -> usize {
+        let (name, padded) = (self.name.bytes(), self.padded());
+        let mut head = [0; HEAD];
         head[0..4].copy_from_slice(&self.wd.to_ne_bytes());
         head[4..8].copy_from_slice(&(self.mask & TOLD).to_ne_bytes());
         head[8..12].copy_from_slice(&self.cookie.to_ne_bytes());
-        head[12..16].copy_from_slice(&(self.padded() as u32).to_ne_bytes());
-        let (text, zeros) = name.split_at_mut(self.name.len());
-        text.copy_from_slice(&self.name);
-        zeros.fill(0);
+        head[12..16].copy_from_slice(&(padded as u32).to_ne_bytes());
+        to.put(&head) + to.put(name) + to.put(&ZEROS[..padded - name.len()])
     }
 
     /// Whether a reader would learn nothing from the later one. (Cookies are not looked at, as in Linux.)
     fn says_as_much_as(&self, later: (i32, u32, &[u8])) -> bool {
-        self.mask & IN_IGNORED == 0 && (self.wd, self.mask, &self.name[..]) == later
+        self.mask & IN_IGNORED == 0 && (self.wd, self.mask, self.name.bytes()) == later
     }
 }
 
@@ -105,17 +128,22 @@ impl Queue {
         }
     }
 
-    /// The first event, if it fits into `room`; an error if it does not.
-    pub(super) fn pop(&mut self, room: usize) -> Option<Result<Event, TooLarge>> {
-        if self.events.front()?.size() > room {
-            return Some(Err(TooLarge));
+    /// The first events, as many as fit into `room`, but at most [`AT_ONCE`]; an error if not even the first fits.
+    pub(super) fn pop(&mut self, mut room: usize) -> Result<[Option<Event>; AT_ONCE], TooLarge> {
+        let mut popped = [const { None }; AT_ONCE];
+        for (n, place) in popped.iter_mut().enumerate() {
+            let Some(size) = self.events.front().map(Event::size) else { break };
+            if size > room {
+                return if n == 0 { Err(TooLarge) } else { Ok(popped) };
+            }
+            room -= size;
+            self.bytes -= size;
+            *place = self.events.pop_front();
+            if place.as_ref().is_some_and(|event| event.mask == IN_Q_OVERFLOW) {
+                self.overflowed = false;
+            }
         }
-        let event = self.events.pop_front()?;
-        self.bytes -= event.size();
-        if event == Event::OVERFLOW {
-            self.overflowed = false;
-        }
-        Some(Ok(event))
+        Ok(popped)
     }
 
     fn overflow(&mut self) -> bool {
@@ -143,6 +171,9 @@ impl Queue {
         Ok(())
     }
 }
+
+/// Events that are taken at a time: a reader with room for more takes the lock again.
+pub(super) const AT_ONCE: usize = 4;
 
 /// The first event does not fit.
 #[derive(Debug)]

@@ -52,7 +52,7 @@ fn sleep(queue: &WaitQueue, events: Events, ready: impl Fn() -> bool) -> Result<
 
 impl PipeCore {
     /// Waits until there is something to read, or nobody who will write; and until nothing is out that may come back.
-    fn until_readable(&self, waits: bool) -> Result<(), Errno> {
+    pub(super) fn until_readable(&self, waits: bool) -> Result<(), Errno> {
         let ready = || {
             let mut state = self.state.lock();
             state.splice_waits |= state.is_one_out;
@@ -65,7 +65,7 @@ impl PipeCore {
     }
 
     /// Waits until there is room, or nobody who will read.
-    fn until_writable(&self, waits: bool) -> Result<(), Stop> {
+    pub(super) fn until_writable(&self, waits: bool) -> Result<(), Stop> {
         let ready = || {
             let mut state = self.state.lock();
             state.refused |= state.ring.is_full() && state.ring.has_places();
@@ -81,12 +81,12 @@ impl PipeCore {
     }
 
     /// Tells those of it who wait for bytes.
-    fn tell_readers(&self) {
+    pub(super) fn tell_readers(&self) {
         self.readers.wake_ordered(WaitQueue::ANY, 1);
     }
 
     /// Tells those of it who wait for room.
-    fn tell_writers(&self) {
+    pub(super) fn tell_writers(&self) {
         self.writers.wake_ordered(WaitQueue::ANY, 1);
     }
 }
@@ -152,30 +152,40 @@ pub fn move_between(from: &PipeCore, to: &PipeCore, how: Transfer) -> Result<usi
 /// # Errors
 /// As [`move_between`].
 pub fn share_between(from: &PipeCore, to: &PipeCore, how: Transfer) -> Result<usize, Stop> {
-    let (mut source, mut target) = loop {
+    loop {
         from.until_readable(how.waits)?;
         to.until_writable(how.waits)?;
-        let (source, target) = lock_both(from, to);
-        if !source.is_one_out {
-            break (source, target);
+        let (mut source, mut target) = lock_both(from, to);
+        if source.is_one_out {
+            continue;
         }
-    };
-    from.unfold(&mut source).and_then(|()| to.unfold(&mut target))?;
-    let (mut done, mut at) = (0, 0);
-    let broken = target.readers == 0;
-    while !broken && done < how.len && !target.ring.is_full() {
-        let Some(buffer) = source.ring.get(at) else { break };
-        let part = buffer.share(how.len - done);
-        done += part.len();
-        target.ring.push(part);
-        at += 1;
+        from.unfold(&mut source).and_then(|()| to.unfold(&mut target))?;
+        let (mut done, mut at) = (0, 0);
+        let broken = target.readers == 0;
+        while !broken && done < how.len && !target.ring.is_full() {
+            let Some(buffer) = source.ring.get(at) else { break };
+            let part = buffer.share(how.len - done);
+            done += part.len();
+            target.ring.push(part);
+            at += 1;
+        }
+        let ended = source.ring.is_empty() && source.writers == 0;
+        from.release(source);
+        to.release(target);
+        if done != 0 {
+            to.tell_readers();
+        }
+        if broken {
+            return Err(Stop::Broken);
+        }
+        if done != 0 || ended {
+            return Ok(done);
+        }
+        if !how.waits {
+            return Err(Errno::AGAIN.into());
+        }
+        // Somebody was faster.
     }
-    from.release(source);
-    to.release(target);
-    if done != 0 {
-        to.tell_readers();
-    }
-    if broken { Err(Stop::Broken) } else { Ok(done) }
 }
 
 /// Whoever takes buffers out that may come back: one at a time.

@@ -430,11 +430,6 @@ impl<'g> Opened<'g> {
         self.kind.is_some_and(|kind| kind.seeks)
     }
 
-    /// Whether those who wait to read or write it are woken one at a time: see [`Payload::IN_TURN`].
-    pub(crate) fn in_turn(self) -> bool {
-        self.kind.is_none_or(|kind| kind.in_turn)
-    }
-
     /// Whether both are of one open file.
     pub fn is_same(self, other: Opened<'_>) -> bool {
         core::ptr::eq(self.file, other.file) && self.dentry == other.dentry
@@ -530,6 +525,12 @@ impl<'g> Opened<'g> {
         let Some(kind) = self.kind else { return Some(self.fifo()?.waiters(what)) };
         // SAFETY: the object stays for 'g, and its queues with it.
         unsafe { (kind.waiters)(self.dentry.cast(), what).map(|queue| queue.as_ref()) }
+    }
+
+    /// Whether those who wait to read or write it are woken one at a time: see [`Payload::in_turn`].
+    pub(crate) fn in_turn(self, what: Direction) -> bool {
+        // SAFETY: the object stays for 'g.
+        self.kind.is_none_or(|kind| unsafe { (kind.in_turn)(self.dentry.cast(), what) })
     }
 
     /// How long a call waits at most: see [`Payload::timeout`].

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A page may be in several buffers, of several pipes, when they share it (`tee`, `splice`). At most one of them may grow,
-//! and it writes only where no buffer has bytes yet; all others only read.
+//! and it writes only where no buffer has bytes yet; all others only read. A buffer that is in no ring, and has its page alone, may
+//! be written as a whole: a page that is to be given to a pipe.
 
 use crate::file::{Sink, Source};
 use core::ptr::NonNull;
@@ -34,7 +35,7 @@ pub(crate) struct Pages {
 }
 
 /// Where a pipe gets its pages from and gives them back.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PagesRef(NonNull<Pages>);
 
 // SAFETY: what it points to is shared by design.
@@ -78,7 +79,8 @@ impl Pages {
         Ok(Self { cache: unsafe { RawCache::with_hooks(options)? } })
     }
 
-    /// For a pipe that is gone before these are, or has given back all of its pages.
+    /// For a pipe that is gone before these are, or has given back all of its pages; or for buffers in no pipe, of whoever has borrowed
+    /// the kernel.
     pub(crate) fn of_a_pipe(&self) -> PagesRef {
         PagesRef(NonNull::from(self))
     }
@@ -97,7 +99,7 @@ impl Pages {
 impl PagesRef {
     fn pages(&self) -> &Pages {
         // SAFETY: whoever made it promised that a pipe with buffers, or that makes any, is gone before the pages are: they are
-        // the kernel's, which outlives its files, and only files make buffers.
+        // the kernel's, which outlives its files, and buffers are made by files, or by who has borrowed it.
         unsafe { self.0.as_ref() }
     }
 
@@ -190,8 +192,8 @@ impl Buffer {
     /// The bytes.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: initialised, and nobody writes bytes that are in a buffer: the one that grows writes behind its own, where
-        // nobody's are.
+        // SAFETY: initialised, and nobody writes bytes that are in a buffer meanwhile: the one that grows writes behind its own, where
+        // nobody's are, and what `alone` writes is in no other than the one that it has borrowed.
         unsafe { core::slice::from_raw_parts(self.at(self.start.into()).as_ptr(), self.len.into()) }
     }
 
@@ -225,6 +227,30 @@ impl Buffer {
         let n = to.put(self.bytes());
         self.skip(n);
         n
+    }
+
+    /// All bytes from its first one to the end of the page, to be written, if the page is in no other buffer.
+    pub(crate) fn alone(&mut self) -> Option<&mut [u8]> {
+        // ORDERING: Acquire pairs with the release in `put_shared`: what the others read was read before somebody writes there.
+        if self.page().buffers.load(Ordering::Acquire) != 1 {
+            return None;
+        }
+        // As in `fill_by`.
+        self.page().bytes.with_mut(|_| ());
+        let start = usize::from(self.start);
+        // SAFETY: initialised, and nobody else's: the page is in this buffer only, which is borrowed uniquely, and a count of one
+        // grows only by way of it.
+        Some(unsafe { core::slice::from_raw_parts_mut(self.at(start).as_ptr(), PAGE_SIZE - start) })
+    }
+
+    /// Changes how many bytes are in it; more are what is there already.
+    ///
+    /// # Panics
+    /// If they are more than the page has, or others have anything of it: they may be writing there.
+    pub(crate) fn set_len(&mut self, len: usize) {
+        let room = self.alone().map_or(0, |room| room.len());
+        assert!(len <= room, "only one who is alone says how many");
+        self.len = len as u16;
     }
 
     /// Passes over the first `n` bytes.

@@ -43,9 +43,6 @@ pub trait Payload: Send + Sync + Sized + 'static {
     const CLOSES_ALONE: bool = true;
     /// Whether `lseek` says 0, and not that there is no position.
     const SEEKS: bool = false;
-    /// Whether those who wait in [`waiters`](Self::waiters) are woken one at a time. Not where what is too little for one may be
-    /// enough for the next.
-    const IN_TURN: bool = true;
 
     /// The inode, if it has its own.
     fn inode(&self) -> Option<&PseudoInode>;
@@ -80,6 +77,12 @@ pub trait Payload: Send + Sync + Sized + 'static {
     /// Where a call waits that may; its key is the direction's [`Events`]. Without one such a call fails with `EAGAIN`.
     fn waiters(&self, _what: Direction) -> Option<&WaitQueue> {
         None
+    }
+
+    /// Whether those who wait in [`waiters`](Self::waiters) are woken one at a time. Not where what is too little for one may be
+    /// enough for the next, nor where what is left by one may be enough for the next, but `poll` does not say so.
+    fn in_turn(&self, _what: Direction) -> bool {
+        true
     }
 
     /// How long a call waits at most (`SO_RCVTIMEO`, `SO_SNDTIMEO`); then it fails with `EAGAIN`.
@@ -133,6 +136,7 @@ pub struct Kind {
     pub(super) untold: unsafe fn(NonNull<PseudoDentry>, Errno, &mut Source<'_, '_>),
     pub(super) poll: unsafe fn(NonNull<PseudoDentry>, Io, &mut PollTable<'_>) -> Events,
     pub(super) waiters: unsafe fn(NonNull<PseudoDentry>, Direction) -> Option<NonNull<WaitQueue>>,
+    pub(super) in_turn: unsafe fn(NonNull<PseudoDentry>, Direction) -> bool,
     pub(super) timeout: unsafe fn(NonNull<PseudoDentry>, Direction) -> Option<Duration>,
     pub(super) ioctl: unsafe fn(NonNull<PseudoDentry>, Io, Ioctl) -> Result<i32, Errno>,
     pub(super) opened: unsafe fn(NonNull<PseudoDentry>, FileMode),
@@ -140,7 +144,6 @@ pub struct Kind {
     closed: Option<unsafe fn(NonNull<PseudoDentry>, FileMode)>,
     closes_alone: bool,
     pub(super) seeks: bool,
-    pub(super) in_turn: bool,
 }
 
 /// A `Result<usize, Errno>` in a register, where that itself would be returned in memory.
@@ -193,13 +196,13 @@ impl<P: Payload> PseudoFs<P> {
         untold: untold::<P>,
         poll: poll::<P>,
         waiters: waiters::<P>,
+        in_turn: in_turn::<P>,
         timeout: timeout::<P>,
         ioctl: ioctl::<P>,
         opened: opened::<P>,
         closed: if P::CLOSES { Some(closed::<P>) } else { None },
         closes_alone: P::CLOSES_ALONE,
         seeks: P::SEEKS,
-        in_turn: P::IN_TURN,
     };
 
     /// A filesystem without objects.
@@ -439,6 +442,13 @@ unsafe fn poll<P: Payload>(of: NonNull<PseudoDentry>, io: Io, table: &mut PollTa
 unsafe fn waiters<P: Payload>(of: NonNull<PseudoDentry>, what: Direction) -> Option<NonNull<WaitQueue>> {
     // SAFETY: by contract.
     unsafe { state::<P>(of) }.waiters(what).map(NonNull::from)
+}
+
+/// # Safety
+/// As above.
+unsafe fn in_turn<P: Payload>(of: NonNull<PseudoDentry>, what: Direction) -> bool {
+    // SAFETY: by contract.
+    unsafe { state::<P>(of) }.in_turn(what)
 }
 
 /// # Safety

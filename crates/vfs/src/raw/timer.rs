@@ -37,7 +37,7 @@ const TICK: u32 = 10;
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
 const LEVELS: usize = 8;
-/// Ticks that the wheel goes round in: nine years. What is due later is rung then, too early, and once.
+/// Ticks that the wheel goes round in: nine years. What is due later is put where the round ends, and when the wheel comes there, anew.
 const ROUND: u64 = 1 << (BITS as usize * LEVELS);
 /// In no wheel.
 const NOWHERE: u32 = u32::MAX;
@@ -53,6 +53,7 @@ pub(crate) struct Timer {
 
 /// Under the wheel's lock.
 struct Place {
+    /// When it is due, which may be after the wheel's round.
     tick: u64,
     /// Level and slot; none if it is not in the wheel.
     at: Option<(u8, u8)>,
@@ -144,10 +145,10 @@ impl Wheel {
 
     /// Puts a timer in, which is in no wheel and lives until it is taken out.
     fn insert(&mut self, timer: NonNull<Timer>, tick: u64) {
-        let tick = tick.clamp(self.now + 1, self.last());
-        let differs = (self.now ^ tick) | (SLOTS as u64 - 1);
+        let seen = tick.clamp(self.now + 1, self.last());
+        let differs = (self.now ^ seen) | (SLOTS as u64 - 1);
         let level = ((63 - differs.leading_zeros()) / BITS).min(LEVELS as u32 - 1) as usize;
-        let slot = (tick >> (BITS as usize * level)) as usize % SLOTS;
+        let slot = (seen >> (BITS as usize * level)) as usize % SLOTS;
         let first = self.slots[level][slot];
         // SAFETY: timers in the wheel live, and its lock is held by whoever has it. So below.
         unsafe {
