@@ -2,11 +2,12 @@
 
 use crate::abi::*;
 use crate::address::SockAddr;
+use crate::caller::Nobody;
 use crate::message::{Control, Incoming, Outgoing};
 use crate::options::give_int;
 use crate::proto::On;
 use crate::socket::Protocol;
-use quietline_vfs::Sink;
+use quietline_vfs::{Sink, Source};
 use rustix::io::Errno;
 
 impl On<'_> {
@@ -71,14 +72,30 @@ impl On<'_> {
         self.socket.proto().receive(self, message)
     }
 
-    /// `read`, where it may have to wait in the middle because it wants more than a byte; none where `try_read` and a wait do.
+    /// `read`, where `try_read` and a wait do not do; none where they do. Of a stream where it may have to wait in the middle because
+    /// it wants more than a byte. Of messages wherever it waits: each of them wakes one reader, who takes one, so nobody wakes the
+    /// next because there are more (what is left when somebody has only looked waits for the next message, as on Linux).
     pub fn read(&self, to: &mut Sink<'_, '_>) -> Option<Result<usize, Errno>> {
-        if !self.waits(0) || self.socket.proto().least(self.socket, to.left()) <= 1 {
+        if !self.waits(0) || to.left() == 0 {
+            return None;
+        }
+        if self.socket.ty() == SOCK_STREAM && self.socket.proto().least(self.socket, to.left()) <= 1 {
             return None;
         }
         let (mut name, mut control) = (SockAddr::NONE, Control::new(&mut []));
         let mut message = Incoming { name: &mut name, data: to, control: &mut control, flags: 0, found: 0 };
         Some(self.socket.proto().receive(self, &mut message))
+    }
+
+    /// `write`, of a local message where it may wait: for a place in the receiver's queue, in turn with those who send; none where
+    /// `try_write` and a wait do.
+    pub fn write(&self, from: &mut Source<'_, '_>) -> Option<Result<usize, Errno>> {
+        if !self.waits(0) || self.socket.ty() == SOCK_STREAM || self.socket.family() != AF_UNIX {
+            return None;
+        }
+        let on = On { who: &Nobody, ..*self };
+        let mut message = Outgoing { name: &SockAddr::NONE, data: from, control: &[], flags: 0 };
+        Some(self.socket.proto().send(&on, &mut message))
     }
 
     /// What is to be told once (`sock_error`).

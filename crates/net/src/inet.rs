@@ -32,14 +32,12 @@ use crate::abi::{
 };
 use crate::address::SockAddr;
 use crate::message::{Incoming, Outgoing};
-use crate::proto::{self, On, Proto};
+use crate::proto::{self, On, Proto, deadline, left};
 use crate::raw::{NetRef, Object, Objects, Once};
 use crate::socket::{Protocol, Socket};
 use core::time::Duration;
 use ports::{Ports, Taken};
 use quietline_platform::AllocError;
-#[cfg(not(loom))]
-use quietline_platform::clock;
 #[cfg(not(loom))]
 use quietline_slab::Stats;
 use quietline_sync::WaitQueue;
@@ -223,6 +221,9 @@ fn receive_stream(end: &tcp::End, on: &On<'_>, message: &mut Incoming<'_, '_, '_
         // It may have to wait in the middle.
         return Err(Errno::AGAIN);
     }
+    if room == 0 {
+        return receive_nothing(end, on, message);
+    }
     let deadline = if waits { deadline(end.options().receive_timeout()) } else { None };
     let mut got = 0;
     loop {
@@ -257,30 +258,25 @@ fn receive_stream(end: &tcp::End, on: &On<'_>, message: &mut Incoming<'_, '_, '_
     }
 }
 
+/// Who wants no bytes waits, as on Linux, until something comes or the time is up, and is told that he got them, whatever it was: an
+/// error stays where it is, and nobody is told that a wait was in vain, or interrupted.
+#[cold]
+fn receive_nothing(end: &tcp::End, on: &On<'_>, message: &mut Incoming<'_, '_, '_>) -> Result<usize, Errno> {
+    match end.receive(message.data, How::Read) {
+        Err(Errno::AGAIN) if on.waits(message.flags) => {}
+        done => return done,
+    }
+    let (key, timeout) = (Events::TO_READ, end.options().receive_timeout());
+    let connecting = end.connects();
+    let look = || if end.is_eventful(connecting) { Ok(()) } else { Err(Errno::AGAIN) };
+    // However it ends.
+    let _ = proto::wait(end.readers(), key, false, timeout, look);
+    Ok(0)
+}
+
 /// Whether the call waits, if not here.
 fn may_wait(on: &On<'_>, flags: i32) -> bool {
     flags & MSG_DONTWAIT == 0 && on.flags & O_NONBLOCK == 0
-}
-
-#[cfg(not(loom))]
-fn deadline(timeout: Option<Duration>) -> Option<Duration> {
-    timeout.and_then(|timeout| clock::monotonic().checked_add(timeout))
-}
-
-#[cfg(not(loom))]
-fn left(deadline: Option<Duration>) -> Option<Duration> {
-    deadline.map(|deadline| deadline.saturating_sub(clock::monotonic()))
-}
-
-/// The model has no time: what is set is what is left.
-#[cfg(loom)]
-fn deadline(timeout: Option<Duration>) -> Option<Duration> {
-    timeout
-}
-
-#[cfg(loom)]
-fn left(deadline: Option<Duration>) -> Option<Duration> {
-    deadline
 }
 
 impl Proto for InetEnd {

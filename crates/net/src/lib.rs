@@ -83,7 +83,7 @@ mod unix;
 
 pub use address::SockAddr;
 pub use caller::{Caller, Ids, Node, Right};
-pub use message::{Control, Incoming, Outgoing};
+pub use message::{Control, Incoming, Outgoing, Undelivered};
 pub use net::Net;
 pub use proto::On;
 use raw::caller;

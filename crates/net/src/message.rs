@@ -1,6 +1,7 @@
 //! Messages, as `sendmsg` and `recvmsg` have them.
 
 use crate::address::SockAddr;
+use crate::unix::Parcel;
 use core::fmt;
 use quietline_vfs::{Sink, Source};
 
@@ -35,6 +36,38 @@ pub struct Control<'a> {
     room: &'a mut [u8],
     used: usize,
     wanted: bool,
+    undelivered: Undelivered,
+}
+
+/// Files that have come and for which there was no room. They are closed when this goes: as on Linux when the call is over, not
+/// while it goes on to the next message, which might come to an end by that.
+#[derive(Default)]
+pub struct Undelivered(Option<Box<Parcel>>);
+
+impl Undelivered {
+    /// Keeps others too.
+    pub fn add(&mut self, mut more: Self) {
+        while let Some(mut parcel) = more.0.take() {
+            more.0 = parcel.next.take();
+            self.keep(parcel);
+        }
+    }
+
+    fn keep(&mut self, mut parcel: Box<Parcel>) {
+        debug_assert!(parcel.next.is_none(), "it is in no list");
+        parcel.next = self.0.take();
+        self.0 = Some(parcel);
+    }
+}
+
+impl Drop for Undelivered {
+    /// One by one: not each inside the one before.
+    #[inline]
+    fn drop(&mut self) {
+        while let Some(mut parcel) = self.0.take() {
+            self.0 = parcel.next.take();
+        }
+    }
 }
 
 /// A control message's header: its length, its level and its type.
@@ -48,12 +81,23 @@ pub(crate) const fn cmsg_align(len: usize) -> usize {
 impl<'a> Control<'a> {
     /// This much room. (None of it is more than what a caller has who gives no buffer.)
     pub fn new(room: &'a mut [u8]) -> Self {
-        Self { wanted: !room.is_empty(), room, used: 0 }
+        Self { wanted: !room.is_empty(), room, used: 0, undelivered: Undelivered::default() }
     }
 
     /// Whether the caller takes control messages.
     pub fn is_wanted(&self) -> bool {
         self.wanted
+    }
+
+    /// Files for which there was no room, to be closed later than with this.
+    #[inline]
+    pub fn take_undelivered(&mut self) -> Undelivered {
+        core::mem::take(&mut self.undelivered)
+    }
+
+    /// Keeps files for which there is no room.
+    pub(crate) fn keep(&mut self, parcel: Box<Parcel>) {
+        self.undelivered.keep(parcel);
     }
 
     /// Bytes that are filled.
@@ -134,6 +178,12 @@ impl fmt::Debug for Incoming<'_, '_, '_> {
             .field("flags", &self.flags)
             .field("found", &self.found)
             .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Undelivered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Undelivered").field("any", &self.0.is_some()).finish()
     }
 }
 

@@ -6,6 +6,8 @@ use crate::message::{Incoming, Outgoing};
 use crate::net::Net;
 use crate::socket::Socket;
 use core::time::Duration;
+#[cfg(not(loom))]
+use quietline_platform::clock;
 use quietline_sync::{Wait, WaitError, WaitQueue};
 use quietline_vfs::abi::O_NONBLOCK;
 use quietline_vfs::{Direction, Events, Io, Ioctl, PollTable, Sink, Source};
@@ -50,6 +52,29 @@ impl core::fmt::Debug for On<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("On").field("socket", self.socket).field("flags", &self.flags).finish_non_exhaustive()
     }
+}
+
+/// When a call that waits for so long, in several waits, is to end.
+#[cfg(not(loom))]
+pub(crate) fn deadline(timeout: Option<Duration>) -> Option<Duration> {
+    timeout.and_then(|timeout| clock::monotonic().checked_add(timeout))
+}
+
+/// How much of that is left for the next of them.
+#[cfg(not(loom))]
+pub(crate) fn left(deadline: Option<Duration>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.saturating_sub(clock::monotonic()))
+}
+
+/// The model has no time: what is set is what is left.
+#[cfg(loom)]
+pub(crate) fn deadline(timeout: Option<Duration>) -> Option<Duration> {
+    timeout
+}
+
+#[cfg(loom)]
+pub(crate) fn left(deadline: Option<Duration>) -> Option<Duration> {
+    deadline
 }
 
 /// Tries until there is something else to say than `EAGAIN`, or the time is up.

@@ -50,6 +50,8 @@ mod segment;
 mod sock;
 mod stream;
 
+pub(crate) use parcel::Parcel;
+
 use crate::abi::{SOCK_DGRAM, SOCK_STREAM};
 use crate::address::SockAddr;
 use crate::caller::{Caller, Nobody};

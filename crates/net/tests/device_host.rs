@@ -1,4 +1,5 @@
-//! Devices of the host, in a network namespace of the test's own. Skipped, and told why, where that cannot be made.
+//! Devices of the host, in a network namespace of the test's own. Skipped, and told why, where that cannot be made; which is a failure
+//! with `QUIETLINE_REQUIRE_WIRE=1`.
 
 use quietline_net::device::*;
 use quietline_net::forward::checksum::{Sum, pseudo6};
@@ -11,6 +12,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const INSIDE: &str = "QUIETLINE_TEST_INSIDE";
+const REQUIRE: &str = "QUIETLINE_REQUIRE_WIRE";
+
+/// Says how `unshare` makes a network namespace here with all that these tests need, or why it makes none. What `.ci/run` asks, too.
+const NAMESPACE: &str = include_str!("../../../.ci/namespace");
 
 /// True in a network namespace that has nothing but a loopback device, which is up. Outside of one, runs the test again there.
 fn inside(test: &str) -> bool {
@@ -18,14 +23,17 @@ fn inside(test: &str) -> bool {
         ip("link set lo up");
         return true;
     }
-    if !Command::new("unshare").args(["-n", "ip", "link"]).output().is_ok_and(|made| made.status.success()) {
-        eprintln!(
-            "skipped: a network namespace cannot be made (`unshare -n ip link`); that needs root and iproute2"
-        );
+    let asked = Command::new("sh").args(["-c", NAMESPACE]).output().unwrap();
+    if !asked.status.success() {
+        let required = std::env::var(REQUIRE).unwrap_or_default();
+        let why = String::from_utf8_lossy(&asked.stderr);
+        assert!(matches!(&*required, "" | "0"), "{test} must not be skipped ({REQUIRE}={required}): {why}");
+        eprintln!("skipped: {test}: {why}");
         return false;
     }
+    let way = String::from_utf8_lossy(&asked.stdout);
     let mut command = Command::new("unshare");
-    command.arg("-n").arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    command.arg(way.trim()).arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
     let output = command.env(INSIDE, "1").output().unwrap();
     let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     eprint!("{said}{error}");
@@ -141,10 +149,7 @@ fn tap() {
         return;
     }
     let packets = Packets::new().unwrap();
-    let mut tap = match Tap::open(&packets, "qt0") {
-        Ok(tap) => tap,
-        Err(error) => return eprintln!("skipped: {error}"),
-    };
+    let mut tap = Tap::open(&packets, "qt0").unwrap();
     assert_eq!((tap.name(), tap.max_frame()), ("qt0", 1514));
     assert_eq!(Tap::open(&packets, "qt0").unwrap_err().errno(), Errno::BUSY);
     let mut batch = Batch::new();
@@ -305,10 +310,7 @@ fn a_tap_passes_on_no_part_of_a_frame() {
         return;
     }
     let packets = Packets::new().unwrap();
-    let mut tap = match Tap::open(&packets, "qt0") {
-        Ok(tap) => tap,
-        Err(error) => return eprintln!("skipped: {error}"),
-    };
+    let mut tap = Tap::open(&packets, "qt0").unwrap();
     ip("link set qt0 mtu 3000");
     ip("link set qt0 up");
     let mut host = PacketSocket::open(&packets, "qt0").unwrap();

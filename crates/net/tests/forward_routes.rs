@@ -6,7 +6,9 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 /// SplitMix64.
 struct Random(u64);
@@ -434,4 +436,45 @@ fn a_chunk_that_had_to_stay() {
     routes.remove(around).unwrap();
     assert_eq!([0, 1, 2, 16].map(find), [None; 4]);
     assert_eq!(routes.usage().chunks, 0);
+}
+
+/// A change that waits for a reader holds no lock meanwhile: all that takes it may be asked for inside a section.
+#[test]
+fn a_reader_asks_while_a_change_waits() {
+    // With room for one tail.
+    let routes: &'static Routes<Ipv4Addr> = Box::leak(Box::new(Routes4::with_limit(32).unwrap()));
+    let [gone, new] =
+        [[10, 1, 1, 1], [10, 2, 2, 2]].map(|host| Prefix::new(Ipv4Addr::from(host), 32).unwrap());
+    let hop = NextHop { interface: 1, via: Via::Link };
+    routes.insert(gone, hop).unwrap();
+    let (inside, is_inside) = mpsc::channel();
+    let (done, is_done) = mpsc::channel();
+    let (go, gone_on) = mpsc::channel();
+    thread::spawn(move || {
+        let guard = routes.domain().read();
+        inside.send(()).unwrap();
+        // Until the other one has taken out what this one may see, and waits to use it again.
+        gone_on.recv().unwrap();
+        let mut listed = 0;
+        routes.for_each(|_, _| listed += 1);
+        let asked = (routes.get(gone), routes.len(), routes.is_empty(), routes.usage().tails, listed);
+        assert!(format!("{routes:?}").contains("routes: 0"));
+        drop(guard);
+        done.send(asked).unwrap();
+    });
+    is_inside.recv().unwrap();
+    assert_eq!(routes.remove(gone), Some(hop));
+    let (entered, is_entered) = mpsc::channel();
+    thread::spawn(move || entered.send(routes.insert(new, hop)).unwrap());
+    assert!(
+        is_entered.recv_timeout(Duration::from_millis(100)).is_err(),
+        "the only tail may still be looked at"
+    );
+    go.send(()).unwrap();
+    let asked =
+        is_done.recv_timeout(Duration::from_secs(30)).expect("the reader does not wait for the change");
+    assert_eq!(asked, (None, 0, true, 0, 0));
+    let entered =
+        is_entered.recv_timeout(Duration::from_secs(30)).expect("the change goes on behind the reader");
+    assert_eq!((entered, routes.get(new), routes.usage().tails), (Ok(None), Some(hop), 1));
 }

@@ -11,7 +11,8 @@
 //! `a_route_goes`, `a_chunk_comes`, `a_chunk_goes`). In `routes.rs`: a next hop is given back before its route is taken out
 //! (`a_route_goes_beside_grace_periods`, and only there: it takes somebody else who moves grace periods on). In `change.rs`: a
 //! chunk that is not filled with what is around it (`a_chunk_comes`); one that is emptied before what is left is built (`a_chunk_goes`);
-//! a tail that is taken out without what was around it (`a_route_goes`).
+//! a tail that is taken out without what was around it (`a_route_goes`). In `routes.rs`: waiting for readers under the lock
+//! (`a_reader_asks_while_a_change_waits`).
 //!
 //! # Limits
 //!
@@ -95,6 +96,8 @@ mod forward {
             let domain: &'static Domain = Box::leak(Domain::new().unwrap());
             let world = Self { domain, routes: Routes::in_domain(domain, tails * 32).unwrap() };
             routes.iter().for_each(|&(prefix, hop)| world.set(prefix, hop));
+            // What that has given back can be used again: a change that takes a route out does not wait for it.
+            domain.synchronize();
             Arc::new(world)
         }
 
@@ -283,6 +286,29 @@ mod forward {
             world.set(prefix(0b10_01_01, 6), 3);
             reader.join().unwrap();
             world.check([0b01_0101, 0b01_0110, 0b01_1111, 0b10_0101], [2, 1, 1, 3]);
+        });
+    }
+
+    /// A change waits for a reader, to use again what that one may see; meanwhile the reader asks for what is told under the lock.
+    #[test]
+    fn a_reader_asks_while_a_change_waits() {
+        explore_with(Some(3), || {
+            let gone = prefix(0b01_01, 4);
+            let world = World::new(1, &[(gone, 1)]);
+            let reader = {
+                let world = world.clone();
+                thread::spawn(move || {
+                    cpu::migrate(1);
+                    let guard = world.domain.read();
+                    let (before, n) = (world.lookup(&guard, 0b01_0101), world.routes.len());
+                    drop(guard);
+                    assert!(before < 2 && n < 2, "{before}, {n}");
+                })
+            };
+            world.remove(gone);
+            world.set(prefix(0b10_01, 4), 2);
+            reader.join().unwrap();
+            world.check([0b01_0101, 0b10_0101], [0, 2]);
         });
     }
 

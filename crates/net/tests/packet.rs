@@ -362,6 +362,49 @@ fn a_poller_sends_packets_home() {
     assert_eq!(packets.head_stats().active, most);
     packets.shrink();
     assert_empty(&packets);
+    // What is on its way when a stack ends is sent, too: as its CPU finds.
+    let few = Mutex::new(Vec::new());
+    on(other, &|| few.lock().unwrap().extend((0..5).map(|_| packets.alloc_skb(1500).unwrap())));
+    few.into_inner().unwrap().into_iter().for_each(|skb| napi.consume_skb(skb));
+    assert!(format!("{napi:?}").contains("away: 5"), "{napi:?}");
+    drop(napi);
+    assert_eq!(packets.head_stats().active, 5);
+    on(other, &|| assert_eq!(packets.take_deferred(), 5));
+    assert_empty(&packets);
+}
+
+/// Of many packets that end in bulk, those of another CPU, of one reference, go home; the others end here, whatever comes between them.
+#[test]
+fn many_are_sent_home_at_once() {
+    let _alone = alone();
+    let (packets, others) = (Packets::new().unwrap(), Packets::new().unwrap());
+    let cpus = rustix::thread::sched_getaffinity(None).unwrap();
+    stay();
+    let made = || -> Vec<_> { (0..100).map(|_| packets.alloc_skb(200).unwrap()).collect() };
+    let Some(all) = elsewhere_of(cpus, made) else {
+        eprintln!("skipped: there is one CPU");
+        return;
+    };
+    let mut kept = Vec::new();
+    let mut row = Vec::new();
+    for (i, skb) in all.into_iter().enumerate() {
+        match i % 10 {
+            0 => kept.push(skb.get()),
+            1 => row.push(Some(others.alloc_skb(200).unwrap())),
+            2 => row.push(Some(packets.alloc_skb(200).unwrap())),
+            3 => row.push(None),
+            _ => {}
+        }
+        row.push(Some(skb));
+    }
+    packets.defer_free_bulk(&mut row);
+    assert!(row.iter().all(Option::is_none));
+    assert_eq!((packets.head_stats().active, others.head_stats().active), (100, 0), "90 wait, 10 are kept");
+    drop(kept);
+    assert_eq!((packets.head_stats().active, packets.take_deferred()), (90, 0));
+    packets.shrink();
+    assert_empty(&packets);
+    packets.defer_free_bulk(&mut []);
 }
 
 struct Counts {
@@ -471,10 +514,10 @@ fn worker<'n, const THREADS: usize>(
     boxes: &[Mutex<Vec<Skb<'n>>>; THREADS],
     rounds: usize,
 ) -> impl Iterator<Item = u64> {
-    let mut napi = packets.napi();
+    let mut napi = packets.napi().sends_home(me.is_multiple_of(2));
     let mut done = Waitlist::<'n, WAITLIST>::new();
     (0..rounds).map(move |round| {
-        let made = if round % 2 == 0 { napi.alloc_skb(1500) } else { packets.alloc_skb(200) };
+        let made = if round.is_multiple_of(2) { napi.alloc_skb(1500) } else { packets.alloc_skb(200) };
         let mut skb = made.unwrap();
         skb.set_destructor(Some((ended, 1))).unwrap();
         skb.put(64).unwrap().fill(me as u8 + 1);
@@ -492,7 +535,8 @@ fn worker<'n, const THREADS: usize>(
             match (round + i / 2) % 5 {
                 0 => napi.consume_skb(skb),
                 1 => done.add(skb),
-                2 => packets.defer_free(skb),
+                2 if i % 2 == 0 => packets.defer_free(skb),
+                2 => packets.defer_free_bulk(&mut [Some(skb)]),
                 3 => skb.kfree_skb(DropReason::NotSpecified),
                 _ => kfree_skb_bulk(&mut [Some(skb)]),
             }

@@ -83,13 +83,14 @@ fn the_last_two_references_may_end_at_once() {
 fn a_debug_build_finds_a_second_end() {
     let _alone = alone();
     type End = for<'n> fn(&'n Packets, Skb<'n>);
-    let ends: [(&str, End); 7] = [
+    let ends: [(&str, End); 8] = [
         ("consume_skb", |_, skb| skb.consume_skb()),
         ("kfree_skb", |_, skb| skb.kfree_skb(DropReason::NoRoute)),
         ("kfree_skb_bulk", |_, skb| kfree_skb_bulk(&mut [Some(skb)])),
         ("a waitlist", |_, skb| Waitlist::<1>::new().add(skb)),
         ("a poller", |packets, skb| packets.napi().consume_skb(skb)),
         ("defer_free", |packets, skb| packets.defer_free(skb)),
+        ("defer_free_bulk", |packets, skb| packets.defer_free_bulk(&mut [Some(skb)])),
         ("put off", |_, skb| {
             let _here = NoBulk::enter();
             drop(skb);

@@ -81,7 +81,7 @@ type Way = (&'static str, for<'n> fn(&'n Packets, Vec<Skb<'n>>));
 #[test]
 fn every_way_waits() {
     let _alone = alone();
-    let ways: [Way; 16] = [
+    let ways: [Way; 17] = [
         ("dropped", |_, all| drop(all)),
         ("kfree_skb", |_, all| all.into_iter().for_each(|skb| skb.kfree_skb(DropReason::NoRoute))),
         ("kfree_skb_bulk", |_, all| kfree_skb_bulk(&mut in_a_row(all))),
@@ -106,6 +106,7 @@ fn every_way_waits() {
         ("TxRing::complete", |_, all| assert_eq!(ring(all).complete(64), 60)),
         ("TxRing::complete_in_place", |_, all| assert_eq!(ring(all).complete_in_place(64), 60)),
         ("defer_free", |packets, all| all.into_iter().for_each(|skb| packets.defer_free(skb))),
+        ("defer_free_bulk", |packets, all| packets.defer_free_bulk(&mut in_a_row(all))),
         ("Napi::consume_skb", |packets, all| {
             let mut napi = packets.napi();
             all.into_iter().for_each(|skb| napi.consume_skb(skb));

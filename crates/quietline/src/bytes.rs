@@ -82,7 +82,11 @@ impl Process {
         if !file.opened().waits() {
             return None;
         }
-        let written = file::write_object(file, &mut from);
+        let socket = file.payload::<Socket>().filter(|_| file.mode().contains(FileMode::WRITE));
+        let message = socket.and_then(|socket| {
+            On { socket, who: self, flags: file.flags(), may_sleep: true }.write(&mut from)
+        });
+        let written = message.unwrap_or_else(|| file::write_object(file, &mut from));
         if from.is_broken() {
             self.broken_pipe();
         }

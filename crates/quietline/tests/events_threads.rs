@@ -1,4 +1,4 @@
-//! epoll, poll, select, timers and signals among threads: nothing is lost, nobody sleeps for ever.
+//! Properties 12 and 13 among threads: of epoll, poll, select, timers and signals no event is lost, and nobody sleeps for ever.
 
 mod support;
 

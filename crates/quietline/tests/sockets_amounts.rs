@@ -3,9 +3,9 @@
 mod support;
 
 use quietline::abi::*;
-use quietline::{Config, Errno, Kernel, PollFd, Process, RecvMsg, SendMsg};
-use std::time::Duration;
-use support::spawn_asleep;
+use quietline::{Config, Errno, Interrupt, Kernel, PollFd, Process, RecvMsg, SendMsg, Shared};
+use std::time::{Duration, Instant};
+use support::{spawn_asleep, spawn_asleep_in};
 
 const SOON: Duration = Duration::from_millis(30);
 
@@ -22,6 +22,9 @@ trait System: Sync {
     fn recv(&self, fd: i32, buffer: &mut [u8], flags: i32) -> Result<usize, i32>;
     fn write(&self, fd: i32, bytes: &[u8]) -> Result<usize, i32>;
     fn poll(&self, fd: i32) -> i16;
+    fn close(&self, fd: i32);
+    /// The host's call in which a thread is that waits in `recv`.
+    fn sleeps_in(&self) -> i64;
 }
 
 struct Ours(Process);
@@ -62,6 +65,14 @@ impl System for Ours {
         let mut fds = [PollFd { fd, events: libc::POLLIN, revents: 0 }];
         self.0.poll(&mut fds, 0).unwrap();
         fds[0].revents
+    }
+
+    fn close(&self, fd: i32) {
+        self.0.close(fd).unwrap();
+    }
+
+    fn sleeps_in(&self) -> i64 {
+        libc::SYS_futex
     }
 }
 
@@ -117,6 +128,15 @@ impl System for Host {
         unsafe { libc::poll(&mut asked, 1, 0) };
         asked.revents
     }
+
+    fn close(&self, fd: i32) {
+        // SAFETY: the test's own.
+        assert_eq!(unsafe { libc::close(fd) }, 0);
+    }
+
+    fn sleeps_in(&self) -> i64 {
+        libc::SYS_recvfrom
+    }
 }
 
 fn timeval(time: Duration) -> [u8; 16] {
@@ -167,6 +187,70 @@ fn a_reader_waits_for_as_much_as_he_wants() {
         for low in [2, 100, 3000] {
             assert_eq!(few(&ours, tcp, low), few(&Host, tcp, low), "tcp {tcp}, {low}");
         }
+    }
+}
+
+/// What one is told who wants no bytes at all: at once, when the time is up, and when something comes while he waits.
+fn none(system: &dyn System, tcp: bool) -> Vec<String> {
+    let mut seen = Vec::new();
+    let mut say = |what: &str, said: &dyn std::fmt::Debug| seen.push(format!("{what}: {said:?}"));
+    let [writer, reader] = system.ends(tcp);
+    say("read", &system.read(reader, &mut []));
+    say("no wait", &system.recv(reader, &mut [], MSG_DONTWAIT));
+    system.set(reader, SO_RCVTIMEO, &timeval(SOON));
+    for flags in [0, MSG_PEEK, MSG_WAITALL, MSG_TRUNC] {
+        let begun = Instant::now();
+        say("the time is up", &system.recv(reader, &mut [], flags));
+        say("not before", &(begun.elapsed() >= SOON));
+    }
+    // So that a test that fails comes to an end.
+    system.set(reader, SO_RCVTIMEO, &timeval(Duration::from_secs(10)));
+    let waiting = |then: &dyn Fn()| {
+        std::thread::scope(|scope| {
+            let waiting = spawn_asleep_in(scope, system.sleeps_in(), || system.recv(reader, &mut [], 0));
+            assert!(!waiting.is_finished(), "it did not wait");
+            then();
+            waiting.join().unwrap()
+        })
+    };
+    say("bytes come", &waiting(&|| assert_eq!(system.write(writer, b"ab"), Ok(2))));
+    say("they are there", &system.recv(reader, &mut [], 0));
+    say("and stay", &system.recv(reader, &mut [0; 4], MSG_DONTWAIT));
+    // The end is a reset.
+    system.write(reader, b"unread").unwrap();
+    system.poll(writer);
+    say("it ends", &waiting(&|| system.close(writer)));
+    say("how", &system.recv(reader, &mut [0; 4], MSG_DONTWAIT));
+    say("told once", &system.recv(reader, &mut [], 0));
+    system.close(reader);
+    seen
+}
+
+#[test]
+fn a_reader_who_wants_nothing_waits_all_the_same() {
+    let ours = Ours(process());
+    for tcp in [false, true] {
+        assert_eq!(none(&ours, tcp), none(&Host, tcp), "tcp {tcp}");
+    }
+}
+
+/// A stream's reader who wants nothing is not told of an interrupt, as on Linux.
+#[test]
+fn a_reader_who_wants_nothing_may_be_interrupted() {
+    let ours = Ours(process());
+    for (tcp, says) in [(false, Err(Errno::INTR)), (true, Ok(0))] {
+        let [_writer, reader] = ours.ends(tcp);
+        let interrupt = Shared::new(Interrupt::new()).unwrap();
+        let said = std::thread::scope(|scope| {
+            let waiting = spawn_asleep(scope, || {
+                let _entered = Interrupt::enter(&interrupt);
+                ours.0.recv(reader, &mut [], 0)
+            });
+            assert!(!waiting.is_finished(), "it did not wait");
+            interrupt.raise();
+            waiting.join().unwrap()
+        });
+        assert_eq!(said, says, "tcp {tcp}");
     }
 }
 
@@ -340,4 +424,42 @@ fn several_messages_are_waited_for() {
     time = Duration::from_secs(1000);
     assert_eq!(receive(MSG_DONTWAIT, Some(&mut time)), Ok(2));
     assert!(time < Duration::from_secs(1000) && time > Duration::from_secs(900), "{time:?}");
+}
+
+/// The messages of a call come from, and go to, the socket that it began with, whatever becomes of the descriptor.
+#[test]
+fn several_messages_are_of_one_socket() {
+    let p = &process();
+    let [a, b] = p.socketpair(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    let [other, other_end] = p.socketpair(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    assert_eq!(p.send(a, b"1", 0), Ok(1));
+    assert_eq!(p.send(other, b"x", 0), Ok(1));
+    let (n, bytes) = std::thread::scope(|scope| {
+        let waiting = spawn_asleep(scope, || {
+            let mut bytes = [[0u8; 1]; 3];
+            let [x, y, z] = &mut bytes;
+            let (x, y, z) = (&mut [&mut x[..]], &mut [&mut y[..]], &mut [&mut z[..]]);
+            (p.recvmmsg(b, &mut [room(x), room(y), room(z)], 0, None), bytes)
+        });
+        assert!(!waiting.is_finished(), "it did not wait for the second");
+        assert_eq!(p.dup2(other_end, b), Ok(b));
+        for byte in [b"2", b"3"] {
+            assert_eq!(p.send(a, byte, 0), Ok(1));
+        }
+        waiting.join().unwrap()
+    });
+    assert_eq!((n, bytes), (Ok(3), [*b"1", *b"2", *b"3"]));
+    // Some fit, and the rest waits.
+    let [a, b] = p.socketpair(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    // So that a test that fails comes to an end.
+    p.setsockopt(b, SOL_SOCKET, SO_RCVTIMEO, &timeval(Duration::from_secs(10))).unwrap();
+    let sent = std::thread::scope(|scope| {
+        let waiting = spawn_asleep(scope, || p.sendmmsg(a, &mut [message(&[&[7; 10_000]]); 40], 0));
+        assert!(!waiting.is_finished(), "all fitted");
+        assert_eq!(p.dup2(other, a), Ok(a));
+        let got = (0..40).take_while(|_| p.recv(b, &mut [0; 4], 0) == Ok(4)).count();
+        assert_eq!(got, 40, "the rest went elsewhere");
+        waiting.join().unwrap()
+    });
+    assert_eq!(sent, Ok(40));
 }

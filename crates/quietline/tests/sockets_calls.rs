@@ -133,6 +133,45 @@ fn connections_wait_for_room_and_for_each_other() {
     assert_eq!(mode & S_IFMT, S_IFSOCK);
 }
 
+/// Who was woken for a place in a backlog and does not take it, because another thread has connected his socket meanwhile, leaves
+/// it to the next.
+#[test]
+fn a_place_that_is_not_taken_is_the_next_ones() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let names = ["listener", "another"].map(abstract_name);
+    let [listener, another] = [0, 1].map(|n: usize| {
+        let listener = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+        p.bind(listener, &names[n]).unwrap();
+        p.listen(listener, 0).unwrap();
+        listener
+    });
+    let [first, twice, last] = [(); 3].map(|()| p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap());
+    p.connect(first, &names[0]).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = support::spawn_asleep(scope, || p.connect(twice, &names[0]));
+        let next = support::spawn_asleep(scope, || p.connect(last, &names[0]));
+        p.connect(twice, &names[1]).unwrap();
+        assert!(!waiting.is_finished() && !next.is_finished(), "both wait");
+        p.accept(listener).unwrap();
+        assert_eq!(waiting.join().unwrap(), Err(Errno::ISCONN));
+        // If nobody tells it, it sleeps on: let it go then.
+        for _ in 0..2_000 {
+            if next.is_finished() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let slept_on = !next.is_finished();
+        if slept_on {
+            p.shutdown(listener, SHUT_RDWR).unwrap();
+        }
+        assert_eq!((slept_on, next.join().unwrap()), (false, Ok(())), "beside a place");
+        p.accept(listener).unwrap();
+    });
+    p.accept(another).unwrap();
+}
+
 #[test]
 fn a_path_asks_for_the_right_to_write() {
     let kernel = Kernel::boot(Config::default().owner(0, 0).root_mode(0o777)).unwrap();
@@ -454,6 +493,60 @@ fn two_who_wait_for_two_receivers_are_each_told_of_theirs() {
         p.read(one, &mut [0; 4]).unwrap();
         assert_eq!(first.join().unwrap(), Ok(1));
     });
+}
+
+#[test]
+fn who_waits_for_a_place_gets_it_in_turn() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let connected = || {
+        let fd = p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+        p.connect(fd, &abstract_name("turn")).unwrap();
+        fd
+    };
+    let receiver = p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    p.bind(receiver, &abstract_name("turn")).unwrap();
+    let fill = connected();
+    while p.send(fill, b"x", MSG_DONTWAIT).is_ok() {}
+    let senders = [connected(), connected(), connected()];
+    std::thread::scope(|scope| {
+        let first = support::spawn_asleep(scope, || p.send(senders[0], b"1", 0));
+        let second = support::spawn_asleep(scope, || p.write(senders[1], b"2"));
+        let third = support::spawn_asleep(scope, || p.send(senders[2], b"3", 0));
+        p.read(receiver, &mut [0; 4]).unwrap();
+        assert_eq!(first.join().unwrap(), Ok(1));
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(!second.is_finished() && !third.is_finished(), "there was one place");
+        p.read(receiver, &mut [0; 4]).unwrap();
+        assert_eq!(second.join().unwrap(), Ok(1));
+        assert!(!third.is_finished());
+        p.close(receiver).unwrap();
+        assert_eq!(third.join().unwrap(), Err(Errno::CONNREFUSED));
+    });
+}
+
+#[test]
+fn each_message_wakes_one_reader_and_he_wakes_nobody() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    for ty in [SOCK_DGRAM, SOCK_SEQPACKET] {
+        let [a, b] = pair(p, ty);
+        std::thread::scope(|scope| {
+            // They are woken in this order, and who only looks uses up the wake-up of what he leaves there.
+            let looks = support::spawn_asleep(scope, move || p.recv(a, &mut [0; 10], MSG_PEEK));
+            let reads = support::spawn_asleep(scope, move || p.read(a, &mut [0; 10]));
+            let last = support::spawn_asleep(scope, move || p.read(a, &mut [0; 10]));
+            assert_eq!(p.send(b, &[0; 5], 0), Ok(5));
+            assert_eq!(looks.join().unwrap(), Ok(5));
+            assert_eq!(p.send(b, &[0; 3], 0), Ok(3));
+            assert_eq!(reads.join().unwrap(), Ok(5));
+            std::thread::sleep(Duration::from_millis(30));
+            assert!(!last.is_finished(), "woken for a message whose wake-up another has had");
+            assert_eq!(p.send(b, &[0; 2], 0), Ok(2));
+            assert_eq!(last.join().unwrap(), Ok(3));
+        });
+        assert_eq!(p.recv(a, &mut [0; 10], MSG_DONTWAIT), Ok(2));
+    }
 }
 
 #[test]

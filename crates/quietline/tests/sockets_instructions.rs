@@ -96,10 +96,10 @@ fn local_connections() {
     p.listen(listener, 1).unwrap();
     // Socket: the table's lock. Connect: the file's count up and down; the state is set, and held; the name's bucket, and the
     // listener held; both locks; the listener's name held, and the new state, for both ends; the listener let go. Accept: the
-    // table's lock, twice; the listener's. Closed: twice the table's lock, the file's count, and the end's own lock; the other
+    // table's lock; the listener's. Closed: twice the table's lock, the file's count, and the end's own lock; the other
     // end's, of the first to go. Then three references to states are given back (two more are the last of theirs), and one to
     // the name.
-    assert_locked("connect, accept and two close", 25, || connect(&p, AF_UNIX, listener, &address));
+    assert_locked("connect, accept and two close", 24, || connect(&p, AF_UNIX, listener, &address));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn tcp_connections() {
     let mut address = name.bytes().to_vec();
     address[4..8].copy_from_slice(&[127, 0, 0, 1]);
     // As above for the files and the table. Each end has more locks (who changes it, what it sends, what it receives), which are
-    // taken when it is connected and when it is closed; the port's bucket is locked when it is taken, looked up, joined, and
+    // taken once when it is connected and when it is closed; the port's bucket is locked when it is taken, looked up, joined, and
     // let go by either; and flags are changed by exchanges, so that who waits may look at them.
-    assert_locked("TCP connect, accept and two close", 50, || connect(&p, AF_INET, listener, &address));
+    assert_locked("TCP connect, accept and two close", 48, || connect(&p, AF_INET, listener, &address));
 }

@@ -1,41 +1,18 @@
-//! Many connections with checksums, from several threads: no byte, no message and no descriptor is lost.
+//! Property 13 of local sockets, from several threads: many connections with checksums, a few at a time; no byte, no message and no
+//! descriptor is lost. (All at once: `connections.rs`.)
 //!
 //! `QUIETLINE_SOCKETS_CONNECTIONS=N` makes N connections (default 10,000; 1,000 without optimisation), of 100 messages each. Who
 //! has been left asleep is found by the time: a minute in which not one connection ends.
 
+mod support;
+
 use quietline::abi::*;
 use quietline::{Config, Kernel, Process, RecvMsg, SendMsg};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
-use std::time::Duration;
+use support::watched;
 
 const MESSAGES: u64 = 100;
 const CLIENTS: u64 = 3;
-
-/// How long nothing may happen.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Runs `work`, which counts in `done` what it has done: ends the program if that stands still for too long.
-fn watched<R>(done: &AtomicU64, work: impl FnOnce() -> R) -> R {
-    let (over, ends) = mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut last = u64::MAX;
-            while ends.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-                // Relaxed: a look, minutes apart.
-                let now = done.load(Ordering::Relaxed);
-                if now == last {
-                    eprintln!("somebody has been left asleep after {now}");
-                    std::process::abort();
-                }
-                last = now;
-            }
-        });
-        let result = work();
-        drop(over);
-        result
-    })
-}
 
 fn number(name: &str, or: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or)

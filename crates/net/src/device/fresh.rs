@@ -2,6 +2,10 @@
 //!
 //! A driver that asks the caches for each packet takes two sequences for one; here a ring's worth comes at once, and what is
 //! not used stays for the next poll.
+//!
+//! A refill runs on the CPU of the poll that finds nothing left, in that poll. Its memory is that CPU's, and so is the
+//! [home](Skb::cpu) of all that it brings: a loop that moves to another CPU uses up what it has, [`NAPI_BULK`] at most, whose home is the
+//! old one, and the next refill is the new one's.
 
 use super::Batch;
 use crate::packet::{NAPI_BULK, PacketError, Packets, Skb};
@@ -59,3 +63,6 @@ impl<'n> Fresh<'n> {
 pub(super) fn no_memory(_: PacketError) -> Errno {
     Errno::NOMEM
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -215,6 +215,10 @@ impl<'n> Pass<'_, 'n> {
         }
         let (head, body) = skb.data()[Ethernet::LEN..].split_at(header.header_len());
         let offset = header.fragment.get() & Ipv4::OFFSET;
+        // No packet is as long as what this is said to be a piece of, and where its own pieces are could not be said.
+        if usize::from(offset) * 8 + body.len() > usize::from(u16::MAX) {
+            return self.drop(skb, DropReason::BadHeader);
+        }
         let pieces = body.len().div_ceil(room);
         for (i, piece) in body.chunks(room).enumerate() {
             let last = i + 1 == pieces;

@@ -7,7 +7,8 @@
 //! ticket of its grace period, and allocation looks at the first of the queue: no callback, no memory for giving back.
 //!
 //! Readers need the [`Words`] alone. What is in here belongs to the writers, and is under their lock; so no callback of anybody's
-//! is run here, which might want that lock.
+//! is run here, which might want that lock, and nobody waits here: a reader may want the lock inside the very section that would be waited
+//! for. Who can wait is [told](Lack::Readers) for what.
 
 use super::words::Words;
 use quietline_platform::{AllocError, heap};
@@ -16,13 +17,26 @@ use quietline_sync::rcu::Domain;
 /// No object.
 const NONE: u32 = u32::MAX;
 
-/// What is to be done when all objects that were given back still wait for readers.
+/// What an allocation lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Readers {
-    /// Wait for them: the caller is in no read section.
-    Wait,
-    /// Fail: the caller may be in one.
-    Leave,
+pub(super) enum Lack {
+    /// Memory, or the pool has as many as it may, and nothing was given back.
+    Memory,
+    /// The same, but for what was given back and waits for readers: after the grace period of this ticket there is one more. To be waited for
+    /// without the lock, and in no read section.
+    Readers(u64),
+}
+
+impl From<AllocError> for Lack {
+    fn from(AllocError: AllocError) -> Self {
+        Self::Memory
+    }
+}
+
+impl From<Lack> for AllocError {
+    fn from(_: Lack) -> Self {
+        Self
+    }
 }
 
 /// What the writers know of an object.
@@ -73,11 +87,11 @@ impl Pool {
         Ok((pool, words))
     }
 
-    /// An object, whose words are as somebody left them.
+    /// An object, whose words are as somebody left them. Does not wait.
     ///
     /// # Errors
-    /// [`AllocError`] if there is no memory, or the pool has as many as it may.
-    pub(super) fn alloc(&mut self, words: &Words, readers: Readers) -> Result<u32, AllocError> {
+    /// [`Lack`].
+    pub(super) fn alloc(&mut self, words: &Words) -> Result<u32, Lack> {
         if self.free == NONE && self.waiting > 0 {
             if self.waiting >= PATIENCE {
                 self.domain.nudge();
@@ -85,16 +99,10 @@ impl Pool {
             self.take_elapsed();
         }
         if self.free == NONE && self.grow(words).is_err() {
-            if self.first == NONE || readers == Readers::Leave {
-                return Err(AllocError);
-            }
-            self.domain.wait_elapsed(self.objects[self.first as usize].ticket);
-            self.take_elapsed();
+            let Some(first) = self.objects.get(self.first as usize) else { return Err(Lack::Memory) };
+            return Err(Lack::Readers(first.ticket));
         }
         let object = self.free;
-        if object == NONE {
-            return Err(AllocError);
-        }
         self.free = self.objects[object as usize].next;
         self.objects[object as usize].uses = 0;
         self.used += 1;

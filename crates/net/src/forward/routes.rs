@@ -25,11 +25,13 @@
 //!
 //! # Guarantees
 //!
-//! * A lookup takes no lock, writes nothing, and waits for nobody. Of IPv4 it makes four dependent steps at most: root, two chunks,
-//!   next hop.
+//! * A lookup takes no lock, writes nothing, and waits for nobody. Of IPv4 it looks at four places at most: root, two chunks,
+//!   next hop. The root is one load; a chunk is one that depends on the one before, or two, if it is beyond the first 65,536 words
+//!   (256 chunks), and so is a next hop beyond the first 8,192. (A prefix that is alone below an entry has a tail instead, on one line.)
 //! * A lookup beside changes gives, for its address, the answer before or after each change. A change of a prefix that
 //!   covers many entries is not seen at once by all addresses.
-//! * A change that fails for lack of memory has changed nothing; removing never fails.
+//! * A change that fails for lack of memory has changed nothing; removing never fails, and waits for no reader.
+//! * Nobody waits for readers while holding the lock: whatever takes it, but for changes, may be called inside a read section.
 //!
 //! # Limits
 //!
@@ -38,7 +40,8 @@
 //! * Memory: 256 KiB for the root, and for a route at most a chunk (1 KiB of IPv4, 80 bytes of IPv6), two tails (48 bytes each)
 //!   and some 30 bytes for the prefix itself. A million routes as large tables have them take a tenth of that of IPv4, half of
 //!   IPv6: see [`Usage`].
-//! * A change made inside a read section of the same domain may wait for ever.
+//! * Entering a route waits for readers, without the lock, where only what they may still look at could be used for it: at the limit, or
+//!   without memory. So inside a read section of the same domain it may wait for ever.
 //!
 //! # Source
 //!
@@ -53,6 +56,7 @@ mod table;
 pub use next_hop::{NextHop, Via};
 
 use super::address::Address;
+use super::pool::Lack;
 use change::Changer;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -224,15 +228,23 @@ impl<A: Address> Routes<A> {
 
     /// Enters a route; the next hop that the prefix had before, if there was one.
     ///
-    /// Takes the lock. O(entries that the prefix covers). Not to be called inside a read section.
+    /// Takes the lock. O(entries that the prefix covers). Not to be called inside a read section: at the limit, or without memory, it
+    /// waits for the readers of what was taken out, holding no lock, and tries again.
     ///
     /// # Errors
     /// `ENOMEM`, also beyond the limit; then nothing has changed.
     pub fn insert(&self, prefix: Prefix<A>, hop: NextHop<A>) -> Result<Option<NextHop<A>>, Errno> {
-        self.try_insert(prefix, hop).map_err(|AllocError| Errno::NOMEM)
+        loop {
+            match self.try_insert(prefix, hop) {
+                Ok(before) => return Ok(before),
+                Err(Lack::Memory) => return Err(Errno::NOMEM),
+                // Each time one more can be used, unless another change takes it.
+                Err(Lack::Readers(ticket)) => self.domain.wait_elapsed(ticket),
+            }
+        }
     }
 
-    fn try_insert(&self, prefix: Prefix<A>, hop: NextHop<A>) -> Result<Option<NextHop<A>>, AllocError> {
+    fn try_insert(&self, prefix: Prefix<A>, hop: NextHop<A>) -> Result<Option<NextHop<A>>, Lack> {
         let mut writer = self.writer.lock();
         let writer = &mut *writer;
         let old = writer.prefixes.get(&prefix).copied();
@@ -245,9 +257,9 @@ impl<A: Address> Routes<A> {
             _ if prefix.is_empty() => store(self.table.default(), leaf),
             Some(_) => writer.changer.replace(&self.table, prefix.address, leaf),
             None => {
-                if writer.changer.insert(&self.table, prefix.address, leaf).is_err() {
-                    writer.hops.put(&self.hops, number);
-                    return Err(AllocError);
+                if let Err(lack) = writer.changer.insert(&self.table, prefix.address, leaf) {
+                    writer.hops.unget(&self.hops, number);
+                    return Err(lack);
                 }
             }
         }
@@ -263,7 +275,7 @@ impl<A: Address> Routes<A> {
 
     /// Takes a route out; its next hop, if it was there.
     ///
-    /// Takes the lock. O(entries that the prefix covers). Needs no memory. Not to be called inside a read section.
+    /// Takes the lock. O(entries that the prefix covers). Needs no memory. Waits for nobody.
     pub fn remove(&self, prefix: Prefix<A>) -> Option<NextHop<A>> {
         let mut writer = self.writer.lock();
         let writer = &mut *writer;
@@ -297,7 +309,7 @@ impl<A: Address> Routes<A> {
         self.len() == 0
     }
 
-    /// Calls `f` for all routes, in no particular order, under the lock: it must not change routes.
+    /// Calls `f` for all routes, in no particular order, under the lock: it must not ask for routes, nor change them, nor wait for readers.
     pub fn for_each(&self, mut f: impl FnMut(Prefix<A>, NextHop<A>)) {
         let writer = self.writer.lock();
         for (prefix, number) in &writer.prefixes {

@@ -2,17 +2,30 @@
 
 use quietline_platform::{AllocError, fault};
 use std::collections::VecDeque;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// What a chunk holds at least, and what is copied under the queue's lock at most when there is another way.
 pub(super) const SMALL: usize = 4096;
 /// What a chunk holds at most.
 pub(super) const LARGE: usize = 32 * 1024;
 
+/// A line of memory.
+#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+struct Line([u8; LINE]);
+
+/// Bytes of a line.
+const LINE: usize = 64;
+const _: () = assert!(SMALL.is_multiple_of(LINE) && LARGE.is_multiple_of(LINE));
+
 /// A piece of memory with bytes in it. It grows into its capacity once and is never cleared, so that used memory is not
 /// zeroed again.
+///
+/// Whole lines, it and its memory: each message writes both, and what lies beside them may be another CPU's.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Chunk {
-    memory: Vec<u8>,
+    memory: Vec<Line>,
     start: usize,
     end: usize,
 }
@@ -23,27 +36,31 @@ impl Chunk {
         fault::check()?;
         let mut memory = Vec::new();
         let capacity = want.clamp(SMALL, LARGE).next_power_of_two();
-        memory.try_reserve_exact(capacity).map_err(|_| AllocError)?;
+        memory.try_reserve_exact(capacity / LINE).map_err(|_| AllocError)?;
         Ok(Self { memory, start: 0, end: 0 })
     }
 
+    fn capacity(&self) -> usize {
+        self.memory.capacity() * LINE
+    }
+
     fn room(&self) -> usize {
-        self.memory.capacity() - self.end
+        self.capacity() - self.end
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.memory[self.start..self.end]
+        &self.memory.as_bytes()[self.start..self.end]
     }
 
     /// Appends up to `n` bytes, which `fill` writes: it is given as much memory and says how much of it it has used.
     pub(super) fn append(&mut self, n: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> usize {
         let n = n.min(self.room());
         let until = self.end + n;
-        if self.memory.len() < until {
+        if self.memory.len() * LINE < until {
             // Within the capacity: no allocation.
-            self.memory.resize(until, 0);
+            self.memory.resize(until.div_ceil(LINE), Line([0; LINE]));
         }
-        let filled = fill(&mut self.memory[self.end..until]);
+        let filled = fill(&mut self.memory.as_mut_bytes()[self.end..until]);
         debug_assert!(filled <= n);
         self.end += filled;
         filled
@@ -108,7 +125,7 @@ impl Bytes {
     /// [added](Self::add): the spare one, if it is large enough.
     pub(super) fn prepare(&mut self, want: usize) -> Result<Option<Chunk>, AllocError> {
         self.reserve()?;
-        Ok(self.spare.take_if(|spare| spare.memory.capacity() >= want.min(LARGE)))
+        Ok(self.spare.take_if(|spare| spare.capacity() >= want.min(LARGE)))
     }
 
     /// A chunk, for one who has got none from [`prepare`](Self::prepare).
@@ -131,7 +148,7 @@ impl Bytes {
     pub(super) fn give(&mut self, n: usize, take: impl FnOnce(&[u8])) -> usize {
         let Some(first) = self.chunks.front_mut() else { return 0 };
         let n = n.min(first.end - first.start);
-        take(&first.memory[first.start..first.start + n]);
+        take(&first.bytes()[..n]);
         first.start += n;
         self.len -= n;
         if first.start == first.end {
@@ -197,7 +214,7 @@ impl Bytes {
     /// Keeps the larger of two empty chunks.
     fn recycle(&mut self, mut chunk: Chunk) {
         (chunk.start, chunk.end) = (0, 0);
-        let better = |spare: &Chunk| spare.memory.capacity() < chunk.memory.capacity();
+        let better = |spare: &Chunk| spare.capacity() < chunk.capacity();
         if self.spare.as_ref().is_none_or(better) {
             self.spare = Some(chunk);
         }

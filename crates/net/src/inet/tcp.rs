@@ -98,6 +98,8 @@ pub(crate) struct End {
     error: AtomicU32,
     /// The user who has bound or connected it.
     uid: AtomicU32,
+    /// How often it has asked for a connection: what tells an attempt from one that was given up.
+    attempt: AtomicU32,
     /// `TCP_CONGESTION`, as the options number them.
     congestion: AtomicU32,
     options: Options,
@@ -157,6 +159,7 @@ impl End {
             flags: AtomicU32::new(0),
             error: AtomicU32::new(0),
             uid: AtomicU32::new(0),
+            attempt: AtomicU32::new(0),
             congestion: AtomicU32::new(0),
             options: Options::with_buffers(SNDBUF, RCVBUF),
             settings: Settings::new(),

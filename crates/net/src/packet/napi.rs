@@ -32,22 +32,24 @@ pub struct Napi<'n> {
 
 impl fmt::Debug for Napi<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [heads, data] = self.stack.len();
-        f.debug_struct("Napi").field("heads", &heads).field("data", &data).finish_non_exhaustive()
+        let [heads, data, away] = self.stack.len();
+        let mut f = f.debug_struct("Napi");
+        f.field("heads", &heads).field("data", &data).field("away", &away).finish_non_exhaustive()
     }
 }
 
 impl Packets {
-    /// A stack for a loop that makes and ends packets. It is large (2 KiB): make it once.
+    /// A stack for a loop that makes and ends packets. It is large (2.5 KiB): make it once.
     pub fn napi(&self) -> Napi<'_> {
         Napi { stack: Stack::new(self, USUAL) }
     }
 }
 
 impl<'n> Napi<'n> {
-    /// Says whether packets that other CPUs have made are sent home to them, as by [`Packets::defer_free`], or stay here as others do,
-    /// which is what a new stack does. At home their memory is near if the machine has several nodes; on one node it costs a tenth
-    /// of what a packet does (docs/bench-forward.md).
+    /// Says whether packets that other CPUs have made are sent home to them, as by [`Packets::defer_free_bulk`], or stay here as others do,
+    /// which is what a new stack does. They are sent 32 at a time: until then, or until the stack is [flushed](Self::flush), is dropped or
+    /// has to ask the caches for more, they wait here, and have not ended. At home their memory is near if the machine has several nodes; on one node it cost a tenth
+    /// of what a packet does when they were sent one by one (docs/bench-forward.md).
     #[must_use]
     pub fn sends_home(mut self, sends_home: bool) -> Self {
         self.stack.set_sends_home(sends_home);
@@ -67,7 +69,7 @@ impl<'n> Napi<'n> {
     }
 
     /// Ends a reference, to a packet that was used; what it leaves stays here (`napi_consume_skb`), unless another CPU has made it
-    /// and the stack [sends such home](Self::sends_home): two locked instructions on that CPU's line.
+    /// and the stack [sends such home](Self::sends_home): two locked instructions on that CPU's line for up to 32 of them.
     #[inline(always)]
     pub fn consume_skb(&mut self, skb: Skb<'n>) {
         self.stack.end(skb, Event::Consumed, NAPI_BULK);
@@ -85,7 +87,7 @@ impl<'n> Napi<'n> {
         self.stack.take_deferred(NAPI_BULK)
     }
 
-    /// Gives back what the stack holds, and what other CPUs have sent home to this one.
+    /// Gives back what the stack holds, and what other CPUs have sent home to this one; sends home what is to be.
     pub fn flush(&mut self) {
         self.take_deferred();
         self.stack.give_back();

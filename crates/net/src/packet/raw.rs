@@ -18,12 +18,14 @@
 
 #![allow(unsafe_code)]
 
+mod away;
 mod bulk;
 mod deferred;
 mod put_off;
 mod skb;
 mod stack;
 
+pub(super) use away::{AWAY, Away};
 use bulk::Ended;
 pub(super) use bulk::{ALL, HEADS, end_all};
 pub(super) use deferred::Deferred;
@@ -75,18 +77,19 @@ struct Head {
     /// Null while the data has one head and no fragments.
     info: AtomicPtr<Info>,
     destructor: Option<extern "C" fn(u64)>,
-    argument: u64,
+    /// The next in a list of packets that wait to be freed. In the first line, so that who puts a packet there, and who takes it, has no
+    /// other one to get from another CPU.
+    next: AtomicPtr<Head>,
 
     cb: [u64; 5],
     timestamp: u64,
     mark: u32,
     hash: u32,
-    /// The next in a list of packets that wait to be freed.
-    next: AtomicPtr<Head>,
+    argument: u64,
 }
 
 // (The model's atomics are larger.)
-const _: () = assert!(cfg!(loom) || size_of::<Head>() == 128);
+const _: () = assert!(cfg!(loom) || size_of::<Head>() == 128 && offset_of!(Head, cb) == 64);
 const _: () = assert!(SIZES[SIZES.len() - 1] <= u16::MAX as usize);
 
 /// What heads of the same data share besides it (`struct skb_shared_info`).
@@ -106,6 +109,9 @@ pub struct Packets {
     pub(super) deferred: Deferred,
     /// On a line of its own: the others are only read.
     put_off: CachePadded<PutOff>,
+    /// Whether a model puts packets off, so that all its threads look for them: see [`may_have_put_off`](Self::may_have_put_off).
+    #[cfg(loom)]
+    pub puts_off: bool,
 }
 
 impl fmt::Debug for Packets {
@@ -141,6 +147,8 @@ impl Packets {
             ],
             deferred: Deferred::new()?,
             put_off: CachePadded::new(PutOff::new()),
+            #[cfg(loom)]
+            puts_off: false,
         })
     }
 

@@ -135,10 +135,12 @@ fn connect_named(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(), E
     let peer = end.sock_share(on.socket)?;
     let [sock] = Sock::new(&on.net().unix.socks, on.socket.ty())?;
     let mut embryo = Embryo { sock, peer };
+    let mut offered = Offered(None);
     loop {
         let listener = find_typed(on, address)?;
         let (why, left) = match knock(end, embryo, &listener, on) {
             Ok(()) => {
+                offered.used_up(&listener);
                 listener.wake(READABLE);
                 return Ok(());
             }
@@ -148,6 +150,9 @@ fn connect_named(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(), E
         match why {
             Knock::Again => {}
             Knock::Full if on.waits(0) => {
+                // Somebody was faster; and another listener's place is not kept for a sleep.
+                offered.used_up(&listener);
+                drop(offered);
                 let full = || match listener.lock().listener.as_deref() {
                     Some(full) if listener.shutdown() & (RCV | DEAD) == 0 && full.is_full() => {
                         Err(Errno::AGAIN)
@@ -155,9 +160,29 @@ fn connect_named(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(), E
                     _ => Ok(()),
                 };
                 wait(&listener.waiters, WRITABLE, true, embryo.peer.options.send_timeout(), full)?;
+                offered = Offered(Some(listener));
             }
             Knock::Full => return Err(Errno::AGAIN),
             Knock::Failed(errno) => return Err(errno),
+        }
+    }
+}
+
+/// The listener whose place a connect was woken for. One place wakes one who waits: if that one does not take it, because
+/// something else is wrong or the address is another's by now, the next is woken.
+struct Offered(Option<Object<Sock>>);
+
+impl Offered {
+    /// `listener` has no such place any more.
+    fn used_up(&mut self, listener: &Sock) {
+        self.0.take_if(|offered| offered.is(listener));
+    }
+}
+
+impl Drop for Offered {
+    fn drop(&mut self) {
+        if let Some(listener) = &self.0 {
+            listener.wake(WRITABLE);
         }
     }
 }
@@ -334,6 +359,7 @@ pub(super) fn closed(end: &UnixEnd, socket: &Socket) {
     for hopeful in buried.hopeful {
         hopeful.wake(WRITABLE);
     }
+    sock.wake_places(quietline_sync::WaitQueue::ALL);
     // Who is about to connect looks under the lock. Nobody else waits here: he would hold the file.
     sock.waiters.wake_ordered(CHANGED.bits(), quietline_sync::WaitQueue::ALL);
     if buried.entered {

@@ -76,11 +76,6 @@ impl<'f> Outward<'f> {
     pub(super) fn suspect(&self) {
         self.flights.suspect();
     }
-
-    /// The files of a segment that was not sent.
-    pub(super) fn give_back(&mut self, parcel: Option<Box<Parcel>>) {
-        self.parcel = parcel;
-    }
 }
 
 impl Drop for Outward<'_> {
@@ -187,6 +182,9 @@ impl Inward {
     #[inline(never)]
     fn deliver_slow(self, passcred: bool, who: &dyn Caller, control: &mut Control<'_>, flags: i32) -> i32 {
         if !control.is_wanted() {
+            if let Some(parcel) = self.parcel {
+                control.keep(parcel);
+            }
             return MSG_CTRUNC;
         }
         let mut found = 0;
@@ -199,12 +197,13 @@ impl Inward {
                 found |= MSG_CTRUNC;
             }
         }
-        if let Some(parcel) = self.parcel {
+        if let Some(mut parcel) = self.parcel {
             let (count, room) = (parcel.len(), control.room().unwrap_or(0) / 4);
             let how = FdFlags { cloexec: flags & MSG_CMSG_CLOEXEC != 0, any: flags & MSG_CMSG_ANYFD != 0 };
-            let fds = parcel.into_files().take(room).map_while(|file| who.install(file, how).ok());
+            let fds = parcel.take_files(room).map_while(|file| who.install(file, how).ok());
             if control.put_ints(SOL_SOCKET, SCM_RIGHTS, fds) < count {
                 found |= MSG_CTRUNC;
+                control.keep(parcel);
             }
         }
         found

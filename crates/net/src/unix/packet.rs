@@ -2,7 +2,7 @@
 //!
 //! A datagram counts against the room of its sender until it is read; messages between two ends as bytes of a stream do. A
 //! receiver who has more than [`QUEUE`] datagrams of senders that he is not connected to takes no more; senders who find it so
-//! leave their states with him, to be woken when there is room.
+//! wait for a place with him, in turn, or leave their states there to be told when there is one.
 
 use super::UnixEnd;
 use super::connect::{autobind, find_typed};
@@ -15,10 +15,12 @@ use crate::abi::{AF_UNSPEC, MSG_OOB, MSG_PEEK, MSG_TRUNC, SOCK_SEQPACKET};
 use crate::address::SockAddr;
 use crate::caller::Ids;
 use crate::message::{Incoming, Outgoing};
-use crate::proto::{On, wait};
+use crate::proto::{On, deadline, left, wait};
 use crate::raw::Object;
+use core::cell::Cell;
 use quietline_platform::atomic::Ordering;
 use quietline_platform::fault;
+use quietline_sync::WaitQueue;
 use rustix::io::Errno;
 
 /// Datagrams in a queue when it is full, less one (`net.unix.max_dgram_qlen`).
@@ -48,6 +50,13 @@ pub(super) fn hope(own: &Object<Sock>, theirs: &mut State) -> Result<(), Errno> 
     Ok(())
 }
 
+/// Ends that: whether it had been left there.
+fn no_hope(own: &Sock, theirs: &mut State) -> bool {
+    let before = theirs.hopeful.len();
+    theirs.hopeful.retain(|hopeful| !hopeful.is(own));
+    theirs.hopeful.len() < before
+}
+
 /// `connect`, of a socket for datagrams.
 pub(super) fn connect(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(), Errno> {
     if address.len() < names::FAMILY {
@@ -73,9 +82,12 @@ pub(super) fn connect(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<
         state.ids = on.who.ids();
         core::mem::replace(&mut state.peer, new.clone())
     };
-    if let Some(old) = old
-        && new.is_none_or(|new| !new.is(&old))
-    {
+    let Some(old) = old else { return Ok(()) };
+    if no_hope(&own, &mut old.lock()) {
+        // The old one's room is not what is waited for any more.
+        own.wake(WRITABLE);
+    }
+    if new.is_none_or(|new| !new.is(&old)) {
         disconnected(&own, &old, &on.net().unix.flights);
     }
     Ok(())
@@ -92,6 +104,7 @@ fn disconnected(own: &Sock, old: &Sock, flights: &Flights) {
     for hopeful in hopeful {
         hopeful.wake(WRITABLE);
     }
+    own.wake_places(WaitQueue::ALL);
     if lost {
         let told = {
             let state = old.lock();
@@ -119,6 +132,9 @@ struct Sending<'a> {
     name: &'a SockAddr,
     ordered: bool,
     charge: u32,
+    waits: bool,
+    /// The receiver in whose queue the last attempt has found no place.
+    full: Cell<Option<Object<Sock>>>,
 }
 
 /// `sendmsg` and `write`.
@@ -149,18 +165,63 @@ pub(super) fn send(end: &UnixEnd, on: &On<'_>, message: &mut Outgoing<'_, '_, '_
     if len > (own.options.sndbuf() as usize).saturating_sub(32) {
         return Err(Errno::MSGSIZE);
     }
-    let sending = Sending { end, own, on, name, ordered, charge: message_charge(len) };
-    let own = &sending.own;
-    let waits = on.waits(message.flags);
-    let mut again = || sending.attempt(message, &mut outward, len);
-    match again() {
-        // Not exclusive: others of this socket may wait for another receiver's room, to whom this wake-up says nothing.
-        Err(Errno::AGAIN) if waits => wait(&own.waiters, WRITABLE, false, own.options.send_timeout(), again),
+    let (waits, full) = (on.waits(message.flags), Cell::new(None));
+    let sending = Sending { end, own, on, name, ordered, charge: message_charge(len), waits, full };
+    match sending.attempt(message, &mut outward, len) {
+        Err(Errno::AGAIN) if waits => sending.wait(message, &mut outward, len),
         sent => sent,
     }
 }
 
 impl Sending<'_> {
+    /// Sends it when there is room: of its own, and then in the receiver's queue.
+    #[cold]
+    fn wait(
+        &self,
+        message: &mut Outgoing<'_, '_, '_>,
+        outward: &mut Outward<'_>,
+        len: usize,
+    ) -> Result<usize, Errno> {
+        let own = &self.own;
+        let deadline = deadline(own.options.send_timeout());
+        loop {
+            let left = left(deadline);
+            let full = self.full.take();
+            // None if it is to wait for something else.
+            let again = || match self.attempt(message, outward, len) {
+                Err(Errno::AGAIN) => {
+                    let now = self.full.take();
+                    let same = match (&now, &full) {
+                        (Some(now), Some(full)) => now.is(full),
+                        (now, full) => now.is_none() && full.is_none(),
+                    };
+                    self.full.set(now);
+                    if same { Err(Errno::AGAIN) } else { Ok(None) }
+                }
+                sent => sent.map(Some),
+            };
+            let sent = match &full {
+                // Not exclusive: one wake-up may be all that comes, and there may be room for several.
+                None => wait(&own.waiters, WRITABLE, false, left, again),
+                Some(other) => wait(&other.places, WRITABLE, true, left, again),
+            };
+            if let Some(other) = full
+                && !matches!(sent, Ok(Some(_)) if self.sends_to(&other))
+            {
+                // The place that it may have been woken for is the next one's.
+                other.wake_places(1);
+            }
+            if let Some(sent) = sent? {
+                return Ok(sent);
+            }
+        }
+    }
+
+    /// Whether what has just been sent went there, for certain: a name may be another socket's meanwhile.
+    fn sends_to(&self, other: &Sock) -> bool {
+        self.name.is_empty() && self.own.lock().peer.as_ref().is_some_and(|peer| peer.is(other))
+    }
+
     /// Sends it, if there is room.
     fn attempt(
         &self,
@@ -182,15 +243,17 @@ impl Sending<'_> {
         if own.sent.load(Ordering::Relaxed) >= sndbuf {
             return Err(Errno::AGAIN);
         }
-        if !self.name.is_empty() {
-            let other = find_typed(self.on, self.name)?;
-            return self.put(&other, None, message, outward, len, sndbuf);
-        }
-        let (other, ids) = {
+        let (other, ids) = if self.name.is_empty() {
             let state = own.lock();
             (state.peer.clone().ok_or(Errno::NOTCONN)?, state.ids)
+        } else {
+            (find_typed(self.on, self.name)?, None)
         };
-        self.put(&other, ids, message, outward, len, sndbuf)
+        let sent = self.put(&other, ids, message, outward, len, sndbuf);
+        if self.waits && sent == Err(Errno::AGAIN) {
+            self.full.set(Some(other));
+        }
+        sent
     }
 
     /// `ids`: who has connected the socket, if that was not both ends' doing.
@@ -220,7 +283,9 @@ impl Sending<'_> {
             return Err(Errno::AGAIN);
         }
         if !self.ordered && is_full(own, other, &theirs) {
-            hope(own, &mut theirs)?;
+            if !self.waits {
+                hope(own, &mut theirs)?;
+            }
             return Err(Errno::AGAIN);
         }
         let mut segment = Segment::new(&mut start, len, self.charge)?;
@@ -231,16 +296,13 @@ impl Sending<'_> {
             let ids = self.on.who.ids().or(ids).or(theirs.peer_ids);
             segment.sender = ids.map_or(Sender::UNKNOWN, Sender::of);
         }
+        theirs.reserve()?;
         segment.parcel = outward.take();
         let has_sockets = segment.parcel.as_ref().is_some_and(|parcel| parcel.has_sockets());
         if !self.ordered {
             segment.from = Some(own.clone());
         }
-        if let Err((errno, mut segment)) = theirs.push(segment) {
-            drop(theirs);
-            outward.give_back(segment.parcel.take());
-            return Err(errno);
-        }
+        theirs.queue.push_back(segment);
         if self.ordered {
             theirs.charged += self.charge;
         } else {
@@ -371,10 +433,13 @@ fn take(
             offset.saturating_sub(bytes.len() as u32)
         });
     }
-    if !peek {
+    // Also by who only looks, as on Linux: somebody may have a place now for another reason, of which nobody has told.
+    let hopeful = core::mem::take(&mut state.hopeful);
+    if peek {
+        drop(state);
+    } else {
         let segment = state.queue.pop_front();
         let segment = segment.expect("it was looked at");
-        let hopeful = core::mem::take(&mut state.hopeful);
         let mut charged = 0;
         if segment.from.is_none() {
             state.charged -= segment.charge;
@@ -386,10 +451,11 @@ fn take(
             (None, Some(peer)) if peer.is_writable(charged) => peer.wake(WRITABLE),
             _ => {}
         }
-        for hopeful in hopeful {
-            hopeful.wake(WRITABLE);
-        }
         inward.arrive(flights);
     }
+    for hopeful in hopeful {
+        hopeful.wake(WRITABLE);
+    }
+    sock.wake_places(1);
     Ok(Found { copied, len, name, inward })
 }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 /// The open files in a message: one allocation for the usual one.
 #[derive(Debug, Default)]
-pub(super) struct Parcel {
+pub(crate) struct Parcel {
     first: Option<FileHandle<'static>>,
     rest: Vec<FileHandle<'static>>,
     /// How many of them are sockets that the message is counted with: the first so many.
@@ -16,7 +16,7 @@ pub(super) struct Parcel {
     /// Whether the kernel's count of files in messages has them.
     pub(super) counted: bool,
     /// The next to be dropped.
-    pub(super) next: Option<Box<Parcel>>,
+    pub(crate) next: Option<Box<Parcel>>,
 }
 
 /// The local socket that a file is.
@@ -64,9 +64,11 @@ impl Parcel {
         self.first.iter().chain(&self.rest)
     }
 
-    /// Takes them all out.
-    pub(super) fn into_files(self) -> impl Iterator<Item = FileHandle<'static>> {
-        self.first.into_iter().chain(self.rest)
+    /// Takes the first so many out, or all if there are fewer.
+    pub(super) fn take_files(&mut self, n: usize) -> impl Iterator<Item = FileHandle<'static>> {
+        let first = if n == 0 { None } else { self.first.take() };
+        let more = n.saturating_sub(1).min(self.rest.len());
+        first.into_iter().chain(self.rest.drain(..more))
     }
 
     /// Whether there are sockets among them.

@@ -29,7 +29,8 @@ impl Sender {
     pub(super) const UNKNOWN: Self = Self { pid: 0, uid: u32::MAX, gid: u32::MAX };
 }
 
-/// A piece of a stream, or a whole message.
+/// A piece of a stream, or a whole message. On lines of its own: what lies beside a queue's memory may be another CPU's.
+#[repr(align(64))]
 pub(super) struct Segment {
     /// What it counts against the room of its sender.
     pub(super) charge: u32,

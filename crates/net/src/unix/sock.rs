@@ -45,6 +45,8 @@ pub(crate) struct Sock {
     pub(super) ty: i32,
     /// Readers, writers and pollers, by keys.
     pub(super) waiters: WaitQueue,
+    /// Who waits for a place in the queue of a socket for datagrams, in turn: one is woken for each.
+    pub(super) places: WaitQueue,
     /// [`RCV`], [`SEND`], [`DEAD`]. Written under the lock.
     shutdown: AtomicU32,
     /// [`CLOSE`], [`LISTEN`], [`ESTABLISHED`]. Written under the lock.
@@ -71,7 +73,8 @@ pub(super) struct State {
     pub(super) listener: Option<Box<Listener>>,
     /// Whom a socket for datagrams is connected to.
     pub(super) peer: Option<Object<Sock>>,
-    /// Senders that have found the queue full.
+    /// Senders that have found the queue full in a call that does not wait, and are to be told when it is not. Those who sleep wait for
+    /// [`Sock::places`]; of them, those are here too whose call first looked whether it has to.
     pub(super) hopeful: Vec<Object<Sock>>,
     /// Who has connected or listened: what the other end learns.
     pub(super) ids: Option<Ids>,
@@ -131,6 +134,7 @@ impl Sock {
             }),
             ty,
             waiters: WaitQueue::new(),
+            places: WaitQueue::new(),
             shutdown: AtomicU32::new(0),
             phase: AtomicU32::new(phase),
             error: AtomicU32::new(0),
@@ -247,6 +251,12 @@ impl Sock {
         self.waiters.wake_ordered(events.bits(), 1);
     }
 
+    /// Wakes so many who wait for a place in the queue. That it is there was changed under the lock, under which they look.
+    #[inline(always)]
+    pub(super) fn wake_places(&self, most: u32) {
+        self.places.wake_ordered(WRITABLE.bits(), most);
+    }
+
     /// Wakes everybody: a word has changed that is looked at without the lock, too.
     pub(super) fn wake_all(&self) {
         self.waiters.wake(CHANGED.bits(), WaitQueue::ALL);
@@ -270,18 +280,17 @@ impl Sock {
 }
 
 impl State {
-    /// Puts a segment at the end.
+    /// Makes room for one more segment.
     ///
     /// # Errors
-    /// `ENOMEM`, with the segment.
+    /// `ENOMEM`.
     #[inline]
-    pub(super) fn push(&mut self, segment: Segment) -> Result<(), (Errno, Segment)> {
+    pub(super) fn reserve(&mut self) -> Result<(), Errno> {
         if self.queue.len() == self.queue.capacity()
             && (fault::check().is_err() || self.queue.try_reserve(1).is_err())
         {
-            return Err((Errno::NOMEM, segment));
+            return Err(Errno::NOMEM);
         }
-        self.queue.push_back(segment);
         Ok(())
     }
 }

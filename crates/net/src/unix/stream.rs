@@ -93,13 +93,10 @@ fn push_one(
             None => state.peer_ids.map_or(Sender::UNKNOWN, Sender::of),
         };
     }
+    state.reserve()?;
     segment.parcel = outward.take();
     let has_sockets = segment.parcel.as_ref().is_some_and(|parcel| parcel.has_sockets());
-    if let Err((errno, mut segment)) = state.push(segment) {
-        drop(state);
-        outward.give_back(segment.parcel.take());
-        return Err(errno);
-    }
+    state.queue.push_back(segment);
     state.charged += charge;
     let suspicious = has_sockets && peer.may_close_loop(&state);
     drop(state);
@@ -309,7 +306,8 @@ pub(super) fn try_read(
     if let Some(n) = read_one(sock, socket, to) {
         return Ok(n);
     }
-    let target = sock.options.target(false, to.left());
+    // Who waits has found that a byte is enough, and nobody else is woken for it: whatever the option says by now.
+    let target = if to.is_again() { 1 } else { sock.options.target(false, to.left()) };
     if target > 1 && io.may_wait() && !has(sock, target) {
         return Err(Errno::AGAIN);
     }

@@ -496,6 +496,30 @@ fn fragments() {
     assert_eq!(packets.head_stats().active, 0);
 }
 
+/// A fragment that would end behind the longest packet is not cut: its pieces would say that they are somewhere else. One that ends just there is.
+#[test]
+fn fragments_behind_the_end() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    // Bytes, 1,256 of which fit into the first piece; the place of the fragment; and those of its pieces.
+    let pieces = |len: usize, offset: u16| -> Vec<u16> {
+        let mut ip = ip4(A4, B4, 17, 64, len);
+        ip.fragment = offset.into();
+        seal(&mut ip);
+        let fragment = frame(LEFT, A, ether::IPV4, &[ip.as_bytes(), &[1; 1480][..len]]);
+        let sent = handle(&of, &packets, 0, &[fragment], 0);
+        sent.iter().map(|(_, bytes)| parse4(bytes).1.fragment.get()).collect()
+    };
+    assert_eq!(pieces(1479, 8007), [8007 | Ipv4::MORE, 8007 + 157]);
+    let bad = [(1480, 8007), (1264, 8035), (1480, 0x1fff), (1480, 0x1fff | Ipv4::MORE)];
+    for (len, offset) in bad {
+        assert_eq!(pieces(len, offset), [], "{len} bytes at {offset:#x}");
+    }
+    let counts = of.counts();
+    assert_eq!((counts[Count::Fragments], counts[DropReason::BadHeader], counts.dropped()), (2, 4, 4));
+    assert_eq!(packets.head_stats().active, 0);
+}
+
 /// Nobody else's bytes are written: a packet that others have a reference to goes on as a copy.
 #[test]
 fn shared_packets() {

@@ -4,7 +4,9 @@
 //!
 //! `push`: the exchange relaxed (all but `nobody_takes`), a store instead of it, or the link not written anew when it has failed (`two_send`,
 //! `one_sends`). `take`: the exchange relaxed (as above), a load and a store instead of it (`two_send`, `one_sends`), the link read after the
-//! packet has ended (all). The number not counted down when a list is taken, or when one is refused (`more_than_may_wait`).
+//! packet has ended (all). The number not counted down when a list is taken, or when one is refused (`more_than_may_wait`); of a chain that there
+//! is not room for, all counted down, or none (`two_are_sent_together_beside_another`). A chain of which the first is linked to what was there, or whose
+//! links are written after the exchange (`two_are_sent_together` and that, `a_poller_sends`).
 //! `defer_free`: a packet is sent to which there are other references (`two_references_are_sent`).
 
 use crate::packet::{DEFER_MAX, Skb};
@@ -15,6 +17,15 @@ use quietline_platform::{cpu, thread};
 fn send(world: World, mut skb: Skb<'static>) {
     assert!(change(&mut skb, 9), "it is alone");
     world.defer_free(skb);
+}
+
+/// The same of several, together.
+fn send_all(world: World, packets: impl IntoIterator<Item = Skb<'static>>) {
+    let mut packets: Vec<_> = packets.into_iter().map(Some).collect();
+    for skb in packets.iter_mut().flatten() {
+        assert!(change(skb, 9), "it is alone");
+    }
+    world.defer_free_bulk(&mut packets);
 }
 
 /// Takes so often what was sent home to CPU 0, on a thread there: how many.
@@ -97,6 +108,89 @@ fn more_than_may_wait() {
         assert_eq!(world.ended(), DEFER_MAX + 1, "they wait");
         cpu::migrate(0);
         assert_eq!(world.take_deferred(), DEFER_MAX as usize);
+    });
+}
+
+/// Two are sent together while the home takes: it finds both or none, and each ends once, after what was done with it.
+#[test]
+fn two_are_sent_together() {
+    explore(None, 5, |world| {
+        let packets = [world.packet(1), world.packet(2)];
+        let taker = taker(world, 2);
+        cpu::migrate(1);
+        send_all(world, packets);
+        let taken = taker.join().unwrap();
+        assert!(taken == 0 || taken == 2, "{taken} of a chain");
+        assert_eq!(world.ended(), taken as u32, "those that are sent end at home");
+        cpu::migrate(0);
+        assert_eq!(world.take_deferred(), 2 - taken);
+        assert_eq!((world.ended(), world.active()), (2, [0, 0]));
+    });
+}
+
+/// Two are sent together, and another one by somebody else, while the home takes: there is room for two, so one or two may end where
+/// they are; and there is room for two again.
+#[test]
+fn two_are_sent_together_beside_another() {
+    explore(Some(3), 50, |world| {
+        let together = [world.packet(1), world.packet(2)];
+        let one = world.packet(3);
+        let taker = taker(world, 1);
+        let other = on_cpu(1, move || send(world, one));
+        cpu::migrate(1);
+        send_all(world, together);
+        other.join().unwrap();
+        let taken = taker.join().unwrap();
+        cpu::migrate(0);
+        let rest = world.take_deferred();
+        assert!(taken + rest >= 2 && taken <= 2 && rest <= 2, "{taken} taken, {rest} left");
+        assert_eq!((world.ended(), world.active()), (3, [0, 0]));
+        let packets: Vec<_> = (0..DEFER_MAX).map(|_| world.packet(1)).collect();
+        cpu::migrate(1);
+        send_all(world, packets);
+        assert_eq!(world.ended(), 3, "they wait");
+        cpu::migrate(0);
+        assert_eq!(world.take_deferred(), DEFER_MAX as usize);
+    });
+}
+
+/// There is room for some of those that are sent together: these wait, and the others end where they are.
+#[test]
+fn room_for_some() {
+    explore(None, 5, |world| {
+        let (one, together) = (world.packet(1), [world.packet(2), world.packet(3)]);
+        let taker = taker(world, 1);
+        cpu::migrate(1);
+        send(world, one);
+        send_all(world, together);
+        let taken = taker.join().unwrap();
+        cpu::migrate(0);
+        let rest = world.take_deferred();
+        let here = 3 - taken - rest;
+        assert!(here <= 1, "{taken} taken, {rest} left");
+        assert_eq!((world.ended(), world.active()), (3, [0, 0]));
+    });
+}
+
+/// A poller ends what another CPU made: it goes home when there are as many as go together, or when the stack is flushed.
+#[test]
+fn a_poller_sends() {
+    explore(None, 5, |world| {
+        let packets = [world.packet(1), world.packet(2), world.packet(3)];
+        let taker = taker(world, 1);
+        cpu::migrate(1);
+        let mut napi = world.napi().sends_home(true);
+        for mut skb in packets {
+            assert!(change(&mut skb, 9), "it is alone");
+            napi.consume_skb(skb);
+        }
+        napi.flush();
+        drop(napi);
+        let taken = taker.join().unwrap();
+        cpu::migrate(0);
+        let rest = world.take_deferred();
+        assert!(taken + rest >= 2, "{taken} taken, {rest} left: there is room for two");
+        assert_eq!((world.ended(), world.active()), (3, [0, 0]));
     });
 }
 

@@ -29,10 +29,12 @@ impl Deref for World {
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub fn new(puts_off: bool) -> Self {
         WATCHED.take();
         ENDED.set(0);
-        Self(Box::leak(Box::new(Packets::new().unwrap())))
+        let mut packets = Packets::new().unwrap();
+        packets.puts_off = puts_off;
+        Self(Box::leak(Box::new(packets)))
     }
 
     /// A packet of this CPU, of one byte.
@@ -127,6 +129,23 @@ pub fn on_cpu<R: 'static>(number: usize, f: impl FnOnce() -> R + 'static) -> thr
 /// # Panics
 /// When there are fewer than `orders`: then the model tries nothing.
 pub fn explore(switches: Option<usize>, orders: usize, f: impl Fn(World) + Sync + Send + 'static) {
+    explore_with(false, switches, orders, f);
+}
+
+/// The same of packets of which some are put off: whoever ends one, on any thread, looks for those.
+///
+/// # Panics
+/// As there.
+pub fn explore_put_off(switches: Option<usize>, orders: usize, f: impl Fn(World) + Sync + Send + 'static) {
+    explore_with(true, switches, orders, f);
+}
+
+fn explore_with(
+    puts_off: bool,
+    switches: Option<usize>,
+    orders: usize,
+    f: impl Fn(World) + Sync + Send + 'static,
+) {
     let tried = Arc::new(AtomicUsize::new(0));
     let count = tried.clone();
     let mut model = loom::model::Builder::new();
@@ -134,7 +153,7 @@ pub fn explore(switches: Option<usize>, orders: usize, f: impl Fn(World) + Sync 
     model.max_branches = 50_000;
     model.check(move || {
         count.fetch_add(1, Relaxed);
-        let world = World::new();
+        let world = World::new(puts_off);
         f(world);
         world.end();
     });

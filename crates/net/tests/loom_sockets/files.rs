@@ -68,6 +68,7 @@ pub trait Payload: Send + Sync + Sized + 'static {
     fn untold(&self, errno: Errno, from: &mut Source<'_, '_>);
     fn poll(&self, io: Io, table: &mut PollTable<'_>) -> Events;
     fn waiters(&self, what: Direction) -> Option<&WaitQueue>;
+    fn in_turn(&self, what: Direction) -> bool;
     fn timeout(&self, what: Direction) -> Option<Duration>;
     fn ioctl(&self, io: Io, request: Ioctl) -> Result<i32, Errno>;
     fn closed(&self, mode: FileMode);

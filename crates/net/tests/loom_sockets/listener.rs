@@ -4,7 +4,9 @@
 //!
 //! Each is found by the test that is named: a local listener's close that does not wake those who wait for a place
 //! (`full_backlog_against_close_local`); a TCP listener's close that forgets them (`full_backlog_against_close_tcp`); an accept
-//! that calls nobody in (`full_backlog_against_accept_tcp`).
+//! that calls nobody in (`full_backlog_against_accept_tcp`); a promise that is redeemed by a listener that began after it
+//! (`listen_anew_against_connect`, `listen_anew_against_accept`); a place that is promised for another port (`listen_anew_against_connect`); a promise that is given back without a word to those who wait
+//! (`no_memory_for_what_was_promised`).
 //!
 //! # Limits
 //!
@@ -12,8 +14,10 @@
 
 use crate::abi::*;
 use crate::world::{Fd, World, bounded, spawn};
+use quietline_platform::fault;
 use rustix::io::Errno;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A socket that connects to a listener, on a thread of its own, and sends a byte.
 fn client(world: &Arc<World>, family: i32, address: Vec<u8>) -> impl FnOnce() -> Result<Fd, Errno> + use<> {
@@ -178,4 +182,117 @@ fn two_accept_local() {
 #[test]
 fn two_accept_tcp() {
     two_accept(AF_INET);
+}
+
+/// A TCP socket that does not wait.
+fn hasty(world: &Arc<World>) -> Fd {
+    world.socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK)
+}
+
+/// A listener that was shut down and has begun to listen anew has the places that it says, and nothing of before.
+fn is_new(world: &Arc<World>, listener: &Fd) {
+    let client = hasty(world);
+    let address = listener.name();
+    assert_eq!(client.connect(&address), Err(Errno::INPROGRESS));
+    assert_eq!(client.connect(&address), Ok(()), "there is a place");
+    let second = hasty(world);
+    assert_eq!(second.connect(&address), Err(Errno::INPROGRESS));
+    assert_eq!(second.connect(&address), Err(Errno::ALREADY), "and no other one");
+    check(&client, &listener.accept().unwrap());
+    assert_eq!(second.connect(&address), Ok(()), "until it is free again");
+    check(&second, &listener.accept().unwrap());
+    assert_eq!(listener.accept().err(), Some(Errno::AGAIN));
+}
+
+/// A listener that does not wait, with one place.
+fn one_place(world: &Arc<World>) -> Fd {
+    let listener = hasty(world);
+    let mut loopback = [0; 16];
+    loopback[..2].copy_from_slice(&(AF_INET as u16).to_ne_bytes());
+    loopback[4..8].copy_from_slice(&[127, 0, 0, 1]);
+    listener.bind(&loopback);
+    listener.listen(0);
+    listener
+}
+
+/// A connect beside a shutdown, after which the socket listens anew, at another port: the connection is not the new listener's, whether
+/// it was promised a place before or asks for one only then.
+#[test]
+fn listen_anew_against_connect() {
+    bounded(3, 500, || {
+        let world = World::new();
+        let listener = one_place(&world);
+        let (client, address) = (hasty(&world), listener.name());
+        let connecting = spawn(move || {
+            let begun = client.connect(&address);
+            assert_eq!(begun, Err(Errno::INPROGRESS));
+            client
+        });
+        listener.shutdown(SHUT_RD).unwrap();
+        listener.listen(0);
+        let client = connecting.join().unwrap();
+        let ended = client.receive(&mut [0], 0);
+        assert!(matches!(ended, Err(Errno::CONNREFUSED | Errno::CONNRESET)), "{ended:?}");
+        is_new(&world, &listener);
+    });
+}
+
+/// The same beside an accept, which calls in one that waits.
+#[test]
+fn listen_anew_against_accept() {
+    bounded(3, 500, || {
+        let world = World::new();
+        let listener = one_place(&world);
+        let [first, waits] = [(); 2].map(|()| {
+            let client = hasty(&world);
+            assert_eq!(client.connect(&listener.name()), Err(Errno::INPROGRESS));
+            client
+        });
+        let other = listener.clone();
+        let acceptor = spawn(move || match other.accept() {
+            Ok(server) => check(&first, &server),
+            Err(errno) => assert!(matches!(errno, Errno::INVAL | Errno::AGAIN), "{errno}"),
+        });
+        listener.shutdown(SHUT_RD).unwrap();
+        listener.listen(0);
+        acceptor.join().unwrap();
+        let ended = waits.receive(&mut [0], 0);
+        assert!(matches!(ended, Err(Errno::CONNREFUSED | Errno::CONNRESET)), "{ended:?}");
+        is_new(&world, &listener);
+    });
+}
+
+/// One of two that want the only place has no memory for it, sooner or later: then the other one gets it, also if it waits by then.
+#[test]
+fn no_memory_for_what_was_promised() {
+    let outlived = Arc::new(AtomicUsize::new(0));
+    // So many allocations there are in the two calls. (The model's threads are one thread of the host's, and count together.)
+    for nth in 1..=8 {
+        let outlived = Arc::clone(&outlived);
+        // (Where it is the very first, nothing comes before it that could be in another order.)
+        bounded(2, 1, move || {
+            let world = World::new();
+            let listener = one_place(&world);
+            let [one, two] = [(); 2].map(|()| hasty(&world));
+            let [address, again] = [(); 2].map(|()| listener.name());
+            fault::fail_nth(nth);
+            let connecting = spawn(move || {
+                let begun = one.connect(&address);
+                (one, begun)
+            });
+            let other = two.connect(&again);
+            let (one, begun) = connecting.join().unwrap();
+            fault::fail_nth(0);
+            let lives = match [begun, other] {
+                [Err(Errno::NOMEM), Err(Errno::INPROGRESS)] => two,
+                [Err(Errno::INPROGRESS), Err(Errno::NOMEM)] => one,
+                both => return assert_eq!(both, [Err(Errno::INPROGRESS); 2]),
+            };
+            assert_eq!(lives.connect(&again), Ok(()), "it waits beside a place that is free");
+            check(&lives, &listener.accept().unwrap());
+            // A count of the test's, of which the model knows nothing.
+            outlived.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    assert!(outlived.load(Ordering::Relaxed) > 100);
 }

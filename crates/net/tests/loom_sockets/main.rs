@@ -1,4 +1,4 @@
-//! Sockets in every interleaving: no byte is lost, no connection, no wake-up, and no file in a message.
+//! Property 13 of sockets, in every interleaving: no byte is lost, no connection, no wake-up, and no file in a message.
 //!
 //! What is modelled is the library's own source, all of it but packets, on files that are a count and a socket (`files.rs`). A
 //! wake-up that is lost leaves a thread parked for ever, which the model reports as a deadlock. The tables of names, ports and

@@ -3,7 +3,7 @@
 use crate::abi::{O_ANYFD, O_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK};
 use crate::{Errno, FileHandle, Process};
 use quietline_net::{Maker, SockAddr};
-use quietline_vfs::FdFlags;
+use quietline_vfs::{FdFlags, UnusedFd};
 
 impl Process {
     fn maker(&self) -> Maker<'_> {
@@ -79,18 +79,19 @@ impl Process {
 
     /// [`accept`](Self::accept) with `SOCK_CLOEXEC`, `SOCK_NONBLOCK` and [`O_ANYFD`] as flags.
     ///
+    /// As on Linux the descriptor is taken first, and kept while the call waits: when a connection is taken out of the listener's
+    /// queue nothing can fail any more.
+    ///
     /// # Errors
-    /// As `accept4(2)`. Where there are no descriptors left the connection stays where it is, unless another thread takes the
-    /// last one during the call: then it is closed.
+    /// As `accept4(2)`. `EMFILE`, `ENFILE` and `ENOMEM` leave the connection where it is.
     pub fn accept4(&self, fd: i32, flags: i32) -> Result<(i32, SockAddr), Errno> {
         self.table.look(fd, &self.inner().vfs.read())?;
         if flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK | O_ANYFD) != 0 {
             return Err(Errno::INVAL);
         }
-        if !self.table.has_free() {
-            return Err(Errno::MFILE);
-        }
         let nonblock = flags & SOCK_NONBLOCK;
+        let how = FdFlags::of(flags & (SOCK_CLOEXEC | O_ANYFD));
+        let unused = self.table.get_unused_fd(how)?;
         // Most often there is one already: then no reference to the listener is taken.
         let at_once = self.at_socket(fd, |on| match self.maker().accept(on, nonblock) {
             Ok(accepted) => Ok(Some(accepted)),
@@ -98,11 +99,36 @@ impl Process {
             // By one who may sleep, and whose listener is not closed meanwhile.
             Err(_) => Ok(None),
         })?;
-        let (file, address) = match at_once {
-            Some(accepted) => accepted,
-            None => self.on_socket(fd, |on, _| self.maker().accept(on, nonblock))?,
+        let (unused, (file, address)) = match at_once {
+            Some(accepted) => (unused, accepted),
+            None => self.accept_slow(fd, nonblock, how, unused)?,
         };
-        Ok((self.install(file, flags & (SOCK_CLOEXEC | O_ANYFD))?, address))
+        Ok((unused.install(file), address))
+    }
+
+    /// Waits for a connection, if need be.
+    #[cold]
+    fn accept_slow<'p>(
+        &'p self,
+        fd: i32,
+        nonblock: i32,
+        how: FdFlags,
+        unused: UnusedFd<'p>,
+    ) -> Result<(UnusedFd<'p>, (FileHandle<'p>, SockAddr)), Errno> {
+        let wait = || self.on_socket(fd, |on, _| self.maker().accept(on, nonblock));
+        if !how.any {
+            return Ok((unused, wait()?));
+        }
+        // A CPU's number is not kept asleep: in its stead one of the table's, in case that there is no other then.
+        let spare = match self.table.get_unused_fd(FdFlags { any: false, ..how }) {
+            Ok(spare) => spare,
+            // It is the last.
+            Err(Errno::MFILE) => return Ok((unused, wait()?)),
+            Err(errno) => return Err(errno),
+        };
+        drop(unused);
+        let accepted = wait()?;
+        Ok((self.table.get_unused_fd(how).unwrap_or(spare), accepted))
     }
 
     /// The name of a socket.

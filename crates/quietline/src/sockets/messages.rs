@@ -3,7 +3,7 @@
 use crate::abi::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_NOSIGNAL, MSG_WAITFORONE, UIO_MAXIOV};
 use crate::{Errno, Process};
 use core::time::Duration;
-use quietline_net::{Control, Incoming, On, Outgoing, SockAddr};
+use quietline_net::{Control, Incoming, On, Outgoing, SockAddr, Undelivered};
 use quietline_platform::clock;
 use quietline_vfs::abi::O_NONBLOCK;
 use quietline_vfs::{Payload, Sink, Source};
@@ -36,6 +36,32 @@ pub struct RecvMsg<'a, 'b> {
     pub flags: i32,
     /// How many bytes were received (`msg_len`): set by `recvmmsg`.
     pub received: usize,
+}
+
+impl RecvMsg<'_, '_> {
+    /// Takes what `receive` finds. Files for which there is no room go to `undelivered`.
+    #[inline]
+    fn take(
+        &mut self,
+        flags: i32,
+        undelivered: &mut Undelivered,
+        receive: impl FnOnce(&mut Incoming<'_, '_, '_>) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        if self.buffers.len() > UIO_MAXIOV {
+            return Err(Errno::MSGSIZE);
+        }
+        let (mut data, mut room) = (Sink::new(self.buffers), Control::new(self.control));
+        let mut name = SockAddr::NONE;
+        let mut incoming = Incoming { name: &mut name, data: &mut data, control: &mut room, flags, found: 0 };
+        let n = receive(&mut incoming)?;
+        let found = incoming.found;
+        undelivered.add(room.take_undelivered());
+        (self.control_len, self.flags) = (room.used(), found);
+        if !(name.is_empty() && self.name.is_empty()) {
+            self.name = name;
+        }
+        Ok(n)
+    }
 }
 
 /// The longest name that is looked at; longer ones are cut, as by Linux's `sendmsg`.
@@ -78,25 +104,38 @@ impl Process {
         self.send_source(fd, &to, &mut Source::new(message.buffers), message.control, flags)
     }
 
-    /// Sends several messages, as far as they go as a whole: how many were sent. An error after the first is not told.
+    /// Sends several messages, as far as they go as a whole: how many were sent. An error after the first is not told. All go to the
+    /// socket that the descriptor is of when the call begins.
     ///
     /// # Errors
     /// As `sendmmsg(2)`, of the first.
     pub fn sendmmsg(&self, fd: i32, messages: &mut [SendMsg<'_>], flags: i32) -> Result<usize, Errno> {
-        let mut done = 0;
-        for message in messages.iter_mut().take(UIO_MAXIOV) {
-            match self.sendmsg(fd, message, flags) {
-                Ok(sent) => message.sent = sent,
-                Err(errno) if done == 0 => return Err(errno),
-                Err(_) => break,
+        self.on_socket(fd, |on, _| {
+            let mut done = 0;
+            for message in messages.iter_mut().take(UIO_MAXIOV) {
+                match self.send_on(on, message, flags) {
+                    Ok(sent) => message.sent = sent,
+                    Err(errno) if done == 0 => return Err(errno),
+                    Err(_) => break,
+                }
+                done += 1;
+                // What is left of one does not come after the next.
+                if message.sent < message.buffers.iter().map(|buffer| buffer.len()).sum() {
+                    break;
+                }
             }
-            done += 1;
-            // What is left of one does not come after the next.
-            if message.sent < message.buffers.iter().map(|buffer| buffer.len()).sum() {
-                break;
-            }
+            Ok(done)
+        })
+    }
+
+    /// Sends a message by one who may sleep.
+    fn send_on(&self, on: &On<'_>, message: &SendMsg<'_>, flags: i32) -> Result<usize, Errno> {
+        if message.buffers.len() > UIO_MAXIOV {
+            return Err(Errno::MSGSIZE);
         }
-        if done == 0 { self.at_socket(fd, |_| Ok(0)) } else { Ok(done) }
+        let (to, mut data) = (name(message.name)?, Source::new(message.buffers));
+        let sent = on.send(&mut Outgoing { name: &to, data: &mut data, control: message.control, flags });
+        self.told_of_pipe(sent, &data, flags)
     }
 
     #[inline]
@@ -189,24 +228,12 @@ impl Process {
     /// # Errors
     /// As `recvmsg(2)`.
     pub fn recvmsg(&self, fd: i32, message: &mut RecvMsg<'_, '_>, flags: i32) -> Result<usize, Errno> {
-        if message.buffers.len() > UIO_MAXIOV {
-            return Err(Errno::MSGSIZE);
-        }
-        let RecvMsg { buffers, control, .. } = message;
-        let (mut data, mut room) = (Sink::new(buffers), Control::new(control));
-        let mut name = SockAddr::NONE;
-        let mut incoming = Incoming { name: &mut name, data: &mut data, control: &mut room, flags, found: 0 };
-        let n = self.receive(fd, &mut incoming)?;
-        let found = incoming.found;
-        (message.control_len, message.flags) = (room.used(), found);
-        if !(name.is_empty() && message.name.is_empty()) {
-            message.name = name;
-        }
-        Ok(n)
+        message.take(flags, &mut Undelivered::default(), |incoming| self.receive(fd, incoming))
     }
 
     /// Receives several messages: how many. With `MSG_WAITFORONE` it waits for the first only. With a time it ends with the
-    /// first message that comes after that; what is left of the time is written back. As on Linux no wait ends with it.
+    /// first message that comes after that; what is left of the time is written back. As on Linux no wait ends with it. All come from
+    /// the socket that the descriptor is of when the call begins.
     ///
     /// # Errors
     /// As `recvmmsg(2)`: of the first, or what an earlier call has left. An error after the first is told by the next call.
@@ -218,37 +245,38 @@ impl Process {
         mut timeout: Option<&mut Duration>,
     ) -> Result<usize, Errno> {
         let begun = timeout.as_deref().map(|all| (clock::monotonic(), *all));
-        if flags & MSG_ERRQUEUE == 0 {
-            self.at_socket(fd, |on| on.take_error())?;
-        }
-        let mut done = 0;
-        for message in messages.iter_mut() {
-            match self.recvmsg(fd, message, flags & !MSG_WAITFORONE) {
-                Ok(received) => message.received = received,
-                Err(errno) if done == 0 => return Err(errno),
-                Err(errno) => {
-                    if !matches!(errno, Errno::AGAIN | Errno::INTR) {
-                        // Whoever has closed it meanwhile asks nothing more.
-                        let _ = self.at_socket(fd, |on| {
-                            on.keep_error(errno);
-                            Ok(())
-                        });
+        // Closed when the socket is not used any more.
+        let mut undelivered = Undelivered::default();
+        self.on_socket(fd, |on, _| {
+            if flags & MSG_ERRQUEUE == 0 {
+                on.take_error()?;
+            }
+            let mut done = 0;
+            for message in messages.iter_mut() {
+                let flags_now = flags & !MSG_WAITFORONE;
+                match message.take(flags_now, &mut undelivered, |incoming| on.receive(incoming)) {
+                    Ok(received) => message.received = received,
+                    Err(errno) if done == 0 => return Err(errno),
+                    // (What Linux keeps of an interrupt is a number that no program is to see.)
+                    Err(Errno::AGAIN | Errno::INTR) => break,
+                    Err(errno) => {
+                        on.keep_error(errno);
+                        break;
                     }
-                    break;
+                }
+                done += 1;
+                if flags & MSG_WAITFORONE != 0 {
+                    flags |= MSG_DONTWAIT;
+                }
+                if let (Some(left), Some((start, all))) = (timeout.as_deref_mut(), begun) {
+                    *left = all.saturating_sub(clock::monotonic().saturating_sub(start));
+                    if left.is_zero() {
+                        break;
+                    }
                 }
             }
-            done += 1;
-            if flags & MSG_WAITFORONE != 0 {
-                flags |= MSG_DONTWAIT;
-            }
-            if let (Some(left), Some((start, all))) = (timeout.as_deref_mut(), begun) {
-                *left = all.saturating_sub(clock::monotonic().saturating_sub(start));
-                if left.is_zero() {
-                    break;
-                }
-            }
-        }
-        Ok(done)
+            Ok(done)
+        })
     }
 
     #[inline]

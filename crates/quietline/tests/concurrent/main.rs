@@ -1,5 +1,5 @@
-//! Programs of several threads, here and on the host: the same threads sleep after every call, and what comes of each is the same,
-//! results, errors, bytes, poll masks and events of epolls in their order.
+//! Properties 12 and 13, held against the host: programs of several threads, of which the same sleep after every call here and there, and
+//! what comes of each is the same, results, errors, bytes, poll masks and events of epolls in their order.
 //!
 //! A program is a list of calls by four threads on a few places, each of which holds a descriptor or none: pipes, a fifo, event
 //! counters, epolls that nest, local sockets of all types, and TCP and UDP over the loopback device. Threads of ours share one
@@ -15,6 +15,7 @@
 //!
 //! `QUIETLINE_CONCURRENT_PROGRAMS=100000` runs so many (600 by default, and a quarter as many over the loopback device),
 //! `QUIETLINE_CONCURRENT_SEED` begins elsewhere, `QUIETLINE_CONCURRENT_SHRINK` says for how many seconds calls are left out.
+//! With `QUIETLINE_CONCURRENT_CLOSES=0` no descriptor is closed or replaced while somebody sleeps on its file.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "the host's calls")]
 

@@ -76,6 +76,8 @@ pub(crate) struct Model {
     pub(crate) sleeps: [Option<Sleep>; THREADS],
     descriptors: u64,
     groups: usize,
+    /// Whether descriptors are closed on which somebody sleeps.
+    closes_beside: bool,
 }
 
 /// The fifo's object; its group, and then those of sockets with names.
@@ -89,7 +91,8 @@ fn named(kind: Kind) -> usize {
 impl Model {
     pub(crate) fn new() -> Self {
         let fifo = Object { what: What::Both, group: FIFO };
-        Self { objects: vec![fifo], groups: FIRST_GROUP, ..Self::default() }
+        let closes_beside = crate::number("QUIETLINE_CONCURRENT_CLOSES", 1) != 0;
+        Self { objects: vec![fifo], groups: FIRST_GROUP, closes_beside, ..Self::default() }
     }
 
     pub(crate) fn object(&self, at: usize) -> Option<Object> {

@@ -1,5 +1,5 @@
-//! epoll and poll beside those of the host, call by call: the same programs on both, results, errors, and every event in its
-//! order equal.
+//! Property 12, held against the host: epoll and poll call by call, the same programs on both; results, errors (of loops, chains and paths,
+//! too), and every event in its order equal.
 //!
 //! A program is a list of calls on a few places, each of which holds a descriptor or none: event counters, pipes, epolls and
 //! duplicates of all these, watched by each other in every way, written to, read, closed, polled. All of it in one thread, so

@@ -1,4 +1,4 @@
-//! Sockets of the internet families beside those of the host's loopback device, call by call: results, errors, bytes,
+//! Sockets of the internet families (and property 13 of them, in `stress.rs` and `waiting.rs`) beside those of the host's loopback device, call by call: results, errors, bytes,
 //! addresses, what `poll` says of every socket after every call, and what two epolls tell that watch all of them, one level- and
 //! one edge-triggered.
 //!
@@ -6,9 +6,6 @@
 //! are made by one thread, so that there is one right answer. Ports are compared by which socket has them. Programs come from
 //! seeds; one that differs is run again, because the host's loopback device may be late, and then cut down to the calls that
 //! matter.
-//!
-//! Left out, because Linux's `recvmmsg` tells an error that waits before it looks for messages, of which a stream may have some,
-//! or end, and tells it when it is to receive none: `recvmmsg` where `poll` says that there is an error.
 //!
 //! Left out, because Linux keeps a port for a minute after a connection has ended (TIME_WAIT): binding to a port by its number
 //! once there were connections, to listen there once one has ended, and to connect two ports that were connected to each other

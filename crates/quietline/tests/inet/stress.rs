@@ -1,4 +1,4 @@
-//! Many connections, many threads: every byte arrives, in order, once, and nobody is left waiting.
+//! Property 13 of TCP and UDP, with many connections and threads: every byte arrives, in order, once, and nobody is left waiting.
 
 use quietline::abi::{AF_INET, AF_INET6, SOCK_DGRAM, SOCK_STREAM};
 use quietline::{Config, Errno, Kernel, Process};

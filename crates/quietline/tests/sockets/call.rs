@@ -52,8 +52,34 @@ pub(crate) enum Call {
     Listen(usize, i32),
     Connect(usize, To),
     Accept(usize, usize),
-    Send { from: usize, to: Option<To>, len: usize, flags: i32, files: Vec<usize>, ids: Option<[u32; 3]> },
-    Recv { on: usize, len: usize, flags: i32, control: usize },
+    Send {
+        from: usize,
+        to: Option<To>,
+        len: usize,
+        flags: i32,
+        files: Vec<usize>,
+        ids: Option<[u32; 3]>,
+    },
+    Recv {
+        on: usize,
+        len: usize,
+        flags: i32,
+        control: usize,
+    },
+    /// So many messages, of these lengths by turns.
+    SendMany {
+        from: usize,
+        count: usize,
+        lens: [usize; 2],
+        flags: i32,
+    },
+    /// Room for so many messages of a length.
+    RecvMany {
+        on: usize,
+        count: usize,
+        len: usize,
+        flags: i32,
+    },
     Read(usize, usize),
     Write(usize, usize),
     Shutdown(usize, i32),
@@ -135,6 +161,18 @@ impl Call {
         Self::Recv { on, len: dice.len(), flags: dice.pick(&flags), control }
     }
 
+    pub(crate) fn send_many(dice: &mut Dice, from: usize) -> Self {
+        let flags = dice.pick(&[0, 0, 0, libc::MSG_DONTWAIT, libc::MSG_EOR]);
+        // The last one fills a queue of datagrams.
+        let count = dice.pick(&[0, 1, 2, 3, 4, 12]);
+        Self::SendMany { from, count, lens: [dice.len(), dice.len()], flags }
+    }
+
+    pub(crate) fn recv_many(dice: &mut Dice, on: usize) -> Self {
+        let flags = dice.pick(&[0, 0, 0, libc::MSG_PEEK, libc::MSG_TRUNC, libc::MSG_WAITFORONE]);
+        Self::RecvMany { on, count: dice.below(5), len: dice.len(), flags }
+    }
+
     pub(crate) fn set(dice: &mut Dice, slot: usize) -> Self {
         let option = dice.pick(&[16, 16, 16, 7, 8, 42, 2, 15, 3, 18, 9, 12, 13, 20, 99]);
         // What Linux rounds up to whole segments is in the test of limits.
@@ -178,7 +216,9 @@ impl Call {
             87..91 => Self::Close(slot),
             91 => Self::Name(slot),
             92 => Self::Peer(slot),
-            93..96 => Self::set(dice, slot),
+            93 => Self::send_many(dice, slot),
+            94 => Self::recv_many(dice, slot),
+            95 => Self::set(dice, slot),
             96 | 97 => Self::get(dice, slot),
             98 => Self::ioctl(dice, slot),
             _ => Self::unlink(dice),

@@ -1,6 +1,7 @@
 //! A world in which a program is run: its sockets, its names, and what it sees.
 
 use crate::call::{Call, NAMES, PATHS, SLOTS, To};
+use crate::many::{Events, Many, Watch};
 use std::path::Path;
 
 /// What a receive gives.
@@ -14,7 +15,7 @@ pub(crate) struct Received {
 }
 
 /// The calls, as a world makes them. Errors are their numbers.
-pub(crate) trait Sys {
+pub(crate) trait Sys: Many {
     fn socket(&mut self, ty: i32) -> Result<i32, i32>;
     fn pair(&mut self, ty: i32) -> Result<[i32; 2], i32>;
     fn bind(&mut self, fd: i32, name: &[u8]) -> Result<(), i32>;
@@ -41,13 +42,15 @@ pub(crate) trait Sys {
     fn collect(&mut self);
 }
 
-/// What a step shows: the call's result, what it gave, and the poll masks of all sockets after it.
+/// What a step shows: the call's result, what it gave, the poll masks of all sockets after it, and what epolls told of them,
+/// level- and edge-triggered.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Step {
     pub(crate) result: Result<i64, i32>,
     bytes: Vec<u8>,
     told: Vec<i64>,
     pub(crate) polls: [u32; SLOTS],
+    events: [Events; 2],
 }
 
 impl Step {
@@ -70,14 +73,16 @@ pub(crate) struct World {
     name: String,
     /// The next byte to be sent.
     byte: u8,
+    watch: Watch,
 }
 
 impl World {
     /// For the program of that number, with its paths in `directory`.
-    pub(crate) fn new(sys: Box<dyn Sys>, directory: &Path, tag: u64) -> Self {
+    pub(crate) fn new(mut sys: Box<dyn Sys>, directory: &Path, tag: u64) -> Self {
         let path = format!("{}/{tag}", directory.display());
         let name = format!("ql-{}-{tag}", std::process::id());
-        Self { sys, slots: [None; SLOTS], path, name, byte: 0 }
+        let watch = Watch::new(&mut *sys);
+        Self { sys, slots: [None; SLOTS], path, name, byte: 0, watch }
     }
 
     fn path(&self, n: usize) -> Vec<u8> {
@@ -127,7 +132,9 @@ impl World {
     }
 
     fn put(&mut self, slot: usize, fd: i32) {
+        self.watch.begin(&mut *self.sys, fd);
         if let Some(old) = self.slots[slot].replace(fd) {
+            self.watch.end(&mut *self.sys, old);
             self.sys.close(old).unwrap();
         }
     }
@@ -139,7 +146,12 @@ impl World {
     pub(crate) fn step(&mut self, call: &Call) -> Step {
         let (mut bytes, mut told) = (Vec::new(), Vec::new());
         let result = self.call(call, &mut bytes, &mut told);
-        Step { result, bytes, told, polls: self.polls() }
+        Step { result, bytes, told, polls: self.polls(), events: Default::default() }
+    }
+
+    /// Adds what epolls tell after a step, when its poll masks are what they come to be.
+    pub(crate) fn tell(&mut self, step: &mut Step) {
+        step.events = self.watch.told(&mut *self.sys, &self.slots, &step.polls);
     }
 
     /// The poll masks of all sockets.
@@ -203,6 +215,21 @@ impl World {
                 self.tell_control(&received.control, told);
                 Ok(received.len as i64)
             }
+            Call::SendMany { from, count, lens, flags } => {
+                let messages: Vec<_> = (0..count).map(|n| self.bytes(lens[n % 2])).collect();
+                let sent = self.sys.send_many(self.fd(from), &messages, flags | libc::MSG_NOSIGNAL)?;
+                told.extend(sent.iter().map(|n| *n as i64));
+                Ok(sent.len() as i64)
+            }
+            Call::RecvMany { on, count, len, flags } => {
+                let came = self.sys.recv_many(self.fd(on), count, len, flags)?;
+                for received in &came {
+                    told.extend([received.len as i64, received.flags.into()]);
+                    bytes.extend(&received.bytes);
+                    bytes.extend(Self::told(&received.name));
+                }
+                Ok(came.len() as i64)
+            }
             Call::Read(slot, len) => {
                 let mut to = vec![0; len];
                 let n = self.sys.read(self.fd(slot), &mut to)?;
@@ -217,6 +244,7 @@ impl World {
             Call::Shutdown(slot, how) => self.sys.shutdown(self.fd(slot), how).map(done),
             Call::Close(slot) => {
                 let fd = self.slots[slot].take().unwrap_or(-1);
+                self.watch.end(&mut *self.sys, fd);
                 self.sys.close(fd).map(done)
             }
             Call::Name(slot) | Call::Peer(slot) => {
@@ -273,7 +301,10 @@ impl World {
         let id = self.sys.id(fd);
         let same = (0..SLOTS).find(|slot| self.slots[*slot].is_some_and(|fd| self.sys.id(fd) == id));
         match self.slots.iter().position(Option::is_none) {
-            Some(free) => self.slots[free] = Some(fd),
+            Some(free) => {
+                self.slots[free] = Some(fd);
+                self.watch.begin(&mut *self.sys, fd);
+            }
             None => self.sys.close(fd).unwrap(),
         }
         same.map_or(-1, |slot| slot as i64)
@@ -291,6 +322,7 @@ pub(crate) fn cmsg(control: &mut Vec<u8>, ty: i32, data: &[u8]) {
 
 impl Drop for World {
     fn drop(&mut self) {
+        self.watch.close(&mut *self.sys);
         for fd in self.slots.into_iter().flatten() {
             self.sys.close(fd).unwrap();
         }

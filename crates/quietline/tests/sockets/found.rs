@@ -52,11 +52,22 @@ pub(crate) fn all() -> Vec<Vec<Call>> {
         Call::Socket(0, DGRAM),
         Call::Bind(0, To::Name(0)),
         Call::Socket(1, DGRAM),
-        connect,
+        connect.clone(),
         passcred(0),
         Call::Write(1, 5),
         recv(0),
     ]);
+    // Who is connected to one that has no room, and then to another or to nobody, has room.
+    let full = Call::SendMany { from: 1, count: 12, lens: [1, 1], flags: 0 };
+    let named = |slot, name| [Call::Socket(slot, DGRAM), Call::Bind(slot, To::Name(name))];
+    for to in [To::Name(1), To::Unspec] {
+        let begun = [&named(0, 0)[..], &named(2, 1), &[Call::Socket(1, DGRAM), connect.clone()]].concat();
+        programs.push([&begun[..], &[full.clone(), Call::Connect(1, to), recv(0)]].concat());
+    }
+    // Who is full has room once it is connected to the sender, of which a look at a message tells.
+    let named_both = [&named(0, 0)[..], &named(1, 1), &[connect.clone(), full]].concat();
+    let look = Call::Recv { on: 0, len: 0, flags: libc::MSG_PEEK, control: 0 };
+    programs.push([&named_both[..], &[Call::Connect(0, To::Name(1)), look]].concat());
     for ty in [DGRAM, SEQPACKET] {
         // An empty message is looked at once, where looks go on.
         let look = Call::Recv { on: 0, len: 10, flags: libc::MSG_PEEK, control: 0 };
@@ -65,6 +76,10 @@ pub(crate) fn all() -> Vec<Vec<Call>> {
         programs.push([&sent[..], &looks, &[recv(0), recv(0), recv(0)]].concat());
     }
     for ty in [STREAM, SEQPACKET] {
+        // A message may have the last file of the other end, which is closed when the call is over, not before the next message.
+        let many = Call::RecvMany { on: 1, count: 4, len: 10, flags: 0 };
+        let sent = [Call::Pair(0, 1, ty), send(0, 3, &[0]), send(0, 2, &[]), Call::Close(0)];
+        programs.push([&sent[..], &[many.clone(), many]].concat());
         let pairs = [Call::Pair(0, 1, ty), Call::Pair(2, 3, ty), Call::Pair(4, 5, ty)];
         let ends = [Call::Close(0), Call::Close(2), Call::Close(4), error(1), error(3), error(5)];
         // What is lost with a loop but is not in one tells of it; who is in one does not; a loop that a loop holds is one.

@@ -92,7 +92,7 @@ impl Program<'_> {
     }
 
     fn step(&mut self) {
-        let call = match self.dice.below(49) {
+        let call = match self.dice.below(55) {
             0..6 => Call::any(self.dice),
             6 | 7 => Call::Socket(self.free(), self.ty()),
             8 => Call::Pair(self.free(), self.free(), self.ty()),
@@ -109,8 +109,7 @@ impl Program<'_> {
             15..18 => Call::Accept(self.slot(|likely| likely.listens), self.free()),
             18..29 => self.send(),
             29..38 => {
-                let slot =
-                    if self.dice.below(3) == 0 { self.talker() } else { self.slot(|likely| likely.waiting) };
+                let slot = self.receiver();
                 Call::recv(self.dice, slot)
             }
             38 => Call::Read(self.talker(), self.dice.len()),
@@ -130,6 +129,14 @@ impl Program<'_> {
             47 => {
                 let slot = self.talker();
                 Call::ioctl(self.dice, slot)
+            }
+            48..51 => {
+                let slot = self.talker();
+                Call::send_many(self.dice, slot)
+            }
+            51..54 => {
+                let slot = self.receiver();
+                Call::recv_many(self.dice, slot)
             }
             _ => Call::unlink(self.dice),
         };
@@ -169,6 +176,11 @@ impl Program<'_> {
         self.slot(|likely| likely.connected || likely.of_datagrams())
     }
 
+    /// One that may receive, and is likely to find something.
+    fn receiver(&mut self) -> usize {
+        if self.dice.below(3) == 0 { self.talker() } else { self.slot(|likely| likely.waiting) }
+    }
+
     /// A name by which the socket of a slot can reach another.
     fn server(&mut self, from: usize) -> To {
         let Some(from) = self.slots[from] else { return To::any(self.dice) };
@@ -200,21 +212,15 @@ impl Program<'_> {
                 }
             }
             Call::Close(slot) => self.slots[slot] = None,
-            Call::Recv { on, flags, .. } if flags & libc::MSG_PEEK == 0 => {
+            Call::Recv { on, flags, .. } | Call::RecvMany { on, flags, .. }
+                if flags & libc::MSG_PEEK == 0 =>
+            {
                 if let Some(likely) = &mut self.slots[on] {
                     likely.waiting = false;
                 }
             }
-            Call::Send { from, to, .. } => {
-                let sender = self.slots[from];
-                let name = to.or(sender.and_then(|sender| sender.to).map(To::Name));
-                let peer = sender.and_then(|sender| sender.peer);
-                for (slot, likely) in self.slots.iter_mut().enumerate() {
-                    let Some(likely) = likely else { continue };
-                    let named = likely.of_datagrams() && likely.name.map(To::Name) == name && name.is_some();
-                    likely.waiting |= named || peer == Some(slot);
-                }
-            }
+            Call::Send { from, to, .. } => self.sent(from, to),
+            Call::SendMany { from, .. } => self.sent(from, None),
             Call::Bind(slot, _) | Call::Listen(slot, _) | Call::Connect(slot, _) => {
                 if let Some(likely) = &mut self.slots[slot] {
                     likely.note(&call);
@@ -223,5 +229,17 @@ impl Program<'_> {
             _ => {}
         }
         self.calls.push(call);
+    }
+
+    /// Something is likely to wait for whom that socket sends to.
+    fn sent(&mut self, from: usize, to: Option<To>) {
+        let sender = self.slots[from];
+        let name = to.or(sender.and_then(|sender| sender.to).map(To::Name));
+        let peer = sender.and_then(|sender| sender.peer);
+        for (slot, likely) in self.slots.iter_mut().enumerate() {
+            let Some(likely) = likely else { continue };
+            let named = likely.of_datagrams() && likely.name.map(To::Name) == name && name.is_some();
+            likely.waiting |= named || peer == Some(slot);
+        }
     }
 }

@@ -22,7 +22,7 @@ impl Machine {
 }
 
 pub(crate) struct Ours {
-    process: Process,
+    pub(crate) process: Process,
     kernel: Kernel,
 }
 

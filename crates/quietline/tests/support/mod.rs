@@ -5,7 +5,7 @@
 use quietline::Kernel;
 use quietline_platform::pages;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -77,6 +77,16 @@ pub(crate) fn spawn_asleep<'scope, R: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     f: impl FnOnce() -> R + Send + 'scope,
 ) -> ScopedJoinHandle<'scope, R> {
+    spawn_asleep_in(scope, libc::SYS_futex, f)
+}
+
+/// The same with the host's call that it sleeps in.
+#[track_caller]
+pub(crate) fn spawn_asleep_in<'scope, R: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    call: i64,
+    f: impl FnOnce() -> R + Send + 'scope,
+) -> ScopedJoinHandle<'scope, R> {
     let (tell, told) = mpsc::channel();
     let thread = scope.spawn(move || {
         // SAFETY: asks for a number.
@@ -89,8 +99,8 @@ pub(crate) fn spawn_asleep<'scope, R: Send + 'scope>(
         let of = |file: &str| std::fs::read_to_string(format!("/proc/self/task/{id}/{file}")).ok();
         let status = of("status")?;
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let in_futex = of("syscall")?.split(' ').next() == Some(&libc::SYS_futex.to_string());
-        (field("State:")?.starts_with('S') && in_futex)
+        let in_call = of("syscall")?.split(' ').next() == Some(&call.to_string());
+        (field("State:")?.starts_with('S') && in_call)
             .then(|| field("voluntary_ctxt_switches:").map(str::to_owned))?
     };
     let began = Instant::now();
@@ -183,4 +193,29 @@ pub(crate) fn in_child(seconds: u32, f: impl FnOnce()) {
             assert_eq!(status, 0, "the child ended by signal {}, status {}", status & 0x7f, status >> 8);
         }
     }
+}
+
+/// How long nothing may happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs `work`, which counts in `done` what it has done: ends the program if that stands still for too long.
+pub(crate) fn watched<R>(done: &AtomicU64, work: impl FnOnce() -> R) -> R {
+    let (over, ends) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut last = u64::MAX;
+            while ends.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                // Relaxed: a look, minutes apart.
+                let now = done.load(Ordering::Relaxed);
+                if now == last {
+                    eprintln!("somebody has been left asleep after {now}");
+                    std::process::abort();
+                }
+                last = now;
+            }
+        });
+        let result = work();
+        drop(over);
+        result
+    })
 }

@@ -9,7 +9,7 @@
 
 use super::super::address::Sealed;
 use super::super::header::Link;
-use super::super::pool::{Pool, Readers};
+use super::super::pool::Pool;
 use super::super::words::Words;
 use core::marker::PhantomData;
 use quietline_platform::atomic::{AtomicU32, Ordering};
@@ -145,7 +145,7 @@ impl<A: Sealed> Table<A> {
         (interface, address): (u32, A),
         known: Known,
     ) -> Result<(), AllocError> {
-        let entry = pool.alloc(&self.words, Readers::Leave)?;
+        let entry = pool.alloc(&self.words)?;
         let words = self.words.array::<WORDS>(entry as usize * WORDS).ok_or(AllocError)?;
         let old = self.find(interface, address);
         let from = old.as_ref().map_or(self.bucket(interface, address), |old| old.from);

@@ -10,7 +10,7 @@
 use super::entry::{Entry, Kind};
 use super::table::{Place, ROOT_BITS, TAIL_WORDS, Table, Tail, load, store};
 use crate::forward::address::Sealed;
-use crate::forward::pool::{Pool, Readers};
+use crate::forward::pool::{Lack, Pool};
 use core::ops::Range;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::AtomicU32;
@@ -118,12 +118,7 @@ impl Changer {
     }
 
     /// Enters a prefix of at least one bit that is not there. O(entries that it covers).
-    pub(super) fn insert<A: Sealed>(
-        &mut self,
-        table: &Table<A>,
-        prefix: A,
-        leaf: Entry,
-    ) -> Result<(), AllocError> {
+    pub(super) fn insert<A: Sealed>(&mut self, table: &Table<A>, prefix: A, leaf: Entry) -> Result<(), Lack> {
         let new = Tail { bits: prefix, len: leaf.depth(), inner: leaf };
         let way = walk(table, prefix, new.len);
         if new.len <= way.last.end() {
@@ -137,9 +132,12 @@ impl Changer {
                 Kind::Tail(tail) => self.fork(table, way.last.end(), tail, new),
                 _ => self.new_tail(table, new, old),
             };
-            let Ok(made) = made else {
-                self.undo();
-                return Err(AllocError);
+            let made = match made {
+                Ok(made) => made,
+                Err(lack) => {
+                    self.undo();
+                    return Err(lack);
+                }
             };
             (self.built_chunk, self.built_tails) = (None, [None; MOST_TAILS]);
             table.set_entry(way.last.place, slot, made);
@@ -162,13 +160,8 @@ impl Changer {
         }
     }
 
-    fn new_tail<A: Sealed>(
-        &mut self,
-        table: &Table<A>,
-        new: Tail<A>,
-        cover: Entry,
-    ) -> Result<Entry, AllocError> {
-        let tail = self.tails.alloc(&table.tails, Readers::Wait)?;
+    fn new_tail<A: Sealed>(&mut self, table: &Table<A>, new: Tail<A>, cover: Entry) -> Result<Entry, Lack> {
+        let tail = self.tails.alloc(&table.tails)?;
         if let Some(place) = self.built_tails.iter_mut().find(|place| place.is_none()) {
             *place = Some(tail);
         }
@@ -178,18 +171,12 @@ impl Changer {
 
     /// A chunk, behind a tail if need be, where a new prefix parts from what a tail has: both are longer than `at` bits and have
     /// those in common.
-    fn fork<A: Sealed>(
-        &mut self,
-        table: &Table<A>,
-        at: u32,
-        tail: u32,
-        new: Tail<A>,
-    ) -> Result<Entry, AllocError> {
+    fn fork<A: Sealed>(&mut self, table: &Table<A>, at: u32, tail: u32, new: Tail<A>) -> Result<Entry, Lack> {
         let (old, cover) = (table.tail(tail), load(table.tail_cover(tail)));
         let common = common(old.bits, new.bits).min(old.len - 1).min(new.len - 1);
         // Steps are where strides begin.
         let at_fork = at + (common - at) / A::STRIDE * A::STRIDE;
-        let chunk = self.chunks.alloc(&table.chunks, Readers::Wait)?;
+        let chunk = self.chunks.alloc(&table.chunks)?;
         self.built_chunk = Some(chunk);
         let below = match old.inner.kind() {
             Kind::Chunk(below) => *self.chunks.uses(below),
@@ -222,7 +209,7 @@ impl Changer {
     }
 
     /// Puts a prefix, or a chunk behind some bits, into a chunk that nobody sees and where it meets leaves only.
-    fn put<A: Sealed>(&mut self, table: &Table<A>, step: Step, new: Tail<A>) -> Result<(), AllocError> {
+    fn put<A: Sealed>(&mut self, table: &Table<A>, step: Step, new: Tail<A>) -> Result<(), Lack> {
         let slot = step.slot(new.bits);
         match new.inner.kind() {
             Kind::Leaf if new.len <= step.end() => {
@@ -249,7 +236,8 @@ impl Changer {
     }
 
     /// Takes out a prefix that is there. `cover` finds the leaf of the longest prefix of the first `n` bits, or fewer, of an
-    /// address, `n` being less than the prefix's length. O(entries that it covers); needs no memory.
+    /// address, `n` being less than the prefix's length. O(entries that it covers); needs no memory, and waits for nobody: what would have
+    /// been made smaller, had there been a tail for it, stays as it is.
     pub(super) fn remove<A: Sealed>(
         &mut self,
         table: &Table<A>,
@@ -301,7 +289,7 @@ impl Changer {
             None => around,
             Some(left) => match self.new_tail(table, left, around) {
                 Ok(tail) => tail,
-                Err(AllocError) => return false,
+                Err(_) => return false,
             },
         };
         self.built_tails = [None; MOST_TAILS];

@@ -2,7 +2,7 @@
 
 use super::entry::MOST_HOPS;
 use crate::forward::address::Sealed;
-use crate::forward::pool::{Pool, Readers};
+use crate::forward::pool::{Lack, Pool};
 use crate::forward::words::Words;
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::{AllocError, fault};
@@ -107,13 +107,13 @@ impl<A: Sealed> HopPool<A> {
     }
 
     /// The number of a next hop, for one route more.
-    pub(super) fn get(&mut self, hops: &Hops, hop: NextHop<A>) -> Result<u32, AllocError> {
+    pub(super) fn get(&mut self, hops: &Hops, hop: NextHop<A>) -> Result<u32, Lack> {
         if let Some(&number) = self.numbers.get(&hop) {
             *self.pool.uses(number - 1) += 1;
             return Ok(number);
         }
         try_reserve(&mut self.numbers)?;
-        let object = self.pool.alloc(&hops.0, Readers::Wait)?;
+        let object = self.pool.alloc(&hops.0)?;
         *self.pool.uses(object) = 1;
         let (kind, address) = match hop.via {
             Via::Gateway(address) => (GATEWAY, address),
@@ -135,13 +135,28 @@ impl<A: Sealed> HopPool<A> {
 
     /// One route less leads there.
     pub(super) fn put(&mut self, hops: &Hops, number: u32) {
-        let uses = self.pool.uses(number - 1);
-        *uses -= 1;
-        if *uses == 0 {
-            let hop = hops.get(number).expect("made with it");
-            self.numbers.remove(&hop);
+        if self.put_use(hops, number) {
             self.pool.retire(number - 1);
         }
+    }
+
+    /// Undoes a [`get`](Self::get) whose number no reader has seen since: if it was the first, nobody has to be waited for.
+    pub(super) fn unget(&mut self, hops: &Hops, number: u32) {
+        if self.put_use(hops, number) {
+            self.pool.free_unseen(number - 1);
+        }
+    }
+
+    /// Whether that was the last.
+    fn put_use(&mut self, hops: &Hops, number: u32) -> bool {
+        let uses = self.pool.uses(number - 1);
+        *uses -= 1;
+        let last = *uses == 0;
+        if last {
+            let hop = hops.get(number).expect("made with it");
+            self.numbers.remove(&hop);
+        }
+        last
     }
 
     pub(super) fn used(&self) -> usize {

@@ -64,7 +64,8 @@ impl<A: Sealed> Table<A> {
 
     /// The leaf for an address: for the reader, in a read section.
     ///
-    /// Writes nothing. A load for the root, one for each chunk (of IPv4 two at most), and one line for each tail.
+    /// Writes nothing. A load for the root; for each chunk (of IPv4 two at most), and for each tail, a line, and before it, beyond the
+    /// first 65,536 words of all chunks or tails, the pointer to where it is: see [`Words::get`].
     #[inline(always)]
     pub(super) fn lookup(&self, address: A) -> Entry {
         let mut entry = load(&self.root[address.bits_at(0, ROOT_BITS)]);

@@ -1,6 +1,7 @@
 //! The queue of bytes, against a plain list.
 
 use super::*;
+use core::ptr;
 
 fn filler(next: &mut u8) -> impl FnMut(&mut [u8]) -> usize {
     move |memory| {
@@ -123,4 +124,30 @@ fn without_memory_nothing_is_lost() {
         queue.give(LARGE, |bytes| check(&mut read, bytes));
     }
     assert_eq!(read, next, "what was said to be in came out");
+}
+
+#[test]
+fn no_line_is_shared_with_a_neighbour() {
+    let queues: Vec<Bytes> = (0..64)
+        .map(|_| {
+            let mut queue = Bytes::new();
+            queue.append(1, |memory| memory.len()).unwrap();
+            queue
+        })
+        .collect();
+    let mut lines = Vec::new();
+    for queue in &queues {
+        let chunk = queue.chunks.front().unwrap();
+        for (start, len) in [
+            (ptr::from_ref(chunk).addr(), size_of_val(chunk)),
+            (chunk.bytes().as_ptr().addr(), chunk.capacity()),
+        ] {
+            assert_eq!((start % LINE, len % LINE), (0, 0));
+            lines.extend((start / LINE)..((start + len) / LINE));
+        }
+    }
+    let all = lines.len();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), all);
 }

@@ -14,6 +14,7 @@ use crate::caller::Right;
 use crate::proto::{self, On};
 use crate::raw::Object;
 use core::net::{IpAddr, SocketAddr};
+use quietline_platform::atomic::Ordering;
 use quietline_sync::WaitQueue;
 use quietline_vfs::Events;
 use rustix::io::Errno;
@@ -49,6 +50,8 @@ pub(super) struct Control {
     pub(super) keeps_address: bool,
     /// Whether the port was asked for by its number: then it stays when the connection goes.
     pub(super) keeps_port: bool,
+    /// How often it has begun to listen: what tells a listener from one that was shut down.
+    pub(super) listened: u32,
 }
 
 impl Control {
@@ -62,6 +65,7 @@ impl Control {
             bound: None,
             keeps_address: false,
             keeps_port: false,
+            listened: 0,
         }
     }
 }
@@ -159,10 +163,7 @@ impl End {
         match Self::begin(this, on, address) {
             Err(Errno::INPROGRESS | Errno::ALREADY) if on.waits(0) => this.wait_connected(),
             // Done or failed, but the caller has not waited for it.
-            Ok(Begun::Now) if on.waits(0) => {
-                this.control.lock().phase = Phase::Connected;
-                Ok(())
-            }
+            Ok(Begun::Now) if on.waits(0) => Ok(()),
             Ok(Begun::Now) => Err(Errno::INPROGRESS),
             Ok(Begun::Before) => Ok(()),
             Err(errno) => Err(errno),
@@ -226,13 +227,30 @@ impl End {
         (control.local, control.remote) = (Some(local), Some(remote));
         // What went wrong before is forgotten.
         let _ = this.take_error();
-        let done = Self::knock(this, on, local, remote);
+        // Relaxed, so where it is looked at: written under the control; who looks without it may be told of an attempt that is over.
+        let attempt = this.attempt.load(Ordering::Relaxed).wrapping_add(1);
+        this.attempt.store(attempt, Ordering::Relaxed);
+        // (Both ends of a connection to oneself ask each other at the same moment.)
+        let is_own = local == remote;
+        let listener = if is_own { None } else { on.net().inet.tcp.find(remote, local) };
+        let done = match &listener {
+            Some(listener) => Self::knock(this, listener, (local, remote), attempt),
+            None if is_own => {
+                Self::join_self(this);
+                Ok(false)
+            }
+            None => Err(Errno::CONNREFUSED),
+        };
         match done {
-            Ok(()) => {
-                control.phase = Phase::Connecting;
+            Ok(is_offered) => {
+                // Who does not wait is told by the next call.
+                control.phase = if on.waits(0) { Phase::Connected } else { Phase::Connecting };
                 drop(control);
-                // Whoever watches the socket learns that it is connected.
+                // Whoever watches the socket learns that it is connected; and then who watches the listener, as on Linux.
                 this.wake_all(Events::empty());
+                if let (true, Some(listener)) = (is_offered, listener) {
+                    listener.offer();
+                }
                 Ok(Begun::Now)
             }
             Err(Errno::INPROGRESS) => {
@@ -252,6 +270,11 @@ impl End {
                 if errno == Errno::CONNREFUSED {
                     // An edge to those who watch it, who would be told of a reset.
                     this.wake_all(Events::ERR | Events::HUP);
+                }
+                if let (Errno::NOMEM, Some(listener)) = (errno, listener) {
+                    // A place may have been promised, for which others began to wait meanwhile. (Not before: their controls are
+                    // taken, and none may be while this one is.)
+                    listener.call_next();
                 }
                 Err(errno)
             }
@@ -304,24 +327,23 @@ impl End {
         Ok(local)
     }
 
-    /// Asks for a connection.
+    /// Asks for a connection. True if there is one that is to be [offered](Self::offer).
     ///
     /// # Errors
     /// `ECONNREFUSED`; `EINPROGRESS` if the backlog is full; `ENOMEM`.
-    fn knock(this: &Object<Self>, on: &On<'_>, local: SocketAddr, remote: SocketAddr) -> Result<(), Errno> {
-        if local == remote {
-            // Both ends ask each other at the same moment: they are one.
-            Self::join(this, this);
-            if this.flags() & SHUT_WR != 0 {
-                this.send_fin(this);
-            }
-            return Ok(());
-        }
-        let Some(listener) = on.net().inet.tcp.find(remote, local) else { return Err(Errno::CONNREFUSED) };
-        match listener.place_for(this, (local, remote))? {
-            Place::Free => listener.admit(this, local, remote),
+    fn knock(this: &Object<Self>, listener: &Self, tuple: Tuple, attempt: u32) -> Result<bool, Errno> {
+        match listener.place_for(this, tuple, attempt)? {
+            Place::Free(promise) => listener.admit(this, tuple, promise),
             Place::Later => Err(Errno::INPROGRESS),
             Place::None => Err(Errno::CONNREFUSED),
+        }
+    }
+
+    /// Connects an end to itself.
+    fn join_self(this: &Object<Self>) {
+        Self::join(this, this);
+        if this.flags() & SHUT_WR != 0 {
+            this.send_fin(this);
         }
     }
 

@@ -20,6 +20,10 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Listener {
+    /// How often its socket has begun to listen. What was promised before the last `shutdown` is not owed by who listens now.
+    generation: u32,
+    /// Where it listens.
+    local: SocketAddr,
     backlog: usize,
     /// Whether it was told an address: its connections go on as if they had been.
     keeps_address: bool,
@@ -35,22 +39,38 @@ pub(super) struct Listener {
 #[derive(Debug)]
 pub(super) struct Waiting {
     client: Object<End>,
-    /// The connection that it has asked for, seen from there: by now it may wait for another one somewhere else.
+    /// The connection that it has asked for, seen from there.
     tuple: Tuple,
+    /// Which attempt of the client's that was: by now it may wait for another one, here or somewhere else.
+    attempt: u32,
 }
 
 impl Waiting {
-    /// Whether it still waits for this connection. The caller has the client's control.
-    fn still(&self, control: &Control) -> bool {
-        self.client.flags() & (CONNECTING | CLOSED) == CONNECTING
-            && (control.local, control.remote) == (Some(self.tuple.0), Some(self.tuple.1))
+    /// Whether it still waits for this connection, for as long as the caller has the client's control.
+    fn still(&self, _control: &Control) -> bool {
+        self.seems_to_wait()
     }
+
+    /// The same as a look: what is over does not come back.
+    fn seems_to_wait(&self) -> bool {
+        // Relaxed: written under the control.
+        let attempt = self.client.attempt.load(Ordering::Relaxed);
+        self.client.flags() & (CONNECTING | CLOSED) == CONNECTING && attempt == self.attempt
+    }
+}
+
+/// A place that a listener has promised. It is made good or given back, to that listener and to none that its socket became after a
+/// `shutdown`.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Promise {
+    generation: u32,
 }
 
 /// Whether a listener has a place.
 pub(super) enum Place {
     /// Yes, and it is promised.
-    Free,
+    Free(Promise),
     /// When one is free.
     Later,
     /// It listens no more.
@@ -62,24 +82,39 @@ impl Listener {
         !self.ready.is_empty()
     }
 
+    /// Whether it is to be found at an address: who has found its socket may come when that listens anew, somewhere else.
+    fn is_at(&self, address: SocketAddr) -> bool {
+        let own = self.local.ip().to_canonical();
+        self.local.port() == address.port() && (own.is_unspecified() || own == address.ip().to_canonical())
+    }
+
     /// One more than the backlog says, as on Linux.
     fn has_place(&self) -> bool {
         self.ready.len() + self.promised <= self.backlog
     }
 
     /// Promises a place, with memory for it.
-    fn promise(&mut self) -> Result<(), Errno> {
+    fn promise(&mut self) -> Result<Promise, Errno> {
         reserve(&mut self.ready, self.promised + 1)?;
         self.promised += 1;
-        Ok(())
+        Ok(Promise { generation: self.generation })
+    }
+
+    /// Takes a promise back; false if it was not this listener's, who then owes nothing.
+    fn redeem(&mut self, promise: Promise) -> bool {
+        let own = promise.generation == self.generation;
+        self.promised -= usize::from(own);
+        own
     }
 
     /// The next of those that wait, if there is a place for it.
-    fn next_waiting(&mut self) -> Option<Waiting> {
-        if !self.has_place() || self.waiting.is_empty() || self.promise().is_err() {
+    fn next_waiting(&mut self) -> Option<(Waiting, Promise)> {
+        if !self.has_place() || self.waiting.is_empty() {
             return None;
         }
-        self.waiting.pop_front()
+        // Without memory nobody is left asleep: another place is taken or promised then, and whoever empties that one comes here.
+        let promise = self.promise().ok()?;
+        self.waiting.pop_front().map(|waiting| (waiting, promise))
     }
 }
 
@@ -104,24 +139,24 @@ impl End {
         let backlog = backlog as usize;
         if this.flags() & LISTENS != 0 {
             drop(control);
-            let waiting = this.listener.lock().as_mut().and_then(|listener| {
+            if let Some(listener) = this.listener.lock().as_mut() {
                 listener.backlog = backlog;
-                listener.next_waiting()
-            });
-            if let Some(waiting) = waiting {
-                this.call_in(waiting);
             }
+            this.call_next();
             return Ok(());
         }
         let inet = &on.net().inet;
+        control.listened = control.listened.wrapping_add(1);
         let fresh = Listener {
+            generation: control.listened,
+            local: any(this.v6),
             backlog,
             keeps_address: control.keeps_address,
             ready: VecDeque::new(),
             promised: 0,
             waiting: VecDeque::new(),
         };
-        let fresh = heap::try_box(fresh).map_err(|_| Errno::NOMEM)?;
+        let mut fresh = heap::try_box(fresh).map_err(|_| Errno::NOMEM)?;
         if control.holding.is_none() {
             this.set_uid(on);
             let ip = control.bound.unwrap_or_else(|| any(this.v6).ip());
@@ -130,50 +165,63 @@ impl End {
             control.local = Some(SocketAddr::new(ip, holding.port()));
         }
         let (Some(holding), Some(local)) = (control.holding, control.local) else { return Err(Errno::INVAL) };
+        fresh.local = local;
         *this.listener.lock() = Some(fresh);
         this.set(LISTENS);
         let claim = this.claim(local.ip());
         let found = inet.tcp.change(holding, claim, None, Some(this), true);
         if found.is_err() {
-            this.clear(LISTENS);
-            *this.listener.lock() = None;
+            // Who had found it before it was shut may have been let in, or wait, by now.
+            this.stop_listening(&control);
         }
         found
     }
 
-    /// Asks a listener for a place, or to be called when there is one. The caller has the client's control.
+    /// Asks a listener for a place, or to be called when there is one. The caller has the client's control, and says which of its
+    /// attempts this is.
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub(super) fn place_for(&self, client: &Object<Self>, tuple: Tuple) -> Result<Place, Errno> {
+    pub(super) fn place_for(
+        &self,
+        client: &Object<Self>,
+        tuple: Tuple,
+        attempt: u32,
+    ) -> Result<Place, Errno> {
         let mut listener = self.listener.lock();
-        let Some(listener) = listener.as_mut() else { return Ok(Place::None) };
+        let Some(listener) = listener.as_mut().filter(|listener| listener.is_at(tuple.1)) else {
+            return Ok(Place::None);
+        };
         if listener.has_place() {
-            listener.promise()?;
-            return Ok(Place::Free);
+            return listener.promise().map(Place::Free);
         }
         if listener.waiting.len() == listener.waiting.capacity() {
             // Those who have given up are not kept for ever.
-            listener.waiting.retain(|other| other.client.flags() & (CONNECTING | CLOSED) == CONNECTING);
+            listener.waiting.retain(Waiting::seems_to_wait);
         }
         reserve(&mut listener.waiting, 1)?;
         client.set(CONNECTING);
-        listener.waiting.push_back(Waiting { client: client.clone(), tuple });
+        listener.waiting.push_back(Waiting { client: client.clone(), tuple, attempt });
         Ok(Place::Later)
     }
 
     /// Makes the other end of a connection to this listener, which has promised a place. The caller has the client's
-    /// control.
+    /// control. If the listener listens no more, or anew, the connection ends as if it had been accepted and closed.
+    ///
+    /// True if it waits to be accepted: then one who accepts is to be [woken](Self::offer).
     ///
     /// # Errors
-    /// `ENOMEM`; `ECONNREFUSED` if it listens no more.
-    pub(super) fn admit(&self, client: &Object<Self>, from: SocketAddr, to: SocketAddr) -> Result<(), Errno> {
+    /// `ENOMEM`: the place is free again, which is to be told to [who waits for one](Self::call_next).
+    pub(super) fn admit(
+        &self,
+        client: &Object<Self>,
+        (from, to): Tuple,
+        promise: Promise,
+    ) -> Result<bool, Errno> {
         let child = match self.child(from, to) {
             Ok(child) => child,
             Err(errno) => {
-                if let Some(listener) = self.listener.lock().as_mut() {
-                    listener.promised -= 1;
-                }
+                self.give_back(promise);
                 return Err(errno);
             }
         };
@@ -187,24 +235,24 @@ impl End {
         if shut & SHUT_WR != 0 {
             child.send_fin(client);
         }
-        let refused = match self.listener.lock().as_mut() {
-            Some(listener) => {
-                listener.promised -= 1;
-                // There is memory for it: it was promised.
-                listener.ready.push_back(child);
-                None
+        let refused = self.listener.with(|listener| {
+            let Some(listener) = listener else { return Some(child) };
+            if !listener.redeem(promise) {
+                return Some(child);
             }
-            None => Some(child),
-        };
-        match refused {
-            None => {
-                // One for one: each that waits to accept gets another connection.
-                self.readers.wake_ordered(READABLE.bits(), 1);
-            }
-            // As if it had been accepted and closed.
-            Some(child) => child.abort(),
-        }
-        Ok(())
+            // There is memory for it: it was promised.
+            listener.ready.push_back(child);
+            None
+        });
+        let Some(child) = refused else { return Ok(true) };
+        // As if it had been accepted and closed.
+        child.abort();
+        Ok(false)
+    }
+
+    /// Wakes one who waits to accept. One for one: each gets another connection.
+    pub(super) fn offer(&self) {
+        self.readers.wake_ordered(READABLE.bits(), 1);
     }
 
     /// A socket that is connected before it is accepted: the listener's options, and a share of its port.
@@ -262,30 +310,46 @@ impl End {
         Ok(child)
     }
 
+    /// A place that was promised is not wanted.
+    #[cold]
+    fn give_back(&self, promise: Promise) {
+        if let Some(listener) = self.listener.lock().as_mut() {
+            listener.redeem(promise);
+        }
+    }
+
+    /// There may be a place for one that waits, and not because of an [`accept`](Self::accept). The caller has nobody's control.
+    #[cold]
+    pub(super) fn call_next(&self) {
+        let next = self.listener.lock().as_mut().and_then(|listener| listener.next_waiting());
+        if let Some(next) = next {
+            self.call_in(next);
+        }
+    }
+
     /// There is a place for one that waits. If it does not wait any more, or cannot be let in, the next one gets it; and so do
     /// others, as long as there are places.
     #[cold]
-    fn call_in(&self, first: Waiting) {
+    fn call_in(&self, first: (Waiting, Promise)) {
         let mut next = Some(first);
-        while let Some(waiting) = next {
+        while let Some((waiting, promise)) = next {
             let client = &waiting.client;
             let mut control = client.control.lock();
-            let called = waiting.still(&control);
-            if called && self.admit(client, waiting.tuple.0, waiting.tuple.1).is_err() {
-                client.refused(&mut control);
-            }
-            drop(control);
-            if called {
-                client.wake_all(Events::ERR | Events::HUP);
-            }
-            next = match self.listener.lock().as_mut() {
-                Some(listener) => {
-                    // `admit` has given the promise back, or made it good.
-                    listener.promised -= usize::from(!called);
-                    listener.next_waiting()
+            if waiting.still(&control) {
+                let offered = self.admit(client, waiting.tuple, promise);
+                if offered.is_err() {
+                    client.refused(&mut control);
                 }
-                None => None,
-            };
+                drop(control);
+                client.wake_all(Events::ERR | Events::HUP);
+                if offered == Ok(true) {
+                    self.offer();
+                }
+            } else {
+                drop(control);
+                self.give_back(promise);
+            }
+            next = self.listener.lock().as_mut().and_then(|listener| listener.next_waiting());
         }
     }
 

@@ -92,6 +92,18 @@ impl End {
             || self.error.load(Ordering::Acquire) != 0
     }
 
+    /// Whether a connection is being made.
+    pub(in super::super) fn connects(&self) -> bool {
+        self.flags() & CONNECTING != 0
+    }
+
+    /// Whether something has come since there was [nothing](Self::receive): bytes, their end, an error; or the connection, if it was
+    /// being made then. Takes nothing.
+    #[cold]
+    pub(in super::super) fn is_eventful(&self, connecting: bool) -> bool {
+        if connecting { !self.connects() } else { self.has(1) }
+    }
+
     /// Takes more: large pieces are copied outside the lock.
     fn receive_large<'a>(
         &'a self,

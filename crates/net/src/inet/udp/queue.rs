@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 /// What fits into the queue itself.
 const SHORT: usize = 64;
 
-/// A datagram.
+/// A datagram. On lines of its own: what lies beside a queue's memory may be another CPU's.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Datagram {
     pub(super) from: SocketAddr,
     pub(super) to: IpAddr,

@@ -70,7 +70,7 @@ pub(in super::super) fn end_all<const WHAT: bool>(
     of: &Packets,
     event: Event,
 ) {
-    if NoBulk::was_ever_entered() && !may_free(packets, of, event) {
+    if of.may_have_put_off() && !may_free(packets, of, event) {
         return;
     }
     end_here::<WHAT>(packets, of, |_| event);

@@ -1,10 +1,10 @@
 //! The lists of packets that were sent home.
 //!
-//! A stack for each CPU, that many push to and one takes as a whole: no entry is ever taken alone, so an address that comes back
+//! A stack for each CPU, that many push chains to and one takes as a whole: no entry is ever taken alone, so an address that comes back
 //! harms nothing.
 
 use super::put_off::PutOff;
-use super::{Event, Head, Skb};
+use super::{Head, Skb};
 use crate::packet::DEFER_MAX;
 use core::ptr::{self, NonNull};
 use crossbeam_utils::CachePadded;
@@ -30,22 +30,38 @@ impl Deferred {
         Ok(Self { lists: PerCpu::new(list)? })
     }
 
-    /// Puts a packet, to which this is the only reference, into its CPU's list, and notes how it ended; gives it back if that is full, or
-    /// there is no such CPU.
-    pub(in super::super) fn push<'n>(&self, skb: Skb<'n>, event: Event) -> Result<(), Skb<'n>> {
-        let Some(list) = self.lists.get(skb.cpu()) else { return Err(skb) };
-        // Relaxed: a number that orders nothing.
-        if list.n.fetch_add(1, Ordering::Relaxed) >= DEFER_MAX {
-            list.n.fetch_sub(1, Ordering::Relaxed);
-            return Err(skb);
+    /// Puts packets of one CPU, to each of which this is the only reference and in which is noted how it ended, into that CPU's list: the first
+    /// of them that there is room for. How many; their places are empty then.
+    ///
+    /// Two locked instructions on the list's line, however many they are; three, if there is not room for all.
+    pub(in super::super) fn push(&self, cpu: usize, packets: &mut [Option<Skb<'_>>]) -> usize {
+        let Some(list) = self.lists.get(cpu) else { return 0 };
+        let all = packets.len() as u32;
+        // Relaxed, so below: a number that orders nothing.
+        let room = DEFER_MAX.saturating_sub(list.n.fetch_add(all, Ordering::Relaxed));
+        if room < all {
+            list.n.fetch_sub(all - room, Ordering::Relaxed);
         }
-        skb.note(event);
-        let head = skb.into_head();
-        PutOff::push(&list.first, head, |next| {
-            // SAFETY: the reference was the caller's and is ours, and keeps the head. Relaxed: published by the exchange.
-            unsafe { head.as_ref() }.next.store(next, Ordering::Relaxed);
-        });
-        Ok(())
+        let mut chain: Option<[NonNull<Head>; 2]> = None;
+        let mut n = 0;
+        for skb in packets.iter_mut().take(room as usize).filter_map(Option::take) {
+            let head = skb.into_head();
+            if let Some([_, last]) = chain {
+                Self::link(last, head.as_ptr());
+            }
+            chain = Some([chain.map_or(head, |[first, _]| first), head]);
+            n += 1;
+        }
+        if let Some([first, last]) = chain {
+            PutOff::push(&list.first, first, |next| Self::link(last, next));
+        }
+        n
+    }
+
+    /// Links a packet that is about to be put in.
+    fn link(head: NonNull<Head>, next: *mut Head) {
+        // SAFETY: the reference was the caller's and is ours, and keeps the head. Relaxed: published by the exchange.
+        unsafe { head.as_ref() }.next.store(next, Ordering::Relaxed);
     }
 
     /// Takes all that wait for a CPU: the first, to which the others are linked. Each has a reference, which is the caller's now.

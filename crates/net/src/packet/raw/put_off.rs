@@ -37,7 +37,7 @@ impl PutOff {
         Self { packets: AtomicPtr::new(ptr::null_mut()), storage: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Puts something on a stack, whose link `link` writes.
+    /// Puts something on a stack, whose link `link` writes; or a chain that begins with it, of whose last `link` writes the link.
     pub(super) fn push<T>(stack: &AtomicPtr<T>, new: NonNull<T>, mut link: impl FnMut(*mut T)) {
         // Relaxed: only stored; the exchange confirms it.
         let mut first = stack.load(Ordering::Relaxed);
@@ -92,6 +92,20 @@ impl Packets {
             // SAFETY: by contract ours; large enough, and aligned to a line.
             unsafe { new.write(Storage { users: 0, class: class as u32, next }) };
         });
+    }
+
+    /// Whether anything may have been put off: a load of a line that is written once in a process.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(super) fn may_have_put_off(&self) -> bool {
+        NoBulk::was_ever_entered()
+    }
+
+    /// A model has no word of the whole process: one that puts packets off says so from the beginning, and the others' threads know of
+    /// themselves.
+    #[cfg(loom)]
+    pub(super) fn may_have_put_off(&self) -> bool {
+        self.puts_off || NoBulk::was_ever_entered()
     }
 
     /// Frees what was put off, unless it must be put off still: how many packets. Their destructors run here.

@@ -457,7 +457,7 @@ impl<'n> Skb<'n> {
         // A reference that turns out to be none (in debug builds) is not dropped again.
         let this = ManuallyDrop::new(self);
         let packets = this.packets();
-        if NoBulk::was_ever_entered() {
+        if packets.may_have_put_off() {
             if NoBulk::is_entered() {
                 return Packets::put_off(ManuallyDrop::into_inner(this), event);
             }

@@ -1,7 +1,7 @@
 //! Storage of packets, heads and data of one kind, in arrays: to be given back many at a time, or to be used again.
 
 use super::put_off::HEAD;
-use super::{Event, Packets, Remains, Skb};
+use super::{Away, Event, Packets, Remains, Skb};
 use crate::packet::NoBulk;
 use core::ptr;
 use quietline_platform::{AllocError, cpu};
@@ -18,13 +18,16 @@ pub(in super::super) struct Stack<'n, const N: usize> {
     class: usize,
     /// Whether what other CPUs have made is sent home to them.
     sends_home: bool,
+    /// What is about to be sent home.
+    away: Away<'n>,
 }
 
 impl<'n, const N: usize> Stack<'n, N> {
     /// An empty one.
     #[inline(always)]
     pub(in super::super) fn new(packets: &'n Packets, class: usize) -> Self {
-        Self { packets, heads: [None; N], nr_heads: 0, data: [None; N], nr_data: 0, class, sends_home: false }
+        let (heads, data, away) = ([None; N], [None; N], Away::new());
+        Self { packets, heads, nr_heads: 0, data, nr_data: 0, class, sends_home: false, away }
     }
 
     /// Says whether what other CPUs have made is sent home to them.
@@ -36,14 +39,14 @@ impl<'n, const N: usize> Stack<'n, N> {
         self.packets
     }
 
-    /// Heads and data that are there.
-    pub(in super::super) fn len(&self) -> [usize; 2] {
-        [self.nr_heads, self.nr_data]
+    /// Heads and data that are there, and packets that are about to be sent home.
+    pub(in super::super) fn len(&self) -> [usize; 3] {
+        [self.nr_heads, self.nr_data, self.away.len()]
     }
 
     /// Ends a reference. What the packet leaves, if it was the last, is kept, but for data of another kind; if there is no room,
     /// the `bulk` oldest of what is kept are given back before. A packet that another CPU has made
-    /// is sent home to it, if that was asked for.
+    /// is sent home to it, if that was asked for: with others, when there are some.
     #[inline(always)]
     pub(in super::super) fn end(&mut self, skb: Skb<'n>, event: Event, bulk: usize) {
         let foreign = !ptr::eq(skb.packets(), self.packets);
@@ -59,15 +62,25 @@ impl<'n, const N: usize> Stack<'n, N> {
         if !ptr::eq(skb.packets(), self.packets) {
             return skb.end(event);
         }
-        if let Err(skb) = self.packets.send_home(skb, event) {
-            self.keep(skb, event, bulk);
+        match self.away.add(skb, event) {
+            Ok(false) => {}
+            Ok(true) => self.send_away(bulk),
+            Err(skb) => self.keep(skb, event, bulk),
+        }
+    }
+
+    /// Sends home what is about to be sent; what there is no room for stays here.
+    pub(in super::super) fn send_away(&mut self, bulk: usize) {
+        if self.away.len() > 0 {
+            let mut away = core::mem::replace(&mut self.away, Away::new());
+            away.send(self.packets, |skb, event| self.keep(skb, event, bulk));
         }
     }
 
     /// [`end`](Self::end) of what is to stay here.
     #[inline(always)]
     pub(in super::super) fn keep(&mut self, skb: Skb<'n>, event: Event, bulk: usize) {
-        if NoBulk::was_ever_entered() {
+        if self.packets.may_have_put_off() {
             if NoBulk::is_entered() {
                 return Packets::put_off(skb, event);
             }
@@ -105,9 +118,10 @@ impl<'n, const N: usize> Stack<'n, N> {
         Ok(unsafe { self.packets.begin(head, data, self.class, cpu::current()) })
     }
 
-    /// First by what other CPUs have sent home, then out of the caches.
+    /// First by what other CPUs have sent home, then out of the caches. What is to be sent home itself is.
     #[cold]
     fn refill(&mut self, bulk: usize) -> Result<(), AllocError> {
+        self.send_away(bulk);
         self.take_deferred(bulk);
         if self.nr_heads == 0 {
             self.packets.heads.alloc_bulk(&mut self.heads[..bulk])?;
@@ -141,9 +155,10 @@ impl<'n, const N: usize> Stack<'n, N> {
         move_down(&mut self.data, &mut self.nr_data, n);
     }
 
-    /// Gives everything back.
+    /// Gives everything back, after what is to be sent home.
     #[inline(always)]
     pub(in super::super) fn give_back(&mut self) {
+        self.send_away(N);
         if NoBulk::is_entered() {
             return self.put_off();
         }

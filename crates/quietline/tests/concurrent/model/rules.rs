@@ -83,9 +83,9 @@ impl Model {
             }
             // What is there must be there.
             Call::Replace { from, at } => {
-                from != at && self.slots[from].is_some() && self.slots[at].is_some() && !self.is_polled(at)
+                from != at && self.slots[from].is_some() && self.slots[at].is_some() && self.may_close(at)
             }
-            Call::Close { at } => !self.is_polled(at),
+            Call::Close { at } => self.may_close(at),
             Call::Shutdown { at, how } => group(at).is_none_or(|group| {
                 let waiting = self.sleepers(group, Role::Receive) + self.sleepers(group, Role::Accept);
                 let full = self.sleepers(group, Role::Connect) + self.dgram_senders(group);
@@ -298,6 +298,17 @@ impl Model {
         self.sleeps.iter().flatten().any(|sleep| sleep.polled.contains(&at))
     }
 
+    fn may_close(&self, at: usize) -> bool {
+        let is_used = || {
+            let object = self.slots[at].map(|slot| slot.object);
+            self.sleeps.iter().flatten().any(|sleep| {
+                sleep.on.is_some_and(|(on, _)| Some(on) == object)
+                    || sleep.until.iter().any(|until| Some(*until) == object)
+            })
+        };
+        !self.is_polled(at) && (self.closes_beside || !is_used())
+    }
+
     /// How many sleep in a group in that way.
     fn sleepers(&self, group: usize, role: Role) -> usize {
         let on = self.sleeps.iter().flatten().filter_map(|sleep| sleep.on);
@@ -318,12 +329,16 @@ impl Model {
     fn is_full_elsewhere(&self, at: usize) -> bool {
         let Some(slot) = self.slots[at] else { return false };
         let group = self.objects[slot.object].group;
-        // Those with names wait for room at the other's end only.
+        // Those with names wait for room at the other's end, if that is not connected to them.
         let named = self.objects[slot.object].what == What::Socket(Kind::Dgram) && group < FIRST_GROUP;
         let mut on = self.sleeps.iter().flatten().filter_map(|sleep| sleep.on);
-        // Such a one may be connected to itself.
+        // Such a one may be connected to itself. Two that are connected to each other take any number of messages: then a send waits
+        // for room of its own, as without names.
         if named {
-            return on.any(|sleep| sleep == (slot.object, Role::Send));
+            let connected = |object| self.connected.contains(&object);
+            return on.any(|(object, role)| {
+                role == Role::Send && (object == slot.object || connected(object) && connected(slot.object))
+            });
         }
         on.any(|(object, role)| {
             role == Role::Send && object != slot.object && self.objects[object].group == group
