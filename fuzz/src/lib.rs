@@ -5,12 +5,14 @@
 //!   src/bin/storm.rs               a seed chooses them, by the billion  storm --operations 1000000000 --seed 1
 //!   crates/slab/tests/             two seconds of the same              cargo test -p quietline-slab --test model
 //!            \                      |
-//!             {slab,paths,routes,forward,device}::run(bytes): interpreters; each byte is a decision
+//!             {slab,paths,routes,forward,device,packets,arguments}::run(bytes): interpreters; each byte is a decision
 //! ```
 
+pub mod arguments;
 pub mod device;
 pub mod forward;
 mod input;
+pub mod packets;
 pub mod paths;
 pub mod routes;
 pub mod slab;

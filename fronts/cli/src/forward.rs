@@ -2,9 +2,11 @@
 
 mod path;
 mod ports;
+mod route;
 mod routed;
 mod show;
 mod station;
+mod waits;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -22,7 +24,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::path::Path;
 use self::ports::Ports;
-use self::routed::Route;
+use self::route::Route;
 use self::show::Show;
 use self::station::Station;
 

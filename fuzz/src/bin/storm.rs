@@ -6,12 +6,12 @@
 use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use quietline_fuzz::{device, forward, paths, routes, slab};
+use quietline_fuzz::{arguments, device, forward, packets, paths, routes, slab};
 use std::io::{self, Write};
 use std::panic;
 use std::time::{Duration, Instant};
 
-/// Random operations on two slab caches, a tree of files, routes, a forwarder or what devices read, held against a model
+/// Random operations on two slab caches, a tree of files, routes, a forwarder, what devices read, packets or arguments, held against a model
 ///
 /// Ends with 0 when all results were as the model says, and prints operations, time and seed. Otherwise it prints what
 /// differed and the arguments that repeat it.
@@ -56,6 +56,10 @@ enum On {
     Forward,
     /// Checksums that devices finish, and packets that end in a sink
     Device,
+    /// Packets that are made, shared, changed and ended
+    Packets,
+    /// What `ql forward` is told of devices and routes
+    Arguments,
 }
 
 /// What was done: of whatever kind.
@@ -67,6 +71,8 @@ struct Tally {
     routes: routes::Tally,
     forward: forward::Tally,
     device: device::Tally,
+    packets: packets::Tally,
+    arguments: arguments::Tally,
 }
 
 impl Tally {
@@ -93,6 +99,14 @@ impl Tally {
                 let device = device::run(first);
                 Self { operations: device.operations, device, ..Self::default() }
             }
+            On::Packets => {
+                let packets = packets::run(first);
+                Self { operations: packets.operations, packets, ..Self::default() }
+            }
+            On::Arguments => {
+                let arguments = arguments::run(first);
+                Self { operations: arguments.operations, arguments, ..Self::default() }
+            }
         }
     }
 
@@ -103,6 +117,8 @@ impl Tally {
         self.routes += other.routes;
         self.forward += other.forward;
         self.device += other.device;
+        self.packets += other.packets;
+        self.arguments += other.arguments;
     }
 
     fn says(&self, on: On) -> String {
@@ -137,6 +153,17 @@ impl Tally {
                 HumanCount(self.device.finished),
                 HumanCount(self.device.understood),
             ),
+            On::Packets => format!(
+                "{} operations, {} heads made, {} operations refused",
+                HumanCount(self.packets.operations),
+                HumanCount(self.packets.made),
+                HumanCount(self.packets.refused),
+            ),
+            On::Arguments => format!(
+                "{} arguments, {} of them understood",
+                HumanCount(self.arguments.operations),
+                HumanCount(self.arguments.understood),
+            ),
         }
     }
 }
@@ -166,6 +193,8 @@ fn main() -> Result<()> {
                     On::Routes => "--on routes ",
                     On::Forward => "--on forward ",
                     On::Device => "--on device ",
+                    On::Packets => "--on packets ",
+                    On::Arguments => "--on arguments ",
                 };
                 progress.abandon();
                 eprintln!(

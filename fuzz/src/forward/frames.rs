@@ -9,18 +9,22 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use zerocopy::IntoBytes;
 
 /// The forwarder's stations, and others.
-pub(super) const LINKS: [Link; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+pub(super) const LINKS: [Link; 3] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3]];
 const STATIONS: [Link; 4] = [[2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 2, 2], [0xff; 6], [0x33, 0x33, 0xff, 0, 0, 1]];
 
 /// Addresses: on the links, the forwarder's, far ones, and odd ones.
-const V4: [[u8; 4]; 16] = [
+const V4: [[u8; 4]; 20] = [
     [10, 0, 1, 9],
     [10, 0, 1, 9],
     [10, 0, 2, 9],
     [10, 0, 2, 9],
+    [10, 0, 3, 9],
+    [10, 0, 3, 9],
     [10, 0, 1, 1],
     [10, 0, 2, 1],
+    [10, 0, 3, 1],
     [10, 0, 2, 77],
+    [10, 0, 3, 77],
     [192, 0, 2, 5],
     [203, 0, 113, 1],
     [8, 8, 8, 8],
@@ -51,9 +55,12 @@ fn v6(input: &mut Input<'_>) -> Ipv6Addr {
 }
 
 fn payload(input: &mut Input<'_>) -> Vec<u8> {
-    let len = match input.below(8) {
+    // Round the sizes that interfaces have room for, too.
+    let len = match input.below(10) {
         0 => 0,
         1 => 1400 + input.below(200),
+        2 => 940 + input.below(80),
+        3 => 1200 + input.below(100),
         _ => input.below(64),
     };
     let first = input.byte();
@@ -128,7 +135,10 @@ fn ipv4(input: &mut Input<'_>) -> Vec<u8> {
     };
     let options: &[u8] =
         input.pick(&[&[][..], &[][..], &[1, 1, 1, 0], &[7, 3, 4, 0], &[131, 3, 4, 0], &[9, 9, 0, 0]]);
-    let fragment = input.pick(&[0, 0, 0, Ipv4::DONT, Ipv4::MORE, 5, Ipv4::MORE | 185]);
+    // The last ones end behind the longest packet, or are near it.
+    let (last, more) = (Ipv4::OFFSET, Ipv4::MORE);
+    let fragment =
+        input.pick(&[0, 0, 0, Ipv4::DONT, more, 5, more | 185, more | 185, 8000, 8010, last, last | more]);
     let mut ip = Ipv4 {
         version: 0x45 + (options.len() / 4) as u8,
         tos: 0,

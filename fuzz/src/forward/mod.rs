@@ -1,23 +1,29 @@
 //! A forwarder that is given frames, right and wrong ones.
 //!
-//! Whatever comes in: no panic; what goes out is whole, comes from this station, fits through the interface and has a right checksum; no
-//! more packets are kept than may wait for neighbours, and in the end none. A packet of UDP that went on is
-//! what came in, but for what a router changes; and each packet that came in ends once, and is counted as that. Bytes that others have
+//! Whatever comes in: no panic; what goes out is whole, comes from this station, fits through the interface and has right checksums; no
+//! more packets are kept than may wait for neighbours, and in the end none. A packet that went on is what came in, byte for byte, but for
+//! what a router changes, or a piece of it, from where it says; what was made here answers something that came, or quotes it; and each packet that came in ends once, and is counted as that. Bytes that others have
 //! a part in are not written. Batches are of one packet up to more than two of the forwarder's, alike or not; devices take what they
 //! like. Time goes on, routes and neighbours change, and memory fails at times.
+//!
+//! Three interfaces: one with the usual MTU, one with the least that carries IPv6, and one with less, by which no packet of IPv6 comes in
+//! or goes out. Who is told that a packet is too big is told the MTU of one of them, and of IPv6 never one below that least.
 
+mod came;
 mod frames;
 
 use crate::input::Input;
+use came::Came;
 use frames::{LINKS, frame};
 use quietline_net::forward::checksum::{Sum, pseudo6};
-use quietline_net::forward::header::{Ethernet, Ipv4, Ipv6, ether, protocol};
+use quietline_net::forward::header::{
+    Arp, BROADCAST, Ethernet, Icmp, Ipv4, Ipv6, Neighbour, ether, is_group, protocol,
+};
 use quietline_net::forward::{
-    ASKED, Count, Counts, Forwarder, Interface, NextHop, Prefix, TRIES, Via, WAITING,
+    ASKED, Count, Counts, Forwarder, Interface, LEAST_MTU6, NextHop, Prefix, TRIES, Via, WAITING,
 };
 use quietline_net::packet::{DropReason, Frag, Packets, Skb};
 use quietline_platform::fault;
-use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -42,8 +48,10 @@ impl std::ops::AddAssign for Tally {
 
 /// A neighbour that is entered by hand.
 const STATION: [u8; 6] = [2, 0, 0, 0, 2, 2];
-const MTU: [usize; 2] = [1500, 1280];
-const OWN4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 1, 1), Ipv4Addr::new(10, 0, 2, 1)];
+const MTU: [usize; 3] = [1500, LEAST_MTU6, 1000];
+const OWN4: [Ipv4Addr; 3] =
+    [Ipv4Addr::new(10, 0, 1, 1), Ipv4Addr::new(10, 0, 2, 1), Ipv4Addr::new(10, 0, 3, 1)];
+/// Of the interfaces that have any.
 const OWN6: [Ipv6Addr; 2] =
     [Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1), Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1)];
 
@@ -54,20 +62,27 @@ const OWN6: [Ipv6Addr; 2] =
 pub fn run(bytes: &[u8]) -> Tally {
     let mut input = Input::new(bytes);
     let packets = Packets::new().expect("there is memory");
-    let interface = |i: usize| Interface::new(LINKS[i], MTU[i]).v4(OWN4[i], 24).v6(OWN6[i], 64);
-    let of = Forwarder::new(&packets, vec![interface(0), interface(1)]).expect("there is memory");
+    let interface = |i: usize| {
+        let interface = Interface::new(LINKS[i], MTU[i]).v4(OWN4[i], 24);
+        match OWN6.get(i) {
+            Some(own) => interface.v6(*own, 64),
+            None => interface,
+        }
+    };
+    let of = Forwarder::new(&packets, (0..MTU.len()).map(interface).collect()).expect("there is memory");
     let far4 = Prefix::of(Ipv4Addr::new(192, 0, 2, 0), 24).expect("a prefix");
     let far6 = Prefix::of(Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 0), 48).expect("a prefix");
     let mut lane = of.lane().expect("there is memory");
     let (mut now, mut tally) = (Duration::ZERO, Tally::default());
-    let (mut came, mut not_sent) = (Came::new(), 0);
+    let (mut came, mut not_sent) = (Came::default(), 0);
     while !input.is_empty() {
-        let from = input.below(2);
+        let from = input.below(MTU.len());
         let frames = batch(&mut input, from);
         tally.operations += frames.len() as u64;
-        for (packet, hops) in frames.iter().filter_map(|frame| same(frame.get(14..)?)) {
-            came.entry(packet).or_default().insert(hops);
-        }
+        // (Of IPv6 nothing comes in where so much does not fit.)
+        let is_taken =
+            |frame: &&Vec<u8>| MTU[from] >= LEAST_MTU6 || frame.get(14).is_none_or(|at| at >> 4 != 6);
+        frames.iter().filter(is_taken).for_each(|frame| came.add(frame));
         now += Duration::from_millis(input.pick(&[0, 1, 10, 300, 1500, 40_000]));
         match input.below(20) {
             0 => {
@@ -80,6 +95,21 @@ pub fn run(bytes: &[u8]) -> Tally {
                 of.routes6().insert(far6, NextHop { interface: 1, via }).expect("there is memory");
             }
             3 => drop(of.routes6().remove(far6).is_some()),
+            // By the interface that takes little; which has no IPv6.
+            7 => {
+                let hop = NextHop { interface: 2, via: Via::Gateway(Ipv4Addr::new(10, 0, 3, 9)) };
+                of.routes4().insert(far4, hop).expect("there is memory");
+            }
+            8 => {
+                let via = Via::Gateway(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9));
+                let via = input.pick(&[via, Via::Link]);
+                of.routes6().insert(far6, NextHop { interface: 2, via }).expect("there is memory");
+            }
+            9 => {
+                of.set_neighbour4(2, Ipv4Addr::new(10, 0, 3, 9), STATION).expect("there is memory");
+                let neighbour = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
+                of.set_neighbour6(2, neighbour, STATION).expect("there is memory");
+            }
             // One that names no interface.
             4 => {
                 let hop = NextHop { interface: 9, via: Via::Link };
@@ -199,30 +229,6 @@ fn all_of(skb: &Skb<'_>) -> Vec<u8> {
     })
 }
 
-/// Packets that came in, without what routers change, and with how many routers they might pass.
-type Came = HashMap<Vec<u8>, HashSet<u8>>;
-
-/// A packet without what routers change; and that.
-fn same(packet: &[u8]) -> Option<(Vec<u8>, u8)> {
-    let (len, at) = match packet.first()? >> 4 {
-        4 => (usize::from(Ipv4::of(packet)?.0.total.get()), 8),
-        6 => (Ipv6::LEN + usize::from(Ipv6::of(packet)?.0.payload.get()), 7),
-        _ => return None,
-    };
-    let mut same = packet.get(..len)?.to_vec();
-    let hops = std::mem::take(same.get_mut(at)?);
-    if at == 8 {
-        same.get_mut(10..12)?.fill(0);
-    }
-    Some((same, hops))
-}
-
-/// Whether a packet that goes out came in, and has passed one router more.
-fn has_passed(came: &Came, packet: &[u8]) -> bool {
-    let Some((same, hops)) = same(packet) else { return false };
-    came.get(&same).is_some_and(|before| before.contains(&hops.wrapping_add(1)))
-}
-
 /// Looks at a frame that went out.
 fn check(interface: usize, bytes: &[u8], came: &Came) {
     let (ethernet, rest) = Ethernet::of(bytes).expect("an Ethernet header");
@@ -233,29 +239,98 @@ fn check(interface: usize, bytes: &[u8], came: &Came) {
             assert!(Sum::default().with(&rest[..ip.header_len()]).is_right(), "a right checksum");
             assert_eq!(usize::from(ip.total.get()), rest.len(), "all of it, and no more");
             assert!(rest.len() <= MTU[interface] && ip.ttl > 0);
-            // (What comes from here is of ICMP.)
-            assert!(
-                !OWN4.contains(&ip.source()) || ip.protocol == protocol::ICMP,
-                "not as if it came from here"
-            );
-            // (What was cut is another packet.)
-            if ip.protocol == protocol::UDP && ip.fragment.get() & !Ipv4::DONT == 0 {
-                assert!(has_passed(came, rest), "it came in");
+            assert!(!is_group(ethernet.destination), "to one station");
+            if OWN4.contains(&ip.source()) {
+                made_here4(ip, rest, came);
+            } else {
+                let is_piece = || came.is_piece(rest, MTU[interface]);
+                assert!(
+                    came.has_passed(rest) || is_piece(),
+                    "it came in, or a packet of which it is a piece"
+                );
             }
         }
         ether::IPV6 => {
+            assert!(MTU[interface] >= LEAST_MTU6, "by an interface that has no IPv6");
             let (ip, message) = Ipv6::of(rest).expect("a header");
             assert_eq!(usize::from(ip.payload.get()), message.len(), "all of it, and no more");
             assert!(rest.len() <= MTU[interface] && ip.hops > 0);
-            let own = OWN6.contains(&ip.source()) || ip.source().is_unicast_link_local();
-            let passed = has_passed(came, rest);
-            if ip.next == protocol::ICMPV6 && own && !passed {
-                let sum = pseudo6(&ip.source, &ip.destination, message.len() as u32, protocol::ICMPV6);
-                assert!(sum.with(message).is_right(), "a right checksum");
+            if !came.has_passed(rest) {
+                made_here6(ip, rest, message, came);
             }
-            assert!(passed || own && ip.next == protocol::ICMPV6, "it came in, or was made here");
         }
-        ether::ARP => assert_eq!(rest.len(), 28),
+        ether::ARP => {
+            let (arp, behind) = Arp::of(rest).expect("all of it");
+            let kind = (arp.hardware.get(), arp.protocol.get(), arp.link_len, arp.len);
+            assert_eq!((kind, behind.len()), ((1, ether::IPV4, 6, 4), 0));
+            assert_eq!((arp.sender_link, arp.sender), (LINKS[interface], OWN4[interface].octets()));
+            match arp.operation.get() {
+                1 => {
+                    assert!(ethernet.destination == BROADCAST || !is_group(ethernet.destination));
+                    assert_eq!(
+                        (arp.target_link, &arp.target[..3]),
+                        ([0; 6], &arp.sender[..3]),
+                        "on the link"
+                    );
+                }
+                2 => {
+                    assert_eq!(ethernet.destination, arp.target_link);
+                    assert!(came.has_asked(arp), "an answer to nobody");
+                }
+                other => panic!("{other} is no operation"),
+            }
+        }
         other => panic!("{other:#x} went out"),
+    }
+}
+
+/// Looks at a packet of IPv4 that comes from this station.
+fn made_here4(ip: &Ipv4, packet: &[u8], came: &Came) {
+    let message = &packet[ip.header_len()..];
+    assert_eq!((ip.protocol, ip.ttl), (protocol::ICMP, 64), "not as if it came from here");
+    assert!(Sum::default().with(message).is_right(), "a right checksum of ICMP");
+    let (icmp, quoted) = Icmp::of(message).expect("a message");
+    match icmp.kind {
+        0 => assert!(came.is_answer(packet), "an answer to nobody"),
+        3 | 11 => {
+            let of = Ipv4::of(quoted).expect("a header at least").0;
+            assert_eq!(of.source, ip.destination, "it is told to the sender");
+            assert!(packet.len() <= 576 && came.is_quoted(quoted), "what is quoted came in");
+            if let [3, 4, _, _, _, _, high, low, ..] = *message {
+                let told = usize::from(u16::from_be_bytes([high, low]));
+                assert!(MTU.contains(&told), "too big for {told}");
+            }
+        }
+        kind => panic!("a message of kind {kind}"),
+    }
+}
+
+/// The same of IPv6.
+fn made_here6(ip: &Ipv6, packet: &[u8], message: &[u8], came: &Came) {
+    let own = OWN6.contains(&ip.source()) || ip.source().is_unicast_link_local();
+    assert!(own && ip.next == protocol::ICMPV6, "it came in, or was made here");
+    let sum = pseudo6(&ip.source, &ip.destination, message.len() as u32, protocol::ICMPV6);
+    assert!(sum.with(message).is_right(), "a right checksum");
+    let (icmp, body) = Icmp::of(message).expect("a message");
+    match icmp.kind {
+        1..=4 => {
+            let of = Ipv6::of(body).expect("a header at least").0;
+            assert_eq!((of.source, ip.hops), (ip.destination, 64), "it is told to the sender");
+            assert!(packet.len() <= 1280 && came.is_quoted(body), "what is quoted came in");
+            if let [2, _, _, _, a, b, c, d, ..] = *message {
+                let told = u32::from_be_bytes([a, b, c, d]) as usize;
+                assert!(MTU.contains(&told) && told >= LEAST_MTU6, "too big for {told}");
+            }
+        }
+        129 => assert!(came.is_answer(packet), "an answer to nobody"),
+        135 | 136 => {
+            let (about, behind) = Neighbour::of(body).expect("one option");
+            assert_eq!((ip.hops, about.option_len, behind.len()), (255, 1, 0));
+            // A solicitation has the source's link, an advertisement the target's, which it is from.
+            assert_eq!(about.option, icmp.kind - 134);
+            assert!(LINKS.contains(&about.link), "our own");
+            assert!(icmp.kind == 135 || about.target == ip.source);
+        }
+        kind => panic!("a message of kind {kind}"),
     }
 }

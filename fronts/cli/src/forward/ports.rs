@@ -9,11 +9,11 @@ use quietline_net::device::{
     BUDGET, Batch, Ends, Generator, NetDevice, PacketSocket, Sink, Stats, Tally, Tap, Traffic,
 };
 use quietline_net::packet::{DropReason, Packets};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::ForwardArgs;
 use super::station::{Kind, Station};
+use super::waits::{Waits, wait};
 
 /// A device of one of the kinds that there are.
 pub(super) enum Port<'n> {
@@ -56,6 +56,7 @@ impl<'n> Port<'n> {
 /// Both of them: what comes from, and where it goes to; and back.
 pub(super) struct Ports<'n> {
     ports: [Port<'n>; 2],
+    waits: [Waits; 2],
     /// Polls for which there was no memory.
     pub(super) without_memory: u64,
 }
@@ -78,7 +79,7 @@ impl<'n> Ports<'n> {
             Some(station) => Port::open(packets, station)?,
             None => Port::Sink(Sink::new(1024, arguments.flows).context("cannot make a sink")?),
         };
-        Ok(Self { ports: [input, output], without_memory: 0 })
+        Ok(Self { ports: [input, output], waits: Default::default(), without_memory: 0 })
     }
 
     pub(super) fn each(&self) -> impl Iterator<Item = &Port<'n>> {
@@ -148,13 +149,10 @@ impl<'n> Ports<'n> {
         matches!(&self.ports[0], Port::Generator(generator) if generator.is_done())
     }
 
-    /// Waits until something comes in, for a moment at most.
-    pub(super) fn wait(&self) {
-        let waits = self.ports.iter().filter_map(|port| port.device().readiness());
-        let mut fds: Vec<_> = waits.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let moment = Timespec::try_from(Duration::from_millis(20)).unwrap_or_default();
-        // That a signal ends it is what it is for.
-        let _ = poll(&mut fds, Some(&moment));
+    /// Waits until something comes in, or what is to be sent can be, for a moment at most.
+    pub(super) fn wait(&mut self) {
+        let devices = self.ports.each_ref().map(Port::device);
+        wait(devices, &mut self.waits, Duration::from_millis(20));
     }
 
     /// What the sink found, if there is one.

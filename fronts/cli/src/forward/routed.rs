@@ -2,7 +2,6 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr};
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -12,36 +11,9 @@ use quietline_net::packet::{DropReason, Packets, Skb};
 use rustix::io::Errno;
 
 use super::ports::{GENERATOR_LINKS, Port, Ports};
-use super::station::{Station, prefix};
+use super::route::Route;
+use super::station::Station;
 use super::{ForwardArgs, WrongRequest};
-
-/// `PREFIX/BITS=GATEWAY[%DEVICE]`
-#[derive(Debug, Clone)]
-pub(super) struct Route {
-    prefix: (IpAddr, u32),
-    gateway: IpAddr,
-    /// The device on whose link the gateway is, if that is said.
-    device: Option<String>,
-}
-
-impl FromStr for Route {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a route, such as `0.0.0.0/0=10.0.2.254`");
-        let (to, gateway) = text.split_once('=').ok_or_else(wrong)?;
-        let (gateway, device) = match gateway.split_once('%') {
-            None => (gateway, None),
-            Some((_, "")) => return Err(format!("there is no device behind the `%` of `{text}`")),
-            Some((gateway, device)) => (gateway, Some(device.to_owned())),
-        };
-        let (prefix, gateway) = (prefix(to)?, gateway.parse::<IpAddr>().map_err(|_| wrong())?);
-        if prefix.0.is_ipv4() != gateway.is_ipv4() {
-            return Err(wrong());
-        }
-        Ok(Self { prefix, gateway, device })
-    }
-}
 
 /// A forwarder between the two devices.
 pub(super) struct Router<'n> {

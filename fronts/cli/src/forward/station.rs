@@ -22,11 +22,7 @@ impl FromStr for Station {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (device, addresses) = match text.split_once('=') {
-            None => (text, ""),
-            Some((_, "")) => return Err("there is no address behind the `=`".to_owned()),
-            Some(parts) => parts,
-        };
+        let (device, addresses) = text.split_once('=').unwrap_or((text, ""));
         let (kind, name) = if let Some(name) = device.strip_prefix("tap:") {
             (Kind::Tap, name)
         } else if let Some(name) = device.strip_prefix("packet:") {
@@ -41,7 +37,10 @@ impl FromStr for Station {
             return Err(format!("`{name}` is no name: a name has 1 to 15 bytes, and no space or `/`"));
         }
         let addresses = addresses.split(',').filter(|address| !address.is_empty()).map(prefix);
-        let addresses = addresses.collect::<Result<_, _>>()?;
+        let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+        if addresses.is_empty() && text.contains('=') {
+            return Err("there is no address behind the `=`".to_owned());
+        }
         Ok(Self { kind, name: name.to_owned(), addresses })
     }
 }
@@ -77,6 +76,7 @@ mod tests {
             "tap:",
             "=10.0.0.1/24",
             "a=",
+            "a=,",
             "a=10.0.0.1",
             "a=10.0.0.1/33",
             "a=x/3",

@@ -32,8 +32,8 @@ fn skip(test: &str, optional: bool, why: &str) -> bool {
     false
 }
 
-/// How `unshare` makes a network namespace here: root may, and others in a namespace of users of their own.
-const WAYS: [&str; 2] = ["-n", "-rn"];
+/// Says how `unshare` makes a network namespace here in which these tests can run, or why it makes none. What `.ci/run` asks, too.
+const NAMESPACE: &str = include_str!("../../../../.ci/namespace");
 
 /// True in a network namespace of the test's own, with TAP devices and the programs that it needs. Outside of one, runs the test again
 /// there, or says why not.
@@ -41,25 +41,20 @@ pub(crate) fn inside(test: &str, programs: &[&str]) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
-    let always = ["unshare", "nsenter", "ip"].iter().map(|program| (program, false));
-    for (program, optional) in always.chain(programs.iter().map(|program| (program, true))) {
+    let asked = Command::new("sh").args(["-c", NAMESPACE]).output().unwrap();
+    if !asked.status.success() {
+        return skip(test, false, &text(&asked.stderr));
+    }
+    let way = text(&asked.stdout);
+    for program in programs {
         let found =
             Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         if found.is_err() {
-            return skip(test, optional, &format!("there is no {program} here"));
+            return skip(test, true, &format!("there is no {program} here"));
         }
     }
-    let try_it = ["ip", "tuntap", "add", "dev", "qx", "mode", "tap"];
-    let tried = WAYS.map(|way| (way, Command::new("unshare").arg(way).args(try_it).output()));
-    let works = |(_, tried): &&(_, std::io::Result<Output>)| {
-        tried.as_ref().is_ok_and(|output| output.status.success())
-    };
-    let Some((way, _)) = tried.iter().find(works) else {
-        let why = format!("no network namespace with a TAP device can be made here: {tried:?}");
-        return skip(test, false, &why);
-    };
     let mut command = Command::new("unshare");
-    command.arg(way).arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    command.arg(way.trim()).arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
     let output = command.env(INSIDE, "1").output().unwrap();
     let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     eprint!("{said}{error}");

@@ -1,0 +1,6 @@
+//! libFuzzer's way in.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    quietline_fuzz::packets::run(bytes);
+});

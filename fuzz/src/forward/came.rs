@@ -1,0 +1,178 @@
+//! What came in, and whether what goes out follows from it.
+
+use quietline_net::forward::header::{Arp, Ethernet, Icmp, Ipv4, Ipv6, Link, ether, protocol};
+use std::collections::{HashMap, HashSet};
+use std::mem::take;
+
+const ECHO: u8 = 8;
+const ECHO6: u8 = 128;
+/// An option of IPv4 that says nothing.
+const NOTHING: u8 = 1;
+
+/// Frames that came in.
+#[derive(Default)]
+pub(super) struct Came {
+    /// Packets without what routers change, and with how many routers each might pass.
+    whole: HashMap<Vec<u8>, HashSet<u8>>,
+    /// The same, by what pieces and errors say of them.
+    by_key: HashMap<Vec<u8>, Vec<Vec<u8>>>,
+    /// Echo requests, without their sums; those of IPv6 also without whom they are for, which may be a group.
+    echoes: HashSet<Vec<u8>>,
+    /// Who asked for an address by ARP: sender, its link address, and whom it asked for.
+    asked: HashSet<([u8; 4], Link, [u8; 4])>,
+}
+
+/// A packet without what routers change, and without what is behind it; and how many routers it may pass.
+fn same(packet: &[u8]) -> Option<(Vec<u8>, u8)> {
+    let (len, at) = match packet.first()? >> 4 {
+        4 => (usize::from(Ipv4::of(packet)?.0.total.get()), 8),
+        6 => (Ipv6::LEN + usize::from(Ipv6::of(packet)?.0.payload.get()), 7),
+        _ => return None,
+    };
+    let mut same = packet.get(..len)?.to_vec();
+    let hops = take(same.get_mut(at)?);
+    forget_sum(&mut same)?;
+    Some((same, hops))
+}
+
+/// Clears the header's sum, of IPv4.
+fn forget_sum(same: &mut [u8]) -> Option<()> {
+    if same.first()? >> 4 == 4 {
+        same.get_mut(10..12)?.fill(0);
+    }
+    Some(())
+}
+
+/// What a packet and its pieces, or an error about it, have in common: which packet, of what, from whom, to whom.
+fn key(same: &[u8]) -> Option<Vec<u8>> {
+    Some(match same.first()? >> 4 {
+        4 => [same.get(4..6)?, same.get(9..10)?, same.get(12..20)?].concat(),
+        _ => [same.get(6..7)?, same.get(8..40)?].concat(),
+    })
+}
+
+/// An echo request, or the one that an answer is to, without what differs between both.
+fn echo(same: &[u8], is_answer: bool) -> Option<Vec<u8>> {
+    let mut echo = same.to_vec();
+    let is_ipv4 = same.first()? >> 4 == 4;
+    let at = if is_ipv4 { Ipv4::of(same)?.0.header_len() } else { Ipv6::LEN };
+    if is_ipv4 {
+        if is_answer {
+            let (from, to) = echo.get_mut(12..20)?.split_at_mut(4);
+            from.swap_with_slice(to);
+        }
+    } else {
+        let (from, to) = echo.get_mut(8..40)?.split_at_mut(16);
+        if is_answer {
+            from.copy_from_slice(to);
+        }
+        to.fill(0);
+    }
+    let (icmp, _) = Icmp::of_mut(echo.get_mut(at..)?)?;
+    let (kind, is_icmp) = match is_ipv4 {
+        true => (ECHO, same[9] == protocol::ICMP),
+        false => (ECHO6, same[6] == protocol::ICMPV6),
+    };
+    if !is_icmp || !is_answer && icmp.kind != kind {
+        return None;
+    }
+    (icmp.kind, icmp.checksum) = (kind, [0; 2]);
+    Some(echo)
+}
+
+impl Came {
+    /// A frame comes in.
+    pub(super) fn add(&mut self, frame: &[u8]) {
+        let Some((ethernet, rest)) = Ethernet::of(frame) else { return };
+        if ethernet.protocol.get() == ether::ARP
+            && let Some((arp, _)) = Arp::of(rest)
+        {
+            self.asked.insert((arp.sender, arp.sender_link, arp.target));
+        } else if let Some((packet, hops)) = same(rest) {
+            self.add_packet(packet, hops);
+        }
+    }
+
+    fn add_packet(&mut self, packet: Vec<u8>, hops: u8) {
+        let known = self.whole.entry(packet.clone()).or_default();
+        let is_new = known.is_empty();
+        known.insert(hops);
+        if !is_new {
+            return;
+        }
+        if let Some(echo) = echo(&packet, false) {
+            self.echoes.insert(echo);
+        }
+        if let Some(key) = key(&packet) {
+            self.by_key.entry(key).or_default().push(packet);
+        }
+    }
+
+    /// Those that have a packet's key.
+    fn like(&self, same: &[u8]) -> &[Vec<u8>] {
+        key(same).and_then(|key| self.by_key.get(&key)).map_or(&[], Vec::as_slice)
+    }
+
+    fn might_pass(&self, same: &[u8], hops: u8) -> bool {
+        self.whole.get(same).is_some_and(|before| before.contains(&hops.wrapping_add(1)))
+    }
+
+    /// Whether a packet that goes out came in, all its bytes the same, and has passed one router more.
+    pub(super) fn has_passed(&self, packet: &[u8]) -> bool {
+        same(packet).is_some_and(|(same, hops)| self.might_pass(&same, hops))
+    }
+
+    /// Whether a packet of IPv4 is a piece of one that came in, was longer than so many bytes, and may be cut: with its bytes, where they
+    /// were in it.
+    pub(super) fn is_piece(&self, packet: &[u8], mtu: usize) -> bool {
+        let Some((piece, hops)) = same(packet) else { return false };
+        self.like(&piece).iter().any(|whole| {
+            whole.len() > mtu && self.might_pass(whole, hops) && is_piece_of(&piece, whole).is_some()
+        })
+    }
+
+    /// Whether an error of ours quotes what came in.
+    pub(super) fn is_quoted(&self, quoted: &[u8]) -> bool {
+        let mut quoted = quoted.to_vec();
+        let at = if quoted.first().is_some_and(|first| first >> 4 == 4) { 8 } else { 7 };
+        let Some(hops) = quoted.get_mut(at) else { return false };
+        *hops = 0;
+        forget_sum(&mut quoted).is_some() && self.like(&quoted).iter().any(|whole| whole.starts_with(&quoted))
+    }
+
+    /// Whether an answer to an echo is to one that came in.
+    pub(super) fn is_answer(&self, packet: &[u8]) -> bool {
+        let request = same(packet).and_then(|(same, _)| echo(&same, true));
+        request.is_some_and(|request| self.echoes.contains(&request))
+    }
+
+    /// Whether an answer by ARP is to somebody who asked for it.
+    pub(super) fn has_asked(&self, answer: &Arp) -> bool {
+        self.asked.contains(&(answer.target, answer.target_link, answer.sender))
+    }
+}
+
+/// Whether a piece is of a packet, both without what routers change.
+fn is_piece_of(piece: &[u8], whole: &[u8]) -> Option<()> {
+    let (&of, &is) = (Ipv4::of(whole)?.0, Ipv4::of(piece)?.0);
+    let fields = |ip: &Ipv4| (ip.version, ip.tos, ip.id, ip.protocol, ip.source, ip.destination);
+    let place = |ip: &Ipv4| usize::from(ip.fragment.get() & Ipv4::OFFSET) * 8;
+    let more = |ip: &Ipv4| ip.fragment.get() & Ipv4::MORE != 0;
+    let len = of.header_len();
+    let (all, part) = (whole.get(len..)?, piece.get(len..)?);
+    let begins = place(&is).checked_sub(place(&of))?;
+    let ends = begins + part.len();
+    let is_last = ends == all.len();
+    // Options that do not belong into all pieces say nothing in those behind the first.
+    let mut options = whole.get(Ipv4::LEN..len)?.iter().zip(piece.get(Ipv4::LEN..len)?);
+    let right = fields(&of) == fields(&is)
+        && of.fragment.get() & Ipv4::DONT == 0
+        && is.fragment.get() & !(Ipv4::MORE | Ipv4::OFFSET) == 0
+        && all.get(begins..ends)? == part
+        && !part.is_empty()
+        && (is_last || part.len() % 8 == 0)
+        && more(&is) == (!is_last || more(&of))
+        && place(&of) + all.len() <= usize::from(u16::MAX)
+        && options.all(|(before, now)| before == now || place(&is) > 0 && *now == NOTHING);
+    right.then_some(())
+}
