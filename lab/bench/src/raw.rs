@@ -9,6 +9,7 @@ pub(crate) mod objects;
 pub(crate) mod slab;
 
 use rustix::fd::{FromRawFd, OwnedFd};
+use rustix::pipe::{IoSliceRaw, SpliceFlags, vmsplice};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// Gives the calling thread a private copy of the process's descriptor table, so that what it opens and
@@ -39,6 +40,19 @@ pub(crate) fn own_descriptor_table() -> rustix::io::Result<()> {
 pub(crate) fn own_working_directory() -> rustix::io::Result<()> {
     // SAFETY: what `unshare_unsafe` warns of are descriptors, which this flag leaves shared.
     unsafe { unshare_unsafe(UnshareFlags::FS) }
+}
+
+/// Gives a pipe a page of the caller's by the host's `vmsplice` with `SPLICE_F_GIFT`, without waiting: how many bytes. What is written
+/// there before the pipe is read is what is read.
+///
+/// # Errors
+///
+/// What the system call says.
+pub(crate) fn vmsplice_gift(pipe: &OwnedFd, page: &[u8; 4096]) -> rustix::io::Result<usize> {
+    let flags = SpliceFlags::GIFT | SpliceFlags::NONBLOCK;
+    // SAFETY: the kernel only reads the memory, and keeps the page itself if it is freed here: what could go wrong are the bytes that are
+    // read from the pipe, which are numbers that the bench compares.
+    unsafe { vmsplice(pipe, &[IoSliceRaw::from_slice(page)], flags) }
 }
 
 /// The host's `signalfd4` for SIGUSR1, without flags. (rustix has no wrapper.)

@@ -51,6 +51,7 @@ fn a_name_says_what_its_case_does() {
             Job::Open(_) => "shared".to_owned(),
             Job::Unlink(Unlink { directory, batch: 1 }) => of(directory).to_owned(),
             Job::Unlink(Unlink { directory, batch }) => format!("{}-{batch}", of(directory)),
+            Job::Watched => "own-watched".to_owned(),
             other => panic!("{} is no job of paths: {other:?}", case.name),
         };
         assert_eq!(case.name, told);

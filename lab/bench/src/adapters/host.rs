@@ -59,6 +59,7 @@ impl Column for Host {
             | Job::Dcache(_)
             | Job::Open(_)
             | Job::Unlink(_)
+            | Job::Watched
             | Job::Forward(_)
             | Job::PingPong(_)
             | Job::Throughput(_)
@@ -76,6 +77,7 @@ impl Column for Host {
             | Job::Dcache(_)
             | Job::Open(_)
             | Job::Unlink(_)
+            | Job::Watched
             | Job::Forward(_)
             | Job::PingPong(_)
             | Job::Throughput(_)

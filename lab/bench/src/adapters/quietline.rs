@@ -73,6 +73,7 @@ impl Column for Variant {
             | Job::Dcache(_)
             | Job::Open(_)
             | Job::Unlink(_)
+            | Job::Watched
             | Job::Forward(_)
             | Job::PingPong(_)
             | Job::Throughput(_)
@@ -90,6 +91,7 @@ impl Column for Variant {
             | Job::Dcache(_)
             | Job::Open(_)
             | Job::Unlink(_)
+            | Job::Watched
             | Job::Forward(_)
             | Job::PingPong(_)
             | Job::Throughput(_)

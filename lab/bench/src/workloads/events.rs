@@ -2,7 +2,7 @@
 
 use super::{Case, Job, Shown, Workload};
 
-/// What a message costs by each kind of object: written and read again by one thread.
+/// What a message costs by each kind of object: written and read again by one thread; or given and taken.
 pub static BYTES: Workload = Workload {
     name: "bytes",
     says: "write(2) and read(2) through a pipe, an eventfd, two connected sockets: one thread at both ends",
@@ -11,6 +11,7 @@ pub static BYTES: Workload = Workload {
         shown("eventfd", Events::Through(Channel::Eventfd, 8)),
         shown("pipe-1", Events::Through(Channel::Pipe, 1)),
         shown("pipe-4096", Events::Through(Channel::Pipe, 4096)),
+        shown("pipe-gift-4096", Events::Gift),
         shown("unix-1", Events::Through(Channel::Unix, 1)),
         case("unix-4096", Events::Through(Channel::Unix, 4096)),
         shown("unix-dgram-1", Events::Through(Channel::UnixDatagrams, 1)),
@@ -82,6 +83,9 @@ const fn case(name: &'static str, what: Events) -> Case {
 pub enum Events {
     /// So many bytes are written and read again.
     Through(Channel, usize),
+    /// A page is given to a pipe by reference, and taken: on the host by `vmsplice` with `SPLICE_F_GIFT`, and `read`, since it has no
+    /// way to take it without a copy.
+    Gift,
     /// The outermost of so many epolls is asked once, or, with a `message`, an eventfd is written, each epoll asked from the
     /// outermost on, and the eventfd read.
     Wait {

@@ -77,6 +77,8 @@ pub enum Job {
     Open(OpenFile),
     /// Files made and removed.
     Unlink(Unlink),
+    /// A file made and removed in a directory that is watched, and what inotify tells of it.
+    Watched,
     /// Packets from device to device.
     Forward(Forward),
     /// A byte to another thread, and one back.

@@ -13,9 +13,11 @@ pub static PING_PONG: Workload = Workload {
     operation: "round trip",
     cases: &[
         case("pipe", Route::Pipes, false),
+        case("eventfd", Route::Eventfds, false),
         case("unix", Route::Unix, false),
         case("tcp", Route::Tcp, false),
         case("pipe-epoll", Route::Pipes, true),
+        case("eventfd-epoll", Route::Eventfds, true),
         case("unix-epoll", Route::Unix, true),
         case("tcp-epoll", Route::Tcp, true),
     ],
@@ -57,6 +59,8 @@ pub struct PingPong {
 pub enum Route {
     /// Two pipes.
     Pipes,
+    /// Two eventfds: the byte goes as a number, which is one more, since a counter tells nobody of nothing.
+    Eventfds,
     /// Two stream sockets of `AF_UNIX`.
     Unix,
     /// A TCP connection of `AF_INET` over the loopback.

@@ -7,6 +7,9 @@ use super::{Case, Job, Shown, Whose, Workload};
 ///
 /// An inode that waits for its grace period is cold when it is used again. With one file at a time that costs most, since the
 /// next one could have had the hot memory; in batches the memory is cold anyway.
+///
+/// `own-watched` is about something else: each thread's directory is watched by an inotify instance of its own, for names that
+/// come and go, and both events are read after each file.
 pub static UNLINK: Workload = Workload {
     name: "unlink",
     says: "creat(2), close(2) and unlink(2), one file at a time and a thousand, in own and shared directories",
@@ -17,6 +20,7 @@ pub static UNLINK: Workload = Workload {
         case("own-1000", Whose::Own, BATCH),
         case("shared-1000", Whose::Shared, BATCH),
         Case { by_default: false, ..case("own-10000", Whose::Own, 10 * BATCH) },
+        Case { name: "own-watched", job: Job::Watched, by_default: true },
     ],
     shown: Shown::Everything,
 };

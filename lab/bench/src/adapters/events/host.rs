@@ -8,9 +8,10 @@ use rustix::io::{self, Errno};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::system::{Control, MAX_EVENTS, System};
+use super::system::{Control, MAX_EVENTS, Page, System};
 use crate::adapters::loopback;
 use crate::harness::Fault;
+use crate::raw;
 use crate::workloads::Channel;
 
 #[derive(Clone)]
@@ -84,6 +85,20 @@ impl System for Host {
     #[inline(always)]
     fn read(&self, fd: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Errno> {
         io::read(fd, bytes)
+    }
+
+    #[inline(always)]
+    fn give(
+        &self,
+        [read, write]: [&OwnedFd; 2],
+        number: u64,
+        [given, room]: &mut [Page; 2],
+    ) -> Result<Option<[u64; 2]>, Errno> {
+        Page::mark(&mut given.0, number);
+        Page::mark(&mut room.0, 0);
+        let n = raw::vmsplice_gift(write, &given.0)?;
+        let taken = io::read(read, &mut room.0)?;
+        Ok(if n == taken { Page::ends(&room.0[..taken]) } else { None })
     }
 
     fn would_wait(error: &Errno) -> bool {

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use super::system::{Control, MAX_EVENTS, System};
+use super::system::{Control, MAX_EVENTS, Page, System};
 use crate::adapters::probe::failed;
 use crate::harness::{Fault, Worker, looped};
 use crate::workloads::{Channel, Events};
@@ -24,6 +24,7 @@ impl<S: System> Subject<S> {
     pub(super) fn new(system: S, what: Events) -> Result<Self, S::Error> {
         let (channel, levels) = match what {
             Events::Through(channel, _) => (channel, 0),
+            Events::Gift => (Channel::Pipe, 0),
             Events::Wait { levels, .. } | Events::DeleteAdd { levels } => (Channel::Eventfd, levels),
             Events::Modify => (Channel::Eventfd, 1),
             Events::Poll | Events::Mesh | Events::Shared { .. } => (Channel::Eventfd, 0),
@@ -71,6 +72,15 @@ pub(super) fn worker<S: System>(subject: Subject<S>, what: Events) -> Result<Box
         Events::Through(_, 8) => through::<S, 8>(subject),
         Events::Through(_, 4096) => through::<S, 4096>(subject),
         Events::Through(_, n) => return Err(Fault::new(format!("no loop for {n} bytes"))),
+        Events::Gift => {
+            let mut memory = Box::new([(); 2].map(|()| Page([0; 4096])));
+            let mut number = 0;
+            looped("a page that is given is taken", move || {
+                number += 1;
+                let found = subject.system.give([&subject.read, &subject.write], number, &mut memory)?;
+                Ok::<_, S::Error>(found == Some([number; 2]))
+            })
+        }
         Events::Wait { message: true, .. } => {
             looped("a message is told of by each epoll, and taken", move || {
                 let mut right = subject.system.write(&subject.write, &1_u64.to_ne_bytes())? == 8;

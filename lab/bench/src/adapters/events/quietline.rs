@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use quietline::abi::{AF_UNIX, O_ANYFD, O_NONBLOCK, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM};
+use quietline::abi::{
+    AF_UNIX, O_ANYFD, O_NONBLOCK, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM, SPLICE_F_NONBLOCK,
+};
 use quietline::eventpoll::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use quietline::{Config, EpollEvent, Errno, Events, Kernel, PollFd, Process};
 
-use super::system::{Control, MAX_EVENTS, System};
+use super::system::{Control, MAX_EVENTS, Page, System};
 use crate::adapters::loopback;
 use crate::adapters::owned::Owned;
 use crate::adapters::probe::failed;
@@ -83,6 +85,23 @@ impl System for Quietline {
     #[inline(always)]
     fn read(&self, fd: &Owned, bytes: &mut [u8]) -> Result<usize, Errno> {
         self.0.read(fd.fd, bytes)
+    }
+
+    /// A page of its own each time.
+    #[inline(always)]
+    fn give(
+        &self,
+        [read, write]: [&Owned; 2],
+        number: u64,
+        _: &mut [Page; 2],
+    ) -> Result<Option<[u64; 2]>, Errno> {
+        let mut page = self.0.gift_page()?;
+        Page::mark(page.room(), number);
+        page.set_len(4096);
+        let n = self.0.vmsplice_gift(write.fd, &mut [Some(page)], SPLICE_F_NONBLOCK)?;
+        let mut to = [None];
+        let taken = self.0.take_pages(read.fd, &mut to, SPLICE_F_NONBLOCK)?;
+        Ok(if n == taken { to[0].as_ref().and_then(|page| Page::ends(page)) } else { None })
     }
 
     fn would_wait(error: &Errno) -> bool {

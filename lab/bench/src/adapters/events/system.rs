@@ -14,6 +14,28 @@ use crate::workloads::{Channel, Events, Job};
 /// Events that are taken at a time.
 pub(super) const MAX_EVENTS: usize = 16;
 
+/// A page of memory.
+#[repr(C, align(4096))]
+pub(super) struct Page(pub(super) [u8; 4096]);
+
+impl Page {
+    /// The numbers at both ends of a page; none of what is not as long.
+    #[inline(always)]
+    pub(super) fn ends(bytes: &[u8]) -> Option<[u64; 2]> {
+        let whole: &[u8; 4096] = bytes.try_into().ok()?;
+        let [first, last] = [whole.first_chunk()?, whole.last_chunk()?];
+        Some([u64::from_ne_bytes(*first), u64::from_ne_bytes(*last)])
+    }
+
+    /// Writes a number to both ends of a page.
+    #[inline(always)]
+    pub(super) fn mark(bytes: &mut [u8], number: u64) {
+        let number = number.to_ne_bytes();
+        bytes[..8].copy_from_slice(&number);
+        bytes[4088..4096].copy_from_slice(&number);
+    }
+}
+
 /// What an epoll is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Control {
@@ -44,6 +66,15 @@ pub(super) trait System: Clone + Send + Sync + Sized + 'static {
     fn poll(&self, fd: &Self::Fd) -> Result<bool, Self::Error>;
     fn write(&self, fd: &Self::Fd, bytes: &[u8]) -> Result<usize, Self::Error>;
     fn read(&self, fd: &Self::Fd, bytes: &mut [u8]) -> Result<usize, Self::Error>;
+    /// Writes a number to both ends of a page that can be given away, gives it to a pipe, and takes it, or what is in it, out at the
+    /// other end: what is at both ends then, if it is a whole page. `memory` is for those whose pages are the caller's: one to
+    /// give, one to read to.
+    fn give(
+        &self,
+        ends: [&Self::Fd; 2],
+        number: u64,
+        memory: &mut [Page; 2],
+    ) -> Result<Option<[u64; 2]>, Self::Error>;
     /// Whether that is what a call says that would have to wait.
     fn would_wait(error: &Self::Error) -> bool;
 }

@@ -20,11 +20,13 @@ use super::implementation::{Implementation, Opened};
 use crate::harness::{Arena, Column, Seat, Shape};
 use crate::workloads::{Job, Way};
 pub use counts::{Slow, SlowPaths, slow_paths};
-use ways::{Alone, BULK, Buffers, Bulk, Deferred, LIST, Listed, Napi, OnSlub, OneByOne, Pool, SINGLE, Tuned};
+use ways::{
+    Alone, BULK, Buffers, Bulk, Deferred, LIST, Listed, Napi, NapiHome, OnSlub, OneByOne, Pool, SINGLE, Tuned,
+};
 use world::{Shared, World};
 
 /// The slab of 2015 as the seed had it, before and after its patches, tuned, not merged, and the pool that was set aside; the peer; then
-/// ours one by one, with the waitlist of 2015 in four sizes and tuned as in the seed, from a poller's own stack, sent home; then as
+/// ours one by one, with the waitlist of 2015 in four sizes and tuned as in the seed, from a poller's own stack, sent home by that and by bulk free; then as
 /// quietline does it.
 pub fn columns() -> Vec<Arc<dyn Column>> {
     let all = vec![
@@ -45,6 +47,7 @@ pub fn columns() -> Vec<Arc<dyn Column>> {
         column::<OneByOne<Listed<64>>>(everywhere),
         column::<OneByOne<Tuned>>(everywhere),
         column::<Napi>(everywhere),
+        column::<NapiHome>(everywhere),
         column::<Deferred>(everywhere),
         column::<Bulk>(everywhere),
     ];

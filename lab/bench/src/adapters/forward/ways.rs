@@ -4,6 +4,7 @@ mod qmempool;
 mod slub;
 
 use std::marker::PhantomData;
+use std::mem;
 use std::sync::Arc;
 
 use quietline_net::device::{BUDGET, Batch, Generator, NetDevice, Sink};
@@ -207,7 +208,35 @@ impl Buffers for Napi {
     }
 }
 
-/// Made one by one, and sent home: a thread ends what was sent to its CPU before it makes more.
+/// As [`Napi`], but what other CPUs have made is sent home to them.
+pub(super) struct NapiHome(packet::Napi<'static>);
+
+impl Buffers for NapiHome {
+    const NAME: &'static str = "quietline-napi-home";
+    const SAYS: &'static str = "by a stack of the poller's own, which sends home what other CPUs made";
+
+    type Common = Homebound;
+
+    fn new(packets: &'static Packets, _world: &Arc<World<Self>>, _seat: Seat) -> Result<Self, Fault> {
+        Ok(Self(packets.napi().sends_home(true)))
+    }
+
+    #[inline(always)]
+    fn make(&mut self, from: &mut Generator<'static>, n: usize, out: &mut Batch<'static>) -> Made {
+        from.poll_with(n, out, |len| self.0.alloc_skb(len))
+    }
+
+    #[inline(always)]
+    fn free(&mut self, to: &mut Sink<'static>) -> usize {
+        to.complete_with(BUDGET, |skb| self.0.consume_skb(skb))
+    }
+
+    fn flush(&mut self) {
+        self.0.flush();
+    }
+}
+
+/// Made one by one, and sent home, as many at a time as a device is done with: a thread ends what was sent to its CPU before it makes more.
 pub(super) struct Deferred(&'static Packets);
 
 /// Packets that may be on their way home.
@@ -225,7 +254,7 @@ impl Common for Homebound {
 
 impl Buffers for Deferred {
     const NAME: &'static str = "quietline-deferred";
-    const SAYS: &'static str = "made one by one, sent home to the CPU that made it";
+    const SAYS: &'static str = "made one by one, sent home together to the CPU that made them";
 
     type Common = Homebound;
 
@@ -241,7 +270,15 @@ impl Buffers for Deferred {
 
     #[inline(always)]
     fn free(&mut self, to: &mut Sink<'static>) -> usize {
-        to.complete_with(BUDGET, |skb| self.0.defer_free(skb))
+        let mut done = [const { None }; BUDGET];
+        let mut free = done.iter_mut();
+        let n = to.complete_with(BUDGET, |skb| {
+            let place = free.next().expect("no more than were asked for");
+            // The place is free.
+            mem::forget(place.replace(skb));
+        });
+        self.0.defer_free_bulk(&mut done[..n]);
+        n
     }
 
     fn flush(&mut self) {

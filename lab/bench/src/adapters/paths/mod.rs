@@ -13,6 +13,7 @@ mod quietline;
 mod reference_walk;
 mod tree;
 mod walks;
+mod watched;
 
 use std::sync::Arc;
 
@@ -29,8 +30,8 @@ pub fn columns() -> Vec<Arc<dyn Column>> {
             name: "host",
             says: "tmpfs of the kernel of this machine, by system calls, each thread with descriptors and directory of its own",
             shape: Shape::Processes,
-            does: |job| is_of_files(job) || is_stat(job),
-            open: tree::open::<host::Host>,
+            does: |job| is_of_files(job) || is_stat(job) || is_watched(job),
+            open: open::<host::Host>,
         },
         Implementation {
             name: "history-2.6.37",
@@ -113,22 +114,22 @@ pub fn columns() -> Vec<Arc<dyn Column>> {
             name: "quietline-lowestfd",
             says: "quietline, the lowest free descriptor, each thread a process",
             shape: Shape::Processes,
-            does: is_of_files,
-            open: tree::open::<quietline::World<quietline::LowestFd>>,
+            does: |job| is_of_files(job) || is_watched(job),
+            open: open::<quietline::World<quietline::LowestFd>>,
         },
         Implementation {
             name: "quietline-anyfd",
             says: "quietline, any free descriptor (O_ANYFD), all threads one process",
             shape: Shape::OneProcess,
-            does: is_of_files,
-            open: tree::open::<quietline::World<quietline::AnyFd>>,
+            does: |job| is_of_files(job) || is_watched(job),
+            open: open::<quietline::World<quietline::AnyFd>>,
         },
         Implementation {
             name: "quietline-handle",
             says: "quietline, the file by handle, without a descriptor, all threads one process",
             shape: Shape::NoTable,
-            does: is_of_files,
-            open: tree::open::<quietline::World<quietline::Handle>>,
+            does: |job| is_of_files(job) || is_watched(job),
+            open: open::<quietline::World<quietline::Handle>>,
         },
     ];
     all.into_iter().map(|column| Arc::new(column) as Arc<dyn Column>).collect()
@@ -150,6 +151,16 @@ fn is_unlink(job: Job) -> bool {
 /// Jobs that open files.
 fn is_of_files(job: Job) -> bool {
     matches!(job, Job::Open(_) | Job::Unlink(_))
+}
+
+/// Files that come and go in a directory that is watched.
+fn is_watched(job: Job) -> bool {
+    job == Job::Watched
+}
+
+/// The arena of somebody who has all jobs of files.
+fn open<W: tree::World<Tree: watched::Watches>>(job: Job, threads: usize) -> Opened {
+    if is_watched(job) { watched::open::<W>(job, threads) } else { tree::open::<W>(job, threads) }
 }
 
 /// Whether a sample is to end.

@@ -105,6 +105,16 @@ pub(super) struct ByNumber {
     flags: i32,
 }
 
+impl ByNumber {
+    pub(super) fn process(&self) -> &Arc<Process> {
+        &self.process
+    }
+
+    pub(super) fn flags(&self) -> i32 {
+        self.flags
+    }
+}
+
 impl Tree for ByNumber {
     type Error = Errno;
     type File<'t> = i32;
@@ -171,6 +181,12 @@ impl Way for Handle {
 
 /// A process of which a thread uses no descriptor.
 pub(super) struct ByHandle(Arc<Process>);
+
+impl ByHandle {
+    pub(super) fn process(&self) -> &Arc<Process> {
+        &self.0
+    }
+}
 
 impl Tree for ByHandle {
     type Error = Errno;

@@ -1,6 +1,8 @@
 //! The host kernel, by system calls.
 
-use rustix::event::epoll;
+use std::sync::Arc;
+
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::io::{self, Errno};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
@@ -28,6 +30,10 @@ impl System for Host {
             Route::Pipes => {
                 let pipe = || pipe_with(PipeFlags::CLOEXEC).map(|(read, write)| [read, write]);
                 return Ok(Ends::crossed([pipe()?, pipe()?]));
+            }
+            Route::Eventfds => {
+                let counter = || eventfd(0, EventfdFlags::CLOEXEC).map(Arc::new);
+                return Ok(Ends::counters([counter()?, counter()?]));
             }
             Route::Unix => net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?,
             Route::Tcp => loopback::host_tcp()?.into(),

@@ -37,6 +37,10 @@ impl System for Quietline {
                 let pipe = || self.0.pipe2(0).map(|ends| ends.map(|fd| self.own(fd)));
                 return Ok(Ends::crossed([pipe()?, pipe()?]));
             }
+            Route::Eventfds => {
+                let counter = || self.0.eventfd(0, 0).map(|fd| Arc::new(self.own(fd)));
+                return Ok(Ends::counters([counter()?, counter()?]));
+            }
             Route::Unix => self.0.socketpair(AF_UNIX, SOCK_STREAM, 0)?.map(|fd| self.own(fd)),
             Route::Tcp => loopback::tcp(&self.0)?,
         };

@@ -46,6 +46,11 @@ impl<F> Ends<F> {
         let ([near_read, near_write], [far_read, far_write]) = (near.map(Arc::new), far.map(Arc::new));
         [Self { read: near_read, write: far_write }, Self { read: far_read, write: near_write }]
     }
+
+    /// Of two objects that are written and read by the same descriptor.
+    pub(super) fn counters([near, far]: [Arc<F>; 2]) -> [Self; 2] {
+        [Self { read: near.clone(), write: far.clone() }, Self { read: far, write: near }]
+    }
 }
 
 /// An arena for a job.
@@ -55,7 +60,8 @@ pub(super) fn open<S: System>(job: Job, threads: usize) -> Opened {
     Pairs::open(threads, || {
         let lanes = system.ends(what.route).map_err(failed)?.map(|ends| {
             let epoll = what.epoll.then(|| system.epoll_on(&ends.read)).transpose().map_err(failed)?;
-            Ok::<_, Fault>(Wired { system: system.clone(), ends, epoll })
+            let counts = what.route == Route::Eventfds;
+            Ok::<_, Fault>(Wired { system: system.clone(), ends, epoll, counts })
         });
         let [first, second] = lanes;
         Ok([first?, second?])
@@ -68,6 +74,8 @@ struct Wired<S: System> {
     /// Closed first: a file leaves its epoll then.
     ends: Ends<S::Fd>,
     epoll: Option<S::Fd>,
+    /// Whether what goes are numbers of eight bytes, one more than the byte.
+    counts: bool,
 }
 
 impl<S: System> Lane for Wired<S> {
@@ -75,6 +83,9 @@ impl<S: System> Lane for Wired<S> {
 
     #[inline(always)]
     fn send(&self, byte: u8) -> Result<bool, S::Error> {
+        if self.counts {
+            return Ok(self.system.write(&self.ends.write, &(u64::from(byte) + 1).to_ne_bytes())? == 8);
+        }
         Ok(self.system.write(&self.ends.write, &[byte])? == 1)
     }
 
@@ -84,6 +95,12 @@ impl<S: System> Lane for Wired<S> {
             && self.system.wait(epoll)? != 1
         {
             return Ok(None);
+        }
+        if self.counts {
+            let mut number = [0; 8];
+            let n = self.system.read(&self.ends.read, &mut number)?;
+            let byte = u64::from_ne_bytes(number).checked_sub(1).and_then(|byte| u8::try_from(byte).ok());
+            return Ok(byte.filter(|_| n == 8));
         }
         let mut byte = [0];
         let n = self.system.read(&self.ends.read, &mut byte)?;
