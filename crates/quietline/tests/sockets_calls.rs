@@ -495,6 +495,41 @@ fn two_who_wait_for_two_receivers_are_each_told_of_theirs() {
     });
 }
 
+/// A listener goes, and another one that is as full stands at its path: who waits for a place has waited, and has what is left of his time.
+#[test]
+fn a_connect_that_waits_again_waits_for_what_is_left() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let full = |path| {
+        let [listener, first] = [(); 2].map(|()| p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap());
+        p.bind(listener, &path_name(path)).unwrap();
+        p.listen(listener, 0).unwrap();
+        p.connect(first, &path_name(path)).unwrap();
+        listener
+    };
+    let mut listener = full("/at");
+    let client = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    let time = [0i64.to_ne_bytes(), 300_000i64.to_ne_bytes()].concat();
+    p.setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &time).unwrap();
+    let began = Instant::now();
+    let mut moved = 0;
+    let connected = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| p.connect(client, &path_name("/at")));
+        while !waits.is_finished() && moved < 50 {
+            let next = full("/next");
+            p.rename("/next", "/at").unwrap();
+            p.close(listener).unwrap();
+            listener = next;
+            moved += 1;
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        waits.join().unwrap()
+    });
+    assert_eq!(connected, Err(Errno::AGAIN));
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert!(moved < 50, "its time began anew, again and again");
+}
+
 #[test]
 fn who_waits_for_a_place_gets_it_in_turn() {
     let kernel = kernel();

@@ -9,7 +9,7 @@ use super::sock::{
 use crate::abi::{SHUT_RD, SHUT_RDWR, SHUT_WR, SO_PASSCRED, SOCK_DGRAM};
 use crate::address::SockAddr;
 use crate::caller::Caller;
-use crate::proto::{On, wait};
+use crate::proto::{On, deadline, left, wait};
 use crate::raw::{Object, Once};
 use crate::socket::Socket;
 use quietline_platform::{fault, heap};
@@ -136,9 +136,11 @@ fn connect_named(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(), E
     let [sock] = Sock::new(&on.net().unix.socks, on.socket.ty())?;
     let mut embryo = Embryo { sock, peer };
     let mut offered = Offered(None);
+    // Since the first of its waits.
+    let mut ends = None;
     loop {
         let listener = find_typed(on, address)?;
-        let (why, left) = match knock(end, embryo, &listener, on) {
+        let (why, unused) = match knock(end, embryo, &listener, on) {
             Ok(()) => {
                 offered.used_up(&listener);
                 listener.wake(READABLE);
@@ -146,7 +148,7 @@ fn connect_named(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(), E
             }
             Err(failed) => failed,
         };
-        embryo = left;
+        embryo = unused;
         match why {
             Knock::Again => {}
             Knock::Full if on.waits(0) => {
@@ -159,7 +161,8 @@ fn connect_named(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(), E
                     }
                     _ => Ok(()),
                 };
-                wait(&listener.waiters, WRITABLE, true, embryo.peer.options.send_timeout(), full)?;
+                let ends = *ends.get_or_insert_with(|| deadline(embryo.peer.options.send_timeout()));
+                wait(&listener.waiters, WRITABLE, true, left(ends), full)?;
                 offered = Offered(Some(listener));
             }
             Knock::Full => return Err(Errno::AGAIN),
