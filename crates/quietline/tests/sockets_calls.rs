@@ -291,6 +291,43 @@ fn what_arrives_takes_the_lowest_number_or_any() {
     assert!(fds.contains(&next), "it lies in the CPU's store: {next}, {fds:?}");
 }
 
+/// Files for which there is no descriptor are closed when the call is over, in the middle of a message's files as at its first: what comes
+/// next in the same call does not find the other end, which is one of them, gone.
+#[test]
+fn what_finds_no_descriptor_is_closed_when_the_call_is_over() {
+    // The other end is in the message behind all that find one.
+    let cases = (0..3).flat_map(|free| {
+        (free..3).flat_map(move |at| [SOCK_STREAM, SOCK_SEQPACKET].map(|ty| (ty, free, at)))
+    });
+    for (ty, free, at) in cases {
+        let kernel = Kernel::boot(Config::default().nofile(4)).unwrap();
+        let p = &kernel.process().unwrap();
+        let [a, b] = pair(p, ty);
+        let events: Vec<i32> = (0..2).map(|_| p.eventfd(0, 0).unwrap()).collect();
+        let mut files = events.clone();
+        files.insert(at, a);
+        assert_eq!(pass(p, a, &files), Ok(1));
+        p.close(a).unwrap();
+        let last = p.eventfd(0, 0).unwrap();
+        events.iter().take(free).for_each(|event| p.close(*event).unwrap());
+        let mut bytes = [[0; 8]; 2];
+        let mut controls = [[0; 64]; 2];
+        let [first, second] = &mut bytes;
+        let mut buffers: [[&mut [u8]; 1]; 2] = [[first], [second]];
+        let mut messages: Vec<_> = buffers
+            .iter_mut()
+            .zip(&mut controls)
+            .map(|(buffers, control)| RecvMsg { buffers, control, ..RecvMsg::default() })
+            .collect();
+        assert_eq!(p.recvmmsg(b, &mut messages, MSG_DONTWAIT, None), Ok(1), "{free} and {at}");
+        assert_eq!((messages[0].received, messages[0].flags), (1, MSG_CTRUNC));
+        assert_eq!(messages[0].control_len, [0, 24][usize::from(free != 0)]);
+        assert_eq!(p.recv(b, &mut [0; 8], 0), Ok(0), "it is gone");
+        p.close(last).unwrap();
+        assert_eq!(kernel.nr_files(), 3, "the other two, and the receiver");
+    }
+}
+
 /// Closes a pair: what makes the kernel look for what nobody can reach.
 fn collect(p: &Process) {
     for fd in pair(p, SOCK_STREAM) {

@@ -65,8 +65,8 @@ pub unsafe trait Caller {
     /// Gives a file a descriptor.
     ///
     /// # Errors
-    /// `EMFILE`, `ENOMEM`.
-    fn install(&self, file: FileHandle<'_>, how: FdFlags) -> Result<i32, Errno>;
+    /// The file, if there is none for it.
+    fn install<'f>(&self, file: FileHandle<'f>, how: FdFlags) -> Result<i32, FileHandle<'f>>;
 
     /// Makes a socket's node at a path.
     ///
@@ -113,8 +113,8 @@ unsafe impl Caller for Nobody {
         Err(Errno::BADF)
     }
 
-    fn install(&self, _file: FileHandle<'_>, _how: FdFlags) -> Result<i32, Errno> {
-        Err(Errno::MFILE)
+    fn install<'f>(&self, file: FileHandle<'f>, _how: FdFlags) -> Result<i32, FileHandle<'f>> {
+        Err(file)
     }
 
     fn make_node(&self, _path: &[u8]) -> Result<Node, Errno> {

@@ -200,7 +200,7 @@ impl Inward {
         if let Some(mut parcel) = self.parcel {
             let (count, room) = (parcel.len(), control.room().unwrap_or(0) / 4);
             let how = FdFlags { cloexec: flags & MSG_CMSG_CLOEXEC != 0, any: flags & MSG_CMSG_ANYFD != 0 };
-            let fds = parcel.take_files(room).map_while(|file| who.install(file, how).ok());
+            let fds = parcel.hand_out(room, |file| who.install(file, how));
             if control.put_ints(SOL_SOCKET, SCM_RIGHTS, fds) < count {
                 found |= MSG_CTRUNC;
                 control.keep(parcel);

@@ -64,11 +64,14 @@ impl Parcel {
         self.first.iter().chain(&self.rest)
     }
 
-    /// Takes the first so many out, or all if there are fewer.
-    pub(super) fn take_files(&mut self, n: usize) -> impl Iterator<Item = FileHandle<'static>> {
-        let first = if n == 0 { None } else { self.first.take() };
-        let more = n.saturating_sub(1).min(self.rest.len());
-        first.into_iter().chain(self.rest.drain(..more))
+    /// Hands out the first so many, or all if there are fewer, as they are asked for. One that is not taken stays, with those behind it.
+    pub(super) fn hand_out<T, F>(&mut self, n: usize, to: F) -> HandOut<'_, F>
+    where
+        F: FnMut(FileHandle<'static>) -> Result<T, FileHandle<'static>>,
+    {
+        // The next one is the last.
+        self.rest.reverse();
+        HandOut { of: self, n, to }
     }
 
     /// Whether there are sockets among them.
@@ -86,5 +89,40 @@ impl Parcel {
         copy.reserve(self.len())?;
         self.files().for_each(|file| copy.push(file.clone()));
         Ok(copy)
+    }
+}
+
+/// A parcel's files on their way out.
+pub(super) struct HandOut<'p, F> {
+    of: &'p mut Parcel,
+    n: usize,
+    to: F,
+}
+
+impl<T, F> Iterator for HandOut<'_, F>
+where
+    F: FnMut(FileHandle<'static>) -> Result<T, FileHandle<'static>>,
+{
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.n = self.n.checked_sub(1)?;
+        let (is_first, file) = match self.of.first.take() {
+            Some(file) => (true, file),
+            None => (false, self.of.rest.pop()?),
+        };
+        (self.to)(file)
+            .map_err(|file| {
+                // It goes to where it was, and is the last to be asked for.
+                self.n = 0;
+                if is_first { self.of.first = Some(file) } else { self.of.rest.push(file) }
+            })
+            .ok()
+    }
+}
+
+impl<F> Drop for HandOut<'_, F> {
+    fn drop(&mut self) {
+        self.of.rest.reverse();
     }
 }

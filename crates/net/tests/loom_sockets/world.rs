@@ -193,7 +193,7 @@ unsafe impl Caller for Carrier {
         self.files.lock().unwrap().get(fd as usize).cloned().ok_or(Errno::BADF)
     }
 
-    fn install(&self, file: FileHandle<'_>, _how: FdFlags) -> Result<i32, Errno> {
+    fn install<'f>(&self, file: FileHandle<'f>, _how: FdFlags) -> Result<i32, FileHandle<'f>> {
         // SAFETY: as in `World::fd`.
         let file = unsafe { core::mem::transmute::<FileHandle<'_>, FileHandle<'static>>(file) };
         let mut files = self.files.lock().unwrap();

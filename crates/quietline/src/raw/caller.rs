@@ -54,8 +54,11 @@ unsafe impl Caller for Process {
         Process::file(self, fd)
     }
 
-    fn install(&self, file: FileHandle<'_>, how: FdFlags) -> Result<i32, Errno> {
-        self.table.install(file, how)
+    fn install<'f>(&self, file: FileHandle<'f>, how: FdFlags) -> Result<i32, FileHandle<'f>> {
+        match self.table.get_unused_fd(how) {
+            Ok(unused) => Ok(unused.install(file)),
+            Err(_) => Err(file),
+        }
     }
 
     fn make_node(&self, path: &[u8]) -> Result<Node, Errno> {
