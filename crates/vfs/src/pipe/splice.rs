@@ -2,6 +2,7 @@
 
 use super::core::{PipeCore, State};
 use crate::poll::Events;
+use crate::raw::pipe_ring::Ring;
 use quietline_platform::pages::PAGE_SIZE;
 use quietline_sync::{SpinLockGuard, Wait, WaitQueue};
 use rustix::io::Errno;
@@ -97,53 +98,24 @@ impl PipeCore {
 /// # Errors
 /// `EAGAIN`, `EINTR`, `ENOMEM`; a pipe that nobody reads.
 pub fn move_between(from: &PipeCore, to: &PipeCore, how: Transfer) -> Result<usize, Stop> {
-    loop {
-        from.until_readable(how.waits)?;
-        let room = to.until_writable(how.waits);
-        if let Err(Stop::Failed(errno)) = room {
-            return Err(errno.into());
-        }
-        let (mut source, mut target) = lock_both(from, to);
-        if source.is_one_out {
-            continue;
-        }
-        from.unfold(&mut source).and_then(|()| to.unfold(&mut target))?;
+    between(from, to, how, |source, target| {
         let (mut done, mut freed) = (0, false);
-        let broken = target.readers == 0;
-        while !broken && done < how.len && !target.ring.is_full() {
-            let Some(first) = source.ring.front() else { break };
+        while done < how.len && !target.is_full() {
+            let Some(first) = source.front() else { break };
             if first.len() > how.len - done {
                 let part = first.share(how.len - done);
                 first.skip(part.len());
                 done += part.len();
-                target.ring.push(part);
+                target.push(part);
             } else {
-                let Some(whole) = source.ring.pop() else { break };
+                let Some(whole) = source.pop() else { break };
                 freed = true;
                 done += whole.len();
-                target.ring.push(whole);
+                target.push(whole);
             }
         }
-        let ended = source.ring.is_empty() && source.writers == 0;
-        from.release(source);
-        to.release(target);
-        if done != 0 {
-            to.tell_readers();
-        }
-        if freed {
-            from.tell_writers();
-        }
-        if broken {
-            return Err(Stop::Broken);
-        }
-        if done != 0 || ended {
-            return Ok(done);
-        }
-        if !how.waits {
-            return Err(Errno::AGAIN.into());
-        }
-        // Somebody was faster.
-    }
+        (done, freed)
+    })
 }
 
 /// Puts what is first in one pipe into another, too: how many bytes; 0 if nobody will write any. Copies none but
@@ -152,6 +124,27 @@ pub fn move_between(from: &PipeCore, to: &PipeCore, how: Transfer) -> Result<usi
 /// # Errors
 /// As [`move_between`].
 pub fn share_between(from: &PipeCore, to: &PipeCore, how: Transfer) -> Result<usize, Stop> {
+    between(from, to, how, |source, target| {
+        let (mut done, mut at) = (0, 0);
+        while done < how.len && !target.is_full() {
+            let Some(buffer) = source.get(at) else { break };
+            let part = buffer.share(how.len - done);
+            done += part.len();
+            target.push(part);
+            at += 1;
+        }
+        (done, false)
+    })
+}
+
+/// Waits for bytes in one pipe and for room in the other one, until `transfer` finds both: how many bytes it says, or 0 if nobody will
+/// write any. It also says whether it has made room; both pipes' locks are held.
+fn between(
+    from: &PipeCore,
+    to: &PipeCore,
+    how: Transfer,
+    mut transfer: impl FnMut(&mut Ring, &mut Ring) -> (usize, bool),
+) -> Result<usize, Stop> {
     loop {
         from.until_readable(how.waits)?;
         to.until_writable(how.waits)?;
@@ -160,20 +153,16 @@ pub fn share_between(from: &PipeCore, to: &PipeCore, how: Transfer) -> Result<us
             continue;
         }
         from.unfold(&mut source).and_then(|()| to.unfold(&mut target))?;
-        let (mut done, mut at) = (0, 0);
         let broken = target.readers == 0;
-        while !broken && done < how.len && !target.ring.is_full() {
-            let Some(buffer) = source.ring.get(at) else { break };
-            let part = buffer.share(how.len - done);
-            done += part.len();
-            target.ring.push(part);
-            at += 1;
-        }
+        let (done, freed) = if broken { (0, false) } else { transfer(&mut source.ring, &mut target.ring) };
         let ended = source.ring.is_empty() && source.writers == 0;
         from.release(source);
         to.release(target);
         if done != 0 {
             to.tell_readers();
+        }
+        if freed {
+            from.tell_writers();
         }
         if broken {
             return Err(Stop::Broken);
