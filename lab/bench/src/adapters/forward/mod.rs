@@ -20,9 +20,7 @@ use super::implementation::{Implementation, Opened};
 use crate::harness::{Arena, Column, Seat, Shape};
 use crate::workloads::{Job, Way};
 pub use counts::{Slow, SlowPaths, slow_paths};
-use ways::{
-    Alone, BULK, Buffers, Bulk, Deferred, LIST, Listed, Napi, NapiHome, OnSlub, OneByOne, Pool, SINGLE, Tuned,
-};
+use ways::{Alone, BULK, Buffers, Bulk, Deferred, LIST, Listed, Napi, OnSlub, OneByOne, Pool, SINGLE, Tuned};
 use world::{Shared, World};
 
 /// The slab of 2015 as the seed had it, before and after its patches, tuned, not merged, and the pool that was set aside; the peer; then
@@ -46,8 +44,8 @@ pub fn columns() -> Vec<Arc<dyn Column>> {
         column::<OneByOne<Listed<32>>>(everywhere),
         column::<OneByOne<Listed<64>>>(everywhere),
         column::<OneByOne<Tuned>>(everywhere),
-        column::<Napi>(everywhere),
-        column::<NapiHome>(everywhere),
+        column::<Napi<false>>(everywhere),
+        column::<Napi<true>>(everywhere),
         column::<Deferred>(everywhere),
         column::<Bulk>(everywhere),
     ];

@@ -7,8 +7,8 @@ use quietline_slab::Tunables;
 
 use super::counts::Slow;
 use super::ways::{
-    Alone, BULK, Buffers, Bulk, CPU_PARTIAL, Deferred, LIST, Listed, MIN_PARTIAL, Napi, NapiHome, OnSlub,
-    OneByOne, Pool, SINGLE, Tuned,
+    Alone, BULK, Buffers, Bulk, CPU_PARTIAL, Deferred, LIST, Listed, MIN_PARTIAL, Napi, OnSlub, OneByOne,
+    Pool, SINGLE, Tuned,
 };
 use super::world::{Shared, World};
 use crate::harness::pin::{allowed_cpus, pin_to};
@@ -90,8 +90,8 @@ fn sheaves_keep_packets_from_slabs_in_every_way() {
         count::<OneByOne<Listed<32>>>(),
         count::<OneByOne<Listed<64>>>(),
         count::<OneByOne<Tuned>>(),
-        count::<Napi>(),
-        count::<NapiHome>(),
+        count::<Napi<false>>(),
+        count::<Napi<true>>(),
         count::<Deferred>(),
         count::<Bulk>(),
     ];

@@ -180,45 +180,21 @@ impl<E: End> Buffers for OneByOne<E> {
     }
 }
 
-/// From a stack of the thread's own, and back to it.
-pub(super) struct Napi(packet::Napi<'static>);
+/// From a stack of the thread's own, and back to it; with `HOME`, what other CPUs have made is sent home to them.
+pub(super) struct Napi<const HOME: bool>(packet::Napi<'static>);
 
-impl Buffers for Napi {
-    const NAME: &'static str = "quietline-napi";
-    const SAYS: &'static str = "made and freed by a stack of the poller's own";
+impl<const HOME: bool> Buffers for Napi<HOME> {
+    const NAME: &'static str = if HOME { "quietline-napi-home" } else { "quietline-napi" };
+    const SAYS: &'static str = if HOME {
+        "by a stack of the poller's own, which sends home what other CPUs made"
+    } else {
+        "made and freed by a stack of the poller's own"
+    };
 
-    type Common = ();
-
-    fn new(packets: &'static Packets, _world: &Arc<World<Self>>, _seat: Seat) -> Result<Self, Fault> {
-        Ok(Self(packets.napi()))
-    }
-
-    #[inline(always)]
-    fn make(&mut self, from: &mut Generator<'static>, n: usize, out: &mut Batch<'static>) -> Made {
-        from.poll_with(n, out, |len| self.0.alloc_skb(len))
-    }
-
-    #[inline(always)]
-    fn free(&mut self, to: &mut Sink<'static>) -> usize {
-        to.complete_with(BUDGET, |skb| self.0.consume_skb(skb))
-    }
-
-    fn flush(&mut self) {
-        self.0.flush();
-    }
-}
-
-/// As [`Napi`], but what other CPUs have made is sent home to them.
-pub(super) struct NapiHome(packet::Napi<'static>);
-
-impl Buffers for NapiHome {
-    const NAME: &'static str = "quietline-napi-home";
-    const SAYS: &'static str = "by a stack of the poller's own, which sends home what other CPUs made";
-
-    type Common = Homebound;
+    type Common = Homebound<HOME>;
 
     fn new(packets: &'static Packets, _world: &Arc<World<Self>>, _seat: Seat) -> Result<Self, Fault> {
-        Ok(Self(packets.napi().sends_home(true)))
+        Ok(Self(packets.napi().sends_home(HOME)))
     }
 
     #[inline(always)]
@@ -239,16 +215,16 @@ impl Buffers for NapiHome {
 /// Made one by one, and sent home, as many at a time as a device is done with: a thread ends what was sent to its CPU before it makes more.
 pub(super) struct Deferred(&'static Packets);
 
-/// Packets that may be on their way home.
-pub(super) struct Homebound;
+/// Packets that may be on their way home, if any are sent there.
+pub(super) struct Homebound<const ANY: bool>;
 
-impl Common for Homebound {
+impl<const ANY: bool> Common for Homebound<ANY> {
     fn new(_threads: usize) -> Result<Self, Fault> {
         Ok(Self)
     }
 
     fn kept(&self) -> usize {
-        packet::DEFER_MAX as usize * quietline_platform::cpu::nr_cpus()
+        if ANY { packet::DEFER_MAX as usize * quietline_platform::cpu::nr_cpus() } else { 0 }
     }
 }
 
@@ -256,7 +232,7 @@ impl Buffers for Deferred {
     const NAME: &'static str = "quietline-deferred";
     const SAYS: &'static str = "made one by one, sent home together to the CPU that made them";
 
-    type Common = Homebound;
+    type Common = Homebound<true>;
 
     fn new(packets: &'static Packets, _world: &Arc<World<Self>>, _seat: Seat) -> Result<Self, Fault> {
         Ok(Self(packets))
