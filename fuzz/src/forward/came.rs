@@ -16,7 +16,9 @@ pub(super) struct Came {
     whole: HashMap<Vec<u8>, HashSet<u8>>,
     /// The same, by what pieces and errors say of them.
     by_key: HashMap<Vec<u8>, Vec<Vec<u8>>>,
-    /// Echo requests, without their sums; those of IPv6 also without whom they are for, which may be a group.
+    /// Answers to echo requests of IPv4 that came in, without their sums and what routers change, by their keys.
+    answers: HashMap<Vec<u8>, Vec<Vec<u8>>>,
+    /// Echo requests of IPv6, without their sums and without whom they are for, which may be a group.
     echoes: HashSet<Vec<u8>>,
     /// Who asked for an address by ARP: sender, its link address, and whom it asked for.
     asked: HashSet<([u8; 4], Link, [u8; 4])>,
@@ -51,32 +53,41 @@ fn key(same: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// An echo request, or the one that an answer is to, without what differs between both.
-fn echo(same: &[u8], is_answer: bool) -> Option<Vec<u8>> {
-    let mut echo = same.to_vec();
-    let is_ipv4 = same.first()? >> 4 == 4;
-    let at = if is_ipv4 { Ipv4::of(same)?.0.header_len() } else { Ipv6::LEN };
-    if is_ipv4 {
-        if is_answer {
-            let (from, to) = echo.get_mut(12..20)?.split_at_mut(4);
-            from.swap_with_slice(to);
-        }
-    } else {
-        let (from, to) = echo.get_mut(8..40)?.split_at_mut(16);
-        if is_answer {
-            from.copy_from_slice(to);
-        }
-        to.fill(0);
-    }
-    let (icmp, _) = Icmp::of_mut(echo.get_mut(at..)?)?;
-    let (kind, is_icmp) = match is_ipv4 {
-        true => (ECHO, same[9] == protocol::ICMP),
-        false => (ECHO6, same[6] == protocol::ICMPV6),
-    };
-    if !is_icmp || !is_answer && icmp.kind != kind {
+/// The answer to an echo request of IPv4, without its sums and hops: it may be cut, and if the request might not, it has another number.
+fn answer4(request: &[u8]) -> Option<Vec<u8>> {
+    let mut answer = request.to_vec();
+    let (&ip, message) = (Ipv4::of(request)?.0, request.get(Ipv4::of(request)?.0.header_len()..)?);
+    let icmp = Icmp::of(message)?.0;
+    if ip.protocol != protocol::ICMP || ip.is_fragment() || icmp.kind != ECHO {
         return None;
     }
-    (icmp.kind, icmp.checksum) = (kind, [0; 2]);
+    let [which, sequence] = [[icmp.rest[0], icmp.rest[1]], [icmp.rest[2], icmp.rest[3]]];
+    let (new, _) = Ipv4::of_mut(&mut answer)?;
+    (new.source, new.destination, new.fragment) = (ip.destination, ip.source, 0.into());
+    if ip.fragment.get() & Ipv4::DONT != 0 {
+        new.id = u16::from_be_bytes(which).wrapping_add(u16::from_be_bytes(sequence)).into();
+    }
+    let (icmp, _) = Icmp::of_mut(answer.get_mut(ip.header_len()..)?)?;
+    (icmp.kind, icmp.checksum) = (0, [0; 2]);
+    Some(answer)
+}
+
+/// An echo request of IPv6, or the one that an answer is to, without what differs between both.
+fn echo6(same: &[u8], is_answer: bool) -> Option<Vec<u8>> {
+    let mut echo = same.to_vec();
+    if same.first()? >> 4 != 6 || same[6] != protocol::ICMPV6 {
+        return None;
+    }
+    let (from, to) = echo.get_mut(8..40)?.split_at_mut(16);
+    if is_answer {
+        from.copy_from_slice(to);
+    }
+    to.fill(0);
+    let (icmp, _) = Icmp::of_mut(echo.get_mut(Ipv6::LEN..)?)?;
+    if !is_answer && icmp.kind != ECHO6 {
+        return None;
+    }
+    (icmp.kind, icmp.checksum) = (ECHO6, [0; 2]);
     Some(echo)
 }
 
@@ -100,7 +111,13 @@ impl Came {
         if !is_new {
             return;
         }
-        if let Some(echo) = echo(&packet, false) {
+        if packet[0] >> 4 == 4
+            && let Some(answer) = answer4(&packet)
+            && let Some(key) = key(&answer)
+        {
+            self.answers.entry(key).or_default().push(answer);
+        }
+        if let Some(echo) = echo6(&packet, false) {
             self.echoes.insert(echo);
         }
         if let Some(key) = key(&packet) {
@@ -140,9 +157,24 @@ impl Came {
         forget_sum(&mut quoted).is_some() && self.like(&quoted).iter().any(|whole| whole.starts_with(&quoted))
     }
 
-    /// Whether an answer to an echo is to one that came in.
-    pub(super) fn is_answer(&self, packet: &[u8]) -> bool {
-        let request = same(packet).and_then(|(same, _)| echo(&same, true));
+    /// Whether a packet of IPv4 is the answer to an echo request that came in, or a piece of one that is longer than so many bytes.
+    pub(super) fn is_answer4(&self, packet: &[u8], mtu: usize) -> bool {
+        let Some((mut answer, _)) = same(packet) else { return false };
+        let Some((&ip, _)) = Ipv4::of(packet) else { return false };
+        let sum = ip.header_len() + 2..ip.header_len() + 4;
+        if ip.fragment.get() & Ipv4::OFFSET == 0
+            && let Some(sum) = answer.get_mut(sum)
+        {
+            sum.fill(0);
+        }
+        let those = key(&answer).and_then(|key| self.answers.get(&key)).map_or(&[][..], Vec::as_slice);
+        let is_piece = |whole: &Vec<u8>| whole.len() > mtu && is_piece_of(&answer, whole).is_some();
+        those.iter().any(|whole| if ip.is_fragment() { is_piece(whole) } else { *whole == answer })
+    }
+
+    /// Whether an answer of IPv6 is to an echo request that came in.
+    pub(super) fn is_answer6(&self, packet: &[u8]) -> bool {
+        let request = same(packet).and_then(|(same, _)| echo6(&same, true));
         request.is_some_and(|request| self.echoes.contains(&request))
     }
 

@@ -241,7 +241,7 @@ fn check(interface: usize, bytes: &[u8], came: &Came) {
             assert!(rest.len() <= MTU[interface] && ip.ttl > 0);
             assert!(!is_group(ethernet.destination), "to one station");
             if OWN4.contains(&ip.source()) {
-                made_here4(ip, rest, came);
+                made_here4(ip, rest, MTU[interface], came);
             } else {
                 let is_piece = || came.is_piece(rest, MTU[interface]);
                 assert!(
@@ -284,14 +284,17 @@ fn check(interface: usize, bytes: &[u8], came: &Came) {
     }
 }
 
-/// Looks at a packet of IPv4 that comes from this station.
-fn made_here4(ip: &Ipv4, packet: &[u8], came: &Came) {
+/// Looks at a packet of IPv4 that comes from this station, by an interface with this MTU.
+fn made_here4(ip: &Ipv4, packet: &[u8], mtu: usize, came: &Came) {
     let message = &packet[ip.header_len()..];
     assert_eq!((ip.protocol, ip.ttl), (protocol::ICMP, 64), "not as if it came from here");
+    if ip.is_fragment() {
+        return assert!(came.is_answer4(packet, mtu), "a piece of no answer");
+    }
     assert!(Sum::default().with(message).is_right(), "a right checksum of ICMP");
     let (icmp, quoted) = Icmp::of(message).expect("a message");
     match icmp.kind {
-        0 => assert!(came.is_answer(packet), "an answer to nobody"),
+        0 => assert!(came.is_answer4(packet, mtu), "an answer to nobody"),
         3 | 11 => {
             let of = Ipv4::of(quoted).expect("a header at least").0;
             assert_eq!(of.source, ip.destination, "it is told to the sender");
@@ -322,7 +325,7 @@ fn made_here6(ip: &Ipv6, packet: &[u8], message: &[u8], came: &Came) {
                 assert!(MTU.contains(&told) && told >= LEAST_MTU6, "too big for {told}");
             }
         }
-        129 => assert!(came.is_answer(packet), "an answer to nobody"),
+        129 => assert!(came.is_answer6(packet), "an answer to nobody"),
         135 | 136 => {
             let (about, behind) = Neighbour::of(body).expect("one option");
             assert_eq!((ip.hops, about.option_len, behind.len()), (255, 1, 0));

@@ -86,7 +86,8 @@ impl<'n> Pass<'_, 'n> {
     }
 }
 
-/// Makes an echo request the answer.
+/// Makes an echo request the answer, which may be cut on its way, as Linux's may, whatever the request said. One that must not be cut
+/// need not have a number of its own (RFC 6864); its answer has one that follows from what tells requests apart.
 fn answer(skb: &mut Skb<'_>, header: &Ipv4) -> Result<(), DropReason> {
     let bytes = skb.data_mut().map_err(|_| DropReason::NoMemory)?;
     let bytes = &mut bytes[Ethernet::LEN..];
@@ -102,7 +103,13 @@ fn answer(skb: &mut Skb<'_>, header: &Ipv4) -> Result<(), DropReason> {
     let before = u16::from_be_bytes([ECHO, icmp.code]);
     let after = u16::from_be_bytes([ECHO_REPLY, icmp.code]);
     icmp.checksum = update(u16::from_be_bytes(icmp.checksum), before, after).to_be_bytes();
+    let [a, b, c, d] = icmp.rest;
+    let number = u16::from_be_bytes([a, b]).wrapping_add(u16::from_be_bytes([c, d]));
     let (ip, _) = Ipv4::of_mut(head).ok_or(DropReason::PacketTooSmall)?;
+    if header.fragment.get() & Ipv4::DONT != 0 {
+        ip.id = number.into();
+    }
+    ip.fragment = 0.into();
     (ip.source, ip.destination) = (header.destination, header.source);
     (ip.ttl, ip.checksum) = (TTL, 0.into());
     let sum = checksum(head);

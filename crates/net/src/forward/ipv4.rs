@@ -193,24 +193,30 @@ impl<'n> Pass<'_, 'n> {
 
     /// Sends a packet that was made here, its destination in its header.
     pub(super) fn output4(&mut self, skb: Skb<'n>, destination: Ipv4Addr) {
-        match self.of.routes4.lookup(self.guard, destination) {
-            Some(hop @ NextHop { via: Via::Link | Via::Gateway(_), .. })
-                if self.mtu(hop.interface).is_some_and(|mtu| skb.len() - Ethernet::LEN <= mtu) =>
-            {
-                self.send_next(skb, hop, destination);
+        let hop = self.of.routes4.lookup(self.guard, destination);
+        let Some(hop @ NextHop { interface, via: Via::Link | Via::Gateway(_) }) = hop else {
+            return self.drop(skb, DropReason::NoRoute);
+        };
+        match (self.mtu(interface), parse(&skb)) {
+            (None, _) => self.drop(skb, DropReason::NoRoute),
+            (_, Err(reason)) => self.drop(skb, reason),
+            (Some(mtu), Ok(header)) if usize::from(header.total.get()) > mtu => {
+                self.too_big4(skb, header, hop, mtu);
             }
-            _ => self.drop(skb, DropReason::NoRoute),
+            _ => self.send_next(skb, hop, destination),
         }
     }
 
-    /// A packet that is larger than the link allows: cut, or, if that is forbidden, told of.
+    /// A packet that is larger than the link allows: cut, or, if that is forbidden, told of, unless it was made here.
     #[cold]
     fn too_big4(&mut self, skb: Skb<'n>, header: Ipv4, hop: NextHop<Ipv4Addr>, mtu: usize) {
         let Some(skb) = self.whole(skb) else { return };
         let room = mtu.saturating_sub(header.header_len()) & !7;
         if header.fragment.get() & Ipv4::DONT != 0 || room == 0 {
-            let [high, low] = (mtu.min(u16::MAX.into()) as u16).to_be_bytes();
-            self.error4(&skb, &header, icmp4::UNREACHABLE, icmp4::TOO_BIG, [0, 0, high, low]);
+            if !self.own {
+                let [high, low] = (mtu.min(u16::MAX.into()) as u16).to_be_bytes();
+                self.error4(&skb, &header, icmp4::UNREACHABLE, icmp4::TOO_BIG, [0, 0, high, low]);
+            }
             return self.drop(skb, DropReason::PacketTooBig);
         }
         let (head, body) = skb.data()[Ethernet::LEN..].split_at(header.header_len());

@@ -155,13 +155,14 @@ impl<'n> Pass<'_, 'n> {
         } else {
             self.of.routes6.lookup(self.guard, destination)
         };
-        match hop {
-            Some(hop @ NextHop { via: Via::Link | Via::Gateway(_), .. })
-                if self.mtu6(hop.interface).is_some_and(|mtu| skb.len() - Ethernet::LEN <= mtu) =>
-            {
-                self.send_next(skb, hop, destination);
-            }
-            _ => self.drop(skb, DropReason::NoRoute),
+        let Some(hop @ NextHop { interface, via: Via::Link | Via::Gateway(_) }) = hop else {
+            return self.drop(skb, DropReason::NoRoute);
+        };
+        match self.mtu6(interface) {
+            None => self.drop(skb, DropReason::NoRoute),
+            // An answer to an echo: all else that is made here fits everywhere.
+            Some(mtu) if skb.len() - Ethernet::LEN > mtu => self.drop(skb, DropReason::PacketTooBig),
+            Some(_) => self.send_next(skb, hop, destination),
         }
     }
 }

@@ -461,6 +461,52 @@ fn echoes() {
     assert_eq!(packets.head_stats().active, 0);
 }
 
+/// The answer to an echo that is too long for its way back is cut, of IPv4, whether or not the request might be; of IPv6 it is dropped as what it is.
+#[test]
+fn echoes_too_long_for_the_way_back() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    let payload: Vec<u8> = (0..1400u32).map(|i| (i * 7) as u8).collect();
+    // From behind the narrow link, by the other one.
+    for (rest, dont, number) in [([0x12, 0x34, 0, 2], Ipv4::DONT, 0x1236), ([9, 9, 9, 9], 0, 0x4321)] {
+        let mut icmp = Icmp { kind: 8, code: 0, checksum: [0; 2], rest };
+        icmp.checksum = Sum::default().with(icmp.as_bytes()).with(&payload).checksum();
+        let mut ip = ip4(FAR4, LEFT4, protocol::ICMP, 64, Icmp::LEN + payload.len());
+        (ip.fragment, ip.id) = (dont.into(), if dont == 0 { 0x4321.into() } else { 0.into() });
+        seal(&mut ip);
+        let echo = frame(LEFT, A, ether::IPV4, &[ip.as_bytes(), icmp.as_bytes(), &payload]);
+        let sent = handle(&of, &packets, 0, &[echo], 0);
+        let mut answer = Vec::new();
+        for (i, (interface, bytes)) in sent.iter().enumerate() {
+            let (ethernet, ip, piece) = parse4(bytes);
+            assert_eq!((*interface, ethernet.destination, ip.ttl, ip.id.get()), (1, B, 64, number));
+            assert_eq!((ip.source(), ip.destination()), (LEFT4, FAR4));
+            let more = if i == 0 { Ipv4::MORE } else { 0 };
+            assert_eq!(ip.fragment.get(), (answer.len() / 8) as u16 | more);
+            assert!(ip.total.get() <= 1280);
+            answer.extend_from_slice(piece);
+        }
+        assert_eq!(sent.len(), 2);
+        assert!(Sum::default().with(&answer).is_right());
+        let (said, body) = Icmp::of(&answer).unwrap();
+        assert_eq!((said.kind, said.rest, body), (0, rest, &payload[..]));
+    }
+    let echo6 = icmp6(LEFT, FAR6, LEFT6, 64, 128, [0; 4], &payload);
+    assert!(handle(&of, &packets, 0, &[echo6], 0).is_empty());
+    let counts = of.counts();
+    assert_eq!((counts[Count::Echoes], counts[Count::Fragments], counts[Count::Errors]), (3, 4, 0));
+    assert_eq!((counts[DropReason::PacketTooBig], counts[Count::OwnDropped], counts.dropped()), (1, 1, 1));
+
+    // An error must not be cut, and nobody is told of it.
+    let left = Interface::new(LEFT, 1500).v4(LEFT4, 24);
+    let of = Forwarder::new(&packets, vec![left, Interface::new(RIGHT, 68).v4(RIGHT4, 24)]).unwrap();
+    of.set_neighbour4(1, B4, B).unwrap();
+    assert!(handle(&of, &packets, 0, &[udp4(B4, LEFT4, 64, &payload)], 0).is_empty());
+    let counts = of.counts();
+    assert_eq!((counts[Count::Errors], counts[DropReason::PacketTooBig], counts.dropped()), (1, 1, 2));
+    assert_eq!(packets.head_stats().active, 0);
+}
+
 /// What may be cut is, and put together again it is what it was.
 #[test]
 fn fragments() {
