@@ -136,7 +136,9 @@ fn play_station(input: &mut Input<'_>) -> bool {
             assert!((1..=15).contains(&station.name.len()), "{station:?}");
             assert!(!station.name.contains(['/', ' ', '=', '\t', '\n']), "{station:?}");
             station.addresses.iter().for_each(check_prefix);
-            assert_eq!(station.addresses.is_empty(), !text.contains('='), "{text}");
+            let addresses = text.split_once('=').map(|(_, addresses)| addresses);
+            assert_eq!(station.addresses.is_empty(), addresses.is_none(), "{text}");
+            assert!(addresses.is_none_or(|addresses| !addresses.contains('+')), "{text}");
             assert_eq!(text_of_station(&station).parse(), Ok(station), "{text}");
             true
         }
@@ -165,6 +167,7 @@ fn play_route(input: &mut Input<'_>) -> bool {
             check_prefix(&route.prefix);
             assert_eq!(route.prefix.0.is_ipv4(), route.gateway.is_ipv4(), "{route:?}");
             assert!(route.device.as_ref().is_none_or(|device| !device.is_empty()), "{route:?}");
+            assert!(text.split('%').next().is_some_and(|addresses| !addresses.contains('+')), "{text}");
             assert_eq!(text_of_route(&route).parse(), Ok(route), "{text}");
             true
         }

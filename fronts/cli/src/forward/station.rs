@@ -51,7 +51,9 @@ pub(super) fn prefix(text: &str) -> Result<(IpAddr, u32), String> {
     let (address, bits) = text.split_once('/').ok_or_else(wrong)?;
     let address: IpAddr = address.parse().map_err(|_| wrong())?;
     let most = if address.is_ipv4() { 32 } else { 128 };
-    let bits = bits.parse().ok().filter(|bits| *bits <= most).ok_or_else(wrong)?;
+    // A sign would be taken for part of the number.
+    let bits = Some(bits).filter(|bits| !bits.starts_with('+')).and_then(|bits| bits.parse().ok());
+    let bits = bits.filter(|bits| *bits <= most).ok_or_else(wrong)?;
     Ok((address, bits))
 }
 
@@ -79,6 +81,9 @@ mod tests {
             "a=,",
             "a=10.0.0.1",
             "a=10.0.0.1/33",
+            "a=10.0.0.1/+24",
+            "a=10.0.0.1/-1",
+            "a=::/+64",
             "a=x/3",
             "a=::/129",
             "a/b",
