@@ -1,5 +1,6 @@
 //! Events: bytes and counters that wake an epoll, and nested epolls: the dispatcher of 2017, a message at a time.
 
+use crate::gate::CPUS;
 use crate::operation::{Allowance, Operation, Period, Scene, Worker};
 use quietline::abi::{O_ANYFD, O_NONBLOCK};
 use quietline::eventpoll::EPOLL_CTL_ADD;
@@ -50,7 +51,7 @@ pub(crate) fn operations() -> Vec<Operation> {
             ..Operation::new(
                 "epoll-wake-shared",
                 "write and read of an own eventfd; one epoll watches those of all CPUs, and nobody asks it: its word moves",
-                Allowance::Any,
+                Allowance::batch(1, "the epoll's word, for each write"),
                 |cpus| shared(cpus, false),
             )
         },
@@ -68,7 +69,11 @@ pub(crate) fn operations() -> Vec<Operation> {
             ..Operation::new(
                 "nested-epoll",
                 "a message through two levels of epoll, from process to process: lines move with it",
-                Allowance::Any,
+                Allowance::Batch {
+                    lines: 6.0 * (CPUS - 1) as f64,
+                    ops: CPUS as f64,
+                    says: "the pipe and both epolls, to the writer and back, of each message that is not to oneself",
+                },
                 dispatcher,
             )
         },

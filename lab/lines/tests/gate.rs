@@ -11,7 +11,7 @@ use quietline_sim::topology::Topology;
 fn hot_operations_keep_to_themselves() {
     let gate = Gate::run().expect("it runs");
     println!("{gate}");
-    assert!(gate.rows.len() >= 67, "the table has shrunk to {} operations", gate.rows.len());
+    assert!(gate.rows.len() >= 69, "the table has shrunk to {} operations", gate.rows.len());
     let complaints: Vec<_> = gate.complaints().collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
