@@ -51,9 +51,12 @@ fn take(p: &Process, on: i32, flags: i32) -> Result<Vec<i32>, Errno> {
 fn while_asleep<R: Send>(f: impl FnOnce() -> R + Send, then: impl FnOnce()) -> R {
     std::thread::scope(|scope| {
         let sleeper = support::spawn_asleep(scope, f);
-        assert!(sleeper.sleeps_on(), "the call did not wait");
+        assert!(!sleeper.is_finished(), "the call did not wait");
+        let slept_on = sleeper.sleeps_on();
         then();
-        sleeper.join().unwrap()
+        let told = sleeper.join().unwrap();
+        assert!(slept_on, "somebody has woken it before");
+        told
     })
 }
 
@@ -152,7 +155,7 @@ fn a_place_that_is_not_taken_is_the_next_ones() {
         let waiting = support::spawn_asleep(scope, || p.connect(twice, &names[0]));
         let next = support::spawn_asleep(scope, || p.connect(last, &names[0]));
         p.connect(twice, &names[1]).unwrap();
-        assert!(waiting.sleeps_on() && next.sleeps_on(), "both wait");
+        let both_wait = waiting.sleeps_on() && next.sleeps_on();
         p.accept(listener).unwrap();
         assert_eq!(waiting.join().unwrap(), Err(Errno::ISCONN));
         // If nobody tells it, it sleeps on: let it go then.
@@ -167,6 +170,7 @@ fn a_place_that_is_not_taken_is_the_next_ones() {
             p.shutdown(listener, SHUT_RDWR).unwrap();
         }
         assert_eq!((slept_on, next.join().unwrap()), (false, Ok(())), "beside a place");
+        assert!(both_wait, "woken for no place");
         p.accept(listener).unwrap();
     });
     p.accept(another).unwrap();
@@ -515,12 +519,14 @@ fn who_waits_for_a_place_gets_it_in_turn() {
         let third = support::spawn_asleep(scope, || p.send(senders[2], b"3", 0));
         p.read(receiver, &mut [0; 4]).unwrap();
         assert_eq!(first.join().unwrap(), Ok(1));
-        assert!(second.sleeps_on() && third.sleeps_on(), "there was one place");
+        // Told when nobody sleeps any more: a failure is to have an end.
+        let first_alone = second.sleeps_on() && third.sleeps_on();
         p.read(receiver, &mut [0; 4]).unwrap();
         assert_eq!(second.join().unwrap(), Ok(1));
-        assert!(third.sleeps_on(), "and one more");
+        let second_alone = third.sleeps_on();
         p.close(receiver).unwrap();
         assert_eq!(third.join().unwrap(), Err(Errno::CONNREFUSED));
+        assert_eq!((first_alone, second_alone), (true, true), "there was one place, and one more");
     });
 }
 
@@ -539,9 +545,10 @@ fn each_message_wakes_one_reader_and_he_wakes_nobody() {
             assert_eq!(looks.join().unwrap(), Ok(5));
             assert_eq!(p.send(b, &[0; 3], 0), Ok(3));
             assert_eq!(reads.join().unwrap(), Ok(5));
-            assert!(last.sleeps_on(), "woken for a message whose wake-up another has had");
+            let slept_on = last.sleeps_on();
             assert_eq!(p.send(b, &[0; 2], 0), Ok(2));
             assert_eq!(last.join().unwrap(), Ok(3));
+            assert!(slept_on, "woken for a message whose wake-up another has had");
         });
         assert_eq!(p.recv(a, &mut [0; 10], MSG_DONTWAIT), Ok(2));
     }
