@@ -1,5 +1,6 @@
-//! The calls on the host, by their numbers: what closes a descriptor beside another's use of it does it on purpose, and ThreadSanitizer, which
-//! looks at the C library's functions, is not to take that for a race of ours, nor the order that the host gives to threads for ours.
+//! The calls on the host, by their numbers: what closes a descriptor beside another's use of it does it on purpose, and
+//! ThreadSanitizer, which looks at the C library's functions, is not to take that for a race of ours, nor the order that the host
+//! gives to threads for ours.
 
 use crate::call::{Result, System};
 use std::ffi::CString;

@@ -3,8 +3,8 @@
 //!
 //! A program is a list of calls on a few places, each of which holds a descriptor or none: event counters, pipes, epolls and
 //! duplicates of all these, watched by each other in every way, written to, read, closed, polled. All of it in one thread, so
-//! that there is one right answer, and nothing is laid to chance: a program that differs once is a failure. Programs come from seeds; one that
-//! differs is cut down to the calls that matter.
+//! that there is one right answer, and nothing is laid to chance: a program that differs once is a failure. Programs come from
+//! seeds; one that differs is cut down to the calls that matter.
 //!
 //! `QUIETLINE_EVENTS_PROGRAMS=1000000` runs so many (20,000 by default), `QUIETLINE_EVENTS_SEED` begins elsewhere.
 #![allow(unsafe_code, reason = "the host's calls")]
