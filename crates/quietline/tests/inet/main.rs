@@ -43,7 +43,7 @@ use generate::generate;
 use host::Host;
 use ours::Ours;
 
-/// How seldom a program may differ once.
+/// How seldom a program may differ once: with some five busy threads for each CPU none of 30,000 did.
 const ONE_IN: u64 = 1_000;
 
 /// Runs a program on both: where they first differ, and how.
