@@ -52,8 +52,11 @@ fn while_asleep<R: Send>(f: impl FnOnce() -> R + Send, then: impl FnOnce()) -> R
     std::thread::scope(|scope| {
         let sleeper = support::spawn_asleep(scope, f);
         assert!(!sleeper.is_finished(), "the call did not wait");
+        let slept_on = sleeper.sleeps_on();
         then();
-        sleeper.join().unwrap()
+        let told = sleeper.join().unwrap();
+        assert!(slept_on, "somebody has woken it before");
+        told
     })
 }
 
@@ -152,7 +155,7 @@ fn a_place_that_is_not_taken_is_the_next_ones() {
         let waiting = support::spawn_asleep(scope, || p.connect(twice, &names[0]));
         let next = support::spawn_asleep(scope, || p.connect(last, &names[0]));
         p.connect(twice, &names[1]).unwrap();
-        assert!(!waiting.is_finished() && !next.is_finished(), "both wait");
+        let both_wait = waiting.sleeps_on() && next.sleeps_on();
         p.accept(listener).unwrap();
         assert_eq!(waiting.join().unwrap(), Err(Errno::ISCONN));
         // If nobody tells it, it sleeps on: let it go then.
@@ -167,6 +170,7 @@ fn a_place_that_is_not_taken_is_the_next_ones() {
             p.shutdown(listener, SHUT_RDWR).unwrap();
         }
         assert_eq!((slept_on, next.join().unwrap()), (false, Ok(())), "beside a place");
+        assert!(both_wait, "woken for no place");
         p.accept(listener).unwrap();
     });
     p.accept(another).unwrap();
@@ -523,10 +527,10 @@ fn two_who_wait_for_two_receivers_are_each_told_of_theirs() {
         let send = |name: &'static str| move || p.sendto(sender, b"y", 0, &abstract_name(name));
         let first = support::spawn_asleep(scope, send("one"));
         let second = support::spawn_asleep(scope, send("two"));
-        assert!(!first.is_finished() && !second.is_finished(), "both wait");
+        assert!(first.sleeps_on() && second.sleeps_on(), "both wait");
         p.read(two, &mut [0; 4]).unwrap();
         assert_eq!(second.join().unwrap(), Ok(1));
-        assert!(!first.is_finished());
+        assert!(first.sleeps_on(), "there is no room in his");
         p.read(one, &mut [0; 4]).unwrap();
         assert_eq!(first.join().unwrap(), Ok(1));
     });
@@ -587,13 +591,14 @@ fn who_waits_for_a_place_gets_it_in_turn() {
         let third = support::spawn_asleep(scope, || p.send(senders[2], b"3", 0));
         p.read(receiver, &mut [0; 4]).unwrap();
         assert_eq!(first.join().unwrap(), Ok(1));
-        std::thread::sleep(Duration::from_millis(30));
-        assert!(!second.is_finished() && !third.is_finished(), "there was one place");
+        // Told when nobody sleeps any more: a failure is to have an end.
+        let first_alone = second.sleeps_on() && third.sleeps_on();
         p.read(receiver, &mut [0; 4]).unwrap();
         assert_eq!(second.join().unwrap(), Ok(1));
-        assert!(!third.is_finished());
+        let second_alone = third.sleeps_on();
         p.close(receiver).unwrap();
         assert_eq!(third.join().unwrap(), Err(Errno::CONNREFUSED));
+        assert_eq!((first_alone, second_alone), (true, true), "there was one place, and one more");
     });
 }
 
@@ -612,10 +617,10 @@ fn each_message_wakes_one_reader_and_he_wakes_nobody() {
             assert_eq!(looks.join().unwrap(), Ok(5));
             assert_eq!(p.send(b, &[0; 3], 0), Ok(3));
             assert_eq!(reads.join().unwrap(), Ok(5));
-            std::thread::sleep(Duration::from_millis(30));
-            assert!(!last.is_finished(), "woken for a message whose wake-up another has had");
+            let slept_on = last.sleeps_on();
             assert_eq!(p.send(b, &[0; 2], 0), Ok(2));
             assert_eq!(last.join().unwrap(), Ok(3));
+            assert!(slept_on, "woken for a message whose wake-up another has had");
         });
         assert_eq!(p.recv(a, &mut [0; 10], MSG_DONTWAIT), Ok(2));
     }

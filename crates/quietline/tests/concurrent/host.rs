@@ -1,4 +1,6 @@
-//! The calls on the host.
+//! The calls on the host, by their numbers: what closes a descriptor beside another's use of it does it on purpose, and
+//! ThreadSanitizer, which looks at the C library's functions, is not to take that for a race of ours, nor the order that the host
+//! gives to threads for ours.
 
 use crate::call::{Result, System};
 use std::ffi::CString;
@@ -29,17 +31,20 @@ impl Drop for Host {
     }
 }
 
+/// No address, no set of signals.
+const NONE: *mut libc::c_void = core::ptr::null_mut();
+
 /// What a call returned, or why it failed.
-fn checked(result: isize) -> Result<usize> {
+fn checked(result: libc::c_long) -> Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error().raw_os_error().expect("a system error"))
 }
 
-fn descriptor(result: i32) -> Result<i32> {
-    checked(result as isize).map(|fd| fd as i32)
+fn descriptor(result: libc::c_long) -> Result<i32> {
+    checked(result).map(|fd| fd as i32)
 }
 
-fn done(result: i32) -> Result<()> {
-    descriptor(result).map(drop)
+fn done(result: libc::c_long) -> Result<()> {
+    checked(result).map(drop)
 }
 
 // SAFETY, of all blocks here: the pointers are to buffers that live during the call, with their lengths.
@@ -47,59 +52,59 @@ fn done(result: i32) -> Result<()> {
 impl System for Host {
     fn pipe(&self, flags: i32) -> Result<[i32; 2]> {
         let mut ends = [0; 2];
-        done(unsafe { libc::pipe2(ends.as_mut_ptr(), flags) })?;
+        done(unsafe { libc::syscall(libc::SYS_pipe2, ends.as_mut_ptr(), flags) })?;
         Ok(ends)
     }
 
     fn counter(&self, flags: i32) -> Result<i32> {
-        descriptor(unsafe { libc::eventfd(0, flags) })
+        descriptor(unsafe { libc::syscall(libc::SYS_eventfd2, 0, flags) })
     }
 
     fn epoll(&self) -> Result<i32> {
-        descriptor(unsafe { libc::epoll_create1(0) })
+        descriptor(unsafe { libc::syscall(libc::SYS_epoll_create1, 0) })
     }
 
     fn pair(&self, family: i32, ty: i32) -> Result<[i32; 2]> {
         let mut ends = [0; 2];
-        done(unsafe { libc::socketpair(family, ty, 0, ends.as_mut_ptr()) })?;
+        done(unsafe { libc::syscall(libc::SYS_socketpair, family, ty, 0, ends.as_mut_ptr()) })?;
         Ok(ends)
     }
 
     fn socket(&self, family: i32, ty: i32) -> Result<i32> {
-        descriptor(unsafe { libc::socket(family, ty, 0) })
+        descriptor(unsafe { libc::syscall(libc::SYS_socket, family, ty, 0) })
     }
 
     fn bind(&self, fd: i32, name: &[u8]) -> Result<()> {
-        done(unsafe { libc::bind(fd, name.as_ptr().cast(), name.len() as u32) })
+        done(unsafe { libc::syscall(libc::SYS_bind, fd, name.as_ptr(), name.len()) })
     }
 
     fn listen(&self, fd: i32, backlog: i32) -> Result<()> {
-        done(unsafe { libc::listen(fd, backlog) })
+        done(unsafe { libc::syscall(libc::SYS_listen, fd, backlog) })
     }
 
     fn connect(&self, fd: i32, name: &[u8]) -> Result<()> {
-        done(unsafe { libc::connect(fd, name.as_ptr().cast(), name.len() as u32) })
+        done(unsafe { libc::syscall(libc::SYS_connect, fd, name.as_ptr(), name.len()) })
     }
 
     fn accept(&self, fd: i32) -> Result<i32> {
-        descriptor(unsafe { libc::accept4(fd, core::ptr::null_mut(), core::ptr::null_mut(), 0) })
+        descriptor(unsafe { libc::syscall(libc::SYS_accept4, fd, NONE, NONE, 0) })
     }
 
     fn name(&self, fd: i32) -> Result<Vec<u8>> {
-        let (mut name, mut len) = ([0u8; 128], 128);
-        done(unsafe { libc::getsockname(fd, name.as_mut_ptr().cast(), &mut len) })?;
+        let (mut name, mut len) = ([0u8; 128], 128u32);
+        done(unsafe { libc::syscall(libc::SYS_getsockname, fd, name.as_mut_ptr(), &raw mut len) })?;
         Ok(name[..len as usize].to_vec())
     }
 
     fn shutdown(&self, fd: i32, how: i32) -> Result<()> {
-        done(unsafe { libc::shutdown(fd, how) })?;
+        done(unsafe { libc::syscall(libc::SYS_shutdown, fd, how) })?;
         // The other end takes its time to say that it knows, and when that comes, whoever watches for edges is told again.
         const FIN_WAIT1: u8 = 4;
         let until = Instant::now() + Duration::from_millis(100);
-        let (mut state, mut len) = (0u8, 1);
+        let (mut state, mut len) = (0u8, 1u32);
         let mut waits = || {
-            let info = (&raw mut state).cast();
-            let asked = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, info, &mut len) };
+            let (level, name, info) = (libc::IPPROTO_TCP, libc::TCP_INFO, &raw mut state);
+            let asked = unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, info, &raw mut len) };
             asked == 0 && state == FIN_WAIT1
         };
         while waits() && Instant::now() < until {
@@ -109,69 +114,81 @@ impl System for Host {
     }
 
     fn open_fifo(&self, flags: i32) -> Result<i32> {
-        descriptor(unsafe { libc::open(self.fifo.as_ptr(), flags) })
+        descriptor(unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, self.fifo.as_ptr(), flags, 0) })
     }
 
     fn dup(&self, fd: i32) -> Result<i32> {
-        descriptor(unsafe { libc::dup(fd) })
+        descriptor(unsafe { libc::syscall(libc::SYS_dup, fd) })
     }
 
     fn dup2(&self, from: i32, to: i32) -> Result<i32> {
-        descriptor(unsafe { libc::dup2(from, to) })
+        assert_ne!(from, to, "that would be another call");
+        descriptor(unsafe { libc::syscall(libc::SYS_dup3, from, to, 0) })
     }
 
     fn close(&self, fd: i32) -> Result<()> {
-        done(unsafe { libc::close(fd) })
+        done(unsafe { libc::syscall(libc::SYS_close, fd) })
     }
 
     fn read(&self, fd: i32, to: &mut [u8]) -> Result<usize> {
-        checked(unsafe { libc::read(fd, to.as_mut_ptr().cast(), to.len()) })
+        checked(unsafe { libc::syscall(libc::SYS_read, fd, to.as_mut_ptr(), to.len()) })
     }
 
     fn write(&self, fd: i32, from: &[u8]) -> Result<usize> {
-        checked(unsafe { libc::write(fd, from.as_ptr().cast(), from.len()) })
+        checked(unsafe { libc::syscall(libc::SYS_write, fd, from.as_ptr(), from.len()) })
     }
 
     fn recv(&self, fd: i32, to: &mut [u8], flags: i32) -> Result<usize> {
-        checked(unsafe { libc::recv(fd, to.as_mut_ptr().cast(), to.len(), flags) })
+        checked(unsafe {
+            libc::syscall(libc::SYS_recvfrom, fd, to.as_mut_ptr(), to.len(), flags, NONE, NONE)
+        })
     }
 
     fn send(&self, fd: i32, from: &[u8], flags: i32, name: Option<&[u8]>) -> Result<usize> {
-        let (at, len) = name.map_or((core::ptr::null(), 0), |name| (name.as_ptr(), name.len() as u32));
-        checked(unsafe { libc::sendto(fd, from.as_ptr().cast(), from.len(), flags, at.cast(), len) })
+        let (at, len) = name.map_or((core::ptr::null(), 0), |name| (name.as_ptr(), name.len()));
+        checked(unsafe { libc::syscall(libc::SYS_sendto, fd, from.as_ptr(), from.len(), flags, at, len) })
     }
 
     fn no_delay(&self, fd: i32) -> Result<()> {
         let (on, len) = (1i32, size_of::<i32>() as u32);
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
-        done(unsafe { libc::setsockopt(fd, level, name, (&raw const on).cast(), len) })
+        done(unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, &raw const on, len) })
     }
 
     fn fcntl(&self, fd: i32, cmd: i32, arg: u64) -> Result<i32> {
-        descriptor(unsafe { libc::fcntl(fd, cmd, arg) })
+        descriptor(unsafe { libc::syscall(libc::SYS_fcntl, fd, cmd, arg) })
     }
 
     fn readable(&self, fd: i32) -> Result<i32> {
-        let mut n = 0;
-        done(unsafe { libc::ioctl(fd, libc::FIONREAD, &mut n) })?;
+        let mut n = 0i32;
+        done(unsafe { libc::syscall(libc::SYS_ioctl, fd, libc::FIONREAD, &raw mut n) })?;
         Ok(n)
     }
 
     fn control(&self, ep: i32, op: i32, fd: i32, events: u32, data: u64) -> Result<()> {
-        let mut event = libc::epoll_event { events, u64: data };
-        done(unsafe { libc::epoll_ctl(ep, op, fd, &mut event) })
+        let event = libc::epoll_event { events, u64: data };
+        done(unsafe { libc::syscall(libc::SYS_epoll_ctl, ep, op, fd, &raw const event) })
     }
 
     fn wait(&self, ep: i32, max: usize, timeout: i32) -> Result<Vec<(u32, u64)>> {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; max];
-        let n = descriptor(unsafe { libc::epoll_wait(ep, events.as_mut_ptr(), max as i32, timeout) })?;
+        let n = descriptor(unsafe {
+            libc::syscall(libc::SYS_epoll_pwait, ep, events.as_mut_ptr(), max, timeout, NONE)
+        })?;
         Ok(events[..n as usize].iter().map(|event| (event.events, event.u64)).collect())
     }
 
     fn poll(&self, of: &[(i32, i16)], timeout: i32) -> Result<Vec<i16>> {
         let mut fds: Vec<_> =
             of.iter().map(|(fd, events)| libc::pollfd { fd: *fd, events: *events, revents: 0 }).collect();
-        done(unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as u64, timeout) })?;
+        // None of a negative number, which is for ever.
+        let time = u64::try_from(timeout).ok().map(Duration::from_millis);
+        let mut time = time.map(|time| libc::timespec {
+            tv_sec: time.as_secs() as libc::time_t,
+            tv_nsec: time.subsec_nanos().into(),
+        });
+        let time = time.as_mut().map_or(core::ptr::null_mut(), core::ptr::from_mut);
+        done(unsafe { libc::syscall(libc::SYS_ppoll, fds.as_mut_ptr(), fds.len(), time, NONE) })?;
         Ok(fds.into_iter().map(|fd| fd.revents).collect())
     }
 }

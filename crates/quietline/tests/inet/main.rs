@@ -4,8 +4,15 @@
 //!
 //! A program is a list of calls on a few places, each of which holds a socket or none. All calls fail rather than wait, and all
 //! are made by one thread, so that there is one right answer. Ports are compared by which socket has them. Programs come from
-//! seeds; one that differs is run again, because the host's loopback device may be late, and then cut down to the calls that
-//! matter.
+//! seeds; one that differs is cut down to the calls that matter.
+//!
+//! # When a difference is one
+//!
+//! The host's loopback device may be late. So a program that differs is run [`chance::AGAIN`] times more, and the device is given
+//! time after each call. If it differs in two of these runs, the test fails. If it does not, the difference is printed, with its
+//! seed, and laid to chance; of that there may be as much as [`ONE_IN`] says, and more is a failure, too. And what is different
+//! must be the host: made here alone, the calls have to give each time what they gave beside it. So what goes wrong here now and
+//! then is a failure when it is first seen.
 //!
 //! Left out, because Linux keeps a port for a minute after a connection has ended (TIME_WAIT): binding to a port by its number
 //! once there were connections, to listen there once one has ended, and to connect two ports that were connected to each other
@@ -16,6 +23,8 @@
 #![allow(unsafe_code, reason = "the host's calls")]
 
 mod call;
+#[path = "../support/chance.rs"]
+mod chance;
 mod control;
 mod faults;
 mod generate;
@@ -29,9 +38,13 @@ mod support;
 mod waiting;
 
 use call::{Call, Outcome, World};
+use chance::Chance;
 use generate::generate;
 use host::Host;
 use ours::Ours;
+
+/// How seldom a program may differ once: with some five busy threads for each CPU none of 30,000 did.
+const ONE_IN: u64 = 1_000;
 
 /// Runs a program on both: where they first differ, and how.
 fn first_difference(program: &[Call], slow: bool) -> Option<(usize, Outcome, Outcome)> {
@@ -43,6 +56,12 @@ fn first_difference(program: &[Call], slow: bool) -> Option<(usize, Outcome, Out
         }
     }
     None
+}
+
+/// What the last call of a program comes to here, with no host beside it.
+fn alone(program: &[Call]) -> Outcome {
+    let mut ours = World::new(Ours::new());
+    program.iter().map(|&call| ours.run(call)).last().expect("a call")
 }
 
 /// Whether it differs whenever it is run.
@@ -75,31 +94,34 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn programs_give_what_the_host_gives() {
-    let first = number("QUIETLINE_INET_SEED", 1);
-    let mut again = 0;
-    for seed in first..first + number("QUIETLINE_INET_PROGRAMS", 3000) {
+    let (first, programs) = (number("QUIETLINE_INET_SEED", 1), number("QUIETLINE_INET_PROGRAMS", 3000));
+    let mut chance = Chance::new(programs, ONE_IN);
+    for seed in first..first + programs {
         if (seed - first).is_multiple_of(1000) {
             // Where few ports are what is left of former programs' connections.
             support::own_network();
         }
         let program = generate(seed);
-        if first_difference(&program, false).is_none() {
-            continue;
+        let Some((at, theirs, own)) = first_difference(&program, false) else { continue };
+        let said = format!("seed {seed}, call {at}:\n host      {theirs:?}\n quietline {own:?}");
+        for _ in 0..chance::AGAIN {
+            assert_eq!(alone(&program[..=at]), own, "here, alone and beside the host: {said}");
         }
-        again += 1;
-        if !differs(&program) {
-            continue;
-        }
-        let program = shrink(program);
-        let Some((at, theirs, own)) = (0..10).find_map(|_| first_difference(&program, true)) else {
-            panic!("seed {seed} differs now and then: {program:?}");
+        let Some(again) = chance.is_it(&said, || first_difference(&program, true)) else { continue };
+        // Where it differs now and then, all of it may matter.
+        let (program, (at, theirs, own)) = if differs(&program) {
+            let program = shrink(program);
+            let found = (0..10).find_map(|_| first_difference(&program, true)).expect("it always differed");
+            (program, found)
+        } else {
+            (program, again)
         };
         for call in &program[..=at] {
             eprintln!("    {call:?}");
         }
         panic!("seed {seed}:\n host      {theirs:?}\n quietline {own:?}");
     }
-    eprintln!("{again} programs had to be run again");
+    eprintln!("{programs} programs: all the same, {chance}");
 }
 
 /// The programs do what they are there for: each kind of call succeeds often.

@@ -1,9 +1,19 @@
 //! Generated sequences of calls on local sockets, made here and on the host: results, errors, bytes, addresses, control
 //! messages and poll masks are equal, and what two epolls tell that watch all of them, one level- and one edge-triggered.
 //!
+//! # When a difference is one
+//!
+//! The host looks for sockets that nobody can reach when it has the time. So a program that differs is run [`chance::AGAIN`]
+//! times more, and the host is given time after each call. If it differs in two of these runs, the test fails. If it does not,
+//! the difference is printed, with its seed, and laid to chance; of that there may be as much as [`ONE_IN`] says, and more is a
+//! failure, too. And what is different must be the host: made here alone, the calls have to give each time what they gave beside
+//! it. So what goes wrong here now and then is a failure when it is first seen.
+//!
 //! `QUIETLINE_SOCKETS_PROGRAMS=N` makes N programs (default 3,000), `QUIETLINE_SOCKETS_SEED=N` begins with another.
 
 mod call;
+#[path = "../support/chance.rs"]
+mod chance;
 mod drive;
 mod found;
 mod generate;
@@ -14,6 +24,7 @@ mod ours;
 mod support;
 
 use call::Call;
+use chance::Chance;
 use drive::{Step, World};
 use generate::program;
 use host::{Directory, Host};
@@ -29,9 +40,16 @@ fn number(name: &str, or: u64) -> u64 {
 struct Place {
     directory: Directory,
     machine: Machine,
-    /// Programs that were run again, because the host had not had the time.
-    again: u64,
 }
+
+/// What a call did here and on the host, and whether both were made to look for sockets that nobody can reach.
+struct Pair {
+    steps: [Step; 2],
+    collected: bool,
+}
+
+/// How seldom a program may differ once: with some five busy threads for each CPU one in 430 to 810 did.
+const ONE_IN: u64 = 100;
 
 /// How long a host may take to show what it does later.
 const LIMIT: Duration = Duration::from_millis(300);
@@ -40,7 +58,7 @@ impl Place {
     fn new() -> Self {
         let directory = Directory::new();
         let machine = Machine::new(&directory.0);
-        Self { directory, machine, again: 0 }
+        Self { directory, machine }
     }
 
     /// Runs a program on both, to the first step in which they differ: that step's number, and all steps.
@@ -48,7 +66,7 @@ impl Place {
     /// The host looks for sockets that nobody can reach any more when any program of the machine closes one, and does it later.
     /// So when a call did the same and sockets show something else, both are made to look for them, and the host is given time.
     /// With `slow` that is done after each call, to its end.
-    fn run(&self, tag: u64, calls: &[Call], slow: bool) -> (Option<usize>, Vec<[Step; 2]>) {
+    fn run(&self, tag: u64, calls: &[Call], slow: bool) -> (Option<usize>, Vec<Pair>) {
         let mut ours = World::new(Box::new(Ours::new(&self.machine)), &self.directory.0, tag);
         let mut host = World::new(Box::new(Host), &self.directory.0, tag);
         let mut steps = Vec::new();
@@ -57,7 +75,8 @@ impl Place {
             if slow {
                 host::collect_all();
             }
-            if slow || here.same_call(&there) && here.polls != there.polls {
+            let collected = slow || here.same_call(&there) && here.polls != there.polls;
+            if collected {
                 ours.collect();
                 here.polls = ours.polls();
                 let (until, mut pause) = (Instant::now() + LIMIT, Duration::from_micros(10));
@@ -74,7 +93,7 @@ impl Place {
             ours.tell(&mut here);
             host.tell(&mut there);
             let differ = here != there;
-            steps.push([here, there]);
+            steps.push(Pair { steps: [here, there], collected });
             if differ {
                 return (Some(steps.len() - 1), steps);
             }
@@ -82,15 +101,29 @@ impl Place {
         (None, steps)
     }
 
+    /// What the last of the calls does here, with no host beside it, and with the same looks for what nobody can reach.
+    fn alone(&self, tag: u64, calls: &[Call], pairs: &[Pair]) -> Step {
+        let mut ours = World::new(Box::new(Ours::new(&self.machine)), &self.directory.0, tag);
+        let steps = calls.iter().zip(pairs).map(|(call, pair)| {
+            let mut here = ours.step(call);
+            if pair.collected {
+                ours.collect();
+                here.polls = ours.polls();
+            }
+            ours.tell(&mut here);
+            here
+        });
+        steps.last().expect("a call")
+    }
+
     /// The first step in which they differ, also if the host has time.
-    fn difference(&mut self, tag: u64, calls: &[Call]) -> Option<usize> {
+    fn difference(&self, tag: u64, calls: &[Call]) -> Option<usize> {
         self.run(tag, calls, false).0?;
-        self.again += 1;
         self.run(tag, calls, true).0
     }
 
     /// Leaves out what is not needed for a difference.
-    fn shrink(&mut self, tag: u64, calls: &mut Vec<Call>) {
+    fn shrink(&self, tag: u64, calls: &mut Vec<Call>) {
         let mut at = calls.len();
         while at > 0 {
             at -= 1;
@@ -107,7 +140,7 @@ impl Place {
 
 /// Shows a program that differs.
 fn report(place: &Place, tag: u64, calls: &[Call]) -> ! {
-    for (call, [here, there]) in calls.iter().zip(&place.run(tag, calls, true).1) {
+    for (call, Pair { steps: [here, there], .. }) in calls.iter().zip(&place.run(tag, calls, true).1) {
         println!("{call:?}\n    here {here:?}");
         if here != there {
             println!("    host {there:?}");
@@ -122,25 +155,31 @@ fn programs_do_here_what_they_do_on_linux() {
     support::assert_dgram_queues();
     let (programs, first) =
         (number("QUIETLINE_SOCKETS_PROGRAMS", 3_000), number("QUIETLINE_SOCKETS_SEED", 1));
-    let (mut place, mut again) = (Place::new(), 0);
+    let (mut place, mut chance) = (Place::new(), Chance::new(programs, ONE_IN));
     for seed in first..first + programs {
         if seed.is_multiple_of(1_000) {
-            again += place.again;
             place = Place::new();
         }
         let mut calls = program(seed);
-        let Some(end) = place.difference(seed, &calls) else { continue };
+        let (Some(end), pairs) = place.run(seed, &calls, false) else { continue };
+        let [here, there] = &pairs[end].steps;
+        let said = format!("program {seed}, {:?}:\n    here {here:?}\n    host {there:?}", calls[end]);
+        for _ in 0..chance::AGAIN {
+            assert_eq!(place.alone(seed, &calls, &pairs), *here, "here, alone and beside the host: {said}");
+        }
+        let Some(end) = chance.is_it(&said, || place.run(seed, &calls, true).0) else { continue };
+        eprintln!("{said}");
         calls.truncate(end + 1);
         place.shrink(seed, &mut calls);
         report(&place, seed, &calls);
     }
-    println!("{} of {programs} programs were run again", again + place.again);
+    println!("{programs} programs: all the same, {chance}");
 }
 
 #[test]
 fn programs_that_have_differed_do_not() {
     support::own_network();
-    let mut place = Place::new();
+    let place = Place::new();
     for (tag, calls) in (0..).zip(found::all()) {
         if place.difference(tag, &calls).is_some() {
             report(&place, tag, &calls);

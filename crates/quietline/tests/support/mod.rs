@@ -70,13 +70,48 @@ pub(crate) fn resident() -> usize {
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize
 }
 
+/// A thread that sleeps in a call, or has ended.
+pub(crate) struct Asleep<'scope, R> {
+    thread: ScopedJoinHandle<'scope, R>,
+    id: i32,
+    call: i64,
+    /// How often it had gone to sleep when it was found asleep.
+    times: Option<String>,
+}
+
+impl<R> Asleep<'_, R> {
+    pub(crate) fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Whether nobody has woken it since: it sleeps, and has not gone to sleep once more. Who is woken is no longer asleep when
+    /// the call that wakes it comes back, so there is nothing to wait for.
+    pub(crate) fn sleeps_on(&self) -> bool {
+        self.times.is_some() && self.times_asleep() == self.times
+    }
+
+    pub(crate) fn join(self) -> std::thread::Result<R> {
+        self.thread.join()
+    }
+
+    /// How often it has gone to sleep, if it sleeps in the call. A thread that is gone has no files.
+    fn times_asleep(&self) -> Option<String> {
+        let of = |file: &str| std::fs::read_to_string(format!("/proc/self/task/{}/{file}", self.id)).ok();
+        let status = of("status")?;
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let in_call = of("syscall")?.split(' ').next() == Some(&self.call.to_string());
+        (field("State:")?.starts_with('S') && in_call)
+            .then(|| field("voluntary_ctxt_switches:").map(str::to_owned))?
+    }
+}
+
 /// Runs `f` in a thread of `scope`, and comes back when that sleeps, waiting for another thread: in a futex, at two looks
 /// without having run between them. Comes back too if it ends instead.
 #[track_caller]
 pub(crate) fn spawn_asleep<'scope, R: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     f: impl FnOnce() -> R + Send + 'scope,
-) -> ScopedJoinHandle<'scope, R> {
+) -> Asleep<'scope, R> {
     spawn_asleep_in(scope, libc::SYS_futex, f)
 }
 
@@ -86,7 +121,7 @@ pub(crate) fn spawn_asleep_in<'scope, R: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     call: i64,
     f: impl FnOnce() -> R + Send + 'scope,
-) -> ScopedJoinHandle<'scope, R> {
+) -> Asleep<'scope, R> {
     let (tell, told) = mpsc::channel();
     let thread = scope.spawn(move || {
         // SAFETY: asks for a number.
@@ -94,27 +129,18 @@ pub(crate) fn spawn_asleep_in<'scope, R: Send + 'scope>(
         f()
     });
     let id = told.recv().expect("it runs");
-    // How often it has gone to sleep, if it sleeps. A thread that is gone has no files.
-    let asleep = || {
-        let of = |file: &str| std::fs::read_to_string(format!("/proc/self/task/{id}/{file}")).ok();
-        let status = of("status")?;
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let in_call = of("syscall")?.split(' ').next() == Some(&call.to_string());
-        (field("State:")?.starts_with('S') && in_call)
-            .then(|| field("voluntary_ctxt_switches:").map(str::to_owned))?
-    };
+    let mut asleep = Asleep { thread, id, call, times: None };
     let began = Instant::now();
-    let mut before = None;
-    while !thread.is_finished() {
-        let now = asleep();
-        if now.is_some() && now == before {
+    while !asleep.is_finished() {
+        let now = asleep.times_asleep();
+        if now.is_some() && now == asleep.times {
             break;
         }
-        before = now;
+        asleep.times = now;
         assert!(began.elapsed() < Duration::from_secs(60), "the call does not wait");
         std::thread::sleep(Duration::from_millis(1));
     }
-    thread
+    asleep
 }
 
 /// Puts the calling thread, and threads that it makes, into a network of the host's own for them, with a loopback device and

@@ -243,7 +243,7 @@ fn programs_of_limited_waits() {
     let programs = crate::number("QUIETLINE_TIMERS_PROGRAMS", 3_000) / 10;
     crate::support::own_network();
     let tick = tick(&mut Host);
-    let mut chance = Chance::new(programs);
+    let mut chance = Chance::new(programs, crate::ONE_IN);
     for seed in first..first + programs {
         let (family, ty, mut calls) = program(seed);
         let run = |calls: &[Call]| first_difference(family, ty, calls, tick);

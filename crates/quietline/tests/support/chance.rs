@@ -1,4 +1,9 @@
-//! Differences that do not come again.
+//! Differences from the host that do not come again, for tests that run generated programs on both:
+//!
+//! ```text
+//! #[path = "../support/chance.rs"]
+//! mod chance;
+//! ```
 
 use std::fmt;
 use std::thread;
@@ -9,20 +14,16 @@ pub(crate) const AGAIN: usize = 5;
 /// Before each of them: what a thread did not get its turn for may last.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How many of so many programs may differ, and then at most once more. With fifty threads for each CPU one in 1,150 did.
-pub(crate) const fn allowed(programs: u64) -> u64 {
-    2 + programs / 200
-}
-
 /// Counts them.
 pub(crate) struct Chance {
-    programs: u64,
+    allowed: u64,
     once: u64,
 }
 
 impl Chance {
-    pub(crate) fn new(programs: u64) -> Self {
-        Self { programs, once: 0 }
+    /// Of so many programs one in `one_in` may differ, and then at most once more; and two, however few there are.
+    pub(crate) fn new(programs: u64, one_in: u64) -> Self {
+        Self { allowed: 2 + programs / one_in, once: 0 }
     }
 
     /// Runs a program again that has differed, as it says: how it differs again. If it does not, or once, that is counted.
@@ -39,7 +40,7 @@ impl Chance {
         if again.is_none() {
             eprintln!("once, and not twice in {AGAIN} runs after that: {said}");
             self.once += 1;
-            assert!(self.once <= allowed(self.programs), "{} programs differ once: no chance", self.once);
+            assert!(self.once <= self.allowed, "{} programs differ once: no chance", self.once);
         }
         again
     }
@@ -53,9 +54,9 @@ impl fmt::Display for Chance {
 
 #[test]
 fn chance_has_an_end() {
-    let mut chance = Chance::new(300);
+    let mut chance = Chance::new(600, 200);
     assert_eq!(chance.is_it("differs", || Some(7)), Some(7));
-    for _ in 0..allowed(300) {
+    for _ in 0..5 {
         assert_eq!(chance.is_it("differs once", || None::<()>), None);
     }
     // Also what differs in the first and the last of the runs is found.
@@ -65,7 +66,6 @@ fn chance_has_an_end() {
         [1, AGAIN].contains(&runs.get()).then_some(())
     };
     assert_eq!(chance.is_it("differs now and then", two), Some(()));
-    let more =
-        std::panic::AssertUnwindSafe(|| Chance { once: allowed(300), ..chance }.is_it("more", || None::<()>));
+    let more = std::panic::AssertUnwindSafe(|| chance.is_it("more", || None::<()>));
     assert!(std::panic::catch_unwind(more).is_err(), "more than is allowed");
 }
