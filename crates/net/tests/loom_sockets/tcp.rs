@@ -100,6 +100,30 @@ fn both_shut_down() {
     });
 }
 
+/// Two read at once what lies in two pieces, which are copied outside the lock: what each gets is one run.
+#[test]
+fn two_large_readers() {
+    const PIECE: usize = 4100;
+    bounded(2, 30, || {
+        let [client, server] = World::new().connection();
+        for piece in 0..2 {
+            let bytes: Vec<u8> = (0..PIECE).map(|at| ((piece * PIECE + at) / 41) as u8).collect();
+            assert_eq!(client.send(&bytes, MSG_DONTWAIT), Ok(PIECE));
+        }
+        let readers = [server.clone(), server].map(|server| {
+            move || {
+                let mut room = vec![0; 2 * PIECE];
+                let n = server.receive(&mut room, MSG_DONTWAIT).unwrap_or(0);
+                assert!(room[..n].windows(2).all(|two| two[1] - two[0] <= 1), "there is a hole");
+                n
+            }
+        });
+        let [one, other] = readers;
+        let one = spawn(one);
+        assert_eq!(other() + one.join().unwrap(), 2 * PIECE);
+    });
+}
+
 /// A connection whose first end has no room left; how many bytes it has sent.
 fn full() -> ([Fd; 2], usize) {
     let [client, server] = World::new().connection();
