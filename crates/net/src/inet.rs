@@ -413,6 +413,11 @@ impl Proto for InetEnd {
         })
     }
 
+    /// Of a stream's readers one may want more than is there (`SO_RCVLOWAT`), and another not (`sk_wait_data`).
+    fn reads_in_turn(&self, socket: &Socket) -> bool {
+        !matches!(self.of(socket), Ok(Which::Tcp(_)))
+    }
+
     fn timeout(&self, socket: &Socket, what: Direction) -> Option<Duration> {
         let options = match self.of(socket).ok()? {
             Which::Tcp(end) => end.options(),

@@ -186,6 +186,12 @@ pub(crate) trait Proto {
         None
     }
 
+    /// Whether those in `read` are woken one by one, each of whom wakes the next if anything is left. Not where one may go back to sleep
+    /// over what would do for another.
+    fn reads_in_turn(&self, _socket: &Socket) -> bool {
+        true
+    }
+
     /// How long they do.
     fn timeout(&self, _socket: &Socket, _what: Direction) -> Option<Duration> {
         None

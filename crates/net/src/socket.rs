@@ -128,7 +128,7 @@ impl Payload for Socket {
     /// Writers are told when a quarter of what is theirs is taken, and go on while there is any room: when one of them has
     /// written, the next may find room of which nobody tells any more (`sock_wait_for_wmem` waits in this way, too).
     fn in_turn(&self, what: Direction) -> bool {
-        what == Direction::Read
+        what == Direction::Read && self.proto().reads_in_turn(self)
     }
 
     fn timeout(&self, what: Direction) -> Option<Duration> {

@@ -231,18 +231,66 @@ fn each_sleeper_gets_one() {
     });
 }
 
-/// Of epolls that watch a file exclusively a write wakes one.
+/// Two ends of a TCP connection.
+fn connection(p: &Process) -> [i32; 2] {
+    let listener = p.socket(AF_INET, SOCK_STREAM, 0).unwrap();
+    p.listen(listener, 1).unwrap();
+    let mut address = p.getsockname(listener).unwrap().bytes().to_vec();
+    address[4..8].copy_from_slice(&[127, 0, 0, 1]);
+    let client = p.socket(AF_INET, SOCK_STREAM, 0).unwrap();
+    p.connect(client, &address).unwrap();
+    let (server, _) = p.accept(listener).unwrap();
+    p.close(listener).unwrap();
+    [client, server]
+}
+
+/// Of epolls that watch a file exclusively a write wakes one, whatever is written to.
 #[test]
 fn exclusive() {
-    const MANY: usize = 8;
     let p = process();
     let fd = counter(&p);
+    wakes_one(&p, "counter", fd, EPOLLIN, || write(&p, fd));
+    let [read, into] = p.pipe2(0).unwrap();
+    wakes_one(&p, "pipe", read, EPOLLIN, || write(&p, into));
+    for ty in [SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET] {
+        let [here, there] = p.socketpair(AF_UNIX, ty, 0).unwrap();
+        wakes_one(&p, "local socket", there, EPOLLIN, || write(&p, here));
+    }
+    let [here, there] = connection(&p);
+    wakes_one(&p, "TCP", there, EPOLLIN, || write(&p, here));
+    let receiver = p.socket(AF_INET, SOCK_DGRAM, 0).unwrap();
+    let mut address = [0; 16];
+    address[..2].copy_from_slice(&(AF_INET as u16).to_ne_bytes());
+    address[4..8].copy_from_slice(&[127, 0, 0, 1]);
+    p.bind(receiver, &address).unwrap();
+    let sender = p.socket(AF_INET, SOCK_DGRAM, 0).unwrap();
+    p.connect(sender, p.getsockname(receiver).unwrap().bytes()).unwrap();
+    wakes_one(&p, "UDP", receiver, EPOLLIN, || write(&p, sender));
+}
+
+/// The same for room, of a connection that was full and is emptied.
+#[test]
+fn exclusive_for_room() {
+    let p = process();
+    let [here, there] = connection(&p);
+    let block = vec![0; 1 << 16];
+    let fill = || while p.send(here, &block, MSG_DONTWAIT).is_ok() {};
+    let mut room = vec![0; 1 << 16];
+    fill();
+    wakes_one(&p, "TCP", here, EPOLLOUT, || {
+        fill();
+        while p.recv(there, &mut room, MSG_DONTWAIT).is_ok() {}
+    });
+}
+
+fn wakes_one(p: &Process, what: &str, fd: i32, events: u32, mut cause: impl FnMut()) {
+    const MANY: usize = 8;
     let epolls: Vec<_> = (0..MANY).map(|_| p.epoll_create1(0).unwrap()).collect();
-    epolls.iter().for_each(|&ep| add(&p, ep, fd, EPOLLIN | EPOLLEXCLUSIVE | EPOLLET));
+    epolls.iter().for_each(|&ep| add(p, ep, fd, events | EPOLLEXCLUSIVE | EPOLLET));
     let (woken, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    thread::scope(|scope| {
+    let wrong = thread::scope(|scope| {
         for &ep in &epolls {
-            let (p, woken, stop) = (&p, &woken, &stop);
+            let (woken, stop) = (&woken, &stop);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     if p.epoll_wait(ep, &mut [EpollEvent::default()], 50).unwrap() != 0 {
@@ -252,8 +300,8 @@ fn exclusive() {
             });
         }
         thread::sleep(NAP);
-        for round in 1..=10 {
-            write(&p, fd);
+        let wrong = (1..=10).find_map(|round| {
+            cause();
             // More than one would come now too.
             let began = Instant::now();
             while woken.load(Ordering::Relaxed) < round && began.elapsed() < LONG {
@@ -261,10 +309,13 @@ fn exclusive() {
             }
             thread::sleep(NAP);
             let woken = woken.load(Ordering::Relaxed);
-            assert!((round..round + 8).contains(&woken), "{woken} of {MANY} woken by {round} writes");
-        }
+            (!(round..round + 8).contains(&woken)).then_some((round, woken))
+        });
         stop.store(true, Ordering::Relaxed);
+        wrong
     });
+    assert_eq!(wrong, None, "{what}: so often, and so many of {MANY} were woken");
+    epolls.into_iter().for_each(|ep| p.close(ep).unwrap());
 }
 
 #[test]

@@ -110,6 +110,9 @@ pub(crate) struct End {
     listener: SpinLock<Option<Box<Listener>>>,
     tx: Tx,
     rx: Rx,
+    /// Held by who empties large pieces outside the queue's lock, and taken with that held only if it is free; others who want to
+    /// read wait for it.
+    reader: SpinLock<()>,
 }
 
 /// The sender's side. On lines of its own.
@@ -134,6 +137,8 @@ struct Received {
     full: bool,
     /// Nobody will read this.
     gone: bool,
+    /// Somebody copies outside the lock, and has the end's `reader`.
+    is_being_read: bool,
     /// Which connection of the socket this is.
     epoch: u32,
 }
@@ -152,7 +157,14 @@ impl Received {
 impl End {
     /// A socket that is nothing yet.
     pub(super) fn new(net: NetRef, v6: bool) -> Result<Object<Self>, AllocError> {
-        let received = Received { bytes: Bytes::new(), limit: 0, full: false, gone: false, epoch: 0 };
+        let received = Received {
+            bytes: Bytes::new(),
+            limit: 0,
+            full: false,
+            gone: false,
+            is_being_read: false,
+            epoch: 0,
+        };
         let end = Self {
             net,
             v6,
@@ -169,6 +181,7 @@ impl End {
             listener: SpinLock::new(None),
             tx: Tx(SpinLock::new(None)),
             rx: Rx(SpinLock::new(received)),
+            reader: SpinLock::new(()),
         };
         let [end] = net.get().inet.streams.make(end)?;
         Ok(end)
@@ -254,8 +267,9 @@ impl End {
         }
         let sent = link.end.deliver(link.epoch, self, from);
         if matches!(sent, Ok(1..)) {
-            // What readers look at is changed and looked at under the queue's lock.
-            link.end.readers.wake_ordered(READABLE.bits(), WaitQueue::ALL);
+            // What readers look at is changed and looked at under the queue's lock. Who sleeps in a call wants any part of it, and is not
+            // exclusive; of epolls that are one gets it (`sock_def_readable`).
+            link.end.readers.wake_ordered(READABLE.bits(), 1);
         }
         let unwilling = matches!(sent, Err(NotDelivered::Unwanted)).then(|| link.end.clone());
         drop(tx);

@@ -3,7 +3,8 @@
 //! # Faults that were planted
 //!
 //! Each is found by the test that is named: unread bytes that are not looked at (`hang_up`: `unread_bytes_reset`); an end that
-//! looks for its peer's end before it has set its own (`send_fin`: `both_shut_down`).
+//! looks for its peer's end before it has set its own (`send_fin`: `both_shut_down`); a reader who comes in while another copies outside
+//! the lock (`receive_large`: `two_large_readers`).
 //!
 //! Not found, because nothing that is asserted here tells a reset that comes before the end of the stream from one that comes
 //! after:
@@ -97,6 +98,29 @@ fn both_shut_down() {
         for end in [client, server] {
             assert_eq!(end.shutdown(SHUT_RDWR), Err(Errno::NOTCONN), "it is over");
         }
+    });
+}
+
+/// Two read at once what lies in three pieces, which are copied outside the lock: what each gets is one run.
+#[test]
+fn two_large_readers() {
+    const PIECE: usize = 4100;
+    bounded(2, 30, || {
+        let [client, server] = World::new().connection();
+        for piece in 0..3 {
+            let bytes: Vec<u8> = (0..PIECE).map(|at| ((piece * PIECE + at) / 82) as u8).collect();
+            assert_eq!(client.send(&bytes, MSG_DONTWAIT), Ok(PIECE));
+        }
+        let [one, other] = [server.clone(), server].map(|server| {
+            move || {
+                let mut room = vec![0; 3 * PIECE];
+                let n = server.receive(&mut room, MSG_DONTWAIT).unwrap_or(0);
+                assert!(room[..n].windows(2).all(|two| two[1].wrapping_sub(two[0]) <= 1), "there is a hole");
+                n
+            }
+        });
+        let one = spawn(one);
+        assert_eq!(other() + one.join().unwrap(), 3 * PIECE);
     });
 }
 

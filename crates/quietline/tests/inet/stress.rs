@@ -2,7 +2,7 @@
 
 use quietline::abi::{AF_INET, AF_INET6, SOCK_DGRAM, SOCK_STREAM};
 use quietline::{Config, Errno, Kernel, Process};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -189,6 +189,87 @@ fn both_directions_at_once() {
             }
         });
     });
+}
+
+/// A number whose first byte can be found wherever reading begins.
+fn record(n: u64) -> [u8; 8] {
+    std::array::from_fn(|at| if at == 0 { 0xff } else { (n >> (7 * (at - 1)) & 0x7f) as u8 })
+}
+
+/// How many whole numbers these are, if they follow each other, whatever part of one comes first and last.
+fn run(bytes: &[u8]) -> Option<usize> {
+    let Some(first) = bytes.iter().position(|&byte| byte == 0xff) else {
+        return (bytes.len() < 8).then_some(0);
+    };
+    let (numbers, rest) = bytes[first..].as_chunks::<8>();
+    let Some(begin) = numbers.first() else { return Some(0) };
+    let begin = (1..8).fold(0, |n, at| n | u64::from(begin[at]) << (7 * (at - 1)));
+    let end = begin + numbers.len() as u64;
+    let follow = numbers.iter().zip(begin..).all(|(number, n)| *number == record(n));
+    let around =
+        bytes[..first] == record(begin.wrapping_sub(1))[8 - first..] && *rest == record(end)[..rest.len()];
+    (follow && around).then_some(numbers.len())
+}
+
+/// Several threads read a connection, by large calls, and one looks: what one call gets has no hole, and nothing is lost.
+#[test]
+fn what_one_call_reads_has_no_hole() {
+    const BLOCK: usize = 96 * 1024;
+    let blocks = number("QUIETLINE_INET_BYTES", 200_000_000) as usize / BLOCK;
+    let kernel = Kernel::boot(Config::default()).unwrap();
+    let process = &kernel.process().unwrap();
+    let (listener, address) = listener(process, false, None);
+    let client = process.socket(AF_INET, SOCK_STREAM, 0).unwrap();
+    process.connect(client, &address).unwrap();
+    let (server, _) = process.accept(listener).unwrap();
+    let (got, large, done) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    let holes = AtomicUsize::new(0);
+    let look = |bytes: &[u8]| run(bytes).unwrap_or_else(|| holes.fetch_add(1, Ordering::Relaxed));
+    within(Duration::from_secs(200), || {
+        thread::scope(|scope| {
+            let readers = [(); 2].map(|()| {
+                scope.spawn(|| {
+                    let mut buffer = vec![0; 2 * BLOCK];
+                    loop {
+                        let n = process.recv(server, &mut buffer, 0).unwrap();
+                        if n == 0 {
+                            break;
+                        }
+                        got.fetch_add(n, Ordering::Relaxed);
+                        // What lies in several pieces, which are copied one by one.
+                        large.fetch_add(usize::from(look(&buffer[..n]) * 8 > 40 * 1024), Ordering::Relaxed);
+                    }
+                })
+            });
+            let looker = scope.spawn(|| {
+                let mut buffer = vec![0; 2 * BLOCK];
+                while !done.load(Ordering::Relaxed) {
+                    match process.recv(server, &mut buffer, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+                        Ok(n) => look(&buffer[..n]),
+                        Err(errno) => {
+                            assert_eq!(errno, Errno::AGAIN);
+                            0
+                        }
+                    };
+                    thread::yield_now();
+                }
+            });
+            let mut block = Vec::with_capacity(BLOCK);
+            for n in 0..blocks as u64 {
+                block.clear();
+                let first = n * (BLOCK / 8) as u64;
+                (first..first + (BLOCK / 8) as u64).for_each(|n| block.extend(record(n)));
+                assert_eq!(process.send(client, &block, 0), Ok(BLOCK));
+            }
+            process.shutdown(client, libc::SHUT_WR).unwrap();
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+            done.store(true, Ordering::Relaxed);
+            looker.join().unwrap();
+        });
+    });
+    assert_eq!(holes.load(Ordering::Relaxed), 0, "what one call has read is not what was sent in a row");
+    assert_eq!(got.load(Ordering::Relaxed), blocks * BLOCK);
+    assert!(large.load(Ordering::Relaxed) > 0, "no call took several pieces: this has tested nothing");
 }
 
 /// Several threads wait on one socket for connections and datagrams: none is lost, none comes twice.

@@ -15,7 +15,6 @@ use crate::proto::{self, On};
 use crate::raw::Object;
 use core::net::{IpAddr, SocketAddr};
 use quietline_platform::atomic::Ordering;
-use quietline_sync::WaitQueue;
 use quietline_vfs::Events;
 use rustix::io::Errno;
 
@@ -451,7 +450,7 @@ impl End {
         }
         drop(tx);
         for end in [self, &peer] {
-            end.writers.wake(WRITABLE.bits(), WaitQueue::ALL);
+            end.writers.wake(WRITABLE.bits(), 1);
         }
     }
 }

@@ -9,7 +9,6 @@ use crate::abi::{
 use crate::options::{give, give_int};
 use crate::proto::On;
 use quietline_platform::atomic::Ordering;
-use quietline_sync::WaitQueue;
 use rustix::io::Errno;
 
 /// The state of a connection; read only.
@@ -43,7 +42,7 @@ impl End {
                     SO_REUSEADDR | SO_REUSEPORT => self.claim_again(),
                     // What is there may be enough now.
                     SO_RCVLOWAT => {
-                        self.readers.wake(READABLE.bits(), WaitQueue::ALL);
+                        self.readers.wake(READABLE.bits(), 1);
                     }
                     _ => {}
                 }

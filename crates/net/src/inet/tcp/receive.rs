@@ -1,10 +1,10 @@
 //! Receiving.
 
 use super::super::stream::SMALL;
-use super::{CONNECTING, DEAD, ESTABLISHED, End, GOT_FIN, LISTENS, Received, SHUT_RD};
+use super::{CONNECTING, DEAD, ESTABLISHED, End, GOT_FIN, LISTENS, Received, SHUT_RD, WRITABLE};
 use quietline_platform::atomic::Ordering;
 use quietline_sync::SpinLockGuard;
-use quietline_vfs::{Events, Sink};
+use quietline_vfs::Sink;
 use rustix::io::Errno;
 
 /// What becomes of the bytes that are received.
@@ -28,6 +28,9 @@ impl End {
     #[inline]
     pub(in super::super) fn receive(&self, to: &mut Sink<'_, '_>, how: How) -> Result<usize, Errno> {
         let mut rx = self.rx.0.lock();
+        if rx.is_being_read {
+            rx = self.after_reader(rx);
+        }
         if rx.bytes.is_empty() {
             // Under the lock: what was sent before the end of the stream would be there.
             return self.nothing_to_receive();
@@ -104,15 +107,29 @@ impl End {
         if connecting { !self.connects() } else { self.has(1) }
     }
 
-    /// Takes more: large pieces are copied outside the lock.
+    /// Waits until nobody copies outside the lock: who does that takes more when he comes back, and what he takes is one piece.
+    #[cold]
+    fn after_reader<'a>(&'a self, mut rx: SpinLockGuard<'a, Received>) -> SpinLockGuard<'a, Received> {
+        while rx.is_being_read {
+            drop(rx);
+            drop(self.reader.lock());
+            rx = self.rx.0.lock();
+        }
+        rx
+    }
+
+    /// Takes more: large pieces are copied outside the lock. Nobody else takes anything until that is done.
     fn receive_large<'a>(
         &'a self,
         mut rx: SpinLockGuard<'a, Received>,
         to: &mut Sink<'_, '_>,
     ) -> (usize, SpinLockGuard<'a, Received>) {
+        // Not if somebody has it who has just waited for it: that would be two locks in the other order.
+        let reader = self.reader.try_lock();
+        rx.is_being_read = reader.is_some();
         let mut got = 0;
         while to.left() > 0 && !rx.bytes.is_empty() {
-            match rx.bytes.take(to.left()) {
+            match reader.as_ref().and_then(|_| rx.bytes.take(to.left())) {
                 Some(chunk) => {
                     drop(rx);
                     got += to.put(chunk.bytes());
@@ -126,6 +143,7 @@ impl End {
                 }
             }
         }
+        rx.is_being_read = false;
         (got, rx)
     }
 
@@ -156,7 +174,8 @@ impl End {
         let peer = self.tx.0.with(|link| link.as_ref().map(|link| link.end.clone()));
         if let Some(peer) = peer {
             self.rx.0.lock().tell_of_room(&peer);
-            peer.wake_writers(Events::empty());
+            // Of exclusive epolls one, as of readers (`sk_stream_write_space`).
+            peer.writers.wake_exchanged(WRITABLE.bits(), 1);
         }
     }
 
