@@ -179,7 +179,9 @@ fn ipv6(input: &mut Input<'_>) -> Vec<u8> {
                 option_len: input.pick(&[1, 1, 1, 0, 2]),
                 link,
             };
-            (protocol::ICMPV6, icmp(kind, about.as_bytes().to_vec()))
+            // With the option, or without.
+            let len = input.pick(&[Neighbour::LEN, Neighbour::LEN, Neighbour::LEN, 16]);
+            (protocol::ICMPV6, icmp(kind, about.as_bytes()[..len].to_vec()))
         }
         4 => {
             let which = input.pick(&[0, 43, 44, 60]);
