@@ -396,6 +396,44 @@ fn errors_of_ipv6() {
     assert_eq!(packets.head_stats().active, 0);
 }
 
+/// Errors by an interface without an address that is known beyond its link come from another one's, as those of IPv4 do; to the link, and if
+/// there is none, from its own.
+#[test]
+fn errors_of_an_interface_without_a_global_address() {
+    let packets = Packets::new().unwrap();
+    let local: Ipv6Addr = "fe80::9".parse().unwrap();
+    let by_hand: Ipv6Addr = "fe80::1".parse().unwrap();
+    let left = || Interface::new(LEFT, 1500).v6(by_hand, 64);
+    let right = || Interface::new(RIGHT, 1500).v4(RIGHT4, 24);
+    let from = |right: Interface, sender: Ipv6Addr| {
+        let of = Forwarder::new(&packets, vec![left(), right]).unwrap();
+        let via = Via::Link;
+        of.routes6().insert(Prefix::of(A6, 64).unwrap(), NextHop { interface: 0, via }).unwrap();
+        of.set_neighbour6(0, sender, A).unwrap();
+        let unknown = "2001:db9::1".parse().unwrap();
+        let (_, error) = one(handle(&of, &packets, 0, &[udp6(sender, unknown, 64, b"")], 0));
+        let (_, ip, _, _) = message6(&error);
+        assert_eq!(ip.destination(), sender);
+        (ip.source(), of.interfaces()[0].link_local())
+    };
+    assert_eq!(from(right().v6("fe80::2".parse().unwrap(), 64).v6(RIGHT6, 64), A6).0, RIGHT6);
+    let (source, own) = from(right().v6(RIGHT6, 64), local);
+    assert_eq!(source, own);
+    let (source, own) = from(right(), A6);
+    assert_eq!(source, own, "there is none");
+
+    // Echoes to all nodes on the link are answered as errors are.
+    let of = Forwarder::new(&packets, vec![left(), right().v6(RIGHT6, 64)]).unwrap();
+    of.routes6().insert(Prefix::of(A6, 64).unwrap(), NextHop { interface: 0, via: Via::Link }).unwrap();
+    of.set_neighbour6(0, A6, A).unwrap();
+    let all = "ff02::1".parse().unwrap();
+    let echo = icmp6([0x33, 0x33, 0, 0, 0, 1], A6, all, 64, 128, [0, 1, 0, 2], b"echo");
+    let (_, answer) = one(handle(&of, &packets, 0, &[echo], 0));
+    let (_, ip, said, _) = message6(&answer);
+    assert_eq!((ip.source(), ip.destination(), said), (RIGHT6, A6, (129, 0, [0, 1, 0, 2])));
+    assert_eq!(packets.head_stats().active, 0);
+}
+
 /// A bucket for each CPU: a burst, and then one for each interval.
 #[test]
 fn errors_are_limited() {
