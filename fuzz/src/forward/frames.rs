@@ -133,8 +133,20 @@ fn ipv4(input: &mut Input<'_>) -> Vec<u8> {
         }
         _ => (input.byte() as u8, payload),
     };
-    let options: &[u8] =
-        input.pick(&[&[][..], &[][..], &[1, 1, 1, 0], &[7, 3, 4, 0], &[131, 3, 4, 0], &[9, 9, 0, 0]]);
+    let options: &[u8] = input.pick(&[
+        &[][..],
+        &[][..],
+        &[][..],
+        &[1, 1, 1, 0],
+        &[7, 3, 4, 0],
+        &[131, 3, 4, 0],
+        &[9, 9, 0, 0],
+        // Ways to be recorded: with room, with room behind what others have written, with none, with too little.
+        &[7, 7, 4, 0, 0, 0, 0, 0],
+        &[1, 7, 11, 8, 10, 9, 9, 9, 0, 0, 0, 0],
+        &[1, 7, 7, 8, 10, 9, 9, 9],
+        &[7, 7, 5, 0, 0, 0, 0, 0],
+    ]);
     // The last ones end behind the longest packet, or are near it.
     let (last, more) = (Ipv4::OFFSET, Ipv4::MORE);
     let fragment =

@@ -72,6 +72,14 @@ impl Interface {
         self.v4.first().map(|(address, _)| *address)
     }
 
+    /// As which it speaks of IPv4 to a station on its link: an address on the same network, if there is one.
+    pub(super) fn toward4(&self, to: Ipv4Addr) -> Option<Ipv4Addr> {
+        let near = |(own, bits): &&(Ipv4Addr, u32)| {
+            super::Prefix::of(*own, *bits).is_ok_and(|link| link.contains(to))
+        };
+        self.v4.iter().find(near).map(|(address, _)| *address).or(self.first4())
+    }
+
     /// Its first address of IPv6 that is known beyond its link.
     pub(super) fn first6(&self) -> Option<Ipv6Addr> {
         self.v6.iter().map(|(address, _)| *address).find(|address| !address.is_unicast_link_local())
