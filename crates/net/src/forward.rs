@@ -39,6 +39,7 @@
 //! * Ethernet without VLAN tags; interfaces do not change after they were given. No multicast is forwarded, nothing is put together
 //!   from fragments, no redirect is sent, and sources are not looked up (no reverse path filter; but from an own address of
 //!   IPv4 nothing comes in).
+//! * Of IPv4's options, Record Route is filled in, and source routes are refused; time stamps go on as they came (RFC 1812, section 5.3.13).
 //! * Of what is for its own addresses, it answers echoes, ARP and neighbour discovery; all else is refused.
 //!
 //! # Lock order
@@ -64,6 +65,7 @@ mod ipv6;
 mod limiter;
 mod neighbour;
 mod next;
+mod options;
 mod own;
 mod pool;
 pub mod routes;

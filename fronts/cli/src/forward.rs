@@ -134,14 +134,19 @@ pub(crate) fn run(arguments: ForwardArgs) -> anyhow::Result<ExitCode> {
     let until = arguments.seconds.map(|seconds| begun + Duration::from_secs_f64(seconds));
     // A closed stderr ends nothing.
     let _ = writeln!(io::stderr(), "{}", ports.says());
-    let on_way = || packets.head_stats().active;
-    let is_answered = |ports: &Ports<'_>, now| ports.made() > 0 && (on_way() == 0 || now - begun > PATIENCE);
+    // (Not all packets that there are: devices keep some for what comes in.)
+    let none_waits = |ports: &Ports<'_>, path: &Path<'_>| ports.pending() == 0 && path.waiting() == 0;
     let (mut may_all_go, mut done) = (!arguments.generate || !arguments.is_routed(), None);
     let mut failed = None;
     // Relaxed: nothing is ordered by it; a turn more does no harm.
     while !end.load(Ordering::Relaxed) {
         let now = Instant::now();
-        may_all_go = may_all_go || is_answered(&ports, now);
+        if !may_all_go && ports.made() > 0 && (none_waits(&ports, &path) || now - begun > PATIENCE) {
+            may_all_go = true;
+            if !ports.are_done() {
+                show.all_go(&ports, now);
+            }
+        }
         let budget = match (may_all_go, ports.made()) {
             (true, _) => BUDGET,
             (false, 0) => 1,
@@ -160,7 +165,7 @@ pub(crate) fn run(arguments: ForwardArgs) -> anyhow::Result<ExitCode> {
         }
         if ports.are_done() {
             let waited = now - *done.get_or_insert(now);
-            if waited > PATIENCE || (came == 0 && on_way() == 0) {
+            if waited > PATIENCE || (came == 0 && none_waits(&ports, &path)) {
                 break;
             }
         }
@@ -172,7 +177,7 @@ pub(crate) fn run(arguments: ForwardArgs) -> anyhow::Result<ExitCode> {
     let mut counts = path.counts();
     let more = [("waiting for a neighbour", path.waiting()), ("polls without memory", ports.without_memory)];
     counts.extend(more.into_iter().filter(|(_, n)| *n > 0));
-    show.end(&ports, &counts, begun.elapsed()).context("cannot print the counters")?;
+    show.end(&ports, &counts).context("cannot print the counters")?;
     match failed {
         Some(error) => Err(error),
         None => Ok(if ports.is_right() { ExitCode::SUCCESS } else { ExitCode::FAILURE }),

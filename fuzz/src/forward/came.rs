@@ -3,6 +3,7 @@
 use quietline_net::forward::header::{Arp, Ethernet, Icmp, Ipv4, Ipv6, Link, ether, protocol};
 use std::collections::{HashMap, HashSet};
 use std::mem::take;
+use std::net::Ipv4Addr;
 
 const ECHO: u8 = 8;
 const ECHO6: u8 = 128;
@@ -55,6 +56,9 @@ fn key(same: &[u8]) -> Option<Vec<u8>> {
 
 /// The answer to an echo request of IPv4, without its sums and hops: it may be cut, and if the request might not, it has another number.
 fn answer4(request: &[u8]) -> Option<Vec<u8>> {
+    if request.first()? >> 4 != 4 {
+        return None;
+    }
     let mut answer = request.to_vec();
     let (&ip, message) = (Ipv4::of(request)?.0, request.get(Ipv4::of(request)?.0.header_len()..)?);
     let icmp = Icmp::of(message)?.0;
@@ -91,37 +95,72 @@ fn echo6(same: &[u8], is_answer: bool) -> Option<Vec<u8>> {
     Some(echo)
 }
 
+/// A packet of IPv4 in which a router has written down an address of its own, if there is room.
+fn recorded(same: &[u8], own: Ipv4Addr) -> Option<Vec<u8>> {
+    if same.first()? >> 4 != 4 {
+        return None;
+    }
+    let (mut at, end) = (Ipv4::LEN, Ipv4::of(same)?.0.header_len());
+    loop {
+        let len = match *same.get(at..end)? {
+            [] | [0, ..] => return None,
+            [NOTHING, ..] => 1,
+            [7, len, next, ..] => {
+                let at_next = at + usize::from(next.checked_sub(1)?);
+                if next < 4 || at_next + 4 > at + usize::from(len) {
+                    return None;
+                }
+                let mut recorded = same.to_vec();
+                recorded[at + 2] += 4;
+                recorded.get_mut(at_next..at_next + 4)?.copy_from_slice(&own.octets());
+                return Some(recorded);
+            }
+            [_, len, ..] if len >= 2 => usize::from(len),
+            _ => return None,
+        };
+        at += len;
+    }
+}
+
 impl Came {
-    /// A frame comes in.
-    pub(super) fn add(&mut self, frame: &[u8]) {
+    /// A frame comes in, by a forwarder of these addresses.
+    pub(super) fn add(&mut self, frame: &[u8], own: &[Ipv4Addr]) {
         let Some((ethernet, rest)) = Ethernet::of(frame) else { return };
         if ethernet.protocol.get() == ether::ARP
             && let Some((arp, _)) = Arp::of(rest)
         {
             self.asked.insert((arp.sender, arp.sender_link, arp.target));
         } else if let Some((packet, hops)) = same(rest) {
-            self.add_packet(packet, hops);
+            let recorded: Vec<_> = own.iter().filter_map(|own| recorded(&packet, *own)).collect();
+            if recorded.is_empty() {
+                self.whole.entry(packet.clone()).or_default().insert(hops);
+            }
+            self.add_packet(packet);
+            // One in which the forwarder is to write where it was does not pass as it came.
+            for packet in recorded {
+                self.whole.entry(packet.clone()).or_default().insert(hops);
+                self.add_packet(packet);
+            }
         }
     }
 
-    fn add_packet(&mut self, packet: Vec<u8>, hops: u8) {
-        let known = self.whole.entry(packet.clone()).or_default();
-        let is_new = known.is_empty();
-        known.insert(hops);
-        if !is_new {
-            return;
-        }
-        if packet[0] >> 4 == 4
-            && let Some(answer) = answer4(&packet)
+    fn add_packet(&mut self, packet: Vec<u8>) {
+        if let Some(answer) = answer4(&packet)
             && let Some(key) = key(&answer)
         {
-            self.answers.entry(key).or_default().push(answer);
+            let like = self.answers.entry(key).or_default();
+            if !like.contains(&answer) {
+                like.push(answer);
+            }
         }
         if let Some(echo) = echo6(&packet, false) {
             self.echoes.insert(echo);
         }
         if let Some(key) = key(&packet) {
-            self.by_key.entry(key).or_default().push(packet);
+            let like = self.by_key.entry(key).or_default();
+            if !like.contains(&packet) {
+                like.push(packet);
+            }
         }
     }
 

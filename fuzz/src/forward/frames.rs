@@ -133,8 +133,20 @@ fn ipv4(input: &mut Input<'_>) -> Vec<u8> {
         }
         _ => (input.byte() as u8, payload),
     };
-    let options: &[u8] =
-        input.pick(&[&[][..], &[][..], &[1, 1, 1, 0], &[7, 3, 4, 0], &[131, 3, 4, 0], &[9, 9, 0, 0]]);
+    let options: &[u8] = input.pick(&[
+        &[][..],
+        &[][..],
+        &[][..],
+        &[1, 1, 1, 0],
+        &[7, 3, 4, 0],
+        &[131, 3, 4, 0],
+        &[9, 9, 0, 0],
+        // Ways to be recorded: with room, with room behind what others have written, with none, with too little.
+        &[7, 7, 4, 0, 0, 0, 0, 0],
+        &[1, 7, 11, 8, 10, 9, 9, 9, 0, 0, 0, 0],
+        &[1, 7, 7, 8, 10, 9, 9, 9],
+        &[7, 7, 5, 0, 0, 0, 0, 0],
+    ]);
     // The last ones end behind the longest packet, or are near it.
     let (last, more) = (Ipv4::OFFSET, Ipv4::MORE);
     let fragment =
@@ -179,7 +191,9 @@ fn ipv6(input: &mut Input<'_>) -> Vec<u8> {
                 option_len: input.pick(&[1, 1, 1, 0, 2]),
                 link,
             };
-            (protocol::ICMPV6, icmp(kind, about.as_bytes().to_vec()))
+            // With the option, or without.
+            let len = input.pick(&[Neighbour::LEN, Neighbour::LEN, Neighbour::LEN, 16]);
+            (protocol::ICMPV6, icmp(kind, about.as_bytes()[..len].to_vec()))
         }
         4 => {
             let which = input.pick(&[0, 43, 44, 60]);

@@ -82,7 +82,7 @@ pub fn run(bytes: &[u8]) -> Tally {
         // (Of IPv6 nothing comes in where so much does not fit.)
         let is_taken =
             |frame: &&Vec<u8>| MTU[from] >= LEAST_MTU6 || frame.get(14).is_none_or(|at| at >> 4 != 6);
-        frames.iter().filter(is_taken).for_each(|frame| came.add(frame));
+        frames.iter().filter(is_taken).for_each(|frame| came.add(frame, &OWN4));
         now += Duration::from_millis(input.pick(&[0, 1, 10, 300, 1500, 40_000]));
         match input.below(20) {
             0 => {
@@ -295,7 +295,7 @@ fn made_here4(ip: &Ipv4, packet: &[u8], mtu: usize, came: &Came) {
     let (icmp, quoted) = Icmp::of(message).expect("a message");
     match icmp.kind {
         0 => assert!(came.is_answer4(packet, mtu), "an answer to nobody"),
-        3 | 11 => {
+        3 | 11 | 12 => {
             let of = Ipv4::of(quoted).expect("a header at least").0;
             assert_eq!(of.source, ip.destination, "it is told to the sender");
             assert!(packet.len() <= 576 && came.is_quoted(quoted), "what is quoted came in");

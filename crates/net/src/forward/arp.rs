@@ -57,13 +57,8 @@ impl<'n> Pass<'_, 'n> {
     /// Asks for a neighbour: all stations, or the one that it was.
     #[cold]
     pub(super) fn ask4(&mut self, interface: u32, target: Ipv4Addr, link: Option<Link>) {
-        let device = &self.of.interfaces[interface as usize];
-        let near = |(own, bits): &&(Ipv4Addr, u32)| {
-            super::Prefix::of(*own, *bits).is_ok_and(|link| link.contains(target))
-        };
-        let own = device.v4.iter().find(near).or(device.v4.first());
         // Who has no address there cannot be answered.
-        if let Some(&(own, _)) = own {
+        if let Some(own) = self.of.interfaces[interface as usize].toward4(target) {
             self.count(Count::Asked);
             self.send_arp(interface, REQUEST, (own, target), [0; 6], link.unwrap_or(BROADCAST));
         }

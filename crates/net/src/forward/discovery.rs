@@ -4,6 +4,7 @@ use super::forwarder::Pass;
 use super::header::{Icmp, Ipv6, Link, Neighbour, is_group};
 use super::icmp6::{ADVERTISEMENT, SOLICITATION};
 use super::interface::{ALL_NODES, group_link, solicited};
+use super::neighbour::Advertised;
 use super::statistics::Count;
 use crate::packet::DropReason;
 use core::net::Ipv6Addr;
@@ -28,8 +29,10 @@ fn link_option(mut options: &[u8], kind: u8) -> Result<Option<Link>, DropReason>
         if len == 0 || len > options.len() {
             return Err(DropReason::BadHeader);
         }
-        if which == kind && len == 8 {
-            found = options[2..].first_chunk().copied().filter(|link| !is_group(*link));
+        if which == kind {
+            // One that no station of an Ethernet has is not the same as none.
+            let link = options[2..len].try_into().ok().filter(|link| !is_group(*link));
+            found = Some(link.ok_or(DropReason::BadHeader)?);
         }
         options = &options[len..];
     }
@@ -70,13 +73,12 @@ impl Pass<'_, '_> {
             }
             let link = link_option(options, TARGET_LINK)?;
             self.count(Count::Neighbours);
-            if let Some(link) = link
-                && self.is_neighbour6(target)
-            {
-                let known = self.of.neighbours6.get(self.input, target);
-                // One that is not to replace what is known says at most that it is still true.
-                if flags & OVERRIDE != 0 || known.is_none_or(|known| known.link == link) {
-                    let waiting = self.of.neighbours6.learn(self.input, target, link, false, self.now);
+            if self.is_neighbour6(target) {
+                let (solicited, replaces) = (flags & SOLICITED != 0, flags & OVERRIDE != 0);
+                let says = Advertised { link, solicited, replaces };
+                if let Some((link, waiting)) =
+                    self.of.neighbours6.advertised(self.input, target, says, self.now)
+                {
                     self.send_waiting(waiting, self.input, link);
                 }
             }

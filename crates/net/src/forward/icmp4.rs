@@ -16,6 +16,7 @@ const PROTOCOL: u8 = 2;
 const PORT: u8 = 3;
 pub(super) const TOO_BIG: u8 = 4;
 pub(super) const TIME_EXCEEDED: u8 = 11;
+pub(super) const BAD_PARAMETER: u8 = 12;
 const ECHO_REPLY: u8 = 0;
 const ECHO: u8 = 8;
 

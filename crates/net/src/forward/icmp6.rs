@@ -3,6 +3,7 @@
 use super::checksum::{pseudo6, update};
 use super::forwarder::Pass;
 use super::header::{Ethernet, Icmp, Ipv6, ether, protocol};
+use super::interface::Interface;
 use super::statistics::Count;
 use crate::packet::{DropReason, Skb};
 use core::net::Ipv6Addr;
@@ -76,11 +77,21 @@ impl<'n> Pass<'_, 'n> {
             return self.count(Count::Limited);
         }
         let quoted = &bytes[..bytes.len().min(MOST - Ipv6::LEN - Icmp::LEN)];
-        let from = self.interface().source6(to);
+        let from = self.source6(to);
         if let Some(error) = self.message6((from, to), HOPS, (kind, code, rest.to_be_bytes()), quoted) {
             self.count(Count::Errors);
             self.made_here(|pass| pass.output6(error, to, pass.input));
         }
+    }
+
+    /// As which this station speaks to somebody from whom a packet came: who is beyond the link could answer no address of the link alone, so
+    /// where the interface has none but that, another one's stands in.
+    fn source6(&self, to: Ipv6Addr) -> Ipv6Addr {
+        let own = self.interface().source6(to);
+        if to.is_unicast_link_local() || !own.is_unicast_link_local() {
+            return own;
+        }
+        self.of.interfaces.iter().find_map(Interface::first6).unwrap_or(own)
     }
 
     /// A message of ours. None without memory: then it is not told.
@@ -146,11 +157,7 @@ impl<'n> Pass<'_, 'n> {
     fn echo6(&mut self, mut skb: Skb<'n>, header: &Ipv6) {
         let to = header.source();
         // To a group, an address of ours answers.
-        let from = if header.destination().is_multicast() {
-            self.interface().source6(to)
-        } else {
-            header.destination()
-        };
+        let from = if header.destination().is_multicast() { self.source6(to) } else { header.destination() };
         let mut done = || {
             let bytes = skb.data_mut().ok()?.get_mut(Ethernet::LEN..)?;
             let (ip, message) = Ipv6::of_mut(bytes)?;

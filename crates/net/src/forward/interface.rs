@@ -72,12 +72,22 @@ impl Interface {
         self.v4.first().map(|(address, _)| *address)
     }
 
-    /// As which it speaks to an address: a global one, if it has one and the other is not link-local.
+    /// As which it speaks of IPv4 to a station on its link: an address on the same network, if there is one.
+    pub(super) fn toward4(&self, to: Ipv4Addr) -> Option<Ipv4Addr> {
+        let near = |(own, bits): &&(Ipv4Addr, u32)| {
+            super::Prefix::of(*own, *bits).is_ok_and(|link| link.contains(to))
+        };
+        self.v4.iter().find(near).map(|(address, _)| *address).or(self.first4())
+    }
+
+    /// Its first address of IPv6 that is known beyond its link.
+    pub(super) fn first6(&self) -> Option<Ipv6Addr> {
+        self.v6.iter().map(|(address, _)| *address).find(|address| !address.is_unicast_link_local())
+    }
+
+    /// As which it speaks on its link to an address: a global one, if it has one and the other is not link-local.
     pub(super) fn source6(&self, to: Ipv6Addr) -> Ipv6Addr {
-        match self.v6.first() {
-            Some((address, _)) if !to.is_unicast_link_local() => *address,
-            _ => self.local,
-        }
+        self.first6().filter(|_| !to.is_unicast_link_local()).unwrap_or(self.local)
     }
 
     pub(super) fn has4(&self, address: Ipv4Addr) -> bool {

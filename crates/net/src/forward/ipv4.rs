@@ -4,22 +4,15 @@ use super::checksum::{Sum, checksum, update};
 use super::forwarder::{Forwarder, Pass};
 use super::header::{Ethernet, Ipv4, Link, ether};
 use super::icmp4;
+use super::interface::Interface;
 use super::neighbour::Neighbours;
 use super::next::Family;
+use super::options::{Refused, blank_options, fill_in, look};
 use super::routes::{NextHop, Routes, Via};
 use super::statistics::Count;
 use crate::packet::{DropReason, Skb};
 use core::net::Ipv4Addr;
 use zerocopy::IntoBytes;
-
-/// Options that say which way to go: packets with one are not forwarded (RFC 7126).
-const LOOSE_ROUTE: u8 = 131;
-const STRICT_ROUTE: u8 = 137;
-/// Options of one byte: the end of all, and nothing.
-const END: u8 = 0;
-const NOTHING: u8 = 1;
-/// In an option's kind: it belongs into each piece.
-const COPIED: u8 = 0x80;
 
 /// Whether no station can have an address: this network's, loopback, multicast, reserved, broadcast.
 #[inline(always)]
@@ -57,45 +50,6 @@ fn parse(skb: &Skb<'_>) -> Result<Ipv4, DropReason> {
         Sum::default().with(header_bytes(skb, &header).ok_or(DropReason::PacketTooSmall)?)
     };
     if sum.is_right() { Ok(header) } else { Err(DropReason::BadChecksum) }
-}
-
-/// Whether the header has an option that says which way to go, or options that make no sense.
-#[cold]
-fn bad_options(skb: &Skb<'_>, header: &Ipv4) -> bool {
-    let Some(mut options) = header_bytes(skb, header).and_then(|bytes| bytes.get(Ipv4::LEN..)) else {
-        return true;
-    };
-    loop {
-        options = match *options {
-            [] | [END, ..] => return false,
-            [NOTHING, ref rest @ ..] => rest,
-            [LOOSE_ROUTE | STRICT_ROUTE, ..] => return true,
-            [_, len, ..] if len >= 2 => match options.get(usize::from(len)..) {
-                Some(rest) => rest,
-                None => return true,
-            },
-            _ => return true,
-        };
-    }
-}
-
-/// Options that are not to be copied into the other pieces of a packet that is cut become options that say nothing (RFC 791, section 3.2):
-/// so all pieces' headers are of one length.
-fn blank_options(mut options: &mut [u8]) {
-    while let [kind, ..] = *options {
-        let len = match (kind, options.get(1)) {
-            (END, _) => return,
-            (NOTHING, _) => 1,
-            (_, Some(len)) if (2..=options.len()).contains(&usize::from(*len)) => usize::from(*len),
-            // No option: such a packet is not forwarded.
-            _ => return,
-        };
-        let (option, rest) = options.split_at_mut(len);
-        if kind & COPIED == 0 {
-            option.fill(NOTHING);
-        }
-        options = rest;
-    }
 }
 
 impl Family for Ipv4Addr {
@@ -147,13 +101,21 @@ impl<'n> Pass<'_, 'n> {
             self.error4(&skb, &header, icmp4::TIME_EXCEEDED, 0, [0; 4]);
             return self.drop(skb, DropReason::TtlExpired);
         }
-        if header.header_len() > Ipv4::LEN && bad_options(&skb, &header) {
-            return self.drop(skb, DropReason::BadHeader);
-        }
         let Some(mtu) = self.mtu(interface) else { return self.drop(skb, DropReason::NoRoute) };
+        let mut record = None;
+        if header.header_len() > Ipv4::LEN {
+            match look(header_bytes(&skb, &header).unwrap_or_default()) {
+                Ok(at) => record = at.zip(self.own4_toward(hop, destination)),
+                Err(refused) => return self.refuse4(skb, &header, refused),
+            }
+        }
         let before = u16::from_be_bytes([header.ttl, header.protocol]);
         let skb = self.write(skb, |data| {
-            if let Some((header, _)) = Ipv4::of_mut(&mut data[Ethernet::LEN..]) {
+            let data = &mut data[Ethernet::LEN..];
+            if let Some((at, own)) = record {
+                fill_in(&mut data[..header.header_len()], at, own);
+            }
+            if let Some((header, _)) = Ipv4::of_mut(data) {
                 header.ttl -= 1;
                 header.checksum = update(header.checksum.get(), before, before - 0x100).into();
             }
@@ -163,6 +125,23 @@ impl<'n> Pass<'_, 'n> {
             return self.too_big4(skb, header, hop, mtu);
         }
         self.send_next(skb, hop, destination);
+    }
+
+    /// Our address, as a packet that goes on may say it.
+    #[cold]
+    fn own4_toward(&self, hop: NextHop<Ipv4Addr>, destination: Ipv4Addr) -> Option<Ipv4Addr> {
+        let target = if let Via::Gateway(gateway) = hop.via { gateway } else { destination };
+        let there = self.of.interfaces.get(hop.interface as usize);
+        let own = there.and_then(|interface| interface.toward4(target));
+        own.or_else(|| self.of.interfaces.iter().find_map(Interface::first4))
+    }
+
+    #[cold]
+    fn refuse4(&mut self, skb: Skb<'n>, header: &Ipv4, refused: Refused) {
+        if let Refused::Wrong(at) = refused {
+            self.error4(&skb, header, icmp4::BAD_PARAMETER, 0, [at, 0, 0, 0]);
+        }
+        self.drop(skb, DropReason::BadHeader);
     }
 
     /// A source or a destination that is no station's.

@@ -25,6 +25,9 @@
 //! * What waits is bounded: [`WAITING`] packets for each of [`ASKED`] neighbours. The oldest makes room for the newest; more
 //!   neighbours are refused. Each of these drops is counted as [`NeighbourFailed`](crate::packet::DropReason::NeighbourFailed).
 //! * A station is entered only after it was asked for, or has asked for us.
+//! * Of IPv6, an answer makes a neighbour reachable whether it says the link address or not, which who was asked himself may leave out (RFC
+//!   4861, section 7.2.4). What nobody asked for makes nobody reachable; an address that contradicts the one that is known, and is not said to
+//!   replace it, makes that one stale.
 //!
 //! # Limits
 //!
@@ -100,6 +103,17 @@ pub(super) enum Waits<'n> {
     Known(Known, Skb<'n>),
     /// There is no room, or no memory, to wait.
     Refused(Skb<'n>),
+}
+
+/// What an advertisement says of a neighbour of IPv6.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Advertised {
+    /// Its link address, if it is said: who was asked himself may leave it out.
+    pub(super) link: Option<Link>,
+    /// Whether it answers a question: then packets to it arrive.
+    pub(super) solicited: bool,
+    /// Whether the link address is to replace one that is known.
+    pub(super) replaces: bool,
 }
 
 /// What a second has brought.
@@ -266,6 +280,49 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
             _ => drop(self.table.set(&mut slow.pool, (interface, address), Known { link, until })),
         }
         asked.map_or([const { None }; WAITING], |asked| asked.waiting)
+    }
+
+    /// A neighbour of IPv6 has said where it is, or that it is there (RFC 4861, section 7.2.5): where to send what has waited for it, and
+    /// that. One that was neither asked for nor is known is not entered.
+    ///
+    /// If there is no memory to enter it, what has waited is given nevertheless.
+    pub(super) fn advertised(
+        &self,
+        interface: u32,
+        address: A,
+        says: Advertised,
+        now: Duration,
+    ) -> Option<(Link, Waiting<'n>)> {
+        let mut slow = self.slow.lock();
+        let now = seconds(now);
+        // One that nobody has asked is asked when it is used next.
+        let until = if says.solicited { now + REACHABLE } else { now };
+        let known = self.table.get(interface, address);
+        let (Some(entry), Some(known)) = (self.table.entry(interface, address), known) else {
+            // Who is being asked for, and does not say where he is, is asked again.
+            let link = says.link?;
+            let same = |asked: &Asked<'n, A>| asked.interface == interface && asked.address == address;
+            let at = slow.asked.iter().position(same)?;
+            let asked = slow.asked.swap_remove(at);
+            let _ = self.table.set(&mut slow.pool, (interface, address), Known { link, until });
+            return Some((link, asked.waiting));
+        };
+        match says.link.filter(|link| *link != known.link) {
+            // Nobody on the link changes what was entered for good.
+            _ if known.until == FOR_GOOD => {}
+            Some(link) if says.replaces => {
+                let _ = self.table.set(&mut slow.pool, (interface, address), Known { link, until });
+            }
+            // Somebody else says that he is it: it is asked, but not sooner than it is already.
+            Some(_) if known.until > now && *slow.pool.uses(entry) == 0 => self.table.set_until(entry, now),
+            Some(_) => {}
+            None if says.solicited => {
+                *slow.pool.uses(entry) = 0;
+                self.table.set_until(entry, until);
+            }
+            None => {}
+        }
+        None
     }
 
     /// Enters a neighbour for good. What has waited for it is [due](Self::due) at once.

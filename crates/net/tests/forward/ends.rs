@@ -331,7 +331,9 @@ fn options_of_pieces() {
             })
             .collect()
     };
-    assert_eq!(pieces(0), [&options[..], &others, &others]);
+    let mut first = options;
+    first[2..7].copy_from_slice(&[8, 10, 0, 2, 1]);
+    assert_eq!(pieces(0), [&first[..], &others, &others]);
     // A piece that is cut again is not the first.
     assert_eq!(pieces(400), [&others[..], &others, &others]);
     // Behind the end of all options nothing is one.
@@ -341,6 +343,99 @@ fn options_of_pieces() {
     assert!(sent.iter().all(|(_, bytes)| bytes[34..42] == ended));
     let counts = of.counts();
     assert_eq!((counts[Count::Fragments], counts[Count::Forwarded4], not_ended(&counts)), (8, 3, 0));
+}
+
+/// Who forwards writes his address into a Record Route, where there is room, and nothing else (RFC 791, section 3.1; RFC 1812, section 5.3.13.5).
+#[test]
+fn ways_that_are_recorded() {
+    let packets = Packets::new().unwrap();
+    let left = Interface::new(LEFT, 1500).v4(LEFT4, 24);
+    let right = Interface::new(RIGHT, 1280).v4(Ipv4Addr::new(10, 0, 3, 1), 24).v4(RIGHT4, 24);
+    let of = Forwarder::new(&packets, vec![left, right]).unwrap();
+    of.set_neighbour4(1, B4, B).unwrap();
+    let through = |options: &[u8]| {
+        let frame = with_options(options, 0, 30);
+        // Also of one that others have a part in, whose bytes stay as they are.
+        let mut batch = [Some(skb(&packets, &frame)), Some(skb(&packets, &frame))];
+        let other = batch[1].as_ref().unwrap().clone_skb().unwrap();
+        let sent = pass(&of, 0, &mut batch, 0);
+        assert_eq!(other.data(), frame);
+        assert!(sent.len() == 2 && sent[0] == sent[1], "{sent:x?}");
+        let bytes = &sent[0].1;
+        assert!(Sum::default().with(&bytes[14..34 + options.len()]).is_right(), "checksum");
+        assert_eq!((sent[0].0, bytes[22], &bytes[34 + options.len()..]), (1, 63, &[9; 30][..]));
+        bytes[34..34 + options.len()].to_vec()
+    };
+    // The address is that which the next station knows, wherever in a word it lies.
+    for nothing in 0..4 {
+        for before in 0..3u8 {
+            for after in 0..3u8 {
+                let addresses = usize::from(before + 1 + after);
+                let option = |next: u8| -> Vec<u8> {
+                    let head = [7, 3 + 4 * addresses as u8, next];
+                    [&[1].repeat(nothing), &head[..], &vec![0xee; 4 * addresses]].concat()
+                };
+                let mut filled = option(4 * before + 8);
+                let at = nothing + 3 + usize::from(before) * 4;
+                filled[at..at + 4].copy_from_slice(&RIGHT4.octets());
+                let padded = |mut bytes: Vec<u8>| {
+                    bytes.resize(bytes.len().next_multiple_of(4), 0);
+                    bytes
+                };
+                assert_eq!(through(&padded(option(4 * before + 4))), padded(filled));
+            }
+        }
+    }
+    // Full ones, others, and what is behind the end go on as they came.
+    for same in [
+        &[7, 7, 8, 1, 2, 3, 4, 0][..],
+        &[7, 7, 255, 1, 2, 3, 4, 0],
+        &[7, 3, 4, 1],
+        &[68, 8, 5, 0, 0, 0, 0, 0],
+        &[0, 7, 7, 4, 0, 0, 0, 0],
+        &[130, 7, 4, 0, 0, 0, 0, 1],
+    ] {
+        assert_eq!(through(same), same);
+    }
+    // A way by which there is no address: any other of ours.
+    let none = Interface::new(RIGHT, 1280);
+    let of = Forwarder::new(&packets, vec![Interface::new(LEFT, 1500).v4(LEFT4, 24), none]).unwrap();
+    let b = Prefix::new(B4, 32).unwrap();
+    of.routes4().insert(b, NextHop { interface: 1, via: Via::Link }).unwrap();
+    of.set_neighbour4(1, B4, B).unwrap();
+    let sent = handle(&of, &packets, 0, &[with_options(&[7, 7, 4, 0, 0, 0, 0, 0], 0, 30)], 0);
+    assert_eq!(one(sent).1[34..42], [7, 7, 8, 10, 0, 1, 1, 0]);
+}
+
+/// Options that make no sense are told to the sender, and where.
+#[test]
+fn options_that_make_no_sense() {
+    let packets = Packets::new().unwrap();
+    let of = with_neighbours(&packets);
+    let cases: [(&[u8], u8); 10] = [
+        (&[7, 1, 0, 0], 21),
+        (&[7, 5, 0, 0], 21),
+        (&[1, 1, 1, 9], 23),
+        (&[1, 9, 0, 0], 22),
+        (&[7, 2, 1, 1], 21),
+        // Pointers: into the option's head; to less room than an address takes.
+        (&[7, 7, 3, 0, 0, 0, 0, 0], 22),
+        (&[1, 7, 7, 0, 0, 0, 0, 0], 23),
+        (&[7, 7, 5, 0, 0, 0, 0, 0], 22),
+        (&[7, 6, 4, 0, 0, 0, 0, 0], 22),
+        // One more.
+        (&[7, 3, 4, 7, 7, 4, 0, 0, 0, 0, 0, 0], 23),
+    ];
+    for (options, at) in cases {
+        let frame = with_options(options, 0, 20);
+        let (interface, error) = one(handle(&of, &packets, 0, std::slice::from_ref(&frame), 0));
+        let (_, ip, said, quoted) = error4(&error);
+        assert_eq!((interface, ip.destination(), said), (0, A4, (12, 0, [at, 0, 0, 0])), "{options:?}");
+        assert_eq!(quoted, &frame[14..], "as it came");
+    }
+    let counts = of.counts();
+    let n = cases.len() as u64;
+    assert_eq!((counts[DropReason::BadHeader], counts[Count::Errors], not_ended(&counts)), (n, n, 0));
 }
 
 /// What says that it is from one of our own addresses is not; as on Linux, whatever is asked of other sources.

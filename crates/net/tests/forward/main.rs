@@ -1,5 +1,6 @@
 //! The forwarding path, packet by packet: what goes on and how, what is answered, what is told, what is dropped and why.
 
+mod advertisements;
 mod ends;
 mod frames;
 
@@ -240,8 +241,6 @@ fn dropped_in_silence() {
         (with(&|ip| ip.total = 19.into()), DropReason::BadHeader),
         (options([131, 3, 4, 0]), DropReason::BadHeader),
         (options([1, 137, 3, 4]), DropReason::BadHeader),
-        (options([7, 1, 0, 0]), DropReason::BadHeader),
-        (options([7, 5, 0, 0]), DropReason::BadHeader),
         (udp4(Ipv4Addr::LOCALHOST, B4, 64, b""), DropReason::Martian),
         (udp4(Ipv4Addr::new(224, 0, 0, 1), B4, 64, b""), DropReason::Martian),
         (udp4(Ipv4Addr::BROADCAST, B4, 64, b""), DropReason::Martian),
@@ -392,6 +391,44 @@ fn errors_of_ipv6() {
     let sent = handle(&of, &packets, 0, &[plain, behind], 0);
     assert!(sent.is_empty(), "{sent:x?}");
     assert_eq!(of.counts()[Count::Errors], cases.len() as u64);
+    assert_eq!(packets.head_stats().active, 0);
+}
+
+/// Errors by an interface without an address that is known beyond its link come from another one's, as those of IPv4 do; to the link, and if
+/// there is none, from its own.
+#[test]
+fn errors_of_an_interface_without_a_global_address() {
+    let packets = Packets::new().unwrap();
+    let local: Ipv6Addr = "fe80::9".parse().unwrap();
+    let by_hand: Ipv6Addr = "fe80::1".parse().unwrap();
+    let left = || Interface::new(LEFT, 1500).v6(by_hand, 64);
+    let right = || Interface::new(RIGHT, 1500).v4(RIGHT4, 24);
+    let from = |right: Interface, sender: Ipv6Addr| {
+        let of = Forwarder::new(&packets, vec![left(), right]).unwrap();
+        let via = Via::Link;
+        of.routes6().insert(Prefix::of(A6, 64).unwrap(), NextHop { interface: 0, via }).unwrap();
+        of.set_neighbour6(0, sender, A).unwrap();
+        let unknown = "2001:db9::1".parse().unwrap();
+        let (_, error) = one(handle(&of, &packets, 0, &[udp6(sender, unknown, 64, b"")], 0));
+        let (_, ip, _, _) = message6(&error);
+        assert_eq!(ip.destination(), sender);
+        (ip.source(), of.interfaces()[0].link_local())
+    };
+    assert_eq!(from(right().v6("fe80::2".parse().unwrap(), 64).v6(RIGHT6, 64), A6).0, RIGHT6);
+    let (source, own) = from(right().v6(RIGHT6, 64), local);
+    assert_eq!(source, own);
+    let (source, own) = from(right(), A6);
+    assert_eq!(source, own, "there is none");
+
+    // Echoes to all nodes on the link are answered as errors are.
+    let of = Forwarder::new(&packets, vec![left(), right().v6(RIGHT6, 64)]).unwrap();
+    of.routes6().insert(Prefix::of(A6, 64).unwrap(), NextHop { interface: 0, via: Via::Link }).unwrap();
+    of.set_neighbour6(0, A6, A).unwrap();
+    let all = "ff02::1".parse().unwrap();
+    let echo = icmp6([0x33, 0x33, 0, 0, 0, 1], A6, all, 64, 128, [0, 1, 0, 2], b"echo");
+    let (_, answer) = one(handle(&of, &packets, 0, &[echo], 0));
+    let (_, ip, said, _) = message6(&answer);
+    assert_eq!((ip.source(), ip.destination(), said), (RIGHT6, A6, (129, 0, [0, 1, 0, 2])));
     assert_eq!(packets.head_stats().active, 0);
 }
 
@@ -817,10 +854,11 @@ fn neighbours_of_ipv6() {
     let sent = handle(&of, &packets, 1, &[answer(B, 0x60)], 20);
     let last: Vec<u8> = sent.iter().map(|(_, bytes)| *bytes.last().unwrap()).collect();
     assert_eq!(last, [1, 2, 3]);
-    // Another link address only if it is said to replace the one that is known.
+    // Another link address only if it is said to replace the one that is known; else that one is asked.
     let moved = [2, 9, 9, 9, 9, 9];
     handle(&of, &packets, 1, &[answer(moved, 0x40)], 30);
-    assert_eq!(one(handle(&of, &packets, 0, &frames[..1], 40)).1[..6], B);
+    let sent = handle(&of, &packets, 0, &frames[..1], 40);
+    assert!(sent.len() == 2 && sent.iter().all(|(_, bytes)| bytes[..6] == B), "{sent:x?}");
     handle(&of, &packets, 1, &[answer(moved, 0x60)], 50);
     assert_eq!(one(handle(&of, &packets, 0, &frames[..1], 60)).1[..6], moved);
     // Who does not answer: the sender is told.

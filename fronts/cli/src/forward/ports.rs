@@ -126,7 +126,7 @@ impl<'n> Ports<'n> {
     pub(super) fn end(&mut self) {
         let begun = Instant::now();
         self.complete();
-        while self.ports.iter().any(|port| port.device().pending() > 0) && begun.elapsed() < LAST {
+        while self.pending() > 0 && begun.elapsed() < LAST {
             thread::sleep(MOMENT);
             self.complete();
         }
@@ -134,6 +134,11 @@ impl<'n> Ports<'n> {
             let left = port.device().pending();
             port.device_mut().stats_mut().drop_packets(DropReason::DeviceFailed, left);
         }
+    }
+
+    /// Packets that the devices took and have still to send.
+    pub(super) fn pending(&self) -> usize {
+        self.ports.iter().map(|port| port.device().pending()).sum()
     }
 
     /// Packets generated.

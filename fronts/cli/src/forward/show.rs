@@ -11,12 +11,29 @@ use quietline_net::device::Tally;
 use super::path::Path;
 use super::ports::Ports;
 
-/// The line of rates.
+/// The line of rates, and the rates at the end.
 pub(super) struct Show {
     line: ProgressBar,
-    looked: Instant,
-    /// Packets that had been sent by each device at that time.
-    sent: [u64; 2],
+    looked: Sent,
+    /// What the rates at the end count from: when the neighbour of generated packets had answered, for which one of them waited.
+    from: Sent,
+}
+
+/// Packets that had been sent by each device at a time.
+struct Sent {
+    at: Instant,
+    packets: [u64; 2],
+}
+
+impl Sent {
+    fn by(ports: &Ports<'_>, at: Instant) -> Self {
+        Self { at, packets: [0, 1].map(|port| ports.stats(port).tx_packets) }
+    }
+
+    /// How many a second a device has sent since another time.
+    fn rate_since(&self, before: &Self, port: usize) -> String {
+        rate(self.packets[port] - before.packets[port], self.at - before.at)
+    }
 }
 
 const BETWEEN: Duration = Duration::from_millis(500);
@@ -27,27 +44,33 @@ impl Show {
         line.set_style(
             ProgressStyle::with_template("{spinner} {msg}").unwrap_or(ProgressStyle::default_spinner()),
         );
-        Self { line, looked: Instant::now(), sent: [0, 1].map(|port| ports.stats(port).tx_packets) }
+        let now = Instant::now();
+        Self { line, looked: Sent::by(ports, now), from: Sent::by(ports, now) }
+    }
+
+    /// Generated packets need not wait any more.
+    pub(super) fn all_go(&mut self, ports: &Ports<'_>, now: Instant) {
+        self.from = Sent::by(ports, now);
     }
 
     /// Shows the rates, and what the devices and the router have dropped, if that is due.
     pub(super) fn look(&mut self, ports: &Ports<'_>, path: &Path<'_>, now: Instant) {
-        let since = now - self.looked;
-        if since < BETWEEN {
+        if now - self.looked.at < BETWEEN {
             return;
         }
-        let sent = [0, 1].map(|port| ports.stats(port).tx_packets);
-        let rate = |port: usize| rate(sent[port] - self.sent[port], since);
+        let sent = Sent::by(ports, now);
+        let [back, out] = [0, 1].map(|port| sent.rate_since(&self.looked, port));
         let by_devices = [0, 1].iter().flat_map(|port| ports.stats(*port).drops()).map(|(_, n)| n);
         let dropped = by_devices.sum::<u64>() + path.dropped();
-        self.line.set_message(format!("out {}, back {}, dropped {dropped}", rate(1), rate(0)));
+        self.line.set_message(format!("out {out}, back {back}, dropped {dropped}"));
         self.line.tick();
-        (self.looked, self.sent) = (now, sent);
+        self.looked = sent;
     }
 
     /// Takes the line away, and prints all counters. It is no error if nobody reads them.
-    pub(super) fn end(&self, ports: &Ports<'_>, counts: &[(&str, u64)], ran: Duration) -> io::Result<()> {
+    pub(super) fn end(&self, ports: &Ports<'_>, counts: &[(&str, u64)]) -> io::Result<()> {
         self.line.finish_and_clear();
+        let sent = Sent::by(ports, Instant::now());
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.set_header(["device", "received", "bytes", "sent", "bytes", "sent/s", "dropped"]);
@@ -61,7 +84,7 @@ impl Show {
                 stats.rx_bytes.to_string(),
                 stats.tx_packets.to_string(),
                 stats.tx_bytes.to_string(),
-                rate(stats.tx_packets, ran),
+                sent.rate_since(&self.from, number),
                 drops,
             ]);
         }
