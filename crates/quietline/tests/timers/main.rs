@@ -43,6 +43,7 @@ mod limited;
 mod ours;
 mod overruns;
 mod own;
+mod pending;
 mod run;
 #[path = "../support/mod.rs"]
 mod support;
