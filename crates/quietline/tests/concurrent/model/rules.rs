@@ -16,6 +16,7 @@
 //! * What is written to a pipe on which several readers sleep, or by who does not wait, is small, and so is what is sent to a
 //!   stream on which one sleeps or waits for it; what is received from a stream is there when somebody sleeps who goes on to
 //!   send. So nobody runs beside the one who was woken.
+//! * Nothing is spliced from one pipe to another while a thread waits for both: it would find one ready, or both.
 //! * Nothing is sent to a socket in which a send sleeps: Linux looks for room then, of which it has not told yet.
 //! * One end of a pair is not connected to a name, or sends to one, and what is connected or listens waits for no connection, nor is
 //!   what waits for one connected meanwhile: it would have two groups, or use up a wake-up and fail.
@@ -126,6 +127,20 @@ impl Model {
                 (_, Some(Object { what: What::Reader | What::Both, group })) => !self.is_crowded(group),
                 _ => true,
             },
+            Call::Splice { from, to, len, tee } => {
+                let is = |at: usize, end: fn(What) -> bool| self.object(at).filter(|object| end(object.what));
+                let (Some(source), Some(target)) = (is(from, What::is_read), is(to, What::is_written)) else {
+                    return false;
+                };
+                let both = |sleep: &Sleep| {
+                    let groups = self.groups_of(sleep);
+                    groups.contains(&source.group) && groups.contains(&target.group)
+                };
+                source.group != target.group
+                    && !self.sleeps.iter().flatten().any(both)
+                    && (tee || self.is_determined(&Call::Read { at: from, len }, host))
+                    && self.is_determined(&Call::Write { at: to, len }, host)
+            }
             Call::Connect { at, kind, waits, .. } => {
                 let Some(slot) = self.slots[at] else { return true };
                 let group = self.objects[slot.object].group;
