@@ -5,10 +5,10 @@ use crate::abi::{
     F_SETFD, F_SETFL, F_SETPIPE_SZ, FD_CLOEXEC, O_APPEND, O_ASYNC, O_CLOEXEC, O_DIRECT, O_NOATIME,
     O_NONBLOCK,
 };
-use crate::{Errno, FileHandle, Process, Socket};
+use crate::{Errno, FileHandle, FileMode, Process, Socket};
 use core::fmt::Write;
-use quietline_vfs::FdFlags;
 use quietline_vfs::generated::TextBuffer;
+use quietline_vfs::{FdFlags, Opened, Section};
 
 impl Process {
     /// Closes a descriptor.
@@ -120,9 +120,9 @@ impl Process {
                 let flags = FdFlags { cloexec: cmd == F_DUPFD_CLOEXEC, any: false };
                 self.table.dup(fd, arg as usize, flags, files)
             }
-            F_GETPIPE_SZ | F_SETPIPE_SZ => self.pipe_size(&self.file(fd)?, cmd, arg),
-            F_SETFL => self.set_status(&self.file(fd)?, arg as i32),
-            _ => Err(Errno::INVAL),
+            F_GETPIPE_SZ | F_SETPIPE_SZ => self.pipe_size(&self.fget(fd)?, cmd, arg),
+            F_SETFL => self.set_status(&self.fget(fd)?, arg as i32),
+            _ => self.fget(fd).and(Err(Errno::INVAL)),
         }
     }
 
@@ -152,9 +152,6 @@ impl Process {
         inode: &quietline_vfs::Inode,
         flags: i32,
     ) -> Result<i32, Errno> {
-        if file.mode().contains(crate::FileMode::PATH) {
-            return Err(Errno::BADF);
-        }
         let owner = self.call(|c| c.cred.fsuid() == inode.uid() || c.cred.has(crate::Capabilities::FOWNER));
         if flags & !file.flags() & O_NOATIME != 0 && !owner {
             return Err(Errno::PERM);
@@ -173,6 +170,26 @@ impl Process {
     #[inline(always)]
     pub fn file(&self, fd: i32) -> Result<FileHandle<'_>, Errno> {
         self.table.get(fd, &self.inner().files)
+    }
+
+    /// As [`file`](Self::file), for a call that wants more of a file than its place in the tree (`fget`, where that is `fget_raw`).
+    ///
+    /// # Errors
+    /// `EBADF`, also for what was opened with `O_PATH`.
+    #[inline(always)]
+    pub(crate) fn fget(&self, fd: i32) -> Result<FileHandle<'_>, Errno> {
+        let file = self.file(fd)?;
+        if file.mode().contains(FileMode::PATH) { Err(Errno::BADF) } else { Ok(file) }
+    }
+
+    /// As [`fget`](Self::fget), inside a read section and without a reference (`fdget`).
+    ///
+    /// # Errors
+    /// As [`fget`](Self::fget).
+    #[inline(always)]
+    pub(crate) fn fdget<'g>(&self, fd: i32, section: &'g Section) -> Result<Opened<'g>, Errno> {
+        let file = self.table.look(fd, section)?;
+        if file.mode().contains(FileMode::PATH) { Err(Errno::BADF) } else { Ok(file) }
     }
 
     /// Gives a file that was opened without a descriptor one. `flags`: `O_CLOEXEC`,

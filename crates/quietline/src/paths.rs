@@ -131,10 +131,7 @@ impl Process {
         paths: bool,
         f: impl FnOnce(&Caller<'_, '_>, &FileHandle<'_>, PathRef<'_, '_>) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
-        let file = self.file(fd)?;
-        if !paths && file.mode().contains(quietline_vfs::FileMode::PATH) {
-            return Err(Errno::BADF);
-        }
+        let file = if paths { self.file(fd)? } else { self.fget(fd)? };
         let place = file.place().ok_or(Errno::INVAL)?;
         self.call(|caller| f(caller, &file, place))
     }

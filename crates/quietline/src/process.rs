@@ -224,7 +224,7 @@ impl Process {
     pub fn signalfd(&self, fd: i32, mask: u64, flags: i32) -> Result<i32, Errno> {
         if fd != -1 {
             quietline_vfs::check_signalfd_flags(flags & !O_ANYFD)?;
-            quietline_vfs::set_signals(&self.file(fd)?, mask)?;
+            quietline_vfs::set_signals(&self.fget(fd)?, mask)?;
             return Ok(fd);
         }
         match self.signalfd_file(mask, flags & !O_ANYFD) {

@@ -10,7 +10,7 @@ mod options;
 
 pub use messages::{RecvMsg, SendMsg};
 
-use crate::{Errno, FileHandle, FileMode, Process, Socket};
+use crate::{Errno, FileHandle, Process, Socket};
 use quietline_net::On;
 
 impl Process {
@@ -23,10 +23,7 @@ impl Process {
         fd: i32,
         f: impl FnOnce(&On<'_>, &FileHandle<'_>) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
-        let file = self.file(fd)?;
-        if file.mode().contains(FileMode::PATH) {
-            return Err(Errno::BADF);
-        }
+        let file = self.fget(fd)?;
         let socket = file.payload::<Socket>().ok_or(Errno::NOTSOCK)?;
         f(&On { socket, who: self, flags: file.flags(), may_sleep: true }, &file)
     }
@@ -38,10 +35,7 @@ impl Process {
     #[inline(always)]
     fn at_socket<R>(&self, fd: i32, f: impl FnOnce(&On<'_>) -> Result<R, Errno>) -> Result<R, Errno> {
         let section = self.inner().vfs.read();
-        let file = self.table.look(fd, &section)?;
-        if file.mode().contains(FileMode::PATH) {
-            return Err(Errno::BADF);
-        }
+        let file = self.fdget(fd, &section)?;
         let socket = file.payload::<Socket>().ok_or(Errno::NOTSOCK)?;
         f(&On { socket, who: self, flags: file.flags(), may_sleep: false })
     }

@@ -176,6 +176,37 @@ fn a_place_that_is_not_taken_is_the_next_ones() {
     p.accept(another).unwrap();
 }
 
+/// As on Linux: a datagram that has room with its sender waits for a place with the receiver, and what becomes of its sender meanwhile is of no
+/// matter; what becomes of the receiver is told when there is a place.
+#[test]
+fn who_waits_for_a_place_is_not_woken_by_a_shutdown() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    for (of_sender, how, sent) in [
+        (true, SHUT_RD, Ok(1)),
+        (true, SHUT_WR, Ok(1)),
+        (true, SHUT_RDWR, Ok(1)),
+        (false, SHUT_RD, Err(Errno::PIPE)),
+        (false, SHUT_WR, Ok(1)),
+        (false, SHUT_RDWR, Err(Errno::PIPE)),
+    ] {
+        let [receiver, sender] = [(); 2].map(|()| p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap());
+        let name = abstract_name("receiver");
+        p.bind(receiver, &name).unwrap();
+        p.connect(sender, &name).unwrap();
+        while p.send(sender, b"x", MSG_DONTWAIT).is_ok() {}
+        std::thread::scope(|scope| {
+            let waiting = support::spawn_asleep(scope, || p.send(sender, b"y", MSG_NOSIGNAL));
+            p.shutdown(if of_sender { sender } else { receiver }, how).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            let slept_on = !waiting.is_finished();
+            p.recv(receiver, &mut [0; 8], 0).unwrap();
+            assert_eq!((slept_on, waiting.join().unwrap()), (true, sent), "{of_sender} {how}");
+        });
+        [receiver, sender].into_iter().for_each(|fd| p.close(fd).unwrap());
+    }
+}
+
 #[test]
 fn a_path_asks_for_the_right_to_write() {
     let kernel = Kernel::boot(Config::default().owner(0, 0).root_mode(0o777)).unwrap();

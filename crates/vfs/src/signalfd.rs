@@ -6,7 +6,10 @@
 //!
 //! # Guarantees
 //!
-//! * Of the signals below 32 one of each waits at most; of the others all do, in the order in which they were sent.
+//! * Of the signals below 32 one of each waits at most, and none of them is refused; of the others all do, in the order in which they
+//!   were sent.
+//! * Past [`MOST`] that wait, or without memory, a signal waits without what it is told with, as on Linux: that it waits is kept in a bit of
+//!   its own. So one of each waits whatever happens. Only who sends more than a signal (`sigqueue`) is refused.
 //! * Signals of faults are read first, then the lowest number. A signal that continues a process takes those away that stop it,
 //!   and they take it away. What a reader is told is laid out as Linux does.
 //!
@@ -44,8 +47,8 @@ const CONTINUES: u64 = 1 << (18 - 1);
 const STOP: u64 = 1 << (19 - 1) | 1 << (20 - 1) | 1 << (21 - 1) | 1 << (22 - 1);
 /// Bytes of what a reader is told of a signal.
 const INFO: usize = 128;
-/// Signals that may wait (`RLIMIT_SIGPENDING`).
-const MOST: usize = 4096;
+/// Signals of a process that may wait with what they are told with (`RLIMIT_SIGPENDING`); those below 32 that a process sends always do.
+pub const MOST: usize = 4096;
 
 /// A signal that was sent (`siginfo_t`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,11 +78,6 @@ impl SigInfo {
         1 << (self.signo - 1)
     }
 
-    /// What is read first.
-    fn rank(self) -> (bool, i32) {
-        (self.bit() & OF_FAULTS == 0, self.signo)
-    }
-
     /// Those that wait no more once this is sent.
     fn ends(self) -> u64 {
         match self.bit() {
@@ -90,40 +88,78 @@ impl SigInfo {
     }
 }
 
+/// What waits for a process.
+#[derive(Debug)]
+struct Waiting {
+    /// Which: bit n for signal n + 1.
+    signals: u64,
+    /// What they are told with. One that waits and is not here was sent when there was no room.
+    infos: VecDeque<SigInfo>,
+}
+
+impl Waiting {
+    /// No more any of these.
+    fn end(&mut self, these: u64) {
+        if self.signals & these != 0 {
+            self.signals &= !these;
+            self.infos.retain(|info| info.bit() & these == 0);
+        }
+    }
+
+    /// Keeps what a signal is told with.
+    fn keep(&mut self, info: SigInfo) -> bool {
+        let bounded = info.signo >= SIGRTMIN || info.code < 0;
+        if bounded && self.infos.len() >= MOST
+            || fault::check().is_err()
+            || self.infos.try_reserve(1).is_err()
+        {
+            return false;
+        }
+        self.infos.push_back(info);
+        true
+    }
+}
+
 /// The signals that wait for a process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Signals {
-    waiting: SpinLock<VecDeque<SigInfo>>,
+    waiting: SpinLock<Waiting>,
     /// The key of a wake-up is any.
     queue: WaitQueue,
+}
+
+impl Default for Signals {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Signals {
     /// None.
     pub fn new() -> Self {
-        Self { waiting: SpinLock::new(VecDeque::new()), queue: WaitQueue::new() }
+        let waiting = Waiting { signals: 0, infos: VecDeque::new() };
+        Self { waiting: SpinLock::new(waiting), queue: WaitQueue::new() }
     }
 
-    /// Sends one. A second one of those below 32 is as if it had not been sent.
+    /// Sends one. A second one of those below 32 is as if it had not been sent. Where there is no room for what it is told with, it waits
+    /// without: who reads it is told of no sender.
     ///
     /// # Errors
-    /// `EINVAL` for what is no signal; `EAGAIN` for too many that wait, or no memory.
+    /// `EINVAL` for what is no signal. `EAGAIN` where there is no room, for one of 32 and above whose code is not 0.
     pub fn send(&self, info: SigInfo) -> Result<(), Errno> {
         if !(1..=SIGRTMAX).contains(&info.signo) {
             return Err(Errno::INVAL);
         }
         {
             let mut waiting = self.waiting.lock();
-            if info.ends() != 0 {
-                waiting.retain(|other| other.bit() & info.ends() == 0);
-            }
-            if info.signo < SIGRTMIN && waiting.iter().any(|other| other.signo == info.signo) {
+            waiting.end(info.ends());
+            if info.signo < SIGRTMIN && waiting.signals & info.bit() != 0 {
                 return Ok(());
             }
-            if waiting.len() >= MOST || fault::check().is_err() || waiting.try_reserve(1).is_err() {
+            if !waiting.keep(info) && info.signo >= SIGRTMIN && info.code != 0 {
                 return Err(Errno::AGAIN);
             }
-            waiting.push_back(info);
+            waiting.signals |= info.bit();
         }
         // What readers look at is changed and looked at under the lock. All of them: each has a mask of its own. Whatever they wait
         // for: an epoll tells things in the order in which it was woken for them.
@@ -133,15 +169,24 @@ impl Signals {
 
     /// The signals that wait: bit n for signal n + 1.
     pub fn pending(&self) -> u64 {
-        self.waiting.lock().iter().fold(0, |bits, info| bits | info.bit())
+        self.waiting.lock().signals
     }
 
     /// The first of those in `mask`, by number, and of these the oldest.
     fn take(&self, mask: u64) -> Option<SigInfo> {
         let mut waiting = self.waiting.lock();
-        let wanted = |(_, info): &(usize, &SigInfo)| info.bit() & mask != 0;
-        let (at, _) = waiting.iter().enumerate().filter(wanted).min_by_key(|(_, info)| info.rank())?;
-        waiting.remove(at)
+        let wanted = waiting.signals & mask;
+        let first = if wanted & OF_FAULTS != 0 { wanted & OF_FAULTS } else { wanted };
+        if first == 0 {
+            return None;
+        }
+        let signo = first.trailing_zeros() as i32 + 1;
+        let mut same = waiting.infos.iter().enumerate().filter(|(_, info)| info.signo == signo);
+        let at = same.next().map(|(at, _)| at);
+        if same.next().is_none() {
+            waiting.signals &= !(1 << (signo - 1));
+        }
+        at.and_then(|at| waiting.infos.remove(at)).or(Some(SigInfo { signo, ..SigInfo::default() }))
     }
 }
 

@@ -167,7 +167,7 @@ pub(super) fn send(end: &UnixEnd, on: &On<'_>, message: &mut Outgoing<'_, '_, '_
     }
     let (waits, full) = (on.waits(message.flags), Cell::new(None));
     let sending = Sending { end, own, on, name, ordered, charge: message_charge(len), waits, full };
-    match sending.attempt(message, &mut outward, len) {
+    match sending.attempt(false, message, &mut outward, len) {
         Err(Errno::AGAIN) if waits => sending.wait(message, &mut outward, len),
         sent => sent,
     }
@@ -187,8 +187,9 @@ impl Sending<'_> {
         loop {
             let left = left(deadline);
             let full = self.full.take();
+            let has_room = full.is_some();
             // None if it is to wait for something else.
-            let again = || match self.attempt(message, outward, len) {
+            let again = || match self.attempt(has_room, message, outward, len) {
                 Err(Errno::AGAIN) => {
                     let now = self.full.take();
                     let same = match (&now, &full) {
@@ -222,17 +223,21 @@ impl Sending<'_> {
         self.name.is_empty() && self.own.lock().peer.as_ref().is_some_and(|peer| peer.is(other))
     }
 
-    /// Sends it, if there is room.
+    /// Sends it, if there is room. `has_room`: it has had room of its own, and has waited for a place with the receiver since. What becomes of
+    /// the sender meanwhile is then of no matter, as on Linux, be it a shutdown or an error.
     fn attempt(
         &self,
+        has_room: bool,
         message: &mut Outgoing<'_, '_, '_>,
         outward: &mut Outward<'_>,
         len: usize,
     ) -> Result<usize, Errno> {
         let own = &self.own;
-        own.take_error()?;
-        if own.shutdown() & SEND != 0 {
-            return Err(Errno::PIPE);
+        if !has_room {
+            own.take_error()?;
+            if own.shutdown() & SEND != 0 {
+                return Err(Errno::PIPE);
+            }
         }
         let sndbuf = own.options.sndbuf();
         if self.ordered {
@@ -240,7 +245,7 @@ impl Sending<'_> {
             return self.put(peer, None, message, outward, len, sndbuf);
         }
         // Relaxed: a look; who makes room wakes by an exchange of this word, and the queue's fence comes before the next look.
-        if own.sent.load(Ordering::Relaxed) >= sndbuf {
+        if !has_room && own.sent.load(Ordering::Relaxed) >= sndbuf {
             return Err(Errno::AGAIN);
         }
         let (other, ids) = if self.name.is_empty() {

@@ -3,7 +3,7 @@
 use crate::abi::{
     F_GETPIPE_SZ, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD, O_NONBLOCK, SEEK_CUR, SIOCATMARK, SIOCOUTQ,
 };
-use crate::{Capabilities, Errno, FileHandle, FileMode, Process};
+use crate::{Capabilities, Errno, FileHandle, Process};
 use quietline_vfs::{Ioctl, file};
 
 impl Process {
@@ -13,10 +13,7 @@ impl Process {
     /// # Errors
     /// `EBADF`; `ENOTTY` for what the file has no answer to; the object's own.
     pub fn ioctl(&self, fd: i32, request: u64, arg: &mut i32) -> Result<i32, Errno> {
-        let file = self.file(fd)?;
-        if file.mode().contains(FileMode::PATH) {
-            return Err(Errno::BADF);
-        }
+        let file = self.fget(fd)?;
         let question = match request {
             FIOCLEX | FIONCLEX => return self.table.set_cloexec(fd, request == FIOCLEX).map(|()| 0),
             FIONBIO => {

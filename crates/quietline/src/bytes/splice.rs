@@ -34,7 +34,7 @@ impl Process {
         if flags & !ALL != 0 {
             return Err(Errno::INVAL);
         }
-        let (source, target) = (self.file(from)?, self.file(to)?);
+        let (source, target) = (self.fget(from)?, self.fget(to)?);
         let (from_pipe, to_pipe) = (source.opened().pipe(), target.opened().pipe());
         if from_pipe.is_some() && from_offset.is_some() || to_pipe.is_some() && to_offset.is_some() {
             return Err(Errno::SPIPE);
@@ -69,7 +69,7 @@ impl Process {
         if len == 0 {
             return Ok(0);
         }
-        let (source, target) = (self.file(from)?, self.file(to)?);
+        let (source, target) = (self.fget(from)?, self.fget(to)?);
         if !source.mode().contains(FileMode::READ) || !target.mode().contains(FileMode::WRITE) {
             return Err(Errno::BADF);
         }

@@ -54,15 +54,15 @@ impl Process {
     #[inline]
     pub fn epoll_ctl(&self, epfd: i32, op: i32, fd: i32, event: &EpollEvent) -> Result<(), Errno> {
         let section = self.inner().vfs.read();
-        let epoll = self.table.look(epfd, &section)?;
-        let file = self.table.look(fd, &section)?;
+        let epoll = self.fdget(epfd, &section)?;
+        let file = self.fdget(fd, &section)?;
         let nothing = EpollEvent::default();
         let event = if op == EPOLL_CTL_DEL { &nothing } else { event };
         let found = eventpoll::check_control(epoll, op, file, event)?;
         if op != EPOLL_CTL_ADD {
             return found.control(op, fd, file, event);
         }
-        let held = self.file(fd)?;
+        let held = self.fget(fd)?;
         if !held.opened().is_same(file) {
             // Another thread has put another file there meanwhile.
             eventpoll::check_control(epoll, op, held.opened(), event)?;
@@ -94,7 +94,7 @@ impl Process {
     ) -> Result<usize, Errno> {
         {
             let section = self.inner().vfs.read();
-            let epoll = self.table.look(epfd, &section)?;
+            let epoll = self.fdget(epfd, &section)?;
             if events.is_empty() {
                 return Err(Errno::INVAL);
             }
@@ -104,7 +104,7 @@ impl Process {
                 return Ok(n);
             }
         }
-        let held = self.file(epfd)?;
+        let held = self.fget(epfd)?;
         eventpoll::check_wait(held.opened())?.wait(events, timeout)
     }
 }

@@ -68,11 +68,9 @@ impl Process {
         }
         // A section for each: many descriptors are not to keep others from their grace period.
         let section = self.inner().vfs.read();
-        let found = match self.table.look(fd.fd, &section) {
-            Ok(file) if !file.mode().contains(crate::FileMode::PATH) => {
-                file.poll(&mut PollTable::look()) & fd.wanted()
-            }
-            _ => Events::NVAL,
+        let found = match self.fdget(fd.fd, &section) {
+            Ok(file) => file.poll(&mut PollTable::look()) & fd.wanted(),
+            Err(_) => Events::NVAL,
         };
         fd.tell(found)
     }
@@ -84,8 +82,7 @@ impl Process {
         files.try_reserve_exact(fds.len()).map_err(|_| Errno::NOMEM)?;
         let mut closed = 0;
         for fd in fds.iter_mut() {
-            let open = |file: &crate::FileHandle<'_>| !file.mode().contains(crate::FileMode::PATH);
-            let file = if fd.fd < 0 { None } else { self.file(fd.fd).ok().filter(open) };
+            let file = if fd.fd < 0 { None } else { self.fget(fd.fd).ok() };
             // Another thread may have closed it since it was looked at.
             let gone = fd.fd >= 0 && file.is_none();
             closed += usize::from(fd.tell(if gone { Events::NVAL } else { Events::empty() }));

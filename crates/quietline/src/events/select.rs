@@ -1,7 +1,7 @@
 //! `select`.
 
 use super::is_over;
-use crate::{Errno, FileMode, Process};
+use crate::{Errno, Process};
 use core::fmt;
 use core::time::Duration;
 use quietline_platform::fault;
@@ -141,9 +141,9 @@ impl Process {
 
     fn select_one(&self, fd: i32) -> Events {
         let section = self.inner().vfs.read();
-        match self.table.look(fd, &section) {
-            Ok(file) if !file.mode().contains(FileMode::PATH) => file.poll(&mut PollTable::look()),
-            _ => Events::NVAL,
+        match self.fdget(fd, &section) {
+            Ok(file) => file.poll(&mut PollTable::look()),
+            Err(_) => Events::NVAL,
         }
     }
 
@@ -157,7 +157,7 @@ impl Process {
         fault::check().map_err(|_| Errno::NOMEM)?;
         files.try_reserve_exact(asked.len()).map_err(|_| Errno::NOMEM)?;
         for (fd, wanted, _) in asked.iter() {
-            files.push(Polled::new(self.file(*fd).ok(), *wanted));
+            files.push(Polled::new(self.fget(*fd).ok(), *wanted));
         }
         wait_for_any(&mut files, timeout)?;
         for ((_, wanted, found), file) in asked.iter_mut().zip(&files) {

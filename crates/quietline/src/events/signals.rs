@@ -18,8 +18,9 @@ impl Process {
     /// Sends a signal to a process of the same kernel: it waits there until a signalfd reads it. With 0 only says whether it could.
     ///
     /// # Errors
-    /// `EINVAL` for what is no signal, `ESRCH` for what is no process (groups are not offered), `EPERM`; `EAGAIN` when too many
-    /// wait.
+    /// `EINVAL` for what is no signal, `ESRCH` for what is no process (groups are not offered), `EPERM`. None for want of room: where
+    /// [`MOST`](quietline_vfs::signalfd::MOST) wait already, or there is no memory, a signal may wait without being told who sent it, and of
+    /// those from 32 on one of each.
     pub fn kill(&self, pid: i32, signo: i32) -> Result<(), Errno> {
         if !(0..=SIGRTMAX).contains(&signo) {
             return Err(Errno::INVAL);
@@ -59,7 +60,7 @@ impl Process {
             return;
         }
         let uid = self.getresuid()[0];
-        // As if it had sent it itself. If too many wait, this one waits already.
+        // As if it had sent it itself. A signal that is one, and sent so, is not refused.
         let _ = self.signals.send(SigInfo { signo: SIGPIPE, code: 0, pid: self.pid, uid });
         if let Some(interrupt) = Interrupt::current() {
             interrupt.raise();

@@ -11,7 +11,7 @@ impl Process {
     /// `EBADF`; `EINVAL` for what is no timer, or an unknown flag; `ENOMEM`.
     pub fn timerfd_settime(&self, fd: i32, flags: i32, new: ItimerSpec) -> Result<ItimerSpec, Errno> {
         TimerFd::check_flags(flags)?;
-        self.file(fd)?.payload::<TimerFd>().ok_or(Errno::INVAL)?.set(flags, new)
+        self.fget(fd)?.payload::<TimerFd>().ok_or(Errno::INVAL)?.set(flags, new)
     }
 
     /// What a timer is set to, and when it expires next.
@@ -19,6 +19,6 @@ impl Process {
     /// # Errors
     /// `EBADF`; `EINVAL` for what is no timer.
     pub fn timerfd_gettime(&self, fd: i32) -> Result<ItimerSpec, Errno> {
-        Ok(self.file(fd)?.payload::<TimerFd>().ok_or(Errno::INVAL)?.get())
+        Ok(self.fget(fd)?.payload::<TimerFd>().ok_or(Errno::INVAL)?.get())
     }
 }

@@ -8,6 +8,16 @@ use quietline_vfs::{Sink, Source};
 /// Bytes that are read without a reference to the file: few enough for one read section.
 const SHORT: usize = 64 << 10;
 
+/// Whether there may be so many buffers; who may not read or write the file at all is told that first.
+#[inline]
+fn not_too_many(buffers: usize, file: &FileHandle<'_>, mode: FileMode) -> Result<(), Errno> {
+    match buffers {
+        0..=UIO_MAXIOV => Ok(()),
+        _ if file.mode().contains(mode) => Err(Errno::INVAL),
+        _ => Err(Errno::BADF),
+    }
+}
+
 impl Process {
     /// Reads from where the file stands, which moves on; from a pipe, a socket or an event counter, what comes first.
     ///
@@ -98,9 +108,7 @@ impl Process {
         if let Some(read) = self.read_many(&file, buffers) {
             return read;
         }
-        if buffers.len() > UIO_MAXIOV {
-            return Err(Errno::INVAL);
-        }
+        not_too_many(buffers.len(), &file, FileMode::READ)?;
         file::read_all_on(&file, &self.inner().vfs, buffers)
     }
 
@@ -113,9 +121,7 @@ impl Process {
         if let Some(written) = self.write_many(&file, buffers) {
             return written;
         }
-        if buffers.len() > UIO_MAXIOV {
-            return Err(Errno::INVAL);
-        }
+        not_too_many(buffers.len(), &file, FileMode::WRITE)?;
         self.call(|c| file::write_on(&file, c.vfs, c.cred, buffers))
     }
 
@@ -131,9 +137,7 @@ impl Process {
         if file.opened().waits() {
             return Err(Errno::SPIPE);
         }
-        if buffers.len() > UIO_MAXIOV {
-            return Err(Errno::INVAL);
-        }
+        not_too_many(buffers.len(), &file, FileMode::READ)?;
         file::read_all(&file, &self.inner().vfs, offset, buffers)
     }
 
@@ -148,9 +152,7 @@ impl Process {
         if file.opened().waits() {
             return Err(Errno::SPIPE);
         }
-        if buffers.len() > UIO_MAXIOV {
-            return Err(Errno::INVAL);
-        }
+        not_too_many(buffers.len(), &file, FileMode::WRITE)?;
         self.call(|c| file::write(&file, c.vfs, c.cred, To::Offset(offset), buffers)).map(|(_, n)| n)
     }
 
@@ -184,10 +186,7 @@ impl Process {
         len: usize,
         flags: u32,
     ) -> Result<usize, Errno> {
-        let (source, target) = (self.file(from)?, self.file(to)?);
-        if source.mode().union(target.mode()).contains(FileMode::PATH) {
-            return Err(Errno::BADF);
-        }
+        let (source, target) = (self.fget(from)?, self.fget(to)?);
         if flags != 0 {
             return Err(Errno::INVAL);
         }
@@ -220,12 +219,8 @@ impl Process {
     /// # Errors
     /// `EBADF`; `EINVAL` for what is not in the tree.
     pub fn fsync(&self, fd: i32) -> Result<(), Errno> {
-        let file = self.file(fd)?;
-        match (file.mode().contains(FileMode::PATH), file.place()) {
-            (true, _) => Err(Errno::BADF),
-            (false, Some(_)) if !file.opened().waits() => Ok(()),
-            (false, _) => Err(Errno::INVAL),
-        }
+        let file = self.fget(fd)?;
+        if file.place().is_some() && !file.opened().waits() { Ok(()) } else { Err(Errno::INVAL) }
     }
 
     /// As [`fsync`](Self::fsync).
@@ -241,7 +236,7 @@ impl Process {
     /// # Errors
     /// `EBADF`.
     pub fn syncfs(&self, fd: i32) -> Result<(), Errno> {
-        if self.file(fd)?.mode().contains(FileMode::PATH) { Err(Errno::BADF) } else { Ok(()) }
+        self.fget(fd).map(drop)
     }
 
     /// As [`fsync`](Self::fsync), for all filesystems.

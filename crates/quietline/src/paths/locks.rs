@@ -30,10 +30,10 @@ impl Process {
     /// # Errors
     /// As `fcntl(2)`; nothing interrupts a wait.
     pub fn fcntl_lock(&self, fd: i32, cmd: i32, flock: &mut Flock) -> Result<(), Errno> {
+        let file = self.fget(fd)?;
         if !matches!(cmd, F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW) {
             return Err(Errno::INVAL);
         }
-        let file = self.file(fd)?;
         // Relaxed: a close by another thread beside this call may come before it.
         if matches!(cmd, F_SETLK | F_SETLKW) {
             self.locks.store(true, Ordering::Relaxed);

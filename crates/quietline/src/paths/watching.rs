@@ -30,7 +30,8 @@ impl Process {
     /// # Errors
     /// As `inotify_add_watch(2)`.
     pub fn inotify_add_watch(&self, fd: i32, path: impl AsRef<[u8]>, mask: u32) -> Result<i32, Errno> {
-        let file = self.file(fd)?;
+        quietline_vfs::inotify::check_bits(mask)?;
+        let file = self.fget(fd)?;
         quietline_vfs::inotify::check_mask(mask)?;
         let inotify = file.payload::<Inotify>().ok_or(Errno::INVAL)?;
         self.call_at(crate::abi::AT_FDCWD, path.as_ref(), 0, |c, path| {
@@ -43,7 +44,7 @@ impl Process {
     /// # Errors
     /// As `inotify_rm_watch(2)`.
     pub fn inotify_rm_watch(&self, fd: i32, wd: i32) -> Result<(), Errno> {
-        let file = self.file(fd)?;
+        let file = self.fget(fd)?;
         file.payload::<Inotify>().ok_or(Errno::INVAL)?.rm_watch(wd)
     }
 

@@ -85,7 +85,7 @@ impl Process {
     /// # Errors
     /// As `accept4(2)`. `EMFILE`, `ENFILE` and `ENOMEM` leave the connection where it is.
     pub fn accept4(&self, fd: i32, flags: i32) -> Result<(i32, SockAddr), Errno> {
-        self.table.look(fd, &self.inner().vfs.read())?;
+        self.fdget(fd, &self.inner().vfs.read())?;
         if flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK | O_ANYFD) != 0 {
             return Err(Errno::INVAL);
         }

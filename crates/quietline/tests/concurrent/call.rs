@@ -113,16 +113,27 @@ pub(crate) enum Call {
         at: usize,
         n: u64,
     },
+    /// With room for a file that may come with the bytes, which goes to that place.
     Recv {
         at: usize,
         len: usize,
         flags: i32,
+        file: Option<usize>,
     },
+    /// With a `file`: a counter that is made for it, and closed when the call ends.
     Send {
         at: usize,
         to: Option<(Kind, usize)>,
         len: usize,
         flags: i32,
+        file: bool,
+    },
+    /// From pipe to pipe, without waiting. As a `tee` it takes nothing away.
+    Splice {
+        from: usize,
+        to: usize,
+        len: usize,
+        tee: bool,
     },
     /// Sends messages of that length, without waiting, until there is an error.
     Fill {
@@ -187,6 +198,7 @@ impl Call {
             | Self::Listener { at, .. }
             | Self::Open { at, .. }
             | Self::Dup { at, .. }
+            | Self::Recv { file: Some(at), .. }
             | Self::Accept { to: at, .. } => std::slice::from_ref(at),
             _ => &[],
         }
@@ -243,6 +255,12 @@ pub(crate) trait System: Send + Sync + 'static {
     fn write(&self, fd: i32, from: &[u8]) -> Result<usize>;
     fn recv(&self, fd: i32, to: &mut [u8], flags: i32) -> Result<usize>;
     fn send(&self, fd: i32, from: &[u8], flags: i32, name: Option<&[u8]>) -> Result<usize>;
+    /// Receives with room for one file: how many bytes, and the file.
+    fn recv_file(&self, fd: i32, to: &mut [u8], flags: i32) -> Result<(usize, Option<i32>)>;
+    /// Sends a file with the bytes.
+    fn send_file(&self, fd: i32, from: &[u8], flags: i32, name: &[u8], file: i32) -> Result<usize>;
+    /// From pipe to pipe, without waiting; or a `tee`.
+    fn splice(&self, from: i32, to: i32, len: usize, tee: bool) -> Result<usize>;
     /// Sends what there is at once, rather than to wait for more (`TCP_NODELAY`).
     fn no_delay(&self, fd: i32) -> Result<()>;
     fn fcntl(&self, fd: i32, cmd: i32, arg: u64) -> Result<i32>;
@@ -252,6 +270,11 @@ pub(crate) trait System: Send + Sync + 'static {
     fn wait(&self, ep: i32, max: usize, timeout: i32) -> Result<Vec<(u32, u64)>>;
     /// What each file has.
     fn poll(&self, of: &[(i32, i16)], timeout: i32) -> Result<Vec<i16>>;
+}
+
+/// A control message with a file, as 64-bit Linux lays it out.
+pub(crate) fn rights(file: i32) -> [u64; 3] {
+    [20, libc::SOL_SOCKET as u64 | (libc::SCM_RIGHTS as u64) << 32, file as u64]
 }
 
 /// What a call needs besides its own words.
@@ -336,13 +359,30 @@ fn run(call: &Call, on: &impl System, given: &Given, out: &mut Outcome) -> Resul
             on.read(fd(*at), &mut out.bytes).map(number)
         }
         Call::Add { at, n } => on.write(fd(*at), &n.to_ne_bytes()).map(number),
-        Call::Recv { at, len, flags } => {
+        Call::Recv { at, len, flags, file: Some(_) } => {
+            out.bytes = vec![0; *len];
+            let received = on.recv_file(fd(*at), &mut out.bytes, *flags);
+            out.bytes.truncate(received.as_ref().map_or(0, |(n, _)| *n));
+            let (n, file) = received?;
+            made(file.as_slice());
+            Ok(n as i64)
+        }
+        Call::Recv { at, len, flags, file: None } => {
             out.bytes = vec![0; *len];
             let n = on.recv(fd(*at), &mut out.bytes, *flags);
             out.bytes.truncate(*n.as_ref().unwrap_or(&0));
             n.map(number)
         }
-        Call::Send { at, to, len, flags } => {
+        Call::Send { at, to, len, flags, file: true } => {
+            let name = if to.is_some() { given.name.as_slice() } else { &[] };
+            let file = on.counter(0)?;
+            let flags = *flags | libc::MSG_NOSIGNAL;
+            let sent = on.send_file(fd(*at), &given.bytes(*len), flags, name, file).map(number);
+            on.close(file)?;
+            sent
+        }
+        Call::Splice { from, to, len, tee } => on.splice(fd(*from), fd(*to), *len, *tee).map(number),
+        Call::Send { at, to, len, flags, file: false } => {
             let name = to.map(|_| given.name.as_slice());
             on.send(fd(*at), &given.bytes(*len), *flags | libc::MSG_NOSIGNAL, name).map(number)
         }

@@ -147,6 +147,7 @@ fn with(dice: &mut Random, model: &Model, theme: &Theme, at: usize) -> Call {
         _ => {}
     }
     match object.what {
+        What::Reader | What::Writer | What::Both if dice.below(3) == 0 => splice(dice, model, at),
         What::Reader => read(dice, at),
         What::Writer => write(dice, at),
         What::Both if dice.below(2) == 0 => read(dice, at),
@@ -175,7 +176,7 @@ fn with(dice: &mut Random, model: &Model, theme: &Theme, at: usize) -> Call {
             _ => Call::Accept { at, to: dice.below(SLOTS) },
         },
         What::Socket(kind) if model.is_fresh(at) && dice.below(3) != 0 => connect(dice, at, kind),
-        What::Socket(kind) => socket(dice, at, kind),
+        What::Socket(kind) => socket(dice, model, at, kind),
     }
 }
 
@@ -206,6 +207,24 @@ fn write(dice: &mut Random, at: usize) -> Call {
     }
 }
 
+/// Between a pipe and another one, if there is one.
+fn splice(dice: &mut Random, model: &Model, at: usize) -> Call {
+    let object = model.object(at).expect("a pipe");
+    let others = |end: fn(What) -> bool| {
+        let is = move |&other: &usize| {
+            model.object(other).is_some_and(|other| end(other.what) && other.group != object.group)
+        };
+        (0..SLOTS).filter(is).collect::<Vec<_>>()
+    };
+    let other =
+        |dice: &mut Random, others: Vec<usize>| if others.is_empty() { at } else { pick(dice, &others) };
+    let [from, to] = match object.what {
+        What::Writer => [other(dice, others(What::is_read)), at],
+        _ => [at, other(dice, others(What::is_written))],
+    };
+    Call::Splice { from, to, len: pick(dice, &[1, 10, 4_096]), tee: dice.below(3) == 0 }
+}
+
 fn resize(dice: &mut Random, at: usize) -> Call {
     Call::Resize { at, bytes: pick(dice, &[1, 4_096, 8_192, 65_536, 131_072, 262_144]) }
 }
@@ -215,8 +234,11 @@ fn connect(dice: &mut Random, at: usize, kind: Kind) -> Call {
     Call::Connect { at, kind, name: dice.below(NAMES), waits }
 }
 
-fn socket(dice: &mut Random, at: usize, kind: Kind) -> Call {
+fn socket(dice: &mut Random, model: &Model, at: usize, kind: Kind) -> Call {
     let inet = kind.is_inet();
+    if model.has_dgram_waiting(at) && dice.below(4) == 0 {
+        return Call::Shutdown { at, how: pick(dice, &[0, 1, 1, 2]) };
+    }
     match dice.below(100) {
         0..6 => Call::Shutdown { at, how: pick(dice, &[0, 1, 1, 2]) },
         6..24 => connect(dice, at, kind),
@@ -236,27 +258,20 @@ fn socket(dice: &mut Random, at: usize, kind: Kind) -> Call {
                 Kind::Dgram => pick(dice, &[0, 1, 2, 10, 100, 1_000, 5_000]),
                 _ => pick(dice, &[0, 1, 2, 10, 100, 1_000, 10_000, 100_000]),
             };
-            Call::Send { at, to, len, flags: pick(dice, &[0, 0, 0, 0, 0, libc::MSG_DONTWAIT]) }
+            let flags = pick(dice, &[0, 0, 0, 0, 0, libc::MSG_DONTWAIT]);
+            Call::Send { at, to, len, flags, file: !inet && dice.below(2) == 0 }
         }
         60..66 => Call::Read { at, len: pick(dice, &[1, 10, 1_000, 50_000]) },
         66..70 => Call::Write { at, len: pick(dice, &[1, 10, 100, 1_000]) },
-        _ => Call::Recv {
-            at,
-            len: pick(dice, &[1, 2, 10, 10, 100, 1_000, 30_000, 110_000, 300_000]),
-            flags: pick(
-                dice,
-                &[
-                    0,
-                    0,
-                    0,
-                    0,
-                    libc::MSG_DONTWAIT,
-                    libc::MSG_PEEK,
-                    libc::MSG_WAITALL,
-                    libc::MSG_WAITALL,
-                    libc::MSG_TRUNC,
-                ],
-            ),
-        },
+        _ => {
+            let len = pick(dice, &[1, 2, 10, 10, 100, 1_000, 30_000, 110_000, 300_000]);
+            let all = libc::MSG_WAITALL;
+            let flags =
+                pick(dice, &[0, 0, 0, 0, libc::MSG_DONTWAIT, libc::MSG_PEEK, all, all, libc::MSG_TRUNC]);
+            // Who looks at a file has it as well as who takes it: it would be one thing at two places.
+            let has_room = !inet && flags != libc::MSG_PEEK && dice.below(2) == 0;
+            let free: Vec<_> = (0..SLOTS).filter(|&at| model.slots[at].is_none()).collect();
+            Call::Recv { at, len, flags, file: (has_room && !free.is_empty()).then(|| pick(dice, &free)) }
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! ThreadSanitizer, which looks at the C library's functions, is not to take that for a race of ours, nor the order that the host
 //! gives to threads for ours.
 
-use crate::call::{Result, System};
+use crate::call::{Result, System, rights};
 use std::ffi::CString;
 use std::io;
 use std::time::{Duration, Instant};
@@ -147,6 +147,37 @@ impl System for Host {
     fn send(&self, fd: i32, from: &[u8], flags: i32, name: Option<&[u8]>) -> Result<usize> {
         let (at, len) = name.map_or((core::ptr::null(), 0), |name| (name.as_ptr(), name.len()));
         checked(unsafe { libc::syscall(libc::SYS_sendto, fd, from.as_ptr(), from.len(), flags, at, len) })
+    }
+
+    fn recv_file(&self, fd: i32, to: &mut [u8], flags: i32) -> Result<(usize, Option<i32>)> {
+        let mut control = [0u64; 3];
+        let mut buffer = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+        let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (&raw mut buffer, 1);
+        (message.msg_control, message.msg_controllen) = ((&raw mut control).cast(), size_of_val(&control));
+        let n = checked(unsafe { libc::recvmsg(fd, &raw mut message, flags) })?;
+        Ok((n, (message.msg_controllen != 0).then_some(control[2] as i32)))
+    }
+
+    fn send_file(&self, fd: i32, from: &[u8], flags: i32, name: &[u8], file: i32) -> Result<usize> {
+        let control = rights(file);
+        let mut buffer = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
+        let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (&raw mut buffer, 1);
+        (message.msg_control, message.msg_controllen) =
+            ((&raw const control).cast_mut().cast(), size_of_val(&control));
+        if !name.is_empty() {
+            (message.msg_name, message.msg_namelen) = (name.as_ptr().cast_mut().cast(), name.len() as u32);
+        }
+        checked(unsafe { libc::sendmsg(fd, &raw const message, flags) })
+    }
+
+    fn splice(&self, from: i32, to: i32, len: usize, tee: bool) -> Result<usize> {
+        let (none, flags) = (core::ptr::null_mut(), libc::SPLICE_F_NONBLOCK);
+        checked(match tee {
+            true => unsafe { libc::tee(from, to, len, flags) },
+            false => unsafe { libc::splice(from, none, to, none, len, flags) },
+        })
     }
 
     fn no_delay(&self, fd: i32) -> Result<()> {

@@ -2,7 +2,8 @@
 //! what comes of each is the same, results, errors, bytes, poll masks and events of epolls in their order.
 //!
 //! A program is a list of calls by four threads on a few places, each of which holds a descriptor or none: pipes, a fifo, event
-//! counters, epolls that nest, local sockets of all types, and TCP and UDP over the loopback device. Threads of ours share one
+//! counters, epolls that nest, local sockets of all types, whose messages may have a counter with them, and TCP and UDP over the loopback
+//! device; `splice` and `tee` go from pipe to pipe without waiting. Threads of ours share one
 //! process of quietline; the host's are threads of this program. One call is made at a time, on both systems, and the next only
 //! when every thread has ended its call or sleeps in it ([`worker`] says how that is seen). So a thread may sleep in a read, a write,
 //! an accept, a connect, an open, a poll or a wait for events, others go on, and one of their calls wakes it, or an interrupt does:
@@ -100,6 +101,7 @@ fn on_one_machine() {
     if seen.programs >= 500 {
         assert!(seen.slept > 2 * seen.programs && seen.interrupted > seen.programs, "{seen:?}");
         assert!(seen.woken > seen.programs / 2 && seen.together > seen.programs / 20, "{seen:?}");
+        assert!(seen.spliced > seen.programs / 20 && seen.files > seen.programs / 50, "{seen:?}");
         for kind in
             ["Accept", "Add", "Connect", "Open", "Poll", "Read", "Recv", "Send", "Take", "Wait", "Write"]
         {

@@ -17,6 +17,18 @@ pub(crate) enum What {
     Listener(Kind),
 }
 
+impl What {
+    /// Whether it is a pipe's end to read from.
+    pub(crate) fn is_read(self) -> bool {
+        matches!(self, Self::Reader | Self::Both)
+    }
+
+    /// Whether it is a pipe's end to write to.
+    pub(crate) fn is_written(self) -> bool {
+        matches!(self, Self::Writer | Self::Both)
+    }
+}
+
 /// An open file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Object {
@@ -107,6 +119,17 @@ impl Model {
         })
     }
 
+    /// Whether the socket there is for datagrams, and one waits to be sent among those of its kind, or from it.
+    pub(crate) fn has_dgram_waiting(&self, at: usize) -> bool {
+        let is = |object: Object| matches!(object.what, What::Socket(Kind::Dgram));
+        let sends = |sleep: &Sleep| {
+            sleep.on.filter(|(_, role)| *role == Role::Send).map(|(object, _)| self.objects[object].group)
+        };
+        self.object(at).is_some_and(|object| {
+            is(object) && self.sleeps.iter().flatten().any(|sleep| sends(sleep) == Some(object.group))
+        })
+    }
+
     /// The groups that a thread sleeps on.
     pub(crate) fn groups_of(&self, sleep: &Sleep) -> Vec<usize> {
         let mut groups = self.watched(sleep).unwrap_or_default();
@@ -189,6 +212,8 @@ impl Model {
             Call::Pair { kind, .. } => ([What::Socket(kind); 2], own()),
             Call::Socket { kind, .. } | Call::Bound { kind, .. } => ([What::Socket(kind); 2], named(kind)),
             Call::Listener { kind, .. } => ([What::Listener(kind); 2], named(kind)),
+            // A file that came with a message is a counter.
+            Call::Recv { .. } => ([What::Counter; 2], own()),
             Call::Open { flags, .. } => {
                 let what = match flags & libc::O_ACCMODE {
                     libc::O_RDONLY => What::Reader,

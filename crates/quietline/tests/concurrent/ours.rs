@@ -1,7 +1,7 @@
 //! The calls on quietline.
 
-use crate::call::{Result, System};
-use quietline::{Config, EpollEvent, Errno, Kernel, PollFd, Process};
+use crate::call::{Result, System, rights};
+use quietline::{Config, EpollEvent, Errno, Kernel, PollFd, Process, RecvMsg, SendMsg};
 
 pub(crate) struct Ours {
     process: Process,
@@ -114,6 +114,30 @@ impl System for Ours {
         told(match name {
             Some(name) => self.process.sendto(fd, from, flags, name),
             None => self.process.send(fd, from, flags),
+        })
+    }
+
+    fn recv_file(&self, fd: i32, to: &mut [u8], flags: i32) -> Result<(usize, Option<i32>)> {
+        let mut control = [0; 24];
+        let buffers: &mut [&mut [u8]] = &mut [to];
+        let mut message = RecvMsg { buffers, control: &mut control, ..RecvMsg::default() };
+        let n = told(self.process.recvmsg(fd, &mut message, flags))?;
+        let file =
+            (message.control_len != 0).then(|| i32::from_ne_bytes(*control[16..].first_chunk().unwrap()));
+        Ok((n, file))
+    }
+
+    fn send_file(&self, fd: i32, from: &[u8], flags: i32, name: &[u8], file: i32) -> Result<usize> {
+        let control: Vec<u8> = rights(file).iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let message = SendMsg { name, buffers: &[from], control: &control, ..SendMsg::default() };
+        told(self.process.sendmsg(fd, &message, flags))
+    }
+
+    fn splice(&self, from: i32, to: i32, len: usize, tee: bool) -> Result<usize> {
+        let flags = libc::SPLICE_F_NONBLOCK;
+        told(match tee {
+            true => self.process.tee(from, to, len, flags),
+            false => self.process.splice(from, None, to, None, len, flags),
         })
     }
 

@@ -40,6 +40,11 @@ pub(crate) struct Seen {
     pub(crate) together: u64,
     /// Steps after which the host, or we, had to be waited for.
     pub(crate) late: u64,
+    /// Bytes that went from pipe to pipe, and files that came with messages: in how many calls.
+    pub(crate) spliced: u64,
+    pub(crate) files: u64,
+    /// Shutdowns of a socket, or its receiver, whose datagram waits.
+    pub(crate) shut: u64,
     /// By the kind of call: how many slept.
     pub(crate) kinds: std::collections::BTreeMap<String, u64>,
 }
@@ -238,6 +243,13 @@ impl Program<'_> {
             && host.result.is_ok()
         {
             self.names[usize::from(kind == Kind::Udp)][name] = [host.name, ours.name];
+        }
+        let seen = &mut self.team.seen;
+        match call {
+            Call::Splice { .. } => seen.spliced += u64::from(host.result.is_ok_and(|n| n > 0)),
+            Call::Recv { .. } => seen.files += fds.len() as u64,
+            Call::Shutdown { at, .. } => seen.shut += u64::from(self.model.has_dgram_waiting(*at)),
+            _ => {}
         }
         self.model.ended(thread, call, host.result.is_ok(), &fds);
     }

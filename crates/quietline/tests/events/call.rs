@@ -9,6 +9,8 @@ pub(crate) enum Kind {
     Counter,
     Semaphore,
     Epoll,
+    /// A place in the tree (`O_PATH`): only a name for it, of which nothing can be asked here.
+    Place,
 }
 
 /// A call of a program.
@@ -82,6 +84,7 @@ pub(crate) trait System {
     fn counter(&mut self) -> Result<i32>;
     fn semaphore(&mut self) -> Result<i32>;
     fn epoll(&mut self) -> Result<i32>;
+    fn place(&mut self) -> Result<i32>;
     fn pipe(&mut self) -> Result<[i32; 2]>;
     fn dup(&mut self, fd: i32) -> Result<i32>;
     fn close(&mut self, fd: i32) -> Result<()>;
@@ -109,6 +112,7 @@ impl Call {
                     Kind::Counter => on.counter(),
                     Kind::Semaphore => on.semaphore(),
                     Kind::Epoll => on.epoll(),
+                    Kind::Place => on.place(),
                 };
                 outcome(made, |fd| {
                     *on.at(*at) = fd;

@@ -48,7 +48,16 @@ pub(crate) fn program(dice: &mut Dice) -> Vec<Call> {
         program.push(match dice.below(100) {
             0..10 => Call::Make {
                 at,
-                kind: dice.of(&[Kind::Counter, Kind::Counter, Kind::Semaphore, Kind::Epoll]),
+                kind: dice.of(&[
+                    Kind::Counter,
+                    Kind::Counter,
+                    Kind::Counter,
+                    Kind::Semaphore,
+                    Kind::Semaphore,
+                    Kind::Epoll,
+                    Kind::Epoll,
+                    Kind::Place,
+                ]),
             },
             10..13 if pipes => Call::Pipe { read: at, write: dice.place() },
             10..16 => Call::Dup { from: at, at: dice.place() },

@@ -1,10 +1,10 @@
 //! Property 12, held against the host: epoll and poll call by call, the same programs on both; results, errors (of loops, chains and paths,
 //! too), and every event in its order equal.
 //!
-//! A program is a list of calls on a few places, each of which holds a descriptor or none: event counters, pipes, epolls and
-//! duplicates of all these, watched by each other in every way, written to, read, closed, polled. All of it in one thread, so
-//! that there is one right answer, and nothing is laid to chance: a program that differs once is a failure. Programs come from
-//! seeds; one that differs is cut down to the calls that matter.
+//! A program is a list of calls on a few places, each of which holds a descriptor or none: event counters, pipes, epolls, places
+//! of the tree (`O_PATH`) and duplicates of all these, watched by each other in every way, written to, read, closed, polled. All of it
+//! in one thread, so that there is one right answer, and nothing is laid to chance: a program that differs once is a failure. Programs
+//! come from seeds; one that differs is cut down to the calls that matter.
 //!
 //! `QUIETLINE_EVENTS_PROGRAMS=1000000` runs so many (20,000 by default), `QUIETLINE_EVENTS_SEED` begins elsewhere.
 #![allow(unsafe_code, reason = "the host's calls")]

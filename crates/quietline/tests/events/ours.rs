@@ -1,7 +1,7 @@
 //! The calls on quietline.
 
 use crate::call::{PLACES, Result, System};
-use quietline::abi::{EFD_NONBLOCK, EFD_SEMAPHORE, O_NONBLOCK};
+use quietline::abi::{AT_FDCWD, EFD_NONBLOCK, EFD_SEMAPHORE, O_NONBLOCK, O_PATH};
 use quietline::{Config, EpollEvent, FdSet, Kernel, PollFd, Process};
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -44,6 +44,10 @@ impl System for Ours {
 
     fn epoll(&mut self) -> Result<i32> {
         number(self.process.epoll_create1(0))
+    }
+
+    fn place(&mut self) -> Result<i32> {
+        number(self.process.openat(AT_FDCWD, "/", O_PATH, 0))
     }
 
     fn pipe(&mut self) -> Result<[i32; 2]> {

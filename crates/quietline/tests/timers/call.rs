@@ -118,6 +118,10 @@ pub(crate) enum Call {
     Epoll {
         at: usize,
     },
+    /// A place in the tree (`O_PATH`): only a name for it, of which nothing can be asked here.
+    Place {
+        at: usize,
+    },
     Pipe {
         read: usize,
         write: usize,
@@ -201,6 +205,7 @@ pub(crate) trait System {
     fn timer(&mut self, clock: i32, flags: i32) -> Result<i32>;
     fn signals(&mut self, fd: i32, mask: u64, flags: i32) -> Result<i32>;
     fn epoll(&mut self) -> Result<i32>;
+    fn place(&mut self) -> Result<i32>;
     fn pipe(&mut self) -> Result<[i32; 2]>;
     fn dup(&mut self, fd: i32) -> Result<i32>;
     fn close(&mut self, fd: i32) -> Result<()>;

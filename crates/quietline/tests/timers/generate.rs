@@ -161,6 +161,7 @@ fn step(dice: &mut Random, timers: bool, signals: bool) -> Call {
         },
         3..6 => Call::Signals { at, mask: dice.mask(), flags: dice.of(&[0, libc::O_NONBLOCK, 2]) },
         6 => Call::Epoll { at },
+        7 if dice.one_in(2) => Call::Place { at },
         7 => Call::Pipe { read: at, write: dice.place() },
         8 | 9 => Call::Dup { from: at, at: dice.place() },
         10..13 => Call::Close { at },

@@ -185,6 +185,10 @@ impl<'a> World<'a> {
                 let fd = on.epoll();
                 made(at)(on, fd)
             }),
+            Call::Place { at } if empty(self, at) => self.both(|on| {
+                let fd = on.place();
+                made(at)(on, fd)
+            }),
             Call::Dup { from, at } if empty(self, at) => {
                 self.clocks[at] = self.clocks[from];
                 self.both(|on| {
@@ -203,6 +207,7 @@ impl<'a> World<'a> {
             Call::Timer { .. }
             | Call::Signals { .. }
             | Call::Epoll { .. }
+            | Call::Place { .. }
             | Call::Dup { .. }
             | Call::Pipe { .. } => passed,
             // With -1 it makes one.

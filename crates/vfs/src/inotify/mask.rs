@@ -68,14 +68,19 @@ pub fn check_init_flags(flags: i32) -> Result<(), Errno> {
     if flags & !(IN_CLOEXEC | IN_NONBLOCK) != 0 { Err(Errno::INVAL) } else { Ok(()) }
 }
 
-/// What `inotify_add_watch` says to its mask before it looks at anything else.
+/// What `inotify_add_watch` says to its mask before it looks at anything else, also at its descriptor.
 ///
 /// # Errors
-/// `EINVAL` for a bit that is unknown, for no bits, and for adding only what is new.
+/// `EINVAL` for a bit that is unknown, and for no bits.
+pub fn check_bits(mask: u32) -> Result<(), Errno> {
+    if mask & !KNOWN != 0 || mask == 0 { Err(Errno::INVAL) } else { Ok(()) }
+}
+
+/// What `inotify_add_watch` says to its mask.
+///
+/// # Errors
+/// As [`check_bits`]; `EINVAL` for adding only what is new.
 pub fn check_mask(mask: u32) -> Result<(), Errno> {
     let contradiction = IN_MASK_ADD | IN_MASK_CREATE;
-    if mask & !KNOWN != 0 || mask == 0 || mask & contradiction == contradiction {
-        return Err(Errno::INVAL);
-    }
-    Ok(())
+    if mask & contradiction == contradiction { Err(Errno::INVAL) } else { check_bits(mask) }
 }

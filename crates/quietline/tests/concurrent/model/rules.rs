@@ -16,11 +16,12 @@
 //! * What is written to a pipe on which several readers sleep, or by who does not wait, is small, and so is what is sent to a
 //!   stream on which one sleeps or waits for it; what is received from a stream is there when somebody sleeps who goes on to
 //!   send. So nobody runs beside the one who was woken.
+//! * Nothing is spliced from one pipe to another while a thread waits for both: it would find one ready, or both.
 //! * Nothing is sent to a socket in which a send sleeps: Linux looks for room then, of which it has not told yet.
 //! * One end of a pair is not connected to a name, or sends to one, and what is connected or listens waits for no connection, nor is
 //!   what waits for one connected meanwhile: it would have two groups, or use up a wake-up and fail.
 //! * A fifo is not watched for edges: an opening that is interrupted is an edge here, and none there.
-//! * No listener is shut down while a connect waits for a place, nor a socket whose datagram waits for one: Linux lets them wait.
+//! * No listener is shut down while a connect waits for a place: Linux lets it wait.
 //! * Nothing is shut down for sending on which several sleep in a receive: Linux wakes all, and they queue up anew, by chance. Nor for
 //!   receiving, while a message is there that one has only looked at: it is the first one's.
 //! * No room is made in a pipe in which several writers sleep, one of them the last that it is open for to read: the others find room, or
@@ -88,7 +89,7 @@ impl Model {
             Call::Close { at } => self.may_close(at),
             Call::Shutdown { at, how } => group(at).is_none_or(|group| {
                 let waiting = self.sleepers(group, Role::Receive) + self.sleepers(group, Role::Accept);
-                let full = self.sleepers(group, Role::Connect) + self.dgram_senders(group);
+                let full = self.sleepers(group, Role::Connect);
                 // One may have looked at a message and left it there.
                 let there = self.slots[at].is_some_and(|slot| {
                     host.poll(&[(slot.fds[0], IN)], 0).is_ok_and(|found| found[0] & IN != 0)
@@ -126,6 +127,20 @@ impl Model {
                 (_, Some(Object { what: What::Reader | What::Both, group })) => !self.is_crowded(group),
                 _ => true,
             },
+            Call::Splice { from, to, len, tee } => {
+                let is = |at: usize, end: fn(What) -> bool| self.object(at).filter(|object| end(object.what));
+                let (Some(source), Some(target)) = (is(from, What::is_read), is(to, What::is_written)) else {
+                    return false;
+                };
+                let both = |sleep: &Sleep| {
+                    let groups = self.groups_of(sleep);
+                    groups.contains(&source.group) && groups.contains(&target.group)
+                };
+                source.group != target.group
+                    && !self.sleeps.iter().flatten().any(both)
+                    && (tee || self.is_determined(&Call::Read { at: from, len }, host))
+                    && self.is_determined(&Call::Write { at: to, len }, host)
+            }
             Call::Connect { at, kind, waits, .. } => {
                 let Some(slot) = self.slots[at] else { return true };
                 let group = self.objects[slot.object].group;
@@ -313,11 +328,6 @@ impl Model {
     fn sleepers(&self, group: usize, role: Role) -> usize {
         let on = self.sleeps.iter().flatten().filter_map(|sleep| sleep.on);
         on.filter(|(object, found)| self.objects[*object].group == group && *found == role).count()
-    }
-
-    /// How many sleep in a send of a datagram.
-    fn dgram_senders(&self, group: usize) -> usize {
-        if group == named(Kind::Dgram) { self.sleepers(group, Role::Send) } else { 0 }
     }
 
     /// Whether anybody sleeps in a group, or until something of it is ready.
