@@ -543,6 +543,36 @@ fn who_lacks_room_of_his_own_does_not_wait_for_a_place() {
     });
 }
 
+/// A sender that takes the place that he was woken for does not wake the next, who would lose his turn for nothing: also where the
+/// receiver is told by name.
+#[test]
+fn who_sends_by_name_waits_in_turn_too() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let receiver = p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    p.bind(receiver, &abstract_name("turn")).unwrap();
+    let sender = || p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    let fill = sender();
+    while p.sendto(fill, b"x", MSG_DONTWAIT, &abstract_name("turn")).is_ok() {}
+    std::thread::scope(|scope| {
+        let waiting = [b"1", b"2", b"3"].map(|turn| {
+            let fd = sender();
+            support::spawn_asleep(scope, move || p.sendto(fd, turn, 0, &abstract_name("turn")))
+        });
+        let in_turn = waiting.each_ref().map(|sender| {
+            p.read(receiver, &mut [0; 4]).unwrap();
+            let was_next = ends(sender);
+            // Whoever was woken beside him is asleep again.
+            std::thread::sleep(Duration::from_millis(30));
+            was_next
+        });
+        // Whose turn did not come goes on now.
+        while p.recv(receiver, &mut [0; 4], MSG_DONTWAIT).is_ok() {}
+        let sent = waiting.map(|sender| sender.join().unwrap());
+        assert_eq!((in_turn, sent), ([true; 3], [Ok(1); 3]));
+    });
+}
+
 #[test]
 fn who_waits_for_a_place_gets_it_in_turn() {
     let kernel = kernel();
