@@ -156,7 +156,7 @@ fn a_place_that_is_not_taken_is_the_next_ones() {
         p.accept(listener).unwrap();
         assert_eq!(waiting.join().unwrap(), Err(Errno::ISCONN));
         // If nobody tells it, it sleeps on: let it go then.
-        for _ in 0..2_000 {
+        for _ in 0..20_000 {
             if next.is_finished() {
                 break;
             }
@@ -382,7 +382,7 @@ fn a_long_chain_of_messages_ends_without_a_deep_stack() {
             let kernel = kernel();
             let p = &kernel.process().unwrap();
             let [mut a, mut b] = pair(p, SOCK_DGRAM);
-            for _ in 0..2_000 {
+            for _ in 0..20_000 {
                 let [c, d] = pair(p, SOCK_DGRAM);
                 pass(p, c, &[a, b]).unwrap();
                 p.close(a).unwrap();
