@@ -306,6 +306,34 @@ fn a_stack_of_ones_own() {
     assert_empty(&packets);
 }
 
+/// A poller has moved to the CPU that has made what it is about to send home: a flush leaves nothing of that there.
+#[test]
+fn a_poller_that_has_moved_leaves_nothing_at_home() {
+    let _alone = alone();
+    let packets = Packets::new().unwrap();
+    let all = rustix::thread::sched_getaffinity(None).unwrap();
+    let mut cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu));
+    let (home, Some(other)) = (cpus.next().unwrap(), cpus.next()) else {
+        eprintln!("skipped: there is one CPU");
+        return;
+    };
+    let go_to = |cpu: usize| {
+        let mut cpus = rustix::thread::CpuSet::new();
+        cpus.set(cpu);
+        rustix::thread::sched_setaffinity(None, &cpus).unwrap();
+    };
+    let mut napi = packets.napi().sends_home(true);
+    go_to(home);
+    let made: Vec<_> = (0..5).map(|_| packets.alloc_skb(1500).unwrap()).collect();
+    go_to(other);
+    made.into_iter().for_each(|skb| napi.consume_skb(skb));
+    assert!(format!("{napi:?}").contains("away: 5"), "{napi:?}");
+    go_to(home);
+    napi.flush();
+    assert_empty(&packets);
+    rustix::thread::sched_setaffinity(None, &all).unwrap();
+}
+
 /// A poller ends what another CPU has made: it goes home, with its reason, and is freed there in bulk.
 #[test]
 fn a_poller_sends_packets_home() {

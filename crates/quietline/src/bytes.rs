@@ -66,7 +66,7 @@ impl Process {
         if !file.opened().waits() {
             return None;
         }
-        // A socket that wants more than a byte may have to take it as it comes.
+        // A stream that wants more than a byte may have to take it as it comes; a message is waited for as by `recv`.
         let socket = file.payload::<Socket>().filter(|_| file.mode().contains(FileMode::READ));
         let at_least =
             socket.and_then(|socket| On { socket, who: self, flags: file.flags(), may_sleep: true }.read(to));

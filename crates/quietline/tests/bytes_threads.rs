@@ -6,10 +6,11 @@ use quietline::abi::*;
 use quietline::locks::{F_OFD_GETLK, F_OFD_SETLK, F_WRLCK, Flock};
 use quietline::{Config, EpollEvent, Errno, Interrupt, Kernel, PollFd, Process, Shared, SigPipe};
 use quietline_platform::fault;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
-use support::{alone, assert_nothing_open, spawn_asleep};
+use support::{alone, assert_nothing_open, spawn_asleep, watched};
 
 /// Runs `f`, which takes a second or so; if it has not ended after a minute, somebody has been left asleep.
 fn within_a_minute(f: impl FnOnce() + Send + 'static) {
@@ -276,7 +277,8 @@ fn an_empty_pipe_is_not_its_end() {
 /// Nor to who duplicates what is in it, when another reader or another writer of the target was faster.
 #[test]
 fn an_empty_pipe_is_not_its_end_for_tee() {
-    within_a_minute(|| {
+    let written = AtomicU64::new(0);
+    watched(&written, || {
         let p = &process();
         let ([reader, writer], [copy, target]) = (p.pipe2(0).unwrap(), p.pipe2(0).unwrap());
         p.fcntl(target, F_SETPIPE_SZ, 4096).unwrap();
@@ -301,7 +303,10 @@ fn an_empty_pipe_is_not_its_end_for_tee() {
                 })
                 .collect();
             let (taking, copying) = (scope.spawn(move || all(reader)), scope.spawn(move || all(copy)));
-            (0..pieces).for_each(|_| assert_eq!(p.write(writer, b"x"), Ok(1)));
+            for _ in 0..pieces {
+                assert_eq!(p.write(writer, b"x"), Ok(1));
+                written.fetch_add(1, Ordering::Relaxed);
+            }
             thread::sleep(Duration::from_millis(10));
             assert!(tees.iter().all(|tee| !tee.is_finished()), "somebody has been told of an end");
             p.close(writer).unwrap();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
-use support::{assert_nothing_open, spawn_asleep};
+use support::{assert_nothing_open, spawn_asleep, watched};
 
 const NOW: u32 = SPLICE_F_NONBLOCK;
 
@@ -420,7 +420,8 @@ fn who_waits() {
 #[test]
 fn among_threads() {
     const EACH: u64 = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
-    within_a_minute(|| {
+    let taken = AtomicU64::new(0);
+    watched(&taken, || {
         with_process(|p| {
             let [reader, writer] = p.pipe2(0).unwrap();
             p.fcntl(writer, F_SETPIPE_SZ, 8192).unwrap();
@@ -434,6 +435,7 @@ fn among_threads() {
                 last[who] = number;
                 sums[who].fetch_add(number, Ordering::Relaxed);
                 counts[who].fetch_add(1, Ordering::Relaxed);
+                taken.fetch_add(1, Ordering::Relaxed);
             };
             thread::scope(|scope| {
                 let givers: Vec<_> = (0..2_u64)

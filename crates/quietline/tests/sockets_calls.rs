@@ -159,7 +159,7 @@ fn a_place_that_is_not_taken_is_the_next_ones() {
         p.accept(listener).unwrap();
         assert_eq!(waiting.join().unwrap(), Err(Errno::ISCONN));
         // If nobody tells it, it sleeps on: let it go then.
-        for _ in 0..2_000 {
+        for _ in 0..20_000 {
             if next.is_finished() {
                 break;
             }
@@ -600,6 +600,81 @@ fn a_connect_that_waits_again_waits_for_what_is_left() {
     assert_eq!(connected, Err(Errno::AGAIN));
     assert!(began.elapsed() >= Duration::from_millis(300));
     assert!(moved < 50, "its time began anew, again and again");
+}
+
+/// Whether a thread that is to be told something comes to its end.
+fn ends<R>(thread: &support::Asleep<'_, R>) -> bool {
+    let begun = Instant::now();
+    while !thread.is_finished() {
+        if begun.elapsed() > Duration::from_secs(20) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// As on Linux, who waits for a place has had room of his own: when it is his turn he sends, and is not lost where his socket has sent
+/// elsewhere meanwhile, what it may.
+#[test]
+fn who_waits_for_a_place_has_had_room_of_his_own() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let sender = || p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    let receiver = |name: &str| {
+        let fd = p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+        p.bind(fd, &abstract_name(name)).unwrap();
+        fd
+    };
+    let (one, two, shared, next, fill) = (receiver("one"), receiver("two"), sender(), sender(), sender());
+    p.setsockopt(shared, SOL_SOCKET, SO_SNDBUF, &1i32.to_ne_bytes()).unwrap();
+    while p.sendto(fill, b"x", MSG_DONTWAIT, &abstract_name("one")).is_ok() {}
+    std::thread::scope(|scope| {
+        let waiting = support::spawn_asleep(scope, || p.sendto(shared, b"y", 0, &abstract_name("one")));
+        let next = support::spawn_asleep(scope, || p.sendto(next, b"z", 0, &abstract_name("one")));
+        let mut unread = 0;
+        while p.sendto(shared, &[7; 1000], MSG_DONTWAIT, &abstract_name("two")).is_ok() {
+            unread += 1;
+        }
+        assert!((1..10).contains(&unread), "{unread}: two has places, and the sender no room");
+        let both_wait = waiting.sleeps_on() && next.sleeps_on();
+        p.read(one, &mut [0; 4]).unwrap();
+        let was_first = ends(&waiting) && next.sleeps_on();
+        p.read(one, &mut [0; 4]).unwrap();
+        let was_second = ends(&next);
+        // Whom nobody has told goes on now.
+        p.close(two).unwrap();
+        while p.recv(one, &mut [0; 4], MSG_DONTWAIT).is_ok() {}
+        let sent = (waiting.join().unwrap(), next.join().unwrap());
+        assert_eq!((both_wait, was_first, was_second, sent), (true, true, true, (Ok(1), Ok(1))));
+    });
+}
+
+/// A sender that takes the place that he was woken for does not wake the next, who would lose his turn for nothing: also where the
+/// receiver is told by name.
+#[test]
+fn who_sends_by_name_waits_in_turn_too() {
+    let kernel = kernel();
+    let p = &kernel.process().unwrap();
+    let receiver = p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    p.bind(receiver, &abstract_name("turn")).unwrap();
+    let sender = || p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    let fill = sender();
+    while p.sendto(fill, b"x", MSG_DONTWAIT, &abstract_name("turn")).is_ok() {}
+    std::thread::scope(|scope| {
+        let waiting = [b"1", b"2", b"3"].map(|turn| {
+            let fd = sender();
+            support::spawn_asleep(scope, move || p.sendto(fd, turn, 0, &abstract_name("turn")))
+        });
+        let in_turn = [0, 1, 2].map(|turn| {
+            p.read(receiver, &mut [0; 4]).unwrap();
+            ends(&waiting[turn]) && waiting[turn + 1..].iter().all(|next| next.sleeps_on())
+        });
+        // Whose turn did not come goes on now.
+        while p.recv(receiver, &mut [0; 4], MSG_DONTWAIT).is_ok() {}
+        let sent = waiting.map(|sender| sender.join().unwrap());
+        assert_eq!((in_turn, sent), ([true; 3], [Ok(1); 3]));
+    });
 }
 
 #[test]

@@ -87,8 +87,10 @@ impl<'n> Napi<'n> {
         self.stack.take_deferred(NAPI_BULK)
     }
 
-    /// Gives back what the stack holds, and what other CPUs have sent home to this one; sends home what is to be.
+    /// Sends home what is to be; gives back what the stack holds, and what other CPUs have sent home to this one.
     pub fn flush(&mut self) {
+        // First: a loop that has moved may be where that goes.
+        self.stack.send_away(NAPI_BULK);
         self.take_deferred();
         self.stack.give_back();
     }

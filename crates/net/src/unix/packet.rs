@@ -133,8 +133,8 @@ struct Sending<'a> {
     ordered: bool,
     charge: u32,
     waits: bool,
-    /// The receiver in whose queue the last attempt has found no place.
-    full: Cell<Option<Object<Sock>>>,
+    /// The receiver whom the last attempt has sent it to, or with whom it has found no place.
+    receiver: Cell<Option<Object<Sock>>>,
 }
 
 /// `sendmsg` and `write`.
@@ -165,8 +165,8 @@ pub(super) fn send(end: &UnixEnd, on: &On<'_>, message: &mut Outgoing<'_, '_, '_
     if len > (own.options.sndbuf() as usize).saturating_sub(32) {
         return Err(Errno::MSGSIZE);
     }
-    let (waits, full) = (on.waits(message.flags), Cell::new(None));
-    let sending = Sending { end, own, on, name, ordered, charge: message_charge(len), waits, full };
+    let (waits, receiver) = (on.waits(message.flags), Cell::new(None));
+    let sending = Sending { end, own, on, name, ordered, charge: message_charge(len), waits, receiver };
     match sending.attempt(false, message, &mut outward, len) {
         Err(Errno::AGAIN) if waits => sending.wait(message, &mut outward, len),
         sent => sent,
@@ -186,18 +186,22 @@ impl Sending<'_> {
         let deadline = deadline(own.options.send_timeout());
         loop {
             let left = left(deadline);
-            let full = self.full.take();
+            let full = self.receiver.take();
             let has_room = full.is_some();
             // None if it is to wait for something else.
             let again = || match self.attempt(has_room, message, outward, len) {
                 Err(Errno::AGAIN) => {
-                    let now = self.full.take();
+                    let now = self.receiver.take();
                     let same = match (&now, &full) {
                         (Some(now), Some(full)) => now.is(full),
                         (now, full) => now.is_none() && full.is_none(),
                     };
-                    self.full.set(now);
-                    if same { Err(Errno::AGAIN) } else { Ok(None) }
+                    if same {
+                        // Nothing is kept: the next attempt may come to no receiver, and would be taken for one that has.
+                        return Err(Errno::AGAIN);
+                    }
+                    self.receiver.set(now);
+                    Ok(None)
                 }
                 sent => sent.map(Some),
             };
@@ -206,8 +210,10 @@ impl Sending<'_> {
                 None => wait(&own.waiters, WRITABLE, false, left, again),
                 Some(other) => wait(&other.places, WRITABLE, true, left, again),
             };
+            // A name may be another socket's meanwhile, and a connection to another.
+            let went_to = |other: &Sock| self.receiver.take().is_some_and(|receiver| receiver.is(other));
             if let Some(other) = full
-                && !matches!(sent, Ok(Some(_)) if self.sends_to(&other))
+                && !(matches!(sent, Ok(Some(_))) && went_to(&other))
             {
                 // The place that it may have been woken for is the next one's.
                 other.wake_places(1);
@@ -216,11 +222,6 @@ impl Sending<'_> {
                 return Ok(sent);
             }
         }
-    }
-
-    /// Whether what has just been sent went there, for certain: a name may be another socket's meanwhile.
-    fn sends_to(&self, other: &Sock) -> bool {
-        self.name.is_empty() && self.own.lock().peer.as_ref().is_some_and(|peer| peer.is(other))
     }
 
     /// Sends it, if there is room. `has_room`: it has had room of its own, and has waited for a place with the receiver since. What becomes of
@@ -255,8 +256,8 @@ impl Sending<'_> {
             (find_typed(self.on, self.name)?, None)
         };
         let sent = self.put(&other, ids, message, outward, len, sndbuf);
-        if self.waits && sent == Err(Errno::AGAIN) {
-            self.full.set(Some(other));
+        if self.waits && matches!(sent, Ok(_) | Err(Errno::AGAIN)) {
+            self.receiver.set(Some(other));
         }
         sent
     }

@@ -20,6 +20,7 @@
 // To the sockets, this is the crate that files come from, and their own.
 extern crate self as quietline_vfs;
 
+mod dgram;
 mod files;
 mod flight;
 mod listener;

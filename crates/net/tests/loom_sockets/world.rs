@@ -141,6 +141,12 @@ impl Fd {
         On { who, ..self.on() }.send(&mut message)
     }
 
+    pub fn send_to(&self, name: &[u8], bytes: &[u8], flags: i32) -> Result<usize, Errno> {
+        let (buffers, name) = ([bytes], SockAddr::new(name).unwrap());
+        let mut data = Source::new(&buffers);
+        self.on().send(&mut Outgoing { name: &name, data: &mut data, control: &[], flags })
+    }
+
     pub fn receive(&self, bytes: &mut [u8], flags: i32) -> Result<usize, Errno> {
         self.receive_as(&Nobody, bytes, &mut [], flags)
     }

@@ -1,8 +1,8 @@
 //! Clients, acceptors and one who shuts listeners, all of them short of memory, and the acceptors short of descriptors too: whoever is
 //! connected to a listener that stays is served, once, and in the end nothing is left.
 //!
-//! `QUIETLINE_ACCEPT_SECONDS=60` goes on for so long (3 seconds by default). Who has been left asleep is found by the time: twenty
-//! seconds in which nobody is served.
+//! `QUIETLINE_ACCEPT_SECONDS=60` goes on for so long (3 seconds by default), and longer if nobody was reset by then or something has not run
+//! out. Who has been left asleep is found by the time: twenty seconds in which nobody is served.
 
 use crate::support::{Random, StopOnDrop};
 use crate::{FAMILIES, address};
@@ -27,6 +27,13 @@ struct Counts {
     reset: AtomicU64,
     no_memory: AtomicU64,
     no_descriptor: AtomicU64,
+}
+
+impl Counts {
+    fn numbers(&self) -> [u64; 4] {
+        let Self { served, reset, no_memory, no_descriptor } = self;
+        [served, reset, no_memory, no_descriptor].map(|count| count.load(Ordering::Relaxed))
+    }
 }
 
 fn add(count: &AtomicU64) -> u64 {
@@ -208,8 +215,11 @@ fn nothing_is_lost_where_everything_runs_out() {
                 until(counts, &mut dice, || listeners.listen(goes, 1)).unwrap();
             }
         });
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(seconds) {
+        let (begun, seconds) = (Instant::now(), Duration::from_secs(seconds));
+        // Until all has happened that is to.
+        while begun.elapsed() < seconds
+            || counts.numbers().contains(&0) && begun.elapsed() < seconds + PATIENCE
+        {
             std::thread::sleep(Duration::from_millis(50));
         }
         ended.store(true, Ordering::Relaxed);
@@ -219,8 +229,7 @@ fn nothing_is_lost_where_everything_runs_out() {
         stop.store(true, Ordering::Relaxed);
         drop(over);
     });
-    let numbers = [&counts.served, &counts.reset, &counts.no_memory, &counts.no_descriptor];
-    let numbers = numbers.map(|count| count.load(Ordering::Relaxed));
+    let numbers = counts.numbers();
     println!("served, reset, without memory, without a descriptor: {numbers:?}");
     assert!(numbers.iter().all(|n| *n > 0), "{numbers:?}");
     // Each listener has all its places, and not one more.

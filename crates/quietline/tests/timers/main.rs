@@ -8,7 +8,7 @@
 //!
 //! # When a difference is one
 //!
-//! A program that differs is run [`chance::AGAIN`] times more. If it differs in two of these runs, the test fails. If it does not, the
+//! A program that differs is run [`chance::AGAIN`] times more. If it differs in two of these runs as well, the test fails. If it does not, the
 //! difference is printed, and laid to chance (a thread that rings a timer, of either system, came later than who looked); of that there
 //! may be as much as [`chance::allowed`] says, and more is a failure, too.
 //!
