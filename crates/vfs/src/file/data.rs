@@ -243,7 +243,11 @@ pub fn write(
 ) -> Result<(u64, usize), Errno> {
     let opened = file.opened();
     let (inode, data) = match data_of(opened, FileMode::WRITE) {
-        Err(errno) => return write_node(node_of(opened, errno)?, vfs, to, buffers),
+        Err(errno) => {
+            let (at, n) = write_node(node_of(opened, errno)?, vfs, to, buffers)?;
+            modified(opened, vfs, false, n > 0);
+            return Ok((at, n));
+        }
         Ok(data) => data,
     };
     let all: usize = buffers.iter().map(|buffer| buffer.len()).sum();
