@@ -7,6 +7,7 @@ mod splice;
 use crate::abi::UIO_MAXIOV;
 use crate::{Errno, FileHandle, FileMode, Process, Socket};
 use quietline_net::On;
+use quietline_vfs::file::Direction;
 use quietline_vfs::inotify::Inotify;
 use quietline_vfs::{Sink, Source, file};
 
@@ -123,7 +124,12 @@ impl Process {
             return Some(Err(Errno::INVAL));
         }
         let mut to = Sink::new(buffers);
-        if to.left() == 0 { Some(Ok(0)) } else { self.read_object(file, &mut to) }
+        let read = if to.left() == 0 { Some(Ok(0)) } else { self.read_object(file, &mut to) };
+        if read == Some(Ok(0)) {
+            // Also that nothing was read is told, by `readv` alone.
+            file::tell_passed(file.opened(), &self.inner().vfs, Direction::Read);
+        }
+        read
     }
 
     /// [`write_object`](Self::write_object) from buffers that a caller has listed.

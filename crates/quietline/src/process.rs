@@ -247,11 +247,11 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if self.has_locked() {
-            let mut from = 0;
-            while let Some(fd) = self.table.next_fd(from) {
+            let mut end = usize::MAX;
+            while let Some(fd) = self.table.last_fd(end) {
                 // What is left is closed below.
                 let _ = self.close(fd);
-                from = fd as usize + 1;
+                end = fd as usize;
             }
         }
         let k = self.kernel.inner();

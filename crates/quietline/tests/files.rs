@@ -237,6 +237,98 @@ fn those_who_watch_are_told() {
     assert_eq!(events(&p, watch), []);
 }
 
+/// What an instance has to tell of a mask's events: their masks, each with the name in it.
+fn told(p: &Process, watch: i32) -> Vec<(u32, String)> {
+    events(p, watch).into_iter().map(|(_, mask, _, name)| (mask, name)).collect()
+}
+
+#[test]
+fn an_open_that_fails_is_not_told_and_empties_nothing() {
+    let p = Kernel::boot(Config::default().file_max(3)).unwrap().process().unwrap();
+    let watch = p.inotify_init1(IN_NONBLOCK).unwrap();
+    let f = create(&p, "f");
+    p.write(f, b"abc").unwrap();
+    p.inotify_add_watch(watch, "/", IN_ALL_EVENTS).unwrap();
+    let last = p.eventfd(0, 0).unwrap();
+    for flags in [O_RDONLY, O_RDWR, O_RDWR | O_TRUNC, O_RDONLY | O_TRUNC] {
+        assert_eq!(p.open("f", flags, 0), Err(Errno::NFILE), "{flags:#o}");
+        assert_eq!(told(&p, watch), [], "{flags:#o}");
+    }
+    assert_eq!(p.fstat(f).unwrap().st_size, 3);
+    assert_eq!(p.open("new", O_CREAT | O_RDWR, 0o600), Err(Errno::NFILE));
+    assert!(told(&p, watch).iter().all(|(mask, _)| *mask == IN_CREATE), "not opened");
+    p.close(last).unwrap();
+    let fd = p.open("f", O_RDONLY | O_TRUNC, 0).unwrap();
+    p.close(fd).unwrap();
+    let name = || "f".to_owned();
+    assert_eq!(told(&p, watch), [(IN_OPEN, name()), (IN_MODIFY, name()), (IN_CLOSE_NOWRITE, name())]);
+}
+
+/// As Linux closes them: by `close_range`, at a process's end, and at that of one that has locked bytes.
+#[test]
+fn the_last_descriptor_is_closed_first() {
+    let p = root();
+    let watch = p.inotify_init1(IN_NONBLOCK).unwrap();
+    p.inotify_add_watch(watch, "/", IN_CLOSE_WRITE).unwrap();
+    for end in ["close_range", "end", "end with locks"] {
+        let child = p.fork().unwrap();
+        let fds = ["a", "b", "c"].map(|name| child.open(name, O_CREAT | O_RDWR, 0o600).unwrap());
+        // Of another bucket of the table.
+        child.dup2(fds[1], 900).unwrap();
+        child.close(fds[1]).unwrap();
+        match end {
+            "close_range" => child.close_range(fds[0] as u32, 900, 0).unwrap(),
+            "end" => {}
+            _ => {
+                let mut lock = Flock { l_type: F_WRLCK as _, l_whence: 0, l_start: 0, l_len: 1, l_pid: 0 };
+                child.fcntl_lock(fds[0], F_SETLK, &mut lock).unwrap();
+            }
+        }
+        drop(child);
+        let order: String = told(&p, watch).into_iter().map(|(_, name)| name).collect();
+        assert_eq!(order, "bca", "{end}");
+    }
+}
+
+/// What goes through a named pipe is told to those who watch the pipe itself, however it goes.
+#[test]
+fn a_named_pipe_is_watched_by_itself() {
+    let p = root();
+    p.mknod("f", S_IFIFO | 0o600, 0).unwrap();
+    let [watch, around] = [0; 2].map(|_| p.inotify_init1(IN_NONBLOCK).unwrap());
+    p.inotify_add_watch(watch, "f", IN_ALL_EVENTS).unwrap();
+    p.inotify_add_watch(around, "/", IN_ALL_EVENTS).unwrap();
+    let f = p.open("f", O_RDWR | O_NONBLOCK, 0).unwrap();
+    let [from, to] = p.pipe2(O_NONBLOCK).unwrap();
+    p.write(to, b"abcdef").unwrap();
+    assert_eq!(told(&p, watch), [(IN_OPEN, String::new())]);
+    assert_eq!(told(&p, around), [(IN_OPEN, "f".to_owned())]);
+    let mut two = [0; 2];
+    type Call<'a> = &'a mut dyn FnMut() -> Result<usize, Errno>;
+    let calls: [(&str, Call<'_>, usize, &[u32]); 13] = [
+        ("write", &mut || p.write(f, b"hello"), 5, &[IN_MODIFY]),
+        ("write nothing", &mut || p.write(f, b""), 0, &[]),
+        ("writev nothing", &mut || p.writev(f, &[b""]), 0, &[]),
+        ("read", &mut || p.read(f, &mut two), 2, &[IN_ACCESS]),
+        ("read nothing", &mut || p.read(f, &mut []), 0, &[]),
+        ("readv nothing", &mut || p.readv(f, &mut [&mut []]), 0, &[IN_ACCESS]),
+        ("readv no buffers", &mut || p.readv(f, &mut []), 0, &[IN_ACCESS]),
+        ("splice to it", &mut || p.splice(from, None, f, None, 2, 0), 2, &[IN_MODIFY]),
+        ("splice from it", &mut || p.splice(f, None, to, None, 2, 0), 2, &[IN_ACCESS]),
+        ("tee from it", &mut || p.tee(f, to, 2, 0), 2, &[IN_ACCESS]),
+        ("tee to it", &mut || p.tee(from, f, 2, 0), 2, &[IN_MODIFY]),
+        ("vmsplice to it", &mut || p.vmsplice(f, &[b"x"], 0), 1, &[IN_MODIFY]),
+        ("vmsplice from it", &mut || p.vmsplice_from(f, &mut [&mut [0]], 0), 1, &[IN_ACCESS]),
+    ];
+    for (name, call, n, wanted) in calls {
+        assert_eq!(call(), Ok(n), "{name}");
+        let seen: Vec<u32> = told(&p, watch).into_iter().map(|(mask, _)| mask).collect();
+        assert_eq!((seen.as_slice(), told(&p, around)), (wanted, vec![]), "{name}");
+    }
+    p.close(f).unwrap();
+    assert_eq!(told(&p, around), [(IN_CLOSE_WRITE, "f".to_owned())]);
+}
+
 #[test]
 fn files_that_no_path_leads_to() {
     let p = root();

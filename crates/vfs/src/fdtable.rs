@@ -350,17 +350,17 @@ impl FdTable {
         self.take_number(table, fd)
     }
 
-    /// Closes every descriptor from `first` to `last`, or sets `FD_CLOEXEC` on it (`close_range`).
+    /// Closes every descriptor from `first` to `last`, or sets `FD_CLOEXEC` on it (`close_range`): the last first, as who watches
+    /// the files can tell.
     pub fn for_range(&self, first: u32, last: u32, cloexec: bool, files: &Files) {
-        let mut from = first as usize;
-        let end = (last as usize).saturating_add(1);
-        while let Some((open, _)) = self.table.slots.next_full(from, end) {
+        let mut end = (last as usize).saturating_add(1);
+        while let Some((open, _)) = self.table.slots.last_full(first as usize, end) {
             // Another thread may have closed it in the meantime, which is as good.
             let _ = match cloexec {
                 true => self.set_cloexec(open as i32, true),
                 false => self.close(open as i32, files),
             };
-            from = open + 1;
+            end = open;
         }
     }
 
@@ -382,6 +382,11 @@ impl FdTable {
     /// The lowest descriptor from `from` on that is open; of one moment. Needs no memory.
     pub fn next_fd(&self, from: usize) -> Option<i32> {
         self.table.slots.next_full(from, usize::MAX).map(|(fd, _)| fd as i32)
+    }
+
+    /// The highest descriptor below `end` that is open; of one moment. Needs no memory.
+    pub fn last_fd(&self, end: usize) -> Option<i32> {
+        self.table.slots.last_full(0, end).map(|(fd, _)| fd as i32)
     }
 
     /// A table with the same files at the same numbers (`fork`), all of them ordinary ones. O(numbers), under the lock.

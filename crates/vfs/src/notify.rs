@@ -21,7 +21,7 @@ bitflags::bitflags! {
         const ACCESS = 1;
         /// Written, or its length changed.
         const MODIFY = 2;
-        /// Its attributes changed.
+        /// Its attributes changed. (Also beside `MODIFY`, as one event.)
         const ATTRIB = 4;
         /// Closed, and could be written.
         const CLOSE_WRITE = 8;
@@ -82,14 +82,32 @@ pub(crate) fn inode(vfs: &Vfs, inode: &Inode, event: Event) {
 #[inline]
 pub(crate) fn dentry(vfs: &Vfs, dentry: &Dentry, event: Event) {
     if is_on(vfs) {
-        dentry_slow(vfs, dentry, event);
+        dentry_slow(vfs, dentry, event, false);
+    }
+}
+
+/// Something was done with an open file, which its directory hears of too: but not who wants no events by way of names that are
+/// gone (`IN_EXCL_UNLINK`). That is asked of nothing else.
+#[inline]
+pub(crate) fn file(vfs: &Vfs, dentry: &Dentry, event: Event) {
+    if is_on(vfs) {
+        dentry_slow(vfs, dentry, event, !dentry.is_hashed() && !dentry.is_root());
+    }
+}
+
+/// Something was done with an open file, which its directory does not hear of.
+#[inline]
+pub(crate) fn file_alone(vfs: &Vfs, dentry: &Dentry, event: Event) {
+    if is_on(vfs) {
+        let unlinked = !dentry.is_hashed() && !dentry.is_root();
+        let happening = Happening { mask: event.bits(), unlinked, ..Happening::default() };
+        notify(of(dentry.inode()), None, happening);
     }
 }
 
 #[cold]
-fn dentry_slow(vfs: &Vfs, dentry: &Dentry, event: Event) {
+fn dentry_slow(vfs: &Vfs, dentry: &Dentry, event: Event, unlinked: bool) {
     let is_dir = dentry.inode().is_some_and(|inode| inode.is_dir());
-    let unlinked = !dentry.is_hashed() && !dentry.is_root();
     let happening = Happening { mask: event.bits(), is_dir, unlinked, ..Happening::default() };
     let file = of(dentry.inode());
     // The directory's watches are kept by a reference, and told when the section is over.
@@ -99,16 +117,12 @@ fn dentry_slow(vfs: &Vfs, dentry: &Dentry, event: Event) {
     notify(file, parent, happening);
 }
 
-/// A name was taken away; if it was the last, the file hears of it when nobody has it open any more.
+/// A name was taken away from what is no directory: it has a link less. The directory is told when the file has ended, if that was
+/// its last.
 #[inline]
-pub(crate) fn removed(vfs: &Vfs, dir: &Dentry, name: &[u8], victim: &DentryRef<'_>) {
-    if is_on(vfs) {
-        let is_dir = victim.inode().is_some_and(|inode| inode.is_dir());
-        if !is_dir {
-            notify(of(victim.inode()), None, Happening { mask: IN_ATTRIB, ..Happening::default() });
-        }
-        let parent = of(dir.inode()).map(|watches| (watches, name));
-        notify(None, parent, Happening { mask: Event::DELETE.bits(), is_dir, ..Happening::default() });
+pub(crate) fn unlinked(vfs: &Vfs, victim: &DentryRef<'_>) {
+    if let Some(victim) = victim.inode() {
+        inode(vfs, victim, Event::ATTRIB);
     }
 }
 
@@ -128,10 +142,22 @@ pub(crate) fn moved(
             let parent = of(place.0.inode()).map(|watches| (watches, place.1));
             notify(None, parent, Happening { mask, cookie, is_dir, ..Happening::default() });
         }
-        if let Some(over) = over.and_then(|over| over.inode()).filter(|over| !over.is_dir()) {
-            notify(of(Some(over)), None, Happening { mask: IN_ATTRIB, ..Happening::default() });
+        if let Some(over) = over.and_then(|over| over.inode()) {
+            let is_dir = over.is_dir();
+            notify(of(Some(over)), None, Happening { mask: IN_ATTRIB, is_dir, ..Happening::default() });
         }
         notify(of(source.inode()), None, Happening { mask: IN_MOVE_SELF, is_dir, ..Happening::default() });
+    }
+}
+
+/// A dentry of an inode has ended. If the inode has no link left, those who watch it hear that it has ended, too, even if somebody has
+/// it open by another name that it had.
+#[inline]
+pub(crate) fn dentry_ended(inode: &Inode) {
+    if let Some(watches) = inode.i_watches.get()
+        && inode.nlink() == 0
+    {
+        watches.deleted(inode.is_dir());
     }
 }
 

@@ -12,6 +12,7 @@ use crate::abi::{
     S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
 };
 use crate::dcache::name::Name;
+use crate::dentry::Dentry;
 use crate::file::FileMode;
 use crate::inode::{Content, Inode};
 use crate::namei::{Caller, create, inode_of, not_removed, ownership, ramfs, set_length, tmpfile, unnamed};
@@ -176,8 +177,22 @@ fn open_made<'k>(
         mount.drop_write();
         return open_place(caller, Path::new(mount, dentry), opening, true);
     }
-    notify::dentry(caller.vfs, &dentry, Event::OPEN);
-    FileHandle::open_tree(caller.files, Path::new(mount, dentry), opening.status(), mode, caller.cred)
+    open_told(caller, Path::new(mount, dentry), opening, mode)
+}
+
+/// Opens a file, with leave to write if that is wanted, and tells who watches it: before anything is done with it.
+#[inline(always)]
+fn open_told<'k>(
+    caller: &Caller<'_, 'k>,
+    place: Path<'k>,
+    opening: Opening,
+    mode: FileMode,
+) -> Result<FileHandle<'k>, Errno> {
+    let file = FileHandle::open_tree(caller.files, place, opening.status(), mode, caller.cred)?;
+    if let Some((_, dentry)) = file.opened().tree() {
+        notify::file(caller.vfs, dentry, Event::OPEN);
+    }
+    Ok(file)
 }
 
 /// Whether the directory of a path's last component is one in which names can be made.
@@ -277,20 +292,46 @@ fn open_place<'k>(
         return Err(Errno::NXIO);
     }
     if opening.has(O_DIRECT) && inode.mode() & S_IFMT != S_IFREG {
-        return Err(Errno::INVAL);
+        return Err(not_direct(caller, place.dentry(), mode));
     }
     // What is made when it is read has no length to be set.
     let made = made || inode.node().is_some();
     if opening.has(O_TRUNC) && !made && inode.mode() & S_IFMT == S_IFREG {
-        // Once: who makes the mount read-only waits for who has begun.
-        let _leave = if leave.is_none() { Some(place.mount().want_write()?) } else { None };
-        set_length(caller.vfs, inode, caller.cred, 0, true)?;
-        notify::dentry(caller.vfs, place.dentry(), Event::MODIFY);
+        leave.into_iter().for_each(Writing::keep);
+        return open_emptied(caller, place, opening);
     }
-    notify::dentry(caller.vfs, place.dentry(), Event::OPEN);
     // The file has the leave from here on, and gives it back when it is closed.
     leave.into_iter().for_each(Writing::keep);
-    FileHandle::open_tree(caller.files, place, opening.status(), mode, caller.cred)
+    open_told(caller, place, opening, mode)
+}
+
+/// What is no regular file is not for `O_DIRECT`, which Linux finds out so late that it tells of the end of what never began.
+#[cold]
+fn not_direct(caller: &Caller<'_, '_>, dentry: &Dentry, mode: FileMode) -> Errno {
+    let event = if mode.contains(FileMode::WRITE) { Event::CLOSE_WRITE } else { Event::CLOSE_NOWRITE };
+    notify::file(caller.vfs, dentry, event);
+    Errno::INVAL
+}
+
+/// Opens a regular file and makes it empty: one that cannot be opened keeps what it has. If it is for writing, the caller gives
+/// leave to write in the mount.
+fn open_emptied<'k>(
+    caller: &Caller<'_, 'k>,
+    place: Path<'k>,
+    opening: Opening,
+) -> Result<FileHandle<'k>, Errno> {
+    let mode = opening.file_mode();
+    // Once: who makes the mount read-only waits for who has begun.
+    let mount = (!mode.contains(FileMode::WRITE)).then(|| place.mount().clone());
+    let _leave = mount.as_ref().map(|mount| mount.want_write()).transpose()?;
+    let file = open_told(caller, place, opening, mode)?;
+    if let Some((_, dentry)) = file.opened().tree()
+        && let Some(inode) = dentry.inode()
+    {
+        let event = set_length(caller.vfs, inode, caller.cred, 0, true)?;
+        notify::dentry(caller.vfs, dentry, event);
+    }
+    Ok(file)
 }
 
 /// Opens a named pipe, which may take until somebody else does.
@@ -307,7 +348,7 @@ fn open_fifo<'k>(
     let leave = if mode.contains(FileMode::WRITE) { Some(place.mount().want_write()?) } else { None };
     let since = fifo.open(caller.vfs, mode, opening.has(O_NONBLOCK))?;
     let file = match opening.has(O_DIRECT) {
-        true => Err(Errno::INVAL),
+        true => Err(not_direct(caller, &dentry, mode)),
         false => {
             // The file has the leave from here on, also if there is none.
             leave.into_iter().for_each(Writing::keep);
@@ -317,7 +358,7 @@ fn open_fifo<'k>(
     match &file {
         Ok(file) => {
             file.set_since(since);
-            notify::dentry(caller.vfs, &dentry, Event::OPEN);
+            notify::file(caller.vfs, &dentry, Event::OPEN);
         }
         Err(_) => fifo.pipe().expect("it has just been opened").closed(mode),
     }

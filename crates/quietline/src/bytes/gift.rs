@@ -3,6 +3,7 @@
 use super::splice::ALL;
 use crate::abi::{SPLICE_F_NONBLOCK, UIO_MAXIOV};
 use crate::{Errno, FileHandle, FileMode, Process};
+use quietline_vfs::file::Direction;
 use quietline_vfs::pipe::{self, GiftPage, Stop, TakenPage};
 use quietline_vfs::{Opened, PipeCore};
 
@@ -43,12 +44,18 @@ impl Process {
         // Inside the section and without a reference, unless there is something to wait for.
         match pipe::give_pages(pipe_of(file)?, false, pages) {
             Err(Stop::Failed(Errno::AGAIN)) if waits => {}
-            said => return said.or_else(|stop| self.stopped(stop)),
+            said => {
+                let n = said.or_else(|stop| self.stopped(stop))?;
+                self.tell_spliced(file, Direction::Write, n);
+                return Ok(n);
+            }
         }
         drop(section);
         let file = self.file(fd)?;
         let file = open_for(file.opened(), FileMode::WRITE)?;
-        pipe::give_pages(pipe_of(file)?, true, pages).or_else(|stop| self.stopped(stop))
+        let n = pipe::give_pages(pipe_of(file)?, true, pages).or_else(|stop| self.stopped(stop))?;
+        self.tell_spliced(file, Direction::Write, n);
+        Ok(n)
     }
 
     /// Takes pages out of a pipe by reference, as many as there are vacant places in `to`: how many bytes; 0 if nobody will write
@@ -72,12 +79,18 @@ impl Process {
         let vfs = &self.inner().vfs;
         match vfs.take_pages(pipe_of(file)?, false, to) {
             Err(Errno::AGAIN) if waits => {}
-            said => return said,
+            said => {
+                let n = said?;
+                self.tell_spliced(file, Direction::Read, n);
+                return Ok(n);
+            }
         }
         drop(section);
         let file = self.file(fd)?;
         let file = open_for(file.opened(), FileMode::READ)?;
-        vfs.take_pages(pipe_of(file)?, true, to)
+        let n = vfs.take_pages(pipe_of(file)?, true, to)?;
+        self.tell_spliced(file, Direction::Read, n);
+        Ok(n)
     }
 
     /// The file of a `vmsplice`, and whether it waits for the pipe.

@@ -5,9 +5,9 @@ use crate::abi::{
     SPLICE_F_NONBLOCK, UIO_MAXIOV,
 };
 use crate::{Errno, FileHandle, FileMode, Process, Socket};
-use quietline_vfs::file::{self, To};
+use quietline_vfs::file::{self, Direction, To};
 use quietline_vfs::pipe::{self, Stop, Transfer};
-use quietline_vfs::{PipeCore, Sink, Source};
+use quietline_vfs::{Opened, PipeCore, Sink, Source};
 
 const PAGE: usize = quietline_vfs::PAGE as usize;
 pub(super) const ALL: u32 = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
@@ -45,7 +45,7 @@ impl Process {
         let len = len.min(MAX_RW_COUNT);
         let how =
             |pipes: i32| Transfer { len, waits: flags & SPLICE_F_NONBLOCK == 0 && pipes & O_NONBLOCK == 0 };
-        match (from_pipe, to_pipe) {
+        let n = match (from_pipe, to_pipe) {
             (Some(one), Some(other)) if core::ptr::eq(one, other) => Err(Errno::INVAL),
             (Some(one), Some(other)) => {
                 let how = how(source.flags() | target.flags());
@@ -54,6 +54,16 @@ impl Process {
             (Some(one), None) => self.splice_out(one, how(source.flags()), &target, to_offset),
             (None, Some(other)) => self.splice_in(&source, from_offset, other, how(target.flags())),
             (None, None) => Err(Errno::INVAL),
+        }?;
+        self.tell_spliced(target.opened(), Direction::Write, n);
+        self.tell_spliced(source.opened(), Direction::Read, n);
+        Ok(n)
+    }
+
+    /// Tells who watches a named pipe of bytes that went past `read` and `write`.
+    pub(super) fn tell_spliced(&self, file: Opened<'_>, what: Direction, n: usize) {
+        if n > 0 {
+            file::tell_passed(file, &self.inner().vfs, what);
         }
     }
 
@@ -77,8 +87,11 @@ impl Process {
             (Some(one), Some(other)) if !core::ptr::eq(one, other) => {
                 let waits =
                     flags & SPLICE_F_NONBLOCK == 0 && (source.flags() | target.flags()) & O_NONBLOCK == 0;
-                pipe::share_between(one, other, Transfer { len: len.min(MAX_RW_COUNT), waits })
-                    .or_else(|stop| self.stopped(stop))
+                let n = pipe::share_between(one, other, Transfer { len: len.min(MAX_RW_COUNT), waits })
+                    .or_else(|stop| self.stopped(stop))?;
+                self.tell_spliced(source.opened(), Direction::Read, n);
+                self.tell_spliced(target.opened(), Direction::Write, n);
+                Ok(n)
             }
             _ => Err(Errno::INVAL),
         }
@@ -114,7 +127,10 @@ impl Process {
             ahead.set(from);
             Ok(n)
         };
-        pipe::splice_to(pipe, Transfer { len, waits }, room, read).or_else(|stop| self.stopped(stop))
+        let n =
+            pipe::splice_to(pipe, Transfer { len, waits }, room, read).or_else(|stop| self.stopped(stop))?;
+        self.tell_spliced(file.opened(), Direction::Write, n);
+        Ok(n)
     }
 
     /// Takes bytes out of a pipe into memory: how many; 0 at the end.
@@ -132,7 +148,9 @@ impl Process {
             return Ok(0);
         }
         let pipe = file.opened().pipe().ok_or(Errno::BADF)?;
-        pipe::splice_from(pipe, Transfer { len, waits }, |bytes| Ok(to.put(bytes)))
+        let n = pipe::splice_from(pipe, Transfer { len, waits }, |bytes| Ok(to.put(bytes)))?;
+        self.tell_spliced(file.opened(), Direction::Read, n);
+        Ok(n)
     }
 
     /// Copies bytes from a file to whatever can be written: how many. An offset that is not given is that where the file
@@ -168,7 +186,9 @@ impl Process {
         let count = count.min(MAX_RW_COUNT);
         if let Some(pipe) = target.opened().pipe() {
             let how = Transfer { len: count, waits: target.flags() & O_NONBLOCK == 0 };
-            return self.splice_in(&source, offset, pipe, how);
+            let n = self.splice_in(&source, offset, pipe, how)?;
+            self.tell_spliced(target.opened(), Direction::Write, n);
+            return Ok(n);
         }
         if !place || target.flags() & O_APPEND != 0 {
             return Err(Errno::INVAL);

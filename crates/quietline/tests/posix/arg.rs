@@ -235,6 +235,10 @@ bits! {
         | FALLOC_FL_INSERT_RANGE | FALLOC_FL_UNSHARE_RANGE;
     /// `setxattr`'s flags.
     Xflags = XATTR_CREATE | XATTR_REPLACE;
+    /// What a watch asks for.
+    Watching = IN_ALL_EVENTS | IN_ACCESS | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_CLOSE_NOWRITE | IN_OPEN
+        | IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR
+        | IN_DONT_FOLLOW | IN_EXCL_UNLINK | IN_MASK_CREATE | IN_MASK_ADD | IN_ONESHOT;
     /// `flock`'s operations.
     Flock = LOCK_SH | LOCK_EX | LOCK_NB | LOCK_UN;
 }

@@ -185,6 +185,13 @@ calls! {
     /// `F_GETLK` or, with `ofd`, `F_OFD_GETLK`.
     Getlk { fd: Fd, ofd: bool, ty: i32, whence: i32, start: i64, length: i64 }
 
+    // Watches. All processes have one instance of inotify, which says at once if it has no events.
+    /// `inotify_add_watch`: the program's first watch has number 1.
+    Watch { path: Text, mask: Watching }
+    Unwatch { wd: i32 }
+    /// All events that there are.
+    Events {}
+
     // What a look sees.
     /// The whole tree: names, attributes, bodies, contents, holes.
     Tree {}

@@ -178,6 +178,7 @@ pub(crate) fn say(outcome: &Outcome) -> String {
         Outcome::Bytes(bytes) => {
             format!("{} bytes, checksum {:x}", bytes.len(), crate::outcome::checksum(bytes))
         }
+        Outcome::Events(events) => format!("{} events", events.len()),
         Outcome::Tree(nodes) => format!("a tree of {}", nodes.len()),
         Outcome::Fds(all) => format!("{} descriptors", all.len()),
         Outcome::Stat(stat) => format!(

@@ -2,7 +2,7 @@
 
 use crate::arg::{At, CWD, Fd, Mode, Open, Rename, Text, Unlink};
 use crate::call::Call;
-use crate::outcome::{Body, Dent, Descriptor, Name, Node, Outcome, STATX_BASIC, Stat, checksum};
+use crate::outcome::{Body, Dent, Descriptor, Event, Name, Node, Outcome, STATX_BASIC, Stat, checksum};
 use crate::sys::Actor;
 
 /// Makes any call but `Fork`.
@@ -21,6 +21,7 @@ pub(crate) fn call(actor: &mut dyn Actor, call: &Call) -> Outcome {
                 Err(errno) => Outcome::Failed(errno),
             }
         }
+        Call::Events {} => events(actor).map_or_else(Outcome::Failed, Outcome::Events),
         Call::Fds {} => Outcome::Fds(descriptors(actor)),
         ref basic => actor.call(basic),
     }
@@ -263,6 +264,26 @@ fn xattrs(actor: &mut dyn Actor, fd: Fd) -> Vec<(String, String)> {
         names.map(|name| (name.escape_ascii().to_string(), value(name, actor))).collect();
     all.sort();
     all
+}
+
+fn events(actor: &mut dyn Actor) -> Result<Vec<Event>, i32> {
+    let (mut all, mut buffer) = (Vec::new(), vec![0; 16384]);
+    loop {
+        let length = match actor.events(&mut buffer) {
+            Err(libc::EAGAIN) => return Ok(all),
+            read => read?,
+        };
+        let mut rest = &buffer[..length];
+        while let Some((head, after)) = rest.split_first_chunk::<16>() {
+            let word = |n: usize| u32::from_ne_bytes(head[4 * n..4 * n + 4].try_into().expect("four bytes"));
+            let (padded, next) = after.split_at(word(3) as usize);
+            let name = padded.split(|&b| b == 0).next().unwrap_or_default().to_vec();
+            assert_eq!(padded.len(), if name.is_empty() { 0 } else { (name.len() + 1).next_multiple_of(16) });
+            all.push(Event { wd: word(0) as i32, mask: word(1), cookie: word(2), name });
+            rest = next;
+        }
+        assert!(rest.is_empty(), "whole events");
+    }
 }
 
 /// Programs open no descriptor from here on.

@@ -224,6 +224,20 @@ pub(crate) const FAULTS: &[(&str, Spoil)] = &[
         }
         _ => false,
     }),
+    ("the last event is lost", |_, outcome| match outcome {
+        Outcome::Events(events) if events.len() > 2 => events.pop().is_some(),
+        _ => false,
+    }),
+    ("the halves of a rename do not belong together", |_, outcome| match outcome {
+        Outcome::Events(events) => {
+            let half = events.iter_mut().rfind(|event| event.mask & libc::IN_MOVED_TO != 0);
+            half.is_some_and(|event| {
+                event.cookie += 1;
+                true
+            })
+        }
+        _ => false,
+    }),
     ("the umask is not given back", |call, outcome| match (call, outcome) {
         (Call::Umask { .. }, Outcome::Done(mask)) if *mask > 0o777 || *mask & 0o700 != 0 => {
             *mask = 0;

@@ -4,6 +4,7 @@ mod attributes;
 mod data;
 mod guess;
 mod paths;
+mod watches;
 
 use crate::arg::{At, CWD, Fd, Mode, Text};
 use crate::call::{Call, Step};
@@ -29,10 +30,12 @@ pub(crate) enum Theme {
     Wide,
     /// Little space, few inodes.
     Full,
+    /// Somebody watches what happens.
+    Watched,
 }
 
 impl Theme {
-    const ALL: [Theme; 9] = [
+    const ALL: [Theme; 11] = [
         Theme::Mixed,
         Theme::Tree,
         Theme::Data,
@@ -42,6 +45,8 @@ impl Theme {
         Theme::Wide,
         Theme::Mixed,
         Theme::Tree,
+        Theme::Watched,
+        Theme::Watched,
     ];
 
     /// Chances of: names, paths' look-up, opening, data, attributes, credentials and directories, extended attributes,
@@ -55,6 +60,7 @@ impl Theme {
             Theme::Extras => [10, 6, 16, 4, 8, 4, 30, 18, 4],
             Theme::Wide => [60, 18, 10, 2, 2, 2, 2, 1, 3],
             Theme::Full => [34, 8, 14, 24, 4, 2, 8, 1, 3],
+            Theme::Watched => [30, 4, 20, 22, 14, 2, 4, 1, 8],
         }
     }
 }
@@ -100,6 +106,9 @@ impl Making {
                 }
                 let call = self.call();
                 self.push(self.who, call);
+                if self.theme == Theme::Watched {
+                    self.watched();
+                }
             }
             if self.steps.len() >= LENGTH || self.dice.once_in(100 / CHUNK) {
                 self.look();
@@ -144,6 +153,14 @@ impl Making {
                 _ => Call::Mkdirat { at: CWD, path: Text::from(name), mode },
             };
             self.push(1, call);
+        }
+        if self.theme == Theme::Watched {
+            for path in ["/", "a", "b"] {
+                if !self.dice.once_in(3) {
+                    let mask = self.watching();
+                    self.push(1, Call::Watch { path: Text::from(path), mask });
+                }
+            }
         }
     }
 

@@ -208,6 +208,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("sticky", include_str!("scripts/sticky.txt")),
     ("symlinks", include_str!("scripts/symlinks.txt")),
     ("times", include_str!("scripts/times.txt")),
+    ("watches", include_str!("scripts/watches.txt")),
     ("whiteout", include_str!("scripts/whiteout.txt")),
 ];
 

@@ -3,11 +3,11 @@
 //! Numbers of inodes and of the filesystem become numbers by order of appearance. Times that someone set stay; those of
 //! the clock become what can be told of them on any machine: that they are the clock's, and of the times of change and
 //! modification whether they are other than when the same inode was seen last. (Whether a read moves the time of
-//! access of a file that was just made hangs on the clock's steps; that it moves one from long ago does not.) Lists of
-//! extended attributes are sorted, and those of names where a side has an order of its own. What stays is compared exactly.
+//! access of a file that was just made hangs on the clock's steps; that it moves one from long ago does not.) Cookies of
+//! events are numbered in the same way. Lists of extended attributes are sorted, and those of names where a side has an order of its own. What stays is compared exactly.
 
 use crate::call::Call;
-use crate::outcome::{Body, Name, Outcome, Stamp, Stat};
+use crate::outcome::{Body, Event, Name, Outcome, Stamp, Stat};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,6 +22,10 @@ pub(crate) struct Eyes {
     ordered: bool,
     devices: HashMap<u64, u64>,
     inodes: HashMap<u64, Seen>,
+    /// The two halves of renames.
+    cookies: HashMap<u32, u32>,
+    /// A process may have ended since the last look at events.
+    ended: bool,
 }
 
 #[derive(Debug)]
@@ -38,7 +42,15 @@ impl Eyes {
     pub(crate) fn new(fine: bool, ordered: bool) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set");
         let clock = [now.saturating_sub(NEAR), now + NEAR];
-        Self { clock, fine, ordered, devices: HashMap::new(), inodes: HashMap::new() }
+        Self {
+            clock,
+            fine,
+            ordered,
+            devices: HashMap::new(),
+            inodes: HashMap::new(),
+            cookies: HashMap::new(),
+            ended: false,
+        }
     }
 
     fn of_clock(&self, stamp: Stamp) -> bool {
@@ -90,8 +102,25 @@ impl Eyes {
         }
     }
 
+    fn events(&mut self, events: &mut Vec<Event>) {
+        for event in events.iter_mut().filter(|event| event.cookie != 0) {
+            let next = self.cookies.len() as u32 + 1;
+            event.cookie = *self.cookies.entry(event.cookie).or_insert(next);
+        }
+        for event in events.iter_mut().filter(|event| event.name.starts_with(b"#")) {
+            event.name.truncate(1);
+        }
+        // Whoever walks through a directory that is not in order meets its names in another order, and the files of a process that
+        // ends are closed in another order if it had some of them more than once.
+        if std::mem::take(&mut self.ended) || !self.ordered {
+            events.sort();
+            events.dedup();
+        }
+    }
+
     /// The normal form of what `call` returned. Outcomes must come in the order of calls.
     pub(crate) fn normal(&mut self, call: &Call, outcome: Outcome) -> Outcome {
+        self.ended |= matches!(call, Call::Fork { .. });
         match outcome {
             Outcome::Stat(mut stat) => {
                 self.stat(&mut stat);
@@ -109,6 +138,10 @@ impl Eyes {
                 let mut names: Vec<&[u8]> = bytes.split_inclusive(|&b| b == 0).collect();
                 names.sort_unstable();
                 Outcome::Bytes(names.concat())
+            }
+            Outcome::Events(mut events) => {
+                self.events(&mut events);
+                Outcome::Events(events)
             }
             Outcome::Tree(mut nodes) => {
                 for node in &mut nodes {

@@ -19,6 +19,7 @@ pub(crate) enum Outcome {
     /// What a sweep saw, sorted, and what the removal of each returned.
     Swept(Vec<(Vec<u8>, i32)>),
     Lock(Lock),
+    Events(Vec<Event>),
     Tree(Vec<Node>),
     Fds(Vec<Descriptor>),
 }
@@ -175,6 +176,50 @@ pub(crate) struct Lock {
     pub(crate) length: i64,
     /// Normal form: 1 for any process. (The host's side has one process number for all.)
     pub(crate) pid: i32,
+}
+
+/// What a watch saw.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Event {
+    pub(crate) wd: i32,
+    pub(crate) mask: u32,
+    /// Normal form: a number by order of appearance.
+    pub(crate) cookie: u32,
+    /// Normal form: of a file that never had a name, no number.
+    pub(crate) name: Vec<u8>,
+}
+
+/// On one line, by what happened: so that kinds of differences are told apart.
+impl std::fmt::Debug for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const BITS: &[(u32, &str)] = &[
+            (libc::IN_ACCESS, "access"),
+            (libc::IN_MODIFY, "modify"),
+            (libc::IN_ATTRIB, "attrib"),
+            (libc::IN_CLOSE_WRITE, "close_write"),
+            (libc::IN_CLOSE_NOWRITE, "close_nowrite"),
+            (libc::IN_OPEN, "open"),
+            (libc::IN_MOVED_FROM, "moved_from"),
+            (libc::IN_MOVED_TO, "moved_to"),
+            (libc::IN_CREATE, "create"),
+            (libc::IN_DELETE, "delete"),
+            (libc::IN_DELETE_SELF, "delete_self"),
+            (libc::IN_MOVE_SELF, "move_self"),
+            (libc::IN_IGNORED, "ignored"),
+            (libc::IN_ISDIR, "isdir"),
+        ];
+        let named = BITS.iter().filter(|(bit, _)| self.mask & bit != 0);
+        let names: Vec<&str> = named.clone().map(|&(_, name)| name).collect();
+        let rest = self.mask & !named.fold(0, |all, (bit, _)| all | bit);
+        write!(f, "{}: of {}", names.join("|"), self.wd)?;
+        if rest != 0 {
+            write!(f, ", also {rest:#x}")?;
+        }
+        if self.cookie != 0 {
+            write!(f, ", cookie {}", self.cookie)?;
+        }
+        if self.name.is_empty() { Ok(()) } else { write!(f, ", \"{}\"", self.name.escape_ascii()) }
+    }
 }
 
 /// A file of the tree.

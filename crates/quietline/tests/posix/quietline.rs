@@ -4,8 +4,8 @@ use crate::arg::Time;
 use crate::call::{Call, Step};
 use crate::composed;
 use crate::outcome::{Dent, Lock, Outcome, STATX_BASIC, Stamp, Stat, Statfs, pattern};
-use crate::sys::{Actor, PROCESSES, Setting, Sys};
-use quietline::abi::{F_GETFD, F_GETFL, F_SETFL, Timespec};
+use crate::sys::{Actor, PROCESSES, Setting, Sys, WATCHER};
+use quietline::abi::{F_GETFD, F_GETFL, F_SETFL, O_NONBLOCK, Timespec};
 use quietline::{Config, Errno, Kernel, OpenHow, Process};
 use quietline_vfs::locks::Flock;
 
@@ -39,6 +39,9 @@ impl Sys for Quietline {
         let before = (kernel.nr_inodes(), kernel.nr_dentry());
         let overseer = kernel.process().expect("process");
         overseer.umask(0o022);
+        let fd = overseer.inotify_init1(O_NONBLOCK).expect("inotify_init1");
+        overseer.dup3(fd, WATCHER, 0).expect("dup3");
+        overseer.close(fd).expect("close");
         let mut processes: [Option<Process>; PROCESSES] =
             std::array::from_fn(|n| (n > 0).then(|| overseer.fork().expect("fork")));
         processes[0] = Some(overseer);
@@ -191,6 +194,10 @@ impl Actor for Mine<'_> {
         Ok(dents.map(|d| Dent { name: d.name.to_vec(), ino: d.ino, kind: d.kind, next: d.next }).collect())
     }
 
+    fn events(&mut self, buffer: &mut [u8]) -> Result<usize, i32> {
+        self.0.read(WATCHER, buffer).map_err(Errno::raw_os_error)
+    }
+
     fn call(&mut self, call: &Call) -> Outcome {
         let p = self.0;
         match call {
@@ -338,6 +345,8 @@ impl Mine<'_> {
                 unit(remove(p, &path.0, &name.0))
             }
             Call::Fremovexattr { fd, name } => unit(p.fremovexattr(fd.0, &name.0)),
+            Call::Watch { path, mask } => number(p.inotify_add_watch(WATCHER, &path.0, mask.0 as u32)),
+            Call::Unwatch { wd } => unit(p.inotify_rm_watch(WATCHER, *wd)),
             _ => self.locks(call),
         }
     }

@@ -10,6 +10,9 @@ pub(crate) trait Actor {
 
     /// One `getdents64`.
     fn dents(&mut self, fd: i32, size: usize) -> Result<Vec<Dent>, i32>;
+
+    /// One `read` of the events, in the bytes that inotify gives. A program's first watch has number 1.
+    fn events(&mut self, buffer: &mut [u8]) -> Result<usize, i32>;
 }
 
 /// How the world begins. Each program gets a new one.
@@ -25,6 +28,9 @@ pub(crate) struct Setting {
 
 /// Processes of a program are numbered below this. Process 0 is the overseer: root, at the root, and only looks.
 pub(crate) const PROCESSES: usize = 4;
+
+/// The descriptor of the instance of inotify, which all processes have: beyond those that programs use.
+pub(crate) const WATCHER: i32 = 1001;
 
 /// A side: a filesystem and processes on it.
 pub(crate) trait Sys {

@@ -106,6 +106,9 @@ pub fn read_at(
     in_range(offset, to.len())?;
     let n = data.pages().read_at(section.guard(), offset, to);
     accessed(file, vfs, inode);
+    if n > 0 {
+        tell_read(file, vfs);
+    }
     Ok(n)
 }
 
@@ -114,6 +117,15 @@ pub fn read_at(
 /// # Errors
 /// As [`read_at`].
 pub fn read_long(file: &FileHandle<'_>, vfs: &Vfs, offset: i64, to: &mut [u8]) -> Result<usize, Errno> {
+    let n = read_untold(file, vfs, offset, to)?;
+    if n > 0 {
+        tell_read(file.opened(), vfs);
+    }
+    Ok(n)
+}
+
+/// [`read_long`] of which nobody is told yet.
+fn read_untold(file: &FileHandle<'_>, vfs: &Vfs, offset: i64, to: &mut [u8]) -> Result<usize, Errno> {
     let offset = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
     let file = file.opened();
     let (inode, data) = match data_of(file, FileMode::READ) {
@@ -130,29 +142,57 @@ pub fn read_long(file: &FileHandle<'_>, vfs: &Vfs, offset: i64, to: &mut [u8]) -
     Ok(n)
 }
 
-/// Notes that a file has been read, if that counts, and tells who watches it.
+/// Notes that a file has been read, if that counts.
 #[inline]
 pub(crate) fn accessed(file: Opened<'_>, vfs: &Vfs, inode: &Inode) {
     if file.flags() & O_NOATIME == 0
-        && let Some((mount, dentry)) = file.tree()
+        && let Some((mount, _)) = file.tree()
     {
         touch_access(mount, vfs, inode);
-        notify::dentry(vfs, dentry, Event::ACCESS);
+    }
+}
+
+/// Tells who watches a file that it has been read: also who wants no time of access to change.
+#[inline]
+pub(crate) fn tell_read(file: Opened<'_>, vfs: &Vfs) {
+    if let Some((_, dentry)) = file.tree() {
+        notify::file(vfs, dentry, Event::ACCESS);
+    }
+}
+
+/// Tells who watches a file that its bytes have changed, if they have, and before that, that it has lost what writers take.
+#[inline]
+fn modified(file: Opened<'_>, vfs: &Vfs, lost: bool, some: bool) {
+    let Some((_, dentry)) = file.tree() else { return };
+    if lost {
+        notify::dentry(vfs, dentry, Event::ATTRIB);
+    }
+    if some {
+        notify::file(vfs, dentry, Event::MODIFY);
     }
 }
 
 /// Notes that bytes went through a named pipe, whose name has times and perhaps watchers.
 pub(crate) fn passed(file: Opened<'_>, vfs: &Vfs, what: Direction) {
-    let Some((inode, (_, dentry))) = file.inode().zip(file.tree()) else { return };
+    let Some(inode) = file.inode() else { return };
     if what == Direction::Read {
-        return accessed(file, vfs, inode);
-    }
-    // Whoever has the lock is not waited for, as in `set_access`: the caller may be in a read section.
-    if let Some(mut locked) = inode.try_lock() {
+        accessed(file, vfs, inode);
+    } else if let Some(mut locked) = inode.try_lock() {
+        // Whoever has the lock is not waited for, as in `set_access`: the caller may be in a read section.
         let time = Some(time_for(vfs, inode));
         locked.change(&Changes { mtime: time, ctime: time, ..Changes::default() });
     }
-    notify::dentry(vfs, dentry, Event::MODIFY);
+    tell_passed(file, vfs, what);
+}
+
+/// Tells who watches a named pipe that bytes went through it: not who watches its directory. Of other files nothing.
+pub fn tell_passed(file: Opened<'_>, vfs: &Vfs, what: Direction) {
+    if file.fifo().is_some()
+        && let Some((_, dentry)) = file.tree()
+    {
+        let event = if what == Direction::Read { Event::ACCESS } else { Event::MODIFY };
+        notify::file_alone(vfs, dentry, event);
+    }
 }
 
 /// Sets the time of access, if that counts.
@@ -203,7 +243,11 @@ pub fn write(
 ) -> Result<(u64, usize), Errno> {
     let opened = file.opened();
     let (inode, data) = match data_of(opened, FileMode::WRITE) {
-        Err(errno) => return write_node(node_of(opened, errno)?, vfs, to, buffers),
+        Err(errno) => {
+            let (at, n) = write_node(node_of(opened, errno)?, vfs, to, buffers)?;
+            modified(opened, vfs, false, n > 0);
+            return Ok((at, n));
+        }
         Ok(data) => data,
     };
     let all: usize = buffers.iter().map(|buffer| buffer.len()).sum();
@@ -215,15 +259,12 @@ pub fn write(
     if all == 0 {
         return Ok((if let To::Offset(at) = to { at } else { 0 }, 0));
     }
-    let written = {
+    let (written, lost) = {
         let mut locked = inode.lock();
-        write_locked(&mut locked, data, vfs, cred, to, buffers)
+        let mode = inode.mode();
+        (write_locked(&mut locked, data, vfs, cred, to, buffers), inode.mode() != mode)
     };
-    if let Some((_, dentry)) = opened.tree()
-        && written.is_ok()
-    {
-        notify::dentry(vfs, dentry, Event::MODIFY);
-    }
+    modified(opened, vfs, lost, written.is_ok());
     written
 }
 
@@ -289,11 +330,22 @@ fn changed(locked: &mut InodeGuard<'_>, data: &FileData, vfs: &Vfs, size: u64, l
 }
 
 /// Fills several buffers, one after the other, from an offset on: how many bytes. All that is asked for must lie where files
-/// can be, also what is not there to be read.
+/// can be, also what is not there to be read. Who watches the file is told, as by Linux, also if nothing came of it.
 ///
 /// # Errors
 /// As [`read_at`]. What cannot be read at all may be read into nothing.
 pub fn read_all(
+    file: &FileHandle<'_>,
+    vfs: &Vfs,
+    offset: i64,
+    buffers: &mut [&mut [u8]],
+) -> Result<usize, Errno> {
+    let n = read_each(file, vfs, offset, buffers)?;
+    tell_read(file.opened(), vfs);
+    Ok(n)
+}
+
+fn read_each(
     file: &FileHandle<'_>,
     vfs: &Vfs,
     offset: i64,
@@ -316,7 +368,7 @@ pub fn read_all(
         if buffer.is_empty() {
             continue;
         }
-        match read_long(file, vfs, offset + done as i64, buffer) {
+        match read_untold(file, vfs, offset + done as i64, buffer) {
             Ok(n) => {
                 done += n;
                 if n < buffer.len() {
@@ -483,9 +535,7 @@ pub fn fallocate(
     drop(writer);
     changed(&mut locked, data, vfs, size, lost);
     drop(locked);
-    if let Some((_, dentry)) = opened.tree() {
-        notify::dentry(vfs, dentry, Event::MODIFY);
-    }
+    modified(opened, vfs, lost != 0, true);
     Ok(())
 }
 
@@ -540,7 +590,7 @@ pub fn copy_range(
         // Before anything is written: to the same file it would not count any more.
         touch_access(mount, vfs, from_inode);
     }
-    let mut done = 0;
+    let (mut done, mut any_lost) = (0, false);
     while done < len {
         let piece = COPY.min(len - done);
         let mut locked = to_inode.lock();
@@ -552,6 +602,7 @@ pub fn copy_range(
             writer.copy_from(to_data.fs().limits(), from_data.pages(), section.guard(), at, to_at, piece);
         let size = writer.size();
         drop(writer);
+        any_lost |= lost != 0;
         match copied {
             Ok(n) => {
                 changed(&mut locked, to_data, vfs, size, lost);
@@ -563,18 +614,17 @@ pub fn copy_range(
             Err(errno) if done == 0 => {
                 // Also if nothing came of it, as for a write.
                 changed(&mut locked, to_data, vfs, size, lost);
+                drop(locked);
+                modified(target, vfs, any_lost, false);
                 return Err(errno);
             }
             Err(_) => break,
         }
     }
+    modified(target, vfs, any_lost, false);
     if done > 0 {
-        if let Some((_, dentry)) = source.tree() {
-            notify::dentry(vfs, dentry, Event::ACCESS);
-        }
-        if let Some((_, dentry)) = target.tree() {
-            notify::dentry(vfs, dentry, Event::MODIFY);
-        }
+        tell_read(source, vfs);
+        modified(target, vfs, false, true);
     }
     Ok(done)
 }
@@ -593,9 +643,9 @@ pub fn set_length(file: &FileHandle<'_>, vfs: &Vfs, cred: &Cred, length: i64) ->
     if !opened.mode().contains(FileMode::WRITE) {
         return Err(Errno::INVAL);
     }
-    crate::namei::set_length(vfs, inode, cred, length, true)?;
+    let event = crate::namei::set_length(vfs, inode, cred, length, true)?;
     if let Some((_, dentry)) = opened.tree() {
-        notify::dentry(vfs, dentry, Event::MODIFY);
+        notify::dentry(vfs, dentry, event);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Reading directories.
 
 use super::FileMode;
-use super::data::accessed;
+use super::data::{accessed, tell_read};
 use super::dirent::{Dirent, Dirents};
 use crate::abi::{DT_BLK, DT_CHR, DT_DIR, DT_FIFO, DT_LNK, DT_REG, DT_SOCK, DT_UNKNOWN};
 use crate::abi::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
@@ -100,6 +100,7 @@ pub fn list(file: &FileHandle<'_>, vfs: &Vfs, buffer: &mut [u8]) -> Result<usize
         }
     }
     accessed(opened, vfs, inode);
+    tell_read(opened, vfs);
     if out.filled() == 0 && out.is_full() {
         return Err(Errno::INVAL);
     }

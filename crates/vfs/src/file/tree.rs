@@ -24,7 +24,7 @@ pub(crate) fn closed(file: Opened<'_>, vfs: &Vfs) {
         locks.file_ends(&vfs.lock_waits, file.id());
     }
     let writes = file.mode().contains(FileMode::WRITE);
-    notify::dentry(vfs, dentry, if writes { Event::CLOSE_WRITE } else { Event::CLOSE_NOWRITE });
+    notify::file(vfs, dentry, if writes { Event::CLOSE_WRITE } else { Event::CLOSE_NOWRITE });
     if writes {
         mount.drop_write();
     }

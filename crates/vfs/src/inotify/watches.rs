@@ -31,7 +31,7 @@ pub(super) struct Watch {
 /// Something that has happened.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Happening {
-    /// One `IN_*` event.
+    /// One `IN_*` event, or several as one: who wants any of them is told all.
     pub mask: u32,
     /// For the two halves of a rename.
     pub cookie: u32,

@@ -42,11 +42,15 @@ pub fn chown(caller: &Caller<'_, '_>, at: PathRef<'_, '_>, uid: u32, gid: u32) -
     let inode = at.dentry().inode().ok_or(Errno::NOENT)?;
     let mut locked = inode.lock();
     let after = ownership(inode).chown(caller.cred, given(uid), given(gid))?;
+    // Who asks for nothing changes the time alone, which nobody is told.
+    let told = given(uid).or(given(gid)).is_some() || after.mode != inode.mode();
     let ctime = Some(time_for(caller.vfs, inode));
     let (mode, uid, gid) = (Some(after.mode), Some(after.uid), Some(after.gid));
     locked.change(&Changes { mode, uid, gid, ctime, ..Changes::default() });
     drop(locked);
-    notify::dentry(caller.vfs, at.dentry(), Event::ATTRIB);
+    if told {
+        notify::dentry(caller.vfs, at.dentry(), Event::ATTRIB);
+    }
     Ok(())
 }
 
@@ -71,7 +75,13 @@ pub fn utimens(
     let [atime, mtime] = times.map(|time| time.resolve(now));
     locked.change(&Changes { atime, mtime, ctime: Some(now), ..Changes::default() });
     drop(locked);
-    notify::dentry(caller.vfs, at.dentry(), Event::ATTRIB);
+    // One time alone is taken for a read or a write.
+    let event = match (atime, mtime) {
+        (Some(_), None) => Event::ACCESS,
+        (None, Some(_)) => Event::MODIFY,
+        _ => Event::ATTRIB,
+    };
+    notify::dentry(caller.vfs, at.dentry(), event);
     Ok(())
 }
 
@@ -90,13 +100,13 @@ pub fn truncate(caller: &Caller<'_, '_>, path: &[u8], length: i64) -> Result<(),
     }
     let _leave = at.mount().want_write()?;
     permission(inode, caller.cred, Mask::WRITE)?;
-    set_length(caller.vfs, inode, caller.cred, length, false)?;
-    notify::dentry(caller.vfs, at.dentry(), Event::MODIFY);
+    let event = set_length(caller.vfs, inode, caller.cred, length, false)?;
+    notify::dentry(caller.vfs, at.dentry(), event);
     Ok(())
 }
 
 /// Sets the length of a regular file that the caller may write. Its times change, as on tmpfs, unless it keeps its length and
-/// has no page; `touch`: in any case.
+/// has no page; `touch`: in any case. What to tell those who watch it.
 ///
 /// # Errors
 /// `EFBIG`; `EINVAL` for what has none.
@@ -106,7 +116,7 @@ pub(crate) fn set_length(
     cred: &Cred,
     length: u64,
     touch: bool,
-) -> Result<(), Errno> {
+) -> Result<Event, Errno> {
     let Content::File(data) = inode.content() else { return Err(Errno::INVAL) };
     let mut locked = inode.lock();
     let lost = ownership(inode).lost_by_writing(cred);
@@ -122,5 +132,5 @@ pub(crate) fn set_length(
         ctime: time,
         ..Changes::default()
     });
-    Ok(())
+    Ok(if lost == 0 { Event::MODIFY } else { Event::MODIFY | Event::ATTRIB })
 }

@@ -5,7 +5,7 @@ use crate::abi::Timespec;
 use crate::dcache::name::Name;
 use crate::dentry::Dentry;
 use crate::inode::{Changes, InodeFlags, InodeGuard};
-use crate::notify;
+use crate::notify::{self, Event};
 use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
 use crate::raw::mount::TreeMount;
@@ -62,9 +62,11 @@ fn unlink_odd(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
     drop(dir);
     let Some(held) = held? else { return Ok(()) };
     if held.pin.is_some() {
-        notify::removed(caller.vfs, &parent, last.bytes(), &held.victim);
+        notify::unlinked(caller.vfs, &held.victim);
     }
-    removed(caller, held)
+    removed(caller, held)?;
+    notify::name(caller.vfs, &parent, last.bytes(), Event::DELETE, false);
+    Ok(())
 }
 
 /// What a removed name was of, if others refer to that, and the reference that its directory had: to be given back when no lock is
@@ -197,8 +199,8 @@ fn rmdir_odd(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
     let parent = dir.dir().clone();
     drop(dir);
     let Some(held) = held else { return Ok(()) };
-    caller.vfs.detach_mounts(&held.victim);
-    notify::removed(caller.vfs, &parent, last.bytes(), &held.victim);
+    removed(caller, held)?;
+    notify::name(caller.vfs, &parent, last.bytes(), Event::DELETE, true);
     Ok(())
 }
 

@@ -133,6 +133,22 @@ impl Slots {
         None
     }
 
+    /// The highest full slot below `end` and from `from` on. Writes no line. O(slots passed over in buckets that exist).
+    pub(crate) fn last_full(&self, from: usize, end: usize) -> Option<(usize, Occupied<File>)> {
+        let mut end = end.min((FIRST_BUCKET << BUCKETS) - FIRST_BUCKET);
+        while end > from {
+            let (_, place) = locate(end - 1);
+            if self.get(end - 1).is_none() {
+                end -= place + 1;
+            } else if let Some(seen) = self.load(end - 1) {
+                return Some((end - 1, seen));
+            } else {
+                end -= 1;
+            }
+        }
+        None
+    }
+
     /// Fills an empty slot whose number the caller has reserved, and whose bucket exists.
     #[inline(always)]
     pub(crate) fn install(&self, fd: usize, file: FileHandle<'_>, tags: usize) {
@@ -219,15 +235,15 @@ impl Slots {
         }
     }
 
-    /// Takes every file out of the slots.
+    /// Takes every file out of the slots: the last first, as Linux does when a process ends.
     pub(crate) fn clear(&mut self, files: &Files) {
-        let mut from = 0;
-        while let Some((fd, _)) = self.next_full(from, usize::MAX) {
+        let mut end = usize::MAX;
+        while let Some((fd, _)) = self.last_full(0, end) {
             if let Some(was) = self.get(fd).and_then(SlotWord::take) {
                 // SAFETY: nobody else has the table; whoever empties a slot owns the reference that it held.
                 drop(unsafe { owned(was, files) });
             }
-            from = fd + 1;
+            end = fd;
         }
     }
 }

@@ -5,7 +5,8 @@ use super::syscall::{c, null, sys};
 use crate::arg::Text;
 use crate::call::Call;
 use crate::outcome::{Dent, Lock, Outcome, STATX_BASIC, Stamp, Stat, Statfs, pattern};
-use crate::sys::Actor;
+use crate::sys::{Actor, WATCHER};
+use std::cell::Cell;
 
 /// The calling thread.
 #[derive(Debug)]
@@ -131,6 +132,46 @@ pub(super) fn make_scratch() -> Result<(), i32> {
     sys!(libc::SYS_close, fd).map(|_| ())
 }
 
+thread_local! {
+    /// The last watch of the programs before: a program's own are numbered from there.
+    static WATCHES_BEFORE: Cell<i32> = const { Cell::new(0) };
+}
+
+/// The last watch of the programs before.
+pub(super) fn watches_before() -> i32 {
+    WATCHES_BEFORE.get()
+}
+
+/// Tells the calling thread which was the last watch of the programs before.
+pub(super) fn set_watches_before(wd: i32) {
+    WATCHES_BEFORE.set(wd);
+}
+
+/// Makes the instance of inotify of the calling thread, which its children inherit. It stays for all programs: the system
+/// takes long to close one.
+pub(super) fn make_watcher() -> Result<(), i32> {
+    let fd = sys!(libc::SYS_inotify_init1, libc::IN_NONBLOCK)?;
+    sys!(libc::SYS_dup3, fd, WATCHER, 0)?;
+    sys!(libc::SYS_close, fd).map(|_| ())
+}
+
+/// Ends all watches, once the files are gone, and forgets what they saw.
+pub(super) fn end_watches() {
+    // The numbers go up, so a new one tells the last.
+    let path = c"/last";
+    sys!(libc::SYS_mkdirat, -1, path.as_ptr(), 0o700).expect("mkdir");
+    let all = libc::IN_ALL_EVENTS;
+    let last = sys!(libc::SYS_inotify_add_watch, WATCHER, path.as_ptr(), all).expect("a watch") as i32;
+    sys!(libc::SYS_unlinkat, -1, path.as_ptr(), libc::AT_REMOVEDIR).expect("rmdir");
+    for wd in watches_before() + 1..=last {
+        // Most have ended with their files.
+        let _ = sys!(libc::SYS_inotify_rm_watch, WATCHER, wd);
+    }
+    set_watches_before(last);
+    let mut buffer = vec![0; 65536];
+    while sys!(libc::SYS_read, WATCHER, buffer.as_mut_ptr(), buffer.len()).is_ok() {}
+}
+
 /// Makes the host's clock of files step. It gives a finer time than its tick only to a file that was looked at and that
 /// would else get the time it has; a directory gets the time of its entry. So two changes can bear one time, which then
 /// is the one that was given out last: after this, no file bears that.
@@ -156,6 +197,20 @@ impl Actor for Thread {
             at += record;
         }
         Ok(dents)
+    }
+
+    fn events(&mut self, buffer: &mut [u8]) -> Result<usize, i32> {
+        let length = sys!(libc::SYS_read, WATCHER, buffer.as_mut_ptr(), buffer.len())? as usize;
+        let mut at = 0;
+        while at < length {
+            let word = |at: usize| i32::from_ne_bytes(buffer[at..at + 4].try_into().expect("four bytes"));
+            let (wd, padded) = (word(at), word(at + 12) as usize);
+            // None is of no watch: that of an overflow.
+            let wd = if wd > 0 { wd - watches_before() } else { wd };
+            buffer[at..at + 4].copy_from_slice(&wd.to_ne_bytes());
+            at += 16 + padded;
+        }
+        Ok(length)
     }
 
     fn call(&mut self, call: &Call) -> Outcome {
@@ -421,6 +476,14 @@ impl Thread {
                 sys!(number, text(path).as_ptr(), text(name).as_ptr())
             }
             Call::Fremovexattr { fd, name } => sys!(libc::SYS_fremovexattr, fd.0, text(name).as_ptr()),
+            Call::Watch { path, mask } => {
+                sys!(libc::SYS_inotify_add_watch, WATCHER, text(path).as_ptr(), mask.0 as u32)
+                    .map(|wd| wd - i64::from(watches_before()))
+            }
+            &Call::Unwatch { wd } => {
+                let wd = if wd > 0 { wd + watches_before() } else { wd };
+                sys!(libc::SYS_inotify_rm_watch, WATCHER, wd)
+            }
             other => panic!("{other:?} is no system call"),
         };
         Outcome::number(number)

@@ -1,7 +1,7 @@
 //! The thread that has the namespace, starts the processes, tells them what to do, and cleans up after them.
 
 use super::Request;
-use super::actor::Thread;
+use super::actor::{self, Thread};
 use super::syscall::{c, null, sys};
 use crate::call::{Call, Step};
 use crate::composed;
@@ -22,7 +22,7 @@ pub(super) fn run(
     if ready.send(entered.map(|()| Probed::find())).is_err() || !able {
         return;
     }
-    let mut mounted = None;
+    let (mut mounted, mut watched) = (None, false);
     let mut processes: Processes = Processes::default();
     while let Ok(request) = work.recv() {
         let outcomes = match request {
@@ -34,10 +34,16 @@ pub(super) fn run(
                 processes = std::array::from_fn(|n| (n > 0).then(fork));
                 Vec::new()
             }
-            Request::Go(steps) => go(&mut processes, &steps),
+            Request::Go(steps) => {
+                watched |= steps.iter().any(|step| matches!(step.call, Call::Watch { .. }));
+                go(&mut processes, &steps)
+            }
             Request::End => {
                 processes.iter_mut().filter_map(Option::take).for_each(Running::end);
                 clean();
+                if std::mem::take(&mut watched) {
+                    actor::end_watches();
+                }
                 Vec::new()
             }
         };
@@ -72,7 +78,8 @@ fn enter() -> Result<(), String> {
     context("umount", sys!(libc::SYS_umount2, here.as_ptr(), libc::MNT_DETACH))?;
     context("chdir", sys!(libc::SYS_chdir, root.as_ptr()))?;
     context("close_range", sys!(libc::SYS_close_range, 0u32, u32::MAX, 0u32))?;
-    context("memfd_create", super::actor::make_scratch())?;
+    context("memfd_create", actor::make_scratch())?;
+    context("inotify_init1", actor::make_watcher())?;
     sys!(libc::SYS_umask, 0o022).expect("umask cannot fail");
     // The root must be the new filesystem, empty: else programs would run over files of the machine.
     let fd =
@@ -120,7 +127,7 @@ fn times_are_fine() -> bool {
     let mut seen = Vec::new();
     for mode in 0..32u32 {
         sys!(libc::SYS_fchmod, fd, mode).expect("fchmod");
-        seen.push(super::actor::ctime(fd as i32));
+        seen.push(actor::ctime(fd as i32));
     }
     sys!(libc::SYS_close, fd).expect("close");
     sys!(libc::SYS_unlinkat, -1, path.as_ptr(), 0).expect("unlink");
@@ -162,7 +169,9 @@ fn fork() -> Running {
     let (jobs, work) = channel();
     let (reply, reports) = channel();
     let (ready, begun) = channel();
+    let watches_before = actor::watches_before();
     let body = move || {
+        actor::set_watches_before(watches_before);
         sys!(libc::SYS_unshare, libc::CLONE_FILES | libc::CLONE_FS).expect("unshare is for everybody");
         ready.send(sys!(libc::SYS_gettid).expect("gettid")).expect("the parent waits");
         live(&work, &reply);

@@ -71,7 +71,9 @@ pub(super) unsafe fn end(dentry: NonNull<Dentry>) -> Option<NonNull<Dentry>> {
             vfs.long_names.free_rcu(name);
         }
         if let Some(inode) = NonNull::new(d.d_inode.load(Ordering::Relaxed)) {
-            drop(InodeRef::from_raw(inode));
+            let inode = InodeRef::from_raw(inode);
+            crate::notify::dentry_ended(&inode);
+            drop(inode);
         }
         let parent = d.parent_ptr();
         vfs.dentries.free_rcu(dentry.cast());
