@@ -112,18 +112,18 @@ fn connections_lose_nothing() {
     assert_eq!((kernel.nr_files(), kernel.nr_inodes()), (0, 0));
 }
 
-/// Two read one stream, whose segments are long and short, more of them than a read takes out at once: what one read gets is a piece
-/// of the stream, with no gap that the other has filled.
+/// Three read one stream, whose segments are long and short, more of them than a read takes out at once: what one read gets is a piece
+/// of the stream, with no gap that another has filled.
 #[test]
 fn a_read_is_a_piece_of_the_stream() {
-    const WORDS: u32 = if cfg!(debug_assertions) { 10_000_000 } else { 100_000_000 };
+    const WORDS: u32 = 200_000_000;
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = &kernel.process().unwrap();
     let [writer, reader] = p.socketpair(AF_UNIX, SOCK_STREAM, 0).unwrap();
     let got = &AtomicU64::new(0);
     let mut pieces = watched(got, || {
         std::thread::scope(|scope| {
-            let readers = [1, 2].map(|seed| scope.spawn(move || read_pieces(p, reader, seed, got)));
+            let readers = [1, 2, 3].map(|seed| scope.spawn(move || read_pieces(p, reader, seed, got)));
             let mut dice = Random(3);
             let mut next = 0;
             while next < WORDS {
