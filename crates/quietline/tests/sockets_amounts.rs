@@ -5,7 +5,7 @@ mod support;
 use quietline::abi::*;
 use quietline::{Config, Errno, Interrupt, Kernel, PollFd, Process, RecvMsg, SendMsg, Shared};
 use std::time::{Duration, Instant};
-use support::{spawn_asleep, spawn_asleep_in};
+use support::{Random, spawn_asleep, spawn_asleep_in};
 
 const SOON: Duration = Duration::from_millis(30);
 
@@ -284,6 +284,44 @@ fn a_reader_who_wants_more_than_there_is_room_for_gets_it() {
         let host = many(&Host, tcp, len);
         assert_eq!(host, [Ok(len), Ok(len)]);
         assert_eq!(many(&ours, tcp, len), host, "tcp {tcp}");
+    }
+}
+
+/// Long and short segments go into buffers of any lengths, none included: each byte to its place, and no more than was there.
+#[test]
+fn segments_go_into_several_buffers() {
+    let p = &process();
+    let mut dice = Random(7);
+    for round in 0..2_000 {
+        let [writer, reader] = p.socketpair(AF_UNIX, SOCK_STREAM, 0).unwrap();
+        let mut sent = 0;
+        for _ in 0..dice.below(24) {
+            let len = [1, 56, 257, 4_096, 4_097, 6_000][dice.below(6)];
+            let bytes: Vec<u8> = (sent..sent + len).map(|at| at as u8 ^ (at >> 8) as u8).collect();
+            assert_eq!(p.write(writer, &bytes), Ok(len));
+            sent += len;
+        }
+        p.close(writer).unwrap();
+        let mut read = 0;
+        loop {
+            let lens: Vec<usize> =
+                (0..1 + dice.below(5)).map(|_| [0, 1, 255, 4_097, 10_000, 60_000][dice.below(6)]).collect();
+            let wanted: usize = lens.iter().sum();
+            let mut bytes: Vec<Vec<u8>> = lens.iter().map(|len| vec![0; *len]).collect();
+            let mut buffers: Vec<&mut [u8]> = bytes.iter_mut().map(|buffer| &mut buffer[..]).collect();
+            let got = p.recvmsg(reader, &mut room(&mut buffers), 0).unwrap();
+            assert_eq!(got, wanted.min(sent - read), "round {round}: {lens:?}");
+            let bytes = bytes.concat();
+            let right = |(at, byte): (usize, &u8)| *byte == (read + at) as u8 ^ ((read + at) >> 8) as u8;
+            assert!(bytes[..got].iter().enumerate().all(right), "round {round}: {lens:?}");
+            assert!(bytes[got..].iter().all(|byte| *byte == 0), "round {round}: {lens:?}");
+            read += got;
+            if read == sent {
+                break;
+            }
+        }
+        assert_eq!(p.read(reader, &mut [0; 8]), Ok(0));
+        p.close(reader).unwrap();
     }
 }
 

@@ -8,8 +8,9 @@ mod support;
 
 use quietline::abi::*;
 use quietline::{Config, Kernel, Process, RecvMsg, SendMsg};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use support::watched;
+use support::{Random, watched};
 
 const MESSAGES: u64 = 100;
 const CLIENTS: u64 = 3;
@@ -109,6 +110,58 @@ fn connections_lose_nothing() {
     p.close(listener).unwrap();
     assert_eq!(p.open_fds().unwrap(), Vec::<i32>::new());
     assert_eq!((kernel.nr_files(), kernel.nr_inodes()), (0, 0));
+}
+
+/// Three read one stream, whose segments are long and short, more of them than a read takes out at once: what one read gets is a piece
+/// of the stream, with no gap that another has filled.
+#[test]
+fn a_read_is_a_piece_of_the_stream() {
+    const WORDS: u32 = 200_000_000;
+    let kernel = Kernel::boot(Config::default()).unwrap();
+    let p = &kernel.process().unwrap();
+    let [writer, reader] = p.socketpair(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    let got = &AtomicU64::new(0);
+    let mut pieces = watched(got, || {
+        std::thread::scope(|scope| {
+            let readers = [1, 2, 3].map(|seed| scope.spawn(move || read_pieces(p, reader, seed, got)));
+            let mut dice = Random(3);
+            let mut next = 0;
+            while next < WORDS {
+                let len = [1, 60, 150, 1_100, 1_100, 1_100, 1_100, 5_000][dice.below(8)].min(WORDS - next);
+                let bytes: Vec<u8> = (next..next + len).flat_map(u32::to_ne_bytes).collect();
+                assert_eq!(p.write(writer, &bytes), Ok(bytes.len()));
+                next += len;
+            }
+            p.close(writer).unwrap();
+            readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect::<Vec<_>>()
+        })
+    });
+    pieces.sort_unstable_by_key(|piece| piece.start);
+    let end = pieces.iter().fold(0, |end, piece| {
+        assert!(!piece.is_empty(), "what one read got has a gap: {piece:?}");
+        assert_eq!(piece.start, end, "nothing is lost, and nothing comes twice");
+        piece.end
+    });
+    assert_eq!(end, WORDS);
+    p.close(reader).unwrap();
+}
+
+/// Reads numbers until the stream ends: those of each read.
+fn read_pieces(p: &Process, fd: i32, seed: u64, got: &AtomicU64) -> Vec<Range<u32>> {
+    let mut dice = Random(seed);
+    let (mut pieces, mut room) = (Vec::new(), vec![0; 160_000]);
+    loop {
+        let len = [40, 2_000, 65_536, 160_000][dice.below(4)];
+        let n =
+            if dice.below(2) == 0 { p.read(fd, &mut room[..len]) } else { p.recv(fd, &mut room[..len], 0) };
+        let (words, torn) = room[..n.unwrap()].as_chunks();
+        let Some(first) = words.first().map(|word| u32::from_ne_bytes(*word)) else { return pieces };
+        let piece = first..first + words.len() as u32;
+        let whole = torn.is_empty() && words.iter().map(|word| u32::from_ne_bytes(*word)).eq(piece.clone());
+        // Told when all is read: who stops earlier leaves the others asleep.
+        pieces.push(if whole { piece } else { first..first });
+        got.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Sockets and counters travel in messages between threads that open and close what they like: in the end nothing is left.

@@ -76,6 +76,15 @@ impl Segment {
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes()[self.at as usize..]
     }
+
+    /// All its bytes, if they are more than it holds itself.
+    #[inline]
+    pub(super) fn into_long(self) -> Box<[u8]> {
+        match self.bytes {
+            Bytes::Heap(bytes) => bytes,
+            Bytes::Inline(..) => unreachable!("it is a short one"),
+        }
+    }
 }
 
 /// Bytes on the heap, not cleared before they are copied.

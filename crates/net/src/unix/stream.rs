@@ -7,12 +7,13 @@ use super::UnixEnd;
 use super::control::{Inward, Outward, tells_sender};
 use super::flight::Flights;
 use super::segment::{Segment, Sender, stream_piece};
-use super::sock::{DEAD, ESTABLISHED, RCV, READABLE, SEND, Sock, WRITABLE};
+use super::sock::{DEAD, ESTABLISHED, RCV, READABLE, SEND, Sock, State, WRITABLE};
 use crate::abi::{MSG_OOB, MSG_PEEK, MSG_WAITALL, SO_PASSCRED};
 use crate::caller::{Caller, Nobody};
 use crate::message::{Incoming, Outgoing};
 use crate::proto::{On, wait};
 use crate::socket::Socket;
+use quietline_sync::SpinLockGuard;
 use quietline_vfs::{Io, Sink, Source};
 use rustix::io::Errno;
 
@@ -108,7 +109,7 @@ fn push_one(
     Ok(len)
 }
 
-/// Bytes that are copied under the lock.
+/// Bytes that are copied under the lock by who writes.
 const SHORT: usize = 256;
 
 /// `write`.
@@ -177,6 +178,48 @@ pub(super) fn send(end: &UnixEnd, on: &On<'_>, message: &mut Outgoing<'_, '_, '_
     Err(failed)
 }
 
+/// The bytes of a segment, of which the last are to go there.
+type Owed<'a> = (Box<[u8]>, &'a mut [u8]);
+
+/// Long segments that were taken out of the queue, to be copied when its lock is free, and where to.
+struct Later<'a, const N: usize> {
+    segments: [Option<Owed<'a>>; N],
+    count: usize,
+}
+
+/// As many as that, which 64 KiB are at most. If there are more, the others are copied under the lock.
+const LATER: usize = 16;
+/// Bytes that are copied under the lock by who reads: one thread at both ends takes longer for a page that it copies afterwards.
+const PAGE: usize = 4096;
+
+impl<'a, const N: usize> Later<'a, N> {
+    #[inline(always)]
+    const fn none() -> Self {
+        Self { segments: [const { None }; N], count: 0 }
+    }
+
+    /// A place for one more, and where its `len` bytes go; none if it is to be copied at once.
+    #[inline(always)]
+    fn place(
+        &mut self,
+        data: &mut Sink<'a, '_>,
+        len: usize,
+    ) -> Option<(&mut Option<Owed<'a>>, &'a mut [u8])> {
+        let place = self.segments.get_mut(self.count)?;
+        let to = data.set_apart(len)?;
+        self.count += 1;
+        Some((place, to))
+    }
+
+    /// Copies and frees them.
+    #[inline(always)]
+    fn copy(self) {
+        for (bytes, to) in self.segments.into_iter().take(self.count).flatten() {
+            to.copy_from_slice(&bytes[bytes.len() - to.len()..]);
+        }
+    }
+}
+
 /// How far a receive has come.
 struct Reading<'a, 'b, 's> {
     data: &'s mut Sink<'a, 'b>,
@@ -190,17 +233,42 @@ struct Reading<'a, 'b, 's> {
     inward: Inward,
 }
 
-impl Reading<'_, '_, '_> {
+impl<'a> Reading<'a, '_, '_> {
     /// Copies what is there: whether the call is over, and what became room again.
     fn pull(&mut self, sock: &Sock, socket: &Socket) -> Result<(), Errno> {
+        let state = socket.net().unix.flights.lock_thawed(sock);
+        self.pull_with(state, Later::<0>::none(), [0; 2], sock, socket)
+    }
+
+    /// The same from the first long segment on: those that are read whole are taken out, and copied when the lock is free.
+    ///
+    /// All in one hold of the lock, so that no other reader gets what lies between them.
+    #[inline(never)]
+    fn pull_long(
+        &mut self,
+        state: SpinLockGuard<'_, State>,
+        done: [u32; 2],
+        sock: &Sock,
+        socket: &Socket,
+    ) -> Result<(), Errno> {
+        self.pull_with(state, Later::<LATER>::none(), done, sock, socket)
+    }
+
+    #[inline(always)]
+    fn pull_with<const N: usize>(
+        &mut self,
+        mut state: SpinLockGuard<'_, State>,
+        mut later: Later<'a, N>,
+        [mut freed, mut moved]: [u32; 2],
+        sock: &Sock,
+        socket: &Socket,
+    ) -> Result<(), Errno> {
         let flights: &Flights = &socket.net().unix.flights;
-        let mut state = flights.lock_thawed(sock);
-        let (mut at, mut freed) = (0, 0);
+        let mut at = 0;
         let mut skip = match sock.options.peek_off() {
             Some(offset) => offset as usize,
             None => 0,
         };
-        let mut moved = 0;
         let ended = loop {
             let Some(segment) = state.queue.get_mut(at) else {
                 break if self.copied >= self.target || self.peek && self.seen {
@@ -209,6 +277,9 @@ impl Reading<'_, '_, '_> {
                     starved(sock)
                 };
             };
+            if N == 0 && !self.peek && segment.rest().len() > PAGE {
+                return self.pull_long(state, [freed, moved], sock, socket);
+            }
             if self.peek && skip >= segment.rest().len() && !segment.rest().is_empty() {
                 skip -= segment.rest().len();
                 at += 1;
@@ -229,19 +300,30 @@ impl Reading<'_, '_, '_> {
             if had_files && let Err(errno) = self.inward.take(&mut segment.parcel, self.peek) {
                 break Err(errno);
             }
-            let n = self.data.put(&segment.rest()[skip..]);
-            self.copied += n;
-            moved += n as u32;
-            if self.peek {
-                skip = 0;
-                at += 1;
+            let (whole, charge) = (segment.rest().len(), segment.charge);
+            if N > 0
+                && whole > PAGE
+                && let Some((place, to)) = later.place(self.data, whole)
+            {
+                *place = state.queue.pop_front().map(|segment| (segment.into_long(), to));
+                self.copied += whole;
+                moved += whole as u32;
+                freed += charge;
             } else {
-                segment.at += n as u32;
-                if !segment.rest().is_empty() {
-                    break Ok(());
+                let n = self.data.put(&segment.rest()[skip..]);
+                self.copied += n;
+                moved += n as u32;
+                if self.peek {
+                    skip = 0;
+                    at += 1;
+                } else {
+                    segment.at += n as u32;
+                    if !segment.rest().is_empty() {
+                        break Ok(());
+                    }
+                    freed += charge;
+                    drop(state.queue.pop_front());
                 }
-                freed += segment.charge;
-                drop(state.queue.pop_front());
             }
             // Who only looks is told of files that come after all he has room for, as on Linux.
             if had_files || self.data.left() == 0 && !self.peek {
@@ -253,13 +335,10 @@ impl Reading<'_, '_, '_> {
         self.move_peek(sock, moved);
         drop(state);
         self.inward.arrive(flights);
-        if freed > 0
-            && let Some(peer) = socket.unix.peer.get()
-            && peer.is_writable(charged)
-        {
-            // There is room again.
-            peer.wake(WRITABLE);
+        if freed > 0 {
+            tell_of_room(socket, charged);
         }
+        later.copy();
         match ended {
             // What has been copied is not lost for what went wrong after it.
             Err(errno) if self.copied == 0 || errno == Errno::AGAIN => Err(errno),
@@ -345,18 +424,38 @@ fn read_one(sock: &Sock, socket: &Socket, to: &mut Sink<'_, '_>) -> Option<usize
     if segment.bytes().len() < to.left() && sock.options.target(false, to.left()) > segment.bytes().len() {
         return None;
     }
+    if segment.bytes().len() > PAGE {
+        return read_long(state, socket, to);
+    }
     let n = to.put(segment.bytes());
     state.charged -= segment.charge;
     let charged = state.charged;
     let segment = state.queue.pop_front();
     drop(state);
     drop(segment);
+    tell_of_room(socket, charged);
+    Some(n)
+}
+
+/// The same of a long one: it is copied when the lock is free.
+#[inline(never)]
+fn read_long(mut state: SpinLockGuard<'_, State>, socket: &Socket, to: &mut Sink<'_, '_>) -> Option<usize> {
+    let segment = state.queue.pop_front()?;
+    state.charged -= segment.charge;
+    let (bytes, charged) = (segment.into_long(), state.charged);
+    drop(state);
+    tell_of_room(socket, charged);
+    Some(to.put(&bytes))
+}
+
+/// Something was read, which leaves so much: the other end may have room again.
+#[inline(always)]
+fn tell_of_room(socket: &Socket, charged: u32) {
     if let Some(peer) = socket.unix.peer.get()
         && peer.is_writable(charged)
     {
         peer.wake(WRITABLE);
     }
-    Some(n)
 }
 
 /// What a receive returns.

@@ -80,6 +80,24 @@ impl<'a, 'b> Sink<'a, 'b> {
         n
     }
 
+    /// Sets the next `n` bytes apart, which the caller fills later; none if they are not all of one buffer.
+    #[inline]
+    pub fn set_apart(&mut self, n: usize) -> Option<&'a mut [u8]> {
+        if n > self.left {
+            return None;
+        }
+        while self.here.is_empty() {
+            self.here = self.rest.next()?;
+        }
+        if n > self.here.len() {
+            return None;
+        }
+        let (apart, here) = mem::take(&mut self.here).split_at_mut(n);
+        self.here = here;
+        self.left -= n;
+        Some(apart)
+    }
+
     #[inline(always)]
     fn put_here(&mut self, bytes: &[u8]) {
         let (to, here) = mem::take(&mut self.here).split_at_mut(bytes.len());
