@@ -155,7 +155,7 @@ impl System for Host {
         let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
         (message.msg_iov, message.msg_iovlen) = (&raw mut buffer, 1);
         (message.msg_control, message.msg_controllen) = ((&raw mut control).cast(), size_of_val(&control));
-        let n = checked(unsafe { libc::recvmsg(fd, &raw mut message, flags) })?;
+        let n = checked(unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut message, flags) })?;
         Ok((n, (message.msg_controllen != 0).then_some(control[2] as i32)))
     }
 
@@ -169,14 +169,14 @@ impl System for Host {
         if !name.is_empty() {
             (message.msg_name, message.msg_namelen) = (name.as_ptr().cast_mut().cast(), name.len() as u32);
         }
-        checked(unsafe { libc::sendmsg(fd, &raw const message, flags) })
+        checked(unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags) })
     }
 
     fn splice(&self, from: i32, to: i32, len: usize, tee: bool) -> Result<usize> {
-        let (none, flags) = (core::ptr::null_mut(), libc::SPLICE_F_NONBLOCK);
+        let flags = libc::SPLICE_F_NONBLOCK;
         checked(match tee {
-            true => unsafe { libc::tee(from, to, len, flags) },
-            false => unsafe { libc::splice(from, none, to, none, len, flags) },
+            true => unsafe { libc::syscall(libc::SYS_tee, from, to, len, flags) },
+            false => unsafe { libc::syscall(libc::SYS_splice, from, NONE, to, NONE, len, flags) },
         })
     }
 
