@@ -1,10 +1,10 @@
 //! The normal form of outcomes, in which two sides must agree.
 //!
-//! Numbers of inodes and of the filesystem become numbers by order of appearance. Times that someone set stay; those of
-//! the clock become what can be told of them on any machine: that they are the clock's, and of the times of change and
-//! modification whether they are other than when the same inode was seen last. (Whether a read moves the time of
-//! access of a file that was just made hangs on the clock's steps; that it moves one from long ago does not.) Cookies of
-//! events are numbered in the same way. Lists of extended attributes are sorted, and those of names where a side has an order of its own. What stays is compared exactly.
+//! Numbers of inodes and of the filesystem, and cookies of events, become numbers by order of appearance. Times that someone
+//! set stay; those of the clock become what can be told of them on any machine: that they are the clock's, and of the times
+//! of change and modification whether they are other than when the same inode was seen last. (Whether a read moves the time
+//! of access of a file that was just made hangs on the clock's steps; that it moves one from long ago does not.) Lists of
+//! extended attributes are sorted, and those of names where a side has an order of its own. What stays is compared exactly.
 
 use crate::call::Call;
 use crate::outcome::{Body, Event, Name, Outcome, Stamp, Stat};
