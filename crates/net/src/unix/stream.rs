@@ -190,7 +190,7 @@ struct Later<'a, const N: usize> {
 /// As many as that, which 64 KiB are at most. If there are more, the others are copied under the lock.
 const LATER: usize = 16;
 /// Bytes that are copied under the lock by who reads: one thread at both ends takes longer for a page that it copies afterwards.
-const PAGE: usize = 4096;
+const PAGE: usize = if cfg!(loom) { SHORT } else { 4096 };
 
 impl<'a, const N: usize> Later<'a, N> {
     #[inline(always)]
