@@ -34,9 +34,15 @@ pub fn columns(workload: &str) -> Option<Vec<Cow<'static, str>>> {
         "events" => {
             &["pipe-write-read", "eventfd-write-read", "epoll-wait-none", "epoll-wake", "epoll-wake-nested"]
         }
-        "forward" => {
-            &["forward", "forward-single", "forward-napi", "history-4.2-forward", "history-4.2-forward-bulk"]
-        }
+        "forward" => &[
+            "forward",
+            "forward-single",
+            "forward-napi",
+            "forward-1514",
+            "forward-1514-single",
+            "history-4.2-forward",
+            "history-4.2-forward-bulk",
+        ],
         "locks" => &["shared-counter", "spinlock", "queue-lock", "lockref-shared"],
         _ => return Operation::find(workload).map(|operation| vec![operation.name]),
     };

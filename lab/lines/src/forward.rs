@@ -17,18 +17,32 @@ use std::sync::Arc;
 const RING: usize = 512;
 
 pub(crate) fn operations() -> Vec<Operation> {
-    let routed = |name, says, way: fn(&'static Packets) -> Box<dyn Buffers>| {
-        Operation::new(name, says, Allowance::Never, move |_| routed(way))
+    let routed = |name, says, size, way: fn(&'static Packets) -> Box<dyn Buffers>| {
+        Operation::new(name, says, Allowance::Never, move |_| routed(size, way))
     };
     let slub =
         |name, says, free: Free| Operation::new(name, says, Allowance::Any, move |cpus| slub(cpus, free));
     vec![
-        routed("forward", "a packet through the router, made in bulk and freed by a waitlist of 32", |_| {
-            Box::new(InBulk)
+        routed(
+            "forward",
+            "a packet through the router, made in bulk and freed by a waitlist of 32",
+            SMALL,
+            |_| Box::new(InBulk),
+        ),
+        routed("forward-single", "the same, made and freed one by one", SMALL, |packets| {
+            Box::new(Single(packets))
         }),
-        routed("forward-single", "the same, made and freed one by one", |packets| Box::new(Single(packets))),
-        routed("forward-napi", "the same, made and freed by a stack of the poller's own", |packets| {
+        routed("forward-napi", "the same, made and freed by a stack of the poller's own", SMALL, |packets| {
             Box::new(OnStack(packets.napi()))
+        }),
+        routed(
+            "forward-1514",
+            "a packet of 1,514 bytes, made in bulk and freed by a waitlist of 32",
+            FULL,
+            |_| Box::new(InBulk),
+        ),
+        routed("forward-1514-single", "the same, made and freed one by one", FULL, |packets| {
+            Box::new(Single(packets))
         }),
         slub("history-4.2-forward", "a head of SLUB of 4.2, freed behind 512 others, one by one", free_each),
         slub(
@@ -38,6 +52,10 @@ pub(crate) fn operations() -> Vec<Operation> {
         ),
     ]
 }
+
+/// Bytes of a frame: the shortest, and an Ethernet's longest.
+const SMALL: usize = 64;
+const FULL: usize = 1514;
 
 /// How a CPU makes and frees packets.
 trait Buffers {
@@ -86,8 +104,8 @@ fn packets() -> &'static Packets {
     Box::leak(Box::new(Packets::new().expect("caches")))
 }
 
-fn generator(packets: &'static Packets) -> Generator<'static> {
-    let traffic = Traffic { ends: Ends::TEST_V4, ..Traffic::default() };
+fn generator(packets: &'static Packets, size: usize) -> Generator<'static> {
+    let traffic = Traffic { size, ends: Ends::TEST_V4, ..Traffic::default() };
     Generator::new(packets, &traffic).expect("a generator")
 }
 
@@ -127,12 +145,12 @@ fn router(packets: &'static Packets) -> Forwarder<'static> {
     router
 }
 
-fn routed(way: fn(&'static Packets) -> Box<dyn Buffers>) -> Scene {
+fn routed(size: usize, way: fn(&'static Packets) -> Box<dyn Buffers>) -> Scene {
     let packets = packets();
     let router = Arc::new(router(packets));
     Box::new(move |_| {
         let (router, mut lane) = (router.clone(), router.lane().expect("a lane"));
-        let (mut generator, mut sink, mut batch) = (generator(packets), sink(), Batch::new());
+        let (mut generator, mut sink, mut batch) = (generator(packets, size), sink(), Batch::new());
         let mut buffers = way(packets);
         in_turns(move || {
             assert_eq!(buffers.make(&mut generator, &mut batch), BUDGET);

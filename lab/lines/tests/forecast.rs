@@ -79,7 +79,7 @@ fn nested_epolls_lose_what_they_lost() {
 /// A packet through the router meets nobody: not a line, contended or not, comes from another CPU.
 #[test]
 fn the_forwarder_scales_to_64_cpus_without_a_line() {
-    for column in ["forward", "forward-single", "forward-napi"] {
+    for column in ["forward", "forward-single", "forward-napi", "forward-1514", "forward-1514-single"] {
         let curve = curve(column, &[1, 4, 64]);
         for point in &curve.points {
             assert_eq!(point.moved_lines, 0.0, "{column} on {}: {:?}", point.cpus, point.bottleneck);

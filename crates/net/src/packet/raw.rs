@@ -131,7 +131,11 @@ impl Packets {
     /// # Errors
     /// [`CacheError`].
     pub fn new() -> Result<Self, CacheError> {
-        let cache = |name, size| RawCache::new(Options::new(name, size, 64));
+        // A sheaf has room for a turn, of large data too: what a turn frees the next one makes, from the CPU's two sheaves.
+        let cache = |name, size: usize| {
+            let sheaf_capacity = (64 * 1024 / size).max(CHUNK);
+            RawCache::new(Options { sheaf_capacity, ..Options::new(name, size, 64) })
+        };
         // Where nobody looks at it: of a head that is free, its count of references says so, in debug builds.
         let link_offset = cfg!(debug_assertions).then_some(offset_of!(Head, next));
         let heads = Options { link_offset, ..Options::new("skbuff_head_cache", size_of::<Head>(), 64) };
