@@ -31,7 +31,8 @@
 //!
 //! # Lock order
 //!
-//! `control`, then a listener's queue, then the port tables' buckets. `Tx`, then an `Rx`. Wait queues inside all of them.
+//! `control`, then a listener's queue, then the port tables' buckets. `Tx`, then an `Rx`. `reader`, then the
+//! `Rx`; with that held it is only tried. Wait queues inside all of them.
 
 mod close;
 mod connect;

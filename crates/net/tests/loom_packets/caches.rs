@@ -57,12 +57,14 @@ pub fn write(address: usize) {
 
 pub struct Options {
     pub size: usize,
+    /// The model's caches have none.
+    pub sheaf_capacity: usize,
     pub link_offset: Option<usize>,
 }
 
 impl Options {
     pub fn new(_name: &'static str, size: usize, _align: usize) -> Self {
-        Self { size, link_offset: None }
+        Self { size, sheaf_capacity: 0, link_offset: None }
     }
 }
 

@@ -86,6 +86,29 @@ fn two_readers() {
     });
 }
 
+/// Two read at once what lies in three long segments, which are copied when the lock is free: what each gets is one run.
+#[test]
+fn two_long_readers() {
+    const PIECE: usize = 300;
+    bounded(2, 12, || {
+        let [one, two] = World::new().pair(SOCK_STREAM);
+        for piece in 0..3 {
+            let bytes: Vec<u8> = (0..PIECE).map(|at| ((piece * PIECE + at) / 10) as u8).collect();
+            assert_eq!(one.send(&bytes, MSG_DONTWAIT), Ok(PIECE));
+        }
+        let [first, other] = [two.clone(), two].map(|two| {
+            move || {
+                let mut room = [0; 2 * PIECE];
+                let n = two.receive(&mut room, MSG_DONTWAIT).unwrap_or(0);
+                assert!(room[..n].windows(2).all(|next| next[1] - next[0] <= 1), "there is a hole");
+                n
+            }
+        });
+        let first = spawn(first);
+        assert_eq!(other() + first.join().unwrap(), 3 * PIECE);
+    });
+}
+
 /// A pair whose first end has no room left; what it has sent.
 fn full(ty: i32) -> ([Fd; 2], Vec<u8>) {
     let [one, two] = World::new().pair(ty);

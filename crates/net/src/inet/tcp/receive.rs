@@ -21,7 +21,7 @@ pub(in super::super) enum How {
 impl End {
     /// Receives what is there: how many bytes; 0 at the end (`tcp_recvmsg`, without waiting).
     ///
-    /// Writes the line of the own `Rx`; when the peer waits for room, also its flags.
+    /// Writes the line of the own `Rx`, and with more than 2 KiB that of `reader`; when the peer waits for room, also its flags.
     ///
     /// # Errors
     /// `EAGAIN` when there is nothing; what went wrong; `ENOTCONN`.
@@ -124,11 +124,14 @@ impl End {
         mut rx: SpinLockGuard<'a, Received>,
         to: &mut Sink<'_, '_>,
     ) -> (usize, SpinLockGuard<'a, Received>) {
-        // Not if somebody has it who has just waited for it: that would be two locks in the other order.
-        let reader = self.reader.try_lock();
-        rx.is_being_read = reader.is_some();
+        let mut reader = None;
         let mut got = 0;
         while to.left() > 0 && !rx.bytes.is_empty() {
+            if reader.is_none() {
+                // Only tried: somebody may have it who has just waited for it, and wants the queue's lock next. Then it is free soon.
+                reader = self.reader.try_lock();
+                rx.is_being_read = reader.is_some();
+            }
             match reader.as_ref().and_then(|_| rx.bytes.take(to.left())) {
                 Some(chunk) => {
                     drop(rx);
