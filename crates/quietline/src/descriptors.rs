@@ -26,7 +26,7 @@ impl Process {
         self.table.close(fd, &self.inner().files)
     }
 
-    /// Closes all descriptors from `first` to `last`; with `CLOSE_RANGE_CLOEXEC`, marks them to be closed on exec
+    /// Closes all descriptors from `first` to `last`, the last first; with `CLOSE_RANGE_CLOEXEC`, marks them to be closed on exec
     /// instead. `CLOSE_RANGE_UNSHARE` is accepted: no other process shares this one's table.
     ///
     /// # Errors
@@ -36,11 +36,11 @@ impl Process {
             return Err(Errno::INVAL);
         }
         if self.has_locked() && flags & CLOSE_RANGE_CLOEXEC == 0 {
-            let mut from = first as usize;
-            while let Some(fd) = self.table.next_fd(from).filter(|&fd| fd as u32 <= last) {
+            let mut end = (last as usize).saturating_add(1);
+            while let Some(fd) = self.table.last_fd(end).filter(|&fd| fd as u32 >= first) {
                 // Another thread may have closed it in the meantime, which is as good.
                 let _ = self.close(fd);
-                from = fd as usize + 1;
+                end = fd as usize;
             }
         }
         self.table.for_range(first, last, flags & CLOSE_RANGE_CLOEXEC != 0, &self.inner().files);

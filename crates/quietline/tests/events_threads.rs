@@ -6,7 +6,7 @@ use quietline::abi::*;
 use quietline::{
     Config, EpollEvent, Errno, FdSet, Interrupt, ItimerSpec, Kernel, PollFd, Process, Shared, SigPipe,
 };
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::Random;
@@ -283,39 +283,56 @@ fn exclusive_for_room() {
     });
 }
 
+/// Ends those who wait for the counter, also when the test fails.
+struct Stop<'a>(&'a Process, i32);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.write(self.1, &1u64.to_ne_bytes());
+    }
+}
+
+/// An epoll that nobody sleeps in is passed over, and its event found later: so all of them sleep before each cause.
 fn wakes_one(p: &Process, what: &str, fd: i32, events: u32, mut cause: impl FnMut()) {
     const MANY: usize = 8;
     let epolls: Vec<_> = (0..MANY).map(|_| p.epoll_create1(0).unwrap()).collect();
-    epolls.iter().for_each(|&ep| add(p, ep, fd, events | EPOLLEXCLUSIVE | EPOLLET));
-    let (woken, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (woken, stop) = (AtomicU64::new(0), counter(p));
+    for &ep in &epolls {
+        add(p, ep, fd, events | EPOLLEXCLUSIVE | EPOLLET);
+        add(p, ep, stop, EPOLLIN);
+    }
     let wrong = thread::scope(|scope| {
-        for &ep in &epolls {
-            let (woken, stop) = (&woken, &stop);
-            scope.spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    if p.epoll_wait(ep, &mut [EpollEvent::default()], 50).unwrap() != 0 {
-                        woken.fetch_add(1, Ordering::Relaxed);
+        let _stop = Stop(p, stop);
+        let sleep = |&ep: &i32| {
+            let woken = &woken;
+            support::spawn_asleep(scope, move || {
+                let mut event = [EpollEvent::default()];
+                // So long that it ends nothing but a test that has failed.
+                while p.epoll_pwait2(ep, &mut event, Some(10 * LONG)).unwrap() != 0 {
+                    if event[0].data == stop as u64 {
+                        return;
                     }
+                    // Relaxed: no more than the number is looked at.
+                    woken.fetch_add(1, Ordering::Relaxed);
                 }
-            });
-        }
-        thread::sleep(NAP);
-        let wrong = (1..=10).find_map(|round| {
+                panic!("the end of it is lost");
+            })
+        };
+        let mut sleepers: Vec<_> = epolls.iter().map(sleep).collect();
+        (1..=10).find_map(|round| {
             cause();
-            // More than one would come now too.
             let began = Instant::now();
             while woken.load(Ordering::Relaxed) < round && began.elapsed() < LONG {
                 thread::yield_now();
             }
-            thread::sleep(NAP);
+            // Who was woken has counted when it sleeps again.
+            sleepers.iter_mut().for_each(support::Asleep::until_asleep);
             let woken = woken.load(Ordering::Relaxed);
-            (!(round..round + 8).contains(&woken)).then_some((round, woken))
-        });
-        stop.store(true, Ordering::Relaxed);
-        wrong
+            (woken != round).then_some((round, woken))
+        })
     });
     assert_eq!(wrong, None, "{what}: so often, and so many of {MANY} were woken");
-    epolls.into_iter().for_each(|ep| p.close(ep).unwrap());
+    epolls.into_iter().chain([stop]).for_each(|fd| p.close(fd).unwrap());
 }
 
 #[test]

@@ -264,25 +264,26 @@ fn an_open_that_fails_is_not_told_and_empties_nothing() {
     assert_eq!(told(&p, watch), [(IN_OPEN, name()), (IN_MODIFY, name()), (IN_CLOSE_NOWRITE, name())]);
 }
 
-/// As Linux closes them: by `close_range`, at a process's end, and at that of one that has locked bytes.
+/// As Linux closes them: by `close_range` and at a process's end, also one that has locked bytes.
 #[test]
 fn the_last_descriptor_is_closed_first() {
     let p = root();
     let watch = p.inotify_init1(IN_NONBLOCK).unwrap();
     p.inotify_add_watch(watch, "/", IN_CLOSE_WRITE).unwrap();
-    for end in ["close_range", "end", "end with locks"] {
+    for end in ["close_range", "close_range with locks", "end", "end with locks"] {
         let child = p.fork().unwrap();
         let fds = ["a", "b", "c"].map(|name| child.open(name, O_CREAT | O_RDWR, 0o600).unwrap());
         // Of another bucket of the table.
         child.dup2(fds[1], 900).unwrap();
         child.close(fds[1]).unwrap();
-        match end {
-            "close_range" => child.close_range(fds[0] as u32, 900, 0).unwrap(),
-            "end" => {}
-            _ => {
-                let mut lock = Flock { l_type: F_WRLCK as _, l_whence: 0, l_start: 0, l_len: 1, l_pid: 0 };
-                child.fcntl_lock(fds[0], F_SETLK, &mut lock).unwrap();
-            }
+        child.dup2(watch, 901).unwrap();
+        if end.ends_with("with locks") {
+            let mut lock = Flock { l_type: F_WRLCK as _, l_whence: 0, l_start: 0, l_len: 1, l_pid: 0 };
+            child.fcntl_lock(fds[0], F_SETLK, &mut lock).unwrap();
+        }
+        if end.starts_with("close_range") {
+            child.close_range(fds[0] as u32, 900, 0).unwrap();
+            assert_eq!(child.open_fds().unwrap(), [watch, 901], "{end}");
         }
         drop(child);
         let order: String = told(&p, watch).into_iter().map(|(_, name)| name).collect();

@@ -198,8 +198,7 @@ fn who_waits_for_a_place_is_not_woken_by_a_shutdown() {
         std::thread::scope(|scope| {
             let waiting = support::spawn_asleep(scope, || p.send(sender, b"y", MSG_NOSIGNAL));
             p.shutdown(if of_sender { sender } else { receiver }, how).unwrap();
-            std::thread::sleep(Duration::from_millis(20));
-            let slept_on = !waiting.is_finished();
+            let slept_on = waiting.sleeps_on();
             p.recv(receiver, &mut [0; 8], 0).unwrap();
             assert_eq!((slept_on, waiting.join().unwrap()), (true, sent), "{of_sender} {how}");
         });

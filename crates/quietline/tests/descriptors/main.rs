@@ -51,7 +51,12 @@ fn outcomes(row: &Row, kind: Kind) -> [Result<i64, i32>; 2] {
 #[test]
 fn every_call_with_every_kind_of_descriptor() {
     let (mut differ, mut counts) = (Vec::new(), BTreeMap::<Kind, [u32; 3]>::new());
-    for row in ROWS {
+    let not_here = Host::passed_over();
+    for (name, why) in &not_here {
+        assert!(ROWS.iter().any(|row| row.name == *name), "{name}");
+        println!("{name}: passed over on this host, as {why}");
+    }
+    for row in ROWS.iter().filter(|row| not_here.iter().all(|(name, _)| *name != row.name)) {
         for kind in Kind::ALL {
             let [theirs, own] = outcomes(row, kind);
             if theirs != own && !row.passed_over.contains(&kind) {
@@ -65,7 +70,11 @@ fn every_call_with_every_kind_of_descriptor() {
             counts.entry(kind).or_default()[at] += 1;
         }
     }
-    println!("{} calls; done, EBADF, another error: {counts:?}", ROWS.len());
+    println!(
+        "{} calls, {} of them passed over; done, EBADF, another error: {counts:?}",
+        ROWS.len(),
+        not_here.len()
+    );
     assert!(differ.is_empty(), "{} differ:\n{}", differ.len(), differ.join("\n"));
     // Most calls want more than a place in the tree, and all of them an open descriptor; some of each do something.
     for kind in [Kind::File, Kind::Dir, Kind::Fifo, Kind::Link] {

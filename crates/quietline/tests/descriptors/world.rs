@@ -25,6 +25,11 @@ pub(crate) struct Fds {
     pub(crate) pair: [i32; 2],
 }
 
+fn is_root() -> bool {
+    // SAFETY: asks for a number.
+    unsafe { libc::geteuid() == 0 }
+}
+
 pub(crate) struct Ours {
     pub(crate) process: Process,
     pub(crate) fds: Fds,
@@ -34,11 +39,7 @@ impl Ours {
     pub(crate) fn new(kind: Kind) -> Self {
         static KERNEL: OnceLock<Kernel> = OnceLock::new();
         static MADE: AtomicU32 = AtomicU32::new(0);
-        let boot = || {
-            // SAFETY: asks for a number.
-            let privileged = unsafe { libc::geteuid() } == 0;
-            Kernel::boot(Config::default().privileged(privileged)).unwrap()
-        };
+        let boot = || Kernel::boot(Config::default().privileged(is_root())).unwrap();
         let p = KERNEL.get_or_init(boot).process().unwrap();
         let own = format!("/{}", MADE.fetch_add(1, Ordering::Relaxed));
         p.mkdir(&own, 0o755).unwrap();
@@ -105,6 +106,27 @@ impl Host {
         let host = Self { fds, dir, room: Box::new([const { Cell::new(0) }; WORDS]) };
         assert_eq!(host.call(libc::SYS_write, [pipe[1].into(), b"abc".as_ptr().addr() as i64, 3]), Ok(3));
         host
+    }
+
+    /// Rows that say nothing on this host, as it is older or lets its root do less, and which of the two: it is asked once.
+    pub(crate) fn passed_over() -> Vec<(&'static str, &'static str)> {
+        let mut rows = Vec::new();
+        let host = Self::new(Kind::Closed);
+        let [room, empty] = [host.zeros(), host.text("")];
+        if host.call(libc::SYS_epoll_wait, [-1, room, 0, 0]) != Err(libc::EBADF) {
+            rows.push(("epoll_wait, no room", "it looks at the room before the descriptor"));
+        }
+        let to_nowhere = [-1, empty, -1, host.text("y"), AT_EMPTY_PATH.into()];
+        if host.call(libc::SYS_linkat, to_nowhere) != Err(libc::EBADF) {
+            rows.push(("linkat, it", "it wants CAP_DAC_READ_SEARCH for an empty path"));
+        }
+        let of_own = [host.fds.file.into(), host.text("trusted.x"), room, 1, 0];
+        if is_root() && host.call(libc::SYS_fsetxattr, of_own) != Ok(0) {
+            rows.extend(
+                ["fsetxattr", "fremovexattr"].map(|row| (row, "its root may not set a trusted attribute")),
+            );
+        }
+        rows
     }
 
     /// The address of zeros.

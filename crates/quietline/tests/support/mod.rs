@@ -90,6 +90,22 @@ impl<R> Asleep<'_, R> {
         self.times.is_some() && self.times_asleep() == self.times
     }
 
+    /// Comes back when it sleeps, at two looks without having run between them, or has ended. At once if it has slept on since
+    /// it was last found asleep.
+    #[track_caller]
+    pub(crate) fn until_asleep(&mut self) {
+        let began = Instant::now();
+        while !self.is_finished() {
+            let now = self.times_asleep();
+            if now.is_some() && now == self.times {
+                break;
+            }
+            self.times = now;
+            assert!(began.elapsed() < Duration::from_secs(60), "the call does not wait");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     pub(crate) fn join(self) -> std::thread::Result<R> {
         self.thread.join()
     }
@@ -130,16 +146,7 @@ pub(crate) fn spawn_asleep_in<'scope, R: Send + 'scope>(
     });
     let id = told.recv().expect("it runs");
     let mut asleep = Asleep { thread, id, call, times: None };
-    let began = Instant::now();
-    while !asleep.is_finished() {
-        let now = asleep.times_asleep();
-        if now.is_some() && now == asleep.times {
-            break;
-        }
-        asleep.times = now;
-        assert!(began.elapsed() < Duration::from_secs(60), "the call does not wait");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    asleep.until_asleep();
     asleep
 }
 
