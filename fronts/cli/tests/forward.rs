@@ -3,6 +3,7 @@
 mod wire;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -245,32 +246,43 @@ fn generated_packets_wait_for_the_neighbour_and_are_counted() {
         let line = devices.lines().find_map(|line| line.trim().strip_prefix("qa:")).expect("it is there");
         line.split_whitespace().nth(1).expect("packets").parse().unwrap()
     };
-    let mut a_second = 0.0;
-    for _ in 0..5 {
+    // A machine that is busy may hold up who answers, so that the neighbour is given up, or who sends; but not each time.
+    let mut rounds = Vec::new();
+    loop {
         ip("link set qa arp off");
         let before = came();
         let forward = to("10.0.0.2", 200);
         until("a question", || came() != before);
         ip("link set qa arp on");
-        let (mut bytes, mut answered) = ([0; 100], None);
-        for number in 0..200u64 {
-            let (len, from) = socket.recv_from(&mut bytes).unwrap_or_else(|e| panic!("{number}: {e}"));
+        let (mut bytes, mut answered, mut numbers) = ([0; 100], None, Vec::new());
+        while numbers.len() < 200 {
+            let (len, from) = match socket.recv_from(&mut bytes) {
+                Ok(datagram) => datagram,
+                // The others were for the neighbour that was given up.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{numbers:?}: {error}"),
+            };
             assert_eq!((len, from), (64 - 42, "198.18.0.1:1024".parse().unwrap()));
-            assert_eq!(bytes[8..16], number.to_be_bytes());
+            numbers.push(u64::from_be_bytes(bytes[8..16].try_into().unwrap()));
             answered.get_or_insert_with(Instant::now);
         }
         let (code, said, error) = forward.wait();
-        assert!(code == Some(0) && said.contains("forwarded IPv4: 200\n"), "{said} {error}");
+        assert!(code == Some(0) && numbers.is_sorted_by(|a, b| a < b), "{numbers:?} {said} {error}");
         // The neighbour has answered: nothing is waited for any more, neither before the others nor behind them.
-        let took = answered.map(|answered| answered.elapsed());
-        assert!(took.is_some_and(|took| took < Duration::from_secs(3)), "{took:?} {said}");
-        // Of the time in which they were sent: a machine that is busy may hold that up, but not each time.
-        a_second = rate(&said, "qa");
-        if a_second > 1000.0 {
-            break;
+        let took = answered.map(|answered: Instant| answered.elapsed());
+        if numbers.len() == 200 && !said.contains("NEIGH_FAILED") {
+            assert!(
+                numbers.into_iter().eq(0..200) && said.contains("forwarded IPv4: 200\n"),
+                "{said} {error}"
+            );
+            // Of the time in which they were sent.
+            if took.is_some_and(|took| took < Duration::from_secs(3)) && rate(&said, "qa") > 1000.0 {
+                break;
+            }
         }
+        rounds.push((took, said));
+        assert!(rounds.len() < 5, "{rounds:#?}");
     }
-    assert!(a_second > 1000.0, "{a_second}");
     // Nobody is there: all are counted.
     let (code, said, _) = to("10.0.0.77", 10).wait();
     let failed =

@@ -62,7 +62,7 @@ impl Pass<'_, '_> {
             if let Some(link) = link
                 && self.is_neighbour6(source)
             {
-                let waiting = self.of.neighbours6.learn(self.input, source, link, true, self.now);
+                let waiting = self.of.neighbours6.solicited(self.input, source, link, self.now);
                 self.send_waiting(waiting, self.input, link);
             }
             self.advertise(target, if free { ALL_NODES } else { source }, !free);

@@ -3,6 +3,7 @@
 use super::checksum::{Sum, checksum, update};
 use super::forwarder::Pass;
 use super::header::{Ethernet, Icmp, Ipv4, ether, protocol};
+use super::interface::Interface;
 use super::statistics::Count;
 use crate::packet::{DropReason, Skb};
 use core::net::Ipv4Addr;
@@ -40,10 +41,7 @@ impl<'n> Pass<'_, 'n> {
             return;
         }
         // Who forwards without an address of its own has nothing to sign with.
-        let from = self.interface().first4();
-        let Some(from) = from.or_else(|| self.of.interfaces.iter().find_map(|other| other.first4())) else {
-            return;
-        };
+        let Some(from) = self.source4(self.interface().first4()) else { return };
         if !self.of.limiter.take(self.now) {
             return self.count(Count::Limited);
         }
@@ -64,6 +62,11 @@ impl<'n> Pass<'_, 'n> {
             self.count(Count::Errors);
             self.made_here(|pass| pass.output4(error, to));
         }
+    }
+
+    /// As which this station speaks of itself: by an interface's address, or, where that has none, by another one's.
+    pub(super) fn source4(&self, own: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+        own.or_else(|| self.of.interfaces.iter().find_map(Interface::first4))
     }
 
     /// A packet for an address of ours.

@@ -4,7 +4,6 @@ use super::checksum::{Sum, checksum, update};
 use super::forwarder::{Forwarder, Pass};
 use super::header::{Ethernet, Ipv4, Link, ether};
 use super::icmp4;
-use super::interface::Interface;
 use super::neighbour::Neighbours;
 use super::next::Family;
 use super::options::{Refused, blank_options, fill_in, look};
@@ -132,8 +131,7 @@ impl<'n> Pass<'_, 'n> {
     fn own4_toward(&self, hop: NextHop<Ipv4Addr>, destination: Ipv4Addr) -> Option<Ipv4Addr> {
         let target = if let Via::Gateway(gateway) = hop.via { gateway } else { destination };
         let there = self.of.interfaces.get(hop.interface as usize);
-        let own = there.and_then(|interface| interface.toward4(target));
-        own.or_else(|| self.of.interfaces.iter().find_map(Interface::first4))
+        self.source4(there.and_then(|interface| interface.toward4(target)))
     }
 
     #[cold]

@@ -27,7 +27,8 @@
 //! * A station is entered only after it was asked for, or has asked for us.
 //! * Of IPv6, an answer makes a neighbour reachable whether it says the link address or not, which who was asked himself may leave out (RFC
 //!   4861, section 7.2.4). What nobody asked for makes nobody reachable; an address that contradicts the one that is known, and is not said to
-//!   replace it, makes that one stale.
+//!   replace it, makes that one stale. Nor does a question make reachable who asks it (section 7.2.3): one that is new or has moved is
+//!   entered stale, and of one that is known where he says nothing changes.
 //!
 //! # Limits
 //!
@@ -85,6 +86,15 @@ struct Asked<'n, A> {
     tries: u32,
     next_try: Duration,
     waiting: Waiting<'n>,
+}
+
+impl<'n, A: Sealed> Slow<'n, A> {
+    /// Asks for a neighbour no more: what has waited for it, if it was asked for.
+    fn take_asked(&mut self, interface: u32, address: A) -> Option<Waiting<'n>> {
+        let same = |asked: &Asked<'n, A>| asked.interface == interface && asked.address == address;
+        let at = self.asked.iter().position(same)?;
+        Some(self.asked.swap_remove(at).waiting)
+    }
 }
 
 /// Packets that wait, oldest first.
@@ -266,8 +276,7 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         if known.is_some_and(|known| known.until == FOR_GOOD) {
             return [const { None }; WAITING];
         }
-        let same = |asked: &Asked<'n, A>| asked.interface == interface && asked.address == address;
-        let asked = slow.asked.iter().position(same).map(|at| slow.asked.swap_remove(at));
+        let waiting = slow.take_asked(interface, address);
         let entry = self.table.entry(interface, address);
         let until = seconds(now) + REACHABLE;
         match (entry, known) {
@@ -275,11 +284,28 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
                 *slow.pool.uses(entry) = 0;
                 self.table.set_until(entry, until);
             }
-            (None, _) if asked.is_none() && !create => {}
+            (None, _) if waiting.is_none() && !create => {}
             // What waits is sent, whether there is memory to remember the answer or not.
             _ => drop(self.table.set(&mut slow.pool, (interface, address), Known { link, until })),
         }
-        asked.map_or([const { None }; WAITING], |asked| asked.waiting)
+        waiting.unwrap_or([const { None }; WAITING])
+    }
+
+    /// A neighbour of IPv6 has asked for an address of ours and said where it is (RFC 4861, section 7.2.3); what has waited for it. Whether it
+    /// hears us that does not say: one that is new or has moved is asked when it is used next.
+    ///
+    /// If there is no memory to enter it, what has waited is given nevertheless.
+    pub(super) fn solicited(&self, interface: u32, address: A, link: Link, now: Duration) -> Waiting<'n> {
+        let mut slow = self.slow.lock();
+        let known = self.table.get(interface, address);
+        // As in `learn`, for good. Nor is one that is known there any newer for it.
+        if known.is_some_and(|known| known.until == FOR_GOOD || known.link == link) {
+            return [const { None }; WAITING];
+        }
+        let waiting = slow.take_asked(interface, address);
+        let stale = Known { link, until: seconds(now) };
+        let _ = self.table.set(&mut slow.pool, (interface, address), stale);
+        waiting.unwrap_or([const { None }; WAITING])
     }
 
     /// A neighbour of IPv6 has said where it is, or that it is there (RFC 4861, section 7.2.5): where to send what has waited for it, and
@@ -301,11 +327,9 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         let (Some(entry), Some(known)) = (self.table.entry(interface, address), known) else {
             // Who is being asked for, and does not say where he is, is asked again.
             let link = says.link?;
-            let same = |asked: &Asked<'n, A>| asked.interface == interface && asked.address == address;
-            let at = slow.asked.iter().position(same)?;
-            let asked = slow.asked.swap_remove(at);
+            let waiting = slow.take_asked(interface, address)?;
             let _ = self.table.set(&mut slow.pool, (interface, address), Known { link, until });
-            return Some((link, asked.waiting));
+            return Some((link, waiting));
         };
         match says.link.filter(|link| *link != known.link) {
             // Nobody on the link changes what was entered for good.

@@ -1,4 +1,4 @@
-//! What advertisements of neighbours say, and do not say (RFC 4861, section 7.2.5).
+//! What advertisements of neighbours say, and do not say (RFC 4861, section 7.2.5), and what their questions do (section 7.2.3).
 
 use super::frames::*;
 use super::neighbour;
@@ -22,6 +22,24 @@ fn says<'n>(
     let mut frame = icmp6(RIGHT, B6, RIGHT6, 255, 136, [flags, 0, 0, 0], &body);
     frame[6..12].copy_from_slice(&B);
     handle(of, packets, 1, &[frame], at)
+}
+
+/// B6 asks for RIGHT6; what goes out then, without the answer: it goes to `to`, behind a question to the same if one is `asked`.
+fn asks<'n>(
+    of: &Forwarder<'n>,
+    packets: &'n Packets,
+    link: Link,
+    (to, asked): (Link, bool),
+    at: u64,
+) -> Vec<(u32, Vec<u8>)> {
+    let mut frame = icmp6(RIGHT, B6, RIGHT6, 255, 135, [0; 4], &neighbour(1, RIGHT6, link));
+    frame[6..12].copy_from_slice(&link);
+    let mut sent = handle(of, packets, 1, &[frame], at);
+    let (_, answer) = sent.pop().expect("an answer");
+    assert_eq!((&answer[..6], answer[54]), (&to[..], 136), "{at}");
+    let question = sent.pop_if(|(_, bytes)| is_question(bytes));
+    assert_eq!(question.map(|(_, bytes)| bytes[..6].to_vec()), asked.then(|| to.to_vec()), "{at}");
+    sent
 }
 
 /// Where a packet for behind B6 goes, and whether somebody is asked before, who is the same.
@@ -108,5 +126,52 @@ fn all_flags() {
     says(&of, &packets, SOLICITED | OVERRIDE, Some([3, 0, 0, 0, 0, 1]), old);
     assert_eq!(of.counts()[DropReason::BadHeader], before + 1);
     assert_eq!(next(&of, &packets, old + 1000), (B, true));
+    assert_eq!(packets.head_stats().active, 0);
+}
+
+/// Who asks is not there for it: what he says of his link address is taken, and he is asked when it is used.
+#[test]
+fn questions() {
+    let packets = Packets::new().unwrap();
+    let old = 10 + u64::from(REACHABLE) * 1000;
+    let known = || {
+        let of = forwarder(&packets);
+        next(&of, &packets, 0);
+        assert_eq!(says(&of, &packets, SOLICITED, Some(B), 10).len(), 1, "what has waited");
+        of
+    };
+
+    // New: what has waited goes, and the answer is the first use.
+    let of = forwarder(&packets);
+    next(&of, &packets, 0);
+    assert_eq!(asks(&of, &packets, B, (B, true), 10).len(), 1, "what has waited");
+    assert_eq!((of.neighbours(), of.waiting()), ([0, 1], 0));
+    assert_eq!(next(&of, &packets, 20), (B, false), "asked in this second");
+    assert_eq!(next(&of, &packets, 1_010), (B, true), "nobody has heard that it hears us");
+    assert!(says(&of, &packets, SOLICITED, None, 1_020).is_empty());
+    assert_eq!(next(&of, &packets, 30_010), (B, false));
+    assert_eq!(next(&of, &packets, 31_010), (B, true));
+
+    // Known there: reachable for as long as before.
+    let of = known();
+    assert!(asks(&of, &packets, B, (B, false), 9_000).is_empty());
+    assert_eq!(next(&of, &packets, old - 1010), (B, false));
+    assert_eq!(next(&of, &packets, old), (B, true));
+    // Nor is it forgotten any later if it asks, and does not answer.
+    for i in 1..u64::from(TRIES) {
+        assert!(asks(&of, &packets, B, (B, true), old + i * 1000).is_empty());
+    }
+    asks(&of, &packets, B, (B, false), old + u64::from(TRIES) * 1000);
+    assert_eq!(of.neighbours(), [0, 0]);
+
+    // Another link address is taken.
+    let of = known();
+    assert!(asks(&of, &packets, MOVED, (MOVED, true), 9_000).is_empty());
+    assert_eq!(next(&of, &packets, 9_010), (MOVED, false), "asked in this second");
+    assert_eq!(next(&of, &packets, 10_010), (MOVED, true));
+    // But not in the place of one that was entered for good.
+    let of = with_neighbours(&packets);
+    assert!(asks(&of, &packets, MOVED, (B, false), 9_000).is_empty());
+    assert_eq!(next(&of, &packets, 9_000_000), (B, false));
     assert_eq!(packets.head_stats().active, 0);
 }

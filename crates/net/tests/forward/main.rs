@@ -809,9 +809,16 @@ fn neighbours_of_ipv6() {
     // Somebody asks for us.
     let (group, link) = group_of(LEFT6);
     let question = icmp6(link, A6, group, 255, 135, [0; 4], &neighbour(1, LEFT6, A));
-    let (interface, answer) = one(handle(&of, &packets, 0, std::slice::from_ref(&question), 0));
-    let (ethernet, ip, said, body) = message6(&answer);
-    assert_eq!((interface, ethernet.destination, ip.hops), (0, A, 255));
+    let sent = handle(&of, &packets, 0, std::slice::from_ref(&question), 0);
+    // Whether he hears us is asked beside it, and said.
+    let [(0, asked), (0, answer)] = &sent[..] else { panic!("{sent:x?}") };
+    let (ethernet, ip, said, body) = message6(asked);
+    assert_eq!((ethernet.destination, ip.destination(), ip.source(), ip.hops), (A, A6, LEFT6, 255));
+    assert_eq!((said, body), ((135, 0, [0; 4]), &neighbour(1, A6, LEFT)[..]));
+    let hears = icmp6(LEFT, A6, LEFT6, 255, 136, [0x60, 0, 0, 0], &neighbour(2, A6, A));
+    assert!(handle(&of, &packets, 0, &[hears], 0).is_empty());
+    let (ethernet, ip, said, body) = message6(answer);
+    assert_eq!((ethernet.destination, ip.hops), (A, 255));
     assert_eq!((ip.source(), ip.destination(), said), (LEFT6, A6, (136, 0, [0xe0, 0, 0, 0])));
     assert_eq!(body, neighbour(2, LEFT6, LEFT));
     assert_eq!(of.neighbours(), [0, 1]);
