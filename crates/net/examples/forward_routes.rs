@@ -2,7 +2,9 @@
 //! made and freed; least and median of many rounds. `cargo run --release -p quietline-net --example forward_routes`.
 
 use quietline_net::forward::header::{Ethernet, Ipv4, Ipv6, Link, Udp, ether, protocol};
-use quietline_net::forward::{Address, Count, Forwarder, Interface, NextHop, Prefix, Routes, Via, checksum};
+use quietline_net::forward::{
+    Address, Count, Forwarder, Interface, NextHop, Prefix, Routes, Via, checksum,
+};
 use quietline_net::packet::{Napi, Packets, Skb};
 use std::hint::black_box;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -85,8 +87,9 @@ fn table<A: Address>(
         usage.tails
     );
     const LOOKUPS: usize = 1 << 14;
-    let hits: Vec<A> =
-        (0..LOOKUPS).map(|_| inside(prefixes[random.next() as usize % ROUTES], random.next())).collect();
+    let hits: Vec<A> = (0..LOOKUPS)
+        .map(|_| inside(prefixes[random.next() as usize % ROUTES], random.next()))
+        .collect();
     let any: Vec<A> = (0..LOOKUPS).map(|_| anywhere(random.next())).collect();
     let few: Vec<A> = (0..LOOKUPS).map(|i| hits[i % 64]).collect();
     for (what, addresses) in [("inside prefixes", &hits), ("anywhere", &any), ("64 flows", &few)] {
@@ -130,8 +133,14 @@ fn frame6(flow: u32) -> [u8; 60] {
     let mut destination = [0x20, 1, 0xd, 0xb8, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     destination[12..].copy_from_slice(&(flow + 2).to_be_bytes());
     let source = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
-    let ip =
-        Ipv6 { version: Ipv6::VERSION.into(), payload: 6.into(), next: 59, hops: 64, source, destination };
+    let ip = Ipv6 {
+        version: Ipv6::VERSION.into(),
+        payload: 6.into(),
+        next: 59,
+        hops: 64,
+        source,
+        destination,
+    };
     frame(ether::IPV6, &[ip.as_bytes()])
 }
 
@@ -161,7 +170,9 @@ fn through<'n>(of: &Forwarder<'n>, packets: &'n Packets, what: &str, frames: &[[
         let begun = Instant::now();
         for burst in 0..BURSTS {
             fill(&mut napi, &mut ring, frames, burst * BURST);
-            ring.iter_mut().filter_map(Option::take).for_each(|skb| napi.consume_skb(black_box(skb)));
+            ring.iter_mut()
+                .filter_map(Option::take)
+                .for_each(|skb| napi.consume_skb(black_box(skb)));
         }
         without.push(begun.elapsed().as_nanos() as f64 / (BURST * BURSTS) as f64);
         let begun = Instant::now();
@@ -216,7 +227,10 @@ fn main() {
     }
     let counts = of.counts();
     let all = 3 * (ROUNDS * BURST * BURSTS) as u64;
-    assert_eq!((counts[Count::Forwarded4], counts[Count::Forwarded6], counts.dropped()), (all, all, 0));
+    assert_eq!(
+        (counts[Count::Forwarded4], counts[Count::Forwarded6], counts.dropped()),
+        (all, all, 0)
+    );
 
     table::<Ipv4Addr>(
         "IPv4",

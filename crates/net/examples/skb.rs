@@ -84,7 +84,12 @@ fn measure(len: usize) {
     );
     for ((name, _), mut samples) in ways.iter().zip(samples) {
         samples.sort_by(f64::total_cmp);
-        println!("{name:28} {:6.2} ({:.2} to {:.2})", samples[ROUNDS / 2], samples[0], samples[ROUNDS - 1]);
+        println!(
+            "{name:28} {:6.2} ({:.2} to {:.2})",
+            samples[ROUNDS / 2],
+            samples[0],
+            samples[ROUNDS - 1]
+        );
     }
 }
 

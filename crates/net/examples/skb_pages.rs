@@ -95,7 +95,12 @@ impl Order {
 }
 
 /// What was found, in turns of so many: slabs of heads, their pages, and slabs of data, of 64; words for a packet; in the mean.
-fn measure<'n>(packets: &'n Packets, way: &mut dyn Way<'n>, mut order: Order, turn: usize) -> [f64; 4] {
+fn measure<'n>(
+    packets: &'n Packets,
+    way: &mut dyn Way<'n>,
+    mut order: Order,
+    turn: usize,
+) -> [f64; 4] {
     let mut out: Vec<Option<Skb<'n>>> = (0..OUT).map(|_| packets.alloc_skb(LEN).ok()).collect();
     let slab_size = [packets.head_stats().slab_size, packets.data_stats()[1].slab_size];
     let words = || packets.head_stats().slab_syncs + packets.data_stats()[1].slab_syncs;
@@ -119,8 +124,9 @@ fn measure<'n>(packets: &'n Packets, way: &mut dyn Way<'n>, mut order: Order, tu
         if ended >= WARM {
             for burst in burst.chunks(BURST) {
                 let all = || burst.iter().flatten();
-                let distinct =
-                    |addresses: &mut dyn Iterator<Item = usize>| addresses.collect::<HashSet<_>>().len();
+                let distinct = |addresses: &mut dyn Iterator<Item = usize>| {
+                    addresses.collect::<HashSet<_>>().len()
+                };
                 found[0] += distinct(&mut all().map(|skb| skb.id() / slab_size[0]));
                 found[1] += distinct(&mut all().map(|skb| skb.id() / 4096));
                 found[2] += distinct(&mut all().map(|skb| skb.data_ptr().addr() / slab_size[1]));
@@ -142,7 +148,10 @@ fn main() {
         "of 64 made in a row", "of heads", "of heads", "of data", "for a packet"
     );
     for (turn, any) in [(64, false), (64, true), (2048, false), (2048, true)] {
-        println!("turns of {turn}, {}", if any { "ended in any order" } else { "the oldest end first" });
+        println!(
+            "turns of {turn}, {}",
+            if any { "ended in any order" } else { "the oldest end first" }
+        );
         for name in ["one by one", "waitlist of 32", "made and freed in bulk", "poller's stack"] {
             let packets = Packets::new().expect("memory");
             let order = if any { Order::Any(0x9e37_79b9_7f4a_7c15) } else { Order::Oldest };
@@ -153,7 +162,10 @@ fn main() {
                 _ => Box::new(packets.napi()),
             };
             let [heads, pages, data, words] = measure(&packets, &mut *way, order, turn);
-            println!("{:26} {heads:10.1} {pages:10.1} {data:10.1} {words:14.4}", format!("  {name}"));
+            println!(
+                "{:26} {heads:10.1} {pages:10.1} {data:10.1} {words:14.4}",
+                format!("  {name}")
+            );
             drop(way);
             assert_eq!(packets.head_stats().active, 0, "all have ended");
         }

@@ -79,11 +79,13 @@ impl On<'_> {
         if !self.waits(0) || to.left() == 0 {
             return None;
         }
-        if self.socket.ty() == SOCK_STREAM && self.socket.proto().least(self.socket, to.left()) <= 1 {
+        if self.socket.ty() == SOCK_STREAM && self.socket.proto().least(self.socket, to.left()) <= 1
+        {
             return None;
         }
         let (mut name, mut control) = (SockAddr::NONE, Control::new(&mut []));
-        let mut message = Incoming { name: &mut name, data: to, control: &mut control, flags: 0, found: 0 };
+        let mut message =
+            Incoming { name: &mut name, data: to, control: &mut control, flags: 0, found: 0 };
         Some(self.socket.proto().receive(self, &mut message))
     }
 

@@ -16,7 +16,12 @@ pub(crate) struct May {
 /// # Errors
 /// `EAFNOSUPPORT`, `ESOCKTNOSUPPORT`, `EPROTONOSUPPORT`, `EINVAL`, `EPERM`, `EACCES`.
 #[inline]
-pub(crate) fn resolve(family: i32, ty: i32, protocol: i32, may: May) -> Result<(i32, Protocol), Errno> {
+pub(crate) fn resolve(
+    family: i32,
+    ty: i32,
+    protocol: i32,
+    may: May,
+) -> Result<(i32, Protocol), Errno> {
     // The one that servers make by the million needs no table.
     if family == AF_INET && ty == SOCK_STREAM && protocol == 0 {
         return Ok((SOCK_STREAM, Protocol::Tcp));

@@ -165,7 +165,11 @@ impl InetEnd {
 }
 
 /// Sends all, as far as the call waits.
-fn send_stream(end: &tcp::End, on: &On<'_>, message: &mut Outgoing<'_, '_, '_>) -> Result<usize, Errno> {
+fn send_stream(
+    end: &tcp::End,
+    on: &On<'_>,
+    message: &mut Outgoing<'_, '_, '_>,
+) -> Result<usize, Errno> {
     if message.flags & MSG_OOB != 0 {
         return Err(Errno::OPNOTSUPP);
     }
@@ -183,7 +187,9 @@ fn send_stream(end: &tcp::End, on: &On<'_>, message: &mut Outgoing<'_, '_, '_>) 
     loop {
         let sent = match end.send(message.data) {
             Err(Errno::AGAIN) if waits => {
-                proto::wait(end.writers(), Events::TO_WRITE, false, left(deadline), || end.send(message.data))
+                proto::wait(end.writers(), Events::TO_WRITE, false, left(deadline), || {
+                    end.send(message.data)
+                })
             }
             sent => sent,
         };
@@ -207,7 +213,11 @@ fn send_stream(end: &tcp::End, on: &On<'_>, message: &mut Outgoing<'_, '_, '_>) 
 }
 
 /// Receives what there is, or as much as the call waits for.
-fn receive_stream(end: &tcp::End, on: &On<'_>, message: &mut Incoming<'_, '_, '_>) -> Result<usize, Errno> {
+fn receive_stream(
+    end: &tcp::End,
+    on: &On<'_>,
+    message: &mut Incoming<'_, '_, '_>,
+) -> Result<usize, Errno> {
     if message.flags & MSG_OOB != 0 {
         return Err(Errno::INVAL);
     }
@@ -235,7 +245,9 @@ fn receive_stream(end: &tcp::End, on: &On<'_>, message: &mut Incoming<'_, '_, '_
         let received = match end.receive(message.data, how) {
             Err(Errno::AGAIN) if waits && got < target => {
                 let key = Events::TO_READ;
-                proto::wait(end.readers(), key, false, left(deadline), || end.receive(message.data, how))
+                proto::wait(end.readers(), key, false, left(deadline), || {
+                    end.receive(message.data, how)
+                })
             }
             received => received,
         };
@@ -261,7 +273,11 @@ fn receive_stream(end: &tcp::End, on: &On<'_>, message: &mut Incoming<'_, '_, '_
 /// Who wants no bytes waits, as on Linux, until something comes or the time is up, and is told that he got them, whatever it was: an
 /// error stays where it is, and nobody is told that a wait was in vain, or interrupted.
 #[cold]
-fn receive_nothing(end: &tcp::End, on: &On<'_>, message: &mut Incoming<'_, '_, '_>) -> Result<usize, Errno> {
+fn receive_nothing(
+    end: &tcp::End,
+    on: &On<'_>,
+    message: &mut Incoming<'_, '_, '_>,
+) -> Result<usize, Errno> {
     match end.receive(message.data, How::Read) {
         Err(Errno::AGAIN) if on.waits(message.flags) => {}
         done => return done,
@@ -364,7 +380,12 @@ impl Proto for InetEnd {
     }
 
     #[inline]
-    fn try_write(&self, socket: &Socket, _io: Io, from: &mut Source<'_, '_>) -> Result<usize, Errno> {
+    fn try_write(
+        &self,
+        socket: &Socket,
+        _io: Io,
+        from: &mut Source<'_, '_>,
+    ) -> Result<usize, Errno> {
         match self.of(socket)? {
             Which::Tcp(end) => {
                 let sent = end.send(from);

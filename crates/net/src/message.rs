@@ -106,7 +106,12 @@ impl<'a> Control<'a> {
     }
 
     /// Adds a message of as many numbers as there is room for: how many. Adds none for no numbers.
-    pub(crate) fn put_ints(&mut self, level: i32, ty: i32, ints: impl Iterator<Item = i32>) -> usize {
+    pub(crate) fn put_ints(
+        &mut self,
+        level: i32,
+        ty: i32,
+        ints: impl Iterator<Item = i32>,
+    ) -> usize {
         let room = self.room().unwrap_or(0);
         let to = self.room.get_mut(self.used + CMSG_HEADER..).unwrap_or_default();
         let (to, _) = to[..room].as_chunks_mut::<4>();
@@ -154,7 +159,8 @@ pub(crate) struct Cmsg<'a> {
 pub(crate) fn cmsgs(mut bytes: &[u8]) -> impl Iterator<Item = Option<Cmsg<'_>>> {
     core::iter::from_fn(move || {
         let header = bytes.first_chunk::<CMSG_HEADER>()?;
-        let word = |at: usize| i32::from_ne_bytes(*header[at..].first_chunk().expect("inside the header"));
+        let word =
+            |at: usize| i32::from_ne_bytes(*header[at..].first_chunk().expect("inside the header"));
         let len = u64::from_ne_bytes(*header.first_chunk().expect("inside the header"));
         let data = usize::try_from(len).ok().and_then(|len| bytes.get(CMSG_HEADER..len));
         let next = data.and_then(|data| bytes.get(cmsg_align(CMSG_HEADER + data.len())..));
@@ -207,8 +213,9 @@ mod tests {
         assert_eq!(control.used(), 48);
         assert!(!control.put(5, 6, &[7; 4]));
         assert_eq!(control.used(), 64);
-        let found: Vec<_> =
-            cmsgs(&room).map(|cmsg| cmsg.map(|cmsg| (cmsg.level, cmsg.ty, cmsg.data.to_vec()))).collect();
+        let found: Vec<_> = cmsgs(&room)
+            .map(|cmsg| cmsg.map(|cmsg| (cmsg.level, cmsg.ty, cmsg.data.to_vec())))
+            .collect();
         let third = Some((5, 6, vec![]));
         assert_eq!(found, [Some((1, 2, vec![1, 2, 3, 4, 5])), Some((3, 4, vec![9; 8])), third]);
     }

@@ -165,11 +165,14 @@ impl Options {
             SO_REUSEPORT | SO_PASSCRED => self.switch(name, int != 0),
             SO_SNDBUF => self.set_sndbuf(clamped(int)),
             SO_RCVBUF => self.set_rcvbuf(clamped(int)),
-            SO_SNDBUFFORCE | SO_RCVBUFFORCE if !who.may(Right::NetAdmin) => return Err(Errno::PERM),
+            SO_SNDBUFFORCE | SO_RCVBUFFORCE if !who.may(Right::NetAdmin) => {
+                return Err(Errno::PERM);
+            }
             SO_SNDBUFFORCE => self.set_sndbuf(int.max(0) as u32),
             SO_RCVBUFFORCE => self.set_rcvbuf(int.max(0) as u32),
             SO_PRIORITY => {
-                let free = (0..=6).contains(&int) || who.may(Right::NetRaw) || who.may(Right::NetAdmin);
+                let free =
+                    (0..=6).contains(&int) || who.may(Right::NetRaw) || who.may(Right::NetAdmin);
                 if !free {
                     return Err(Errno::PERM);
                 }
@@ -198,11 +201,13 @@ impl Options {
     }
 
     fn set_sndbuf(&self, bytes: u32) {
-        self.sndbuf.store(bytes.saturating_mul(2).clamp(SNDBUF_MIN, i32::MAX as u32), Ordering::Relaxed);
+        self.sndbuf
+            .store(bytes.saturating_mul(2).clamp(SNDBUF_MIN, i32::MAX as u32), Ordering::Relaxed);
     }
 
     fn set_rcvbuf(&self, bytes: u32) {
-        self.rcvbuf.store(bytes.saturating_mul(2).clamp(RCVBUF_MIN, i32::MAX as u32), Ordering::Relaxed);
+        self.rcvbuf
+            .store(bytes.saturating_mul(2).clamp(RCVBUF_MIN, i32::MAX as u32), Ordering::Relaxed);
     }
 
     /// `getsockopt` of what all sockets have: how many bytes. `SO_TYPE`, `SO_PROTOCOL`, `SO_DOMAIN` the socket knows;
@@ -273,7 +278,8 @@ fn long(value: &[u8], at: usize) -> Option<i64> {
 
 /// A `struct timeval` as microseconds: nothing stands for never, a time before now for at once.
 fn micros(value: &[u8]) -> Result<u64, Errno> {
-    let (seconds, micros) = (long(value, 0).ok_or(Errno::INVAL)?, long(value, 8).ok_or(Errno::INVAL)?);
+    let (seconds, micros) =
+        (long(value, 0).ok_or(Errno::INVAL)?, long(value, 8).ok_or(Errno::INVAL)?);
     if !(0..1_000_000).contains(&micros) {
         return Err(Errno::DOM);
     }

@@ -53,8 +53,8 @@ mod trace;
 
 pub(crate) use bulk::are_none;
 pub use bulk::{
-    NoBulk, WAITLIST, Waitlist, kfree_skb_bulk, kfree_skb_bulk_heads, kfree_skb_bulk_reason, kfree_skb_list,
-    kfree_skb_list_reason,
+    NoBulk, WAITLIST, Waitlist, kfree_skb_bulk, kfree_skb_bulk_heads, kfree_skb_bulk_reason,
+    kfree_skb_list, kfree_skb_list_reason,
 };
 pub use defer::DEFER_MAX;
 pub use frag::{Frag, MAX_FRAGS};

@@ -50,7 +50,10 @@ impl On<'_> {
 
 impl core::fmt::Debug for On<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("On").field("socket", self.socket).field("flags", &self.flags).finish_non_exhaustive()
+        f.debug_struct("On")
+            .field("socket", self.socket)
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
     }
 }
 
@@ -146,12 +149,24 @@ pub(crate) trait Proto {
     }
 
     /// `setsockopt`, `SOL_SOCKET` included.
-    fn set_option(&self, _on: &On<'_>, _level: i32, _name: i32, _value: &[u8]) -> Result<(), Errno> {
+    fn set_option(
+        &self,
+        _on: &On<'_>,
+        _level: i32,
+        _name: i32,
+        _value: &[u8],
+    ) -> Result<(), Errno> {
         Err(Errno::OPNOTSUPP)
     }
 
     /// `getsockopt`: how many bytes; `SO_TYPE`, `SO_PROTOCOL` and `SO_DOMAIN` are answered already.
-    fn option(&self, _on: &On<'_>, _level: i32, _name: i32, _to: &mut [u8]) -> Result<usize, Errno> {
+    fn option(
+        &self,
+        _on: &On<'_>,
+        _level: i32,
+        _name: i32,
+        _to: &mut [u8],
+    ) -> Result<usize, Errno> {
         Err(Errno::OPNOTSUPP)
     }
 
@@ -161,7 +176,12 @@ pub(crate) trait Proto {
     }
 
     /// For `write`.
-    fn try_write(&self, _socket: &Socket, _io: Io, _from: &mut Source<'_, '_>) -> Result<usize, Errno> {
+    fn try_write(
+        &self,
+        _socket: &Socket,
+        _io: Io,
+        _from: &mut Source<'_, '_>,
+    ) -> Result<usize, Errno> {
         Err(Errno::INVAL)
     }
 

@@ -65,8 +65,12 @@ impl<P: Counted> Once<P> {
     pub(crate) fn set(&self, value: P) -> Result<&P::Target, P> {
         let raw = P::into_raw(value);
         // ORDERING: release publishes the value. Relaxed: nothing is read of who was quicker.
-        let set =
-            self.value.compare_exchange(ptr::null_mut(), raw.as_ptr(), Ordering::Release, Ordering::Relaxed);
+        let set = self.value.compare_exchange(
+            ptr::null_mut(),
+            raw.as_ptr(),
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
         // SAFETY: kept by this if it was set, and otherwise made above, and seen by nobody.
         unsafe { if set.is_ok() { Ok(raw.as_ref()) } else { Err(P::from_raw(raw)) } }
     }

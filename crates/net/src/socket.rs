@@ -14,8 +14,8 @@ use core::time::Duration;
 use quietline_sync::{IdAllocator, WaitQueue};
 use quietline_vfs::abi::{O_NONBLOCK, O_RDWR, S_IFSOCK};
 use quietline_vfs::{
-    Direction, Events, FileHandle, FileMode, Files, Io, Ioctl, Payload, PollTable, PseudoFs, PseudoInode,
-    Sink, Source,
+    Direction, Events, FileHandle, FileMode, Files, Io, Ioctl, Payload, PollTable, PseudoFs,
+    PseudoInode, Sink, Source,
 };
 use rustix::io::Errno;
 
@@ -187,7 +187,8 @@ impl<'k> Maker<'k> {
         may_raw: bool,
     ) -> Result<FileHandle<'k>, Errno> {
         let flags = flags_of(ty)?;
-        let (ty, protocol) = family::resolve(family, ty & SOCK_TYPE_MASK, protocol, May { raw: may_raw })?;
+        let (ty, protocol) =
+            family::resolve(family, ty & SOCK_TYPE_MASK, protocol, May { raw: may_raw })?;
         self.open(Socket::new(self.net, self.last_ino, family, ty, protocol), flags)
     }
 
@@ -204,7 +205,8 @@ impl<'k> Maker<'k> {
         who: &dyn Caller,
     ) -> Result<[FileHandle<'k>; 2], Errno> {
         let flags = flags_of(ty)?;
-        let (ty, protocol) = family::resolve(family, ty & SOCK_TYPE_MASK, protocol, May { raw: may_raw })?;
+        let (ty, protocol) =
+            family::resolve(family, ty & SOCK_TYPE_MASK, protocol, May { raw: may_raw })?;
         if family != AF_UNIX {
             return Err(Errno::OPNOTSUPP);
         }

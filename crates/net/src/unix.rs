@@ -229,12 +229,18 @@ impl Proto for UnixEnd {
             return Ok(0);
         }
         let (mut name, mut control) = (SockAddr::NONE, Control::new(&mut []));
-        let mut message = Incoming { name: &mut name, data: to, control: &mut control, flags: 0, found: 0 };
+        let mut message =
+            Incoming { name: &mut name, data: to, control: &mut control, flags: 0, found: 0 };
         packet::receive(self, &on(socket, io), &mut message)
     }
 
     #[inline]
-    fn try_write(&self, socket: &Socket, io: Io, from: &mut Source<'_, '_>) -> Result<usize, Errno> {
+    fn try_write(
+        &self,
+        socket: &Socket,
+        io: Io,
+        from: &mut Source<'_, '_>,
+    ) -> Result<usize, Errno> {
         if socket.ty() == SOCK_STREAM {
             return stream::try_write(self, socket, from);
         }

@@ -51,7 +51,11 @@ fn batches() {
         drop(places[3].take());
         places.len()
     });
-    assert_eq!((seen, batch.len(), packets.head_stats().active), (BATCH, 0, 0), "what is left ends");
+    assert_eq!(
+        (seen, batch.len(), packets.head_stats().active),
+        (BATCH, 0, 0),
+        "what is left ends"
+    );
     let mut batch_of = (0..BATCH as u8).map(|i| numbered(&packets, i));
     batch_of.try_for_each(|skb| batch.push(skb)).unwrap();
     assert_eq!(batch.consume(), BATCH);
@@ -112,10 +116,17 @@ fn what_has_no_room_is_dropped_and_counted() {
     };
     for device in [&mut a as &mut dyn NetDevice<'_>, &mut lo] {
         let mut batch = batch_of(6);
-        assert_eq!((device.xmit(&mut batch), numbers(&batch)), (4, vec![4, 5]), "what is left stays");
+        assert_eq!(
+            (device.xmit(&mut batch), numbers(&batch)),
+            (4, vec![4, 5]),
+            "what is left stays"
+        );
         assert_eq!((device.send(&mut batch), batch.len()), (0, 0));
         let stats = device.stats();
-        assert_eq!((stats.tx_packets, stats.tx_bytes, stats.dropped(DropReason::QueueFull)), (4, 4, 2));
+        assert_eq!(
+            (stats.tx_packets, stats.tx_bytes, stats.dropped(DropReason::QueueFull)),
+            (4, 4, 2)
+        );
         assert_eq!(stats.drops().collect::<Vec<_>>(), [(DropReason::QueueFull, 2)]);
     }
     assert_eq!(packets.head_stats().active, 8);
@@ -172,13 +183,19 @@ fn generated_packets_are_well_formed() {
                 continue;
             }
             let frame = skb.data();
-            assert_eq!((frame.len(), &frame[..12]), (size, &[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..]));
+            assert_eq!(
+                (frame.len(), &frame[..12]),
+                (size, &[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..])
+            );
             let flow = n % 70_000;
             let (udp, low) = if traffic.ends == Ends::TEST_V4 {
                 assert_eq!(frame[12..16], [8, 0, 0x45, 0]);
                 assert_eq!(usize::from(u16::from_be_bytes([frame[16], frame[17]])), size - 14);
                 assert_eq!((frame[22], frame[23], check(&[&frame[14..34]])), (64, 17, 0));
-                assert_eq!((&frame[26..28], &frame[30..34]), (&[198, 18][..], &[198, 19, 0, 1][..]));
+                assert_eq!(
+                    (&frame[26..28], &frame[30..34]),
+                    (&[198, 18][..], &[198, 19, 0, 1][..])
+                );
                 (34, &frame[28..30])
             } else {
                 assert_eq!(frame[12..18], [0x86, 0xdd, 0x60, 0, 0, 0]);
@@ -190,7 +207,10 @@ fn generated_packets_are_well_formed() {
             let port = u16::from_be_bytes([frame[udp], frame[udp + 1]]);
             assert_eq!(port, 65_535u16.wrapping_add((flow >> 16) as u16));
             let len = (size - udp) as u16;
-            assert_eq!(frame[udp + 2..udp + 6], [0, 53, len.to_be_bytes()[0], len.to_be_bytes()[1]]);
+            assert_eq!(
+                frame[udp + 2..udp + 6],
+                [0, 53, len.to_be_bytes()[0], len.to_be_bytes()[1]]
+            );
             let addresses = if udp == 34 { 26 } else { 22 };
             assert_ne!(frame[udp + 6..udp + 8], [0, 0]);
             let sums = [&frame[addresses..udp], &[0, 17], &len.to_be_bytes(), &frame[udp..]];
@@ -233,7 +253,8 @@ fn generators_that_cannot_be() {
 #[test]
 fn a_sink_tells_what_is_wrong() {
     let packets = Packets::new().unwrap();
-    let mut generator = Generator::new(&packets, &Traffic { flows: 2, ..Traffic::default() }).unwrap();
+    let mut generator =
+        Generator::new(&packets, &Traffic { flows: 2, ..Traffic::default() }).unwrap();
     let mut sink = Sink::new(256, 2).unwrap();
     sink.check_sums(true);
     let mut made = Batch::new();
@@ -257,8 +278,15 @@ fn a_sink_tells_what_is_wrong() {
         batch.push(skb).unwrap();
         sink.send(&mut batch);
     }
-    let expected =
-        Tally { received: 64, duplicated: 1, reordered: 1, lost: 1, bad_sums: 2, foreign: 3, late: 0 };
+    let expected = Tally {
+        received: 64,
+        duplicated: 1,
+        reordered: 1,
+        lost: 1,
+        bad_sums: 2,
+        foreign: 3,
+        late: 0,
+    };
     assert_eq!(sink.tally(), expected);
     assert!(!sink.tally().is_exactly(64));
     drop(sink);
@@ -294,7 +322,11 @@ fn across(packets: &Packets, traffic: &Traffic, ring: usize) {
                 if far.poll(BUDGET, &mut batch).unwrap() == 0 {
                     thread::yield_now();
                 }
-                assert_eq!(sink.send(&mut batch), sink.complete(BUDGET), "as many as are sent are freed");
+                assert_eq!(
+                    sink.send(&mut batch),
+                    sink.complete(BUDGET),
+                    "as many as are sent are freed"
+                );
             }
             assert!(sink.tally().is_exactly(count), "{:?}", sink.tally());
             assert_eq!((sink.stats().drops().count(), far.stats().rx_packets), (0, count));

@@ -27,15 +27,23 @@ fn inside(test: &str) -> bool {
     if !asked.status.success() {
         let required = std::env::var(REQUIRE).unwrap_or_default();
         let why = String::from_utf8_lossy(&asked.stderr);
-        assert!(matches!(&*required, "" | "0"), "{test} must not be skipped ({REQUIRE}={required}): {why}");
+        assert!(
+            matches!(&*required, "" | "0"),
+            "{test} must not be skipped ({REQUIRE}={required}): {why}"
+        );
         eprintln!("skipped: {test}: {why}");
         return false;
     }
     let way = String::from_utf8_lossy(&asked.stdout);
     let mut command = Command::new("unshare");
-    command.arg(way.trim()).arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    command.arg(way.trim()).arg(std::env::current_exe().unwrap()).args([
+        "--exact",
+        test,
+        "--nocapture",
+    ]);
     let output = command.env(INSIDE, "1").output().unwrap();
-    let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (said, error) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     eprint!("{said}{error}");
     // A name that is no test's any more would pass without it.
     let ran = said.contains("test result: ok. 1 passed");
@@ -114,7 +122,10 @@ fn received_within<'n>(
     frames
 }
 
-fn received<'n>(device: &mut impl NetDevice<'n>, enough: impl Fn(&[Vec<u8>]) -> bool) -> Vec<Vec<u8>> {
+fn received<'n>(
+    device: &mut impl NetDevice<'n>,
+    enough: impl Fn(&[Vec<u8>]) -> bool,
+) -> Vec<Vec<u8>> {
     received_within(device, Duration::from_secs(10), enough)
 }
 
@@ -140,7 +151,10 @@ fn what_cannot_be_opened_says_why() {
         assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
     }
     let error = Tap::open(&packets, "lo").unwrap_err();
-    assert!(matches!(error.errno(), Errno::INVAL | Errno::PERM | Errno::NOENT | Errno::ACCESS), "{error}");
+    assert!(
+        matches!(error.errno(), Errno::INVAL | Errno::PERM | Errno::NOENT | Errno::ACCESS),
+        "{error}"
+    );
 }
 
 #[test]
@@ -155,7 +169,11 @@ fn tap() {
     let mut batch = Batch::new();
     // Buffers are made many at a time, and wait for what is to come.
     assert_eq!(packets.head_stats().active, 0);
-    assert_eq!((tap.poll(BUDGET, &mut batch), tap.poll(BUDGET, &mut batch)), (Ok(0), Ok(0)), "it is down");
+    assert_eq!(
+        (tap.poll(BUDGET, &mut batch), tap.poll(BUDGET, &mut batch)),
+        (Ok(0), Ok(0)),
+        "it is down"
+    );
     assert_eq!(packets.head_stats().active, NAPI_BULK);
     ip("addr add 10.1.0.1/24 dev qt0");
     ip("link set qt0 up");
@@ -177,7 +195,8 @@ fn tap() {
 
     let ends = Ends::V4([Ipv4Addr::new(10, 1, 0, 2), Ipv4Addr::new(10, 1, 0, 1)]);
     let links = [[2, 0, 0, 0, 0, 9], link_of("qt0")];
-    let traffic = Traffic { count: Some(20), ends, links, ports: [9, 4000], size: 700, ..Traffic::default() };
+    let traffic =
+        Traffic { count: Some(20), ends, links, ports: [9, 4000], size: 700, ..Traffic::default() };
     let mut generator = Generator::new(&packets, &traffic).unwrap();
     batch.consume();
     generator.poll(BUDGET, &mut batch).unwrap();
@@ -237,7 +256,8 @@ fn packet_sockets() {
     // What the host sends by the interface comes at the other end, and not here.
     let socket = host_at_va();
     (0..20).for_each(|_| assert_eq!(socket.send_to(b"from the host", "10.2.0.2:9").unwrap(), 13));
-    let from_host = |frames: &[Vec<u8>]| frames.iter().filter(|f| f.ends_with(b"from the host")).count();
+    let from_host =
+        |frames: &[Vec<u8>]| frames.iter().filter(|f| f.ends_with(b"from the host")).count();
     let there = received(&mut far, |frames| from_host(frames) == 20);
     assert_eq!(from_host(&there), 20);
     assert_eq!(from_host(&received_within(&mut near, Duration::from_millis(300), |_| false)), 0);
@@ -258,7 +278,8 @@ fn a_lower_mtu_drops_what_does_not_fit_and_nothing_else() {
     // More than the rings have frames, so that they go round; with frames in a row that do not fit, at both ends of a batch, and one
     // that is no frame.
     let wrong = [(0, 1414), (10, 1414), (63, 1100), (64, 1015), (65, 1200), (700, 1514), (701, 13)];
-    let len = |number| wrong.iter().find(|(wrong, _)| *wrong == number).map_or(1014, |(_, len)| *len);
+    let len =
+        |number| wrong.iter().find(|(wrong, _)| *wrong == number).map_or(1014, |(_, len)| *len);
     let mut came = Vec::new();
     for first in (0..1280).step_by(BATCH) {
         let mut batch = Batch::new();
@@ -292,14 +313,18 @@ fn what_comes_while_the_ring_is_full_is_counted() {
     let mut near = PacketSocket::open(&packets, "va").unwrap();
     let mut far = PacketSocket::open(&packets, "vb").unwrap();
     for (round, sent) in [300, 1000, 300, 700].into_iter().enumerate() {
-        let (before, dropped) = (far.stats().rx_packets, far.stats().dropped(DropReason::QueueFull));
+        let (before, dropped) =
+            (far.stats().rx_packets, far.stats().dropped(DropReason::QueueFull));
         send(&mut near, (0..sent).map(|i| numbered(&packets, i, 100)));
         let frames = received_within(&mut far, Duration::from_millis(200), |_| false);
         let came = far.stats().rx_packets - before;
         let lost = far.stats().dropped(DropReason::QueueFull) - dropped;
         // (The host says a thing or two of its own.)
         let all = u64::from(sent)..u64::from(sent) + 30;
-        assert!(came == frames.len() as u64 && all.contains(&(came + lost)), "{round}: {came}, {lost} lost");
+        assert!(
+            came == frames.len() as u64 && all.contains(&(came + lost)),
+            "{round}: {came}, {lost} lost"
+        );
         assert!((lost > 0) == (sent > 512), "{round}: {lost} lost");
     }
 }
@@ -348,7 +373,10 @@ fn no_mtu_is_too_large() {
     }
     let packets = Packets::new().unwrap();
     let mut lo = PacketSocket::open(&packets, "lo").unwrap();
-    assert!(packets.alloc_skb(lo.max_frame() + 5).is_ok() && packets.alloc_skb(lo.max_frame() + 6).is_err());
+    assert!(
+        packets.alloc_skb(lo.max_frame() + 5).is_ok()
+            && packets.alloc_skb(lo.max_frame() + 6).is_err()
+    );
     let socket = UdpSocket::bind("127.0.0.1:4000").unwrap();
     for len in [lo.max_frame() - 42, lo.max_frame() - 41, 20_000, 60_000, 100] {
         socket.send_to(&vec![1; len], "127.0.0.1:4000").unwrap();
@@ -357,14 +385,22 @@ fn no_mtu_is_too_large() {
     assert_eq!(came.iter().map(Vec::len).collect::<Vec<_>>(), [lo.max_frame(), 142]);
     assert_eq!(lo.stats().drops().collect::<Vec<_>>(), [(DropReason::PacketTooBig, 3)]);
     // A TAP device with an MTU that no packet holds.
-    if Command::new("ip").args(["tuntap", "add", "dev", "qt0", "mode", "tap"]).status().unwrap().success() {
+    if Command::new("ip")
+        .args(["tuntap", "add", "dev", "qt0", "mode", "tap"])
+        .status()
+        .unwrap()
+        .success()
+    {
         ip("link set qt0 mtu 65521");
         let tap = Tap::open(&packets, "qt0").unwrap();
         assert_eq!(tap.max_frame(), lo.max_frame());
         // What has no link header is no Ethernet.
         ip("tuntap add dev qn mode tun");
         let error = PacketSocket::open(&packets, "qn").unwrap_err();
-        assert!(error.errno() == Errno::INVAL && error.to_string().contains("as an Ethernet"), "{error}");
+        assert!(
+            error.errno() == Errno::INVAL && error.to_string().contains("as an Ethernet"),
+            "{error}"
+        );
     }
 }
 
@@ -455,7 +491,8 @@ fn sums_that_a_veth_leaves_out_are_made() {
         ours.into_iter().filter(|f| f[if v6 { 20 } else { 23 }] == protocol).collect::<Vec<_>>()
     };
     let all = [(false, 17, 4), (true, 17, 4), (false, 6, 1), (true, 6, 1)];
-    let frames = received(&mut far, |frames| all.iter().all(|(v6, p, n)| ours(frames, *v6, *p).len() >= *n));
+    let frames =
+        received(&mut far, |frames| all.iter().all(|(v6, p, n)| ours(frames, *v6, *p).len() >= *n));
     for (v6, protocol, least) in all {
         let frames = ours(&frames, v6, protocol);
         assert!(frames.len() >= least, "{v6} {protocol}: {}", frames.len());

@@ -166,7 +166,11 @@ fn random_operations<A: Family>(seed: u64, limit: usize) -> u64 {
         } else {
             let guard = routes.domain().read();
             for address in edges(prefix) {
-                assert_eq!(routes.lookup(&guard, address), longest(&model, address), "{address} at {step}");
+                assert_eq!(
+                    routes.lookup(&guard, address),
+                    longest(&model, address),
+                    "{address} at {step}"
+                );
             }
         }
     }
@@ -189,8 +193,9 @@ fn as_the_model_says() {
 /// With room for some chunks only, insertions are refused, and change nothing; what is given back is used again.
 #[test]
 fn at_the_limit() {
-    let refused =
-        |family: fn(u64, usize) -> u64, limit| (100..104).map(|seed| family(seed, limit)).sum::<u64>();
+    let refused = |family: fn(u64, usize) -> u64, limit| {
+        (100..104).map(|seed| family(seed, limit)).sum::<u64>()
+    };
     assert!(refused(random_operations::<Ipv4Addr>, 8 << 10) > 0);
     assert!(refused(random_operations::<Ipv6Addr>, 1 << 10) > 0);
     assert!(refused(random_operations::<Ipv4Addr>, 0) > 0);
@@ -216,7 +221,9 @@ fn without_memory<A: Family>(seed: u64) {
         check_all(&routes, &model, random);
         // Removing needs none at all.
         fault::fail_from(1);
-        while let Some((&prefix, &hop)) = model.iter().nth(random.below(model.len().max(1) as u64) as usize) {
+        while let Some((&prefix, &hop)) =
+            model.iter().nth(random.below(model.len().max(1) as u64) as usize)
+        {
             model.remove(&prefix);
             assert_eq!(routes.remove(prefix), Some(hop));
             assert_eq!(routes.len(), model.len());
@@ -272,10 +279,15 @@ fn beside_readers<A: Family>(address_of: impl Fn(u8, u8) -> A + Sync, lens: [u32
                     let guard = routes.domain().read();
                     for _ in 0..64 {
                         let address = address_of(random.next() as u8, random.below(8) as u8);
-                        let found = routes.lookup(&guard, address).expect("a route stays").interface;
-                        let may =
-                            |(prefix, hop): &&(Prefix<A>, u32)| *hop == found && prefix.contains(address);
-                        assert!(found == 0 || prefixes.iter().any(|it| may(&it)), "{address}: {found}");
+                        let found =
+                            routes.lookup(&guard, address).expect("a route stays").interface;
+                        let may = |(prefix, hop): &&(Prefix<A>, u32)| {
+                            *hop == found && prefix.contains(address)
+                        };
+                        assert!(
+                            found == 0 || prefixes.iter().any(|it| may(&it)),
+                            "{address}: {found}"
+                        );
                     }
                     looked.fetch_add(64, Ordering::Relaxed);
                 }
@@ -295,9 +307,9 @@ fn beside_readers<A: Family>(address_of: impl Fn(u8, u8) -> A + Sync, lens: [u32
         }
         done.store(true, Ordering::Relaxed);
     });
-    prefixes
-        .iter()
-        .for_each(|(prefix, _)| assert!(routes.remove(*prefix).is_none_or(|hop| hop.interface > 0)));
+    prefixes.iter().for_each(|(prefix, _)| {
+        assert!(routes.remove(*prefix).is_none_or(|hop| hop.interface > 0))
+    });
     let usage = routes.usage();
     assert_eq!((usage.routes, usage.chunks, usage.tails), (1, 0, usize::from(lens[0] > 16)));
 }
@@ -401,7 +413,11 @@ fn what_prefixes_have_in_common_is_skipped() {
         routes.insert(in_ipv6(other), by(3)).unwrap();
         assert_eq!(routes.usage().chunks, 2, "{other}");
         routes.remove(in_ipv6(other)).unwrap();
-        assert_eq!((routes.usage().chunks, routes.usage().tails), (two.chunks, two.tails), "{other}");
+        assert_eq!(
+            (routes.usage().chunks, routes.usage().tails),
+            (two.chunks, two.tails),
+            "{other}"
+        );
         let guard = routes.domain().read();
         for last in 0..4 {
             let found = routes.lookup(&guard, Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
@@ -414,7 +430,8 @@ fn what_prefixes_have_in_common_is_skipped() {
 #[test]
 fn a_chunk_that_had_to_stay() {
     let routes = Routes6::with_limit(4096).unwrap();
-    let [inside, beside, around] = ["2001:db8::/48", "2001:db8:1::/48", "2001:db8::/44"].map(in_ipv6);
+    let [inside, beside, around] =
+        ["2001:db8::/48", "2001:db8:1::/48", "2001:db8::/44"].map(in_ipv6);
     for (prefix, interface) in [(inside, 1), (beside, 2), (around, 3)] {
         routes.insert(prefix, by(interface)).unwrap();
     }
@@ -457,7 +474,8 @@ fn a_reader_asks_while_a_change_waits() {
         gone_on.recv().unwrap();
         let mut listed = 0;
         routes.for_each(|_, _| listed += 1);
-        let asked = (routes.get(gone), routes.len(), routes.is_empty(), routes.usage().tails, listed);
+        let asked =
+            (routes.get(gone), routes.len(), routes.is_empty(), routes.usage().tails, listed);
         assert!(format!("{routes:?}").contains("routes: 0"));
         drop(guard);
         done.send(asked).unwrap();
@@ -471,10 +489,12 @@ fn a_reader_asks_while_a_change_waits() {
         "the only tail may still be looked at"
     );
     go.send(()).unwrap();
-    let asked =
-        is_done.recv_timeout(Duration::from_secs(30)).expect("the reader does not wait for the change");
+    let asked = is_done
+        .recv_timeout(Duration::from_secs(30))
+        .expect("the reader does not wait for the change");
     assert_eq!(asked, (None, 0, true, 0, 0));
-    let entered =
-        is_entered.recv_timeout(Duration::from_secs(30)).expect("the change goes on behind the reader");
+    let entered = is_entered
+        .recv_timeout(Duration::from_secs(30))
+        .expect("the change goes on behind the reader");
     assert_eq!((entered, routes.get(new), routes.usage().tails), (Ok(None), Some(hop), 1));
 }

@@ -55,7 +55,9 @@ mod packet {
     /// So many packets end, one after the other, on a thread of their own.
     fn ends(listeners: &Arc<Listeners>, packets: usize) -> thread::JoinHandle<()> {
         let listeners = listeners.clone();
-        thread::spawn(move || (0..packets).for_each(|packet| listeners.tell(packet, Event::Consumed)))
+        thread::spawn(move || {
+            (0..packets).for_each(|packet| listeners.tell(packet, Event::Consumed))
+        })
     }
 
     fn explore(f: impl Fn() + Sync + Send + 'static) {
@@ -87,7 +89,8 @@ mod packet {
     #[test]
     fn one_or_the_other() {
         explore(|| {
-            let (listeners, counters) = (Arc::new(Listeners::new()), [Counter::new(), Counter::new()]);
+            let (listeners, counters) =
+                (Arc::new(Listeners::new()), [Counter::new(), Counter::new()]);
             assert!(listeners.listen(Some(counters[0])).is_ok());
             let packets = ends(&listeners, 3);
             assert!(listeners.listen(Some(counters[1])).is_ok());
@@ -118,7 +121,8 @@ mod packet {
     #[test]
     fn two_at_once() {
         explore(|| {
-            let (listeners, counters) = (Arc::new(Listeners::new()), [Counter::new(), Counter::new()]);
+            let (listeners, counters) =
+                (Arc::new(Listeners::new()), [Counter::new(), Counter::new()]);
             let other = {
                 let listeners = listeners.clone();
                 thread::spawn(move || {

@@ -132,7 +132,8 @@ mod forward {
     fn one_that_comes() {
         explore(|| {
             let world = World::new(4);
-            let reader = world.reader([SAME[0]; 2], |links| matches!(links, [0, 0] | [0, 1] | [1, 1]));
+            let reader =
+                world.reader([SAME[0]; 2], |links| matches!(links, [0, 0] | [0, 1] | [1, 1]));
             world.set(SAME[0], 1);
             reader.join().unwrap();
             assert_eq!(world.get(SAME[0]), 1);
@@ -145,7 +146,8 @@ mod forward {
         explore(|| {
             let world = World::new(2);
             world.set(SAME[0], 1);
-            let reader = world.reader([SAME[0]; 2], |links| matches!(links, [1, 1] | [1, 2] | [2, 2]));
+            let reader =
+                world.reader([SAME[0]; 2], |links| matches!(links, [1, 1] | [1, 2] | [2, 2]));
             world.set(SAME[0], 2);
             // It may lack an entry, as long as the reader is there.
             let entered = world.neighbours.set(1, OTHER, link(3)).is_ok();
@@ -160,7 +162,8 @@ mod forward {
     fn one_behind_one_that_goes() {
         explore(|| {
             let world = World::new(4);
-            let reader = world.reader([SAME[1]; 2], |links| matches!(links, [0, 0] | [0, 1] | [1, 1]));
+            let reader =
+                world.reader([SAME[1]; 2], |links| matches!(links, [0, 0] | [0, 1] | [1, 1]));
             world.set(SAME[1], 1);
             world.learn(SAME[0], 2);
             world.forget();
@@ -176,8 +179,9 @@ mod forward {
             let world = World::new(3);
             world.set(SAME[1], 1);
             world.learn(SAME[0], 2);
-            let reader =
-                world.reader([SAME[0], SAME[1]], |[first, behind]| matches!(first, 0 | 2) && behind == 1);
+            let reader = world.reader([SAME[0], SAME[1]], |[first, behind]| {
+                matches!(first, 0 | 2) && behind == 1
+            });
             world.forget();
             let _ = world.neighbours.set(1, OTHER, link(3));
             let _ = world.neighbours.set(1, SAME[2], link(4));
@@ -233,7 +237,8 @@ mod forward {
             let remembered = Arc::new(AtomicU32::new(0));
             assert_eq!(world.again(&remembered), 1);
             let reader = again(&world, &remembered, |links| {
-                links.iter().filter(|link| **link != 0).is_sorted() && links.iter().all(|link| *link <= 2)
+                links.iter().filter(|link| **link != 0).is_sorted()
+                    && links.iter().all(|link| *link <= 2)
             });
             world.forget();
             let entered = world.neighbours.set(1, SAME[0], link(2)).is_ok();
@@ -247,7 +252,8 @@ mod forward {
     fn one_that_does_not_answer() {
         explore(|| {
             let world = World::new(3);
-            let reader = world.reader([SAME[1]; 2], |links| matches!(links, [0, 0] | [0, 1] | [1, 1]));
+            let reader =
+                world.reader([SAME[1]; 2], |links| matches!(links, [0, 0] | [0, 1] | [1, 1]));
             world.set(SAME[1], 1);
             world.learn(SAME[0], 2);
             for second in 0..4 {

@@ -103,7 +103,9 @@ mod forward {
 
         /// Each word of a next hop says which one it is.
         fn set(&self, prefix: Prefix<Six>, hop: u32) {
-            self.routes.insert(prefix, NextHop { interface: hop, via: Via::Gateway(Six(hop)) }).unwrap();
+            self.routes
+                .insert(prefix, NextHop { interface: hop, via: Via::Gateway(Six(hop)) })
+                .unwrap();
         }
 
         fn remove(&self, prefix: Prefix<Six>) {
@@ -192,8 +194,9 @@ mod forward {
     fn a_long_route_comes() {
         explore(|| {
             let world = World::new(2, &[(prefix(0b01, 2), 1)]);
-            let reader = world
-                .reader([0b01_0101, 0b01_1111], |[inside, beside]| matches!(inside, 1 | 2) && beside == 1);
+            let reader = world.reader([0b01_0101, 0b01_1111], |[inside, beside]| {
+                matches!(inside, 1 | 2) && beside == 1
+            });
             world.set(prefix(0b01_01, 4), 2);
             reader.join().unwrap();
         });
@@ -217,7 +220,8 @@ mod forward {
     fn a_next_hop_is_used_again() {
         explore(|| {
             let world = World::new(2, &[(prefix(0b01, 2), 1), (prefix(0b10, 2), 3)]);
-            let reader = world.reader([0b01_0101; 2], |hops| matches!(hops, [1, 1] | [1, 2] | [2, 2]));
+            let reader =
+                world.reader([0b01_0101; 2], |hops| matches!(hops, [1, 1] | [1, 2] | [2, 2]));
             world.set(prefix(0b01, 2), 2);
             world.set(prefix(0b11, 2), 4);
             reader.join().unwrap();
@@ -231,7 +235,8 @@ mod forward {
         explore(|| {
             let gone = prefix(0b01_01, 4);
             let world = World::new(2, &[(prefix(0b01, 2), 2), (gone, 1), (prefix(0b11, 2), 3)]);
-            let reader = world.reader([0b01_0101; 2], |hops| matches!(hops, [1, 1] | [1, 2] | [2, 2]));
+            let reader =
+                world.reader([0b01_0101; 2], |hops| matches!(hops, [1, 1] | [1, 2] | [2, 2]));
             world.remove(gone);
             world.set(prefix(0b00, 2), 4);
             reader.join().unwrap();
@@ -243,7 +248,8 @@ mod forward {
     #[test]
     fn a_route_goes_beside_grace_periods() {
         explore_with(Some(2), || {
-            let world = World::new(2, &[(prefix(0b01, 2), 1), (prefix(0b10, 2), 2), (prefix(0b11, 2), 3)]);
+            let world =
+                World::new(2, &[(prefix(0b01, 2), 1), (prefix(0b10, 2), 2), (prefix(0b11, 2), 3)]);
             let others = {
                 let domain = world.domain;
                 thread::spawn(move || domain.synchronize())
@@ -277,7 +283,8 @@ mod forward {
     #[test]
     fn a_chunk_goes() {
         explore(|| {
-            let before = [(prefix(0b01, 2), 1), (prefix(0b01_01_01, 6), 2), (prefix(0b01_01_10, 6), 3)];
+            let before =
+                [(prefix(0b01, 2), 1), (prefix(0b01_01_01, 6), 2), (prefix(0b01_01_10, 6), 3)];
             let world = World::new(2, &before);
             let reader = world.reader([0b01_0101, 0b01_0110, 0b01_1111], |[left, gone, beside]| {
                 left == 2 && matches!(gone, 1 | 3) && beside == 1

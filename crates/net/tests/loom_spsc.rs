@@ -26,7 +26,12 @@ impl Drop for Value {
     }
 }
 
-fn produce(mut to: Producer<Value>, numbers: std::ops::Range<u32>, batch: usize, dropped: Arc<AtomicUsize>) {
+fn produce(
+    mut to: Producer<Value>,
+    numbers: std::ops::Range<u32>,
+    batch: usize,
+    dropped: Arc<AtomicUsize>,
+) {
     let mut next = numbers.start;
     while next < numbers.end {
         let n = to.room(batch.min((numbers.end - next) as usize));
@@ -84,7 +89,11 @@ fn through(size: usize, values: u32, batch: usize, left: u32) {
             }
             assert_eq!(dropped.load(Relaxed), (values - left) as usize);
             drop(from);
-            assert_eq!(dropped.load(Relaxed), values as usize, "what is left ends with the ring, once");
+            assert_eq!(
+                dropped.load(Relaxed),
+                values as usize,
+                "what is left ends with the ring, once"
+            );
         });
         assert!(orders.load(Relaxed) > 4, "{} orders", orders.load(Relaxed));
     }

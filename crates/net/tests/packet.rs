@@ -23,7 +23,8 @@ fn stay() {
 /// Runs `f` on a thread of another one of these CPUs, if there is one.
 fn elsewhere_of<R: Send>(all: rustix::thread::CpuSet, f: impl FnOnce() -> R + Send) -> Option<R> {
     let here = rustix::thread::sched_getcpu();
-    let other = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| *cpu != here && all.is_set(*cpu))?;
+    let other =
+        (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| *cpu != here && all.is_set(*cpu))?;
     let there = || {
         let mut cpus = rustix::thread::CpuSet::new();
         cpus.set(other);
@@ -126,7 +127,11 @@ fn fragments() {
     skb.put_data(b"head").unwrap();
     let frag = Frag::copy_of(b"0123456789").unwrap();
     assert_eq!(frag.part(3, 8).unwrap_err(), PacketError::BadLength);
-    assert_eq!(skb.add_frag(frag.part(1, 0).unwrap()).unwrap_err(), PacketError::BadLength, "empty");
+    assert_eq!(
+        skb.add_frag(frag.part(1, 0).unwrap()).unwrap_err(),
+        PacketError::BadLength,
+        "empty"
+    );
     for i in 0..MAX_FRAGS {
         skb.add_frag(frag.part(i % 8, 2).unwrap()).unwrap();
     }
@@ -165,7 +170,11 @@ fn destructors_run_once() {
     drop(skb);
     assert_eq!(ENDED.load(Ordering::Relaxed), 0, "not the last");
     drop(other);
-    assert_eq!(ENDED.load(Ordering::Relaxed), 1, "the last of the head, though a clone has the data");
+    assert_eq!(
+        ENDED.load(Ordering::Relaxed),
+        1,
+        "the last of the head, though a clone has the data"
+    );
     drop(clone);
     assert_eq!(ENDED.load(Ordering::Relaxed), 1, "a clone has none");
     with(10).kfree_skb(DropReason::NoRoute);
@@ -253,8 +262,9 @@ fn lists_and_their_reasons() {
         Counts { consumed: AtomicU64::new(0), dropped: [const { AtomicU64::new(0) }; 32] };
     let _alone = alone();
     let packets = Packets::new().unwrap();
-    let some =
-        |n: usize| (0..n).map(|_| packets.alloc_skb(1).unwrap()).collect::<std::collections::VecDeque<_>>();
+    let some = |n: usize| {
+        (0..n).map(|_| packets.alloc_skb(1).unwrap()).collect::<std::collections::VecDeque<_>>()
+    };
     assert!(listen(Some(&COUNTS)).is_ok());
     let (mut consumed, mut dropped) = (0, [0; 32]);
     for n in [0, 1, WAITLIST - 1, WAITLIST, WAITLIST + 1, 200] {
@@ -264,7 +274,8 @@ fn lists_and_their_reasons() {
             if i % 2 == 0 {
                 kfree_skb_list_reason(some(n), *reason);
             } else {
-                let mut array: Vec<_> = some(n).into_iter().flat_map(|skb| [Some(skb), None]).collect();
+                let mut array: Vec<_> =
+                    some(n).into_iter().flat_map(|skb| [Some(skb), None]).collect();
                 kfree_skb_bulk_reason(&mut array, *reason);
                 assert!(array.iter().all(Option::is_none));
             }
@@ -384,7 +395,9 @@ fn a_poller_sends_packets_home() {
     // Whose CPU does nothing any more are freed by whoever shrinks, and no more than so many wait.
     let most = DEFER_MAX as usize;
     let again = Mutex::new(Vec::new());
-    on(other, &|| again.lock().unwrap().extend((0..most + 10).map(|_| packets.alloc_skb(1500).unwrap())));
+    on(other, &|| {
+        again.lock().unwrap().extend((0..most + 10).map(|_| packets.alloc_skb(1500).unwrap()))
+    });
     again.into_inner().unwrap().into_iter().for_each(|skb| napi.consume_skb(skb));
     napi.flush();
     assert_eq!(packets.head_stats().active, most);
@@ -427,7 +440,11 @@ fn many_are_sent_home_at_once() {
     }
     packets.defer_free_bulk(&mut row);
     assert!(row.iter().all(Option::is_none));
-    assert_eq!((packets.head_stats().active, others.head_stats().active), (100, 0), "90 wait, 10 are kept");
+    assert_eq!(
+        (packets.head_stats().active, others.head_stats().active),
+        (100, 0),
+        "90 wait, 10 are kept"
+    );
     drop(kept);
     assert_eq!((packets.head_stats().active, packets.take_deferred()), (90, 0));
     packets.shrink();
@@ -545,7 +562,8 @@ fn worker<'n, const THREADS: usize>(
     let mut napi = packets.napi().sends_home(me.is_multiple_of(2));
     let mut done = Waitlist::<'n, WAITLIST>::new();
     (0..rounds).map(move |round| {
-        let made = if round.is_multiple_of(2) { napi.alloc_skb(1500) } else { packets.alloc_skb(200) };
+        let made =
+            if round.is_multiple_of(2) { napi.alloc_skb(1500) } else { packets.alloc_skb(200) };
         let mut skb = made.unwrap();
         skb.set_destructor(Some((ended, 1))).unwrap();
         skb.put(64).unwrap().fill(me as u8 + 1);

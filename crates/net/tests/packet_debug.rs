@@ -109,7 +109,8 @@ fn a_debug_build_finds_a_second_end() {
         assert!(message.contains("double free or use after free"), "{name}: {message}");
         assert_eq!(ENDED.load(Ordering::Relaxed), 1, "{name}: its destructor runs once");
         // No two packets have the same memory.
-        let ids: Vec<_> = (0..4).map(|_| packets.alloc_skb(60).unwrap()).map(|skb| (skb.id(), skb)).collect();
+        let ids: Vec<_> =
+            (0..4).map(|_| packets.alloc_skb(60).unwrap()).map(|skb| (skb.id(), skb)).collect();
         assert!(ids.iter().enumerate().all(|(i, a)| ids[..i].iter().all(|b| a.0 != b.0)), "{name}");
     }
     packets.shrink();
@@ -193,7 +194,10 @@ fn checks_find_who_writes_to_what_has_ended() {
         assert_eq!((packets.validate(), found()), (1, vec![(cache, "use after free")]));
         // SAFETY: as above; `cb`, where a layer keeps something of its own.
         unsafe { ptr::with_exposed_provenance_mut::<u8>(head + 70).write(1) };
-        assert_eq!((packets.validate(), found()), (1, vec![("skbuff_head_cache", "use after free")]));
+        assert_eq!(
+            (packets.validate(), found()),
+            (1, vec![("skbuff_head_cache", "use after free")])
+        );
     }
     packets.set_debug(Debug::OFF);
     drop(before);
@@ -255,6 +259,7 @@ fn the_environment_turns_checks_on() {
         .env(DEBUG, "FZPU,skbuff_*")
         .output()
         .unwrap();
-    let (said, error) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    let (said, error) =
+        (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success() && said.contains("1 passed"), "{said}{error}");
 }

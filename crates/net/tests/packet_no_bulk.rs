@@ -86,7 +86,9 @@ fn every_way_waits() {
         ("kfree_skb", |_, all| all.into_iter().for_each(|skb| skb.kfree_skb(DropReason::NoRoute))),
         ("kfree_skb_bulk", |_, all| kfree_skb_bulk(&mut in_a_row(all))),
         ("kfree_skb_bulk_heads", |_, all| kfree_skb_bulk_heads(&mut in_a_row(all))),
-        ("kfree_skb_bulk_reason", |_, all| kfree_skb_bulk_reason(&mut in_a_row(all), DropReason::NoRoute)),
+        ("kfree_skb_bulk_reason", |_, all| {
+            kfree_skb_bulk_reason(&mut in_a_row(all), DropReason::NoRoute)
+        }),
         ("kfree_skb_list", |_, all| kfree_skb_list(all)),
         ("a waitlist that is full, and dropped", |_, all| {
             let mut list = Waitlist::<8>::new();
@@ -148,11 +150,17 @@ fn whoever_frees_next_frees_them() {
     type Next = fn(&Packets);
     let nexts: [(&str, Next); 9] = [
         ("an end", |packets| drop(packets.alloc_skb(1).unwrap())),
-        ("a bulk", |packets| kfree_skb_bulk(&mut [packets.alloc_skb(1).ok(), packets.alloc_skb(1).ok()])),
+        ("a bulk", |packets| {
+            kfree_skb_bulk(&mut [packets.alloc_skb(1).ok(), packets.alloc_skb(1).ok()])
+        }),
         ("a waitlist", |packets| Waitlist::<4>::new().add(packets.alloc_skb(1).unwrap())),
-        ("packets made in bulk", |packets| packets.alloc_skb_bulk(1, &mut [const { None }; 3]).unwrap()),
+        ("packets made in bulk", |packets| {
+            packets.alloc_skb_bulk(1, &mut [const { None }; 3]).unwrap()
+        }),
         ("a poller", |packets| drop(packets.napi().alloc_skb(1500).unwrap())),
-        ("a poller that ends", |packets| packets.napi().consume_skb(packets.alloc_skb(1500).unwrap())),
+        ("a poller that ends", |packets| {
+            packets.napi().consume_skb(packets.alloc_skb(1500).unwrap())
+        }),
         ("a poller that is flushed", |packets| packets.napi().flush()),
         ("take_deferred", |packets| assert_eq!(packets.take_deferred(), 10)),
         ("shrink", Packets::shrink),
@@ -215,10 +223,12 @@ impl Listener for Told {
 
 #[test]
 fn reasons_are_told_later() {
-    static TOLD: Told = Told { consumed: AtomicU64::new(0), dropped: [const { AtomicU64::new(0) }; 32] };
+    static TOLD: Told =
+        Told { consumed: AtomicU64::new(0), dropped: [const { AtomicU64::new(0) }; 32] };
     let _alone = alone();
     let packets = Packets::new().unwrap();
-    let all: Vec<_> = DropReason::ALL.iter().map(|reason| (packets.alloc_skb(1).unwrap(), *reason)).collect();
+    let all: Vec<_> =
+        DropReason::ALL.iter().map(|reason| (packets.alloc_skb(1).unwrap(), *reason)).collect();
     let mut used: Vec<_> = (0..3).map(|_| packets.alloc_skb(1).ok()).collect();
     assert!(listen(Some(&TOLD)).is_ok());
     let here = NoBulk::enter();
@@ -236,7 +246,11 @@ fn reasons_are_told_later() {
     packets.take_deferred();
     assert!(listen(None).is_ok());
     assert_eq!(told(), DropReason::ALL.len() as u64);
-    assert!(DropReason::ALL.iter().all(|reason| TOLD.dropped[reason.number()].load(Ordering::Relaxed) == 1));
+    assert!(
+        DropReason::ALL
+            .iter()
+            .all(|reason| TOLD.dropped[reason.number()].load(Ordering::Relaxed) == 1)
+    );
     assert_eq!(TOLD.consumed.load(Ordering::Relaxed), 3);
 }
 
@@ -249,7 +263,8 @@ struct Mail {
 // SAFETY: by `full` one has them at a time.
 unsafe impl Sync for Mail {}
 
-static MAIL: Mail = Mail { packets: UnsafeCell::new([const { None }; 48]), full: AtomicBool::new(false) };
+static MAIL: Mail =
+    Mail { packets: UnsafeCell::new([const { None }; 48]), full: AtomicBool::new(false) };
 
 /// Ends packets one by one, by a list, and in bulk.
 extern "C" fn handler(_signal: i32) {
@@ -294,7 +309,9 @@ fn interrupted(packets: &'static Packets, rounds: usize, mut work: impl FnMut())
                     assert_eq!(unsafe { libc::pthread_kill(this, libc::SIGUSR1) }, 0);
                 }
                 if start.elapsed() > Duration::from_secs(120) {
-                    eprintln!("the handler waits for what the thread holds that it has interrupted");
+                    eprintln!(
+                        "the handler waits for what the thread holds that it has interrupted"
+                    );
                     std::process::abort();
                 }
             }

@@ -229,7 +229,8 @@ impl<T: AtFork + 'static> Registered<T> {
     /// # Errors
     /// [`AllocError`](crate::AllocError); the value is dropped.
     pub fn new(rank: Rank, value: T) -> Result<Self, crate::AllocError> {
-        let mut registered = Self { value: crate::heap::try_box(Place(value))?, node: Node::new(rank) };
+        let mut registered =
+            Self { value: crate::heap::try_box(Place(value))?, node: Node::new(rank) };
         let owner: *const T = &registered.value.0;
         // SAFETY: the box stays where it is and alive until `drop`, which unregisters first.
         unsafe { registered.node.register(owner)? };

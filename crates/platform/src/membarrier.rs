@@ -49,5 +49,8 @@ pub(crate) fn register() -> bool {
 /// # Panics
 /// When [`available`] is false.
 pub fn rseq() {
-    assert!(call(CMD_PRIVATE_EXPEDITED_RSEQ) == 0, "membarrier(RSEQ) refused; see membarrier::available");
+    assert!(
+        call(CMD_PRIVATE_EXPEDITED_RSEQ) == 0,
+        "membarrier(RSEQ) refused; see membarrier::available"
+    );
 }

@@ -84,7 +84,10 @@ pub fn usage() -> Usage {
 }
 
 fn class_of(size: usize) -> usize {
-    assert!(size.is_power_of_two() && size >= PAGE_SIZE, "a block is a power of two of at least a page");
+    assert!(
+        size.is_power_of_two() && size >= PAGE_SIZE,
+        "a block is a power of two of at least a page"
+    );
     (size / PAGE_SIZE).ilog2() as usize
 }
 
@@ -129,7 +132,8 @@ pub fn alloc(size: usize) -> Result<NonNull<u8>, AllocError> {
     let r = c.open;
     // SAFETY: regions on the open list are mapped and have a free block; the class is locked.
     let block = unsafe {
-        let word = (*r).vacant.iter().position(|w| *w != 0).expect("an open region has a free block");
+        let word =
+            (*r).vacant.iter().position(|w| *w != 0).expect("an open region has a free block");
         let bit = (*r).vacant[word].trailing_zeros() as usize;
         (*r).vacant[word] &= !(1 << bit);
         (*r).free -= 1;

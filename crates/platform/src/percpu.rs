@@ -244,12 +244,14 @@ impl<const N: usize> Words<N> {
     /// flight: fence again before it is touched.
     pub fn hold_still<R>(&self, guard: usize, after: u64, f: impl FnOnce() -> R) -> R {
         // Relaxed: the fence orders the stores with every sequence on their CPU.
-        (0..self.cpus()).for_each(|cpu| self.word(cpu, guard).store(1, crate::atomic::Ordering::Relaxed));
+        (0..self.cpus())
+            .for_each(|cpu| self.word(cpu, guard).store(1, crate::atomic::Ordering::Relaxed));
         self.fence();
         let result = f();
         // ORDERING: pairs with the acquire of the guard inside `swap_unless` and `sheaf_replace`: who finds zero again
         // finds the words as `f` left them; who still finds one keeps off.
-        (0..self.cpus()).for_each(|cpu| self.word(cpu, guard).store(after, crate::atomic::Ordering::Release));
+        (0..self.cpus())
+            .for_each(|cpu| self.word(cpu, guard).store(after, crate::atomic::Ordering::Release));
         result
     }
 
@@ -360,7 +362,12 @@ impl<const N: usize> Words<N> {
     /// # Safety
     /// As [`sheaf_pop`](Self::sheaf_pop); `src` is valid for reading `n` values.
     #[inline(always)]
-    pub unsafe fn sheaf_push_many(&self, index: usize, src: *const usize, n: usize) -> Option<usize> {
+    pub unsafe fn sheaf_push_many(
+        &self,
+        index: usize,
+        src: *const usize,
+        n: usize,
+    ) -> Option<usize> {
         // SAFETY: passed on.
         let pushed = unsafe { self.area.sheaf_push_many(index, src, n) };
         (pushed != locked::HAS_ZERO).then_some(pushed)

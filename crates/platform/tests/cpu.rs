@@ -54,7 +54,10 @@ fn a_pinned_thread_works_on_its_own_words() {
 fn restartable_sequences_need_the_barrier() {
     if !membarrier::available() {
         assert_eq!(active(), Body::Fallback);
-        assert!(std::panic::catch_unwind(membarrier::rseq).is_err(), "what is refused is not passed over");
+        assert!(
+            std::panic::catch_unwind(membarrier::rseq).is_err(),
+            "what is refused is not passed over"
+        );
         return;
     }
     membarrier::rseq();

@@ -218,7 +218,9 @@ fn owners_come_and_go_under_a_lock_of_an_earlier_rank() {
     let made = AtomicU64::new(0);
     let (done, over) = std::sync::mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
-        if over.recv_timeout(Duration::from_secs(60)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        if over.recv_timeout(Duration::from_secs(60))
+            == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+        {
             eprintln!("fork waits for a thread that waits for it");
             std::process::abort();
         }
@@ -229,8 +231,9 @@ fn owners_come_and_go_under_a_lock_of_an_earlier_rank() {
                 outer.lock();
                 for rank in [Rank::Cache, Rank::Domain, Rank::Machine] {
                     // More than the places that there are at first.
-                    let _inner: [_; 9] =
-                        std::array::from_fn(|_| Registered::new(rank, Lock(AtomicBool::new(false))).unwrap());
+                    let _inner: [_; 9] = std::array::from_fn(|_| {
+                        Registered::new(rank, Lock(AtomicBool::new(false))).unwrap()
+                    });
                 }
                 outer.unlock();
                 made.fetch_add(1, Relaxed);

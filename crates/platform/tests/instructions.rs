@@ -154,7 +154,8 @@ fn a_hit_executes_no_locked_instruction() {
         eprintln!("not checked: per-CPU operations use the fallback");
         return;
     }
-    let sheaves: Vec<_> = (0..words.cpus()).map(|_| OwnedSheaf::new(64).unwrap().into_raw()).collect();
+    let sheaves: Vec<_> =
+        (0..words.cpus()).map(|_| OwnedSheaf::new(64).unwrap().into_raw()).collect();
     for (cpu, sheaf) in sheaves.iter().enumerate() {
         words.word(cpu, 3).store(sheaf.as_ptr() as u64, std::sync::atomic::Ordering::Relaxed);
     }
@@ -167,7 +168,10 @@ fn a_hit_executes_no_locked_instruction() {
         ("add", Box::new(|| shim::add(words, 1))),
         ("add_within", Box::new(|| assert!(shim::add_within(words, 1, 10)))),
         ("increment_unless", Box::new(|| assert!(shim::increment_unless(words, 1023).is_some()))),
-        ("increment_selected", Box::new(|| assert_eq!(shim::increment_selected(words, &selector), 5))),
+        (
+            "increment_selected",
+            Box::new(|| assert_eq!(shim::increment_selected(words, &selector), 5)),
+        ),
         (
             "list_push, list_pop",
             Box::new(|| {

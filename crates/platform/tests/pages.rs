@@ -78,7 +78,10 @@ fn blocks_are_aligned_and_apart() {
     for (&start, &size) in &blocks {
         assert!(start >= end, "two blocks overlap at {start:#x}");
         end = start + size;
-        assert!(is_filled(NonNull::new(start as *mut u8).unwrap(), size), "somebody wrote into {start:#x}");
+        assert!(
+            is_filled(NonNull::new(start as *mut u8).unwrap(), size),
+            "somebody wrote into {start:#x}"
+        );
     }
     for (start, size) in blocks {
         free(NonNull::new(start as *mut u8).unwrap(), size);

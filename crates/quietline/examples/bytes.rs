@@ -152,8 +152,9 @@ fn main() {
             for _ in 0..n {
                 host_write(hb, &page);
                 // SAFETY: no memory is involved.
-                let moved =
-                    unsafe { libc::splice(ha, core::ptr::null_mut(), hd, core::ptr::null_mut(), 4096, 0) };
+                let moved = unsafe {
+                    libc::splice(ha, core::ptr::null_mut(), hd, core::ptr::null_mut(), 4096, 0)
+                };
                 check(moved, 4096);
                 host_read(hc, &mut back);
             }
@@ -206,5 +207,9 @@ fn round_trips(p: &Process) {
         });
         hosts.push(begin.elapsed().as_nanos() as f64 / TRIPS as f64);
     }
-    println!("{name:<32} {:>8.1}                 host {:>8.1}", median(&mut ours), median(&mut hosts));
+    println!(
+        "{name:<32} {:>8.1}                 host {:>8.1}",
+        median(&mut ours),
+        median(&mut hosts)
+    );
 }

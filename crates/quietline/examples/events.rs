@@ -254,7 +254,8 @@ fn timers(p: &Process) {
         let value = Duration::from_millis(3);
         let begin = Instant::now();
         if ours {
-            p.timerfd_settime(timer, 0, ItimerSpec { interval: Duration::ZERO, value }).expect("a timer");
+            p.timerfd_settime(timer, 0, ItimerSpec { interval: Duration::ZERO, value })
+                .expect("a timer");
             read(p, timer);
         } else {
             let it_value = libc::timespec { tv_sec: 0, tv_nsec: value.as_nanos() as i64 };

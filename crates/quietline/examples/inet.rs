@@ -107,7 +107,8 @@ fn main() {
     };
     let (sender, receiver) = (udp(&loopback()), udp(&loopback()));
     process.connect(sender, process.getsockname(receiver).unwrap().bytes()).unwrap();
-    let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let (near, far) =
+        (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     near.connect(far.local_addr().unwrap()).unwrap();
     for len in [1, 1400] {
         let (bytes, mut room, mut their_room) = (vec![1; len], vec![0; len], vec![0; len]);

@@ -28,7 +28,12 @@ fn row(name: &str, n: usize, mut work: impl FnMut(usize)) {
         })
         .collect();
     times.sort_by(f64::total_cmp);
-    println!("{name:<32} {:>8.1}   (from {:.1} to {:.1})", times[ROUNDS / 2], times[0], times[ROUNDS - 1]);
+    println!(
+        "{name:<32} {:>8.1}   (from {:.1} to {:.1})",
+        times[ROUNDS / 2],
+        times[0],
+        times[ROUNDS - 1]
+    );
 }
 
 fn create(p: &Process, path: &str) -> i32 {

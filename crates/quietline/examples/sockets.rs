@@ -82,7 +82,11 @@ fn rows(p: &Process) -> Vec<Row<'_>> {
     let pass = move |fd: i32| {
         move || {
             assert_eq!(
-                p.sendmsg(a, &SendMsg { buffers: &[b"x"], control: &cmsg(fd), ..SendMsg::default() }, 0),
+                p.sendmsg(
+                    a,
+                    &SendMsg { buffers: &[b"x"], control: &cmsg(fd), ..SendMsg::default() },
+                    0
+                ),
                 Ok(1)
             );
             let (mut byte, mut control) = ([0], [0; 24]);
@@ -97,7 +101,9 @@ fn rows(p: &Process) -> Vec<Row<'_>> {
         Row {
             name: "socketpair + 2 close, handles",
             target: 80,
-            ours: Box::new(move || drop(black_box(p.socketpair_files(AF_UNIX, stream, 0).unwrap()))),
+            ours: Box::new(move || {
+                drop(black_box(p.socketpair_files(AF_UNIX, stream, 0).unwrap()))
+            }),
             host: Box::new(|| host::pair().map(host::close).into_iter().collect()),
         },
         Row {

@@ -15,7 +15,11 @@ impl Process {
     /// Reads what is there, inside a read section and without a reference; none if that is not how to read the file, or if
     /// the caller is to wait.
     #[inline(always)]
-    pub(crate) fn read_at_once(&self, fd: i32, to: &mut Sink<'_, '_>) -> Option<Result<usize, Errno>> {
+    pub(crate) fn read_at_once(
+        &self,
+        fd: i32,
+        to: &mut Sink<'_, '_>,
+    ) -> Option<Result<usize, Errno>> {
         let section = self.inner().vfs.read();
         let file = match self.table.look(fd, &section) {
             Ok(file) => file,
@@ -35,7 +39,11 @@ impl Process {
     /// Writes what fits, inside a read section and without a reference, and then the rest; none if that is not how to write
     /// to the file, or if the caller is to wait first.
     #[inline(always)]
-    pub(crate) fn write_at_once(&self, fd: i32, mut from: Source<'_, '_>) -> Option<Result<usize, Errno>> {
+    pub(crate) fn write_at_once(
+        &self,
+        fd: i32,
+        mut from: Source<'_, '_>,
+    ) -> Option<Result<usize, Errno>> {
         let section = self.inner().vfs.read();
         let file = match self.table.look(fd, &section) {
             Ok(file) => file,
@@ -69,8 +77,9 @@ impl Process {
         }
         // A stream that wants more than a byte may have to take it as it comes; a message is waited for as by `recv`.
         let socket = file.payload::<Socket>().filter(|_| file.mode().contains(FileMode::READ));
-        let at_least =
-            socket.and_then(|socket| On { socket, who: self, flags: file.flags(), may_sleep: true }.read(to));
+        let at_least = socket.and_then(|socket| {
+            On { socket, who: self, flags: file.flags(), may_sleep: true }.read(to)
+        });
         Some(at_least.unwrap_or_else(|| file::read_object(file, to)))
     }
 

@@ -10,7 +10,10 @@ impl Process {
     }
 
     /// Makes the process somebody else: nobody sees it half changed. What other threads change meanwhile is not lost.
-    fn become_another<R>(&self, change: impl Fn(&mut Cred) -> Result<R, Errno>) -> Result<R, Errno> {
+    fn become_another<R>(
+        &self,
+        change: impl Fn(&mut Cred) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
         let result = loop {
             let section = self.cred.section();
             let current = self.cred.load(&section);
@@ -46,7 +49,8 @@ impl Process {
     pub fn getgroups(&self) -> Result<Vec<u32>, Errno> {
         self.ask(|cred| {
             let groups = cred.groups();
-            let copy = heap::try_boxed_slice(groups.len(), |n| groups[n]).map_err(|_| Errno::NOMEM)?;
+            let copy =
+                heap::try_boxed_slice(groups.len(), |n| groups[n]).map_err(|_| Errno::NOMEM)?;
             Ok(copy.into_vec())
         })
     }
@@ -102,7 +106,11 @@ impl Process {
     ///
     /// # Errors
     /// `EPERM` for any that the process may not have; `ENOMEM`.
-    pub fn set_capabilities(&self, effective: Capabilities, permitted: Capabilities) -> Result<(), Errno> {
+    pub fn set_capabilities(
+        &self,
+        effective: Capabilities,
+        permitted: Capabilities,
+    ) -> Result<(), Errno> {
         self.become_another(|cred| cred.set_capabilities(effective, permitted))
     }
 }

@@ -1,9 +1,9 @@
 //! System calls on descriptors.
 
 use crate::abi::{
-    CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_GETPIPE_SZ,
-    F_SETFD, F_SETFL, F_SETPIPE_SZ, FD_CLOEXEC, O_APPEND, O_ASYNC, O_CLOEXEC, O_DIRECT, O_NOATIME,
-    O_NONBLOCK,
+    CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL,
+    F_GETPIPE_SZ, F_SETFD, F_SETFL, F_SETPIPE_SZ, FD_CLOEXEC, O_APPEND, O_ASYNC, O_CLOEXEC,
+    O_DIRECT, O_NOATIME, O_NONBLOCK,
 };
 use crate::{Errno, FileHandle, FileMode, Process, Socket};
 use core::fmt::Write;
@@ -152,7 +152,8 @@ impl Process {
         inode: &quietline_vfs::Inode,
         flags: i32,
     ) -> Result<i32, Errno> {
-        let owner = self.call(|c| c.cred.fsuid() == inode.uid() || c.cred.has(crate::Capabilities::FOWNER));
+        let owner =
+            self.call(|c| c.cred.fsuid() == inode.uid() || c.cred.has(crate::Capabilities::FOWNER));
         if flags & !file.flags() & O_NOATIME != 0 && !owner {
             return Err(Errno::PERM);
         }

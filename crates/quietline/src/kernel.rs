@@ -10,7 +10,8 @@ use quietline_sync::{IdAllocator, Shared};
 use quietline_vfs::inotify::Inotify;
 use quietline_vfs::ramfs::new_ramfs;
 use quietline_vfs::{
-    EventFd, EventPolls, Files, Limits, MountFlags, Namespace, Pipe, PseudoFs, SignalFd, TimerFd, Timers, Vfs,
+    EventFd, EventPolls, Files, Limits, MountFlags, Namespace, Pipe, PseudoFs, SignalFd, TimerFd,
+    Timers, Vfs,
 };
 
 /// Numbers of dentries (`/proc/sys/fs/dentry-state`).
@@ -73,7 +74,8 @@ impl Inner {
 
     pub(crate) fn dentries(&self) -> Dentries {
         let k = self;
-        let anonymous = k.eventfds.live() + k.timerfds.live() + k.signalfds.live() + k.inotifies.live();
+        let anonymous =
+            k.eventfds.live() + k.timerfds.live() + k.signalfds.live() + k.inotifies.live();
         let anonymous = anonymous + k.epolls.live();
         let tree = k.vfs.dentry_state().nr_dentry - 1;
         Dentries { nr_dentry: k.sockets.live() + k.pipes.live() + anonymous + tree }

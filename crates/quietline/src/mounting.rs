@@ -47,7 +47,9 @@ impl Process {
                 0 => mount(k, fstype, at, mount_flags(flags)),
                 MS_BIND => k.namespace.bind(&source()?, at, flags & MS_REC != 0),
                 MS_MOVE => k.namespace.move_mount(&source()?, at),
-                both if both == MS_REMOUNT | MS_BIND => k.namespace.remount(&at, mount_flags(flags)),
+                both if both == MS_REMOUNT | MS_BIND => {
+                    k.namespace.remount(&at, mount_flags(flags))
+                }
                 _ => Err(Errno::INVAL),
             }
         })
@@ -88,7 +90,13 @@ fn mount<'k>(k: &'k Inner, fstype: &str, at: Path<'k>, flags: MountFlags) -> Res
     let sb = match fstype {
         "proc" => proc::new_proc(k, dev())?,
         "sysfs" => proc::new_sysfs(k, dev())?,
-        "tmpfs" => new_ramfs(vfs, dev(), Limits::new(None, None).map_err(|_| Errno::NOMEM)?, 0o1777, [0, 0])?,
+        "tmpfs" => new_ramfs(
+            vfs,
+            dev(),
+            Limits::new(None, None).map_err(|_| Errno::NOMEM)?,
+            0o1777,
+            [0, 0],
+        )?,
         _ => return Err(Errno::NODEV),
     };
     k.namespace.attach(vfs.new_mount(sb, flags)?, at)
@@ -103,7 +111,8 @@ pub(crate) fn boot(k: &Inner) -> Result<(), Errno> {
     for (path, fstype) in [(&b"/proc"[..], "proc"), (b"/sys", "sysfs")] {
         namei::make(&caller, path, New::Directory(0o555))?;
         let at = caller.place(path, How::of(Lookup::FOLLOW))?;
-        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RELATIME;
+        let flags =
+            MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RELATIME;
         mount(k, fstype, at, flags)?;
     }
     Ok(())

@@ -115,7 +115,10 @@ impl Observer {
         loop {
             match self.answer() {
                 Err(error)
-                    if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                    ) => {}
                 other => other?,
             }
         }
@@ -155,7 +158,8 @@ fn tell(asker: UnixStream) -> io::Result<()> {
 fn is_stale(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
-        && UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        && UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
 /// Asks the process behind a socket.
@@ -166,8 +170,10 @@ fn is_stale(path: &Path) -> bool {
 pub fn ask(path: impl AsRef<Path>) -> io::Result<Report> {
     let observed = UnixStream::connect(path)?;
     observed.set_read_timeout(Some(2 * PATIENCE))?;
-    serde_json::from_reader(io::BufReader::new(observed)).map_err(|error| match error.io_error_kind() {
-        Some(kind) => io::Error::new(kind, error),
-        None => io::Error::new(ErrorKind::InvalidData, error),
+    serde_json::from_reader(io::BufReader::new(observed)).map_err(|error| {
+        match error.io_error_kind() {
+            Some(kind) => io::Error::new(kind, error),
+            None => io::Error::new(ErrorKind::InvalidData, error),
+        }
     })
 }

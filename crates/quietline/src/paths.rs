@@ -51,7 +51,10 @@ fn has_zero(path: &[u8]) -> bool {
     if let Some(last) = path.last_chunk::<8>() {
         let of_last = zeros(u64::from_ne_bytes(*last));
         let eights = path.as_chunks::<8>().0;
-        return eights.iter().fold(of_last, |found, eight| found | zeros(u64::from_ne_bytes(*eight))) != 0;
+        return eights
+            .iter()
+            .fold(of_last, |found, eight| found | zeros(u64::from_ne_bytes(*eight)))
+            != 0;
     }
     match (path.first_chunk::<4>(), path.last_chunk::<4>()) {
         (Some(first), Some(last)) => {

@@ -63,8 +63,10 @@ pub(crate) fn new_proc(k: &Inner, dev: u64) -> Result<SuperRef<'_>, Errno> {
 
 /// An instance of `sysfs`.
 pub(crate) fn new_sysfs(k: &Inner, dev: u64) -> Result<SuperRef<'_>, Errno> {
-    let root =
-        Made::new(S_IFDIR | 0o555, Directory(Fixed { kernel: KernelRef::of(k), entries: slab::SYSFS }))?;
+    let root = Made::new(
+        S_IFDIR | 0o555,
+        Directory(Fixed { kernel: KernelRef::of(k), entries: slab::SYSFS }),
+    )?;
     generated::new_super(&k.vfs, "sysfs", SYSFS_MAGIC, dev, root)
 }
 
@@ -101,7 +103,12 @@ impl Names for Root {
         }
     }
 
-    fn list(&self, vfs: &Vfs, from: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), Errno> {
+    fn list(
+        &self,
+        vfs: &Vfs,
+        from: u64,
+        each: &mut dyn FnMut(u64, &[u8]) -> bool,
+    ) -> Result<(), Errno> {
         let fixed = ROOT.iter().map(|entry| entry.name.as_bytes()).chain([SELF]);
         for (place, name) in (0..).zip(fixed).skip(from.min(PIDS) as usize) {
             if !each(place, name) {
@@ -123,8 +130,9 @@ impl Names for Root {
     }
 
     fn still(&self, vfs: &Vfs, name: &[u8], inode: &Inode) -> bool {
-        number::canonical(name)
-            .is_some_and(|pid| pid::owner(self.kernel, vfs, pid) == Some([inode.uid(), inode.gid()]))
+        number::canonical(name).is_some_and(|pid| {
+            pid::owner(self.kernel, vfs, pid) == Some([inode.uid(), inode.gid()])
+        })
     }
 }
 
@@ -136,13 +144,21 @@ impl Target for Myself {
     fn follow<'k>(&self, _link: &Path<'k>, fs: &FsStruct<'k>) -> Result<NodeLink<'k>, Errno> {
         let mut digits = [0; 10];
         let text = number::text(i32::try_from(fs.owner()).map_err(|_| Errno::NOENT)?, &mut digits);
-        let mut body =
-            quietline_platform::heap::try_boxed_slice(text.len(), |_| 0).map_err(|_| Errno::NOMEM)?;
+        let mut body = quietline_platform::heap::try_boxed_slice(text.len(), |_| 0)
+            .map_err(|_| Errno::NOMEM)?;
         body.copy_from_slice(text);
         Ok(NodeLink::Body(body))
     }
 
-    fn name<'k>(&self, _link: &Path<'k>, fs: &FsStruct<'k>, path: &mut PathBuffer<'_>) -> Result<(), Errno> {
-        path.prepend(number::text(i32::try_from(fs.owner()).map_err(|_| Errno::NOENT)?, &mut [0; 10]))
+    fn name<'k>(
+        &self,
+        _link: &Path<'k>,
+        fs: &FsStruct<'k>,
+        path: &mut PathBuffer<'_>,
+    ) -> Result<(), Errno> {
+        path.prepend(number::text(
+            i32::try_from(fs.owner()).map_err(|_| Errno::NOENT)?,
+            &mut [0; 10],
+        ))
     }
 }

@@ -211,7 +211,14 @@ impl Process {
     #[inline(always)]
     pub fn timerfd_file(&self, clockid: i32, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
-        quietline_vfs::timerfd::timerfd(&k.timerfds, &k.timers, &k.files, clockid, flags, k.config.privileged)
+        quietline_vfs::timerfd::timerfd(
+            &k.timerfds,
+            &k.timers,
+            &k.files,
+            clockid,
+            flags,
+            k.config.privileged,
+        )
     }
 
     /// Makes a descriptor for the signals in `mask` (bit n for signal n + 1), or, with `fd` not -1, gives the one
@@ -256,7 +263,8 @@ impl Drop for Process {
         }
         let k = self.kernel.inner();
         k.processes.leave(self.task.pid);
-        let task = Shared::get_mut(&mut self.task).expect("nobody else keeps a process that has left");
+        let task =
+            Shared::get_mut(&mut self.task).expect("nobody else keeps a process that has left");
         task.table.clear(&k.files);
     }
 }

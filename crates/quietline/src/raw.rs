@@ -99,7 +99,8 @@ struct Somebody {
 impl CredPlace {
     pub(crate) fn new(cred: Cred) -> Result<Self, Errno> {
         let domain = cred_domain()?;
-        let somebody = heap::try_box(Somebody { head: Head::new(), cred }).map_err(|_| Errno::NOMEM)?;
+        let somebody =
+            heap::try_box(Somebody { head: Head::new(), cred }).map_err(|_| Errno::NOMEM)?;
         Ok(Self { now: AtomicPtr::new(Box::into_raw(somebody)), domain })
     }
 
@@ -134,13 +135,16 @@ impl CredPlace {
             // SAFETY: the head is the first field of a box, and nobody can see it any more.
             drop(unsafe { Box::from_raw(head.cast::<Somebody>().as_ptr()) });
         }
-        let new = heap::try_box(Somebody { head: Head::new(), cred: new }).map_err(|_| Errno::NOMEM)?;
+        let new =
+            heap::try_box(Somebody { head: Head::new(), cred: new }).map_err(|_| Errno::NOMEM)?;
         let new = Box::into_raw(new);
         let now = self.now.load(Ordering::Relaxed);
         // SAFETY: it was there in the section, so it is not freed.
         let same = unsafe { core::ptr::eq(&(*now).cred, current) };
         // ORDERING: release publishes the new one; acquire sees the old one's head made.
-        if !same || self.now.compare_exchange(now, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        if !same
+            || self.now.compare_exchange(now, new, Ordering::AcqRel, Ordering::Relaxed).is_err()
+        {
             // SAFETY: made above, and nobody has seen it.
             drop(unsafe { Box::from_raw(new) });
             return Ok(false);
@@ -176,7 +180,12 @@ fn cred_domain() -> Result<&'static Domain, Errno> {
     if domain.is_null() {
         let fresh = Box::into_raw(Domain::new().map_err(|_| Errno::NOMEM)?);
         // ORDERING: release publishes the domain; acquire sees that of another thread that was quicker.
-        let set = DOMAIN.compare_exchange(core::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire);
+        let set = DOMAIN.compare_exchange(
+            core::ptr::null_mut(),
+            fresh,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
         domain = match set {
             Ok(_) => fresh,
             Err(quicker) => {

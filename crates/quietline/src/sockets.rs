@@ -33,7 +33,11 @@ impl Process {
     /// # Errors
     /// `EBADF`, `ENOTSOCK`.
     #[inline(always)]
-    fn at_socket<R>(&self, fd: i32, f: impl FnOnce(&On<'_>) -> Result<R, Errno>) -> Result<R, Errno> {
+    fn at_socket<R>(
+        &self,
+        fd: i32,
+        f: impl FnOnce(&On<'_>) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
         let section = self.inner().vfs.read();
         let file = self.fdget(fd, &section)?;
         let socket = file.payload::<Socket>().ok_or(Errno::NOTSOCK)?;

@@ -32,7 +32,8 @@ fn process() -> Process {
 /// Bytes that writers put into one pipe are those that readers take out of it, whatever the sizes.
 #[test]
 fn what_goes_in_comes_out() {
-    for (writers, readers, flags) in [(1, 1, 0), (3, 1, 0), (1, 3, 0), (3, 3, 0), (2, 2, O_DIRECT)] {
+    for (writers, readers, flags) in [(1, 1, 0), (3, 1, 0), (1, 3, 0), (3, 3, 0), (2, 2, O_DIRECT)]
+    {
         within_a_minute(move || {
             let p = &process();
             let [reader, writer] = p.pipe2(flags).unwrap();
@@ -46,7 +47,8 @@ fn what_goes_in_comes_out() {
                             let (mut left, mut sum) = (per_writer, 0u64);
                             while left != 0 {
                                 let len = (1 + dice.below(12_000)).min(left);
-                                let bytes: Vec<u8> = (0..len).map(|_| dice.below(256) as u8).collect();
+                                let bytes: Vec<u8> =
+                                    (0..len).map(|_| dice.below(256) as u8).collect();
                                 assert_eq!(p.write(writer, &bytes), Ok(len));
                                 sum += bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();
                                 left -= len;
@@ -81,7 +83,11 @@ fn what_goes_in_comes_out() {
                 ([&[written][..], &sums].concat(), counts)
             });
             assert_eq!(counts.iter().sum::<usize>(), per_writer * writers as usize);
-            assert_eq!(sums[0], sums[1..].iter().sum::<u64>(), "{writers} writers, {readers} readers");
+            assert_eq!(
+                sums[0],
+                sums[1..].iter().sum::<u64>(),
+                "{writers} writers, {readers} readers"
+            );
             p.close(reader).unwrap();
             support::settle();
             assert_eq!(p.kernel().nr_files(), 0);
@@ -125,7 +131,8 @@ fn counts_are_exact() {
             let taken: u64 = thread::scope(|scope| {
                 for _ in 0..2 {
                     scope.spawn(|| {
-                        (0..30_000).for_each(|_| assert_eq!(p.write(fd, &1u64.to_ne_bytes()), Ok(8)))
+                        (0..30_000)
+                            .for_each(|_| assert_eq!(p.write(fd, &1u64.to_ne_bytes()), Ok(8)))
                     });
                 }
                 if flags == EFD_SEMAPHORE {
@@ -266,7 +273,10 @@ fn an_empty_pipe_is_not_its_end() {
                 .collect();
             (0..pieces).for_each(|_| assert_eq!(p.write(writer, b"x"), Ok(1)));
             thread::sleep(Duration::from_millis(10));
-            assert!(readers.iter().all(|reader| !reader.is_finished()), "somebody has been told of an end");
+            assert!(
+                readers.iter().all(|reader| !reader.is_finished()),
+                "somebody has been told of an end"
+            );
             p.close(writer).unwrap();
             readers.into_iter().map(|reader| reader.join().unwrap()).sum()
         });
@@ -302,7 +312,8 @@ fn an_empty_pipe_is_not_its_end_for_tee() {
                     })
                 })
                 .collect();
-            let (taking, copying) = (scope.spawn(move || all(reader)), scope.spawn(move || all(copy)));
+            let (taking, copying) =
+                (scope.spawn(move || all(reader)), scope.spawn(move || all(copy)));
             for _ in 0..pieces {
                 assert_eq!(p.write(writer, b"x"), Ok(1));
                 written.fetch_add(1, Ordering::Relaxed);
@@ -340,7 +351,11 @@ fn what_a_splice_waits_with_is_not_gone() {
                 });
                 let mut poll = [PollFd { fd: reader, events: 0x7fff, revents: 0 }];
                 assert_eq!(p.poll(&mut poll, 0), Ok(1));
-                assert_eq!(poll[0].revents & 0x11, 0x11, "there is something to read, and nobody writes");
+                assert_eq!(
+                    poll[0].revents & 0x11,
+                    0x11,
+                    "there is something to read, and nobody writes"
+                );
                 p.fcntl(reader, F_SETFL, O_NONBLOCK as u64).unwrap();
                 assert_eq!(p.read(reader, &mut bytes), Err(Errno::AGAIN));
                 p.fcntl(reader, F_SETFL, 0).unwrap();
@@ -350,7 +365,11 @@ fn what_a_splice_waits_with_is_not_gone() {
                 });
                 interrupt.raise();
                 assert_eq!(splicing.join().unwrap(), Err(Errno::INTR));
-                assert_eq!(reading.join().unwrap(), Ok(vec![0; 3]), "it is the first one, as it was");
+                assert_eq!(
+                    reading.join().unwrap(),
+                    Ok(vec![0; 3]),
+                    "it is the first one, as it was"
+                );
             });
             (1..pages).for_each(|n| {
                 assert_eq!(p.read(reader, &mut bytes), Ok(3));
@@ -371,7 +390,8 @@ fn locks_count_from_the_beginning_of_a_fifo() {
     p.mknod("/f", S_IFIFO | 0o600, 0).unwrap();
     let (fd, ep) = (p.open("/f", O_RDWR, 0).unwrap(), p.epoll_create1(0).unwrap());
     p.epoll_ctl(ep, 1, fd, &EpollEvent { events: 1, data: 0 }).unwrap();
-    let mut lock = Flock { l_type: F_WRLCK, l_whence: SEEK_CUR as i16, l_start: 5, l_len: 1, l_pid: 0 };
+    let mut lock =
+        Flock { l_type: F_WRLCK, l_whence: SEEK_CUR as i16, l_start: 5, l_len: 1, l_pid: 0 };
     p.fcntl_lock(fd, F_OFD_SETLK, &mut lock).unwrap();
     let other = p.open("/f", O_RDWR, 0).unwrap();
     let mut found = Flock { l_type: F_WRLCK, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
@@ -468,7 +488,12 @@ fn waits_are_interrupted() {
             let reading = spawn_asleep(scope, || {
                 let _entered = Interrupt::enter(&interrupt);
                 let read = p.read(reader, &mut [0]);
-                (read, p.write(writer, &vec![0; 70_000]), p.write(writer, &[0]), p.open("/f", O_RDONLY, 0))
+                (
+                    read,
+                    p.write(writer, &vec![0; 70_000]),
+                    p.write(writer, &[0]),
+                    p.open("/f", O_RDONLY, 0),
+                )
             });
             interrupt.raise();
             let intr = Errno::INTR;
@@ -490,7 +515,8 @@ fn fifo_openers_meet() {
                 let waiting = spawn_asleep(scope, move || p.open("/f", first, 0).unwrap());
                 assert!(!waiting.is_finished());
                 let (second, first) = (p.open("/f", second, 0).unwrap(), waiting.join().unwrap());
-                let [reader, writer] = if first_reads(p, first) { [first, second] } else { [second, first] };
+                let [reader, writer] =
+                    if first_reads(p, first) { [first, second] } else { [second, first] };
                 assert_eq!(p.write(writer, b"through"), Ok(7));
                 let mut room = [0; 7];
                 assert_eq!(p.read(reader, &mut room), Ok(7));
@@ -536,7 +562,10 @@ fn memory_that_runs_out() {
         };
         short += u64::from(written != 0 && written != 60_000);
         let mut room = vec![0; 100_000];
-        assert_eq!(p.read(reader, &mut room), if written == 0 { Err(Errno::AGAIN) } else { Ok(written) });
+        assert_eq!(
+            p.read(reader, &mut room),
+            if written == 0 { Err(Errno::AGAIN) } else { Ok(written) }
+        );
         assert!(room[..written].iter().all(|byte| *byte == 5));
         p.close(reader).unwrap();
         p.close(writer).unwrap();

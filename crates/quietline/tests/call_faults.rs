@@ -12,8 +12,8 @@ mod support;
 use quietline::abi::*;
 use quietline::eventpoll::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use quietline::{
-    Config, EpollEvent, Errno, Events, GiftPage, ItimerSpec, Kernel, PollFd, Process, RecvMsg, SendMsg,
-    Socket,
+    Config, EpollEvent, Errno, Events, GiftPage, ItimerSpec, Kernel, PollFd, Process, RecvMsg,
+    SendMsg, Socket,
 };
 use quietline_platform::fault;
 use std::fmt::Write;
@@ -123,7 +123,13 @@ fn picture(p: &Process) -> String {
         let mut readable = 0;
         let readable = p.ioctl(fd, FIONREAD, &mut readable).map(|_| readable);
         let flags = p.fcntl(fd, F_GETFL, 0);
-        write!(out, "{fd}: {} {:x} {readable:?} {flags:?}", p.fd_name(fd).unwrap(), poll[0].revents).unwrap();
+        write!(
+            out,
+            "{fd}: {} {:x} {readable:?} {flags:?}",
+            p.fd_name(fd).unwrap(),
+            poll[0].revents
+        )
+        .unwrap();
         if p.file(fd).unwrap().payload::<Socket>().is_some() {
             let option = |name| {
                 let mut value = [0; 4];
@@ -133,7 +139,8 @@ fn picture(p: &Process) -> String {
             write!(out, " {:?} {:?} {options:?}", p.getsockname(fd), p.getpeername(fd)).unwrap();
             let mut bytes = [0; 100];
             let peeked = p.recvfrom(fd, &mut bytes, MSG_PEEK | MSG_DONTWAIT);
-            write!(out, " {:?}", peeked.map(|(n, from)| (bytes[..n.min(100)].to_vec(), from))).unwrap();
+            write!(out, " {:?}", peeked.map(|(n, from)| (bytes[..n.min(100)].to_vec(), from)))
+                .unwrap();
         } else {
             write!(out, " {:?}", p.fcntl(fd, F_GETPIPE_SZ, 0)).unwrap();
         }
@@ -142,7 +149,8 @@ fn picture(p: &Process) -> String {
     for epoll in [EPOLL, OUTER_EPOLL] {
         let mut events = [EpollEvent::default(); 10];
         let n = p.epoll_wait(epoll, &mut events, 0).unwrap();
-        let mut got: Vec<_> = events[..n].iter().map(|event| ({ event.data }, { event.events })).collect();
+        let mut got: Vec<_> =
+            events[..n].iter().map(|event| ({ event.data }, { event.events })).collect();
         got.sort_unstable();
         writeln!(out, "{epoll}: {got:?}").unwrap();
     }
@@ -295,7 +303,8 @@ fn take(p: &Process, on: i32, flags: i32) -> Result<(), Errno> {
     let (used, cut) = (message.control_len, message.flags & MSG_CTRUNC != 0);
     let fds = control[..used].get(16..).unwrap_or_default().as_chunks::<4>().0;
     // The length is a multiple of 8.
-    let fds: Vec<i32> = fds.iter().map(|fd| i32::from_ne_bytes(*fd)).filter(|fd| *fd != 0).collect();
+    let fds: Vec<i32> =
+        fds.iter().map(|fd| i32::from_ne_bytes(*fd)).filter(|fd| *fd != 0).collect();
     assert_eq!(fds.len() < 3, cut, "what is not given is told");
     fds.into_iter().try_for_each(|fd| p.close(fd))
 }
@@ -358,7 +367,10 @@ fn steps() -> Vec<Step> {
             prepare: |p| pass(p, STREAM).unwrap(),
             ..step("files, looked at", |p| take(p, STREAM_END, MSG_PEEK))
         },
-        Step { prepare: |p| pass(p, STREAM).unwrap(), ..step("files, received", |p| take(p, STREAM_END, 0)) },
+        Step {
+            prepare: |p| pass(p, STREAM).unwrap(),
+            ..step("files, received", |p| take(p, STREAM_END, 0))
+        },
         Step {
             prepare: |p| pass(p, PACKETS).unwrap(),
             ..step("files, received with a message", |p| take(p, PACKETS + 1, 0))
@@ -369,8 +381,12 @@ fn steps() -> Vec<Step> {
             },
             ..step("recv, TCP", |p| any(p.recv(TCP + 1, &mut [0; 50_000], 0)))
         },
-        step("setsockopt", |p| p.setsockopt(LOCAL_NEW, SOL_SOCKET, SO_SNDBUF, &9000_i32.to_ne_bytes())),
-        step("setsockopt, TCP", |p| p.setsockopt(TCP_NEW, SOL_SOCKET, SO_REUSEADDR, &1_i32.to_ne_bytes())),
+        step("setsockopt", |p| {
+            p.setsockopt(LOCAL_NEW, SOL_SOCKET, SO_SNDBUF, &9000_i32.to_ne_bytes())
+        }),
+        step("setsockopt, TCP", |p| {
+            p.setsockopt(TCP_NEW, SOL_SOCKET, SO_REUSEADDR, &1_i32.to_ne_bytes())
+        }),
         step("shutdown", |p| p.shutdown(STREAM, SHUT_WR)),
         step("shutdown, TCP", |p| p.shutdown(TCP, SHUT_RDWR)),
         step("shutdown, a listener", |p| p.shutdown(TCP_LISTENER, SHUT_RD)),
@@ -429,11 +445,15 @@ fn other_steps() -> Vec<Step> {
         step("epoll_create1", |p| opened(p, p.epoll_create1(0))),
         step("EPOLL_CTL_ADD", |p| watch(p, EPOLL, EPOLL_CTL_ADD, PIPE, Events::IN)),
         step("EPOLL_CTL_ADD, of a socket", |p| watch(p, EPOLL, EPOLL_CTL_ADD, TCP_NEW, Events::IN)),
-        step("EPOLL_CTL_ADD, of an epoll", |p| watch(p, OUTER_EPOLL, EPOLL_CTL_ADD, EPOLL, Events::IN)),
+        step("EPOLL_CTL_ADD, of an epoll", |p| {
+            watch(p, OUTER_EPOLL, EPOLL_CTL_ADD, EPOLL, Events::IN)
+        }),
         step("EPOLL_CTL_MOD", |p| watch(p, EPOLL, EPOLL_CTL_MOD, OTHER_PIPE, Events::OUT)),
         step("EPOLL_CTL_DEL", |p| watch(p, EPOLL, EPOLL_CTL_DEL, OTHER_PIPE, Events::IN)),
         step("epoll_wait", |p| any(p.epoll_wait(EPOLL, &mut [EpollEvent::default(); 4], 0))),
-        step("epoll_wait, in vain", |p| any(p.epoll_wait(OUTER_EPOLL, &mut [EpollEvent::default(); 4], 1))),
+        step("epoll_wait, in vain", |p| {
+            any(p.epoll_wait(OUTER_EPOLL, &mut [EpollEvent::default(); 4], 1))
+        }),
         step("an event for an epoll", |p| any(p.write(OTHER_PIPE + 1, b"d"))),
         step("poll, in vain", |p| {
             let mut fds: Vec<_> = [PIPE, UDP, SIGNALS, TIMER, LOCAL_LISTENER]
@@ -454,7 +474,8 @@ fn other_steps() -> Vec<Step> {
 fn same(before: &str, after: &str, but: Option<i32>, what: &str) {
     let but = but.map(|fd| format!("{fd}: "));
     let compared = |line: &&str| but.as_ref().is_none_or(|but| !line.starts_with(but));
-    let [before, after] = [before, after].map(|text| text.lines().filter(compared).collect::<Vec<_>>());
+    let [before, after] =
+        [before, after].map(|text| text.lines().filter(compared).collect::<Vec<_>>());
     if let Some((old, new)) = before.iter().zip(&after).find(|(old, new)| old != new) {
         panic!("{what}: a call that failed changed something: {old} became {new}");
     }
@@ -527,7 +548,9 @@ fn each_allocation_of_each_call() {
         reported += of_step;
         made_do += made;
     }
-    println!("{reported} failures reported, {made_do} made do with; no memory wanted by {silent:?}");
+    println!(
+        "{reported} failures reported, {made_do} made do with; no memory wanted by {silent:?}"
+    );
     assert!(reported > 150, "{reported}");
     assert_eq!(silent, NEED_NONE);
 }

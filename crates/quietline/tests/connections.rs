@@ -151,7 +151,11 @@ impl Round<'_> {
                 Err(Errno::AGAIN) => break,
                 Err(errno) => panic!("read: {errno}"),
                 Ok(0) => {
-                    assert_eq!((session.due, session.have), (MESSAGES, 0), "it ends after the last message");
+                    assert_eq!(
+                        (session.due, session.have),
+                        (MESSAGES, 0),
+                        "it ends after the last message"
+                    );
                     self.p.close(session.fd).unwrap();
                     done.calls += 1;
                     *place = None;
@@ -221,7 +225,12 @@ impl Round<'_> {
                     open -= 1;
                     continue;
                 }
-                assert_eq!((n, u64::from_ne_bytes(answer)), (8, due[at]), "message {number} of {}", mine[at]);
+                assert_eq!(
+                    (n, u64::from_ne_bytes(answer)),
+                    (8, due[at]),
+                    "message {number} of {}",
+                    mine[at]
+                );
                 self.answers.fetch_add(1, Ordering::Relaxed);
                 done.messages += 1;
                 *number += 1;
@@ -265,8 +274,10 @@ impl Session {
 /// Some rounds over a family's connections.
 fn rounds(name: &str, address: impl Fn(&Process, i32) -> Vec<u8>, family: i32) {
     let _alone = alone();
-    let at_once =
-        number("QUIETLINE_CONNECTIONS_AT_ONCE", if cfg!(debug_assertions) { 1_000 } else { 10_000 });
+    let at_once = number(
+        "QUIETLINE_CONNECTIONS_AT_ONCE",
+        if cfg!(debug_assertions) { 1_000 } else { 10_000 },
+    );
     let rounds = number("QUIETLINE_CONNECTIONS_ROUNDS", 1);
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = &kernel.process().unwrap();
@@ -274,7 +285,8 @@ fn rounds(name: &str, address: impl Fn(&Process, i32) -> Vec<u8>, family: i32) {
     let address = &address(p, listener)[..];
     p.listen(listener, 128).unwrap();
     let (epoll, over) = (p.epoll_create1(0).unwrap(), p.eventfd(0, O_NONBLOCK).unwrap());
-    p.epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &EpollEvent { events: EPOLLIN, data: LISTENER }).unwrap();
+    p.epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &EpollEvent { events: EPOLLIN, data: LISTENER })
+        .unwrap();
     p.epoll_ctl(epoll, EPOLL_CTL_ADD, over, &EpollEvent { events: EPOLLIN, data: OVER }).unwrap();
     let (answers, began) = (&AtomicU64::new(0), Instant::now());
     let mut whole = Done::default();
@@ -296,14 +308,17 @@ fn rounds(name: &str, address: impl Fn(&Process, i32) -> Vec<u8>, family: i32) {
             };
             let (asked, served) = thread::scope(|scope| {
                 let servers: Vec<_> = (0..SERVERS).map(|_| scope.spawn(|| round.serve())).collect();
-                let clients: Vec<_> = (0..CLIENTS).map(|n| scope.spawn(move || round.ask(n))).collect();
+                let clients: Vec<_> =
+                    (0..CLIENTS).map(|n| scope.spawn(move || round.ask(n))).collect();
                 let sum = |sum: Done, one: Done| Done {
                     messages: sum.messages + one.messages,
                     bytes: sum.bytes + one.bytes,
                     calls: sum.calls + one.calls,
                 };
-                let asked = clients.into_iter().map(|one| one.join().unwrap()).fold(Done::default(), sum);
-                let served = servers.into_iter().map(|one| one.join().unwrap()).fold(Done::default(), sum);
+                let asked =
+                    clients.into_iter().map(|one| one.join().unwrap()).fold(Done::default(), sum);
+                let served =
+                    servers.into_iter().map(|one| one.join().unwrap()).fold(Done::default(), sum);
                 (asked, served)
             });
             assert_eq!((asked.messages, served.messages), (at_once * MESSAGES, at_once * MESSAGES));

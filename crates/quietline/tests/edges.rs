@@ -21,9 +21,15 @@ fn a_zero_byte_is_in_no_name() {
     let watches = p.inotify_init1(O_NONBLOCK).unwrap();
     let before = p.kernel().nr_dentry();
     let long = [&[b'x'; 300][..], b"\0"].concat();
-    for bad in
-        [&b"\0"[..], b"/\0", b"/d/f\0", b"/d/\0f", b"d\0/f", b"/d/a name of more than twenty bytes\0", &long]
-    {
+    for bad in [
+        &b"\0"[..],
+        b"/\0",
+        b"/d/f\0",
+        b"/d/\0f",
+        b"d\0/f",
+        b"/d/a name of more than twenty bytes\0",
+        &long,
+    ] {
         let mut times = vec![];
         let mut refused = |what: &str, result: Result<(), Errno>| {
             assert_eq!(result, Err(Errno::INVAL), "{what} {bad:?}");
@@ -214,7 +220,11 @@ fn room_ends_where_it_says() {
     assert_eq!(p.statfs("/").unwrap().f_bfree, 8, "all or none");
     assert_eq!(p.fallocate(fd, 0, 0, 8 << 12), Ok(()));
     assert_eq!(p.pwrite(fd, b"x", 8 << 12), Err(Errno::NOSPC));
-    assert_eq!(p.pwrite(fd, &[1; 10_000], (8 << 12) - 5_000), Ok(5_000), "as much as there is room for");
+    assert_eq!(
+        p.pwrite(fd, &[1; 10_000], (8 << 12) - 5_000),
+        Ok(5_000),
+        "as much as there is room for"
+    );
     assert_eq!(p.ftruncate(fd, i64::MAX), Ok(()));
     assert_eq!(p.pwrite(fd, b"x", i64::MAX - 4096).map(drop), Err(Errno::NOSPC));
     p.ftruncate(fd, 4096).unwrap();

@@ -68,7 +68,11 @@ fn layers_that_all_watch_each_other() {
     assert_eq!(watch(&p, fifth, EPOLL_CTL_ADD, sixth), Err(Errno::LOOP), "six in a chain");
     // A file at the bottom has 40^3 paths with four epolls: ten are allowed.
     assert_eq!(watch(&p, bottom, EPOLL_CTL_ADD, counter), Err(Errno::INVAL));
-    assert_eq!(watch(&p, bottom, EPOLL_CTL_DEL, counter), Err(Errno::NOENT), "refused is not watched");
+    assert_eq!(
+        watch(&p, bottom, EPOLL_CTL_DEL, counter),
+        Err(Errno::NOENT),
+        "refused is not watched"
+    );
     // One in the first layer has one.
     assert_eq!(watch(&p, layers[0][0], EPOLL_CTL_ADD, counter), Ok(()));
     assert_eq!(p.write(counter, &1u64.to_ne_bytes()), Ok(8));

@@ -4,7 +4,8 @@ mod support;
 
 use quietline::abi::*;
 use quietline::{
-    Config, EpollEvent, Errno, FdSet, Interrupt, ItimerSpec, Kernel, PollFd, Process, Shared, SigPipe,
+    Config, EpollEvent, Errno, FdSet, Interrupt, ItimerSpec, Kernel, PollFd, Process, Shared,
+    SigPipe,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -95,7 +96,8 @@ fn nothing_is_lost(events: u32, levels: usize, waiters: usize) {
                     if p.epoll_wait(top, &mut found, 100).unwrap() == 0 {
                         continue;
                     }
-                    let n = if levels == 1 { 4 } else { p.epoll_wait(inner, &mut found, 0).unwrap() };
+                    let n =
+                        if levels == 1 { 4 } else { p.epoll_wait(inner, &mut found, 0).unwrap() };
                     for event in found[..n].iter().filter(|event| event.events != 0) {
                         let fd = event.data as i32;
                         taken.fetch_add(take(p, fd), Ordering::Relaxed);
@@ -188,7 +190,15 @@ fn everything_at_once() {
                             0 | 1 => _ = p.eventfd(0, EFD_NONBLOCK),
                             2 => _ = p.epoll_create1(0),
                             3 | 4 => _ = p.close(a),
-                            5 | 6 => _ = control(p, a, EPOLL_CTL_ADD, b, EPOLLIN | (seed as u32 % 2) << 31),
+                            5 | 6 => {
+                                _ = control(
+                                    p,
+                                    a,
+                                    EPOLL_CTL_ADD,
+                                    b,
+                                    EPOLLIN | (seed as u32 % 2) << 31,
+                                )
+                            }
                             7 => _ = control(p, a, EPOLL_CTL_MOD, b, EPOLLIN | EPOLLOUT),
                             8 => _ = control(p, a, EPOLL_CTL_DEL, b, 0),
                             9 => _ = p.write(a, &1u64.to_ne_bytes()),
@@ -225,7 +235,8 @@ fn each_sleeper_gets_one() {
         let sleepers: Vec<_> = (0..MANY).map(|_| scope.spawn(|| wait(&p, ep, 1)[0].data)).collect();
         thread::sleep(NAP);
         counters.iter().for_each(|&fd| write(&p, fd));
-        let mut told: Vec<_> = sleepers.into_iter().map(|sleeper| sleeper.join().unwrap()).collect();
+        let mut told: Vec<_> =
+            sleepers.into_iter().map(|sleeper| sleeper.join().unwrap()).collect();
         told.sort();
         assert_eq!(told, counters.iter().map(|&fd| fd as u64).collect::<Vec<_>>());
     });
@@ -466,9 +477,11 @@ fn timers_of_many_threads() {
                     let fd = p.timerfd_create(CLOCK_MONOTONIC, 0).unwrap();
                     for _ in 0..random.below(4) {
                         let value = Duration::from_micros(random.below(3_000) as u64 + 1);
-                        p.timerfd_settime(fd, 0, ItimerSpec { interval: Duration::ZERO, value }).unwrap();
+                        p.timerfd_settime(fd, 0, ItimerSpec { interval: Duration::ZERO, value })
+                            .unwrap();
                     }
-                    if random.below(2) == 0 && p.timerfd_gettime(fd).unwrap().value > Duration::ZERO {
+                    if random.below(2) == 0 && p.timerfd_gettime(fd).unwrap().value > Duration::ZERO
+                    {
                         let mut fds = [PollFd::new(fd, 1)];
                         assert_eq!(p.ppoll(&mut fds, Some(LONG)), Ok(1), "it has not rung");
                         assert_eq!(take(p, fd), 1);

@@ -134,7 +134,9 @@ fn creating_calls() {
                     assert_eq!(create(p, 0).unwrap()[0], 0, "no number is lost");
                 },
             );
-            println!("{name}, flags {any:#x}: {reported} failures reported, {made_do} made do with");
+            println!(
+                "{name}, flags {any:#x}: {reported} failures reported, {made_do} made do with"
+            );
             assert!(reported >= 3, "{name}: file, object, table: {reported}");
             assert_eq!(pages_used(), before, "{name}");
         }

@@ -96,7 +96,8 @@ fn directories_are_read_while_they_change() {
                 if n == 0 {
                     break;
                 }
-                for entry in dirents(&buffer[..n]).filter(|entry| entry.name.starts_with(b"stays")) {
+                for entry in dirents(&buffer[..n]).filter(|entry| entry.name.starts_with(b"stays"))
+                {
                     assert!(seen.insert(entry.name.to_vec()), "twice");
                 }
             }
@@ -178,7 +179,10 @@ fn locks_go_with_descriptors() {
     p.fcntl_lock(b, F_SETLK, &mut lock).unwrap();
     let mut asked = Flock { l_type: F_RDLCK as _, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
     other.fcntl_lock(b, F_GETLK, &mut asked).unwrap();
-    assert_eq!((asked.l_type, asked.l_start, asked.l_len, asked.l_pid), (F_WRLCK as _, 10, 5, p.getpid()));
+    assert_eq!(
+        (asked.l_type, asked.l_start, asked.l_len, asked.l_pid),
+        (F_WRLCK as _, 10, 5, p.getpid())
+    );
     assert_eq!(other.fcntl_lock(b, F_SETLK, &mut lock.clone()), Err(Errno::AGAIN));
     // Any descriptor of the file takes the process's locks with it.
     p.close(p.open("f", O_RDONLY, 0).unwrap()).unwrap();
@@ -199,9 +203,10 @@ fn events(p: &Process, fd: i32) -> Vec<(i32, u32, u32, String)> {
     while !rest.is_empty() {
         let word = |at: usize| u32::from_ne_bytes(rest[at..at + 4].try_into().unwrap());
         let len = word(12) as usize;
-        let name =
-            String::from_utf8(rest[16..16 + len].iter().copied().take_while(|byte| *byte != 0).collect())
-                .unwrap();
+        let name = String::from_utf8(
+            rest[16..16 + len].iter().copied().take_while(|byte| *byte != 0).collect(),
+        )
+        .unwrap();
         events.push((word(0) as i32, word(4), word(8), name));
         rest = &rest[16 + len..];
     }
@@ -218,7 +223,8 @@ fn those_who_watch_are_told() {
     p.write(fd, b"x").unwrap();
     p.close(fd).unwrap();
     p.chmod("d/f", 0o600).unwrap();
-    let masks = |events: &[(i32, u32, u32, String)]| events.iter().map(|event| event.1).collect::<Vec<_>>();
+    let masks =
+        |events: &[(i32, u32, u32, String)]| events.iter().map(|event| event.1).collect::<Vec<_>>();
     let seen = events(&p, watch);
     assert_eq!(masks(&seen), [IN_CREATE, IN_OPEN, IN_MODIFY, IN_CLOSE_WRITE, IN_ATTRIB]);
     assert!(seen.iter().all(|event| event.0 == dir && event.3 == "f"));
@@ -229,7 +235,10 @@ fn those_who_watch_are_told() {
     assert!(moved[0].2 != 0 && moved[0].2 == moved[1].2, "one cookie for both");
     p.unlink("d/g").unwrap();
     let gone = events(&p, watch);
-    assert!(masks(&gone).contains(&IN_DELETE) && masks(&gone).contains(&IN_DELETE_SELF), "{gone:?}");
+    assert!(
+        masks(&gone).contains(&IN_DELETE) && masks(&gone).contains(&IN_DELETE_SELF),
+        "{gone:?}"
+    );
     assert!(gone.iter().any(|event| event.0 == file && event.1 == IN_IGNORED));
     p.inotify_rm_watch(watch, dir).unwrap();
     assert_eq!(masks(&events(&p, watch)), [IN_IGNORED]);
@@ -261,7 +270,10 @@ fn an_open_that_fails_is_not_told_and_empties_nothing() {
     let fd = p.open("f", O_RDONLY | O_TRUNC, 0).unwrap();
     p.close(fd).unwrap();
     let name = || "f".to_owned();
-    assert_eq!(told(&p, watch), [(IN_OPEN, name()), (IN_MODIFY, name()), (IN_CLOSE_NOWRITE, name())]);
+    assert_eq!(
+        told(&p, watch),
+        [(IN_OPEN, name()), (IN_MODIFY, name()), (IN_CLOSE_NOWRITE, name())]
+    );
 }
 
 /// As Linux closes them: by `close_range` and at a process's end, also one that has locked bytes.
@@ -278,7 +290,8 @@ fn the_last_descriptor_is_closed_first() {
         child.close(fds[1]).unwrap();
         child.dup2(watch, 901).unwrap();
         if end.ends_with("with locks") {
-            let mut lock = Flock { l_type: F_WRLCK as _, l_whence: 0, l_start: 0, l_len: 1, l_pid: 0 };
+            let mut lock =
+                Flock { l_type: F_WRLCK as _, l_whence: 0, l_start: 0, l_len: 1, l_pid: 0 };
             child.fcntl_lock(fds[0], F_SETLK, &mut lock).unwrap();
         }
         if end.starts_with("close_range") {

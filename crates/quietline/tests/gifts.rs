@@ -328,10 +328,13 @@ fn the_last_of_two_writes() {
                         })
                     })
                 });
-                threads.map(|thread| thread.join().unwrap()).into_iter().fold(0, |all, (late, wrote)| {
-                    assert!(late, "it changed under who had it");
-                    all + wrote
-                })
+                threads.map(|thread| thread.join().unwrap()).into_iter().fold(
+                    0,
+                    |all, (late, wrote)| {
+                        assert!(late, "it changed under who had it");
+                        all + wrote
+                    },
+                )
             });
         }
         // At most one of each two: neither is alone if both have asked before either has let go.
@@ -385,7 +388,8 @@ fn who_waits() {
                 assert_eq!(taking.join().unwrap(), Ok((5, b"first".to_vec())));
 
                 p.vmsplice_gift(writer, &mut [page(p, b"full")], 0).unwrap();
-                let giving = spawn_asleep(scope, || p.vmsplice_gift(writer, &mut [page(p, b"behind")], 0));
+                let giving =
+                    spawn_asleep(scope, || p.vmsplice_gift(writer, &mut [page(p, b"behind")], 0));
                 assert!(!giving.is_finished());
                 assert_eq!(&take(p, reader)[..], b"full");
                 assert_eq!(giving.join().unwrap(), Ok(6));
@@ -430,7 +434,10 @@ fn among_threads() {
             let note = |record: &[u8], last: &mut [u64; 2]| {
                 let word = u64::from_ne_bytes(*record.first_chunk().unwrap());
                 let (who, number) = ((word >> 32) as usize, word & 0xffff_ffff);
-                assert!(record.chunks(8).all(|other| other == &record[..8]), "a page is one giver's");
+                assert!(
+                    record.chunks(8).all(|other| other == &record[..8]),
+                    "a page is one giver's"
+                );
                 assert!(number > last[who], "{number} of {who} after {}", last[who]);
                 last[who] = number;
                 sums[who].fetch_add(number, Ordering::Relaxed);
@@ -447,7 +454,9 @@ fn among_threads() {
                                     let len = 8 << (number % 4);
                                     let word = (who << 32 | number).to_ne_bytes();
                                     let mut page = p.gift_page().unwrap();
-                                    page.room()[..len].chunks_mut(8).for_each(|to| to.copy_from_slice(&word));
+                                    page.room()[..len]
+                                        .chunks_mut(8)
+                                        .for_each(|to| to.copy_from_slice(&word));
                                     page.set_len(len);
                                     Some(page)
                                 });
@@ -478,7 +487,8 @@ fn among_threads() {
                 takers.into_iter().for_each(|taker| taker.join().unwrap());
             });
             for who in 0..2 {
-                let found = (counts[who].load(Ordering::Relaxed), sums[who].load(Ordering::Relaxed));
+                let found =
+                    (counts[who].load(Ordering::Relaxed), sums[who].load(Ordering::Relaxed));
                 assert_eq!(found, (EACH, EACH * (EACH + 1) / 2), "of giver {who}");
             }
         });

@@ -44,7 +44,11 @@ fn load(body: usize, plan: Plan) {
             // A client without a connection has none.
             assert_eq!(sample.answers, requests * plan.clients.min(plan.connections) as u64);
         }
-        assert!(sample.rate > 0.0 && sample.latencies.is_sorted() && sample.latencies[0] > Duration::ZERO);
+        assert!(
+            sample.rate > 0.0
+                && sample.latencies.is_sorted()
+                && sample.latencies[0] > Duration::ZERO
+        );
         assert_eq!(sample.shares.len(), plan.workers);
     }
     let kernel = Kernel::boot(Config::default()).unwrap();
@@ -194,7 +198,10 @@ fn cases() -> Vec<(String, Vec<u16>)> {
         ("HEAD /nowhere HTTP/1.1\r\nHost: x\r\n\r\n".into(), vec![404, 200]),
         ("DELETE /body HTTP/1.1\r\nHost: x\r\n\r\n".into(), vec![405, 200]),
         ("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n".into(), vec![405, 200]),
-        ("POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\nhello there".into(), vec![405, 200]),
+        (
+            "POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\nhello there".into(),
+            vec![405, 200],
+        ),
         (with("Content-Length: 3\r\n") + "abc", vec![200, 200]),
         (with("Content-Length: 3\r\nContent-Length: 3\r\n") + "abc", vec![200, 200]),
         (with("Content-Length: 3, 3\r\n") + "abc", vec![200, 200]),
@@ -239,14 +246,18 @@ fn what_is_wrong_is_told_and_what_is_right_goes_on() {
         assert_eq!(ours.0, host.0, "{begin:?}");
         assert_eq!(ours.1, host.1, "{begin:?}");
         let refused = expected.iter().filter(|code| **code != 200).count() as u64;
-        assert_eq!(ours.1, Tally { connections: 1, answers: expected.len() as u64, refusals: refused });
+        assert_eq!(
+            ours.1,
+            Tally { connections: 1, answers: expected.len() as u64, refusals: refused }
+        );
         assert_eq!(ours.0.matches("Connection: close").count(), 1, "{begin:?}");
     }
 }
 
 #[test]
 fn requests_in_pieces() {
-    let all: String = cases().into_iter().take(15).map(|(bytes, _)| bytes).collect::<String>() + END;
+    let all: String =
+        cases().into_iter().take(15).map(|(bytes, _)| bytes).collect::<String>() + END;
     let expected = on_both!(|os| conversation(os, all.as_bytes(), all.len()));
     assert_eq!(expected.0, expected.1);
     assert_eq!(codes(&expected.0.0).len(), 16);
@@ -339,7 +350,8 @@ fn judged<O: Os>(os: O, site: &Site, answer: &[u8]) -> Result<u64, String> {
             server.send(answer);
         });
         let until = Until::Requests(1);
-        let outcome = drive(os, Load { port, connections: 1, pipeline: 1, until, asks: &asks }, &line);
+        let outcome =
+            drive(os, Load { port, connections: 1, pipeline: 1, until, asks: &asks }, &line);
         outcome.map(|outcome| outcome.answers).map_err(|Failure(why)| why)
     })
 }
@@ -358,7 +370,10 @@ fn a_wrong_answer_is_noticed() {
         (text.replace("HTTP/1.1", "HTTP/1.0").into_bytes(), "an answer is wrong"),
         (text.replace("Content-Type", "Content-Kind").into_bytes(), "an answer is wrong"),
         (text.replace("Content-Length: ", "Content-Length: 1").into_bytes(), "an answer is wrong"),
-        (text.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n").into_bytes(), "an answer is wrong"),
+        (
+            text.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n").into_bytes(),
+            "an answer is wrong",
+        ),
         (text.replace("HTTP/", "FTP/").into_bytes(), "an answer cannot be read"),
         ([&right[..], b"x"].concat(), "nobody has asked for"),
         (right[..right.len() - 1].to_vec(), "hung up"),

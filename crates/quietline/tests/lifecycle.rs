@@ -77,7 +77,11 @@ fn a_handle_keeps_a_file_open() {
     assert_eq!(file.payload::<EventFd>().unwrap().count(), 17);
     drop(file);
     assert_eq!(kernel.nr_files(), 1);
-    assert_eq!(process.install_file(clone, O_CLOEXEC).unwrap(), 0, "the last reference went into the table");
+    assert_eq!(
+        process.install_file(clone, O_CLOEXEC).unwrap(),
+        0,
+        "the last reference went into the table"
+    );
     assert_eq!(process.fcntl(0, F_GETFD, 0).unwrap(), FD_CLOEXEC);
     process.close(0).unwrap();
     assert_nothing_open(&kernel);

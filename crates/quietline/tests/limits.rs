@@ -26,7 +26,11 @@ fn nofile_is_exact() {
             assert_eq!(p.eventfd(0, any), Err(Errno::MFILE), "{nofile}, flags {any:#x}");
             assert_eq!(p.eventfd(0, 0), Err(Errno::MFILE));
             assert_eq!(p.eventfd(0, O_ANYFD), Err(Errno::MFILE));
-            assert_eq!(p.kernel().nr_files(), nofile as i64, "files that got no descriptor are closed");
+            assert_eq!(
+                p.kernel().nr_files(),
+                nofile as i64,
+                "files that got no descriptor are closed"
+            );
             if any != 0 {
                 fds.sort_unstable();
             }
@@ -87,7 +91,11 @@ fn file_max_is_exact_for_one_thread() {
         assert_eq!(p.socket_file(AF_INET, SOCK_STREAM, 0).unwrap_err(), Errno::NFILE);
         assert_eq!(p.pipe2(0), Err(Errno::NFILE));
         assert_eq!(p.kernel().nr_files(), file_max as i64);
-        assert_eq!(p.kernel().nr_dentry(), file_max as i64, "objects of files that failed are gone");
+        assert_eq!(
+            p.kernel().nr_dentry(),
+            file_max as i64,
+            "objects of files that failed are gone"
+        );
         if file_max > 0 {
             assert_eq!(p.dup(0), Ok(file_max as i32), "a duplicate is no file");
             assert_eq!(p.pipe2(0), Err(Errno::NFILE));
@@ -137,7 +145,11 @@ fn descriptors_run_out_before_files() {
         assert_eq!(p.timerfd_create(CLOCK_MONOTONIC, any), Err(Errno::MFILE));
         assert_eq!(p.signalfd(-1, 0, any), Err(Errno::MFILE));
         assert_eq!(p.pipe2(any), Err(Errno::NFILE));
-        assert_eq!(p.socket(AF_INET, 77 | any, 0), Err(Errno::INVAL), "nonsense runs out of nothing");
+        assert_eq!(
+            p.socket(AF_INET, 77 | any, 0),
+            Err(Errno::INVAL),
+            "nonsense runs out of nothing"
+        );
     }
     assert_eq!(p.dup(0), Err(Errno::MFILE));
     p.set_nofile(3).unwrap();
@@ -166,7 +178,10 @@ fn file_max_is_exceeded_by_threads_in_flight_at_most() {
             threads.into_iter().map(|t| t.join().unwrap()).sum()
         });
         let file_max = file_max as usize;
-        assert!((file_max..=file_max + THREADS).contains(&opened), "round {round}: {opened} of {file_max}");
+        assert!(
+            (file_max..=file_max + THREADS).contains(&opened),
+            "round {round}: {opened} of {file_max}"
+        );
         assert_nothing_open(&kernel);
     }
 }
@@ -181,7 +196,8 @@ fn a_full_table_is_full_on_every_cpu() {
             thread::scope(|scope| {
                 scope.spawn(|| {
                     pin(cpu);
-                    let fds: BTreeSet<i32> = (0..nofile).map(|_| p.eventfd(0, any).expect("free")).collect();
+                    let fds: BTreeSet<i32> =
+                        (0..nofile).map(|_| p.eventfd(0, any).expect("free")).collect();
                     assert!(fds.iter().copied().eq(0..nofile as i32));
                     assert_eq!(p.eventfd(0, O_ANYFD), Err(Errno::MFILE));
                     assert_eq!(p.eventfd(0, 0), Err(Errno::MFILE));
@@ -230,7 +246,8 @@ impl Model {
                 Err(errno) => assert_eq!(Err(errno), self.lowest(0), "there is no free number"),
             },
             10 => {
-                let expected = if self.open.contains(&fd) { self.lowest(0) } else { Err(Errno::BADF) };
+                let expected =
+                    if self.open.contains(&fd) { self.lowest(0) } else { Err(Errno::BADF) };
                 assert_eq!(p.dup(fd), expected);
                 self.open.extend(expected);
             }

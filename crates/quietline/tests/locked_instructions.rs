@@ -39,7 +39,11 @@ fn counted(what: &str, mut f: impl FnMut()) -> Option<Counts> {
 #[track_caller]
 fn assert_locked(what: &str, locked: u64, f: impl FnMut()) {
     if let Some(counts) = counted(what, f) {
-        assert_eq!((counts.locked, counts.fences, counts.syscalls), (locked, 0, 0), "{what}: {counts}");
+        assert_eq!(
+            (counts.locked, counts.fences, counts.syscalls),
+            (locked, 0, 0),
+            "{what}: {counts}"
+        );
     }
 }
 
@@ -52,7 +56,9 @@ fn socket_by_handle() {
     let p = process();
     // 1: the file's count goes to dead when the handle is dropped, unless somebody else took a reference: a CAS, as
     //    anybody with the file may be counting at the time.
-    assert_locked("socket_file and drop", 1, || drop(p.socket_file(AF_INET, SOCK_STREAM, 0).unwrap()));
+    assert_locked("socket_file and drop", 1, || {
+        drop(p.socket_file(AF_INET, SOCK_STREAM, 0).unwrap())
+    });
 }
 
 #[test]
@@ -116,7 +122,9 @@ fn anonymous_descriptors() {
     let p = process();
     // As sockets.
     assert_locked("eventfd_file and drop", 1, || drop(p.eventfd_file(0, 0).unwrap()));
-    assert_locked("eventfd with O_ANYFD and close", 2, || p.close(p.eventfd(0, O_ANYFD).unwrap()).unwrap());
+    assert_locked("eventfd with O_ANYFD and close", 2, || {
+        p.close(p.eventfd(0, O_ANYFD).unwrap()).unwrap()
+    });
     assert_locked("eventfd and close", 3, || p.close(p.eventfd(0, 0).unwrap()).unwrap());
     assert_locked("timerfd with O_ANYFD and close", 2, || {
         p.close(p.timerfd_create(CLOCK_MONOTONIC, O_ANYFD).unwrap()).unwrap();

@@ -95,7 +95,10 @@ fn what_names_and_files_cost() {
     assert!((128.0..134.0).contains(&file[0]) && (192.0..340.0).contains(&file[1]), "{file:?}");
     assert!(file[4] < 560.0, "{file:?}");
     // What goes gives it back.
-    assert!(-no_name[2] > 0.99 * name[2] && -no_file[2] > 0.99 * file[2], "{no_name:?} {no_file:?}");
+    assert!(
+        -no_name[2] > 0.99 * name[2] && -no_file[2] > 0.99 * file[2],
+        "{no_name:?} {no_file:?}"
+    );
     assert!(-no_name[4] > 0.9 * name[0], "{no_name:?}");
     assert!(-no_file[4] > 0.9 * (file[0] + file[1]), "{no_file:?}");
     drop(p);

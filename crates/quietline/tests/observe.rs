@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 /// A folder of this test's, empty.
 fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("quietline-observe-{name}-{}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("quietline-observe-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir(&folder).unwrap();
     folder
@@ -73,14 +74,16 @@ fn part_that_publishes() {
 fn check(report: &Report, pid: u32) {
     assert_eq!(report.pid, pid);
     assert!(report.program.starts_with("observe"), "{}", report.program);
-    let cache = report.caches.iter().find(|cache| cache.name == "of another process").expect("it is there");
+    let cache =
+        report.caches.iter().find(|cache| cache.name == "of another process").expect("it is there");
     assert_eq!((cache.active, cache.size, cache.object_size, cache.aliases), (77, 80, 80, 0));
     assert_eq!(cache.places, cache.slabs * cache.objects_per_slab);
     assert!(report.memory >= cache.memory() && cache.memory() > 77 * 80);
     let mut text = String::new();
     report.slabinfo(&mut text).unwrap();
     assert!(
-        text.starts_with("slabinfo - version: 2.1\n") && text.contains("\nof_another_process     77 "),
+        text.starts_with("slabinfo - version: 2.1\n")
+            && text.contains("\nof_another_process     77 "),
         "{text}"
     );
 }
@@ -182,7 +185,8 @@ mod metrics {
                 })
             })
             .collect();
-        let report = serde_json::json!({"pid": 1, "program": "x", "memory": 24576, "caches": caches});
+        let report =
+            serde_json::json!({"pid": 1, "program": "x", "memory": 24576, "caches": caches});
         serde_json::from_value(report).unwrap()
     }
 
@@ -224,7 +228,9 @@ mod metrics {
                 let (name, kind) = declared.split_once(' ').unwrap();
                 assert!(!types.iter().any(|(known, _)| *known == name), "declared twice: {line}");
                 types.push((name, kind));
-            } else if let Some(described) = line.strip_prefix("# HELP ").or(line.strip_prefix("# UNIT ")) {
+            } else if let Some(described) =
+                line.strip_prefix("# HELP ").or(line.strip_prefix("# UNIT "))
+            {
                 assert!(
                     described.starts_with(types.last().map_or(described, |(name, _)| name))
                         || line.starts_with("# HELP")
@@ -240,7 +246,10 @@ mod metrics {
             }
         }
         // Caches that look the same from outside are one series.
-        assert!(text.contains(r#"quietline_slab_refills_total{cache="a",object_bytes="64"} 4"#), "{text}");
+        assert!(
+            text.contains(r#"quietline_slab_refills_total{cache="a",object_bytes="64"} 4"#),
+            "{text}"
+        );
         assert_eq!(types.len(), 9);
     }
 
@@ -249,7 +258,9 @@ mod metrics {
         let text = text(&report(&[("a \"quoted\" \\ name\nof two lines", 1)]));
         let escaped = r#"cache="a \"quoted\" \\ name\nof two lines","#;
         assert!(text.contains(escaped), "{text}");
-        assert!(text.lines().all(|line| line.starts_with("# ") || line.starts_with("quietline_slab_")));
+        assert!(
+            text.lines().all(|line| line.starts_with("# ") || line.starts_with("quietline_slab_"))
+        );
     }
 
     #[test]

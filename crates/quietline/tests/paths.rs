@@ -34,7 +34,9 @@ fn names(p: &Process, path: &str) -> Vec<String> {
         if n == 0 {
             break;
         }
-        names.extend(dirents(&buffer[..n]).map(|entry| String::from_utf8(entry.name.to_vec()).unwrap()));
+        names.extend(
+            dirents(&buffer[..n]).map(|entry| String::from_utf8(entry.name.to_vec()).unwrap()),
+        );
     }
     p.close(fd).unwrap();
     names.sort();
@@ -47,7 +49,10 @@ fn a_file_from_its_making_to_its_end() {
     p.mkdir("/tmp", 0o1777).unwrap();
     file(&p, "/tmp/a", b"hello");
     let stat = p.stat("/tmp/a").unwrap();
-    assert_eq!((stat.st_mode, stat.st_size, stat.st_nlink, stat.st_blocks), (S_IFREG | 0o644, 5, 1, 8));
+    assert_eq!(
+        (stat.st_mode, stat.st_size, stat.st_nlink, stat.st_blocks),
+        (S_IFREG | 0o644, 5, 1, 8)
+    );
     assert_eq!(content(&p, "/tmp/a"), b"hello");
     p.link("/tmp/a", "/tmp/b").unwrap();
     assert_eq!(p.stat("/tmp/b").unwrap().st_ino, stat.st_ino);
@@ -180,7 +185,8 @@ fn who_may_do_what() {
 
 #[test]
 fn a_filesystem_has_limits() {
-    let kernel = Kernel::boot(Config::default().privileged(true).fs_size(2 * 4096).fs_inodes(3)).unwrap();
+    let kernel =
+        Kernel::boot(Config::default().privileged(true).fs_size(2 * 4096).fs_inodes(3)).unwrap();
     let p = kernel.process().unwrap();
     let fd = p.open("a", O_CREAT | O_RDWR, 0o600).unwrap();
     assert_eq!(p.pwrite(fd, &[1; 3 * 4096], 0), Ok(2 * 4096));

@@ -116,7 +116,8 @@ fn slabinfo_has_every_cache() {
             (cache.object_size, cache.objects_per_slab, cache.slab_size / 4096)
         );
     }
-    let sockets = caches.iter().find(|cache| cache.name.contains("sock")).expect("sockets have a cache");
+    let sockets =
+        caches.iter().find(|cache| cache.name.contains("sock")).expect("sockets have a cache");
     assert_eq!(rows[sockets.name][0], 1);
     p.close(fd).unwrap();
 }
@@ -229,7 +230,11 @@ fn modes_are_linuxs() {
         assert_eq!(p.stat(path).map(drop), Err(Errno::NOENT), "{path}");
     }
     for path in ["/proc/slabinfo", "/proc/filesystems", "/proc/self/mounts", "/proc/self/status"] {
-        assert_eq!(write(&p, path, "1"), Err(Errno::IO), "{path}: root may open it, but not write it");
+        assert_eq!(
+            write(&p, path, "1"),
+            Err(Errno::IO),
+            "{path}: root may open it, but not write it"
+        );
     }
     for path in ["/proc/sys/fs/file-nr", "/sys/kernel/slab/dentry/order"] {
         assert_eq!(write(&p, path, "1"), Err(Errno::ACCESS), "{path}: nor open it");
@@ -453,7 +458,9 @@ fn listing_goes_on_while_descriptors_come_and_go() {
 fn numbers_of_files_are_those_that_stat_tells() {
     let k = kernel();
     let p = k.process().unwrap();
-    for dir in ["/proc", "/proc/sys/fs", "/proc/self", "/sys/kernel/slab", "/sys/kernel/slab/dentry"] {
+    for dir in
+        ["/proc", "/proc/sys/fs", "/proc/self", "/sys/kernel/slab", "/sys/kernel/slab/dentry"]
+    {
         let listed = names(&p, dir, 4096).unwrap();
         assert!(listed.len() > 3, "{dir}");
         for (name, _, ino) in listed.iter().skip(2) {
@@ -466,8 +473,12 @@ fn numbers_of_files_are_those_that_stat_tells() {
 fn caches_are_tuned_by_files() {
     let k = kernel();
     let p = k.process().unwrap();
-    let listed: Vec<String> =
-        names(&p, "/sys/kernel/slab", 256).unwrap().into_iter().skip(2).map(|(name, ..)| name).collect();
+    let listed: Vec<String> = names(&p, "/sys/kernel/slab", 256)
+        .unwrap()
+        .into_iter()
+        .skip(2)
+        .map(|(name, ..)| name)
+        .collect();
     assert_eq!(listed, k.slabinfo().map(|cache| cache.name));
     let dentries = || *k.slabinfo().iter().find(|cache| cache.name == "dentry").unwrap();
     let at = |name: &str| format!("/sys/kernel/slab/dentry/{name}");
@@ -486,7 +497,10 @@ fn caches_are_tuned_by_files() {
     }
     let now = dentries();
     assert_eq!((now.tunables.min_partial, now.tunables.cpu_partial), (9, 17));
-    assert_eq!(now.tunables.sheaf_capacity, cache.tunables.sheaf_capacity, "nothing else has changed");
+    assert_eq!(
+        now.tunables.sheaf_capacity, cache.tunables.sheaf_capacity,
+        "nothing else has changed"
+    );
     let other = k.slabinfo().iter().find(|cache| cache.name == "filp").copied().unwrap();
     assert_ne!(other.tunables.min_partial, 9, "no other cache has changed");
     for (name, text, errno) in [
@@ -650,8 +664,11 @@ fn job_fork(p: &Process, k: &Kernel) {
         fault::fail_nth(0);
         let ok = done.is_ok();
         drop(done);
-        let pids =
-            names(p, "/proc", 4096).unwrap().iter().filter(|(name, ..)| name.parse::<i32>().is_ok()).count();
+        let pids = names(p, "/proc", 4096)
+            .unwrap()
+            .iter()
+            .filter(|(name, ..)| name.parse::<i32>().is_ok())
+            .count();
         assert_eq!((pids, k.nr_files()), (1, 1), "allocation {nth}");
         if ok && armed {
             break;
@@ -676,7 +693,10 @@ fn processes_end_while_others_look_at_them() {
                         if kind != DT_LNK {
                             continue;
                         }
-                        match (link(&p, &format!("{dir}/fd/{fd}")), p.stat(format!("{dir}/fd/{fd}"))) {
+                        match (
+                            link(&p, &format!("{dir}/fd/{fd}")),
+                            p.stat(format!("{dir}/fd/{fd}")),
+                        ) {
                             (Ok(_), _) => {
                                 seen.fetch_add(1, Ordering::Relaxed);
                             }

@@ -71,7 +71,11 @@ fn a_million(what: &str, any: i32, bound: usize, open: impl Fn(&Process) -> i32)
         closed as f64 / MIB as f64,
         gone as f64 / MIB as f64,
     );
-    assert!(full <= bound * DESCRIPTORS, "{} bytes a descriptor, and not {bound}", full / DESCRIPTORS);
+    assert!(
+        full <= bound * DESCRIPTORS,
+        "{} bytes a descriptor, and not {bound}",
+        full / DESCRIPTORS
+    );
     assert!(closed <= 24 * MIB, "the table's slots stay: 8 MiB of them; {closed}");
     // The slots are freed; whether the heap keeps their 8 MiB depends on what lies behind them.
     assert!(gone <= 9 * MIB, "{gone}");

@@ -100,8 +100,9 @@ impl System for Host {
 
     fn set(&self, fd: i32, name: i32, value: &[u8]) {
         // SAFETY: the value has as many bytes as are said.
-        let set =
-            unsafe { libc::setsockopt(fd, SOL_SOCKET, name, value.as_ptr().cast(), value.len() as u32) };
+        let set = unsafe {
+            libc::setsockopt(fd, SOL_SOCKET, name, value.as_ptr().cast(), value.len() as u32)
+        };
         assert_eq!(set, 0);
     }
 
@@ -207,7 +208,8 @@ fn none(system: &dyn System, tcp: bool) -> Vec<String> {
     system.set(reader, SO_RCVTIMEO, &timeval(Duration::from_secs(10)));
     let waiting = |then: &dyn Fn()| {
         std::thread::scope(|scope| {
-            let waiting = spawn_asleep_in(scope, system.sleeps_in(), || system.recv(reader, &mut [], 0));
+            let waiting =
+                spawn_asleep_in(scope, system.sleeps_in(), || system.recv(reader, &mut [], 0));
             assert!(!waiting.is_finished(), "it did not wait");
             then();
             waiting.join().unwrap()
@@ -304,15 +306,18 @@ fn segments_go_into_several_buffers() {
         p.close(writer).unwrap();
         let mut read = 0;
         loop {
-            let lens: Vec<usize> =
-                (0..1 + dice.below(5)).map(|_| [0, 1, 255, 4_097, 10_000, 60_000][dice.below(6)]).collect();
+            let lens: Vec<usize> = (0..1 + dice.below(5))
+                .map(|_| [0, 1, 255, 4_097, 10_000, 60_000][dice.below(6)])
+                .collect();
             let wanted: usize = lens.iter().sum();
             let mut bytes: Vec<Vec<u8>> = lens.iter().map(|len| vec![0; *len]).collect();
-            let mut buffers: Vec<&mut [u8]> = bytes.iter_mut().map(|buffer| &mut buffer[..]).collect();
+            let mut buffers: Vec<&mut [u8]> =
+                bytes.iter_mut().map(|buffer| &mut buffer[..]).collect();
             let got = p.recvmsg(reader, &mut room(&mut buffers), 0).unwrap();
             assert_eq!(got, wanted.min(sent - read), "round {round}: {lens:?}");
             let bytes = bytes.concat();
-            let right = |(at, byte): (usize, &u8)| *byte == (read + at) as u8 ^ ((read + at) >> 8) as u8;
+            let right =
+                |(at, byte): (usize, &u8)| *byte == (read + at) as u8 ^ ((read + at) >> 8) as u8;
             assert!(bytes[..got].iter().enumerate().all(right), "round {round}: {lens:?}");
             assert!(bytes[got..].iter().all(|byte| *byte == 0), "round {round}: {lens:?}");
             read += got;
@@ -343,7 +348,8 @@ fn several_messages_go_with_one_call() {
         assert_eq!(three.map(|message| message.sent), [3, 3, 5]);
         let mut bytes = [[0u8; 8]; 4];
         let [w, x, y, z] = &mut bytes;
-        let (w, x, y, z) = (&mut [&mut w[..]], &mut [&mut x[..]], &mut [&mut y[..4]], &mut [&mut z[..]]);
+        let (w, x, y, z) =
+            (&mut [&mut w[..]], &mut [&mut x[..]], &mut [&mut y[..4]], &mut [&mut z[..]]);
         let mut four = [room(w), room(x), room(y), room(z)];
         assert_eq!(p.recvmmsg(b, &mut four, MSG_DONTWAIT, None), Ok(3));
         assert_eq!(four.each_ref().map(|message| message.received), [3, 3, 4, 0]);
@@ -352,7 +358,10 @@ fn several_messages_go_with_one_call() {
         // None.
         assert_eq!(p.sendmmsg(a, &mut [], 0), Ok(0));
         assert_eq!(p.recvmmsg(b, &mut [], 0, None), Ok(0));
-        assert_eq!(p.recvmmsg(b, &mut [room(&mut [&mut [0; 4]])], MSG_DONTWAIT, None), Err(Errno::AGAIN));
+        assert_eq!(
+            p.recvmmsg(b, &mut [room(&mut [&mut [0; 4]])], MSG_DONTWAIT, None),
+            Err(Errno::AGAIN)
+        );
     }
     assert_eq!(p.sendmmsg(-1, &mut [], 0), Err(Errno::BADF));
     assert_eq!(p.recvmmsg(-1, &mut [], 0, None), Err(Errno::BADF));

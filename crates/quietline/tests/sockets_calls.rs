@@ -117,13 +117,15 @@ fn connections_wait_for_room_and_for_each_other() {
         p.bind(listener, &name).unwrap();
         p.listen(listener, 0).unwrap();
         let [one, two] = [(); 2].map(|()| p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap());
-        let (server, _) = while_asleep(|| p.accept(listener), || p.connect(one, &name).unwrap()).unwrap();
+        let (server, _) =
+            while_asleep(|| p.accept(listener), || p.connect(one, &name).unwrap()).unwrap();
         assert_eq!(p.write(one, b"x"), Ok(1));
         assert_eq!(p.read(server, &mut [0; 4]), Ok(1));
         assert_eq!(p.getpeername(one).unwrap().bytes(), &name[..]);
         p.connect(two, &name).unwrap();
         let three = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
-        let connected = while_asleep(|| p.connect(three, &name), || assert!(p.accept(listener).is_ok()));
+        let connected =
+            while_asleep(|| p.connect(three, &name), || assert!(p.accept(listener).is_ok()));
         assert_eq!(connected, Ok(()));
         // The third is in the queue; a fourth is refused when the listener goes.
         let four = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
@@ -625,11 +627,13 @@ fn who_waits_for_a_place_has_had_room_of_his_own() {
         p.bind(fd, &abstract_name(name)).unwrap();
         fd
     };
-    let (one, two, shared, next, fill) = (receiver("one"), receiver("two"), sender(), sender(), sender());
+    let (one, two, shared, next, fill) =
+        (receiver("one"), receiver("two"), sender(), sender(), sender());
     p.setsockopt(shared, SOL_SOCKET, SO_SNDBUF, &1i32.to_ne_bytes()).unwrap();
     while p.sendto(fill, b"x", MSG_DONTWAIT, &abstract_name("one")).is_ok() {}
     std::thread::scope(|scope| {
-        let waiting = support::spawn_asleep(scope, || p.sendto(shared, b"y", 0, &abstract_name("one")));
+        let waiting =
+            support::spawn_asleep(scope, || p.sendto(shared, b"y", 0, &abstract_name("one")));
         let next = support::spawn_asleep(scope, || p.sendto(next, b"z", 0, &abstract_name("one")));
         let mut unread = 0;
         while p.sendto(shared, &[7; 1000], MSG_DONTWAIT, &abstract_name("two")).is_ok() {

@@ -131,7 +131,11 @@ fn bytes() {
                     let mut got = vec![0; 5_000];
                     assert_eq!((n, p.recv(*b, &mut got, MSG_DONTWAIT)), (len, Ok(len)));
                     assert_eq!(got[..len], data);
-                    assert_eq!(p.recv(*b, &mut got, MSG_DONTWAIT), Err(Errno::AGAIN), "once, not twice");
+                    assert_eq!(
+                        p.recv(*b, &mut got, MSG_DONTWAIT),
+                        Err(Errno::AGAIN),
+                        "once, not twice"
+                    );
                 },
             );
             assert!(reported >= 1, "{reported}");
@@ -152,7 +156,9 @@ fn files() {
     };
     for ty in [SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM] {
         let reported = each_fault(
-            |p| [pair(p, ty), [p.eventfd(0, 0).unwrap(), p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap()]],
+            |p| {
+                [pair(p, ty), [p.eventfd(0, 0).unwrap(), p.socket(AF_UNIX, SOCK_DGRAM, 0).unwrap()]]
+            },
             |p, [[a, b], [event, socket]]| {
                 let control = rights(&[*event, *socket, *b]);
                 let message = SendMsg { buffers: &[b"f"], control: &control, ..SendMsg::default() };
@@ -166,7 +172,8 @@ fn files() {
                 |p| {
                     let [a, b] = pair(p, ty);
                     let control = rights(&[a, b]);
-                    let message = SendMsg { buffers: &[b"f"], control: &control, ..SendMsg::default() };
+                    let message =
+                        SendMsg { buffers: &[b"f"], control: &control, ..SendMsg::default() };
                     assert_eq!(p.sendmsg(a, &message, 0), Ok(1));
                     b
                 },

@@ -45,7 +45,10 @@ fn pairs() {
     });
     // 8: the table's lock, once for both numbers. 9, 10: the lock, to give each back.
     assert_locked("socketpair and two close", 10, || {
-        p.socketpair(AF_UNIX, SOCK_STREAM, 0).unwrap().into_iter().for_each(|fd| p.close(fd).unwrap());
+        p.socketpair(AF_UNIX, SOCK_STREAM, 0)
+            .unwrap()
+            .into_iter()
+            .for_each(|fd| p.close(fd).unwrap());
     });
 }
 
@@ -113,5 +116,7 @@ fn tcp_connections() {
     // As above for the files and the table. Each end has more locks (who changes it, what it sends, what it receives), which are
     // taken once when it is connected and when it is closed; the port's bucket is locked when it is taken, looked up, joined, and
     // let go by either; and flags are changed by exchanges, so that who waits may look at them.
-    assert_locked("TCP connect, accept and two close", 48, || connect(&p, AF_INET, listener, &address));
+    assert_locked("TCP connect, accept and two close", 48, || {
+        connect(&p, AF_INET, listener, &address)
+    });
 }

@@ -33,9 +33,9 @@ fn message(of: u64, number: u64, buffer: &mut Vec<u8>) {
 }
 
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 fn client(p: &Process, of: u64) -> u64 {
@@ -74,8 +74,10 @@ fn serve(p: &Process, fd: i32) -> u64 {
 
 #[test]
 fn connections_lose_nothing() {
-    let connections =
-        number("QUIETLINE_SOCKETS_CONNECTIONS", if cfg!(debug_assertions) { 1_000 } else { 10_000 });
+    let connections = number(
+        "QUIETLINE_SOCKETS_CONNECTIONS",
+        if cfg!(debug_assertions) { 1_000 } else { 10_000 },
+    );
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = &kernel.process().unwrap();
     let listener = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
@@ -123,11 +125,13 @@ fn a_read_is_a_piece_of_the_stream() {
     let got = &AtomicU64::new(0);
     let mut pieces = watched(got, || {
         std::thread::scope(|scope| {
-            let readers = [1, 2, 3].map(|seed| scope.spawn(move || read_pieces(p, reader, seed, got)));
+            let readers =
+                [1, 2, 3].map(|seed| scope.spawn(move || read_pieces(p, reader, seed, got)));
             let mut dice = Random(3);
             let mut next = 0;
             while next < WORDS {
-                let len = [1, 60, 150, 1_100, 1_100, 1_100, 1_100, 5_000][dice.below(8)].min(WORDS - next);
+                let len = [1, 60, 150, 1_100, 1_100, 1_100, 1_100, 5_000][dice.below(8)]
+                    .min(WORDS - next);
                 let bytes: Vec<u8> = (next..next + len).flat_map(u32::to_ne_bytes).collect();
                 assert_eq!(p.write(writer, &bytes), Ok(bytes.len()));
                 next += len;
@@ -152,12 +156,18 @@ fn read_pieces(p: &Process, fd: i32, seed: u64, got: &AtomicU64) -> Vec<Range<u3
     let (mut pieces, mut room) = (Vec::new(), vec![0; 160_000]);
     loop {
         let len = [40, 2_000, 65_536, 160_000][dice.below(4)];
-        let n =
-            if dice.below(2) == 0 { p.read(fd, &mut room[..len]) } else { p.recv(fd, &mut room[..len], 0) };
+        let n = if dice.below(2) == 0 {
+            p.read(fd, &mut room[..len])
+        } else {
+            p.recv(fd, &mut room[..len], 0)
+        };
         let (words, torn) = room[..n.unwrap()].as_chunks();
-        let Some(first) = words.first().map(|word| u32::from_ne_bytes(*word)) else { return pieces };
+        let Some(first) = words.first().map(|word| u32::from_ne_bytes(*word)) else {
+            return pieces;
+        };
         let piece = first..first + words.len() as u32;
-        let whole = torn.is_empty() && words.iter().map(|word| u32::from_ne_bytes(*word)).eq(piece.clone());
+        let whole =
+            torn.is_empty() && words.iter().map(|word| u32::from_ne_bytes(*word)).eq(piece.clone());
         // Told when all is read: who stops earlier leaves the others asleep.
         pieces.push(if whole { piece } else { first..first });
         got.fetch_add(1, Ordering::Relaxed);
@@ -185,7 +195,9 @@ fn files_in_flight_are_not_lost() {
                         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                         let pick = (dice >> 33) as usize;
                         match pick % 6 {
-                            0 => own.extend(p.socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0).unwrap()),
+                            0 => own.extend(
+                                p.socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0).unwrap(),
+                            ),
                             1 => own.push(p.eventfd(0, 0).unwrap()),
                             2 | 3 if !own.is_empty() => {
                                 let fd = own[pick / 8 % own.len()];
@@ -336,7 +348,11 @@ fn pass(p: &Process, on: i32, fd: i32) -> Result<usize, quietline::Errno> {
     control[8..12].copy_from_slice(&SOL_SOCKET.to_ne_bytes());
     control[12..16].copy_from_slice(&SCM_RIGHTS.to_ne_bytes());
     control[16..20].copy_from_slice(&fd.to_ne_bytes());
-    p.sendmsg(on, &SendMsg { buffers: &[b"f"], control: &control, ..SendMsg::default() }, MSG_NOSIGNAL)
+    p.sendmsg(
+        on,
+        &SendMsg { buffers: &[b"f"], control: &control, ..SendMsg::default() },
+        MSG_NOSIGNAL,
+    )
 }
 
 fn take(p: &Process, on: i32) -> Option<i32> {

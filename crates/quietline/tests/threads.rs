@@ -95,7 +95,9 @@ fn a_lookup_finds_what_is_there() {
                     let mine = || (writer..TARGETS).step_by(2);
                     // However late the readers come, each target shall be found often while it changes.
                     let found = |target: usize| targets[target].found.load(Ordering::Relaxed);
-                    for number in (1..1 << 24).take_while(|n| *n < 4000 || mine().any(|t| found(t) < 1000)) {
+                    for number in
+                        (1..1 << 24).take_while(|n| *n < 4000 || mine().any(|t| found(t) < 1000))
+                    {
                         mine().for_each(|target| rewrite(p, targets, target, number));
                     }
                 })
@@ -190,7 +192,10 @@ fn everything_at_once() {
                         _ => p.close(fd).map(|()| 0),
                     };
                     let expected = [Errno::BADF, Errno::MFILE, Errno::BUSY];
-                    assert!(outcome.is_ok() || outcome.is_err_and(|e| expected.contains(&e)), "{outcome:?}");
+                    assert!(
+                        outcome.is_ok() || outcome.is_err_and(|e| expected.contains(&e)),
+                        "{outcome:?}"
+                    );
                 }
             });
         }
@@ -202,7 +207,10 @@ fn everything_at_once() {
     let distinct = (0..handles.len()).filter(first).count();
     let names: BTreeSet<String> = handles.iter().map(|file| file.name().to_string()).collect();
     assert_eq!(kernel.nr_files(), distinct as i64);
-    assert!(kernel.nr_inodes() as usize + 1 >= names.len(), "one name for all eventfds, one for each inode");
+    assert!(
+        kernel.nr_inodes() as usize + 1 >= names.len(),
+        "one name for all eventfds, one for each inode"
+    );
     drop(handles);
     for &fd in &fds {
         p.close(fd).unwrap();
@@ -308,7 +316,11 @@ fn a_child_process_goes_on() {
             });
         }
     });
-    assert_eq!((p.open_fds().unwrap(), kernel.nr_files()), (vec![kept], 1), "the parent is as it was");
+    assert_eq!(
+        (p.open_fds().unwrap(), kernel.nr_files()),
+        (vec![kept], 1),
+        "the parent is as it was"
+    );
 }
 
 /// The thread that rings timers does not come along, and nobody waits for its end.

@@ -8,7 +8,9 @@ mod support;
 use quietline::abi::*;
 use quietline::inotify::*;
 use quietline::locks::*;
-use quietline::{Config, Errno, Kernel, MFD_CLOEXEC, MS_BIND, MS_MOVE, MS_REC, MS_REMOUNT, Process, dirents};
+use quietline::{
+    Config, Errno, Kernel, MFD_CLOEXEC, MS_BIND, MS_MOVE, MS_REC, MS_REMOUNT, Process, dirents,
+};
 use quietline_platform::fault;
 use std::fmt::Write;
 use support::{alone, pages_used};
@@ -61,7 +63,8 @@ fn picture(p: &Process, times: bool) -> String {
     }
     for fd in p.open_fds().unwrap() {
         let offset = p.lseek(fd, 0, SEEK_CUR);
-        writeln!(out, "{fd}: {} {offset:?} {:?}", p.fd_name(fd).unwrap(), p.fcntl(fd, F_GETFD, 0)).unwrap();
+        writeln!(out, "{fd}: {} {offset:?} {:?}", p.fd_name(fd).unwrap(), p.fcntl(fd, F_GETFD, 0))
+            .unwrap();
     }
     let cwd = String::from_utf8(p.getcwd().unwrap()).unwrap();
     writeln!(out, "{cwd} {:?} {:?} {:?}", p.getresuid(), p.getgroups(), p.capabilities()).unwrap();
@@ -73,13 +76,18 @@ fn show(p: &Process, path: &str, with: (u64, bool), out: &mut String) {
     let Stat { st_mode, st_nlink, st_uid, st_size, st_blocks, st_ino, .. } = stat;
     let (dev, times) = with;
     let times = times.then_some((stat.st_ctim, stat.st_mtim));
-    writeln!(out, "{path} {st_ino} {st_mode:o} {st_nlink} {st_uid} {st_size} {st_blocks} {times:?}").unwrap();
+    writeln!(
+        out,
+        "{path} {st_ino} {st_mode:o} {st_nlink} {st_uid} {st_size} {st_blocks} {times:?}"
+    )
+    .unwrap();
     let mut buffer = vec![0; 70_000];
     let n = p.llistxattr(path, &mut buffer).unwrap();
     let names = buffer[..n].to_vec();
     for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         let n = p.lgetxattr(path, name, &mut buffer).unwrap();
-        writeln!(out, "  {} {n} {:?}", String::from_utf8_lossy(name), buffer.get(..n.min(20))).unwrap();
+        writeln!(out, "  {} {n} {:?}", String::from_utf8_lossy(name), buffer.get(..n.min(20)))
+            .unwrap();
     }
     match st_mode & S_IFMT {
         // What is generated changes by being looked at; and nobody touches what only takes room.
@@ -92,7 +100,8 @@ fn show(p: &Process, path: &str, with: (u64, bool), out: &mut String) {
                     break;
                 }
                 names.extend(
-                    dirents(&buffer[..n]).map(|entry| String::from_utf8(entry.name.to_vec()).unwrap()),
+                    dirents(&buffer[..n])
+                        .map(|entry| String::from_utf8(entry.name.to_vec()).unwrap()),
                 );
             }
             p.close(fd).unwrap();
@@ -107,8 +116,9 @@ fn show(p: &Process, path: &str, with: (u64, bool), out: &mut String) {
         S_IFREG if stat.st_dev == dev => {
             let fd = p.open(path, O_RDONLY | O_CLOEXEC, 0).unwrap();
             let n = p.pread(fd, &mut buffer, 0).unwrap();
-            let sum =
-                buffer[..n].iter().fold(0u64, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
+            let sum = buffer[..n]
+                .iter()
+                .fold(0u64, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
             writeln!(out, "  {n} bytes, {sum:x}").unwrap();
             p.close(fd).unwrap();
         }
@@ -205,7 +215,9 @@ fn steps() -> Vec<Step> {
         step("open O_TMPFILE", |p| opened(p, p.open("/d", O_TMPFILE | O_RDWR, 0o600))),
         Step {
             prepare: |p| assert_eq!(p.open("/d", O_TMPFILE | O_RDWR, 0o600), Ok(2)),
-            ..step("linkat of what has no name", |p| p.linkat(2, "", AT_FDCWD, "/named", AT_EMPTY_PATH))
+            ..step("linkat of what has no name", |p| {
+                p.linkat(2, "", AT_FDCWD, "/named", AT_EMPTY_PATH)
+            })
         },
         step("symlink", |p| p.symlink("target", "/s")),
         step("symlink, a long body", |p| p.symlink("t".repeat(3000), "/s")),
@@ -231,17 +243,27 @@ fn steps() -> Vec<Step> {
         step("removexattr", |p| p.removexattr("/d/f", "user.one")),
         step("listxattr", |p| any(p.listxattr("/d/f", &mut [0; 100]))),
         Step { whole: false, ..step("write", |p| any(p.pwrite(0, &[1; 50_000], 10_000))) },
-        Step { times_first: true, ..step("write of one byte far away", |p| any(p.pwrite(0, b"x", 1 << 40))) },
-        Step { whole: false, ..step("writev", |p| any(p.pwritev(0, &[&[1; 5000], &[2; 9000]], 20_000))) },
+        Step {
+            times_first: true,
+            ..step("write of one byte far away", |p| any(p.pwrite(0, b"x", 1 << 40)))
+        },
+        Step {
+            whole: false,
+            ..step("writev", |p| any(p.pwritev(0, &[&[1; 5000], &[2; 9000]], 20_000)))
+        },
         step("read", |p| any(p.pread(0, &mut [0; 10_000], 0))),
         step("truncate", |p| p.truncate("/d/f", 100)),
         step("truncate, growing", |p| p.truncate("/d/f", 1 << 30)),
         step("fallocate", |p| p.fallocate(0, 0, 0, 200_000)),
-        step("fallocate, a hole", |p| p.fallocate(0, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 8192)),
+        step("fallocate, a hole", |p| {
+            p.fallocate(0, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 8192)
+        }),
         Step {
             prepare: |p| assert_eq!(p.open("/x", O_RDWR, 0), Ok(2)),
             whole: false,
-            ..step("copy_file_range", |p| any(p.copy_file_range(0, Some(&mut 0), 2, Some(&mut 0), 10_000, 0)))
+            ..step("copy_file_range", |p| {
+                any(p.copy_file_range(0, Some(&mut 0), 2, Some(&mut 0), 10_000, 0))
+            })
         },
         step("getdents64", |p| {
             any(p.getdents64(1, &mut [0; 1000])).and_then(|()| any(p.lseek(1, 0, SEEK_SET)))
@@ -292,14 +314,18 @@ fn steps() -> Vec<Step> {
             ..step("an event", |p| p.mkdir("/d/watched", 0o755))
         },
         Step { errno: Errno::NOLCK, ..step("flock", |p| p.flock(0, LOCK_EX)) },
-        Step { errno: Errno::NOLCK, ..step("a lock", |p| p.fcntl_lock(0, F_SETLK, &mut lock(F_WRLCK))) },
+        Step {
+            errno: Errno::NOLCK,
+            ..step("a lock", |p| p.fcntl_lock(0, F_SETLK, &mut lock(F_WRLCK)))
+        },
         Step {
             errno: Errno::NOLCK,
             ..step("an open file's lock", |p| p.fcntl_lock(0, F_OFD_SETLK, &mut lock(F_WRLCK)))
         },
         Step {
             prepare: |p| {
-                p.fcntl_lock(0, F_SETLK, &mut Flock { l_start: 0, l_len: 100, ..lock(F_WRLCK) }).unwrap();
+                p.fcntl_lock(0, F_SETLK, &mut Flock { l_start: 0, l_len: 100, ..lock(F_WRLCK) })
+                    .unwrap();
             },
             errno: Errno::NOLCK,
             ..step("a hole in a lock", |p| p.fcntl_lock(0, F_SETLK, &mut lock(F_UNLCK)))
@@ -327,7 +353,11 @@ fn same(before: &str, after: &str, what: &str) {
     if let Some((old, new)) = before.lines().zip(after.lines()).find(|(old, new)| old != new) {
         panic!("{what}: a call that failed changed something: {old} became {new}");
     }
-    assert_eq!(before.lines().count(), after.lines().count(), "{what}: a call that failed changed something");
+    assert_eq!(
+        before.lines().count(),
+        after.lines().count(),
+        "{what}: a call that failed changed something"
+    );
 }
 
 /// One run of a step: whether the fault was met.
@@ -350,7 +380,11 @@ fn run(step: &Step, nth: u64, arm: fn(u64), reported: &mut u64, made_do: &mut u6
             *reported += 1;
             assert_eq!(errno, step.errno, "{name}: allocation {nth} fails");
             if step.whole {
-                same(&before, &picture(&p, !step.times_first), &format!("{name}, allocation {nth}"));
+                same(
+                    &before,
+                    &picture(&p, !step.times_first),
+                    &format!("{name}, allocation {nth}"),
+                );
             }
             assert_eq!((step.call)(&p), Ok(()), "{name}: memory is back (allocation {nth})");
         }
@@ -394,7 +428,9 @@ fn each_allocation_of_each_call() {
         reported += of_step;
         made_do += made;
     }
-    println!("{reported} failures reported, {made_do} made do with; no memory wanted by {silent:?}");
+    println!(
+        "{reported} failures reported, {made_do} made do with; no memory wanted by {silent:?}"
+    );
     assert!(reported > 200, "{reported}");
     // These need none; all others do.
     for needs in [

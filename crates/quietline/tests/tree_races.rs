@@ -42,8 +42,14 @@ fn a_million_renames_beside_lookups() {
         scope.spawn(|| {
             let _stop = StopOnDrop(&stop);
             while renames.load(Relaxed) < RENAMES || lookups.load(Relaxed) < RENAMES {
-                p.renameat2(AT_FDCWD, "/x", AT_FDCWD, "/q/y with a name that is kept apart", RENAME_EXCHANGE)
-                    .unwrap();
+                p.renameat2(
+                    AT_FDCWD,
+                    "/x",
+                    AT_FDCWD,
+                    "/q/y with a name that is kept apart",
+                    RENAME_EXCHANGE,
+                )
+                .unwrap();
                 p.close(p.creat("/p/next", 0o600).unwrap()).unwrap();
                 p.rename("/p/next", "/current").unwrap();
                 renames.fetch_add(2, Relaxed);
@@ -53,8 +59,10 @@ fn a_million_renames_beside_lookups() {
             while !stop.load(Relaxed) {
                 p.rename("/p/d", "/q/d").unwrap();
                 p.rename("/q/d", "/p/d").unwrap();
-                p.rename("/p/moving", "/p/a name of which the bytes do not fit into the dentry").unwrap();
-                p.rename("/p/a name of which the bytes do not fit into the dentry", "/q/moving").unwrap();
+                p.rename("/p/moving", "/p/a name of which the bytes do not fit into the dentry")
+                    .unwrap();
+                p.rename("/p/a name of which the bytes do not fit into the dentry", "/q/moving")
+                    .unwrap();
                 p.rename("/q/moving", "/p/moving").unwrap();
                 renames.fetch_add(5, Relaxed);
             }
@@ -69,13 +77,20 @@ fn a_million_renames_beside_lookups() {
                     p.stat("/current").expect("replaced, and never missing");
                     p.stat("/still/here").expect("nobody touches it");
                     assert_eq!(p.stat("/still/gone").map(drop), Err(Errno::NOENT));
-                    assert_eq!(p.fstatat(fd, "deep/f", 0).expect("by the directory itself").st_ino, f);
+                    assert_eq!(
+                        p.fstatat(fd, "deep/f", 0).expect("by the directory itself").st_ino,
+                        f
+                    );
                     let up = p.fstatat(fd, "..", 0).unwrap().st_ino;
                     assert!(up == parent_p || up == parent_q);
                     let up = inside.stat("../..").unwrap().st_ino;
                     assert!(up == parent_p || up == parent_q);
                     let cwd = inside.getcwd().unwrap();
-                    assert!(cwd == b"/p/d/deep" || cwd == b"/q/d/deep", "{}", String::from_utf8_lossy(&cwd));
+                    assert!(
+                        cwd == b"/p/d/deep" || cwd == b"/q/d/deep",
+                        "{}",
+                        String::from_utf8_lossy(&cwd)
+                    );
                     // In one place or the other; missed in both only if it moved in between.
                     for path in ["/p/d/deep/f", "/q/d/deep/f"] {
                         match p.stat(path) {
@@ -120,7 +135,10 @@ fn unmounting_under_load() {
             scope.spawn(move || {
                 // What may happen to who uses what is unmounted: it is not there, or is the empty directory below.
                 let allowed = |errno: Errno| {
-                    assert!(matches!(errno, Errno::NOENT | Errno::NOTEMPTY | Errno::XDEV), "{errno}")
+                    assert!(
+                        matches!(errno, Errno::NOENT | Errno::NOTEMPTY | Errno::XDEV),
+                        "{errno}"
+                    )
                 };
                 let dir = format!("/m/dir{user}");
                 let _stop = StopOnDrop(stop);
@@ -141,7 +159,8 @@ fn unmounting_under_load() {
                         }
                         Err(errno) => allowed(errno),
                     }
-                    p.rename(format!("{dir}/file"), format!("{dir}/renamed")).unwrap_or_else(allowed);
+                    p.rename(format!("{dir}/file"), format!("{dir}/renamed"))
+                        .unwrap_or_else(allowed);
                     p.unlink(format!("{dir}/renamed")).unwrap_or_else(allowed);
                     p.rmdir(&dir).unwrap_or_else(allowed);
                 }
@@ -172,7 +191,9 @@ fn unmounting_under_load() {
         }
     });
     let [used, busy, away] = [used, busy, away].map(AtomicU64::into_inner);
-    println!("{ROUNDS} mounts: used {used} times, found busy {busy} times, {away} unmounted lazily");
+    println!(
+        "{ROUNDS} mounts: used {used} times, found busy {busy} times, {away} unmounted lazily"
+    );
     assert!(busy > 0 && away > ROUNDS as u64 / 2 - 1);
     p.kernel().shrink();
     for user in 0..3 {
@@ -206,9 +227,14 @@ fn who_is_soon_done_keeps_no_mount_writable() {
             let (p, stop, made) = (&p, &stop, &made);
             scope.spawn(move || {
                 while !stop.load(Relaxed) {
-                    match p.mkdir(format!("/m/{user}"), 0o755).and_then(|()| p.rmdir(format!("/m/{user}"))) {
+                    match p
+                        .mkdir(format!("/m/{user}"), 0o755)
+                        .and_then(|()| p.rmdir(format!("/m/{user}")))
+                    {
                         Ok(()) => _ = made.fetch_add(1, Relaxed),
-                        Err(errno) => assert!(matches!(errno, Errno::ROFS | Errno::EXIST), "{errno}"),
+                        Err(errno) => {
+                            assert!(matches!(errno, Errno::ROFS | Errno::EXIST), "{errno}")
+                        }
                     }
                     let _ = p.rmdir(format!("/m/{user}"));
                 }
@@ -234,7 +260,10 @@ fn who_is_soon_done_keeps_no_mount_writable() {
         }
     });
     let fd = p.creat("/m/open", 0o600).unwrap();
-    assert_eq!(p.mount("", "/m", "", quietline::MS_REMOUNT | quietline::MS_BIND | 1), Err(Errno::BUSY));
+    assert_eq!(
+        p.mount("", "/m", "", quietline::MS_REMOUNT | quietline::MS_BIND | 1),
+        Err(Errno::BUSY)
+    );
     p.close(fd).unwrap();
     p.mount("", "/m", "", quietline::MS_REMOUNT | quietline::MS_BIND | 1).unwrap();
 }

@@ -61,7 +61,9 @@ fn arrays<const BUSY: bool>(cache: &RawCache, n: usize, taken: &mut Vec<Entry>) 
 /// Takes `n` objects in batches.
 fn batches<const BUSY: bool>(cache: &RawCache, n: usize, taken: &mut Vec<Entry>) {
     while taken.len() < n {
-        for object in cache.alloc_batch(BULK).expect("memory for the experiment").take(n - taken.len()) {
+        for object in
+            cache.alloc_batch(BULK).expect("memory for the experiment").take(n - taken.len())
+        {
             write::<BUSY>(object);
             taken.push(Some(object));
         }
@@ -100,7 +102,8 @@ fn main() {
         // Empty slabs are kept, or pages that the system has to give would be all that is seen.
         let options = Options { min_partial: usize::MAX, ..Options::new("batches", size, 64) };
         let with = || RawCache::new(options).expect("memory for a cache");
-        let without = || RawCache::new(Options { sheaves: false, ..options }).expect("memory for a cache");
+        let without =
+            || RawCache::new(Options { sheaves: false, ..options }).expect("memory for a cache");
         let columns: [(&str, RawCache, [Way; 2]); 3] = [
             ("array, sheaf", with(), [arrays::<false>, arrays::<true>]),
             ("array, slabs", without(), [arrays::<false>, arrays::<true>]),
@@ -115,7 +118,10 @@ fn main() {
                     round(cache, n, way, || ());
                     times[i].push(round(cache, n, way, || {
                         if label != "warm" {
-                            elsewhere.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
+                            elsewhere
+                                .iter_mut()
+                                .step_by(64)
+                                .for_each(|byte| *byte = byte.wrapping_add(1));
                             black_box(&elsewhere);
                         }
                     }));

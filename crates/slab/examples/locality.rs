@@ -103,10 +103,11 @@ fn main() {
             let sheaf = (64 * 1024 / size).clamp(12, 512);
             let caches = SCANS.map(|(_, look_ahead)| {
                 let options = Options::new("locality", size, 64);
-                RawCache::new(Options { sheaves: false, look_ahead, ..options }).expect("memory for a cache")
+                RawCache::new(Options { sheaves: false, look_ahead, ..options })
+                    .expect("memory for a cache")
             });
-            let stacked =
-                RawCache::new(Options::new("locality-stack", size, 64)).expect("memory for a cache");
+            let stacked = RawCache::new(Options::new("locality-stack", size, 64))
+                .expect("memory for a cache");
             let mut random = Random(0x9E37_79B9_7F4A_7C15);
             let mut syncs = [0.0; SCANS.len()];
             let mut times = [const { Vec::new() }; SCANS.len()];
@@ -128,7 +129,11 @@ fn main() {
                 );
                 println!(
                     "{}",
-                    if i == 0 { format!("   {low:18.2} {middle:6.2} {high:5.2}") } else { String::new() }
+                    if i == 0 {
+                        format!("   {low:18.2} {middle:6.2} {high:5.2}")
+                    } else {
+                        String::new()
+                    }
                 );
             }
         }

@@ -105,7 +105,11 @@ impl Barn {
     pub(crate) fn put(&self, sheaf: OwnedSheaf) -> Result<(), OwnedSheaf> {
         let mut piles = self.piles.lock();
         let limit = piles.limit;
-        if sheaf.is_empty() { piles.empty.push(sheaf, limit) } else { piles.full.push(sheaf, limit) }
+        if sheaf.is_empty() {
+            piles.empty.push(sheaf, limit)
+        } else {
+            piles.full.push(sheaf, limit)
+        }
     }
 
     /// Objects inside.
@@ -132,7 +136,8 @@ impl Barn {
             let (mut next, mut n) = (pile.top, 0);
             while let Some(sheaf) = NonNull::new(next as *mut Sheaf) {
                 // SAFETY: the pile owns its sheaves, and is locked.
-                let mut sheaf = core::mem::ManuallyDrop::new(unsafe { OwnedSheaf::from_raw(sheaf) });
+                let mut sheaf =
+                    core::mem::ManuallyDrop::new(unsafe { OwnedSheaf::from_raw(sheaf) });
                 f(sheaf.values());
                 next = sheaf.link();
                 n += 1;

@@ -64,7 +64,8 @@ impl RawCache {
     pub unsafe fn free_bulk(&self, objects: &mut [Entry]) {
         #[cfg(debug_assertions)]
         objects.iter().flatten().for_each(|object| self.inner.check_owner(*object));
-        let push = |object: Entry| object.is_none_or(|object| self.sheaves.push(object.as_ptr() as usize));
+        let push =
+            |object: Entry| object.is_none_or(|object| self.sheaves.push(object.as_ptr() as usize));
         let pushed = match *objects {
             [one] => usize::from(push(one)),
             [one, two] => {
@@ -73,7 +74,9 @@ impl RawCache {
             }
             _ => {
                 // SAFETY: an Entry is a pointer, null for None, so its place is that of a usize.
-                match unsafe { self.sheaves.push_many(objects.as_ptr().cast::<usize>(), objects.len()) } {
+                match unsafe {
+                    self.sheaves.push_many(objects.as_ptr().cast::<usize>(), objects.len())
+                } {
                     Some(pushed) => pushed,
                     None => return self.free_bulk_compacted(objects),
                 }
@@ -92,7 +95,8 @@ impl RawCache {
         let n = compact(objects);
         let objects = &mut objects[..n];
         // SAFETY: as in `free_bulk`.
-        let pushed = unsafe { self.sheaves.push_many(objects.as_ptr().cast::<usize>(), n) }.unwrap_or(0);
+        let pushed =
+            unsafe { self.sheaves.push_many(objects.as_ptr().cast::<usize>(), n) }.unwrap_or(0);
         if pushed < n {
             self.inner.free_bulk_slow(&mut objects[pushed..]);
         }
@@ -103,7 +107,11 @@ impl RawCache {
 impl Inner {
     #[cold]
     #[inline(never)]
-    pub(crate) fn alloc_bulk_slow(&self, objects: &mut [Entry], mut got: usize) -> Result<(), AllocError> {
+    pub(crate) fn alloc_bulk_slow(
+        &self,
+        objects: &mut [Entry],
+        mut got: usize,
+    ) -> Result<(), AllocError> {
         objects[got..].fill(None);
         if self.checks.on() {
             return debug::alloc_bulk(self, objects, got);
@@ -139,7 +147,10 @@ impl Inner {
     #[inline(never)]
     pub(crate) fn free_bulk_slow(&self, objects: &mut [Entry]) {
         if self.checks.on() {
-            return objects.iter().flatten().for_each(|object| debug::free(self, object.as_ptr() as usize));
+            return objects
+                .iter()
+                .flatten()
+                .for_each(|object| debug::free(self, object.as_ptr() as usize));
         }
         let n = compact(objects);
         let mut objects = &mut objects[..n];
@@ -193,7 +204,9 @@ impl Inner {
             // Blocks lie side by side in their regions, so these bits are different ones for neighbours of any size.
             let group = &mut groups[(address >> 12 ^ address >> 18) % GROUPS];
             match group {
-                Some((other, list)) if core::ptr::eq(*other, slab) => slab.detach_more(list, object),
+                Some((other, list)) if core::ptr::eq(*other, slab) => {
+                    slab.detach_more(list, object)
+                }
                 _ => {
                     if let Some((other, list)) = group.replace((slab, slab.detach(object))) {
                         self.push_to_slab(other, list);

@@ -140,7 +140,8 @@ impl Drop for RawCache {
             // reclaim is soon gone.
             visits::wait_for(|| {
                 // Relaxed: what waits was queued by `close` at the latest.
-                Shared::get_mut(&mut self.inner).is_some() || self.inner.waiting.load(Ordering::Relaxed) > 0
+                Shared::get_mut(&mut self.inner).is_some()
+                    || self.inner.waiting.load(Ordering::Relaxed) > 0
             });
         }
     }

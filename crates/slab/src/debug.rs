@@ -110,7 +110,11 @@ impl RawCache {
 
 impl Checks {
     pub(crate) const fn new() -> Self {
-        Self { flags: AtomicU8::new(0), turning: AtomicBool::new(false), slabs: SpinLock::new(Slabs::new()) }
+        Self {
+            flags: AtomicU8::new(0),
+            turning: AtomicBool::new(false),
+            slabs: SpinLock::new(Slabs::new()),
+        }
     }
 
     pub(crate) fn flags(&self) -> Debug {
@@ -294,7 +298,11 @@ fn grow(cache: &Inner) -> Result<(), AllocError> {
 
 #[cold]
 #[inline(never)]
-pub(crate) fn alloc_bulk(cache: &Inner, objects: &mut [Entry], got: usize) -> Result<(), AllocError> {
+pub(crate) fn alloc_bulk(
+    cache: &Inner,
+    objects: &mut [Entry],
+    got: usize,
+) -> Result<(), AllocError> {
     let by = cache.checks.here();
     for i in got..objects.len() {
         match alloc_by(cache, &by) {

@@ -102,7 +102,9 @@ impl Freelist {
         // ORDERING: release pairs with the acquire in `load`: who sees the new head sees its links, and what the
         // users of the freed objects did. Acquire on success pairs with it too: who frees the last object and
         // discards the slab has seen every other free. On failure the word is loaded again.
-        self.word.compare_exchange(old.bits(), new.bits(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.word
+            .compare_exchange(old.bits(), new.bits(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Puts a detached list in front, if `allow` agrees to the change: given the word before and after, it says
@@ -117,7 +119,8 @@ impl Freelist {
         loop {
             let old = self.load();
             debug_assert!(old.inuse >= list.count, "more objects come back than went out");
-            let mut new = Packed { head: list.head, inuse: old.inuse - list.count, state: old.state };
+            let mut new =
+                Packed { head: list.head, inuse: old.inuse - list.count, state: old.state };
             if !allow(old, &mut new) {
                 return None;
             }

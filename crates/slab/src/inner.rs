@@ -306,7 +306,11 @@ impl Inner {
     }
 
     /// Takes up to `want` objects out of slabs, at least one.
-    pub(crate) fn refill(&self, want: usize, mut give: impl FnMut(usize)) -> Result<(), AllocError> {
+    pub(crate) fn refill(
+        &self,
+        want: usize,
+        mut give: impl FnMut(usize),
+    ) -> Result<(), AllocError> {
         self.count(stats::REFILL);
         let mut got = 0;
         while got < want {
@@ -316,7 +320,8 @@ impl Inner {
                 Err(_) => break,
             };
             // SAFETY: a frozen slab lives, and is ours.
-            let (n, state) = unsafe { slab.as_ref() }.take(want - got, self.options.ctor, &mut give);
+            let (n, state) =
+                unsafe { slab.as_ref() }.take(want - got, self.options.ctor, &mut give);
             self.count(stats::SLAB_SYNC);
             // Relaxed: a statistic.
             self.taken.fetch_add(n as i64, Ordering::Relaxed);
@@ -460,7 +465,11 @@ impl Inner {
             // SAFETY: the object is the caller's to give back, so it lies in a live slab.
             let slab = unsafe { Slab::of(object.as_ptr() as usize) };
             let name = self.options.name;
-            assert_eq!(slab.cache(), NonNull::from(self), "the object belongs to another cache than {name}");
+            assert_eq!(
+                slab.cache(),
+                NonNull::from(self),
+                "the object belongs to another cache than {name}"
+            );
         }
     }
 }

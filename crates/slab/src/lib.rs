@@ -189,7 +189,8 @@ pub use bulk::{Entry, GATHER, LOOK_AHEAD};
 pub use cache::RawCache;
 pub use control::{Control, with_cache};
 pub use debug::{
-    CallSite, Debug, DebugError, Dump, Invalid, Side, Violation, ViolationKind, set_violation_handler,
+    CallSite, Debug, DebugError, Dump, Invalid, Side, Violation, ViolationKind,
+    set_violation_handler,
 };
 pub use hook::{ContextFn, Hook};
 pub use options::{CacheError, MAX_OBJECT, Merge, Options};

@@ -186,7 +186,8 @@ impl Options {
         // Saturating: nothing that large fits.
         let marks = |objects| if self.rcu.is_some() { deferred::bytes(objects) } else { 0 };
         let first = |objects: usize| {
-            let before = objects.saturating_mul(record).saturating_add(HEADER + marks(objects) + zone);
+            let before =
+                objects.saturating_mul(record).saturating_add(HEADER + marks(objects) + zone);
             before.checked_next_multiple_of(align).unwrap_or(usize::MAX)
         };
         let fits = |objects: usize, block: usize| {
@@ -203,7 +204,14 @@ impl Options {
         Ok(match (objects, record) {
             (0, _) => return Err(too_large),
             (_, 0) => Layout::new(stride, block, first(objects), objects, link),
-            _ => Layout::checked(stride, block, first(objects), objects, HEADER + marks(objects), record),
+            _ => Layout::checked(
+                stride,
+                block,
+                first(objects),
+                objects,
+                HEADER + marks(objects),
+                record,
+            ),
         })
     }
 

@@ -69,7 +69,8 @@ impl RawCache {
     pub fn flush_rcu_of(caches: &[&RawCache]) {
         for cache in caches {
             let inner = &cache.inner;
-            inner.take_back(|| inner.sheaves.take_all(&inner.handshake), |sheaf| inner.store(sheaf));
+            inner
+                .take_back(|| inner.sheaves.take_all(&inner.handshake), |sheaf| inner.store(sheaf));
             inner.sends.wait();
         }
         wait_for(caches.iter().map(|cache| &*cache.inner));
@@ -89,7 +90,10 @@ impl RawCache {
                 }
                 None => {
                     let inner = &cache.inner;
-                    inner.take_back(|| inner.sheaves.take_all(&inner.handshake), |sheaf| inner.store(sheaf));
+                    inner.take_back(
+                        || inner.sheaves.take_all(&inner.handshake),
+                        |sheaf| inner.store(sheaf),
+                    );
                     inner.sends.wait();
                 }
             }
@@ -249,7 +253,10 @@ impl Inner {
             return Ok(self.flush(sheaf));
         }
         let mut found = None;
-        self.take_back(|| self.sheaves.take_all(&self.handshake), |sheaf| found = Some(self.flush(sheaf)));
+        self.take_back(
+            || self.sheaves.take_all(&self.handshake),
+            |sheaf| found = Some(self.flush(sheaf)),
+        );
         found.ok_or(AllocError)
     }
 

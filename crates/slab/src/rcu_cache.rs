@@ -119,13 +119,17 @@ impl<T: Send + Sync + 'static> RcuCache<T> {
         if options.has_hooks() {
             return Err(CacheError::Hooks);
         }
-        if options.size < size_of::<T>() || options.align < align_of::<T>() || options.typesafe.is_some() {
+        if options.size < size_of::<T>()
+            || options.align < align_of::<T>()
+            || options.typesafe.is_some()
+        {
             return Err(CacheError::BadLayout);
         }
         let release = core::mem::needs_drop::<T>().then_some(Hook::new(release::<T>));
         // SAFETY: the hook is for objects that hold a T; whoever is given to `free_rcu` does, and T may be dropped on any
         // thread and at any time.
-        let raw = unsafe { RawCache::with_hooks(Options { release, rcu: Some(domain), ..options })? };
+        let raw =
+            unsafe { RawCache::with_hooks(Options { release, rcu: Some(domain), ..options })? };
         Ok(Self { raw, domain, of: PhantomData })
     }
 
@@ -222,8 +226,12 @@ impl<'c, T> Place<'c, T> {
         assert!(ptr::eq(new.cache, self.cache), "the value belongs to another cache");
         let current = current.map_or(ptr::null_mut(), |current| ptr::from_ref(current).cast_mut());
         // ORDERING: as in `swap`. Relaxed on failure: what was found is not looked at.
-        let swapped =
-            self.value.compare_exchange(current, new.value.as_ptr(), Ordering::AcqRel, Ordering::Relaxed);
+        let swapped = self.value.compare_exchange(
+            current,
+            new.value.as_ptr(),
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
         match swapped {
             Ok(old) => {
                 let _ = ManuallyDrop::new(new);
@@ -246,7 +254,9 @@ impl<'c, T> Place<'c, T> {
 
 #[cold]
 fn wrong_domain(name: &str) -> ! {
-    panic!("the read section is of another domain than that of the cache {name}, and protects nothing in it")
+    panic!(
+        "the read section is of another domain than that of the cache {name}, and protects nothing in it"
+    )
 }
 
 impl<T> RcuSlot<'_, T> {

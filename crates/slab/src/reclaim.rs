@@ -236,7 +236,8 @@ fn signature(cache: &Inner) -> u64 {
     let slow = [used(REFILL), used(BARN_GET), used(BARN_PUT), used(RCU_SHEAF)];
     // Without sheaves there are no flushes, and every free goes to a slab.
     let slabs = if cache.has_sheaves() { 0 } else { used(SLAB_SYNC) };
-    slow.into_iter().fold(cache.sheaves.signature(&cache.handshake) ^ slabs, |all, n| all.rotate_left(16) ^ n)
+    slow.into_iter()
+        .fold(cache.sheaves.signature(&cache.handshake) ^ slabs, |all, n| all.rotate_left(16) ^ n)
 }
 
 /// Whether this visit is one that looks at the clock; a thread's first one is.
@@ -286,7 +287,10 @@ impl Turn {
     fn take(&self) -> Option<Taken<'_>> {
         let me = Self::me()?;
         // ORDERING: acquire pairs with the release in `leave`: what the last one wrote into `Idle` is seen.
-        self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Taken(self))
+        self.owner
+            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(|_| Taken(self))
     }
 
     fn is_taken(&self) -> bool {

@@ -85,7 +85,11 @@ pub(crate) fn each_where(wanted: impl Fn(&Inner) -> bool, f: impl FnMut(&Inner))
 
 /// Calls `look` with every cache that is there now, and then `tell` with what it gave, when the cache is not owned any more
 /// and so may be dropped by its last handle.
-fn each_then<R>(wanted: impl Fn(&Inner) -> bool, mut look: impl FnMut(&Inner) -> R, mut tell: impl FnMut(R)) {
+fn each_then<R>(
+    wanted: impl Fn(&Inner) -> bool,
+    mut look: impl FnMut(&Inner) -> R,
+    mut tell: impl FnMut(R),
+) {
     let Some(registry) = registry_if_any() else { return };
     let end = registry.list.lock().entered;
     let mut passed = 0;
@@ -167,7 +171,12 @@ pub(crate) fn enter(options: Options) -> Result<Shared<Inner>, CacheError> {
 }
 
 /// One more handle on a cache that is alike, if there is one. O(caches).
-fn join(list: &List, options: &Options, tunables: Tunables, layout: Layout) -> Option<Shared<Inner>> {
+fn join(
+    list: &List,
+    options: &Options,
+    tunables: Tunables,
+    layout: Layout,
+) -> Option<Shared<Inner>> {
     let mut next = list.first;
     while !next.is_null() {
         // SAFETY: on the list, which the caller has locked; so it has an owner.
@@ -241,7 +250,11 @@ fn may_merge(options: &Options) -> bool {
         Merge::Never => false,
         Merge::Always => true,
     };
-    wanted && !options.has_hooks() && options.typesafe.is_none() && options.sheaves && options.debug.is_off()
+    wanted
+        && !options.has_hooks()
+        && options.typesafe.is_none()
+        && options.sheaves
+        && options.debug.is_off()
 }
 
 fn same_domain(one: &Options, other: &Options) -> bool {
@@ -272,7 +285,10 @@ fn registry() -> Result<&'static Registry, AllocError> {
     let fresh = Box::into_raw(heap::try_box(fresh)?);
     // ORDERING: pairs with the acquire in `registry_if_any`, and acquires what another thread has made. One of two that meet
     // here goes away again.
-    if REGISTRY.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
+    if REGISTRY
+        .compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire)
+        .is_err()
+    {
         // SAFETY: made above, and nobody else has seen it.
         drop(unsafe { Box::from_raw(fresh) });
     }

@@ -233,7 +233,12 @@ impl Sheaves {
     }
 
     /// A sheaf comes home to the CPU, which keeps `limit` of them. What is left over goes to `over`.
-    pub(crate) fn put_home(&self, sheaf: OwnedSheaf, limit: usize, mut over: impl FnMut(OwnedSheaf)) {
+    pub(crate) fn put_home(
+        &self,
+        sheaf: OwnedSheaf,
+        limit: usize,
+        mut over: impl FnMut(OwnedSheaf),
+    ) {
         let Some(word) = self.words.swap_unless(HOME, GUARD, 0) else { return over(sheaf) };
         let mut all = Homecomers(word as usize);
         let left = if all.len() < limit.min(Homecomers::MOST) {
@@ -249,7 +254,9 @@ impl Sheaves {
 
     /// Those that are left over: `all`, or whoever has come meanwhile.
     fn replace_home(&self, all: Homecomers) -> Homecomers {
-        self.words.swap_unless(HOME, GUARD, all.0 as u64).map_or(all, |other| Homecomers(other as usize))
+        self.words
+            .swap_unless(HOME, GUARD, all.0 as u64)
+            .map_or(all, |other| Homecomers(other as usize))
     }
 
     /// Objects in all CPUs' sheaves: those to hand out, and those that wait for a grace period to begin.
@@ -359,7 +366,8 @@ impl Sheaves {
         let result = self.words.hold_still(GUARD, 1, || f(&mut rest));
         if *rest == 0 {
             // ORDERING: as in `Words::hold_still`: who finds zero again finds the words as `f` left them.
-            (0..self.words.cpus()).for_each(|cpu| self.words.word(cpu, GUARD).store(0, Ordering::Release));
+            (0..self.words.cpus())
+                .for_each(|cpu| self.words.word(cpu, GUARD).store(0, Ordering::Release));
         }
         result
     }

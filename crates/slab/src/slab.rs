@@ -35,7 +35,13 @@ pub struct Layout {
 
 impl Layout {
     /// Links lie in the objects.
-    pub(crate) fn new(stride: usize, block: usize, first: usize, objects: usize, link: usize) -> Self {
+    pub(crate) fn new(
+        stride: usize,
+        block: usize,
+        first: usize,
+        objects: usize,
+        link: usize,
+    ) -> Self {
         let reciprocal = (1u64 << 32).div_ceil(stride as u64);
         let (links_at, links_step) = ((first + link) as u32, stride as u32);
         Self { stride, block, first, objects, link, reciprocal, links_at, links_step }
@@ -220,7 +226,8 @@ impl Slab {
 
     /// Where the record of an object is in a slab with checks.
     pub(crate) fn record(&self, index: u16) -> NonNull<u8> {
-        let offset = self.layout.links_at as usize + usize::from(index) * self.layout.links_step as usize;
+        let offset =
+            self.layout.links_at as usize + usize::from(index) * self.layout.links_step as usize;
         // SAFETY: the offset is inside the block.
         unsafe { NonNull::from(self).cast::<u8>().add(offset) }
     }
@@ -278,7 +285,8 @@ impl Slab {
             let constructed = self.constructed.with(|constructed| unsafe { *constructed });
             let fresh = self.layout.objects as u16 - constructed;
             let wanted = (want - taken).min(CHUNK) as u16;
-            let (listed, new_ones, state) = self.freelist.pop(wanted, fresh, &InObjects(self), &mut indices);
+            let (listed, new_ones, state) =
+                self.freelist.pop(wanted, fresh, &InObjects(self), &mut indices);
             if new_ones > 0 {
                 debug_assert_eq!(state, State::Frozen);
                 // SAFETY: as above; the slab is still frozen.

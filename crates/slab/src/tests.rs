@@ -37,7 +37,11 @@ fn audit(cache: &RawCache, with_users: &[usize]) {
     let mut sheaves = 0;
     let mut look = |content: &[usize]| {
         sheaves += 1;
-        assert!(content.len() <= inner.knobs.sheaf_capacity(), "a sheaf of {} objects", content.len());
+        assert!(
+            content.len() <= inner.knobs.sheaf_capacity(),
+            "a sheaf of {} objects",
+            content.len()
+        );
         content.iter().for_each(|object| put(*object, "in a sheaf"));
     };
     cache.sheaves.each_content(&mut look);
@@ -67,7 +71,11 @@ fn audit(cache: &RawCache, with_users: &[usize]) {
         assert_eq!(free.len() + out, usize::from(constructed));
         let partial = !free.is_empty() || usize::from(constructed) < inner.layout().objects;
         assert_eq!(word.state, if partial { State::Partial } else { State::Full });
-        assert_eq!(listed.contains(&address), partial, "partial slabs are listed, full ones are not");
+        assert_eq!(
+            listed.contains(&address),
+            partial,
+            "partial slabs are listed, full ones are not"
+        );
         let distinct: BTreeSet<_> = free.iter().collect();
         assert_eq!(distinct.len(), free.len(), "the free list has a cycle");
         for object in free {
@@ -180,7 +188,8 @@ fn each_object_has_one_user() {
                     thread::yield_now();
                 }
             });
-            let held: Vec<usize> = workers.into_iter().flat_map(|worker| worker.join().unwrap().0).collect();
+            let held: Vec<usize> =
+                workers.into_iter().flat_map(|worker| worker.join().unwrap().0).collect();
             stop.store(true, Ordering::Relaxed);
             counter.join().unwrap();
             held
@@ -188,7 +197,8 @@ fn each_object_has_one_user() {
         let mut held = held;
         held.extend(given_away.into_inner().unwrap());
         audit(&cache, &held);
-        let mut objects: Vec<Entry> = held.iter().map(|object| NonNull::new(*object as *mut u8)).collect();
+        let mut objects: Vec<Entry> =
+            held.iter().map(|object| NonNull::new(*object as *mut u8)).collect();
         // SAFETY: everything that was held.
         unsafe { cache.free_bulk(&mut objects) };
         audit(&cache, &[]);
@@ -202,7 +212,8 @@ fn each_object_has_one_user() {
 fn bulk_is_many_singles() {
     let free_sets = [true, false].map(|bulk| {
         let mut random = Random(7);
-        let cache = RawCache::new(Options { min_partial: 1000, ..Options::new("sets", 100, 4) }).unwrap();
+        let cache =
+            RawCache::new(Options { min_partial: 1000, ..Options::new("sets", 100, 4) }).unwrap();
         let mut objects = vec![None; 1500];
         cache.alloc_bulk(&mut objects).unwrap();
         let order: Vec<usize> = objects.iter().map(|object| object.unwrap().addr().get()).collect();
@@ -227,19 +238,20 @@ fn bulk_is_many_singles() {
         } else {
             freed.iter().for_each(|object| cache.inner.free_to_slabs(&mut [*object]));
         }
-        let users: Vec<usize> = order.iter().copied().filter(|object| !freed.contains(object)).collect();
+        let users: Vec<usize> =
+            order.iter().copied().filter(|object| !freed.contains(object)).collect();
         cache.shrink();
         audit(&cache, &users);
         let mut sets = BTreeSet::new();
-        for slab in slabs
-            .iter()
-            .filter(|slab| users.iter().any(|object| object & !(cache.inner.layout().block - 1) == **slab))
-        {
+        for slab in slabs.iter().filter(|slab| {
+            users.iter().any(|object| object & !(cache.inner.layout().block - 1) == **slab)
+        }) {
             // SAFETY: an object of the slab is out, so it lives.
             let slab = unsafe { &*(*slab as *const Slab) };
             sets.extend(slab.free_objects().0.into_iter().map(name));
         }
-        let mut rest: Vec<Entry> = users.iter().map(|object| NonNull::new(*object as *mut u8)).collect();
+        let mut rest: Vec<Entry> =
+            users.iter().map(|object| NonNull::new(*object as *mut u8)).collect();
         // SAFETY: everything that was left.
         unsafe { cache.free_bulk(&mut rest) };
         sets
@@ -272,8 +284,9 @@ fn groups(mut slabs: Vec<Option<usize>>) -> u64 {
 /// As many changes of slabs' words as there are groups.
 #[test]
 fn one_change_for_each_group() {
-    let pattern =
-        |text: &str| -> Vec<usize> { text.bytes().map(|letter| usize::from(letter - b'a')).collect() };
+    let pattern = |text: &str| -> Vec<usize> {
+        text.bytes().map(|letter| usize::from(letter - b'a')).collect()
+    };
     let mut cases = vec![
         (pattern(""), Some(0)),
         (pattern("a"), Some(1)),

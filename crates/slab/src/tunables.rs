@@ -86,7 +86,10 @@ impl Knobs {
 }
 
 /// The tunables with defaults in place of zeros, and the layout that follows.
-pub(crate) fn resolve(options: &Options, asked: Tunables) -> Result<(Tunables, Layout), CacheError> {
+pub(crate) fn resolve(
+    options: &Options,
+    asked: Tunables,
+) -> Result<(Tunables, Layout), CacheError> {
     let asked = Options {
         min_objects: asked.min_objects,
         min_order: asked.min_order,

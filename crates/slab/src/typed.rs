@@ -117,7 +117,8 @@ impl<T> Cache<T> {
         let mut unused = Unused(&self.raw, objects);
         let slots = core::array::from_fn(|i| {
             let value = make(i);
-            let memory = unused.1[i].take().expect("a bulk allocation fills every entry").cast::<T>();
+            let memory =
+                unused.1[i].take().expect("a bulk allocation fills every entry").cast::<T>();
             // SAFETY: fresh memory of T's size and alignment.
             unsafe { memory.write(value) };
             Slot { value: memory, cache: self }

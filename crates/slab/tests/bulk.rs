@@ -87,7 +87,11 @@ fn all_or_nothing() {
                     fault::fail_nth(0);
                     let distinct: HashSet<_> = objects.iter().chain(&kept).flatten().collect();
                     let out = if result.is_ok() { n } else { 0 };
-                    assert_eq!(distinct.len(), out + warm, "{n} of capacity {capacity}, fault {nth}");
+                    assert_eq!(
+                        distinct.len(),
+                        out + warm,
+                        "{n} of capacity {capacity}, fault {nth}"
+                    );
                     assert_eq!(cache.stats().active, out + warm);
                     if result.is_err() {
                         errors += 1;
@@ -107,5 +111,8 @@ fn all_or_nothing() {
             }
         }
     }
-    assert!(faults > 400 && errors > 200, "{faults} allocations failed, {errors} bulk allocations with them");
+    assert!(
+        faults > 400 && errors > 200,
+        "{faults} allocations failed, {errors} bulk allocations with them"
+    );
 }

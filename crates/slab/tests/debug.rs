@@ -30,7 +30,12 @@ fn turn() -> MutexGuard<'static, ()> {
 #[track_caller]
 fn only() -> Violation {
     let mut found = found();
-    assert_eq!(found.len(), 1, "{:?}", found.iter().map(|violation| violation.kind).collect::<Vec<_>>());
+    assert_eq!(
+        found.len(),
+        1,
+        "{:?}",
+        found.iter().map(|violation| violation.kind).collect::<Vec<_>>()
+    );
     found.pop().unwrap()
 }
 
@@ -79,15 +84,22 @@ fn double_free() {
     assert_eq!((violation.kind, violation.cache), (ViolationKind::DoubleFree, "checked"));
     assert_eq!((violation.object, violation.size), (object.addr().get(), 100));
     let report = violation.to_string();
-    for part in
-        ["double free", "'checked'", &format!("{object:?}"), "number 0 of slab", "thread ", "debug.rs:"]
-    {
+    for part in [
+        "double free",
+        "'checked'",
+        &format!("{object:?}"),
+        "number 0 of slab",
+        "thread ",
+        "debug.rs:",
+    ] {
         assert!(report.contains(part), "no {part} in {report}");
     }
     let lines: Vec<_> = report.lines().collect();
-    for (who, function) in
-        [("allocated by", "allocates_here"), ("freed by", "frees_here"), ("found by", "frees_again")]
-    {
+    for (who, function) in [
+        ("allocated by", "allocates_here"),
+        ("freed by", "frees_here"),
+        ("found by", "frees_again"),
+    ] {
         let at = lines.iter().position(|line| line.contains(who)).unwrap();
         assert!(lines[at + 1].contains(function), "not {who} {function}: {report}");
     }
@@ -113,7 +125,11 @@ fn double_free_in_an_array() {
     assert_eq!(violation.kind, ViolationKind::DoubleFree);
     assert_eq!((violation.allocated, violation.freed), (None, None));
     assert_eq!(objects, [None; 8]);
-    assert_eq!(cache.stats().active, 2, "the one that was overwritten, and the one that was taken out");
+    assert_eq!(
+        cache.stats().active,
+        2,
+        "the one that was overwritten, and the one that was taken out"
+    );
     frees_here(&cache, lost);
     drop(cache);
     assert_eq!(only().kind, ViolationKind::Leak { number: 1, of: 1 });
@@ -158,7 +174,11 @@ fn invalid_pointers() {
         let report = violation.to_string();
         assert!(report.contains("invalid pointer") && report.contains("frees_again"), "{report}");
         // Who inside an object belongs to, if anybody.
-        assert_eq!(violation.allocated.is_some(), matches!(why, Invalid::Inside { .. }), "{report}");
+        assert_eq!(
+            violation.allocated.is_some(),
+            matches!(why, Invalid::Inside { .. }),
+            "{report}"
+        );
     }
     frees_here(&cache, object);
     assert_eq!((cache.stats().active, cache.validate()), (0, 0));
@@ -204,7 +224,8 @@ fn overruns() {
     for object in objects {
         fill(object, 100, 7);
     }
-    for (at, side) in [(100, Side::Right), (115, Side::Right), (-1, Side::Left), (-16, Side::Left)] {
+    for (at, side) in [(100, Side::Right), (115, Side::Right), (-1, Side::Left), (-16, Side::Left)]
+    {
         for object in objects {
             let victim = cache.alloc().unwrap();
             write(victim, at, 0x41);
@@ -215,7 +236,10 @@ fn overruns() {
                 (ViolationKind::Overrun(side), victim.addr().get())
             );
             let memory = violation.memory.unwrap();
-            assert_eq!((memory.at, memory.found), (victim.addr().get().wrapping_add_signed(at), 0x41));
+            assert_eq!(
+                (memory.at, memory.found),
+                (victim.addr().get().wrapping_add_signed(at), 0x41)
+            );
             let report = violation.to_string();
             for part in ["overrun", "41 where bb was", "[41]", "frees_again", "allocated by"] {
                 assert!(report.contains(part), "no {part} in {report}");
@@ -254,7 +278,10 @@ fn use_after_free() {
         write(object, at, 0x41);
         let other = cache.alloc().unwrap();
         let violation = only();
-        assert_eq!((violation.kind, violation.object), (ViolationKind::UseAfterFree, object.addr().get()));
+        assert_eq!(
+            (violation.kind, violation.object),
+            (ViolationKind::UseAfterFree, object.addr().get())
+        );
         let report = violation.to_string();
         for part in ["use after free", "allocates_here", "frees_here", "41 where", "[41]"] {
             assert!(report.contains(part), "no {part} in {report}");
@@ -425,7 +452,9 @@ fn typed_caches() {
     }
     let report = only().to_string();
     assert!(
-        report.contains("double free") && report.contains("'typed'") && report.contains("typed_caches"),
+        report.contains("double free")
+            && report.contains("'typed'")
+            && report.contains("typed_caches"),
         "{report}"
     );
     let one = cache.alloc_bulk::<3>(|i| i as u64).unwrap();
@@ -434,7 +463,8 @@ fn typed_caches() {
     drop(cache.alloc(1).unwrap());
     // Of no size.
     let empty =
-        Cache::<()>::with_options(Options { debug: Debug::ALL, ..Options::new("empty", 0, 1) }).unwrap();
+        Cache::<()>::with_options(Options { debug: Debug::ALL, ..Options::new("empty", 0, 1) })
+            .unwrap();
     let slots = empty.alloc_bulk::<40>(|_| ()).unwrap();
     drop(slots);
     assert_eq!((cache.stats().active, empty.stats().active), (0, 0));
@@ -484,7 +514,10 @@ fn all_sizes_and_alignments() {
                 let options = Options { debug: flags, ..Options::new("sizes", size, align) };
                 let cache = RawCache::new(options).unwrap();
                 let layout = cache.layout();
-                assert!(layout.first + layout.objects * layout.stride <= layout.block, "{layout:?}");
+                assert!(
+                    layout.first + layout.objects * layout.stride <= layout.block,
+                    "{layout:?}"
+                );
                 let objects: Vec<_> =
                     (0..layout.objects.min(40) + 1).map(|_| cache.alloc().unwrap()).collect();
                 for (object, byte) in objects.iter().zip(1..) {
@@ -517,7 +550,10 @@ fn faults() {
             assert!(fails && objects == [None; 60]);
             failures += 1;
         }
-        assert_eq!(cache.stats().active, usize::from(one.is_ok()) + objects.iter().flatten().count());
+        assert_eq!(
+            cache.stats().active,
+            usize::from(one.is_ok()) + objects.iter().flatten().count()
+        );
         // SAFETY: allocated above.
         unsafe { cache.free_bulk(&mut objects) };
         if let Ok(one) = one {

@@ -57,7 +57,9 @@ fn child_looks() {
 fn the_default_is_to_abort() {
     let (output, error) = run("child_frees_twice", "FZPU");
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{error}");
-    for part in ["quietline: slab cache 'default': double free", "allocated by thread", "child_frees_twice"] {
+    for part in
+        ["quietline: slab cache 'default': double free", "allocated by thread", "child_frees_twice"]
+    {
         assert!(error.contains(part), "no {part} in {error}");
     }
     assert!(!String::from_utf8_lossy(&output.stdout).contains("went on"));
@@ -80,7 +82,10 @@ fn the_environment_switches() {
         (String::from_utf8_lossy(&output.stdout).into_owned(), error)
     };
     let (all, error) = seen("FZPU");
-    assert!(all.contains("default=FZPU") && all.contains("inode=FZPU") && error.is_empty(), "{all} {error}");
+    assert!(
+        all.contains("default=FZPU") && all.contains("inode=FZPU") && error.is_empty(),
+        "{all} {error}"
+    );
     let (some, _) = seen("Z,inode,dentry*");
     assert!(
         some.contains("default=-") && some.contains("inode=FZ") && some.contains("dentry_1=FZ"),

@@ -3,7 +3,9 @@
 
 mod support;
 
-use quietline_slab::{Debug, Invalid, Options, RawCache, Violation, ViolationKind, set_violation_handler};
+use quietline_slab::{
+    Debug, Invalid, Options, RawCache, Violation, ViolationKind, set_violation_handler,
+};
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +62,10 @@ fn freed_twice_after_grace_periods() {
             let found = take_found();
             assert_eq!((found.len(), found[0].kind), (1, ViolationKind::DoubleFree));
             let report = found[0].to_string();
-            assert!(report.contains("freed by") && report.contains("freed_twice_after"), "{report}");
+            assert!(
+                report.contains("freed by") && report.contains("freed_twice_after"),
+                "{report}"
+            );
         }
         cache.free_rcu(object.add(8));
     }

@@ -28,7 +28,13 @@ struct Shared(NonNull<u8>);
 unsafe impl Send for Shared {}
 
 /// Allocates, writes, reads, frees, singly, in bulk and for one another, until it is time.
-fn churn(cache: &RawCache, size: usize, me: u64, passed: &Mutex<Vec<Shared>>, stop: &AtomicBool) -> u64 {
+fn churn(
+    cache: &RawCache,
+    size: usize,
+    me: u64,
+    passed: &Mutex<Vec<Shared>>,
+    stop: &AtomicBool,
+) -> u64 {
     let mut random = Random::new(me);
     let mut mine: Vec<NonNull<u8>> = Vec::new();
     let mut done = 0;

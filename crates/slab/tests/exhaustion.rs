@@ -72,6 +72,11 @@ fn the_system_has_no_more() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success(), "{}: {said}{}", child.status, String::from_utf8_lossy(&child.stderr));
+    assert!(
+        child.status.success(),
+        "{}: {said}{}",
+        child.status,
+        String::from_utf8_lossy(&child.stderr)
+    );
     assert!(said.contains("objects"), "the child ran the test: {said}");
 }

@@ -6,8 +6,8 @@ mod support;
 
 use quietline_platform::{AllocError, fault, pages};
 use quietline_slab::{
-    Cache, CacheError, Counted, Debug, Entry, Held, Hook, Merge, Options, Place, RawCache, RcuCache,
-    Typesafe, TypesafeCache, TypesafePlace,
+    Cache, CacheError, Counted, Debug, Entry, Held, Hook, Merge, Options, Place, RawCache,
+    RcuCache, Typesafe, TypesafeCache, TypesafePlace,
 };
 use quietline_sync::{FileRef, rcu};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -78,7 +78,11 @@ fn attempt<T, E: Into<Failed>>(mut call: impl FnMut() -> Result<T, E>) -> Result
     call().or_else(|error| {
         let error = error.into();
         REPORTED.with(|reported| reported.set(reported.get() + 1));
-        if fault::armed() { Err(error) } else { Ok(call().map_err(Into::into).expect("memory is back")) }
+        if fault::armed() {
+            Err(error)
+        } else {
+            Ok(call().map_err(Into::into).expect("memory is back"))
+        }
     })
 }
 
@@ -180,7 +184,8 @@ fn caches_are_made() {
 #[test]
 fn objects_one_by_one_and_many_at_once() {
     each_fault(20, || {
-        let options = Options { sheaf_capacity: 5, min_partial: 0, ..Options::new("objects", 600, 8) };
+        let options =
+            Options { sheaf_capacity: 5, min_partial: 0, ..Options::new("objects", 600, 8) };
         let cache = attempt(|| RawCache::new(options))?;
         let mut out = Out(&cache, Vec::with_capacity(2000));
         for _ in 0..100 {
@@ -215,7 +220,10 @@ fn settings_change_while_objects_are_out() {
             }
             match turn {
                 0 => attempt(|| {
-                    cache.set_tunables(quietline_slab::Tunables { sheaf_capacity: 2, ..cache.tunables() })
+                    cache.set_tunables(quietline_slab::Tunables {
+                        sheaf_capacity: 2,
+                        ..cache.tunables()
+                    })
                 })?,
                 1 => cache.shrink(),
                 2 => cache.set_debug(Debug::ALL - Debug::TRACK),

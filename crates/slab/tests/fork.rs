@@ -28,7 +28,8 @@ fn child(cache: &RawCache) -> bool {
 
 #[test]
 fn child_goes_on() {
-    let cache = RawCache::new(Options { sheaf_capacity: 4, ..Options::new("fork", 200, 8) }).unwrap();
+    let cache =
+        RawCache::new(Options { sheaf_capacity: 4, ..Options::new("fork", 200, 8) }).unwrap();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         for bulk in [1, 9] {

@@ -35,8 +35,12 @@ fn check(options: Options) {
     }
     // With a domain, one object more needs another word for each set of marks where 64 share one, and the first place moves.
     let slack = if options.rcu.is_some() { layout.stride.max(options.align).max(16) } else { 0 };
-    assert!(layout.first + (layout.objects + 1) * layout.stride + slack > layout.block, "{context}");
-    let keeps_state = options.ctor.is_some() || options.dtor.is_some() || options.typesafe.is_some();
+    assert!(
+        layout.first + (layout.objects + 1) * layout.stride + slack > layout.block,
+        "{context}"
+    );
+    let keeps_state =
+        options.ctor.is_some() || options.dtor.is_some() || options.typesafe.is_some();
     match options.link_offset {
         Some(at) => assert_eq!(layout.link, at, "{context}"),
         None if keeps_state => assert!(layout.link >= options.size, "{context}"),
@@ -58,7 +62,11 @@ fn all_sizes_and_alignments() {
                     check(Options { typesafe: Some(domain), ..plain });
                     check(Options { rcu: Some(domain), ..plain });
                     for at in [0, 4, 60].into_iter().filter(|at| at + 4 <= size) {
-                        check(Options { ctor: Some(Hook::new(hook)), link_offset: Some(at), ..plain });
+                        check(Options {
+                            ctor: Some(Hook::new(hook)),
+                            link_offset: Some(at),
+                            ..plain
+                        });
                     }
                 }
             }
@@ -75,8 +83,9 @@ fn figures() {
     assert_eq!((layout.stride, layout.block, layout.link), (4, 4096, 0));
     let layout = Options { ctor: Some(Hook::new(hook)), ..options(64, 64) }.layout().unwrap();
     assert_eq!((layout.stride, layout.link), (128, 64));
-    let layout =
-        Options { ctor: Some(Hook::new(hook)), link_offset: Some(60), ..options(64, 64) }.layout().unwrap();
+    let layout = Options { ctor: Some(Hook::new(hook)), link_offset: Some(60), ..options(64, 64) }
+        .layout()
+        .unwrap();
     assert_eq!((layout.stride, layout.link), (64, 60));
     assert_eq!(options(MAX_OBJECT, MAX_OBJECT).layout().unwrap().objects, 3);
 }
@@ -100,7 +109,9 @@ fn refusals() {
 /// Objects are aligned, do not overlap each other, and keep what is written to them.
 #[test]
 fn objects_are_apart() {
-    for (size, align) in [(1, 1), (4, 4), (24, 8), (100, 2), (64, 64), (8, 4096), (16384, 16384), (5000, 8)] {
+    for (size, align) in
+        [(1, 1), (4, 4), (24, 8), (100, 2), (64, 64), (8, 4096), (16384, 16384), (5000, 8)]
+    {
         let cache = RawCache::new(options(size, align)).unwrap();
         let objects: Vec<_> = (0..200).map(|_| cache.alloc().unwrap()).collect();
         for (i, object) in objects.iter().enumerate() {

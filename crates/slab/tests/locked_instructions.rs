@@ -13,8 +13,12 @@ const ARRAYS: usize = 5;
 
 /// Locked instructions of freeing objects of three slabs that lie in the array as `order` says, by a scan or gathered.
 fn locked(look_ahead: usize, order: impl Fn(usize) -> usize) -> Option<u64> {
-    let options =
-        Options { sheaves: false, look_ahead, min_partial: usize::MAX, ..Options::new("count", 64, 8) };
+    let options = Options {
+        sheaves: false,
+        look_ahead,
+        min_partial: usize::MAX,
+        ..Options::new("count", 64, 8)
+    };
     let cache = RawCache::new(options).unwrap();
     let per_slab = cache.layout().objects;
     let mut all: Vec<Entry> = vec![None; SLABS * per_slab];

@@ -61,7 +61,10 @@ impl Slab {
             discards: AtomicUsize::new(0),
             data: (0..OBJECTS).map(|_| UnsafeCell::new(0)).collect(),
         };
-        assert_eq!(slab.list.pop(OBJECTS, OBJECTS, &slab.links, &mut []), (0, OBJECTS, State::Frozen));
+        assert_eq!(
+            slab.list.pop(OBJECTS, OBJECTS, &slab.links, &mut []),
+            (0, OBJECTS, State::Frozen)
+        );
         slab.list.set_state(state);
         Arc::new(slab)
     }
@@ -81,7 +84,9 @@ impl Slab {
     fn free(&self, objects: &[u16]) {
         objects.iter().for_each(|object| self.use_object(*object));
         let list = self.detached(objects);
-        let quiet = self.list.push(list, &self.links, |old, new| old.state != State::Full && new.inuse != 0);
+        let quiet = self
+            .list
+            .push(list, &self.links, |old, new| old.state != State::Full && new.inuse != 0);
         if quiet.is_some() {
             return;
         }

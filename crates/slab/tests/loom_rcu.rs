@@ -47,7 +47,9 @@ impl Cache {
     /// Everything that the CPUs collect; nothing of it is ready to be handed out.
     fn take(&self) -> Vec<usize> {
         let mut objects = Vec::new();
-        self.sheaves.take_all(&self.handshake).each(|_| unreachable!(), |sheaf| drain(sheaf, &mut objects));
+        self.sheaves
+            .take_all(&self.handshake)
+            .each(|_| unreachable!(), |sheaf| drain(sheaf, &mut objects));
         objects
     }
 }

@@ -49,7 +49,10 @@ fn on_cpu<T: 'static>(number: usize, f: impl FnOnce() -> T + 'static) -> thread:
 /// What is in the sheaves of all CPUs, which are taken away.
 fn take_all(cache: &Cache) -> Vec<usize> {
     let mut objects = Vec::new();
-    cache.sheaves.take_all(&cache.handshake).each(|sheaf| drain(sheaf, &mut objects), |_| unreachable!());
+    cache
+        .sheaves
+        .take_all(&cache.handshake)
+        .each(|sheaf| drain(sheaf, &mut objects), |_| unreachable!());
     objects
 }
 
@@ -184,7 +187,8 @@ fn home_beside_content() {
             on_cpu(1, move || cache.sheaves.content(&cache.handshake))
         };
         // The guard is up: refused.
-        let taken = cache.sheaves.take_home(|_| unreachable!()).map(|mut home| home.pop()).is_some();
+        let taken =
+            cache.sheaves.take_home(|_| unreachable!()).map(|mut home| home.pop()).is_some();
         let mut refused = 0;
         cache.sheaves.put_home(sheaf(&[2, 3]), 2, |_| refused += 1);
         let seen = looker.join().unwrap();
@@ -235,23 +239,24 @@ fn two_threads_on_a_cpu() {
     model(|| {
         let cache = cache();
         assert!(cache.sheaves.install(sheaf(&[1]), false).is_none());
-        let refill = |cache: &Cache, objects: &[usize], all: &mut Vec<usize>| match cache.sheaves.pop() {
-            0 => {
-                if let Some(over) = cache.sheaves.install(sheaf(objects), false) {
-                    let mut content = Vec::new();
-                    drain(over, &mut content);
-                    assert!(
-                        content.is_empty() || content == objects,
-                        "a sheaf that was refilled is left alone"
-                    );
-                    all.extend(content);
+        let refill =
+            |cache: &Cache, objects: &[usize], all: &mut Vec<usize>| match cache.sheaves.pop() {
+                0 => {
+                    if let Some(over) = cache.sheaves.install(sheaf(objects), false) {
+                        let mut content = Vec::new();
+                        drain(over, &mut content);
+                        assert!(
+                            content.is_empty() || content == objects,
+                            "a sheaf that was refilled is left alone"
+                        );
+                        all.extend(content);
+                    }
                 }
-            }
-            object => {
-                all.push(object);
-                all.extend(objects);
-            }
-        };
+                object => {
+                    all.push(object);
+                    all.extend(objects);
+                }
+            };
         let other = {
             let cache = cache.clone();
             thread::spawn(move || {

@@ -136,7 +136,9 @@ fn reader<R: 'static>(read: impl FnOnce() -> R + 'static) -> thread::JoinHandle<
 
 fn read(cache: &Cache, place: &TypesafePlace<'static, Session>) -> Option<(u32, u32)> {
     let section = cache.domain().read();
-    place.candidate(&section)?.read(|session| (session.id.load(Relaxed), session.again.load(Relaxed)))
+    place
+        .candidate(&section)?
+        .read(|session| (session.id.load(Relaxed), session.again.load(Relaxed)))
 }
 
 /// The object is taken out and its memory used again for one that is in no place: a reader has the first life or nothing.

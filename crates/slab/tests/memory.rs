@@ -98,7 +98,10 @@ fn shrink_beside_users() {
                         support::fill(*object, 128, bulk as u8);
                     }
                     assert!(
-                        objects.iter().flatten().all(|object| support::is_filled(*object, 128, bulk as u8))
+                        objects
+                            .iter()
+                            .flatten()
+                            .all(|object| support::is_filled(*object, 128, bulk as u8))
                     );
                     // SAFETY: allocated above.
                     unsafe { cache.free_bulk(&mut objects) };
@@ -166,7 +169,8 @@ fn remote_free_is_bounded() {
     assert_eq!(stats.active, 0);
     // In flight: 6 arrays. Cached: two sheaves for each CPU used, and the barn's ten.
     let capacity = stats.cached.max(512);
-    let bound = (6 * 33 + (10 + 2 * 2 * cpus.len() + 64) * capacity).div_ceil(stats.objects_per_slab);
+    let bound =
+        (6 * 33 + (10 + 2 * 2 * cpus.len() + 64) * capacity).div_ceil(stats.objects_per_slab);
     assert!(most <= bound, "{most} slabs, {bound} expected at most: {stats:?}");
     assert!(stats.refills < 4000 / 4, "sheaves travel: {stats:?}");
     assert!(stats.barn_gets > 0 && stats.barn_puts > 0, "{stats:?}");
@@ -196,7 +200,11 @@ fn alloc_fails_cleanly() {
             objects.into_iter().for_each(|object| unsafe { cache.free(object) });
             assert_eq!(cache.stats().active, 0);
         }
-        assert_eq!(failed > 0, expected, "one failed allocation is made good by asking for less: {failed}");
+        assert_eq!(
+            failed > 0,
+            expected,
+            "one failed allocation is made good by asking for less: {failed}"
+        );
     }
     assert_eq!(used(), before);
 }
@@ -208,7 +216,8 @@ fn free_never_fails() {
     let before = used();
     for capacity in [0, 1, 4] {
         let cache =
-            RawCache::new(Options { sheaf_capacity: capacity, ..Options::new("free", 64, 8) }).unwrap();
+            RawCache::new(Options { sheaf_capacity: capacity, ..Options::new("free", 64, 8) })
+                .unwrap();
         let mut objects: Vec<Entry> = vec![None; 5000];
         cache.alloc_bulk(&mut objects).unwrap();
         cache.shrink();

@@ -4,8 +4,8 @@
 mod support;
 
 use quietline_slab::{
-    Cache, Entry, Hook, Merge, Options, RawCache, Tunables, Typesafe, TypesafeCache, each_cache, memory_used,
-    set_merging,
+    Cache, Entry, Hook, Merge, Options, RawCache, Tunables, Typesafe, TypesafeCache, each_cache,
+    memory_used, set_merging,
 };
 use quietline_sync::rcu;
 use std::ptr::NonNull;
@@ -141,7 +141,8 @@ fn the_setting_is_for_those_who_leave_it_open() {
     set_merging(true);
     let (one, other) = (open("one"), open("other"));
     assert!(merged(&one, &other));
-    let never = RawCache::new(Options { merge: Merge::Never, ..Options::new("never", 320, 8) }).unwrap();
+    let never =
+        RawCache::new(Options { merge: Merge::Never, ..Options::new("never", 320, 8) }).unwrap();
     assert!(!merged(&never, &one));
     assert!(!merged(&one, &never));
     set_merging(false);
@@ -168,8 +169,9 @@ fn caches_of_few_objects_take_few_slabs() {
     let _alone = alone();
     let taken = |merge| {
         let before = memory_used();
-        let caches: Vec<_> =
-            (0..20).map(|_| RawCache::new(Options { merge, ..options("few", 192) }).unwrap()).collect();
+        let caches: Vec<_> = (0..20)
+            .map(|_| RawCache::new(Options { merge, ..options("few", 192) }).unwrap())
+            .collect();
         let objects: Vec<_> =
             (0..10).flat_map(|_| caches.iter().map(|cache| cache.alloc().unwrap())).collect();
         let taken = memory_used() - before;
@@ -240,7 +242,12 @@ fn alike_caches_come_and_go() {
                     objects.iter().flatten().for_each(|object| support::fill(*object, 136, byte));
                     aliases.fetch_add(mine.stats().aliases, Ordering::Relaxed);
                     let second = cache("alike", 136);
-                    assert!(objects.iter().flatten().all(|object| support::is_filled(*object, 136, byte)));
+                    assert!(
+                        objects
+                            .iter()
+                            .flatten()
+                            .all(|object| support::is_filled(*object, 136, byte))
+                    );
                     // SAFETY: allocated above. While one handle lives, all that are made are handles on the same cache.
                     unsafe { second.free_bulk(&mut objects) };
                     made.fetch_add(2, Ordering::Relaxed);
@@ -248,8 +255,9 @@ fn alike_caches_come_and_go() {
             });
         }
         let _stop = Stop(&stop);
-        let (start, enough) =
-            (Instant::now(), || made.load(Ordering::Relaxed) > 1000 && aliases.load(Ordering::Relaxed) > 10);
+        let (start, enough) = (Instant::now(), || {
+            made.load(Ordering::Relaxed) > 1000 && aliases.load(Ordering::Relaxed) > 10
+        });
         while !enough() && start.elapsed() < Duration::from_secs(60) {
             thread::yield_now();
         }

@@ -27,7 +27,10 @@ impl Object {
         let object = memory.cast::<Object>();
         // SAFETY: callers have allocated it just now, with this size.
         unsafe {
-            object.write(Object { state: AtomicU64::new(ALIVE), rest: [const { AtomicU64::new(ALIVE) }; 7] });
+            object.write(Object {
+                state: AtomicU64::new(ALIVE),
+                rest: [const { AtomicU64::new(ALIVE) }; 7],
+            });
         }
         object
     }
@@ -136,7 +139,10 @@ fn freeing_alone_makes_progress() {
     }
     let released = RELEASED.load(Relaxed) - before;
     let bound = 2 * domain.backlog_limit() as usize;
-    assert!(released > 500_000 - bound && most <= bound, "{released} released, {most} waited at most");
+    assert!(
+        released > 500_000 - bound && most <= bound,
+        "{released} released, {most} waited at most"
+    );
     let stats = cache.stats();
     // What each CPU is still collecting is not among them.
     assert!(stats.rcu_sheaves >= 9 * 500_000 / 512 / 10, "{stats:?}");
@@ -176,7 +182,8 @@ fn readers_beside_writers() {
         let domain = options.rcu.unwrap();
         let before = RELEASED.load(Relaxed);
         let cache = cache(options);
-        let places: [AtomicPtr<Object>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
+        let places: [AtomicPtr<Object>; PLACES] =
+            [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
         let (stop, seen, made) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
             for _ in 0..2 {
@@ -248,7 +255,8 @@ fn every_allocation_fails_once() {
             // SAFETY: as in `cache`.
             let Ok(cache) = (unsafe { RawCache::with_hooks(options) }) else { continue };
             let before = RELEASED.load(Relaxed);
-            let objects: Vec<_> = (0..200).filter_map(|_| cache.alloc().ok()).map(Object::begin).collect();
+            let objects: Vec<_> =
+                (0..200).filter_map(|_| cache.alloc().ok()).map(Object::begin).collect();
             let n = objects.len();
             assert!(n >= 199);
             objects.into_iter().for_each(|object| free_rcu(&cache, object));
@@ -376,8 +384,11 @@ fn release_may_free_by_rcu() {
     let domain = domain();
     let children: &'static RawCache = Box::leak(Box::new(cache(options(domain))));
     CHILDREN.store(ptr::from_ref(children).cast_mut(), Relaxed);
-    let parents =
-        Options { rcu: Some(domain), release: Some(Hook::new(release)), ..Options::new("parents", 16, 8) };
+    let parents = Options {
+        rcu: Some(domain),
+        release: Some(Hook::new(release)),
+        ..Options::new("parents", 16, 8)
+    };
     // SAFETY: each parent is written before it is freed.
     let parents = unsafe { RawCache::with_hooks(parents) }.unwrap();
     let before = RELEASED.load(Relaxed);
@@ -402,7 +413,8 @@ fn release_may_free_by_rcu() {
 fn typesafe_memory_by_rcu() {
     let _alone = alone();
     let domain = domain();
-    let cache = RawCache::new(Options { typesafe: Some(domain), ..Options::new("both", 64, 8) }).unwrap();
+    let cache =
+        RawCache::new(Options { typesafe: Some(domain), ..Options::new("both", 64, 8) }).unwrap();
     let object = Object::begin(cache.alloc().unwrap());
     let guard = domain.read();
     free_rcu(&cache, object);
@@ -441,7 +453,11 @@ fn flush_beside_those_who_send() {
         // SAFETY: every object of this test begins with a number.
         ENDED_OF_MINE.fetch_add(unsafe { memory.cast::<usize>().read() }, SeqCst);
     }
-    let cache = cache(Options { release: Some(Hook::new(release)), sheaf_capacity: 8, ..options(domain()) });
+    let cache = cache(Options {
+        release: Some(Hook::new(release)),
+        sheaf_capacity: 8,
+        ..options(domain())
+    });
     let free = |mine: usize| {
         let object = cache.alloc().unwrap();
         // SAFETY: the object is ours, and is given up here.
@@ -507,9 +523,12 @@ fn an_allocation_releases_nothing() {
 fn child_goes_on() {
     let _alone = alone();
     let domain = domain();
-    let cache =
-        RawCache::new(Options { rcu: Some(domain), sheaf_capacity: 8, ..Options::new("fork", 64, 8) })
-            .unwrap();
+    let cache = RawCache::new(Options {
+        rcu: Some(domain),
+        sheaf_capacity: 8,
+        ..Options::new("fork", 64, 8)
+    })
+    .unwrap();
     let stop = AtomicBool::new(false);
     let churn = |rounds: usize| {
         for _ in 0..rounds {

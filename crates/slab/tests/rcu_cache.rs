@@ -5,7 +5,8 @@ mod support;
 
 use quietline_platform::fault;
 use quietline_slab::{
-    CacheError, Counted, Held, Hook, Options, Place, RcuCache, Typesafe, TypesafeCache, TypesafePlace,
+    CacheError, Counted, Held, Hook, Options, Place, RcuCache, Typesafe, TypesafeCache,
+    TypesafePlace,
 };
 use quietline_sync::FileRef;
 use quietline_sync::rcu::Domain;
@@ -142,7 +143,8 @@ fn a_section_of_another_domain_is_refused() {
 #[should_panic(expected = "belongs to another cache")]
 fn a_value_of_another_cache_is_refused() {
     let domain = domain();
-    let (mine, other) = (RcuCache::<u64>::new("a", domain).unwrap(), RcuCache::new("b", domain).unwrap());
+    let (mine, other) =
+        (RcuCache::<u64>::new("a", domain).unwrap(), RcuCache::new("b", domain).unwrap());
     let _ = Place::empty(&mine).replace(other.alloc(7).unwrap());
 }
 
@@ -201,7 +203,8 @@ fn values_that_hold_places() {
         _end: Value,
     }
     let domain = domain();
-    let cache: &'static RcuCache<Node> = Box::leak(Box::new(RcuCache::new("nodes", domain).unwrap()));
+    let cache: &'static RcuCache<Node> =
+        Box::leak(Box::new(RcuCache::new("nodes", domain).unwrap()));
     let ends = Arc::new(AtomicUsize::new(0));
     let first = Place::empty(cache);
     const LONG: usize = 200_000;
@@ -293,7 +296,8 @@ fn readers_beside_writers() {
                 let _stop = Stop(&stop);
                 while !stop.load(Relaxed) {
                     let section = domain.read();
-                    let found: Vec<&Value> = places.iter().filter_map(|place| place.load(&section)).collect();
+                    let found: Vec<&Value> =
+                        places.iter().filter_map(|place| place.load(&section)).collect();
                     found.iter().for_each(|value| value.check());
                     seen.fetch_add(found.len(), Relaxed);
                 }
@@ -390,7 +394,11 @@ fn a_held_object_keeps_its_life() {
     drop(place.take());
     assert_eq!(cache.stats().active, 0);
     place.replace(Pair::begin(&cache, 3));
-    assert_eq!(old.acquire().map(|held| held.read()), Some((3, !3)), "what the place holds, whichever life");
+    assert_eq!(
+        old.acquire().map(|held| held.read()),
+        Some((3, !3)),
+        "what the place holds, whichever life"
+    );
     assert!(reader.read(Pair::read).is_none(), "one life or nothing");
     assert_eq!(place.candidate(&section).unwrap().read(Pair::read), Some((3, !3)));
     drop(section);

@@ -5,7 +5,8 @@ mod support;
 
 use quietline_platform::{fault, pages};
 use quietline_slab::{
-    Entry, Hook, Options, RawCache, decay, memory_used, set_decay_interval, set_memory_limit, shrink_all,
+    Entry, Hook, Options, RawCache, decay, memory_used, set_decay_interval, set_memory_limit,
+    shrink_all,
 };
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -195,7 +196,8 @@ fn pressure_finds_objects_of_the_same_cache() {
     let _alone = alone();
     let _settings = Settings::decay(Duration::ZERO);
     let cache = cache(2048);
-    let mut held: Vec<_> = (0..4 * cache.layout().objects).map(|_| cache.alloc().unwrap()).collect();
+    let mut held: Vec<_> =
+        (0..4 * cache.layout().objects).map(|_| cache.alloc().unwrap()).collect();
     let parcel = Parcel(held.drain(..8).map(Some).collect());
     thread::scope(|scope| {
         let cache = &cache;

@@ -121,7 +121,10 @@ fn visitors_beside_makers() {
             let mut oldest = None;
             each_cache(|stats| {
                 oldest = oldest.or(Some(stats.name));
-                assert!(matches!((stats.name, stats.size), ("stays", 64) | ("fleeting", 200)), "{stats:?}");
+                assert!(
+                    matches!((stats.name, stats.size), ("stays", 64) | ("fleeting", 200)),
+                    "{stats:?}"
+                );
                 seen.fetch_add(1, Ordering::Relaxed);
             });
             assert_eq!(oldest, Some("stays"));

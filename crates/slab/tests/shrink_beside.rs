@@ -12,7 +12,8 @@ const SIZES: [usize; 8] = [1, 2, 3, 8, 15, 16, 40, 700];
 #[test]
 fn nothing_is_lost() {
     quietline_slab::set_decay_interval(Duration::ZERO);
-    let cache = RawCache::new(Options { sheaf_capacity: 16, ..Options::new("shrink", 64, 8) }).unwrap();
+    let cache =
+        RawCache::new(Options { sheaf_capacity: 16, ..Options::new("shrink", 64, 8) }).unwrap();
     let rounds = if cfg!(debug_assertions) { 3_000 } else { 30_000 };
     for users in [1, 2] {
         let done = AtomicBool::new(false);
@@ -27,7 +28,8 @@ fn nothing_is_lost() {
                     let cache = &cache;
                     scope.spawn(move || {
                         for round in 0..rounds {
-                            let mut objects: Vec<Entry> = vec![None; SIZES[(round + me) % SIZES.len()]];
+                            let mut objects: Vec<Entry> =
+                                vec![None; SIZES[(round + me) % SIZES.len()]];
                             cache.alloc_bulk(&mut objects).unwrap();
                             let mark = (me * rounds + round) as u64;
                             for object in objects.iter().flatten() {
@@ -42,7 +44,11 @@ fn nothing_is_lost() {
                             }
                             for object in objects.iter().flatten() {
                                 // SAFETY: still ours.
-                                assert_eq!(unsafe { object.cast::<u64>().read() }, mark, "given out twice");
+                                assert_eq!(
+                                    unsafe { object.cast::<u64>().read() },
+                                    mark,
+                                    "given out twice"
+                                );
                             }
                             // SAFETY: allocated above, each once.
                             unsafe { cache.free_bulk(&mut objects) };

@@ -39,7 +39,8 @@ fn numbers(line: &str) -> Vec<usize> {
 #[test]
 fn rows() {
     let _alone = alone();
-    let cache = RawCache::new(Options { cpu_partial: 16, ..Options::new("connection", 500, 8) }).unwrap();
+    let cache =
+        RawCache::new(Options { cpu_partial: 16, ..Options::new("connection", 500, 8) }).unwrap();
     let mut objects: [Entry; 40] = [None; 40];
     cache.alloc_bulk(&mut objects).unwrap();
     let text = text();

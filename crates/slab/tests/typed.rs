@@ -58,7 +58,11 @@ fn slots_of_another_cache() {
     let (one, other) = (Cache::<u64>::new("one").unwrap(), Cache::<u64>::new("other").unwrap());
     let slots = [one.alloc(1).unwrap()];
     assert!(catch_unwind(AssertUnwindSafe(|| other.free_bulk(slots))).is_err());
-    assert_eq!((one.stats().active, other.stats().active), (0, 0), "the slot was dropped into its own cache");
+    assert_eq!(
+        (one.stats().active, other.stats().active),
+        (0, 0),
+        "the slot was dropped into its own cache"
+    );
 }
 
 #[test]
@@ -99,7 +103,9 @@ fn slots_travel() {
     for round in 0..50 {
         let slots: Vec<_> = (0..100).map(|i| cache.alloc(vec![i, round]).unwrap()).collect();
         thread::scope(|scope| {
-            scope.spawn(move || assert!(slots.iter().zip(0..).all(|(slot, i)| **slot == [i, round])));
+            scope.spawn(move || {
+                assert!(slots.iter().zip(0..).all(|(slot, i)| **slot == [i, round]))
+            });
         });
     }
     assert_eq!(cache.stats().active, 0);

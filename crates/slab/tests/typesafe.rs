@@ -91,7 +91,8 @@ fn constructed_once() {
     // Their lives add up: nothing was reset.
     let again: Vec<_> = (0..all).map(|_| cache.alloc().unwrap()).collect();
     // SAFETY: allocated above.
-    let lives: u32 = again.iter().map(|object| unsafe { object.as_ref() }.lives.load(Relaxed)).sum();
+    let lives: u32 =
+        again.iter().map(|object| unsafe { object.as_ref() }.lives.load(Relaxed)).sum();
     assert_eq!(lives, (0..100).map(|round| 100 + round).sum::<u32>());
     // SAFETY: as above.
     again.into_iter().for_each(|object| unsafe { cache.free(object) });
@@ -165,7 +166,8 @@ fn no_page_reuse_before_a_grace_period() {
     }
     drop(cache);
     assert_eq!(pages::usage().used, before + slabs * block, "nothing was given back");
-    let mut blocks: Vec<_> = objects.iter().map(|object| object.addr().get() & !(block - 1)).collect();
+    let mut blocks: Vec<_> =
+        objects.iter().map(|object| object.addr().get() & !(block - 1)).collect();
     blocks.sort_unstable();
     blocks.dedup();
     let other = RawCache::new(Options::new("other", 100, 4)).unwrap();
@@ -192,7 +194,8 @@ fn readers_beside_reuse() {
     let domain = domain();
     let cache = TypesafeCache::<Object<3>>::new("readers", domain).unwrap();
     let neighbour = TypesafeCache::<Object<4>>::new("neighbour", domain).unwrap();
-    let places: [AtomicPtr<Object<3>>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
+    let places: [AtomicPtr<Object<3>>; PLACES] =
+        [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
     let stop = AtomicBool::new(false);
     let seen = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -245,7 +248,9 @@ fn readers_beside_reuse() {
     });
     for place in places {
         // SAFETY: as above; the readers are gone.
-        NonNull::new(place.into_inner()).into_iter().for_each(|object| unsafe { cache.free(object) });
+        NonNull::new(place.into_inner())
+            .into_iter()
+            .for_each(|object| unsafe { cache.free(object) });
     }
     assert_eq!(cache.stats().active, 0);
     drop((cache, neighbour));
@@ -288,7 +293,8 @@ fn hooks_may_use_the_cache() {
     let objects: Vec<usize> = (0..200).map(|_| cache.alloc().unwrap().addr().get()).collect();
     let shared: &'static RawCache = Box::leak(cache);
     // SAFETY: allocated above, each freed once.
-    let free = move |object: usize| unsafe { shared.free(NonNull::new(object as *mut u8).unwrap()) };
+    let free =
+        move |object: usize| unsafe { shared.free(NonNull::new(object as *mut u8).unwrap()) };
     objects.into_iter().for_each(|object| domain.defer(move || free(object)).unwrap());
     domain.barrier();
     assert_eq!(shared.stats().active, 0);

@@ -161,7 +161,11 @@ impl Counter {
     /// How the count compares with `rhs`: sums only if the approximate count is too near to tell.
     pub fn compare(&self, rhs: i64) -> Compared {
         let near = self.read();
-        if near.abs_diff(rhs) > self.unknown.unsigned_abs() { near.cmp(&rhs) } else { self.sum().cmp(&rhs) }
+        if near.abs_diff(rhs) > self.unknown.unsigned_abs() {
+            near.cmp(&rhs)
+        } else {
+            self.sum().cmp(&rhs)
+        }
     }
 
     /// Adds `amount` unless that would take the count past `limit` (above it for a positive amount, below it for
@@ -184,7 +188,8 @@ impl Counter {
             amount,
             self.unknown,
         );
-        (far && self.words.add_within(0, amount, self.batch)) || self.limited_add_slow(limit, amount)
+        (far && self.words.add_within(0, amount, self.batch))
+            || self.limited_add_slow(limit, amount)
     }
 
     /// Makes the count `value`. Additions that run meanwhile are counted on top of it or forgotten.
@@ -235,7 +240,9 @@ impl Counter {
 #[inline]
 fn within(limit: i64, value: Option<i64>, amount: i64, margin: i64) -> bool {
     match value {
-        Some(value) if amount > 0 => value.checked_add(margin).is_some_and(|highest| highest <= limit),
+        Some(value) if amount > 0 => {
+            value.checked_add(margin).is_some_and(|highest| highest <= limit)
+        }
         Some(value) => value.checked_sub(margin).is_some_and(|lowest| lowest >= limit),
         None => false,
     }

@@ -115,7 +115,8 @@ impl IdAllocator {
     fn with(first: u32, bits: u64) -> Result<Self, AllocError> {
         let (first, of_batch) = (u64::from(first), u64::from(first % BATCH));
         let batch = first - of_batch;
-        let (next, rest) = if of_batch == 0 { (batch, 0) } else { (batch + u64::from(BATCH), first) };
+        let (next, rest) =
+            if of_batch == 0 { (batch, 0) } else { (batch + u64::from(BATCH), first) };
         let pool = heap::try_box(CachePadded::new(Pool {
             leftovers: array::from_fn(|i| AtomicU64::new(if i == 0 { rest } else { 0 })),
             next: AtomicU64::new(next),
@@ -179,10 +180,9 @@ impl Pool {
 
     /// Keeps the rest of a batch for whoever comes next, if there is room.
     fn leave(&self, rest: u64) {
-        let _kept = self
-            .leftovers
-            .iter()
-            .any(|leftover| leftover.compare_exchange(0, rest, Ordering::Relaxed, Ordering::Relaxed).is_ok());
+        let _kept = self.leftovers.iter().any(|leftover| {
+            leftover.compare_exchange(0, rest, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        });
     }
 }
 

@@ -80,4 +80,6 @@ pub use percpu::PerCpu;
 pub use seqcount::{Seqcount, SeqcountWrite};
 pub use shared::Shared;
 pub use spinlock::{SpinLock, SpinLockGuard};
-pub use wait_queue::{Callback, Entered, Entry, Interrupt, Reply, Wait, WaitError, WaitQueue, wake_later};
+pub use wait_queue::{
+    Callback, Entered, Entry, Interrupt, Reply, Wait, WaitError, WaitQueue, wake_later,
+};

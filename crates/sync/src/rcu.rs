@@ -128,7 +128,10 @@ impl Domain {
     /// [`AllocError`] when memory for the counters cannot be had.
     pub fn new() -> Result<Box<Self>, AllocError> {
         let domain = Self {
-            readers: CachePadded::new(Readers { edition: AtomicU64::new(0), counts: Words::new()? }),
+            readers: CachePadded::new(Readers {
+                edition: AtomicU64::new(0),
+                counts: Words::new()?,
+            }),
             grace: CachePadded::new(Grace::new()),
             callbacks: Callbacks::new()?,
             #[cfg(not(loom))]
@@ -265,8 +268,12 @@ pub fn global() -> Result<&'static Domain, AllocError> {
     if domain.is_null() {
         let fresh = Box::into_raw(Domain::new()?);
         // ORDERING: release publishes the domain; acquire sees that of another thread that was quicker.
-        let before =
-            GLOBAL.compare_exchange(core::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire);
+        let before = GLOBAL.compare_exchange(
+            core::ptr::null_mut(),
+            fresh,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
         domain = match before {
             Ok(_) => fresh,
             Err(quicker) => {

@@ -45,7 +45,8 @@ impl<T> Shared<T> {
     /// `value` is inside a `Shared`, and somebody owns it.
     pub unsafe fn again(value: &T) -> Self {
         // SAFETY: by contract the value is a field of an Inner that lives.
-        let inner = unsafe { NonNull::from(value).byte_sub(core::mem::offset_of!(Inner<T>, value)).cast() };
+        let inner =
+            unsafe { NonNull::from(value).byte_sub(core::mem::offset_of!(Inner<T>, value)).cast() };
         let owner = core::mem::ManuallyDrop::new(Self { inner });
         (*owner).clone()
     }

@@ -29,7 +29,10 @@ fn one_thread() {
     assert_eq!(counter.read_positive(), 0);
     counter.inc();
     assert_eq!(counter.sum(), -2);
-    assert_eq!(format!("{counter:?}"), format!("Counter {{ sum: -2, batch: {} }}", counter.batch()));
+    assert_eq!(
+        format!("{counter:?}"),
+        format!("Counter {{ sum: -2, batch: {} }}", counter.batch())
+    );
 }
 
 #[test]

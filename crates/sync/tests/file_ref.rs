@@ -68,7 +68,11 @@ fn stress_last_put_once_per_life() {
             scope.spawn(|| {
                 while ended.load(Ordering::Relaxed) < LIVES {
                     if count.get() {
-                        assert_ne!(alive.load(Ordering::Relaxed), 0, "a reference to an ended life");
+                        assert_ne!(
+                            alive.load(Ordering::Relaxed),
+                            0,
+                            "a reference to an ended life"
+                        );
                         if count.put() {
                             end(true);
                         }

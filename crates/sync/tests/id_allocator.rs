@@ -11,8 +11,17 @@ const BATCH: usize = 1024;
 /// Property 2: never 0, also where the numbering wraps around, and no repetition there.
 #[test]
 fn wraps_around_without_zero() {
-    for first in [u32::MAX, u32::MAX - 1, u32::MAX - 1023, u32::MAX - 1024, u32::MAX - 5000, 0, 1, 1023, 1024]
-    {
+    for first in [
+        u32::MAX,
+        u32::MAX - 1,
+        u32::MAX - 1023,
+        u32::MAX - 1024,
+        u32::MAX - 5000,
+        0,
+        1,
+        1023,
+        1024,
+    ] {
         let ids = IdAllocator::starting_at(first).unwrap();
         let mut all: Vec<_> = (0..4 * BATCH).map(|_| ids.next()).collect();
         assert!(!all.contains(&0), "from {first}");

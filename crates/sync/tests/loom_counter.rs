@@ -83,7 +83,8 @@ fn overshoot_is_bounded() {
             let counter = counter.clone();
             on_cpu(1, move || i64::from(counter.limited_add(LIMIT, 1)))
         };
-        let here = [1, 4].into_iter().filter(|&amount| counter.limited_add(LIMIT, amount)).sum::<i64>();
+        let here =
+            [1, 4].into_iter().filter(|&amount| counter.limited_add(LIMIT, amount)).sum::<i64>();
         let sum = 1 + here + other.join().unwrap();
         assert_eq!(counter.sum(), sum);
         assert!(sum <= LIMIT + 1, "{sum}");

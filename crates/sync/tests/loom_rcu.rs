@@ -284,7 +284,9 @@ fn many_objects_behind_one_head() {
         let pair = unsafe { head.cast::<Pair>().as_ref() };
         for i in 0..2 {
             // SAFETY: as above: it names the first of two.
-            unsafe { Object::callback(NonNull::new_unchecked(pair.objects.add(i).cast_mut()).cast()) };
+            unsafe {
+                Object::callback(NonNull::new_unchecked(pair.objects.add(i).cast_mut()).cast())
+            };
         }
     }
     unsafe fn count(_: NonNull<HeadOfMany>) -> u32 {

@@ -37,7 +37,8 @@ impl Tokens {
     }
 
     fn take(&self, timeout: Option<Duration>) -> Result<(), WaitError> {
-        self.queue.wait_until(&Wait { exclusive: true, timeout, ..Wait::default() }, || self.try_take())
+        self.queue
+            .wait_until(&Wait { exclusive: true, timeout, ..Wait::default() }, || self.try_take())
     }
 
     fn give(&self) {

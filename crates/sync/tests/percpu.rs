@@ -12,7 +12,9 @@ fn one_value_for_each_cpu() {
     let mut values = PerCpu::new(|cpu| cpu * 10).unwrap();
     assert_eq!(values.cpus(), cpu::nr_cpus());
     assert_eq!(values.iter().len(), cpu::nr_cpus());
-    assert!(values.iter().enumerate().all(|(cpu, &value)| value == cpu * 10 && values[cpu] == value));
+    assert!(
+        values.iter().enumerate().all(|(cpu, &value)| value == cpu * 10 && values[cpu] == value)
+    );
     assert_eq!(values.get(values.cpus()), None);
     assert_eq!(values.get(0), Some(&0));
     values.iter_mut().for_each(|value| *value += 1);

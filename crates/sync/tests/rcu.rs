@@ -64,7 +64,11 @@ fn reader<'s>(
 
 fn check(item: &Item, looks: usize) {
     for _ in 0..looks {
-        assert_eq!(item.0.load(Ordering::Relaxed), GOOD, "an item was poisoned inside a read section");
+        assert_eq!(
+            item.0.load(Ordering::Relaxed),
+            GOOD,
+            "an item was poisoned inside a read section"
+        );
         std::hint::spin_loop();
     }
 }

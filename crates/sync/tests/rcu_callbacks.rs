@@ -44,7 +44,11 @@ impl Object {
     }
 
     unsafe fn run(head: NonNull<Head>) {
-        assert_ne!(QUEUEING.get(), head.as_ptr().cast_const(), "run inside the call that queues it");
+        assert_ne!(
+            QUEUEING.get(),
+            head.as_ptr().cast_const(),
+            "run inside the call that queues it"
+        );
         assert_eq!(DEPTH.replace(1), 0, "run inside another callback");
         let this = head.as_ptr().cast::<Object>();
         // SAFETY: see `queue`.
@@ -251,7 +255,8 @@ fn a_flood_stays_within_its_bounds() {
         highest as u64
     });
     // The limit, the unfinished batches, and as much again for a reader that loses its CPU inside.
-    let bound = 2 * domain.backlog_limit() + BATCH as u64 * quietline_platform::cpu::nr_cpus() as u64;
+    let bound =
+        2 * domain.backlog_limit() + BATCH as u64 * quietline_platform::cpu::nr_cpus() as u64;
     assert!(highest <= bound, "{highest} callbacks waited; the bound is {bound}");
     domain.barrier();
     assert_eq!(live.load(Ordering::Relaxed), 0);
@@ -261,8 +266,8 @@ fn a_flood_stays_within_its_bounds() {
 #[test]
 fn a_stalled_reader_slows_a_flood() {
     let domain = Domain::new().unwrap();
-    let full =
-        (domain.backlog_limit() + BATCH as u64 * (quietline_platform::cpu::nr_cpus() as u64 + 1)) as usize;
+    let full = (domain.backlog_limit()
+        + BATCH as u64 * (quietline_platform::cpu::nr_cpus() as u64 + 1)) as usize;
     let all = objects(full + 6 * BATCH as usize, &domain);
     let guard = domain.read();
     all[..full].iter().for_each(|o| Object::queue(o));
@@ -296,7 +301,9 @@ fn many_objects_behind_a_head() {
     }
     static HEAP: Many = Many { run, count };
     let heaps = |n: usize, objects: u32| -> Vec<Heap> {
-        (0..n).map(|_| Heap { head: HeadOfMany::new(&HEAP), objects, runs: AtomicUsize::new(0) }).collect()
+        (0..n)
+            .map(|_| Heap { head: HeadOfMany::new(&HEAP), objects, runs: AtomicUsize::new(0) })
+            .collect()
     };
     let queue = |domain: &Domain, heap: &Heap| {
         // SAFETY: each is queued once, and kept until a barrier has passed.
@@ -316,11 +323,15 @@ fn many_objects_behind_a_head() {
         assert!(domain.poll());
     }
     assert_eq!(domain.backlog(), all);
-    assert!(some.iter().chain(&large).chain(&none).all(|heap| heap.runs.load(Ordering::Relaxed) == 0));
+    assert!(
+        some.iter().chain(&large).chain(&none).all(|heap| heap.runs.load(Ordering::Relaxed) == 0)
+    );
     drop(guard);
     domain.barrier();
     assert_eq!(domain.backlog(), 0);
-    assert!(some.iter().chain(&large).chain(&none).all(|heap| heap.runs.load(Ordering::Relaxed) == 1));
+    assert!(
+        some.iter().chain(&large).chain(&none).all(|heap| heap.runs.load(Ordering::Relaxed) == 1)
+    );
     assert!(single.iter().all(|object| object.runs() == 1));
     // Queueing alone brings them to their end, nearly all.
     let heaps = heaps(1000, 512);

@@ -79,8 +79,13 @@ fn keys_and_exclusive_entries() {
         };
         Box::pin(Entry::new(&queue, callback, exclusive))
     };
-    let entries =
-        [entry(1, 1, false), entry(2, 3, true), entry(3, 1, true), entry(4, 2, false), entry(5, 3, true)];
+    let entries = [
+        entry(1, 1, false),
+        entry(2, 3, true),
+        entry(3, 1, true),
+        entry(4, 2, false),
+        entry(5, 3, true),
+    ];
     for entry in &entries {
         entry.as_ref().add();
         entry.as_ref().add();
@@ -169,7 +174,9 @@ fn one_wake_up_wakes_one() {
             scope.spawn(move || {
                 let taken = queue.wait_until(&exclusive(), || {
                     looks.fetch_add(1, Ordering::Relaxed);
-                    tokens.try_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(1)).ok()
+                    tokens
+                        .try_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(1))
+                        .ok()
                 });
                 taken.unwrap();
                 order.lock().unwrap().push(n);
@@ -264,7 +271,11 @@ fn an_interrupt_ends_this_wait_and_the_next() {
         assert_eq!(sleeper.join().unwrap(), Err(WaitError::Interrupted));
     });
     assert_eq!(queue.wait_until(&wait, || None::<()>), Err(WaitError::Interrupted));
-    assert_eq!(queue.wait_until(&wait, || Some(1)), Ok(1), "what does not sleep is not interrupted");
+    assert_eq!(
+        queue.wait_until(&wait, || Some(1)),
+        Ok(1),
+        "what does not sleep is not interrupted"
+    );
     assert!(interrupt.is_pending() && interrupt.clear() && !interrupt.clear());
     let soon = Wait { timeout: Some(Duration::from_millis(1)), ..wait };
     assert_eq!(queue.wait_until(&soon, || None::<()>), Err(WaitError::TimedOut));
@@ -275,7 +286,8 @@ fn an_interrupt_ends_this_wait_and_the_next() {
 fn a_panic_passes_the_wake_up_on() {
     let queue = WaitQueue::new();
     let tokens = AtomicU32::new(0);
-    let take = || tokens.try_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(1)).ok();
+    let take =
+        || tokens.try_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(1)).ok();
     let looks = AtomicU32::new(0);
     thread::scope(|scope| {
         let panicking = scope.spawn(|| {
@@ -326,7 +338,10 @@ fn stress_tokens() {
                             return Some(false);
                         }
                         let took = |left: u32| left.checked_sub(1);
-                        tokens.try_update(Ordering::AcqRel, Ordering::Relaxed, took).ok().map(|_| true)
+                        tokens
+                            .try_update(Ordering::AcqRel, Ordering::Relaxed, took)
+                            .ok()
+                            .map(|_| true)
                     });
                     match got {
                         Ok(true) => {
@@ -451,13 +466,27 @@ fn a_thread_waits_with_what_it_has_entered() {
         inner.raise();
         assert_eq!(interruptible(&queue), WaitError::Interrupted);
         let wait = Wait { timeout: Some(NAP), ..Wait::default() };
-        assert_eq!(queue.wait_until(&wait, || None::<()>), Err(WaitError::TimedOut), "not every wait");
+        assert_eq!(
+            queue.wait_until(&wait, || None::<()>),
+            Err(WaitError::TimedOut),
+            "not every wait"
+        );
         let other = Interrupt::new();
-        let wait =
-            Wait { interrupt: Some(&other), interruptible: true, timeout: Some(NAP), ..Wait::default() };
-        assert_eq!(queue.wait_until(&wait, || None::<()>), Err(WaitError::TimedOut), "the one that is named");
+        let wait = Wait {
+            interrupt: Some(&other),
+            interruptible: true,
+            timeout: Some(NAP),
+            ..Wait::default()
+        };
+        assert_eq!(
+            queue.wait_until(&wait, || None::<()>),
+            Err(WaitError::TimedOut),
+            "the one that is named"
+        );
         thread::scope(|scope| {
-            scope.spawn(|| assert_eq!(interruptible(&queue), WaitError::TimedOut, "another thread's"));
+            scope.spawn(|| {
+                assert_eq!(interruptible(&queue), WaitError::TimedOut, "another thread's")
+            });
         });
     }
     assert!(outer.clear());

@@ -93,7 +93,9 @@ fn main() {
         drop(lock);
         let mut lock = root.inode().unwrap().lock();
         let section = vfs.read();
-        let Step::Found(child) = root.seen(&section).child(&temporary) else { panic!("it is there") };
+        let Step::Found(child) = root.seen(&section).child(&temporary) else {
+            panic!("it is there")
+        };
         let pin = child.unhash(&mut lock).unwrap();
         drop((section, lock));
         drop(pin);

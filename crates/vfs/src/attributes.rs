@@ -50,7 +50,11 @@ impl FileClock {
         let tick = clock::realtime_coarse();
         // Relaxed: a number; whoever must not get an earlier time than another thread has heard of it by other means.
         let floor = self.floor.load(Ordering::Relaxed);
-        if tick.as_nanos() as u64 >= floor { timespec(tick) } else { timespec(Duration::from_nanos(floor)) }
+        if tick.as_nanos() as u64 >= floor {
+            timespec(tick)
+        } else {
+            timespec(Duration::from_nanos(floor))
+        }
     }
 
     /// The time for a change that must be later than `told`, which somebody has seen.

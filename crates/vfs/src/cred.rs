@@ -152,8 +152,9 @@ impl Cred {
 
     /// Whether both may do the same, and have opened the same.
     pub fn is_like(&self, other: &Self) -> bool {
-        let ids =
-            |cred: &Self| (cred.fsuid, cred.fsgid, cred.effective, cred.permitted, cred.uids, cred.gids);
+        let ids = |cred: &Self| {
+            (cred.fsuid, cred.fsgid, cred.effective, cred.permitted, cred.uids, cred.gids)
+        };
         self.id == other.id && ids(self) == ids(other) && self.groups == other.groups
     }
 
@@ -180,7 +181,9 @@ impl Cred {
     pub(crate) fn by_real_ids(&self) -> Result<Option<Self>, AllocError> {
         let root = self.uids.real == 0;
         let effective = if root { self.permitted } else { Capabilities::empty() };
-        if (self.uids.real, self.gids.real) == (self.fsuid, self.fsgid) && effective == self.effective {
+        if (self.uids.real, self.gids.real) == (self.fsuid, self.fsgid)
+            && effective == self.effective
+        {
             return Ok(None);
         }
         let mut real = self.duplicate()?;
@@ -305,7 +308,8 @@ impl Cred {
         if groups.len() > NGROUPS_MAX || groups.contains(&KEEP) {
             return Err(Errno::INVAL);
         }
-        let mut sorted = heap::try_boxed_slice(groups.len(), |n| groups[n]).map_err(|_| Errno::NOMEM)?;
+        let mut sorted =
+            heap::try_boxed_slice(groups.len(), |n| groups[n]).map_err(|_| Errno::NOMEM)?;
         sorted.sort_unstable();
         self.groups = sorted;
         // As on Linux also if they are what they were.

@@ -117,7 +117,12 @@ impl FdTable {
     /// # Errors
     /// As [`install`](Self::install).
     #[inline(always)]
-    pub fn install_from(&self, from: usize, file: FileHandle<'_>, flags: FdFlags) -> Result<i32, Errno> {
+    pub fn install_from(
+        &self,
+        from: usize,
+        file: FileHandle<'_>,
+        flags: FdFlags,
+    ) -> Result<i32, Errno> {
         let errno = {
             let mut table = self.table.lock();
             match self.reserve(&mut table, from) {
@@ -139,7 +144,11 @@ impl FdTable {
     /// # Errors
     /// As [`install`](Self::install). Both files are closed.
     #[inline(always)]
-    pub fn install_pair(&self, files: [FileHandle<'_>; 2], flags: FdFlags) -> Result<[i32; 2], Errno> {
+    pub fn install_pair(
+        &self,
+        files: [FileHandle<'_>; 2],
+        flags: FdFlags,
+    ) -> Result<[i32; 2], Errno> {
         let fds = self.reserve_pair(flags)?;
         let [first, second] = files;
         self.table.slots.install(fds[0], first, flags.tags());
@@ -411,7 +420,12 @@ impl FdTable {
         Ok(Self { table: Table::with(slots, numbers, files)?, store, limit })
     }
 
-    fn copy_to(&self, slots: &Slots, numbers: &mut Numbers, files: &Files) -> Result<(), AllocError> {
+    fn copy_to(
+        &self,
+        slots: &Slots,
+        numbers: &mut Numbers,
+        files: &Files,
+    ) -> Result<(), AllocError> {
         let parent = self.table.lock();
         let mut from = 0;
         while let Some((fd, _)) = parent.slots.next_full(from, usize::MAX) {

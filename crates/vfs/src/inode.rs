@@ -129,8 +129,17 @@ pub struct NewInode {
 }
 
 impl Inode {
-    pub(crate) fn unborn(new: NewInode, i_ino: u64, i_sb: NonNull<SuperBlock>, content: Content) -> Self {
-        let flags = if matches!(content, Content::Node(_)) { InodeFlags::NODE } else { InodeFlags::empty() };
+    pub(crate) fn unborn(
+        new: NewInode,
+        i_ino: u64,
+        i_sb: NonNull<SuperBlock>,
+        content: Content,
+    ) -> Self {
+        let flags = if matches!(content, Content::Node(_)) {
+            InodeFlags::NODE
+        } else {
+            InodeFlags::empty()
+        };
         Self {
             i_mode: AtomicU32::new(new.mode),
             i_uid: AtomicU32::new(new.uid),

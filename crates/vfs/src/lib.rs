@@ -97,8 +97,8 @@ pub use eventfd::{EventFd, eventfd};
 pub use fdtable::{FdFlags, FdTable, UnusedFd};
 pub use file::{Direction, File, FileMode, Files, Io, Ioctl, Sink, Source};
 pub use inode::{
-    Attributes, Changes, Content, Inode, InodeFlags, InodeGuard, InodeRef, Locked, NewInode, Node, NodeEntry,
-    NodeLink, PseudoInode,
+    Attributes, Changes, Content, Inode, InodeFlags, InodeGuard, InodeRef, Locked, NewInode, Node,
+    NodeEntry, NodeLink, PseudoInode,
 };
 pub use mount::{Got, Mount};
 pub use namespace::{MountFlags, MountInfo, Namespace, UmountFlags};

@@ -44,8 +44,8 @@ mod wait;
 
 pub use deadlock::LockWaits;
 pub use fcntl::{
-    F_GETLEASE, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_RDLCK, F_SETLEASE, F_SETLK, F_SETLKW,
-    F_UNLCK, F_WRLCK, Flock, LockUser, get_lease, set_lease,
+    F_GETLEASE, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_RDLCK, F_SETLEASE, F_SETLK,
+    F_SETLKW, F_UNLCK, F_WRLCK, Flock, LockUser, get_lease, set_lease,
 };
 pub use flock::{LOCK_EX, LOCK_MAND, LOCK_NB, LOCK_SH, LOCK_UN};
 pub use range::LockRange;
@@ -101,7 +101,8 @@ struct State {
 impl FileLocks {
     /// No locks.
     pub const fn new() -> Self {
-        let state = State { records: Records::new(), flocks: Flocks::new(), waiting: Waiting::new() };
+        let state =
+            State { records: Records::new(), flocks: Flocks::new(), waiting: Waiting::new() };
         Self { held: AtomicUsize::new(0), state: SpinLock::new(state) }
     }
 
@@ -128,13 +129,20 @@ impl FileLocks {
         wait: Option<Option<&Interrupt>>,
     ) -> Result<(), Errno> {
         let Some(kind) = kind else {
-            return self.change(waits, |state| state.records.set(owner, None, range)).map_err(no_lock);
+            return self
+                .change(waits, |state| state.records.set(owner, None, range))
+                .map_err(no_lock);
         };
         self.acquire(waits, Request::Record(RecordLock { owner, kind, range }), wait)
     }
 
     /// The first lock in the way of this one; with no kind, the owner's own first lock on these bytes.
-    pub fn get(&self, owner: LockOwner, kind: Option<LockKind>, range: LockRange) -> Option<RecordLock> {
+    pub fn get(
+        &self,
+        owner: LockOwner,
+        kind: Option<LockKind>,
+        range: LockRange,
+    ) -> Option<RecordLock> {
         let state = self.state.lock();
         match kind {
             Some(kind) => state.records.conflict(&RecordLock { owner, kind, range }),

@@ -150,7 +150,8 @@ impl Mount {
     pub fn detach(&self) -> bool {
         let Some(counts) = &self.counts else { return false };
         // ORDERING: pairs with the load in `put`, through the fence in `is_zero`. Acquire: of a second detacher.
-        let detached = counts.state.compare_exchange(MOUNTED, DETACHED, Ordering::AcqRel, Ordering::Acquire);
+        let detached =
+            counts.state.compare_exchange(MOUNTED, DETACHED, Ordering::AcqRel, Ordering::Acquire);
         detached.is_ok() && self.put()
     }
 
@@ -162,7 +163,8 @@ impl Mount {
     pub fn begin_umount(&self) -> Option<u64> {
         let counts = self.counts.as_ref()?;
         // ORDERING: pairs with the load in `get_mounted`, through the fence below. Acquire: of a former unmounter.
-        let began = counts.state.compare_exchange(MOUNTED, CHECKING, Ordering::AcqRel, Ordering::Acquire);
+        let began =
+            counts.state.compare_exchange(MOUNTED, CHECKING, Ordering::AcqRel, Ordering::Acquire);
         began.is_ok().then(|| counts.references_held())
     }
 
@@ -195,7 +197,10 @@ impl Counts {
     fn last_put_slow(&self) -> bool {
         // ORDERING: of those who find zero, one makes the mount dead; what the others did before their puts is seen.
         self.is_zero()
-            && self.state.compare_exchange(DETACHED, DEAD, Ordering::AcqRel, Ordering::Acquire).is_ok()
+            && self
+                .state
+                .compare_exchange(DETACHED, DEAD, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
     }
 
     fn is_zero(&self) -> bool {

@@ -91,7 +91,11 @@ impl<'a, 'k> Caller<'a, 'k> {
 
     /// The directory of a path's last component, and that.
     #[inline]
-    pub(crate) fn parent<'p>(&self, path: &'p [u8], how: How) -> Result<(Path<'k>, Last<'p>), Errno> {
+    pub(crate) fn parent<'p>(
+        &self,
+        path: &'p [u8],
+        how: How,
+    ) -> Result<(Path<'k>, Last<'p>), Errno> {
         self.vfs.parent(&self.start, path, how, self.cred)
     }
 
@@ -112,7 +116,12 @@ impl<'a, 'k> Caller<'a, 'k> {
         &self,
         paths: [&'p [u8]; 2],
         same: bool,
-        locked: impl FnOnce(&TreeMount, &LockedDir<'k>, Option<&LockedDir<'k>>, [&Name<'p>; 2]) -> Option<T>,
+        locked: impl FnOnce(
+            &TreeMount,
+            &LockedDir<'k>,
+            Option<&LockedDir<'k>>,
+            [&Name<'p>; 2],
+        ) -> Option<T>,
     ) -> Option<T> {
         self.vfs.quick_parents(&self.start, paths, self.cred, same, locked)
     }
@@ -131,7 +140,12 @@ impl<'a, 'k> Caller<'a, 'k> {
     /// # Errors
     /// Those of a walk.
     #[inline]
-    pub fn look<R>(&self, path: &[u8], how: How, f: impl FnOnce(&Found<'_, 'k>) -> R) -> Result<R, Errno> {
+    pub fn look<R>(
+        &self,
+        path: &[u8],
+        how: How,
+        f: impl FnOnce(&Found<'_, 'k>) -> R,
+    ) -> Result<R, Errno> {
         self.vfs.look(&self.start, path, how, self.cred, f)
     }
 
@@ -263,7 +277,12 @@ pub(crate) fn touched(inode: &Inode, names: i64, subdirs: i32, time: Timespec) -
 ///
 /// # Errors
 /// As the system call.
-pub fn add_watch(caller: &Caller<'_, '_>, path: &[u8], mask: u32, inotify: &Inotify) -> Result<i32, Errno> {
+pub fn add_watch(
+    caller: &Caller<'_, '_>,
+    path: &[u8],
+    mask: u32,
+    inotify: &Inotify,
+) -> Result<i32, Errno> {
     check_mask(mask)?;
     let mut lookup = Lookup::empty();
     lookup.set(Lookup::FOLLOW, mask & IN_DONT_FOLLOW == 0);

@@ -108,7 +108,11 @@ impl Vfs {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn new_mount<'k>(&'k self, sb: SuperRef<'k>, flags: MountFlags) -> Result<MountRef<'k>, Errno> {
+    pub fn new_mount<'k>(
+        &'k self,
+        sb: SuperRef<'k>,
+        flags: MountFlags,
+    ) -> Result<MountRef<'k>, Errno> {
         let id = self.mounts.lock().mount_id();
         let root = sb.root();
         MountRef::new(self, sb, root, flags, id).map_err(|_| Errno::NOMEM)

@@ -5,7 +5,9 @@
 
 use crate::dentry::Dentry;
 use crate::inode::Inode;
-use crate::inotify::{Happening, IN_ATTRIB, IN_MOVE_SELF, IN_MOVED_FROM, IN_MOVED_TO, Watches, notify};
+use crate::inotify::{
+    Happening, IN_ATTRIB, IN_MOVE_SELF, IN_MOVED_FROM, IN_MOVED_TO, Watches, notify,
+};
 use crate::raw::dcache::refs::DentryRef;
 use crate::raw::listing::parent_and_name;
 use crate::vfs::Vfs;
@@ -112,7 +114,8 @@ fn dentry_slow(vfs: &Vfs, dentry: &Dentry, event: Event, unlinked: bool) {
     let file = of(dentry.inode());
     // The directory's watches are kept by a reference, and told when the section is over.
     let mut buffer = [0; crate::dcache::name::NAME_MAX];
-    let (parent, len) = parent_and_name(vfs, dentry, &mut buffer, |parent| parent.i_watches.get().cloned());
+    let (parent, len) =
+        parent_and_name(vfs, dentry, &mut buffer, |parent| parent.i_watches.get().cloned());
     let parent = parent.as_ref().map(|watches| (&**watches, &buffer[..len]));
     notify(file, parent, happening);
 }
@@ -144,9 +147,17 @@ pub(crate) fn moved(
         }
         if let Some(over) = over.and_then(|over| over.inode()) {
             let is_dir = over.is_dir();
-            notify(of(Some(over)), None, Happening { mask: IN_ATTRIB, is_dir, ..Happening::default() });
+            notify(
+                of(Some(over)),
+                None,
+                Happening { mask: IN_ATTRIB, is_dir, ..Happening::default() },
+            );
         }
-        notify(of(source.inode()), None, Happening { mask: IN_MOVE_SELF, is_dir, ..Happening::default() });
+        notify(
+            of(source.inode()),
+            None,
+            Happening { mask: IN_MOVE_SELF, is_dir, ..Happening::default() },
+        );
     }
 }
 

@@ -8,14 +8,16 @@ mod flags;
 pub use flags::{OpenHow, Opening};
 
 use crate::abi::{
-    O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NONBLOCK, O_PATH, O_TRUNC, S_IFBLK, S_IFCHR,
-    S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
+    O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NONBLOCK, O_PATH, O_TRUNC, S_IFBLK,
+    S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
 };
 use crate::dcache::name::Name;
 use crate::dentry::Dentry;
 use crate::file::FileMode;
 use crate::inode::{Content, Inode};
-use crate::namei::{Caller, create, inode_of, not_removed, ownership, ramfs, set_length, tmpfile, unnamed};
+use crate::namei::{
+    Caller, create, inode_of, not_removed, ownership, ramfs, set_length, tmpfile, unnamed,
+};
 use crate::namespace::MountFlags;
 use crate::notify::{self, Event};
 use crate::permission::{Mask, permission};
@@ -34,7 +36,11 @@ use rustix::io::Errno;
 /// # Errors
 /// As the system call. Devices, sockets, and fifos that nobody reads: `ENXIO`.
 #[inline]
-pub fn open<'k>(caller: &Caller<'_, 'k>, path: &[u8], opening: Opening) -> Result<FileHandle<'k>, Errno> {
+pub fn open<'k>(
+    caller: &Caller<'_, 'k>,
+    path: &[u8],
+    opening: Opening,
+) -> Result<FileHandle<'k>, Errno> {
     let mut lookup = Lookup::empty();
     lookup.set(Lookup::FOLLOW, opening.follows());
     let how = How { lookup, resolve: Resolve::from_bits_truncate(opening.resolve) };
@@ -75,7 +81,8 @@ fn open_or_create<'k>(
     let unlocked = |mount, made: Option<DentryRef<'k>>| {
         open_made(caller, mount, made?, opening).map_err(|errno| failed.set(errno)).ok()
     };
-    let quick = caller.vfs.quick_keeping(&caller.start, path, caller.cred, wanted, locked, unlocked);
+    let quick =
+        caller.vfs.quick_keeping(&caller.start, path, caller.cred, wanted, locked, unlocked);
     let opened = match quick {
         Some(Some(file)) => return Ok(file),
         None if there => open_existing(caller, path, how, opening),
@@ -85,7 +92,9 @@ fn open_or_create<'k>(
         Ok(file) => Ok(file),
         // It has come, or gone meanwhile, or all is out of the ordinary.
         Err(Errno::EXIST) if opening.has(O_EXCL) => Err(Errno::EXIST),
-        Err(Errno::EXIST | Errno::NOENT | Errno::AGAIN) => open_or_create_odd(caller, path, how, opening),
+        Err(Errno::EXIST | Errno::NOENT | Errno::AGAIN) => {
+            open_or_create_odd(caller, path, how, opening)
+        }
         Err(errno) => Err(errno),
     }
 }
@@ -105,7 +114,9 @@ fn open_or_create_odd<'k>(
             drop(place);
             return open_nameless(caller, path, how, opening);
         }
-        let found = |name: Name<'_>| child_is_link(place.dentry().seen(&caller.vfs.read()), &name).is_some();
+        let found = |name: Name<'_>| {
+            child_is_link(place.dentry().seen(&caller.vfs.read()), &name).is_some()
+        };
         let there = !opening.has(O_EXCL) && caller.vfs.name(last.bytes()).is_ok_and(found);
         let opened = match there {
             true => open_existing(caller, path, how, opening),
@@ -272,7 +283,13 @@ fn open_place<'k>(
     made: bool,
 ) -> Result<FileHandle<'k>, Errno> {
     if opening.has(O_PATH) {
-        return FileHandle::open_tree(caller.files, place, opening.status(), FileMode::PATH, caller.cred);
+        return FileHandle::open_tree(
+            caller.files,
+            place,
+            opening.status(),
+            FileMode::PATH,
+            caller.cred,
+        );
     }
     let inode = inode_of(place.dentry())?;
     if !made {
@@ -287,7 +304,8 @@ fn open_place<'k>(
     if let Content::Fifo(_) = inode.content() {
         return open_fifo(caller, place, opening);
     }
-    let leave = if mode.contains(FileMode::WRITE) { Some(place.mount().want_write()?) } else { None };
+    let leave =
+        if mode.contains(FileMode::WRITE) { Some(place.mount().want_write()?) } else { None };
     if matches!(inode.mode() & S_IFMT, S_IFSOCK | S_IFCHR | S_IFBLK) {
         return Err(Errno::NXIO);
     }
@@ -308,7 +326,8 @@ fn open_place<'k>(
 /// What is no regular file is not for `O_DIRECT`, which Linux finds out so late that it tells of the end of what never began.
 #[cold]
 fn not_direct(caller: &Caller<'_, '_>, dentry: &Dentry, mode: FileMode) -> Errno {
-    let event = if mode.contains(FileMode::WRITE) { Event::CLOSE_WRITE } else { Event::CLOSE_NOWRITE };
+    let event =
+        if mode.contains(FileMode::WRITE) { Event::CLOSE_WRITE } else { Event::CLOSE_NOWRITE };
     notify::file(caller.vfs, dentry, event);
     Errno::INVAL
 }
@@ -345,7 +364,8 @@ fn open_fifo<'k>(
     if mode.is_empty() {
         return Err(Errno::INVAL);
     }
-    let leave = if mode.contains(FileMode::WRITE) { Some(place.mount().want_write()?) } else { None };
+    let leave =
+        if mode.contains(FileMode::WRITE) { Some(place.mount().want_write()?) } else { None };
     let since = fifo.open(caller.vfs, mode, opening.has(O_NONBLOCK))?;
     let file = match opening.has(O_DIRECT) {
         true => Err(not_direct(caller, &dentry, mode)),
@@ -367,13 +387,20 @@ fn open_fifo<'k>(
 
 /// Whether somebody may open a file so (`may_open`).
 #[inline]
-fn may_open(caller: &Caller<'_, '_>, place: &Path<'_>, inode: &Inode, opening: Opening) -> Result<(), Errno> {
+fn may_open(
+    caller: &Caller<'_, '_>,
+    place: &Path<'_>,
+    inode: &Inode,
+    opening: Opening,
+) -> Result<(), Errno> {
     let access = opening.access();
     match inode.mode() & S_IFMT {
         S_IFREG => {}
         S_IFLNK => return Err(Errno::LOOP),
         S_IFDIR if access.contains(Mask::WRITE) => return Err(Errno::ISDIR),
-        S_IFCHR | S_IFBLK if place.mount().flags().contains(MountFlags::NODEV) => return Err(Errno::ACCESS),
+        S_IFCHR | S_IFBLK if place.mount().flags().contains(MountFlags::NODEV) => {
+            return Err(Errno::ACCESS);
+        }
         _ => {}
     }
     permission(inode, caller.cred, access)?;

@@ -159,7 +159,12 @@ impl Ownership {
     ///
     /// # Errors
     /// `EPERM`.
-    pub fn chown(self, cred: &Cred, uid: Option<u32>, gid: Option<u32>) -> Result<Ownership, Errno> {
+    pub fn chown(
+        self,
+        cred: &Cred,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<Ownership, Errno> {
         let (owner, may) = (cred.fsuid() == self.uid, cred.has(Capabilities::CHOWN));
         if uid.is_some_and(|uid| !(may || owner && uid == self.uid)) {
             return Err(Errno::PERM);
@@ -167,8 +172,11 @@ impl Ownership {
         if gid.is_some_and(|gid| !(may || owner && (gid == self.gid || cred.in_group(gid)))) {
             return Err(Errno::PERM);
         }
-        let mut after =
-            Ownership { mode: self.mode, uid: uid.unwrap_or(self.uid), gid: gid.unwrap_or(self.gid) };
+        let mut after = Ownership {
+            mode: self.mode,
+            uid: uid.unwrap_or(self.uid),
+            gid: gid.unwrap_or(self.gid),
+        };
         if !self.is_dir() {
             let gone = self.mode & S_ISUID | self.set_gid_that_goes(cred);
             if gone != 0 {
@@ -247,7 +255,9 @@ mod tests {
         let search = Capabilities::DAC_READ_SEARCH;
         searcher.set_capabilities(search, search).unwrap();
         assert!(may(REG, &searcher, Mask::READ) && may(DIR, &searcher, Mask::READ | Mask::EXEC));
-        assert!(!may(REG, &searcher, Mask::READ | Mask::WRITE) && !may(DIR, &searcher, Mask::WRITE));
+        assert!(
+            !may(REG, &searcher, Mask::READ | Mask::WRITE) && !may(DIR, &searcher, Mask::WRITE)
+        );
     }
 
     #[test]
@@ -261,7 +271,10 @@ mod tests {
         let root = Cred::new(0, 0);
         assert!(!directory.lets_create_over(&root, 2), "whoever asks");
         assert!(directory.lets_create_over(&root, 0) && directory.lets_create_over(&root, 10));
-        assert!(of(DIR | 0o1775).lets_create_over(&root, 2) && of(DIR | 0o777).lets_create_over(&root, 2));
+        assert!(
+            of(DIR | 0o1775).lets_create_over(&root, 2)
+                && of(DIR | 0o777).lets_create_over(&root, 2)
+        );
     }
 
     #[test]

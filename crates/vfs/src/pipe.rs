@@ -62,7 +62,9 @@ pub use gift::{GiftPage, TakenPage, give_pages};
 pub use limits::PipeLimits;
 pub use splice::{Stop, Transfer, move_between, share_between, splice_from, splice_to};
 
-use crate::abi::{O_CLOEXEC, O_DIRECT, O_NONBLOCK, O_NOTIFICATION_PIPE, O_RDONLY, O_WRONLY, S_IFIFO};
+use crate::abi::{
+    O_CLOEXEC, O_DIRECT, O_NONBLOCK, O_NOTIFICATION_PIPE, O_RDONLY, O_WRONLY, S_IFIFO,
+};
 use crate::file::{Direction, Io, Ioctl, Sink, Source};
 use crate::inode::PseudoInode;
 use crate::poll::{Events, PollTable};

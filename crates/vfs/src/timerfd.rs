@@ -28,8 +28,8 @@
 //! A timer's lock, a wheel's, the timer's queue.
 
 use crate::abi::{
-    CLOCK_BOOTTIME, CLOCK_BOOTTIME_ALARM, CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_REALTIME_ALARM, O_CLOEXEC,
-    O_NONBLOCK, O_RDWR,
+    CLOCK_BOOTTIME, CLOCK_BOOTTIME_ALARM, CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_REALTIME_ALARM,
+    O_CLOEXEC, O_NONBLOCK, O_RDWR,
 };
 use crate::file::{Direction, FileMode, Files, Io, Sink};
 use crate::inode::PseudoInode;
@@ -136,7 +136,11 @@ impl TimerFd {
     /// # Errors
     /// `EINVAL` for a flag that is unknown.
     pub fn check_flags(flags: i32) -> Result<(), Errno> {
-        if flags & !(TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET) != 0 { Err(Errno::INVAL) } else { Ok(()) }
+        if flags & !(TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET) != 0 {
+            Err(Errno::INVAL)
+        } else {
+            Ok(())
+        }
     }
 
     /// `timerfd_settime`: what it was set to before.

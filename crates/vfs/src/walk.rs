@@ -340,7 +340,9 @@ impl Vfs {
                 let rest = path.get(begin..).unwrap_or(&[]);
                 self.parent_onwards(start, Some(at), rest, how, cred, section)
             }
-            Quickly::There(_) | Quickly::No => self.parent_onwards(start, None, path, how, cred, section),
+            Quickly::There(_) | Quickly::No => {
+                self.parent_onwards(start, None, path, how, cred, section)
+            }
         }
     }
 

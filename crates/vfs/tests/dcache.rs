@@ -16,7 +16,9 @@ fn a_name_is_found_until_it_is_taken_out() {
     assert_eq!(file.count(), 2, "the directory's and ours");
     let found = root.lookup(&name(&vfs, "file")).unwrap();
     assert!(found.same(&file));
-    assert!(root.lookup(&name(&vfs, "fil")).is_none() && root.lookup(&name(&vfs, "file\0")).is_none());
+    assert!(
+        root.lookup(&name(&vfs, "fil")).is_none() && root.lookup(&name(&vfs, "file\0")).is_none()
+    );
     assert!(found.parent().same(&root));
     assert_eq!(try_make(&root, "file", false).unwrap_err(), Errno::EXIST);
     drop(found);
@@ -92,7 +94,10 @@ fn renames_in_a_directory_and_between_two() {
         let (mut from, mut to) = (one.inode().unwrap().lock(), two.inode().unwrap().lock());
         z.exchange(&mut Dirs::Two(&mut from, &mut to), &x).unwrap();
     }
-    assert!(one.lookup(&name(&vfs, "z")).unwrap().same(&x) && two.lookup(&name(&vfs, "y")).unwrap().same(&z));
+    assert!(
+        one.lookup(&name(&vfs, "z")).unwrap().same(&x)
+            && two.lookup(&name(&vfs, "y")).unwrap().same(&z)
+    );
     assert!(x.parent().same(&one) && z.parent().same(&two));
     {
         let mut lock = root.inode().unwrap().lock();
@@ -119,7 +124,10 @@ fn a_removed_directory_takes_no_names() {
     assert_eq!(try_make(&dir, "x", false).unwrap_err(), Errno::NOENT);
     let new = dir.new_name(&name(&vfs, "x")).unwrap();
     let (mut from, mut to) = (root.inode().unwrap().lock(), dir.inode().unwrap().lock());
-    assert_eq!(file.rename(&mut Dirs::Two(&mut from, &mut to), &dir, new, None).unwrap_err(), Errno::NOENT);
+    assert_eq!(
+        file.rename(&mut Dirs::Two(&mut from, &mut to), &dir, new, None).unwrap_err(),
+        Errno::NOENT
+    );
     drop((from, to));
     drop((dir, file));
     root.clear();
@@ -133,12 +141,16 @@ fn what_was_seen_is_not_legitimised_after_a_change() {
     let root = sb.root();
     let file = make(&root, "file");
     let section = vfs.read();
-    let Step::Found(seen) = root.seen(&section).child(&name(&vfs, "file")) else { panic!("it is there") };
+    let Step::Found(seen) = root.seen(&section).child(&name(&vfs, "file")) else {
+        panic!("it is there")
+    };
     assert!(seen.valid() && seen.acquire().unwrap().same(&file));
     let new = root.new_name(&name(&vfs, "other")).unwrap();
     file.rename(&mut Dirs::Same(&mut root.inode().unwrap().lock()), &root, new, None).unwrap();
     assert!(!seen.valid() && seen.acquire().is_none() && seen.parent().is_none());
-    let Step::Found(seen) = root.seen(&section).child(&name(&vfs, "other")) else { panic!("it is there") };
+    let Step::Found(seen) = root.seen(&section).child(&name(&vfs, "other")) else {
+        panic!("it is there")
+    };
     assert!(seen.parent().unwrap().is(&root));
     drop(file.unhash(&mut root.inode().unwrap().lock()));
     assert!(seen.acquire().is_none());
@@ -164,11 +176,19 @@ fn unpinned_dentries_are_kept_and_given_back_by_age() {
     let held = root.lookup(&name(&vfs, "f2")).unwrap();
     drop(root.lookup(&name(&vfs, "f4")).unwrap());
     assert_eq!(vfs.prune(5), 5, "f0, f1, f3, f5, f6");
-    for (i, kept) in
-        [(0, false), (1, false), (2, true), (3, false), (4, true), (5, false), (6, false), (7, true)]
-    {
+    for (i, kept) in [
+        (0, false),
+        (1, false),
+        (2, true),
+        (3, false),
+        (4, true),
+        (5, false),
+        (6, false),
+        (7, true),
+    ] {
         let section = vfs.read();
-        let found = matches!(root.seen(&section).child(&name(&vfs, &format!("f{i}"))), Step::Found(_));
+        let found =
+            matches!(root.seen(&section).child(&name(&vfs, &format!("f{i}"))), Step::Found(_));
         assert_eq!(found, kept, "f{i}");
     }
     assert_eq!(vfs.shrink(), 94);
@@ -185,10 +205,14 @@ fn a_negative_dentry_becomes_positive_once() {
     let root = sb.root();
     let dentry = make_unpinned(&root, "x", false);
     let section = vfs.read();
-    let Step::Found(before) = root.seen(&section).child(&name(&vfs, "x")) else { panic!("it is there") };
+    let Step::Found(before) = root.seen(&section).child(&name(&vfs, "x")) else {
+        panic!("it is there")
+    };
     assert!(before.inode().is_none());
     let mut lock = root.inode().unwrap().lock();
-    let inode = |_| sb.new_inode(made(quietline_vfs::abi::S_IFREG), quietline_vfs::Content::Regular).unwrap();
+    let inode = |_| {
+        sb.new_inode(made(quietline_vfs::abi::S_IFREG), quietline_vfs::Content::Regular).unwrap()
+    };
     dentry.instantiate(&mut lock, inode(1), true).unwrap();
     assert!(!before.valid(), "who saw it negative must look again");
     assert!(dentry.instantiate(&mut lock, inode(2), true).is_err());
@@ -211,11 +235,19 @@ fn paths_and_who_is_below_whom() {
     let path = |dentry: &quietline_vfs::DentryRef<'_>| {
         let mut buffer = [0; 64];
         let mut path = PathBuffer::new(&mut buffer);
-        dentry.path_in_filesystem(&mut path).map(|()| String::from_utf8(path.bytes().to_vec()).unwrap())
+        dentry
+            .path_in_filesystem(&mut path)
+            .map(|()| String::from_utf8(path.bytes().to_vec()).unwrap())
     };
     assert_eq!(path(&root).unwrap(), "/");
     assert_eq!(path(&c).unwrap(), "/a/bb/ccc");
-    assert!(c.is_below(&a) && c.is_below(&root) && c.is_below(&c) && !a.is_below(&b) && !root.is_below(&a));
+    assert!(
+        c.is_below(&a)
+            && c.is_below(&root)
+            && c.is_below(&c)
+            && !a.is_below(&b)
+            && !root.is_below(&a)
+    );
     let deep = mkdir(&b, &"d".repeat(60));
     assert_eq!(path(&deep).unwrap_err(), Errno::NAMETOOLONG);
     drop((a, b, c, deep));
@@ -287,7 +319,12 @@ fn a_tree_4000_deep() {
     // Down it goes, on a small stack, from the top; and a second one from the bottom.
     let on_a_small_stack = |f: &mut (dyn FnMut() + Send)| {
         std::thread::scope(|s| {
-            std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(s, f).unwrap().join().unwrap()
+            std::thread::Builder::new()
+                .stack_size(64 << 10)
+                .spawn_scoped(s, f)
+                .unwrap()
+                .join()
+                .unwrap()
         });
     };
     on_a_small_stack(&mut || sb.root().clear());

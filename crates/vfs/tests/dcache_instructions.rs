@@ -26,7 +26,8 @@ fn counted(what: &str, mut f: impl FnMut()) -> Option<Counts> {
         // Each is counted in a copy of the process: so on to another state.
         (0..7).for_each(|_| f());
         let next = count(&mut f);
-        if matches!((&least, &next), (Ok(least), Ok(next)) if next.instructions < least.instructions) {
+        if matches!((&least, &next), (Ok(least), Ok(next)) if next.instructions < least.instructions)
+        {
             least = next;
         }
     }
@@ -115,7 +116,9 @@ fn locked_instructions_of_each_step() {
         let mut lock = root.inode().unwrap().lock();
         new.add_pinned_only(&mut lock).unwrap();
         let section = vfs.read();
-        let Step::Found(child) = root.seen(&section).child(&temporary) else { panic!("it is there") };
+        let Step::Found(child) = root.seen(&section).child(&temporary) else {
+            panic!("it is there")
+        };
         let pin = child.unhash(&mut lock).unwrap();
         drop((section, lock));
         drop(pin);

@@ -31,7 +31,8 @@ fn found(dir: &DentryRef<'_>, called: &str) -> Option<u64> {
 
 fn rename(dir: &DentryRef<'_>, from: &str, to: &str) {
     let vfs = dir.vfs();
-    let (moved, new) = (dir.lookup(&name(vfs, from)).unwrap(), dir.new_name(&name(vfs, to)).unwrap());
+    let (moved, new) =
+        (dir.lookup(&name(vfs, from)).unwrap(), dir.new_name(&name(vfs, to)).unwrap());
     let mut lock = dir.inode().unwrap().lock();
     assert!(moved.rename(&mut Dirs::Same(&mut lock), dir, new, None).unwrap().is_none());
 }
@@ -69,8 +70,9 @@ fn a_million_exchanges_never_hide_a_name() {
     (0..20).for_each(|i| drop(make(&root, &format!("between{i}"))));
     let looks = beside(
         || {
-            (0..n(1_000_000))
-                .for_each(|_| a.exchange(&mut Dirs::Same(&mut root.inode().unwrap().lock()), &b).unwrap())
+            (0..n(1_000_000)).for_each(|_| {
+                a.exchange(&mut Dirs::Same(&mut root.inode().unwrap().lock()), &b).unwrap()
+            })
         },
         |random| {
             let called = if random.below(2) == 0 { "a" } else { long };
@@ -90,7 +92,8 @@ fn a_million_replacements_never_hide_a_name() {
     let looks = beside(
         || {
             for _ in 0..n(1_000_000) {
-                let (fresh, old) = (make(&root, "fresh"), root.lookup(&name(&vfs, "target")).unwrap());
+                let (fresh, old) =
+                    (make(&root, "fresh"), root.lookup(&name(&vfs, "target")).unwrap());
                 let new = root.new_name(&name(&vfs, "target")).unwrap();
                 let mut lock = root.inode().unwrap().lock();
                 let pin = fresh.rename(&mut Dirs::Same(&mut lock), &root, new, Some(&old)).unwrap();
@@ -133,7 +136,12 @@ fn a_file_on_its_way_round_has_one_name() {
 }
 
 /// Moves the directory `dir`.
-fn go<'k>(from: &DentryRef<'k>, to: &DentryRef<'k>, dir: &DentryRef<'k>, sb: &quietline_vfs::SuperBlock) {
+fn go<'k>(
+    from: &DentryRef<'k>,
+    to: &DentryRef<'k>,
+    dir: &DentryRef<'k>,
+    sb: &quietline_vfs::SuperBlock,
+) {
     let new = dir.new_name(&name(dir.vfs(), "dir")).unwrap();
     let _renames = sb.lock_renames();
     let (mut a, mut b) = (from.inode().unwrap().lock(), to.inode().unwrap().lock());
@@ -163,7 +171,11 @@ fn parents_and_paths_while_files_and_directories_move() {
             let mut buffer = [0; 64];
             let mut path = quietline_vfs::PathBuffer::new(&mut buffer);
             file.path_in_filesystem(&mut path).unwrap();
-            assert!([&b"/one/dir/file"[..], b"/two/dir/file"].contains(&path.bytes()), "{:?}", path.bytes());
+            assert!(
+                [&b"/one/dir/file"[..], b"/two/dir/file"].contains(&path.bytes()),
+                "{:?}",
+                path.bytes()
+            );
         },
     );
     assert_eq!((one.count(), two.count(), dir.count()), (3, 2, 3));
@@ -183,7 +195,9 @@ fn making_and_ending_the_same_names_on_all_threads() {
                 for _ in 0..n(200_000) {
                     let called = &names[random.below(8)];
                     match random.below(4) {
-                        0 => drop(try_make(root, called, false).map_err(|e| assert_eq!(e, Errno::EXIST))),
+                        0 => drop(
+                            try_make(root, called, false).map_err(|e| assert_eq!(e, Errno::EXIST)),
+                        ),
                         1 => drop(unlink(root, called)),
                         2 => {
                             if let Some(held) = root.lookup(&name(vfs, called)) {
@@ -244,7 +258,9 @@ fn a_million_names_in_one_directory() {
     }
     assert_eq!(sb.nr_dentry(), count + 1);
     for i in (0..count).step_by(7) {
-        assert!(found(&root, &format!("{i}")).is_some() && found(&root, &format!("{i}x")).is_none());
+        assert!(
+            found(&root, &format!("{i}")).is_some() && found(&root, &format!("{i}x")).is_none()
+        );
     }
     for i in 0..count {
         assert!(i % 3 == 0 || unlink(&root, &format!("{i}")), "{i}");

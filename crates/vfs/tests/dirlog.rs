@@ -58,7 +58,8 @@ fn like_a_sorted_map() {
                         some.push((place, item));
                         some.len() < 20
                     });
-                    let expect: Vec<_> = model.range(..any).rev().take(20).map(|(p, i)| (*p, *i)).collect();
+                    let expect: Vec<_> =
+                        model.range(..any).rev().take(20).map(|(p, i)| (*p, *i)).collect();
                     assert_eq!(some, expect);
                 }
             }

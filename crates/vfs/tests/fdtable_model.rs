@@ -74,7 +74,9 @@ impl<'k> World<'k> {
                 match got {
                     // Any number will do, as long as it is free.
                     Ok(fd) => {
-                        assert!((fd as usize) < self.model.limit && !self.model.open.contains_key(&fd));
+                        assert!(
+                            (fd as usize) < self.model.limit && !self.model.open.contains_key(&fd)
+                        );
                     }
                     Err(errno) => assert_eq!(Err(errno), self.model.lowest(0)),
                 }
@@ -84,7 +86,11 @@ impl<'k> World<'k> {
                 let (old, from) = (self.some_fd(), self.random.below(self.model.limit + 3));
                 let got = self.table.dup(old, from, FdFlags { cloexec, any: false }, files);
                 let file = self.model.file(old);
-                assert_eq!(got, file.and_then(|_| self.model.lowest(from)), "dup of {old} from {from}");
+                assert_eq!(
+                    got,
+                    file.and_then(|_| self.model.lowest(from)),
+                    "dup of {old} from {from}"
+                );
                 self.note(got, file.unwrap_or(0), cloexec);
             }
             56..62 => {
@@ -94,13 +100,17 @@ impl<'k> World<'k> {
                 }
                 let got = self.table.dup_to(old, new, cloexec, files);
                 let beyond = new < 0 || new as usize >= self.model.limit;
-                let expect = if beyond { Err(Errno::BADF) } else { self.model.file(old).map(|_| new) };
+                let expect =
+                    if beyond { Err(Errno::BADF) } else { self.model.file(old).map(|_| new) };
                 assert_eq!(got, expect, "dup of {old} to {new}");
                 self.note(got, self.model.file(old).unwrap_or(0), cloexec);
             }
             62..88 => {
                 let fd = self.some_fd();
-                assert_eq!(self.table.close(fd, files).is_ok(), self.model.open.remove(&fd).is_some());
+                assert_eq!(
+                    self.table.close(fd, files).is_ok(),
+                    self.model.open.remove(&fd).is_some()
+                );
             }
             88..92 => {
                 let fd = self.some_fd();
@@ -113,10 +123,14 @@ impl<'k> World<'k> {
                 let (first, last) = (first as u32, (first + count) as u32);
                 self.table.for_range(first, last, cloexec, files);
                 match cloexec {
-                    true => {
-                        self.model.open.range_mut(first as i32..=last as i32).for_each(|(_, e)| e.1 = true)
+                    true => self
+                        .model
+                        .open
+                        .range_mut(first as i32..=last as i32)
+                        .for_each(|(_, e)| e.1 = true),
+                    false => {
+                        self.model.open.retain(|fd, _| !(first as i32..=last as i32).contains(fd))
                     }
-                    false => self.model.open.retain(|fd, _| !(first as i32..=last as i32).contains(fd)),
                 }
             }
             98 if self.random.below(20) == 0 => {
@@ -252,16 +266,26 @@ fn memory_runs_out() {
             table.install(handle.clone(), any),
             table.install_from(900, handle.clone(), FdFlags::default()),
             table.dup_to(0, 700, false, &files),
-            table.duplicate(&files).map(|mut copy| copy.clear(&files)).map(|()| 0).map_err(|_| Errno::NOMEM),
+            table
+                .duplicate(&files)
+                .map(|mut copy| copy.clear(&files))
+                .map(|()| 0)
+                .map_err(|_| Errno::NOMEM),
         ];
         let fired = !fault::armed();
         fault::fail_nth(0);
         for (call, result) in results.iter().enumerate() {
             let bad = *result == Err(Errno::BADF) && results[0].is_err();
-            assert!(result.is_ok() || bad || *result == Err(Errno::NOMEM), "call {call}: {result:?}");
+            assert!(
+                result.is_ok() || bad || *result == Err(Errno::NOMEM),
+                "call {call}: {result:?}"
+            );
         }
         failures += results.iter().filter(|r| **r == Err(Errno::NOMEM)).count();
-        assert_eq!(table.open_fds().unwrap().len(), results[..4].iter().filter(|r| r.is_ok()).count());
+        assert_eq!(
+            table.open_fds().unwrap().len(),
+            results[..4].iter().filter(|r| r.is_ok()).count()
+        );
         table.clear(&files);
         drop(handle);
         assert_eq!((files.nr_files(), fs.live()), (0, 0), "after failure {nth}");

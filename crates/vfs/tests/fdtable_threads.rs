@@ -42,17 +42,25 @@ fn every_file_is_closed_once() {
                     for _ in 0..20_000 {
                         let fd = random.below(limit.min(100)) as i32;
                         // Numbers that are leased lie in the middle.
-                        let fd =
-                            if random.below(2) == 0 { fd } else { fd + limit.div_ceil(2).min(1024) as i32 };
-                        let file = || eventfd(fs, files, made.fetch_add(1, Relaxed) as u32, 0).unwrap();
+                        let fd = if random.below(2) == 0 {
+                            fd
+                        } else {
+                            fd + limit.div_ceil(2).min(1024) as i32
+                        };
+                        let file =
+                            || eventfd(fs, files, made.fetch_add(1, Relaxed) as u32, 0).unwrap();
                         match random.below(20) {
                             0..4 => drop(table.install(file(), LOWEST)),
                             4..8 => drop(table.install(file(), ANY)),
                             8..14 => drop(table.close(fd, files)),
                             14 => drop(table.dup(fd, random.below(limit), LOWEST, files)),
                             15 => {
-                                let got = table.dup_to(fd, random.below(limit) as i32, false, files);
-                                assert!(matches!(got, Ok(_) | Err(Errno::BADF | Errno::BUSY)), "{got:?}");
+                                let got =
+                                    table.dup_to(fd, random.below(limit) as i32, false, files);
+                                assert!(
+                                    matches!(got, Ok(_) | Err(Errno::BADF | Errno::BUSY)),
+                                    "{got:?}"
+                                );
                             }
                             16 => mine.extend(table.get(fd, files)),
                             17 => drop(mine.pop()),
@@ -60,8 +68,12 @@ fn every_file_is_closed_once() {
                             _ if random.below(200) == 0 => {
                                 let mut copy = table.duplicate(files).unwrap();
                                 for fd in copy.open_fds().unwrap() {
-                                    let count =
-                                        copy.get(fd, files).unwrap().payload::<EventFd>().unwrap().count();
+                                    let count = copy
+                                        .get(fd, files)
+                                        .unwrap()
+                                        .payload::<EventFd>()
+                                        .unwrap()
+                                        .count();
                                     assert!(count < made.load(Relaxed), "a file of ours");
                                 }
                                 copy.clear(files);
@@ -86,7 +98,11 @@ fn every_file_is_closed_once() {
             table.for_range(0, u32::MAX, false, &files);
         }
         for fd in 0..limit as i32 {
-            assert_eq!(table.install(file.clone(), LOWEST), Ok(fd), "the lowest-number rule is back");
+            assert_eq!(
+                table.install(file.clone(), LOWEST),
+                Ok(fd),
+                "the lowest-number rule is back"
+            );
         }
         table.for_range(0, u32::MAX, false, &files);
         drop(file);
@@ -153,7 +169,11 @@ fn a_file_found_was_in_the_slot() {
                     }
                     let place = random.below(PLACES as usize) as u64;
                     if let Ok(flags) = table.status(place as i32, files) {
-                        assert_eq!(flags & abi::O_NONBLOCK != 0, place % 2 == 1, "flags of another file");
+                        assert_eq!(
+                            flags & abi::O_NONBLOCK != 0,
+                            place % 2 == 1,
+                            "flags of another file"
+                        );
                     }
                 }
                 readers.fetch_sub(1, Relaxed);
@@ -188,7 +208,10 @@ fn any_number_belongs_to_one_thread() {
                         let flags = if random.below(50) == 0 { LOWEST } else { ANY };
                         match table.install(eventfd(fs, files, 0, 0).unwrap(), flags) {
                             Ok(fd) => {
-                                assert!(!owner[fd as usize].swap(true, Relaxed), "{fd} has two owners");
+                                assert!(
+                                    !owner[fd as usize].swap(true, Relaxed),
+                                    "{fd} has two owners"
+                                );
                                 mine.push(fd);
                             }
                             Err(errno) => assert_eq!(errno, Errno::MFILE),

@@ -38,7 +38,10 @@ fn what_an_inode_is_made_with() {
     assert!(link.is_symlink() && !link.is_dir() && !link.is_file());
     assert!(matches!(link.content(), Content::Symlink(target) if **target == *b"somewhere"));
     let of = link.attributes();
-    assert_eq!((of.mode, of.nlink, of.uid, of.gid, of.size, of.blocks), (S_IFLNK | 0o777, 1, 0, 0, 0, 0));
+    assert_eq!(
+        (of.mode, of.nlink, of.uid, of.gid, of.size, of.blocks),
+        (S_IFLNK | 0o777, 1, 0, 0, 0, 0)
+    );
     assert!([of.atime, of.mtime, of.ctime, of.btime].iter().all(|time| *time == TIME));
     assert_eq!(of.ino, link.ino());
     let mut lock = link.lock();

@@ -44,7 +44,10 @@ fn limits_of_a_user() {
     assert_eq!(Inotify::new(&limits, 5).err(), Some(Errno::MFILE));
     let other = Inotify::new(&limits, 6).expect("another user");
     let files = [file(), file(), file(), file()];
-    assert_eq!((first.add_watch(&files[0], IN_OPEN), first.add_watch(&files[1], IN_OPEN)), (Ok(1), Ok(2)));
+    assert_eq!(
+        (first.add_watch(&files[0], IN_OPEN), first.add_watch(&files[1], IN_OPEN)),
+        (Ok(1), Ok(2))
+    );
     assert_eq!(second.add_watch(&files[2], IN_OPEN), Ok(1));
     assert_eq!(second.add_watch(&files[3], IN_OPEN), Err(Errno::NOSPC));
     assert_eq!(second.add_watch(&files[2], IN_CREATE), Ok(1), "no new one");

@@ -81,15 +81,25 @@ struct Pair {
 
 impl Pair {
     fn new(name: &str) -> Self {
-        let path = PathBuf::from(format!("/dev/shm/quietline-inotify-{name}-{}", std::process::id()));
+        let path =
+            PathBuf::from(format!("/dev/shm/quietline-inotify-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).unwrap();
         let limits = Shared::new(InotifyLimits::new()).unwrap();
         let ours = [0; INSTANCES].map(|_| Some(Inotify::new(&limits, 0).unwrap()));
-        let theirs =
-            [0; INSTANCES].map(|_| host::checked(host::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)).unwrap());
+        let theirs = [0; INSTANCES]
+            .map(|_| host::checked(host::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)).unwrap());
         let names = [const { None }; 5];
-        Self { path, root: Known::new(), names, limits, ours, theirs, cookies: HashMap::new(), seen: (0, 0) }
+        Self {
+            path,
+            root: Known::new(),
+            names,
+            limits,
+            ours,
+            theirs,
+            cookies: HashMap::new(),
+            seen: (0, 0),
+        }
     }
 
     fn at(&self, n: usize) -> PathBuf {
@@ -108,7 +118,11 @@ impl Pair {
     }
 
     fn raise(&self, file: Option<&Known>, n: usize, happening: Happening) {
-        notify(file.map(|file| &*file.watches), Some((&*self.root.watches, NAMES[n].as_bytes())), happening);
+        notify(
+            file.map(|file| &*file.watches),
+            Some((&*self.root.watches, NAMES[n].as_bytes())),
+            happening,
+        );
     }
 
     fn itself(file: &Known, mask: u32, is_dir: bool) {
@@ -178,8 +192,11 @@ impl Pair {
         let path = self.at(n);
         match (random.below(3), n) {
             (0, _) => {
-                fs::set_permissions(&path, fs::Permissions::from_mode(0o700 + random.below(7) as u32))
-                    .unwrap();
+                fs::set_permissions(
+                    &path,
+                    fs::Permissions::from_mode(0o700 + random.below(7) as u32),
+                )
+                .unwrap();
                 self.file(n, IN_ATTRIB);
             }
             (_, SUB) => {
@@ -304,7 +321,9 @@ impl Pair {
                 ]);
                 match (random.below(3), &self.names[n]) {
                     (0, _) => self.add_watch(instance, &self.path, &self.root, true, some | option),
-                    (_, Some(known)) => self.add_watch(instance, &self.at(n), known, n == SUB, some | option),
+                    (_, Some(known)) => {
+                        self.add_watch(instance, &self.at(n), known, n == SUB, some | option)
+                    }
                     _ => {}
                 }
             }

@@ -18,7 +18,13 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn set(&self, owner: LockOwner, kind: Option<LockKind>, start: i64, end: i64) -> Result<(), Errno> {
+    fn set(
+        &self,
+        owner: LockOwner,
+        kind: Option<LockKind>,
+        start: i64,
+        end: i64,
+    ) -> Result<(), Errno> {
         self.locks.set(&self.waits, owner, kind, LockRange { start, end }, NOBODY_WAITS)
     }
 
@@ -40,7 +46,8 @@ const B: LockOwner = LockOwner::Process(2);
 
 #[test]
 fn ranges() {
-    let range = |l_start, l_len| LockRange::new(0, l_start, l_len).map(|range| (range.start, range.end));
+    let range =
+        |l_start, l_len| LockRange::new(0, l_start, l_len).map(|range| (range.start, range.end));
     assert_eq!(range(5, 3), Ok((5, 7)));
     assert_eq!(range(5, 0), Ok((5, i64::MAX)));
     assert_eq!(range(5, -5), Ok((0, 4)));
@@ -81,7 +88,8 @@ fn leases_are_refused() {
 #[test]
 fn a_flock_conversion_is_not_atomic() {
     let kernel = Kernel::default();
-    let flock = |file, operation| kernel.locks.flock(&kernel.waits, file, operation | LOCK_NB, None);
+    let flock =
+        |file, operation| kernel.locks.flock(&kernel.waits, file, operation | LOCK_NB, None);
     assert_eq!((flock(1, LOCK_SH), flock(2, LOCK_SH)), (Ok(()), Ok(())));
     assert_eq!(flock(1, LOCK_EX), Err(Errno::AGAIN));
     assert_eq!(kernel.held(), [HeldLock::Flock { file: 2, kind: LockKind::Read }]);
@@ -161,7 +169,10 @@ fn an_interrupted_waiter_is_out_of_the_way() {
     interrupt.raise();
     let wait = Some(Some(&interrupt));
     let range = LockRange { start: 20, end: 20 };
-    assert_eq!(kernel.locks.set(&kernel.waits, A, Some(LockKind::Read), range, wait), Err(Errno::INTR));
+    assert_eq!(
+        kernel.locks.set(&kernel.waits, A, Some(LockKind::Read), range, wait),
+        Err(Errno::INTR)
+    );
 }
 
 /// Every allocation fails once: `ENOLCK`, and nothing has changed.
@@ -229,7 +240,8 @@ fn stress() {
         for n in 0..4u64 {
             let (kernel, users) = (&kernel, &users);
             scope.spawn(move || {
-                let owner = if n % 2 == 0 { LockOwner::Process(n as i32) } else { LockOwner::File(n) };
+                let owner =
+                    if n % 2 == 0 { LockOwner::Process(n as i32) } else { LockOwner::File(n) };
                 let mut seed = n + 1;
                 for _ in 0..ROUNDS {
                     seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -242,7 +254,10 @@ fn stress() {
                         .expect("one at a time");
                     let mine = if kind == LockKind::Write { 1 } else { 1_000 };
                     let before = users[at as usize].fetch_add(mine, Ordering::Relaxed);
-                    assert!(before == 0 || (kind == LockKind::Read && before % 1_000 == 0), "{before}");
+                    assert!(
+                        before == 0 || (kind == LockKind::Read && before % 1_000 == 0),
+                        "{before}"
+                    );
                     if seed >> 50 & 7 == 0 {
                         thread::yield_now();
                     }

@@ -8,8 +8,8 @@
 use quietline_sync::Interrupt;
 use quietline_vfs::FileMode;
 use quietline_vfs::locks::{
-    F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_SETLK, F_SETLKW, F_UNLCK, F_WRLCK, FileLocks, Flock,
-    LOCK_NB, LockUser, LockWaits,
+    F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_SETLK, F_SETLKW, F_UNLCK, F_WRLCK, FileLocks,
+    Flock, LOCK_NB, LockUser, LockWaits,
 };
 use std::ffi::CString;
 use std::sync::mpsc;
@@ -39,7 +39,8 @@ const FILES: usize = 2;
 const SIZE: i64 = 10;
 const POSITIONS: [i64; FILES] = [3, 0];
 /// The second open file is for reading only.
-const MODES: [(i32, FileMode); FILES] = [(2, FileMode::READ.union(FileMode::WRITE)), (0, FileMode::READ)];
+const MODES: [(i32, FileMode); FILES] =
+    [(2, FileMode::READ.union(FileMode::WRITE)), (0, FileMode::READ)];
 
 /// What to do, by which open file. Plain data that goes through a pipe as it is.
 #[repr(C)]
@@ -90,7 +91,8 @@ fn receive<T: Copy + Default>(fd: i32) -> Option<T> {
 
 impl Host {
     fn new(name: &str) -> Self {
-        let path = CString::new(format!("/dev/shm/quietline-locks-{name}-{}", std::process::id())).unwrap();
+        let path = CString::new(format!("/dev/shm/quietline-locks-{name}-{}", std::process::id()))
+            .unwrap();
         std::fs::write(path.to_str().unwrap(), [0; SIZE as usize]).unwrap();
         let children = (0..PROCESSES).map(|_| Child::new(&path)).collect();
         Self { path, children }
@@ -121,7 +123,8 @@ impl Host {
             std::fs::read_to_string(format!("/proc/{}/{file}", self.children[process].pid)).unwrap()
         };
         let status = of("status");
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+        let field =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
         if !field("State:").starts_with('S') {
             return None;
         }
@@ -242,7 +245,13 @@ struct Ours {
 }
 
 impl Ours {
-    fn step(&self, pid: i32, process: usize, step: &Step, interrupt: Option<&Interrupt>) -> Outcome {
+    fn step(
+        &self,
+        pid: i32,
+        process: usize,
+        step: &Step,
+        interrupt: Option<&Interrupt>,
+    ) -> Outcome {
         let file = step.file as usize;
         let id = (process * FILES + file) as u64;
         let user = LockUser {
@@ -291,7 +300,11 @@ impl Random {
         };
         let odd = self.below(20) == 0;
         let flock = Flock {
-            l_type: if odd { self.of(&[3, -1, 4, 8]) } else { self.of(&[F_RDLCK, F_WRLCK, F_UNLCK]) },
+            l_type: if odd {
+                self.of(&[3, -1, 4, 8])
+            } else {
+                self.of(&[F_RDLCK, F_WRLCK, F_UNLCK])
+            },
             l_whence: self.of(&[0, 0, 0, 0, 0, 0, 1, 2, if odd { 3 } else { 0 }]),
             l_start: match self.below(12) {
                 0 => self.of(&[-1, -3, -20, i64::MIN, i64::MAX, i64::MAX - 5, i64::MAX - 10]),
@@ -314,7 +327,12 @@ impl Random {
     /// files': the host does not see a deadlock when one of those waits in between, and we do.
     fn waiting_step(&mut self, all_kinds: bool) -> Step {
         let flock = Flock {
-            l_type: self.of(&[F_WRLCK, F_WRLCK, if all_kinds { F_RDLCK } else { F_WRLCK }, F_UNLCK]),
+            l_type: self.of(&[
+                F_WRLCK,
+                F_WRLCK,
+                if all_kinds { F_RDLCK } else { F_WRLCK },
+                F_UNLCK,
+            ]),
             l_start: self.below(3) as i64,
             l_len: 1 + if all_kinds { self.below(2) as i64 } else { 0 },
             ..Flock::default()
@@ -331,7 +349,8 @@ impl Random {
 /// Random commands that do not wait: results, errors and answers are the host's.
 #[test]
 fn commands_that_do_not_wait() {
-    let steps: u32 = std::env::var("QUIETLINE_LOCK_STEPS").map_or(100_000, |steps| steps.parse().unwrap());
+    let steps: u32 =
+        std::env::var("QUIETLINE_LOCK_STEPS").map_or(100_000, |steps| steps.parse().unwrap());
     let (host, ours) = (Host::new("nowait"), Ours::default());
     let mut random = Random(7);
     let (mut errors, mut conflicts) = ([0u32; 256], 0u32);
@@ -401,7 +420,8 @@ fn episode(random: &mut Random, seen: &mut Seen, processes: usize) {
                 let interrupt = &interrupts[process];
                 scope.spawn(move || {
                     for step in steps {
-                        let _ = outcomes.send((process, ours.step(pid, process, &step, Some(interrupt))));
+                        let _ = outcomes
+                            .send((process, ours.step(pid, process, &step, Some(interrupt))));
                     }
                 });
                 send
@@ -431,7 +451,10 @@ fn episode(random: &mut Random, seen: &mut Seen, processes: usize) {
             let busy = asleep.iter().filter(|asleep| **asleep).count();
             let since = Instant::now();
             while answers.iter().flatten().count() + ours.locks.waiting() != busy {
-                assert!(since.elapsed() < Duration::from_secs(20), "somebody is lost: {history:#?}");
+                assert!(
+                    since.elapsed() < Duration::from_secs(20),
+                    "somebody is lost: {history:#?}"
+                );
                 for (p, answer) in outcome.try_iter() {
                     answers[p] = Some(answer);
                 }
@@ -445,7 +468,8 @@ fn episode(random: &mut Random, seen: &mut Seen, processes: usize) {
             assert_eq!(answers, theirs, "round {round} (ours left, host right): {history:#?}");
             for p in 0..PROCESSES {
                 asleep[p] &= theirs[p].is_none();
-                seen.deadlocks += u32::from(theirs[p].is_some_and(|outcome| outcome.error == EDEADLK));
+                seen.deadlocks +=
+                    u32::from(theirs[p].is_some_and(|outcome| outcome.error == EDEADLK));
             }
             seen.slept += u32::from(asleep[process]);
         }

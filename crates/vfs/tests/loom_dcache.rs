@@ -205,7 +205,8 @@ mod raw {
                 guard.get();
                 drop(guard);
                 // SAFETY: just taken.
-                let dentry = unsafe { super::refs::DentryRef::from_raw(core::ptr::NonNull::from(d)) };
+                let dentry =
+                    unsafe { super::refs::DentryRef::from_raw(core::ptr::NonNull::from(d)) };
                 let parent = dentry.parent();
                 let mut dir = parent.inode().expect("a directory").lock();
                 dentry.count() == 1 && dentry.unhash(&mut dir).is_some()
@@ -224,10 +225,15 @@ mod raw {
             use rustix::io::Errno;
 
             /// A directory that is its own parent.
-            pub(crate) fn root(vfs: &'static Vfs, sb: &SuperBlock, name: &Name<'_>) -> DentryRef<'static> {
+            pub(crate) fn root(
+                vfs: &'static Vfs,
+                sb: &SuperBlock,
+                name: &Name<'_>,
+            ) -> DentryRef<'static> {
                 // SAFETY: its own parent, and never freed.
                 let mut new =
-                    unsafe { NewDentry::alloc(vfs, sb, name, core::ptr::null_mut(), true) }.unwrap();
+                    unsafe { NewDentry::alloc(vfs, sb, name, core::ptr::null_mut(), true) }
+                        .unwrap();
                 new.instantiate(crate::inode::Inode::new(true));
                 new.dentry().set_state(crate::dentry::DentryFlags::PINNED);
                 new.into_unhashed()
@@ -245,8 +251,13 @@ mod raw {
                 parent: *mut Dentry,
                 counted: bool,
             ) -> Result<NonNull<Dentry>, Errno> {
-                let dentry =
-                    Box::leak(Box::new(Dentry::unborn(name, None, parent, counted, NonNull::from(sb))));
+                let dentry = Box::leak(Box::new(Dentry::unborn(
+                    name,
+                    None,
+                    parent,
+                    counted,
+                    NonNull::from(sb),
+                )));
                 if parent.is_null() {
                     let this = NonNull::from(&*dentry).as_ptr();
                     dentry.d_parent.store(this, Relaxed);
@@ -302,8 +313,11 @@ fn explore_with(switches: usize, f: impl Fn() + Sync + Send + 'static) {
 /// A root directory of a kernel that is never dropped.
 fn root() -> DentryRef<'static> {
     let domain: &'static Domain = Box::leak(Domain::new().unwrap());
-    let vfs: &'static Vfs =
-        Box::leak(Box::new(Vfs { domain, long_names: raw::dcache::long_name::LongNames, lru: lru::Lru }));
+    let vfs: &'static Vfs = Box::leak(Box::new(Vfs {
+        domain,
+        long_names: raw::dcache::long_name::LongNames,
+        lru: lru::Lru,
+    }));
     let sb: &'static SuperBlock = Box::leak(Box::new(SuperBlock {
         vfs: NonNull::from(vfs),
         counts: super_block::Counts,
@@ -356,7 +370,8 @@ fn a_name_that_is_replaced_is_never_missing() {
             let root = root.clone();
             thread::spawn(move || rename(&root, &new, "b", Some(&old)))
         };
-        let found = find(&root, "b").expect("either the old or the new one has the name at any moment");
+        let found =
+            find(&root, "b").expect("either the old or the new one has the name at any moment");
         assert!(found == n || found == o);
         if found == n {
             assert_eq!(find(&root, "a"), None, "it has the one name or the other");
@@ -477,7 +492,8 @@ fn the_parent_was_the_parent_at_one_moment() {
             thread::spawn(move || {
                 let new = two.new_name(&name("f")).unwrap();
                 {
-                    let (mut from, mut to) = (one.inode().unwrap().lock(), two.inode().unwrap().lock());
+                    let (mut from, mut to) =
+                        (one.inode().unwrap().lock(), two.inode().unwrap().lock());
                     drop(file.rename(&mut Dirs::Two(&mut from, &mut to), &two, new, None).unwrap());
                 }
                 // From here on it is not the first one any more.
@@ -507,7 +523,9 @@ fn legitimising_against_the_end() {
             let root = root.clone();
             thread::spawn(move || {
                 let section = root.vfs().read();
-                let Step::Found(seen) = root.seen(&section).child(&name("f")) else { panic!("it is there") };
+                let Step::Found(seen) = root.seen(&section).child(&name("f")) else {
+                    panic!("it is there")
+                };
                 drop(seen.unhash(&mut root.inode().unwrap().lock()));
             })
         };
@@ -537,7 +555,9 @@ fn what_was_taken_out_is_not_legitimised() {
         let file = make(&root, "f", false, true);
         let out = Arc::new(AtomicU32::new(0));
         let section = root.vfs().read();
-        let Step::Found(seen) = root.seen(&section).child(&name("f")) else { panic!("it is there") };
+        let Step::Found(seen) = root.seen(&section).child(&name("f")) else {
+            panic!("it is there")
+        };
         let remover = {
             let (root, file, out) = (root.clone(), file.clone(), out.clone());
             thread::spawn(move || {
@@ -552,7 +572,11 @@ fn what_was_taken_out_is_not_legitimised() {
         assert!(!was_out || held.is_none());
         remover.join().unwrap();
         drop(held);
-        assert_eq!((file.count(), ends(&file)), (1, 0), "an attempt that failed has left nothing behind");
+        assert_eq!(
+            (file.count(), ends(&file)),
+            (1, 0),
+            "an attempt that failed has left nothing behind"
+        );
     });
 }
 
@@ -599,7 +623,10 @@ fn an_unpinned_dentry_is_kept_or_pruned_but_not_lost() {
         user.join().unwrap();
         match ends(d) {
             0 => {
-                assert!(lru::is_on(d) && d.count() == 0 && d.is_hashed(), "kept, and where it is found again")
+                assert!(
+                    lru::is_on(d) && d.count() == 0 && d.is_hashed(),
+                    "kept, and where it is found again"
+                )
             }
             n => assert_eq!((n, d.count(), d.is_hashed(), lru::is_on(d)), (1, -128, false, false)),
         }
@@ -616,8 +643,11 @@ fn what_is_only_seen_is_taken_out_beside_its_last_put() {
         let putter = thread::spawn(move || drop(held));
         {
             let section = root.vfs().read();
-            let Step::Found(seen) = root.seen(&section).child(&name("f")) else { panic!("it is there") };
-            let taken = seen.unhash(&mut root.inode().unwrap().lock()).expect("nobody else takes it out");
+            let Step::Found(seen) = root.seen(&section).child(&name("f")) else {
+                panic!("it is there")
+            };
+            let taken =
+                seen.unhash(&mut root.inode().unwrap().lock()).expect("nobody else takes it out");
             drop(section);
             assert_eq!(ends(&taken), 0, "what is held lives");
         }

@@ -273,7 +273,8 @@ fn armed_again_against_wake() {
 #[test]
 fn a_number_used_again() {
     bounded(3, || {
-        let (first, second, ep, kernel) = (File::data(), File::data(), File::epoll(), Nesting::new());
+        let (first, second, ep, kernel) =
+            (File::data(), File::data(), File::epoll(), Nesting::new());
         ep.add_as(1, &first, EPOLLIN, &kernel).unwrap();
         let writer = {
             let first = first.clone();
@@ -461,7 +462,8 @@ fn close_against_scan() {
 #[test]
 fn nested_wake() {
     bounded(2, || {
-        let (file, inner, outer, kernel) = (File::data(), File::epoll(), File::epoll(), Nesting::new());
+        let (file, inner, outer, kernel) =
+            (File::data(), File::epoll(), File::epoll(), Nesting::new());
         inner.add(&file, EPOLLIN, &kernel).unwrap();
         outer.add(&inner, EPOLLIN | EPOLLET, &kernel).unwrap();
         let waiter = {
@@ -596,7 +598,8 @@ fn delete_against_wake_by_stack() {
 #[test]
 fn nested_wake_against_scan() {
     bounded(2, || {
-        let (file, inner, outer, kernel) = (File::data(), File::epoll(), File::epoll(), Nesting::new());
+        let (file, inner, outer, kernel) =
+            (File::data(), File::epoll(), File::epoll(), Nesting::new());
         inner.add(&file, EPOLLIN, &kernel).unwrap();
         outer.add(&inner, EPOLLIN, &kernel).unwrap();
         file.write();

@@ -36,7 +36,11 @@ mod walk {
         use crate::raw::walk_path::Spot;
         use crate::vfs::Vfs;
 
-        pub(super) fn cross<'g, 'k>(_: &'k Vfs, at: Spot<'g, 'k>, _: &'g Section) -> (Spot<'g, 'k>, bool) {
+        pub(super) fn cross<'g, 'k>(
+            _: &'k Vfs,
+            at: Spot<'g, 'k>,
+            _: &'g Section,
+        ) -> (Spot<'g, 'k>, bool) {
             (at, false)
         }
     }
@@ -87,7 +91,11 @@ mod permission {
         pub const EXEC: Self = Self;
     }
 
-    pub fn permission(inode: &crate::inode::Inode, _: &crate::cred::Cred, _: Mask) -> Result<(), ()> {
+    pub fn permission(
+        inode: &crate::inode::Inode,
+        _: &crate::cred::Cred,
+        _: Mask,
+    ) -> Result<(), ()> {
         if inode.is_dir() { Ok(()) } else { Err(()) }
     }
 }
@@ -218,7 +226,12 @@ mod raw {
 
             impl Seen<'_, '_> {
                 pub fn new(vfs: &'static Vfs, number: usize) -> Self {
-                    Self { vfs, number, seq: vfs.dentries[number].seq.read_begin(), of: PhantomData }
+                    Self {
+                        vfs,
+                        number,
+                        seq: vfs.dentries[number].seq.read_begin(),
+                        of: PhantomData,
+                    }
                 }
 
                 pub fn number(self) -> usize {
@@ -252,7 +265,8 @@ mod raw {
                     words: [u64; N],
                 ) -> Quick<'static, 'static> {
                     // ORDERING: pairs with the releases in `put`.
-                    let mut found = self.dentry().places.iter().map(|place| place.load(Ordering::Acquire));
+                    let mut found =
+                        self.dentry().places.iter().map(|place| place.load(Ordering::Acquire));
                     let Some(number) = found
                         .find(|place| *place != 0 && place & TAG == words[0] & TAG)
                         .map(|place| place >> 8)
@@ -264,7 +278,12 @@ mod raw {
                     // Relaxed, both: the count says whether they belong together.
                     let here = child.parent.load(Ordering::Relaxed) == self.number as u64;
                     if child.name.load(Ordering::Relaxed) == words[0] && here {
-                        Quick::Found(Seen { vfs: self.vfs, number: number as usize, seq, of: PhantomData })
+                        Quick::Found(Seen {
+                            vfs: self.vfs,
+                            number: number as usize,
+                            seq,
+                            of: PhantomData,
+                        })
                     } else {
                         Quick::Unsure
                     }
@@ -344,7 +363,8 @@ impl Vfs {
 fn tree(dentries: &[(u32, u64, usize, u8)]) -> &'static Vfs {
     let mut all = vec![Dentry::new(DIR, 0, b'/')];
     all.extend(dentries.iter().map(|(mode, parent, _, name)| Dentry::new(*mode, *parent, *name)));
-    let vfs: &'static Vfs = Box::leak(Box::new(Vfs { keys: Keys::new([3, 5, 7, 11]), dentries: all }));
+    let vfs: &'static Vfs =
+        Box::leak(Box::new(Vfs { keys: Keys::new([3, 5, 7, 11]), dentries: all }));
     for (number, (_, parent, place, name)) in dentries.iter().enumerate() {
         if *parent != NOWHERE {
             vfs.put(*parent as usize, *place, number + 1, *name);
@@ -393,7 +413,8 @@ fn a_file_that_was_never_there_is_not_found() {
 /// other.
 #[test]
 fn a_name_that_is_always_there_is_not_missed() {
-    let tree = || tree(&[(DIR, 0, 0, b'a'), (DIR, 0, 1, b'c'), (FILE, 1, 0, b'n'), (FILE, 2, 0, b'n')]);
+    let tree =
+        || tree(&[(DIR, 0, 0, b'a'), (DIR, 0, 1, b'c'), (FILE, 1, 0, b'n'), (FILE, 2, 0, b'n')]);
     let change = |vfs: &Vfs| {
         vfs.exchange();
         vfs.take(1, 0);

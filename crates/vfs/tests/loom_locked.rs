@@ -128,7 +128,10 @@ mod raw {
 
             impl Lru {
                 pub(super) fn add(&self, d: &Dentry) {
-                    assert!(d.is_root(), "a directory's reference is not put before the name is taken out");
+                    assert!(
+                        d.is_root(),
+                        "a directory's reference is not put before the name is taken out"
+                    );
                 }
                 pub(super) fn remove(&self, _: &Dentry) {}
             }
@@ -256,7 +259,11 @@ fn find<'g>(dir: Seen<'g, 'static>, called: &'static str) -> Option<Seen<'g, 'st
 }
 
 /// Does something in a directory that is locked: the root, or one below. As `quick_parent`, and then as `parent` and `not_removed`.
-fn within<R>(root: &Dir, below: Option<&'static str>, change: impl FnOnce(&Locked) -> R) -> Result<R, Errno> {
+fn within<R>(
+    root: &Dir,
+    below: Option<&'static str>,
+    change: impl FnOnce(&Locked) -> R,
+) -> Result<R, Errno> {
     let section = root.vfs().read();
     let seen = root.seen(&section);
     let seen = match below {
@@ -382,7 +389,10 @@ fn a_name_is_made_beside_rmdir(told: bool) {
                 "removed"
             }
             (Err(Errno::NOTEMPTY), Ok(f)) => {
-                assert_eq!((inode(d).ends(), d.count(), has(&root, Some("d"), "f")), (0, 1, Some(f)));
+                assert_eq!(
+                    (inode(d).ends(), d.count(), has(&root, Some("d"), "f")),
+                    (0, 1, Some(f))
+                );
                 "made"
             }
             other => panic!("{other:?}"),
@@ -445,8 +455,9 @@ fn a_name_is_not_made_in_a_directory_of_another_name() {
             // By now nobody finds it by its old name.
             has(root, Some("e"), "f").is_some()
         };
-        let (there, made) =
-            two(&root, swapped, rename, |root| within(root, Some("d"), |dir| make(dir, "f", false).unwrap()));
+        let (there, made) = two(&root, swapped, rename, |root| {
+            within(root, Some("d"), |dir| make(dir, "f", false).unwrap())
+        });
         assert_eq!(made.is_ok(), has(&root, Some("e"), "f").is_some());
         assert_eq!((d.count(), inode(d).ends(), root.count()), (1, 0, 1));
         match (there, made) {
@@ -541,7 +552,12 @@ fn a_file_is_removed_and_made_again_beside_a_lookup() {
 }
 
 /// As `rename_quickly` from one directory to another, and then as `rename`.
-fn rename(root: &Dir, from: &'static str, to: &'static str, called: &'static str) -> Result<(), Errno> {
+fn rename(
+    root: &Dir,
+    from: &'static str,
+    to: &'static str,
+    called: &'static str,
+) -> Result<(), Errno> {
     let section = root.vfs().read();
     let seen = [from, to].map(|dir| find(root.seen(&section), dir));
     let [Some(first), Some(second)] = seen else { return Err(Errno::NOENT) };
@@ -587,7 +603,8 @@ fn a_file_is_renamed_in_opposite_directions() {
         let root = root();
         let dirs = ["a", "b"].map(|dir| made(&root, dir, true));
         let f = within(&root, Some("a"), |dir| make(dir, "f", false)).unwrap().unwrap();
-        let there = |root: &Dir| rename(root, "a", "b", "f").expect("nobody else takes it from there");
+        let there =
+            |root: &Dir| rename(root, "a", "b", "f").expect("nobody else takes it from there");
         let ((), back) = two(&root, swapped, there, |root| rename(root, "b", "a", "f"));
         let there = ["a", "b"].map(|dir| has(&root, Some(dir), "f"));
         assert_eq!((dirs.map(|dir| dir.count()), root.count()), ([1, 1], 1));

@@ -78,8 +78,12 @@ impl World {
             dentry: AtomicPtr::new(core::ptr::null_mut()),
         };
         let dentries = [1, 2, 3].map(Dentry::new);
-        let world =
-            Arc::new(Self { domain: Domain::new().unwrap(), slot: SlotWord::empty(), file, dentries });
+        let world = Arc::new(Self {
+            domain: Domain::new().unwrap(),
+            slot: SlotWord::empty(),
+            file,
+            dentries,
+        });
         world.begin(1);
         world.slot.fill(NonNull::from(&world.file), ANYFD);
         world
@@ -91,7 +95,9 @@ impl World {
         // ORDERING: pairs with the acquires in `look`, as in the original.
         self.file.mode.store(life, Ordering::Release);
         // ORDERING: as above.
-        self.file.dentry.store(Arc::as_ptr(&self.dentries[life as usize - 1]).cast_mut(), Ordering::Release);
+        self.file
+            .dentry
+            .store(Arc::as_ptr(&self.dentries[life as usize - 1]).cast_mut(), Ordering::Release);
     }
 
     /// One attempt of `Slots::look`: flags, mode and dentry.
@@ -140,7 +146,10 @@ fn explore(switches: usize, f: impl Fn() + Sync + Send + 'static) {
 }
 
 /// A reader, spawned: as in `loom_pages`.
-fn reader<R: 'static>(world: &Arc<World>, read: impl FnOnce(&World) -> R + 'static) -> thread::JoinHandle<R> {
+fn reader<R: 'static>(
+    world: &Arc<World>,
+    read: impl FnOnce(&World) -> R + 'static,
+) -> thread::JoinHandle<R> {
     let world = world.clone();
     thread::spawn(move || {
         cpu::migrate(1);

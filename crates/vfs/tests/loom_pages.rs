@@ -68,7 +68,11 @@ mod memory {
         }
 
         /// Calls `each` for each piece that has some of the bytes: it, and which of the bytes.
-        unsafe fn pieces(at: *const u8, n: usize, mut each: impl FnMut(&AtomicU8, core::ops::Range<usize>)) {
+        unsafe fn pieces(
+            at: *const u8,
+            n: usize,
+            mut each: impl FnMut(&AtomicU8, core::ops::Range<usize>),
+        ) {
             let mut from = 0;
             while from < n {
                 let here = at.wrapping_add(from);
@@ -91,7 +95,9 @@ mod memory {
 
         pub(crate) unsafe fn copy_in(from: *const u8, to: *mut u8, n: usize) {
             // SAFETY: by contract.
-            unsafe { pieces(to, n, |piece, bytes| piece.store(from.add(bytes.start).read(), Relaxed)) };
+            unsafe {
+                pieces(to, n, |piece, bytes| piece.store(from.add(bytes.start).read(), Relaxed))
+            };
         }
 
         pub(crate) unsafe fn copy_over(from: *const u8, to: *mut u8, n: usize) {
@@ -133,7 +139,10 @@ mod memory {
             Ok((self.make)())
         }
 
-        pub(crate) fn alloc_bulk(&self, into: &mut [Option<NonNull<u8>>]) -> Result<(), AllocError> {
+        pub(crate) fn alloc_bulk(
+            &self,
+            into: &mut [Option<NonNull<u8>>],
+        ) -> Result<(), AllocError> {
             into.iter_mut().for_each(|entry| *entry = Some((self.make)()));
             Ok(())
         }
@@ -145,7 +154,10 @@ mod memory {
 
         pub(crate) unsafe fn free_bulk(&self, objects: &mut [Option<NonNull<u8>>]) {
             // SAFETY: by contract.
-            objects.iter_mut().filter_map(Option::take).for_each(|object| unsafe { self.free(object) });
+            objects
+                .iter_mut()
+                .filter_map(Option::take)
+                .for_each(|object| unsafe { self.free(object) });
         }
 
         pub(crate) unsafe fn free_rcu(&self, object: NonNull<u8>) {
@@ -184,7 +196,11 @@ mod memory {
 
     impl PageCaches {
         pub(crate) fn new(domain: &'static Domain) -> Self {
-            Self { page: Cache::new(make_page, end_page), node: Cache::new(make_node, end_node), domain }
+            Self {
+                page: Cache::new(make_page, end_page),
+                node: Cache::new(make_node, end_node),
+                domain,
+            }
         }
 
         pub(crate) fn domain(&self) -> &'static Domain {

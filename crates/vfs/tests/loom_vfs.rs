@@ -21,7 +21,9 @@ mod word;
 use core::ptr::NonNull;
 use loom::sync::Mutex;
 use mount::Mount;
-use quietline_platform::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use quietline_platform::atomic::{
+    AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 use quietline_platform::cell::UnsafeCell;
 use quietline_platform::{cpu, model, thread};
 use quietline_sync::FileRef;
@@ -86,7 +88,11 @@ struct Table {
 
 impl Table {
     fn new() -> Arc<Self> {
-        Arc::new(Self { slot: SlotWord::empty(), lock: Mutex::new(()), lives: [Life::dead(), Life::dead()] })
+        Arc::new(Self {
+            slot: SlotWord::empty(),
+            lock: Mutex::new(()),
+            lives: [Life::dead(), Life::dead()],
+        })
     }
 
     fn pointer(&self, life: usize) -> NonNull<Life> {
@@ -94,7 +100,10 @@ impl Table {
     }
 
     fn at(&self, file: *mut Life) -> &Life {
-        self.lives.iter().find(|life| core::ptr::eq(&***life, file)).expect("a slot holds a file of ours")
+        self.lives
+            .iter()
+            .find(|life| core::ptr::eq(&***life, file))
+            .expect("a slot holds a file of ours")
     }
 
     /// What `close` does.

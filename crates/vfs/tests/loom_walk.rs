@@ -166,7 +166,8 @@ fn a_table_grows_under_a_walk() {
         // SAFETY: nobody else has the table yet; both stay to the end of the model.
         unsafe { table.insert(8, NonNull::from(&*one), &domain).unwrap() };
         let walker = {
-            let (domain, table, one, two) = (domain.clone(), table.clone(), one.clone(), two.clone());
+            let (domain, table, one, two) =
+                (domain.clone(), table.clone(), one.clone(), two.clone());
             thread::spawn(move || {
                 cpu::migrate(1);
                 let section = domain.read();

@@ -122,7 +122,10 @@ fn the_root_is_not_unmounted() {
     let w = World::with(&vfs, &["m/"]);
     assert_eq!(umount(&w, "/", UmountFlags::EXPIRE), Err(Errno::INVAL));
     umount(&w, "/", NONE).unwrap();
-    assert!(w.path("/").mount().flags().contains(MountFlags::RDONLY), "it is made read-only instead");
+    assert!(
+        w.path("/").mount().flags().contains(MountFlags::RDONLY),
+        "it is made read-only instead"
+    );
     assert!(w.ino("m").is_ok());
 }
 
@@ -204,7 +207,10 @@ fn read_only() {
     assert_eq!(place.mount().want_write().err(), Some(Errno::ROFS));
     assert_eq!(w.ns.remount(&w.path("/m/../n/.."), MountFlags::empty()), Ok(()));
     let sub = walk_support::mkdir(place.dentry(), "sub");
-    assert_eq!(w.ns.remount(&Path::new(place.mount().clone(), sub), MountFlags::empty()), Err(Errno::INVAL));
+    assert_eq!(
+        w.ns.remount(&Path::new(place.mount().clone(), sub), MountFlags::empty()),
+        Err(Errno::INVAL)
+    );
 }
 
 #[test]
@@ -281,7 +287,10 @@ fn another_root() {
     w.make("new/sub/");
     w.make("new/home");
     assert_eq!(w.ns.pivot_root(&w.path("new"), w.path("other"), &w.fs).err(), Some(Errno::BUSY));
-    assert_eq!(w.ns.pivot_root(&w.path("new/sub"), w.path("new/old"), &w.fs).err(), Some(Errno::INVAL));
+    assert_eq!(
+        w.ns.pivot_root(&w.path("new/sub"), w.path("new/old"), &w.fs).err(),
+        Some(Errno::INVAL)
+    );
     let new = w.path("new");
     let was = w.ns.pivot_root(&new, w.path("new/old"), &w.fs).unwrap();
     assert!(was.same(&real));

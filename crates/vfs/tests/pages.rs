@@ -80,10 +80,15 @@ impl Model {
         let mut done = 0;
         while done < bytes.len() {
             let at = offset + done as u64;
-            let (start, n) =
-                ((at % PAGE) as usize, (PAGE - at % PAGE).min((bytes.len() - done) as u64) as usize);
-            let page =
-                self.pages.entry(at / PAGE).or_default().get_or_insert_with(|| Box::new([0; PAGE_SIZE]));
+            let (start, n) = (
+                (at % PAGE) as usize,
+                (PAGE - at % PAGE).min((bytes.len() - done) as u64) as usize,
+            );
+            let page = self
+                .pages
+                .entry(at / PAGE)
+                .or_default()
+                .get_or_insert_with(|| Box::new([0; PAGE_SIZE]));
             page[start..start + n].copy_from_slice(&bytes[done..done + n]);
             done += n;
         }
@@ -134,7 +139,9 @@ impl Model {
         let data = |index: &u64| matches!(self.pages.get(index), Some(Some(_)));
         let first = offset / PAGE;
         let found = match what {
-            Seek::Data => self.pages.range(first..).map(|(index, _)| *index).find(|index| data(index)),
+            Seek::Data => {
+                self.pages.range(first..).map(|(index, _)| *index).find(|index| data(index))
+            }
             Seek::Hole => (first..).find(|index| !data(index)),
         };
         let at = found.map(|index| offset.max(index * PAGE));
@@ -171,7 +178,12 @@ impl<'k> World<'k> {
             model: Model::default(),
             host: host.then(|| host_file().expect("the host has memory files")),
         };
-        Self { files: [file(), file()], limit: Limit::new(u64::MAX), random: Sequence(seed), calls: 0 }
+        Self {
+            files: [file(), file()],
+            limit: Limit::new(u64::MAX),
+            random: Sequence(seed),
+            calls: 0,
+        }
     }
 
     /// Often near the start, else near an edge of the tree; at pages' edges more often than not.
@@ -220,7 +232,10 @@ impl<'k> World<'k> {
             30..60 => {
                 let mut bytes = vec![fill; n];
                 let got = file.ours.read_at(&section, offset, &mut bytes);
-                assert!(bytes[got..].iter().all(|byte| *byte == fill), "{call}: nothing behind the end");
+                assert!(
+                    bytes[got..].iter().all(|byte| *byte == fill),
+                    "{call}: nothing behind the end"
+                );
                 assert!(bytes[..got] == file.model.read(offset, n), "{call}");
                 if let Some(host) = host {
                     let mut there = vec![0; n];
@@ -249,7 +264,8 @@ impl<'k> World<'k> {
                 assert_eq!(writer.allocate(&self.limit, offset, n as u64, keep), Ok(()), "{call}");
                 file.model.allocate(offset, n as u64, keep);
                 if let Some(host) = host {
-                    let mode = if keep { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+                    let mode =
+                        if keep { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
                     rustix::fs::fallocate(host, mode, offset, n as u64).unwrap();
                 }
             }
@@ -278,10 +294,15 @@ impl<'k> World<'k> {
                     }
                     Err(errno) => {
                         assert_eq!(errno, Errno::INVAL, "{call}");
-                        assert!(source.is_none() && start.abs_diff(offset) < bytes.len() as u64, "{call}");
+                        assert!(
+                            source.is_none() && start.abs_diff(offset) < bytes.len() as u64,
+                            "{call}"
+                        );
                     }
                 }
-                if let (Some(host), Some(source)) = (host, source.map_or(host, |file| file.host.as_ref())) {
+                if let (Some(host), Some(source)) =
+                    (host, source.map_or(host, |file| file.host.as_ref()))
+                {
                     assert_eq!(host_copy(source, start, host, offset, n), got, "{call}");
                 }
             }
@@ -316,7 +337,13 @@ impl<'k> World<'k> {
 }
 
 /// `copy_file_range` to what is the end of the source before.
-fn host_copy(from: &OwnedFd, start: u64, to: &OwnedFd, offset: u64, n: usize) -> Result<usize, Errno> {
+fn host_copy(
+    from: &OwnedFd,
+    start: u64,
+    to: &OwnedFd,
+    offset: u64,
+    n: usize,
+) -> Result<usize, Errno> {
     let size = rustix::fs::fstat(from).unwrap().st_size as u64;
     let n = n.min(size.saturating_sub(start) as usize);
     let mut done = 0;
@@ -396,7 +423,11 @@ fn a_full_filesystem() {
     let mut writer = tree.write();
     assert_eq!(writer.write_at(&limit, 100, &[1; 3 * PAGE_SIZE]), Ok(3 * PAGE_SIZE));
     assert_eq!(limit.used.get(), 4);
-    assert_eq!(writer.write_at(&limit, 10 * PAGE, &[2; 2 * PAGE_SIZE]), Ok(PAGE_SIZE), "what goes in");
+    assert_eq!(
+        writer.write_at(&limit, 10 * PAGE, &[2; 2 * PAGE_SIZE]),
+        Ok(PAGE_SIZE),
+        "what goes in"
+    );
     assert_eq!(writer.write_at(&limit, 20 * PAGE, &[3]), Err(Errno::NOSPC));
     assert_eq!(writer.write_at(&limit, 0, &[4; 10]), Ok(10), "a page that is there");
     assert_eq!(tree.size(), 11 * PAGE);
@@ -405,7 +436,11 @@ fn a_full_filesystem() {
     writer.punch_hole(&limit, 0, PAGE);
     assert_eq!(writer.allocate(&limit, 3 * PAGE, 4 * PAGE, true), Err(Errno::NOSPC), "all or none");
     assert_eq!((limit.used.get(), tree.page_count()), (4, 4));
-    assert_eq!(writer.allocate(&limit, 3 * PAGE, 3 * PAGE, true), Ok(()), "one was there, one reserved");
+    assert_eq!(
+        writer.allocate(&limit, 3 * PAGE, 3 * PAGE, true),
+        Ok(()),
+        "one was there, one reserved"
+    );
     drop(writer);
     tree.clear(&limit);
     assert_eq!((limit.used.get(), tree.size(), tree.page_count()), (0, 0, 0));
@@ -448,7 +483,8 @@ fn memory_runs_out() {
                     failures += 1;
                 }
             }
-            match writer.copy_from(&limit, &source, &section, 0, offset + 20 * PAGE, 3 * PAGE_SIZE) {
+            match writer.copy_from(&limit, &source, &section, 0, offset + 20 * PAGE, 3 * PAGE_SIZE)
+            {
                 Ok(n) => {
                     failures += usize::from(n < 3 * PAGE_SIZE);
                     model.write(offset + 20 * PAGE, &[9; 3 * PAGE_SIZE][..n]);
@@ -463,7 +499,10 @@ fn memory_runs_out() {
         for index in model.pages.keys() {
             let mut bytes = [1; PAGE_SIZE];
             let n = tree.read_at(&section, index * PAGE, &mut bytes);
-            assert!(bytes[..n] == model.read(index * PAGE, PAGE_SIZE), "page {index} after failure {nth}");
+            assert!(
+                bytes[..n] == model.read(index * PAGE, PAGE_SIZE),
+                "page {index} after failure {nth}"
+            );
         }
         drop(section);
         drop(writer);

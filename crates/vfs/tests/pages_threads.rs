@@ -47,7 +47,9 @@ fn beside(read: impl Fn(&mut Sequence) + Sync, write: impl FnOnce(&dyn Fn() -> b
         // Also if the writer panics: the readers must end.
         let stopping = Stop(&stop);
         let end = Instant::now() + TIME;
-        write(&|| Instant::now() < end && !readers.iter().any(thread::ScopedJoinHandle::is_finished));
+        write(&|| {
+            Instant::now() < end && !readers.iter().any(thread::ScopedJoinHandle::is_finished)
+        });
         drop(stopping);
         for reader in readers {
             assert!(reader.join().unwrap() > 100, "the readers ran");
@@ -73,7 +75,8 @@ fn new_pages_are_whole() {
     beside(
         |random| {
             // Mostly where the writer is.
-            let place = if random.below(8) == 0 { random.below(7) } else { now.load(Ordering::Relaxed) };
+            let place =
+                if random.below(8) == 0 { random.below(7) } else { now.load(Ordering::Relaxed) };
             let index = PLACES[place as usize];
             let section = caches.domain().read();
             let mut bytes = [0xFF; PAGE_SIZE];

@@ -3,7 +3,8 @@
 use quietline_sync::IdAllocator;
 use quietline_vfs::pipe::{Transfer, move_between, share_between, splice_from, splice_to};
 use quietline_vfs::{
-    Events, FileMode, Files, Io, Ioctl, Payload, Pipe, PollTable, PseudoFs, Sink, Source, Vfs, pipe2,
+    Events, FileMode, Files, Io, Ioctl, Payload, Pipe, PollTable, PseudoFs, Sink, Source, Vfs,
+    pipe2,
 };
 use rustix::io::Errno;
 
@@ -130,7 +131,10 @@ fn between_pipes() {
     with_pipes(|one, other| {
         write(one, b"abc");
         write(other, b"x");
-        assert_eq!(share_between(one.core(), other.core(), Transfer { len: 2, waits: false }), Ok(2));
+        assert_eq!(
+            share_between(one.core(), other.core(), Transfer { len: 2, waits: false }),
+            Ok(2)
+        );
         assert_eq!((readable(one), readable(other)), (3, 3));
         write(one, b"d");
         assert_eq!(move_between(one.core(), other.core(), ALL), Ok(4));

@@ -19,9 +19,15 @@ fn its_dentry_is_its_own_parent_and_on_no_list() {
     let dentry = file.dentry();
     assert!(dentry.is_root());
     // There is no hash and no list of dentries that it could be on; the flags say so to whoever walks paths.
-    assert_eq!(dentry.flags(), DentryFlags::UNHASHED | DentryFlags::DISCONNECTED | DentryFlags::NORCU);
+    assert_eq!(
+        dentry.flags(),
+        DentryFlags::UNHASHED | DentryFlags::DISCONNECTED | DentryFlags::NORCU
+    );
     assert_eq!(dentry.count(), 1, "the file's reference is the only one");
-    assert!(file.mount().is_internal() && file.mount().references() == 0, "and the mount is not counted");
+    assert!(
+        file.mount().is_internal() && file.mount().references() == 0,
+        "and the mount is not counted"
+    );
     let second = file.clone();
     assert_eq!(second.dentry().count(), 1, "a second handle is on the file, not on the dentry");
     assert!(core::ptr::eq(second.dentry(), file.dentry()));
@@ -126,10 +132,17 @@ fn limits_and_failures_leave_nothing() {
     let ino = IdAllocator::new().unwrap();
     let pipes = PseudoFs::<Pipe>::new("pipefs").unwrap();
     let vfs = Vfs::new().unwrap();
-    assert_eq!(pipe2(&pipes, &files, &vfs, &ino, 0).unwrap_err(), Errno::NFILE, "room for one end only");
+    assert_eq!(
+        pipe2(&pipes, &files, &vfs, &ino, 0).unwrap_err(),
+        Errno::NFILE,
+        "room for one end only"
+    );
     assert_eq!((pipes.live(), files.nr_files()), (0, 0));
     assert_eq!(pipe2(&pipes, &files, &vfs, &ino, 1).unwrap_err(), Errno::INVAL);
-    assert_eq!(pipe2(&pipes, &files, &vfs, &ino, abi::O_NOTIFICATION_PIPE).unwrap_err(), Errno::NOPKG);
+    assert_eq!(
+        pipe2(&pipes, &files, &vfs, &ino, abi::O_NOTIFICATION_PIPE).unwrap_err(),
+        Errno::NOPKG
+    );
     files.set_max_files(10);
     let mut failures = 0;
     for nth in 1.. {

@@ -25,7 +25,13 @@ impl<'k> Process<'k> {
     fn new(vfs: &'k Vfs, files: &'k Files) -> Self {
         let sb = new_ramfs(vfs, 1, Limits::new(None, None).unwrap(), 0o755, [0, 0]).unwrap();
         let ns = vfs.new_namespace(vfs.new_mount(sb, MountFlags::empty()).unwrap()).unwrap();
-        Self { vfs, files, fs: FsStruct::new(vfs, ns.root(), ns.root()).unwrap(), ns, cred: Cred::new(0, 0) }
+        Self {
+            vfs,
+            files,
+            fs: FsStruct::new(vfs, ns.root(), ns.root()).unwrap(),
+            ns,
+            cred: Cred::new(0, 0),
+        }
     }
 
     /// A child with a namespace of its own.

@@ -34,7 +34,8 @@ fn a_put_inside_a_section_waits_for_nobody() {
     let root = sb.root();
     for _ in 0..2 {
         let dentries = crowd(&root);
-        let inodes: Vec<_> = dentries.iter().step_by(2).map(|dentry| dentry.inode_ref().unwrap()).collect();
+        let inodes: Vec<_> =
+            dentries.iter().step_by(2).map(|dentry| dentry.inode_ref().unwrap()).collect();
         let section = vfs.read();
         fault::fail_from(1);
         drop(dentries);

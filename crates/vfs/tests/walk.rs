@@ -35,7 +35,8 @@ fn names_dots_and_slashes() {
     let vfs = vfs();
     let w = World::with(&vfs, TREE);
     let ino = |path: &str| w.ino(path);
-    let [root, a, b, c, f, g] = ["/", "a", "a/b", "a/b/c", "a/f", "a/b/c/g"].map(|path| ino(path).unwrap());
+    let [root, a, b, c, f, g] =
+        ["/", "a", "a/b", "a/b/c", "a/f", "a/b/c/g"].map(|path| ino(path).unwrap());
     for (path, expected) in [
         ("////", Ok(root)),
         (".", Ok(root)),
@@ -161,8 +162,14 @@ fn where_walks_begin() {
     w.fs.set_pwd(w.path("a/b"));
     assert_eq!(w.ino("c"), w.ino("/a/b/c"));
     assert_eq!(w.ino("../f"), w.ino("/a/f"));
-    let (dir, file, link) = (w.path("/a"), w.path("/a/f"), w.try_path("/l", How::NOFOLLOW).unwrap());
-    fn from<'k>(w: &World<'k>, place: &quietline_vfs::Path<'k>, path: &str, how: How) -> Result<u64, Errno> {
+    let (dir, file, link) =
+        (w.path("/a"), w.path("/a/f"), w.try_path("/l", How::NOFOLLOW).unwrap());
+    fn from<'k>(
+        w: &World<'k>,
+        place: &quietline_vfs::Path<'k>,
+        path: &str,
+        how: How,
+    ) -> Result<u64, Errno> {
         w.vfs.look(&Start::at(&w.fs, place.borrow()), path.as_bytes(), how, &w.cred, |found| {
             found.inode().ino()
         })
@@ -176,7 +183,11 @@ fn where_walks_begin() {
     assert_eq!(at(&file, "", How::FOLLOW), Err(Errno::NOENT));
     let empty = How::of(Lookup::EMPTY | Lookup::FOLLOW);
     assert_eq!(at(&file, "", empty), w.ino("/a/f"));
-    assert_eq!(at(&link, "", empty), w.ino_how("/l", How::NOFOLLOW), "what is open is not followed");
+    assert_eq!(
+        at(&link, "", empty),
+        w.ino_how("/l", How::NOFOLLOW),
+        "what is open is not followed"
+    );
     assert_eq!(w.ino_how("", empty), w.ino("/a/b"));
 }
 
@@ -263,8 +274,10 @@ fn restricted_walks() {
         let how = How { lookup: Lookup::FOLLOW, resolve };
         let start = Start::at(&w.fs, dir.borrow());
         let ino = w.vfs.look(&start, path.as_bytes(), how, &w.cred, |found| found.inode().ino());
-        let held =
-            w.vfs.path(&start, path.as_bytes(), how, &w.cred).map(|p| p.dentry().inode().unwrap().ino());
+        let held = w
+            .vfs
+            .path(&start, path.as_bytes(), how, &w.cred)
+            .map(|p| p.dentry().inode().unwrap().ino());
         let referenced = w.vfs.path_by_reference(&start, path.as_bytes(), how, &w.cred);
         assert_eq!(ino, held, "{path}");
         if !resolve.contains(Resolve::CACHED) {
@@ -273,7 +286,8 @@ fn restricted_walks() {
         ino
     };
     let [root, a, b, c, f, home, inside] =
-        ["/", "/a", "/a/b", "/a/b/c", "/a/f", "/mnt/home", "/mnt/inside"].map(|path| w.ino(path).unwrap());
+        ["/", "/a", "/a/b", "/a/b/c", "/a/f", "/mnt/home", "/mnt/inside"]
+            .map(|path| w.ino(path).unwrap());
     let _ = (root, home);
     for (path, expected) in [
         ("b/../b", Ok(b)),
@@ -311,7 +325,8 @@ fn restricted_walks() {
         assert_eq!(at(Resolve::NO_XDEV, path), expected, "no xdev: {path}");
     }
     assert_eq!(at(Resolve::empty(), "../mnt/inside"), Ok(inside));
-    for (path, expected) in [("in", Err(Errno::LOOP)), ("b/c", Ok(c)), ("../l/b", Err(Errno::LOOP))] {
+    for (path, expected) in [("in", Err(Errno::LOOP)), ("b/c", Ok(c)), ("../l/b", Err(Errno::LOOP))]
+    {
         assert_eq!(at(Resolve::NO_SYMLINKS, path), expected, "no symlinks: {path}");
     }
     assert_eq!(at(Resolve::NO_MAGICLINKS, "in"), Ok(c));

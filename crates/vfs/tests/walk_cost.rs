@@ -54,8 +54,12 @@ fn no_locked_instructions() {
                 );
             }
             Err(Error::Refused(e)) => {
-                let required = std::env::var_os("QUIETLINE_REQUIRE_COUNTS").is_some_and(|v| v == "1");
-                assert!(!required, "counting is required here, but this system refuses to trace: {e}");
+                let required =
+                    std::env::var_os("QUIETLINE_REQUIRE_COUNTS").is_some_and(|v| v == "1");
+                assert!(
+                    !required,
+                    "counting is required here, but this system refuses to trace: {e}"
+                );
                 eprintln!("not checked: this system refuses to trace: {e}");
             }
             Err(e) => panic!("{e}"),
@@ -68,7 +72,9 @@ fn no_locked_instructions() {
             0,
             Box::new(|| {
                 w.vfs
-                    .look(&w.start(), black_box(path.as_bytes()), how, &w.cred, |found| found.inode().ino())
+                    .look(&w.start(), black_box(path.as_bytes()), how, &w.cred, |found| {
+                        found.inode().ino()
+                    })
                     .unwrap();
             }),
         );
@@ -77,7 +83,9 @@ fn no_locked_instructions() {
         "no such name",
         0,
         Box::new(|| {
-            w.vfs.look(&w.start(), black_box(b"/one/nothing"), How::FOLLOW, &w.cred, |_| ()).unwrap_err();
+            w.vfs
+                .look(&w.start(), black_box(b"/one/nothing"), How::FOLLOW, &w.cred, |_| ())
+                .unwrap_err();
         }),
     );
     // 1: the dentry's count up. 2: and down. The mount's are additions to the CPU's words.
@@ -85,7 +93,9 @@ fn no_locked_instructions() {
         "path and drop",
         2,
         Box::new(|| {
-            drop(w.vfs.path(&w.start(), black_box(b"/one/two/three"), How::FOLLOW, &w.cred).unwrap());
+            drop(
+                w.vfs.path(&w.start(), black_box(b"/one/two/three"), How::FOLLOW, &w.cred).unwrap(),
+            );
         }),
     );
 }
@@ -103,7 +113,8 @@ fn times() {
             let began = Instant::now();
             for _ in 0..rounds {
                 let path = black_box(path.as_bytes());
-                let ino = w.vfs.look(&w.start(), path, How::FOLLOW, &w.cred, |found| found.inode().ino());
+                let ino =
+                    w.vfs.look(&w.start(), path, How::FOLLOW, &w.cred, |found| found.inode().ino());
                 assert_eq!(ino, Ok(expected));
             }
             best = best.min(began.elapsed().as_nanos() as f64 / f64::from(rounds));

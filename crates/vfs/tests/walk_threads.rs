@@ -28,8 +28,12 @@ fn through_a_mountpoint() {
         root
     };
     let before = (vfs.dentry_state().nr_dentry, vfs.nr_inodes());
-    let (stop, seen, busy, done) =
-        (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2], AtomicU64::new(0), AtomicU64::new(0));
+    let (stop, seen, busy, done) = (
+        AtomicBool::new(false),
+        [const { AtomicU64::new(0) }; 2],
+        AtomicU64::new(0),
+        AtomicU64::new(0),
+    );
     std::thread::scope(|s| {
         for n in 0..3 {
             let (w, stop, seen) = (&w, &stop, &seen);
@@ -47,10 +51,17 @@ fn through_a_mountpoint() {
                     count(&seen[dev as usize - 1]);
                     let place = w.vfs.path(&w.start(), path, How::FOLLOW, &w.cred).unwrap();
                     assert!(place.dentry().count() > 0 && place.dentry().is_hashed());
-                    assert_eq!(place.mount().super_block().s_dev(), place.dentry().super_block().s_dev());
+                    assert_eq!(
+                        place.mount().super_block().s_dev(),
+                        place.dentry().super_block().s_dev()
+                    );
                     drop(place);
-                    let place = w.vfs.path_by_reference(&w.start(), path, How::FOLLOW, &w.cred).unwrap();
-                    assert_eq!(place.mount().super_block().s_dev(), place.dentry().super_block().s_dev());
+                    let place =
+                        w.vfs.path_by_reference(&w.start(), path, How::FOLLOW, &w.cred).unwrap();
+                    assert_eq!(
+                        place.mount().super_block().s_dev(),
+                        place.dentry().super_block().s_dev()
+                    );
                 }
             });
         }
@@ -60,8 +71,11 @@ fn through_a_mountpoint() {
             let mount = vfs.new_mount(sb.clone(), MountFlags::empty()).unwrap();
             w.ns.attach(mount, w.path("m")).unwrap();
             std::thread::yield_now();
-            let mut flags =
-                if done.load(Relaxed) % 3 == 0 { UmountFlags::DETACH } else { UmountFlags::empty() };
+            let mut flags = if done.load(Relaxed) % 3 == 0 {
+                UmountFlags::DETACH
+            } else {
+                UmountFlags::empty()
+            };
             for attempt in 0.. {
                 // Walkers that never leave it are no reason to wait for ever.
                 if attempt == 100 {
@@ -76,7 +90,10 @@ fn through_a_mountpoint() {
             count(&done);
             // Now and then somebody shall have walked to what is below.
             let below = seen[0].load(Relaxed);
-            while done.load(Relaxed) % 4 == 0 && seen[0].load(Relaxed) == below && Instant::now() < end {
+            while done.load(Relaxed) % 4 == 0
+                && seen[0].load(Relaxed) == below
+                && Instant::now() < end
+            {
                 std::thread::yield_now();
             }
         }
@@ -160,32 +177,39 @@ fn through_a_tree_that_is_renamed() {
                     count(walked);
                     // It is in one of the two at any moment; a walk that looks into one and then into the other may miss it in both.
                     let found = [b"a/x/y/f" as &[u8], b"b/x/y/f"].map(|path| {
-                        let ino =
-                            w.vfs.look(&w.start(), path, How::FOLLOW, &w.cred, |found| found.inode().ino());
+                        let ino = w.vfs.look(&w.start(), path, How::FOLLOW, &w.cred, |found| {
+                            found.inode().ino()
+                        });
                         ino.inspect_err(|errno| assert_eq!(*errno, Errno::NOENT)).ok()
                     });
                     let _ = found;
                     // Neither of these goes through what is renamed.
-                    let through =
-                        w.vfs.look(&w.start(), b"l/f", How::FOLLOW, &w.cred, |found| found.inode().ino());
+                    let through = w.vfs.look(&w.start(), b"l/f", How::FOLLOW, &w.cred, |found| {
+                        found.inode().ino()
+                    });
                     assert_eq!(through, Ok(f.dentry().inode().unwrap().ino()));
                     // Up from below what is renamed, one comes out.
                     if n == 0
                         && let Ok(y) = w.vfs.path(&w.start(), b"a/x/y", How::FOLLOW, &w.cred)
                     {
                         let start = quietline_vfs::Start::at(&w.fs, y.borrow());
-                        let up = w.vfs.look(&start, b"../../../here/f", How::FOLLOW, &w.cred, |found| {
-                            found.inode().ino()
-                        });
+                        let up =
+                            w.vfs.look(&start, b"../../../here/f", How::FOLLOW, &w.cred, |found| {
+                                found.inode().ino()
+                            });
                         assert_eq!(up, Ok(f.dentry().inode().unwrap().ino()));
                     }
                     if n == 1
-                        && let Ok(y) = w.vfs.path_by_reference(&w.start(), b"b/x/y", How::FOLLOW, &w.cred)
+                        && let Ok(y) =
+                            w.vfs.path_by_reference(&w.start(), b"b/x/y", How::FOLLOW, &w.cred)
                     {
                         let mut buffer = [0; 100];
                         let mut path = quietline_vfs::PathBuffer::new(&mut buffer);
                         w.vfs.d_path(&y, &w.fs.root_path(), &mut path).unwrap();
-                        assert!([b"/a/x/y", b"/b/x/y"].contains(&path.bytes().first_chunk::<6>().unwrap()));
+                        assert!(
+                            [b"/a/x/y", b"/b/x/y"]
+                                .contains(&path.bytes().first_chunk::<6>().unwrap())
+                        );
                     }
                 }
             });
@@ -244,7 +268,9 @@ fn changing_directory_under_walks() {
         for _ in 0..3 {
             s.spawn(|| {
                 while !stop.load(Relaxed) {
-                    let f = w.vfs.look(&w.start(), b"f", How::FOLLOW, &w.cred, |found| found.inode().ino());
+                    let f = w
+                        .vfs
+                        .look(&w.start(), b"f", How::FOLLOW, &w.cred, |found| found.inode().ino());
                     assert!(expected.contains(&f));
                     let at = w.fs.pwd_path();
                     assert!(at.same(&a) || at.same(&b));

@@ -45,7 +45,13 @@ impl Budget for Limit {
 const ROOT: Asker = Asker { admin: true, owner: true };
 
 /// As the system call does it.
-fn set(on: &mut Xattrs, budget: &impl Budget, name: &[u8], value: &[u8], flags: i32) -> Result<(), Errno> {
+fn set(
+    on: &mut Xattrs,
+    budget: &impl Budget,
+    name: &[u8],
+    value: &[u8],
+    flags: i32,
+) -> Result<(), Errno> {
     xattr::check_set(&[], flags)?;
     if name.is_empty() || name.len() > xattr::NAME_MAX {
         return Err(Errno::RANGE);
@@ -105,8 +111,12 @@ fn like_the_host() {
                 let value: Vec<u8> = (0..size).map(|i| (i + call) as u8).collect();
                 let flags = [0, 0, 1, 2, 3, 4][random.below(6)];
                 let got = set(&mut ours, &limit, name, &value, flags);
-                let there =
-                    rustix::fs::fsetxattr(&host, &**name, &value, XattrFlags::from_bits_retain(flags as u32));
+                let there = rustix::fs::fsetxattr(
+                    &host,
+                    &**name,
+                    &value,
+                    XattrFlags::from_bits_retain(flags as u32),
+                );
                 assert_eq!(got, there, "set {name:?} to {size} bytes, flags {flags}");
                 done[0] += usize::from(got.is_ok());
             }
@@ -159,7 +169,9 @@ fn the_budget_is_that_of_tmpfs() {
     for (size, there) in counted {
         // 8 inodes of 1 KiB, less the root and the file.
         let (mut ours, limit) = (Xattrs::new(), Limit::new(6 * 1024));
-        let fits = (0..).take_while(|i| set(&mut ours, &limit, &nth(*i), &vec![1; size], 0).is_ok()).count();
+        let fits = (0..)
+            .take_while(|i| set(&mut ours, &limit, &nth(*i), &vec![1; size], 0).is_ok())
+            .count();
         assert_eq!(fits, there, "attributes of {size} bytes");
         assert_eq!(set(&mut ours, &limit, &nth(fits), &vec![1; size], 0), Err(Errno::NOSPC));
         // There is no room for old and new at once.
@@ -217,7 +229,10 @@ fn who_may() {
     assert!(!trusted.asks_mode());
     assert_eq!(trusted.check_read(owner, file), Err(Errno::NODATA));
     assert_eq!(trusted.check_write(owner, file), Err(Errno::PERM));
-    assert_eq!((trusted.check_read(ROOT, file), trusted.check_write(ROOT, Target::Other)), (Ok(()), Ok(())));
+    assert_eq!(
+        (trusted.check_read(ROOT, file), trusted.check_write(ROOT, Target::Other)),
+        (Ok(()), Ok(()))
+    );
     let security = name(b"security.a");
     assert_eq!(security.check_read(nobody, file), Ok(()));
     assert_eq!(security.check_write(owner, file), Err(Errno::PERM));
@@ -246,7 +261,8 @@ fn memory_runs_out() {
         let (mut ours, limit) = (Xattrs::new(), Limit::new(u64::MAX));
         let mut expect = Vec::new();
         fault::fail_nth(nth);
-        for (name, value) in [("user.b", "1"), ("user.a", "22"), ("user.b", "333"), ("user.c", "")] {
+        for (name, value) in [("user.b", "1"), ("user.a", "22"), ("user.b", "333"), ("user.c", "")]
+        {
             match set(&mut ours, &limit, name.as_bytes(), value.as_bytes(), 0) {
                 Ok(()) => {
                     expect.retain(|(there, _)| *there != name);

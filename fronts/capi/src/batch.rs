@@ -18,8 +18,10 @@ pub struct ql_batch {
 /// What is inside.
 type Content = MaybeUninit<Option<Batch<'static>>>;
 
-const _: () =
-    assert!(size_of::<Content>() <= size_of::<ql_batch>() && align_of::<Content>() <= align_of::<ql_batch>());
+const _: () = assert!(
+    size_of::<Content>() <= size_of::<ql_batch>()
+        && align_of::<Content>() <= align_of::<ql_batch>()
+);
 
 /// Takes the free objects of one slab, and of a second one if the first has fewer than `want` and memory is there, and stores them
 /// in *batch: at least one object, perhaps fewer than `want`, perhaps more, as ql_batch_left() says. For callers that will use

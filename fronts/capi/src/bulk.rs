@@ -39,7 +39,11 @@ pub unsafe extern "C" fn ql_cache_alloc_bulk(
 /// # Safety
 /// `objects` points to `n` pointers, each NULL or from this cache; none appears twice, and nobody uses them any more.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ql_cache_free_bulk(cache: *mut ql_cache, objects: *mut *mut c_void, n: usize) {
+pub unsafe extern "C" fn ql_cache_free_bulk(
+    cache: *mut ql_cache,
+    objects: *mut *mut c_void,
+    n: usize,
+) {
     // SAFETY: by contract; so below.
     if let (Some(cache), Some(objects)) = unsafe { (cache.as_ref(), entries(objects, n)) } {
         // SAFETY: as above.

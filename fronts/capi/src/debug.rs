@@ -116,8 +116,9 @@ pub struct ql_violation {
 pub type ql_violation_handler =
     Option<unsafe extern "C" fn(violation: *const ql_violation, context: *mut c_void)>;
 
-static HANDLER: Callback<unsafe extern "C" fn(violation: *const ql_violation, context: *mut c_void)> =
-    Callback::new();
+static HANDLER: Callback<
+    unsafe extern "C" fn(violation: *const ql_violation, context: *mut c_void),
+> = Callback::new();
 
 /// Says what is checked in a cache from now on: QL_DEBUG_ flags, 0 for nothing. While anything is checked, all operations take a
 /// lock and some microseconds, and slabs that are made are larger; objects of older slabs are checked for what can be. Once

@@ -53,8 +53,9 @@ pub struct ql_count {
 /// Where packets go out: gets the number of an interface, `n` packets for it, and the context. What it has taken it sets to NULL;
 /// what it leaves is dropped, and counted. It must return. It is called inside a read section of ql_rcu_global(): it must neither
 /// wait for a grace period nor change routes; and the lane is in use.
-pub type ql_transmit =
-    Option<unsafe extern "C" fn(interface: u32, skbs: *mut *mut ql_skb, n: usize, context: *mut c_void)>;
+pub type ql_transmit = Option<
+    unsafe extern "C" fn(interface: u32, skbs: *mut *mut ql_skb, n: usize, context: *mut c_void),
+>;
 
 /// Makes a forwarder between interfaces, which are numbered from 0 on, and stores it in *forwarder; on failure, *forwarder is NULL.
 /// It knows the routes to their own addresses and to the links that they are on, and no others.
@@ -89,8 +90,11 @@ pub unsafe extern "C" fn ql_forwarder_create(
             let mut new = Interface::new(interface.link, interface.mtu.into());
             for prefix in addresses {
                 // The whole address: `bits` says how much of it is the link's.
-                new = match (ql_prefix { bits: if prefix.family == 4 { 32 } else { 128 }, ..*prefix })
-                    .either()?
+                new = match (ql_prefix {
+                    bits: if prefix.family == 4 { 32 } else { 128 },
+                    ..*prefix
+                })
+                .either()?
                 {
                     Either::V4(whole) => new.v4(whole.address(), prefix.bits),
                     Either::V6(whole) => new.v6(whole.address(), prefix.bits),
@@ -136,8 +140,12 @@ pub unsafe extern "C" fn ql_forwarder_set_route(
         let (forwarder, prefix, hop) = unsafe { (get(forwarder)?, given(prefix)?, given(hop)?) };
         let interfaces = forwarder.interfaces().len();
         match prefix.either()? {
-            Either::V4(prefix) => drop(forwarder.routes4().insert(prefix, hop.resolve(interfaces)?)?),
-            Either::V6(prefix) => drop(forwarder.routes6().insert(prefix, hop.resolve(interfaces)?)?),
+            Either::V4(prefix) => {
+                drop(forwarder.routes4().insert(prefix, hop.resolve(interfaces)?)?)
+            }
+            Either::V6(prefix) => {
+                drop(forwarder.routes6().insert(prefix, hop.resolve(interfaces)?)?)
+            }
         }
         Ok(())
     })
@@ -154,7 +162,9 @@ pub unsafe extern "C" fn ql_forwarder_remove_route(
     prefix: *const ql_prefix,
 ) -> bool {
     // SAFETY: by contract.
-    let (Ok(forwarder), Ok(prefix)) = (unsafe { (get(forwarder), given(prefix)) }) else { return false };
+    let (Ok(forwarder), Ok(prefix)) = (unsafe { (get(forwarder), given(prefix)) }) else {
+        return false;
+    };
     match prefix.either() {
         Ok(Either::V4(prefix)) => forwarder.routes4().remove(prefix).is_some(),
         Ok(Either::V6(prefix)) => forwarder.routes6().remove(prefix).is_some(),
@@ -174,7 +184,9 @@ pub unsafe extern "C" fn ql_forwarder_lookup(
     hop: *mut ql_next_hop,
 ) -> bool {
     // SAFETY: by contract.
-    let (Ok(forwarder), Ok(address)) = (unsafe { (get(forwarder), given(address)) }) else { return false };
+    let (Ok(forwarder), Ok(address)) = (unsafe { (get(forwarder), given(address)) }) else {
+        return false;
+    };
     let found = match address.family {
         4 => lookup(forwarder.routes4(), address.address),
         6 => lookup(forwarder.routes6(), address.address),

@@ -17,7 +17,9 @@ use core::ptr::NonNull;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ql_cache_free_rcu(cache: *mut ql_cache, object: *mut c_void) {
     // SAFETY: by contract; so below.
-    if let (Some(cache), Some(object)) = (unsafe { cache.as_ref() }, NonNull::new(object.cast::<u8>())) {
+    if let (Some(cache), Some(object)) =
+        (unsafe { cache.as_ref() }, NonNull::new(object.cast::<u8>()))
+    {
         // SAFETY: as above.
         unsafe { cache.raw().free_rcu(object) };
     }

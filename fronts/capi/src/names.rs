@@ -63,7 +63,12 @@ fn names() -> Result<&'static Names, ql_status> {
         let fresh = Registered::new(Rank::Object, SpinLock::new(HashSet::new()))?;
         let fresh = Box::into_raw(heap::try_box(fresh)?);
         // ORDERING: release publishes the names; acquire sees those of another thread that was quicker.
-        names = match NAMES.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
+        names = match NAMES.compare_exchange(
+            ptr::null_mut(),
+            fresh,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        ) {
             Ok(_) => fresh,
             Err(quicker) => {
                 // SAFETY: made above, and given to nobody.

@@ -155,7 +155,8 @@ pub unsafe extern "C" fn ql_rcu_call(
     }
     // SAFETY: by contract.
     let domain = unsafe { self::domain(domain) };
-    let (Some(domain), Some(head), Some(run)) = (domain, NonNull::new(head.cast::<Queued>()), run) else {
+    let (Some(domain), Some(head), Some(run)) = (domain, NonNull::new(head.cast::<Queued>()), run)
+    else {
         return ql_status::QL_INVALID;
     };
     // SAFETY: by contract the head is the caller's to give.

@@ -13,7 +13,8 @@ pub extern "C" fn ql_set_merging(on: bool) {
 }
 
 /// Shown a cache; the numbers are valid during the call.
-pub type ql_cache_visitor = Option<unsafe extern "C" fn(stats: *const ql_stats, context: *mut c_void)>;
+pub type ql_cache_visitor =
+    Option<unsafe extern "C" fn(stats: *const ql_stats, context: *mut c_void)>;
 
 /// Calls `visit` with the numbers of every cache of the process, oldest first. The visitor may use any cache, and may end one, but
 /// must return.
@@ -43,7 +44,11 @@ pub unsafe extern "C" fn ql_each_cache(visit: ql_cache_visitor, context: *mut c_
 /// # Safety
 /// `buffer` points to `size` bytes; `needed` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ql_slabinfo(buffer: *mut c_char, size: usize, needed: *mut usize) -> ql_status {
+pub unsafe extern "C" fn ql_slabinfo(
+    buffer: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> ql_status {
     status(|| {
         if buffer.is_null() && size != 0 {
             return Err(ql_status::QL_INVALID);

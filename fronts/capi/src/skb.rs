@@ -68,7 +68,10 @@ unsafe fn borrow(skb: *const ql_skb) -> Result<ManuallyDrop<Skb<'static>>, ql_st
 ///
 /// # Safety
 /// `skbs` is null or points to `n` pointers, each null or from [`give`], the caller's alone for `'a`.
-pub(crate) unsafe fn array<'a>(skbs: *mut *mut ql_skb, n: usize) -> Option<&'a mut [Option<Skb<'static>>]> {
+pub(crate) unsafe fn array<'a>(
+    skbs: *mut *mut ql_skb,
+    n: usize,
+) -> Option<&'a mut [Option<Skb<'static>>]> {
     if skbs.is_null() {
         return (n == 0).then_some(&mut []);
     }
@@ -91,7 +94,8 @@ fn made(skb: Result<Skb<'static>, PacketError>) -> *mut ql_skb {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ql_skb_alloc(packets: *mut ql_packets, len: usize) -> *mut ql_skb {
     // SAFETY: by contract.
-    unsafe { ql_packets::get(packets) }.map_or(ptr::null_mut(), |packets| made(packets.alloc_skb(len)))
+    unsafe { ql_packets::get(packets) }
+        .map_or(ptr::null_mut(), |packets| made(packets.alloc_skb(len)))
 }
 
 /// Fills an array with `n` packets as ql_skb_alloc() makes them, all or nothing; on failure all entries are NULL. n may be 0.
@@ -149,7 +153,11 @@ pub unsafe extern "C" fn ql_skb_clone(skb: *const ql_skb) -> *mut ql_skb {
 /// # Safety
 /// As ql_skb_get().
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ql_skb_copy(skb: *const ql_skb, headroom: usize, tailroom: usize) -> *mut ql_skb {
+pub unsafe extern "C" fn ql_skb_copy(
+    skb: *const ql_skb,
+    headroom: usize,
+    tailroom: usize,
+) -> *mut ql_skb {
     // SAFETY: by contract.
     unsafe { borrow(skb) }.map_or(ptr::null_mut(), |skb| made(skb.copy_expand(headroom, tailroom)))
 }
@@ -328,7 +336,11 @@ pub unsafe extern "C" fn ql_skb_trim(skb: *mut ql_skb, len: usize) -> ql_status 
 /// # Safety
 /// As ql_skb_get(); `bytes` is NULL or points to `n` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ql_skb_add_frag(skb: *mut ql_skb, bytes: *const c_void, n: usize) -> ql_status {
+pub unsafe extern "C" fn ql_skb_add_frag(
+    skb: *mut ql_skb,
+    bytes: *const c_void,
+    n: usize,
+) -> ql_status {
     status(|| {
         // SAFETY: by contract.
         let mut skb = unsafe { borrow(skb) }?;
@@ -350,7 +362,11 @@ pub unsafe extern "C" fn ql_skb_add_frag(skb: *mut ql_skb, bytes: *const c_void,
 /// # Safety
 /// As ql_skb_get(); `n` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ql_skb_frag(skb: *const ql_skb, number: usize, n: *mut usize) -> *const c_void {
+pub unsafe extern "C" fn ql_skb_frag(
+    skb: *const ql_skb,
+    number: usize,
+    n: *mut usize,
+) -> *const c_void {
     // SAFETY: by contract; so below.
     let Some(n) = (unsafe { n.as_mut() }) else { return ptr::null() };
     *n = 0;
@@ -382,7 +398,10 @@ pub unsafe extern "C" fn ql_skb_set_destructor(
 /// # Safety
 /// As ql_skb_get(); `fields` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ql_skb_get_fields(skb: *const ql_skb, fields: *mut ql_skb_fields) -> ql_status {
+pub unsafe extern "C" fn ql_skb_get_fields(
+    skb: *const ql_skb,
+    fields: *mut ql_skb_fields,
+) -> ql_status {
     status(|| {
         // SAFETY: by contract.
         let skb = unsafe { borrow(skb) }?;
@@ -409,10 +428,14 @@ pub unsafe extern "C" fn ql_skb_get_fields(skb: *const ql_skb, fields: *mut ql_s
 /// # Safety
 /// As ql_skb_get(); `fields` is NULL or points to fields.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ql_skb_set_fields(skb: *mut ql_skb, fields: *const ql_skb_fields) -> ql_status {
+pub unsafe extern "C" fn ql_skb_set_fields(
+    skb: *mut ql_skb,
+    fields: *const ql_skb_fields,
+) -> ql_status {
     status(|| {
         // SAFETY: by contract.
-        let (mut skb, fields) = unsafe { (borrow(skb)?, fields.as_ref().ok_or(ql_status::QL_INVALID)?) };
+        let (mut skb, fields) =
+            unsafe { (borrow(skb)?, fields.as_ref().ok_or(ql_status::QL_INVALID)?) };
         if fields.unused != 0 {
             return Err(ql_status::QL_INVALID);
         }

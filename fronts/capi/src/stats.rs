@@ -99,7 +99,10 @@ impl From<Stats> for ql_stats {
 /// # Safety
 /// `cache` is NULL or a cache; `stats` is NULL or points to as many bytes as its struct_size says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ql_cache_get_stats(cache: *const ql_cache, stats: *mut ql_stats) -> ql_status {
+pub unsafe extern "C" fn ql_cache_get_stats(
+    cache: *const ql_cache,
+    stats: *mut ql_stats,
+) -> ql_status {
     status(|| {
         // SAFETY: by contract; so below.
         let cache = unsafe { cache.as_ref() }.ok_or(ql_status::QL_INVALID)?;

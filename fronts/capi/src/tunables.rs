@@ -34,8 +34,14 @@ unsafe impl Versioned for ql_tunables {
 
 impl From<Tunables> for ql_tunables {
     fn from(tunables: Tunables) -> Self {
-        let Tunables { min_objects, min_order, min_partial, cpu_partial, sheaf_capacity, look_ahead } =
-            tunables;
+        let Tunables {
+            min_objects,
+            min_order,
+            min_partial,
+            cpu_partial,
+            sheaf_capacity,
+            look_ahead,
+        } = tunables;
         Self {
             struct_size: size_of::<Self>(),
             min_objects,

@@ -61,7 +61,9 @@ pub unsafe extern "C" fn ql_waitlist_add(list: *mut ql_waitlist, mut skb: *mut q
     // SAFETY: one reference or none, by contract.
     let skb = unsafe { array(&raw mut skb, 1) }.and_then(|skb| skb[0].take());
     // SAFETY: by contract.
-    let (Some(content), Some(skb)) = (unsafe { list.cast::<Content>().as_mut() }, skb) else { return };
+    let (Some(content), Some(skb)) = (unsafe { list.cast::<Content>().as_mut() }, skb) else {
+        return;
+    };
     if content.len() + 1 < QL_WAITLIST {
         content.add(skb);
     } else {

@@ -7,7 +7,8 @@ fn header_is_current() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let committed = root.join("include/quietline.h");
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
-    let bindings = cbindgen::Builder::new().with_crate(root).with_config(config).generate().unwrap();
+    let bindings =
+        cbindgen::Builder::new().with_crate(root).with_config(config).generate().unwrap();
     let mut fresh = Vec::new();
     bindings.write(&mut fresh);
     let fresh = String::from_utf8(fresh).unwrap();

@@ -39,11 +39,19 @@ use self::station::Station;
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ForwardArgs {
     /// The first device, with its addresses if packets are to be routed; `tap:` or `packet:` before the name says what it is
-    #[arg(long = "in", value_name = "NAME[=ADDRESS/BITS,...]", required_unless_present = "generate")]
+    #[arg(
+        long = "in",
+        value_name = "NAME[=ADDRESS/BITS,...]",
+        required_unless_present = "generate"
+    )]
     input: Option<Station>,
 
     /// The second device; with --generate it may be left out: packets then end in a sink that checks their numbers
-    #[arg(long = "out", value_name = "NAME[=ADDRESS/BITS,...]", required_unless_present = "generate")]
+    #[arg(
+        long = "out",
+        value_name = "NAME[=ADDRESS/BITS,...]",
+        required_unless_present = "generate"
+    )]
     output: Option<Station>,
 
     /// A route, beyond those to the devices' own links; a link-local gateway is on the link of the device that is named behind it
@@ -135,13 +143,15 @@ pub(crate) fn run(arguments: ForwardArgs) -> anyhow::Result<ExitCode> {
     // A closed stderr ends nothing.
     let _ = writeln!(io::stderr(), "{}", ports.says());
     // (Not all packets that there are: devices keep some for what comes in.)
-    let none_waits = |ports: &Ports<'_>, path: &Path<'_>| ports.pending() == 0 && path.waiting() == 0;
+    let none_waits =
+        |ports: &Ports<'_>, path: &Path<'_>| ports.pending() == 0 && path.waiting() == 0;
     let (mut may_all_go, mut done) = (!arguments.generate || !arguments.is_routed(), None);
     let mut failed = None;
     // Relaxed: nothing is ordered by it; a turn more does no harm.
     while !end.load(Ordering::Relaxed) {
         let now = Instant::now();
-        if !may_all_go && ports.made() > 0 && (none_waits(&ports, &path) || now - begun > PATIENCE) {
+        if !may_all_go && ports.made() > 0 && (none_waits(&ports, &path) || now - begun > PATIENCE)
+        {
             may_all_go = true;
             if !ports.are_done() {
                 show.all_go(&ports, now);
@@ -175,7 +185,10 @@ pub(crate) fn run(arguments: ForwardArgs) -> anyhow::Result<ExitCode> {
     }
     ports.end();
     let mut counts = path.counts();
-    let more = [("waiting for a neighbour", path.waiting()), ("polls without memory", ports.without_memory)];
+    let more = [
+        ("waiting for a neighbour", path.waiting()),
+        ("polls without memory", ports.without_memory),
+    ];
     counts.extend(more.into_iter().filter(|(_, n)| *n > 0));
     show.end(&ports, &counts).context("cannot print the counters")?;
     match failed {

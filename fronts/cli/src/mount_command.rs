@@ -124,8 +124,11 @@ fn guard_command(directory: &Path, device: &str) -> anyhow::Result<Command> {
 /// Says that all is well, and lets go of the terminal and of the directory that it was started in.
 fn tell_and_leave() -> anyhow::Result<()> {
     std::env::set_current_dir("/").context("cannot leave the directory")?;
-    let null =
-        OpenOptions::new().read(true).write(true).open("/dev/null").context("cannot open /dev/null")?;
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .context("cannot open /dev/null")?;
     let mut out = std::io::stdout();
     out.write_all(MOUNTED).and_then(|()| out.flush()).context("nobody waits for this process")?;
     rustix::stdio::dup2_stderr(&null)?;

@@ -116,7 +116,10 @@ fn choose(process: Option<&str>) -> anyhow::Result<PathBuf> {
         [] => bail!("no process of yours publishes its caches; {HOW}"),
         several => {
             let pids: Vec<_> = several.iter().map(|observed| observed.pid.to_string()).collect();
-            bail!("several processes publish their caches; give one of their numbers: {}", pids.join(", "))
+            bail!(
+                "several processes publish their caches; give one of their numbers: {}",
+                pids.join(", ")
+            )
         }
     }
 }

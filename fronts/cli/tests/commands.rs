@@ -3,7 +3,10 @@
 use std::process::{Command, Output};
 
 fn ql(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ql")).args(arguments).output().expect("ql was built for this test")
+    Command::new(env!("CARGO_BIN_EXE_ql"))
+        .args(arguments)
+        .output()
+        .expect("ql was built for this test")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -31,8 +34,17 @@ fn a_quick_bench_prints_one_table_and_ends_well() {
 
 #[test]
 fn json_on_the_standard_output_has_it_to_itself() {
-    let arguments =
-        ["bench", "anonfds", "--case", "eventfd", "-n1", "--columns=host", "--quick", "--json", "-"];
+    let arguments = [
+        "bench",
+        "anonfds",
+        "--case",
+        "eventfd",
+        "-n1",
+        "--columns=host",
+        "--quick",
+        "--json",
+        "-",
+    ];
     let output = ql(&arguments);
     assert!(output.status.success(), "{output:?}");
     let json = text(&output.stdout);

@@ -38,7 +38,10 @@ fn generated_packets_end_in_the_sink_each_once() {
         assert!(said.contains(&format!("{forwarded}: {count}\n")), "{arguments}: {said}");
     }
     let output = ql("--generate --seconds 0.1");
-    assert!(output.status.success() && text(&output.stdout).contains(" 0 lost, 0 dup"), "{output:?}");
+    assert!(
+        output.status.success() && text(&output.stdout).contains(" 0 lost, 0 dup"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -55,12 +58,18 @@ fn what_cannot_be_done_is_told() {
         ("--in tap:x --out sixteen-bytes-ab", "a name has 1 to 15 bytes"),
         ("--in tap:x=10.0.0.1/24 --out tap:y", ONE_SIDED),
         ("--in no-such-one --out no-such-one=10.0.0.1/24", ONE_SIDED),
-        ("--in tap:x --out tap:y --route 0.0.0.0/0=10.0.0.1", "a route needs devices with addresses"),
+        (
+            "--in tap:x --out tap:y --route 0.0.0.0/0=10.0.0.1",
+            "a route needs devices with addresses",
+        ),
         (
             "--in tap:x=10.0.0.1/24 --out tap:y=10.0.1.1/24 --route 0.0.0.0/0=10.0.2.1",
             "the gateway 10.0.2.1 is on no device's link",
         ),
-        ("--in tap:x=fd00::1/64 --out tap:y=fd00:1::1/64 --route ::/0=fe80::1", "as in `fe80::1%y`"),
+        (
+            "--in tap:x=fd00::1/64 --out tap:y=fd00:1::1/64 --route ::/0=fe80::1",
+            "as in `fe80::1%y`",
+        ),
         (
             "--in tap:x=fd00::1/64 --out tap:y=fd00:1::1/64 --route ::/0=fe80::1%z",
             "on the link of z, which is not one of the devices",
@@ -69,23 +78,35 @@ fn what_cannot_be_done_is_told() {
             "--in tap:x=fd00::1/64 --out tap:y=fd00:1::1/64 --route ::/0=fd00::9%y",
             "the gateway fd00::9 is not on the link of y",
         ),
-        ("--in tap:x=fd00::1/64 --out tap:y=fd00:1::1/64 --route ::/0=fe80::1%", "no device behind the `%`"),
+        (
+            "--in tap:x=fd00::1/64 --out tap:y=fd00:1::1/64 --route ::/0=fe80::1%",
+            "no device behind the `%`",
+        ),
     ] {
         let output = ql(arguments);
-        assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "{arguments}: {output:?}");
+        assert!(
+            output.status.code() == Some(2) && output.stdout.is_empty(),
+            "{arguments}: {output:?}"
+        );
         assert!(text(&output.stderr).contains(says), "{arguments}: {output:?}");
     }
     let output = ql("--in no-such-one --out no-such-one");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let error = text(&output.stderr);
     assert!(error.contains("no-such-one cannot be used: "), "{error}");
-    assert!(error.contains("there is no interface of that name") || error.contains("CAP_NET_RAW"), "{error}");
+    assert!(
+        error.contains("there is no interface of that name") || error.contains("CAP_NET_RAW"),
+        "{error}"
+    );
 }
 
 #[test]
 fn nobody_reads_the_counters() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ql"));
-    command.args(["forward", "--generate", "--count", "1000"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(["forward", "--generate", "--count", "1000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
@@ -119,10 +140,12 @@ fn a_cable() {
     tcp(LEN, &b, &a, "[fd00::1]:4001");
     let said = forward.end();
     for device in ["qa", "qb"] {
-        let line = said.lines().find(|line| line.trim_start().starts_with(device)).expect("it has a line");
+        let line =
+            said.lines().find(|line| line.trim_start().starts_with(device)).expect("it has a line");
         let received: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
         // What comes before the other host is plugged in has nowhere to go.
-        let dropped = line.split_whitespace().nth(8) == Some("DEV_READY") || line.trim_end().ends_with(" 0");
+        let dropped =
+            line.split_whitespace().nth(8) == Some("DEV_READY") || line.trim_end().ends_with(" 0");
         assert!(received > (8 << 20) / 1500 && dropped, "{said}");
     }
 }
@@ -166,9 +189,13 @@ fn a_router() {
     tcp(LEN, &a, &b, "10.0.2.2:4001");
     tcp(LEN, &b, &a, "[fd00:1::2]:4002");
     let said = forward.end();
-    for count in
-        ["forwarded IPv4: ", "forwarded IPv6: ", "ICMP errors: ", "IP_TTL_EXPIRED: ", "PKT_TOO_BIG: "]
-    {
+    for count in [
+        "forwarded IPv4: ",
+        "forwarded IPv6: ",
+        "ICMP errors: ",
+        "IP_TTL_EXPIRED: ",
+        "PKT_TOO_BIG: ",
+    ] {
         assert!(said.contains(count), "{count} in {said}");
     }
 }
@@ -217,7 +244,8 @@ fn an_interface_that_goes_away_ends_it_with_what_was_counted() {
 
 /// Packets a second that a device has sent, as it is said.
 fn rate(said: &str, device: &str) -> f64 {
-    let line = said.lines().find(|line| line.trim_start().starts_with(device)).expect("it has a line");
+    let line =
+        said.lines().find(|line| line.trim_start().starts_with(device)).expect("it has a line");
     let words: Vec<&str> = line.split_whitespace().collect();
     let unit = ["/s", "k/s", "M/s"].iter().position(|unit| words[6] == *unit).expect("a unit");
     words[5].parse::<f64>().unwrap() * 1000f64.powi(unit as i32)
@@ -243,7 +271,8 @@ fn generated_packets_wait_for_the_neighbour_and_are_counted() {
     // The host is silent until it was asked once, so that there is something to wait for: a second, until it is asked again.
     let came = || -> u64 {
         let devices = fs::read_to_string("/proc/net/dev").unwrap();
-        let line = devices.lines().find_map(|line| line.trim().strip_prefix("qa:")).expect("it is there");
+        let line =
+            devices.lines().find_map(|line| line.trim().strip_prefix("qa:")).expect("it is there");
         line.split_whitespace().nth(1).expect("packets").parse().unwrap()
     };
     // A machine that is busy may hold up who answers, so that the neighbour is given up, or who sends; but not each time.
@@ -267,7 +296,10 @@ fn generated_packets_wait_for_the_neighbour_and_are_counted() {
             answered.get_or_insert_with(Instant::now);
         }
         let (code, said, error) = forward.wait();
-        assert!(code == Some(0) && numbers.is_sorted_by(|a, b| a < b), "{numbers:?} {said} {error}");
+        assert!(
+            code == Some(0) && numbers.is_sorted_by(|a, b| a < b),
+            "{numbers:?} {said} {error}"
+        );
         // The neighbour has answered: nothing is waited for any more, neither before the others nor behind them.
         let took = answered.map(|answered: Instant| answered.elapsed());
         if numbers.len() == 200 && !said.contains("NEIGH_FAILED") {
@@ -276,7 +308,8 @@ fn generated_packets_wait_for_the_neighbour_and_are_counted() {
                 "{said} {error}"
             );
             // Of the time in which they were sent.
-            if took.is_some_and(|took| took < Duration::from_secs(3)) && rate(&said, "qa") > 1000.0 {
+            if took.is_some_and(|took| took < Duration::from_secs(3)) && rate(&said, "qa") > 1000.0
+            {
                 break;
             }
         }
@@ -285,12 +318,14 @@ fn generated_packets_wait_for_the_neighbour_and_are_counted() {
     }
     // Nobody is there: all are counted.
     let (code, said, _) = to("10.0.0.77", 10).wait();
-    let failed =
-        said.lines().find_map(|line| line.trim().strip_prefix("NEIGH_FAILED: ")?.parse::<u32>().ok());
+    let failed = said
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("NEIGH_FAILED: ")?.parse::<u32>().ok());
     // And some of the errors, which nobody answers for either.
     assert!(code == Some(0) && failed.is_some_and(|failed| (10..=20).contains(&failed)), "{said}");
     // Told to end before it is known: so are those that wait.
-    let forward = Forward::start("--generate --out tap:qa=10.0.0.1/24 --destination 10.0.0.77 --seconds 0.5");
+    let forward =
+        Forward::start("--generate --out tap:qa=10.0.0.1/24 --destination 10.0.0.77 --seconds 0.5");
     let (code, said, _) = forward.wait();
     assert!(code == Some(0) && said.contains("waiting for a neighbour: 1\n"), "{said}");
 }

@@ -59,18 +59,23 @@ fn an_analyser_finds_nothing_wrong() {
     let at_a = Capture::start(Some(&a), "qa", "at-a");
     let at_b = Capture::start(Some(&b), "qb", "at-b");
 
-    let [router4, far4, nowhere] = [[10, 0, 1, 1], [10, 0, 2, 2], [10, 77, 0, 1]].map(Ipv4Addr::from);
+    let [router4, far4, nowhere] =
+        [[10, 0, 1, 1], [10, 0, 2, 2], [10, 77, 0, 1]].map(Ipv4Addr::from);
     let [router6, far6] = ["fd00:1::1", "fd00:2::2"].map(|text| text.parse::<Ipv6Addr>().unwrap());
     // Echoes, the same with too few hops, what is too large, and what has no way to go.
     let asks = |to: IpAddr, router: IpAddr, len, hops, kind: [u8; 2]| {
         let from = if [0, 129].contains(&kind[0]) { to } else { router };
         assert_eq!(a.on(|| ping(to, len, hops, kind)).from, from, "{len} {hops}");
     };
-    for (len, hops, kind) in [(56, 64, [0, 0]), (57, 2, [0, 0]), (1400, 64, [3, 4]), (56, 1, [11, 0])] {
+    for (len, hops, kind) in
+        [(56, 64, [0, 0]), (57, 2, [0, 0]), (1400, 64, [3, 4]), (56, 1, [11, 0])]
+    {
         asks(far4.into(), router4.into(), len, hops, kind);
     }
     asks(nowhere.into(), router4.into(), 56, 64, [3, 0]);
-    for (len, hops, kind) in [(56, 64, [129, 0]), (57, 2, [129, 0]), (1400, 64, [2, 0]), (56, 1, [3, 0])] {
+    for (len, hops, kind) in
+        [(56, 64, [129, 0]), (57, 2, [129, 0]), (1400, 64, [2, 0]), (56, 1, [3, 0])]
+    {
         asks(far6.into(), router6.into(), len, hops, kind);
     }
     for (hops, v4, v6) in [(1, [11, 0], [3, 0]), (2, [3, 3], [1, 4])] {
@@ -115,7 +120,10 @@ fn an_analyser_finds_nothing_wrong() {
             ("icmpv6.type == 2 && icmpv6.mtu == 1300", 1),
             ("icmpv6.type == 1 && ipv6.hlim == 63", 1),
             ("ip && tcp && tcp.len > 0 && ip.ttl == 63 && tcp.checksum.status == \"Good\"", 1000),
-            ("ipv6 && tcp && tcp.len > 0 && ipv6.hlim == 63 && tcp.checksum.status == \"Good\"", 1000),
+            (
+                "ipv6 && tcp && tcp.len > 0 && ipv6.hlim == 63 && tcp.checksum.status == \"Good\"",
+                1000,
+            ),
             ("ip && udp && !icmp && udp.checksum.status == \"Good\"", 3),
             ("ipv6 && udp && !icmpv6 && udp.checksum.status == \"Good\"", 3),
         ],
@@ -132,7 +140,10 @@ fn an_analyser_finds_nothing_wrong() {
             ("udp.dstport == 5004 && udp.length == 1408 && udp.checksum.status == \"Good\"", 1),
             ("udp.dstport == 5005 && udp.length == 1408 && udp.checksum.status == \"Good\"", 1),
             ("ip && tcp && tcp.len > 0 && ip.ttl == 63 && tcp.checksum.status == \"Good\"", 1000),
-            ("ipv6 && tcp && tcp.len > 0 && ipv6.hlim == 63 && tcp.checksum.status == \"Good\"", 1000),
+            (
+                "ipv6 && tcp && tcp.len > 0 && ipv6.hlim == 63 && tcp.checksum.status == \"Good\"",
+                1000,
+            ),
         ],
     );
     assert_eq!(frames(&at_b, "frame.len > 1314"), [], "wider than the link");
@@ -154,12 +165,16 @@ fn generated(frame: &[u8], size: usize) -> (u32, u64) {
     }
     let len = size - udp;
     assert_eq!(usize::from(u16::from_be_bytes([frame[udp + 4], frame[udp + 5]])), len);
-    let pseudo = [&frame[addresses..udp], &[0, 17], &(len as u16).to_be_bytes(), &frame[udp..]].concat();
+    let pseudo =
+        [&frame[addresses..udp], &[0, 17], &(len as u16).to_be_bytes(), &frame[udp..]].concat();
     assert_eq!(sum(&pseudo), 0xffff, "{frame:x?}");
     let said = &frame[udp + 8..];
     assert_eq!(&said[..4], b"QLgn");
     assert!(said[16..].iter().all(|byte| *byte == 0));
-    (u32::from_be_bytes(said[4..8].try_into().unwrap()), u64::from_be_bytes(said[8..16].try_into().unwrap()))
+    (
+        u32::from_be_bytes(said[4..8].try_into().unwrap()),
+        u64::from_be_bytes(said[8..16].try_into().unwrap()),
+    )
 }
 
 /// Packets that the router is given: fewer than [`Capture`] has room for.
@@ -187,7 +202,9 @@ fn captured(name: &str, arguments: &str) -> (String, PathBuf) {
 
 /// The number in a line that ends with it.
 fn told(said: &str, what: &str) -> u64 {
-    said.lines().find_map(|line| line.trim().strip_prefix(what)).map_or(0, |number| number.parse().unwrap())
+    said.lines()
+        .find_map(|line| line.trim().strip_prefix(what))
+        .map_or(0, |number| number.parse().unwrap())
 }
 
 #[test]
@@ -206,7 +223,8 @@ fn generated_packets_come_out_of_a_tap() {
             .enumerate()
     {
         let arguments = format!("--destination {to} --size {size} --flows {flows} --count {count}");
-        let (said, file) = captured(&format!("generated-{i}"), &format!("--out tap:qg {arguments}"));
+        let (said, file) =
+            captured(&format!("generated-{i}"), &format!("--out tap:qg {arguments}"));
         let mut next = vec![0; *flows];
         for frame in packets(&file).iter().filter(|frame| is_generated(frame)) {
             let (flow, number) = generated(frame, *size);
@@ -220,7 +238,8 @@ fn generated_packets_come_out_of_a_tap() {
     for (i, (ours, to, size)) in
         [("10.0.2.1/24", "10.0.2.2", 64), ("fd00:2::1/64", "fd00:2::2", 78)].iter().enumerate()
     {
-        let arguments = format!("--out tap:qg={ours} --destination {to} --size {size} --count {COUNT}");
+        let arguments =
+            format!("--out tap:qg={ours} --destination {to} --size {size} --count {COUNT}");
         let ttl = if *size == 64 { 22 } else { 21 };
         let routed = || {
             let (said, file) = captured(&format!("routed-{i}"), &arguments);
@@ -238,6 +257,10 @@ fn generated_packets_come_out_of_a_tap() {
             (dropped == 0).then_some(came)
         };
         // A host that is busy may take longer to answer than the router asks.
-        assert_eq!((0..10).find_map(|_| routed()), Some(COUNT), "all, if the neighbour has answered");
+        assert_eq!(
+            (0..10).find_map(|_| routed()),
+            Some(COUNT),
+            "all, if the neighbour has answered"
+        );
     }
 }

@@ -21,7 +21,8 @@ use wire::talk::udp;
 use wire::{Forward, Host, PATIENCE, inside, ip};
 
 const ROUTED: &str = "=10.0.1.1/24,fd00:1::1/64 --out packet:qb=10.0.2.1/24,fd00:2::1/64";
-const ADDRESSES: [[&str; 2]; 2] = [["10.0.1.2/24", "fd00:1::2/64"], ["10.0.2.2/24", "fd00:2::2/64"]];
+const ADDRESSES: [[&str; 2]; 2] =
+    [["10.0.1.2/24", "fd00:1::2/64"], ["10.0.2.2/24", "fd00:2::2/64"]];
 const GATEWAYS: [[&str; 2]; 2] = [["10.0.1.1", "fd00:1::1"], ["10.0.2.1", "fd00:2::1"]];
 const V4: [&str; 2] = ["10.0.1.2:4000", "10.0.2.2:4000"];
 const V6: [&str; 2] = ["[fd00:1::2]:4000", "[fd00:2::2]:4000"];
@@ -95,12 +96,17 @@ impl Between {
 fn dropped(said: &str) -> u64 {
     let reasons = DropReason::ALL.iter().filter(|reason| **reason != DropReason::UnhandledProtocol);
     let of = |name: &str| -> u64 {
-        let words: Vec<&str> = said.split([' ', ',', '\n']).filter(|word| !word.is_empty()).collect();
-        let by_devices =
-            words.windows(2).filter(|pair| pair[1] == name).filter_map(|pair| pair[0].parse::<u64>().ok());
+        let words: Vec<&str> =
+            said.split([' ', ',', '\n']).filter(|word| !word.is_empty()).collect();
+        let by_devices = words
+            .windows(2)
+            .filter(|pair| pair[1] == name)
+            .filter_map(|pair| pair[0].parse::<u64>().ok());
         let heading = format!("{name}:");
-        let by_router =
-            words.windows(2).filter(|pair| pair[0] == heading).filter_map(|pair| pair[1].parse::<u64>().ok());
+        let by_router = words
+            .windows(2)
+            .filter(|pair| pair[0] == heading)
+            .filter_map(|pair| pair[1].parse::<u64>().ok());
         by_devices.sum::<u64>() + by_router.sum::<u64>()
     };
     reasons.map(|reason| of(reason.name())).sum()
@@ -157,7 +163,10 @@ fn datagrams_over_packet_sockets() {
 fn iperf3([a, b]: &[Host; 2], options: &str) -> serde_json::Value {
     let net = format!("--net={}", b.path());
     let mut server = Command::new("nsenter");
-    server.args([&net, "iperf3", "-s", "-1", "-B", "10.0.2.2"]).stdout(Stdio::null()).stderr(Stdio::null());
+    server
+        .args([&net, "iperf3", "-s", "-1", "-B", "10.0.2.2"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut server = server.spawn().unwrap();
     // Until the server listens, it is asked again.
     let begun = std::time::Instant::now();
@@ -165,7 +174,8 @@ fn iperf3([a, b]: &[Host; 2], options: &str) -> serde_json::Value {
         let net = format!("--net={}", a.path());
         let mut client = Command::new("nsenter");
         client.args([&net, "iperf3", "-J", "-c", "10.0.2.2"]).args(options.split(' '));
-        let said: serde_json::Value = serde_json::from_slice(&client.output().unwrap().stdout).unwrap();
+        let said: serde_json::Value =
+            serde_json::from_slice(&client.output().unwrap().stdout).unwrap();
         if said.get("error").is_none() {
             break said;
         }
@@ -219,11 +229,14 @@ fn a_terminal_shows_what_the_router_drops() {
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();
     let theirs = ptsname(&ours, Vec::new()).unwrap();
-    let theirs = rustix::fs::open(theirs.as_c_str(), OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    let theirs =
+        rustix::fs::open(theirs.as_c_str(), OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ql"));
     // Nowhere to go: there is no route. (The second packet follows when nothing waits any more that was made for the first one.)
-    command
-        .args("forward --generate --out tap:qa=10.0.0.1/24 --destination 203.0.113.1 --seconds 6".split(' '));
+    command.args(
+        "forward --generate --out tap:qa=10.0.0.1/24 --destination 203.0.113.1 --seconds 6"
+            .split(' '),
+    );
     command.env("TERM", "xterm").stdout(Stdio::null()).stderr(theirs);
     let mut child = command.spawn().unwrap();
     drop(command);

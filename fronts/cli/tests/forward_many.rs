@@ -9,7 +9,8 @@ use quietline_net::forward::{Count, Forwarder, Interface};
 use quietline_net::packet::{DropReason, Packets};
 
 /// The links that the forwarder is on, and who sends and receives there.
-const LINKS: [[u8; 6]; 4] = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3], [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 4]];
+const LINKS: [[u8; 6]; 4] =
+    [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3], [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 4]];
 
 fn forwarder(packets: &Packets, ends: Ends) -> Forwarder<'_> {
     let interface = |i: usize, v4: &str, v6: &str| {
@@ -104,7 +105,8 @@ fn through(traffic: Traffic) {
         });
     });
     let counts = forwarder.counts();
-    let forwarded = if matches!(traffic.ends, Ends::V4(_)) { Count::Forwarded4 } else { Count::Forwarded6 };
+    let forwarded =
+        if matches!(traffic.ends, Ends::V4(_)) { Count::Forwarded4 } else { Count::Forwarded6 };
     assert_eq!((counts[forwarded], counts[Count::NotSent]), (count, 0));
     assert!(DropReason::ALL.iter().all(|reason| counts[*reason] == 0));
     drop(forwarder);
@@ -121,6 +123,7 @@ fn each_packet_comes_through_once_and_in_order() {
     };
     let usual = Traffic { count: Some(count), ..Traffic::default() };
     through(usual);
-    let many = Traffic { count: Some(count / 10), flows: 1000, size: 1514, ends: Ends::TEST_V6, ..usual };
+    let many =
+        Traffic { count: Some(count / 10), flows: 1000, size: 1514, ends: Ends::TEST_V6, ..usual };
     through(many);
 }

@@ -9,17 +9,22 @@ fn memory(arguments: &[&str]) -> Output {
 
 /// The number that follows a name.
 fn number(json: &str, name: &str) -> f64 {
-    let (_, rest) = json.split_once(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no {name} in {json}"));
+    let (_, rest) =
+        json.split_once(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no {name} in {json}"));
     let end = rest.find([',', '}']).expect("it goes on");
     rest[..end].parse().unwrap_or_else(|error| panic!("{name}: {error} in {json}"))
 }
 
 #[test]
 fn what_is_shrunk_comes_back() {
-    let output = memory(&["--objects", "200000", "--sizes", "192", "--columns", "quietline", "--json", "-"]);
+    let output =
+        memory(&["--objects", "200000", "--sizes", "192", "--columns", "quietline", "--json", "-"]);
     assert!(output.status.success(), "{output:?}");
     let json = String::from_utf8_lossy(&output.stdout);
-    assert!(json.contains("\"column\":\"quietline\"") && json.contains("\"checked\":true"), "{json}");
+    assert!(
+        json.contains("\"column\":\"quietline\"") && json.contains("\"checked\":true"),
+        "{json}"
+    );
     let (overhead, end) = (number(&json, "overhead"), number(&json, "end"));
     // Headers of slabs, and what of a slab holds no object.
     assert!((0.0..40.0).contains(&overhead), "{overhead} bytes for each object");
@@ -35,7 +40,10 @@ fn what_is_shrunk_comes_back() {
 #[test]
 fn requests_that_cannot_be() {
     for (arguments, says) in [
-        (["--sizes", "4"], "objects must have at least 8 bytes; give sizes such as `--sizes 64,192`"),
+        (
+            ["--sizes", "4"],
+            "objects must have at least 8 bytes; give sizes such as `--sizes 64,192`",
+        ),
         (["--objects", "0"], "--objects must be at least 1"),
         (["--columns", "malloc"], "no column is called `malloc`"),
     ] {

@@ -17,7 +17,9 @@ fn possible() -> bool {
         eprintln!("skipped: /dev/fuse cannot be opened: {error}");
         return false;
     }
-    if !rustix::process::geteuid().is_root() && Command::new("fusermount3").arg("-V").output().is_err() {
+    if !rustix::process::geteuid().is_root()
+        && Command::new("fusermount3").arg("-V").output().is_err()
+    {
         eprintln!("skipped: only root may mount without fusermount3");
         return false;
     }
@@ -83,7 +85,10 @@ fn ends(child: &mut Child) -> ExitStatus {
 }
 
 fn names(of: &Path) -> BTreeSet<String> {
-    fs::read_dir(of).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    fs::read_dir(of)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
 }
 
 #[test]
@@ -104,7 +109,10 @@ fn files_are_what_they_are_elsewhere_and_a_signal_ends_it_all() {
     assert_eq!(fs::read_to_string(at("a")).unwrap(), "one, two");
     fs::rename(at("d/b"), at("c")).unwrap();
     fs::remove_file(at("a")).unwrap();
-    assert_eq!((names(&place.0), names(&at("d"))), (["c".into(), "d".into()].into(), BTreeSet::new()));
+    assert_eq!(
+        (names(&place.0), names(&at("d"))),
+        (["c".into(), "d".into()].into(), BTreeSet::new())
+    );
     assert_eq!(fs::metadata(at("c")).unwrap().nlink(), 1);
     symlink("c", at("l")).unwrap();
     assert_eq!(fs::read_to_string(at("l")).unwrap(), "one, two");

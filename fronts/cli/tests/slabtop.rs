@@ -55,9 +55,10 @@ fn every_format() {
     publish(&path);
     let path = path.to_str().unwrap();
     let table = text(&runtime.ql(&["slabtop", path]));
-    assert!(
-        table.contains(&format!(" Process                            : {} (slabtop", std::process::id()))
-    );
+    assert!(table.contains(&format!(
+        " Process                            : {} (slabtop",
+        std::process::id()
+    )));
     let heading = table.lines().find(|line| line.contains("OBJ SIZE")).unwrap();
     let row = table.lines().find(|line| line.contains("passengers")).unwrap();
     assert!(heading.split_whitespace().take(3).eq(["OBJS", "ACTIVE", "USE"]), "{heading}");
@@ -67,8 +68,12 @@ fn every_format() {
     assert!(slabinfo.starts_with("slabinfo - version: 2.1\n# name "));
     assert!(slabinfo.contains("\npassengers           123 "), "{slabinfo}");
     let metrics = text(&runtime.ql(&["slabtop", path, "-f", "openmetrics"]));
-    let active = r#"quietline_slab_objects{cache="passengers",object_bytes="200",state="active"} 123"#;
-    assert!(metrics.lines().any(|line| line == active) && metrics.ends_with("# EOF\n"), "{metrics}");
+    let active =
+        r#"quietline_slab_objects{cache="passengers",object_bytes="200",state="active"} 123"#;
+    assert!(
+        metrics.lines().any(|line| line == active) && metrics.ends_with("# EOF\n"),
+        "{metrics}"
+    );
     let json = text(&runtime.ql(&["slabtop", path, "--format", "json"]));
     let report: Report = serde_json::from_str(&json).unwrap();
     assert_eq!((report.pid, json.lines().count()), (std::process::id(), 1));
@@ -98,7 +103,10 @@ fn beside_a_bench() {
         .unwrap();
     let start = Instant::now();
     let mut seen = None;
-    while seen.is_none() && start.elapsed() < Duration::from_secs(60) && bench.try_wait().unwrap().is_none() {
+    while seen.is_none()
+        && start.elapsed() < Duration::from_secs(60)
+        && bench.try_wait().unwrap().is_none()
+    {
         let output = runtime.ql(&["slabtop", "--once", "--sort", "n"]);
         let table = String::from_utf8_lossy(&output.stdout).into_owned();
         seen = (output.status.success() && table.contains("sock")).then_some(table);
@@ -110,7 +118,11 @@ fn beside_a_bench() {
     assert!(table.contains(&format!(": {} (ql)", bench.id())), "{table}");
     assert!(by_number.status.success() || ended.is_some(), "{by_number:?}");
     assert!(status.success());
-    assert_eq!(std::fs::read_dir(runtime.0.join("quietline")).unwrap().count(), 0, "the socket is gone");
+    assert_eq!(
+        std::fs::read_dir(runtime.0.join("quietline")).unwrap().count(),
+        0,
+        "the socket is gone"
+    );
 }
 
 /// Whoever is not found is told how to be.

@@ -4,8 +4,8 @@ use fuser::TimeOrNow;
 use fuser::{FileAttr, FileType, INodeNo};
 use quietline::Errno;
 use quietline::abi::{
-    DT_BLK, DT_CHR, DT_DIR, DT_FIFO, DT_LNK, DT_SOCK, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT,
-    S_IFSOCK, Stat, Timespec, UTIME_NOW, UTIME_OMIT,
+    DT_BLK, DT_CHR, DT_DIR, DT_FIFO, DT_LNK, DT_SOCK, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK,
+    S_IFMT, S_IFSOCK, Stat, Timespec, UTIME_NOW, UTIME_OMIT,
 };
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -82,8 +82,11 @@ pub(crate) fn entry_kind(kind: u8) -> FileType {
 fn moment(time: Timespec) -> SystemTime {
     let nanos = Duration::from_nanos(time.tv_nsec as u64);
     let seconds = Duration::from_secs(time.tv_sec.unsigned_abs());
-    let whole =
-        if time.tv_sec < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
+    let whole = if time.tv_sec < 0 {
+        UNIX_EPOCH.checked_sub(seconds)
+    } else {
+        UNIX_EPOCH.checked_add(seconds)
+    };
     whole.and_then(|whole| whole.checked_add(nanos)).unwrap_or(UNIX_EPOCH)
 }
 
@@ -93,7 +96,9 @@ pub(crate) fn set_time(time: Option<TimeOrNow>) -> Timespec {
         None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
         Some(TimeOrNow::SpecificTime(time)) => match time.duration_since(UNIX_EPOCH) {
-            Ok(since) => Timespec { tv_sec: since.as_secs() as i64, tv_nsec: since.subsec_nanos().into() },
+            Ok(since) => {
+                Timespec { tv_sec: since.as_secs() as i64, tv_nsec: since.subsec_nanos().into() }
+            }
             Err(before) => {
                 let before = before.duration();
                 let (seconds, nanos) = (before.as_secs() as i64, i64::from(before.subsec_nanos()));
@@ -113,7 +118,8 @@ mod tests {
 
     #[test]
     fn times_go_both_ways() {
-        for (tv_sec, tv_nsec) in [(0, 0), (1, 999_999_999), (-1, 1), (-5, 0), (-3, 999_999_999), (1 << 33, 7)]
+        for (tv_sec, tv_nsec) in
+            [(0, 0), (1, 999_999_999), (-1, 1), (-5, 0), (-3, 999_999_999), (1 << 33, 7)]
         {
             let time = Timespec { tv_sec, tv_nsec };
             assert_eq!(set_time(Some(TimeOrNow::SpecificTime(moment(time)))), time);

@@ -65,9 +65,9 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
     while let Some((&byte, after)) = rest.split_first() {
         let octal = (byte == b'\\')
             .then(|| {
-                after
-                    .get(..3)
-                    .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok())
+                after.get(..3).and_then(|digits| {
+                    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+                })
             })
             .flatten();
         out.push(octal.unwrap_or(byte));

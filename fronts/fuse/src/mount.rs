@@ -66,8 +66,8 @@ impl Mounted {
         config.clone_fd = true;
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
             .map_err(|error| MountError::System { what: "cannot wait for signals", error })?;
-        let session =
-            Session::new(server, &canonical, &config).map_err(|error| refused(&canonical, &error))?;
+        let session = Session::new(server, &canonical, &config)
+            .map_err(|error| refused(&canonical, &error))?;
         Ok(Self { session, directory: canonical, signals })
     }
 
@@ -85,7 +85,9 @@ impl Mounted {
         let Self { session, directory, mut signals } = self;
         let guard = guard::Guard::start(&directory, guard);
         if let Err(error) = &guard {
-            log::warn!("nobody watches this program, and if it is killed a dead mount stays: {error}");
+            log::warn!(
+                "nobody watches this program, and if it is killed a dead mount stays: {error}"
+            );
         }
         let handle = signals.handle();
         let waiter = std::thread::Builder::new()
@@ -101,8 +103,9 @@ impl Mounted {
                 }
             })
             .map_err(|error| MountError::System { what: "cannot start a thread", error })?;
-        let served =
-            session.run().map_err(|error| MountError::System { what: "cannot go on serving", error });
+        let served = session
+            .run()
+            .map_err(|error| MountError::System { what: "cannot go on serving", error });
         handle.close();
         // It has nothing to tell.
         let _ = waiter.join();

@@ -97,18 +97,23 @@ impl Options {
         let wants = |wants, example| OptionsError::Value { option: option.into(), wants, example };
         if let Some((name, value)) = option.split_once('=') {
             match name {
-                "size" => self.size = limit(amount(value).ok_or_else(|| wants(BYTES, "size=512m"))?),
+                "size" => {
+                    self.size = limit(amount(value).ok_or_else(|| wants(BYTES, "size=512m"))?)
+                }
                 "nr_inodes" => {
-                    self.nr_inodes = limit(amount(value).ok_or_else(|| wants(COUNT, "nr_inodes=100k"))?)
+                    self.nr_inodes =
+                        limit(amount(value).ok_or_else(|| wants(COUNT, "nr_inodes=100k"))?)
                 }
                 "mode" => {
-                    self.mode = mode(value).ok_or_else(|| wants("permissions in octal", "mode=1777"))?
+                    self.mode =
+                        mode(value).ok_or_else(|| wants("permissions in octal", "mode=1777"))?
                 }
                 "uid" => self.uid = value.parse().map_err(|_| wants("a number", "uid=1000"))?,
                 "gid" => self.gid = value.parse().map_err(|_| wants("a number", "gid=1000"))?,
                 "threads" => {
                     let threads = value.parse().ok().filter(|threads| (1..=256).contains(threads));
-                    self.threads = threads.ok_or_else(|| wants("a number from 1 to 256", "threads=4"))?;
+                    self.threads =
+                        threads.ok_or_else(|| wants("a number from 1 to 256", "threads=4"))?;
                 }
                 "fsname" => self.fsname = value.into(),
                 "subtype" => self.set(MountOption::Subtype(value.into())),
@@ -172,7 +177,9 @@ fn mode(text: &str) -> Option<u32> {
 fn amount(text: &str) -> Option<u64> {
     if let Some(percent) = text.strip_suffix('%') {
         let percent: u64 = percent.parse().ok()?;
-        return Some(u64::try_from(u128::from(memory()) * u128::from(percent) / 100).unwrap_or(u64::MAX));
+        return Some(
+            u64::try_from(u128::from(memory()) * u128::from(percent) / 100).unwrap_or(u64::MAX),
+        );
     }
     let (digits, shift) = match text.chars().last()?.to_ascii_lowercase() {
         'k' => (&text[..text.len() - 1], 10),
@@ -206,7 +213,9 @@ mod tests {
     #[test]
     fn the_last_word_counts() {
         let options = with("ro,rw,noexec,noatime,,atime");
-        assert!(options.flags.contains(&MountOption::RW) && !options.flags.contains(&MountOption::RO));
+        assert!(
+            options.flags.contains(&MountOption::RW) && !options.flags.contains(&MountOption::RO)
+        );
         assert!(options.flags.contains(&MountOption::NoExec) && !options.noatime);
         assert!(!options.flags.contains(&MountOption::NoAtime));
         assert_eq!(with("allow_root,allow_other").acl, SessionACL::All);

@@ -12,10 +12,10 @@ use crate::makers::Makers;
 use crate::nodes::Nodes;
 use crate::options::Options;
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, FileHandle as Fh, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, FileHandle as Fh, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use quietline::abi::{O_ANYFD, O_DIRECTORY, O_NOATIME, O_RDONLY, S_IFDIR, S_IFREG, Stat};
 use quietline::{Config, Errno, FileHandle, Kernel, Process};
@@ -82,7 +82,8 @@ impl Server {
         base.umask(0);
         base.chown("/", options.uid, options.gid)?;
         let atime = if options.noatime { O_NOATIME } else { 0 };
-        let root = base.openat_file(quietline::abi::AT_FDCWD, "/", O_RDONLY | O_DIRECTORY | atime, 0)?;
+        let root =
+            base.openat_file(quietline::abi::AT_FDCWD, "/", O_RDONLY | O_DIRECTORY | atime, 0)?;
         let numbers = Numbers { root: base.stat("/")?.st_ino };
         let (nodes, makers) = (Nodes::new(), Makers::new(kernel));
         Ok(Self { base, root, numbers, nodes, makers, noatime: options.noatime })
@@ -90,7 +91,8 @@ impl Server {
 
     /// A node, as a descriptor of a process.
     fn fd_of<'p>(&self, process: &'p Process, node: INodeNo) -> Result<Fd<'p>, Errno> {
-        let file = if node == INodeNo::ROOT { self.root.clone() } else { self.nodes.get(node.0)? };
+        let file =
+            if node == INodeNo::ROOT { self.root.clone() } else { self.nodes.get(node.0)? };
         Fd::new(process, file)
     }
 
@@ -228,19 +230,44 @@ impl Filesystem for Server {
         let name = name.as_bytes();
         entry(
             self,
-            self.make(request, parent, name, |maker, dir| maker.mknodat(dir, name, mode, rdev.into())),
+            self.make(request, parent, name, |maker, dir| {
+                maker.mknodat(dir, name, mode, rdev.into())
+            }),
             reply,
         );
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
         let (name, mode) = (name.as_bytes(), mode & !S_IFDIR);
-        entry(self, self.make(request, parent, name, |maker, dir| maker.mkdirat(dir, name, mode)), reply);
+        entry(
+            self,
+            self.make(request, parent, name, |maker, dir| maker.mkdirat(dir, name, mode)),
+            reply,
+        );
     }
 
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
         let (name, target) = (name.as_bytes(), target.as_os_str().as_bytes());
-        entry(self, self.make(request, parent, name, |maker, dir| maker.symlinkat(target, dir, name)), reply);
+        entry(
+            self,
+            self.make(request, parent, name, |maker, dir| maker.symlinkat(target, dir, name)),
+            reply,
+        );
     }
 
     fn create(
@@ -269,13 +296,16 @@ impl Filesystem for Server {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(self.fd(parent).and_then(|dir| self.base.unlinkat(dir.fd, name.as_bytes(), 0)), reply);
+        empty(
+            self.fd(parent).and_then(|dir| self.base.unlinkat(dir.fd, name.as_bytes(), 0)),
+            reply,
+        );
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self
-            .fd(parent)
-            .and_then(|dir| self.base.unlinkat(dir.fd, name.as_bytes(), quietline::abi::AT_REMOVEDIR));
+        let removed = self.fd(parent).and_then(|dir| {
+            self.base.unlinkat(dir.fd, name.as_bytes(), quietline::abi::AT_REMOVEDIR)
+        });
         empty(removed, reply);
     }
 
@@ -296,7 +326,14 @@ impl Filesystem for Server {
         empty(renamed, reply);
     }
 
-    fn link(&self, _: &Request, node: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+    fn link(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        newparent: INodeNo,
+        newname: &OsStr,
+        reply: ReplyEntry,
+    ) {
         entry(self, self.link_to(node, newparent, newname.as_bytes()), reply);
     }
 
@@ -372,7 +409,14 @@ impl Filesystem for Server {
         }
     }
 
-    fn readdirplus(&self, _: &Request, node: INodeNo, _: Fh, offset: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: Fh,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
         match self.list(node, offset, |dir, entry| self.add_told(dir, &entry, &mut reply)) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
@@ -405,20 +449,25 @@ impl Filesystem for Server {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        empty(self.with_attributes(node, |fd| self.base.fsetxattr(fd, name.as_bytes(), value, flags)), reply);
+        empty(
+            self.with_attributes(node, |fd| self.base.fsetxattr(fd, name.as_bytes(), value, flags)),
+            reply,
+        );
     }
 
     fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let get =
-            |to: &mut [u8]| self.with_attributes(node, |fd| self.base.fgetxattr(fd, name.as_bytes(), to));
+        let get = |to: &mut [u8]| {
+            self.with_attributes(node, |fd| self.base.fgetxattr(fd, name.as_bytes(), to))
+        };
         attribute(size, get, reply);
     }
 
     fn listxattr(&self, _: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
-        let list = |to: &mut [u8]| match self.with_attributes(node, |fd| self.base.flistxattr(fd, to)) {
-            Err(Errno::OPNOTSUPP) => Ok(0),
-            result => result,
-        };
+        let list =
+            |to: &mut [u8]| match self.with_attributes(node, |fd| self.base.flistxattr(fd, to)) {
+                Err(Errno::OPNOTSUPP) => Ok(0),
+                result => result,
+            };
         attribute(size, list, reply);
     }
 
@@ -439,7 +488,15 @@ impl Filesystem for Server {
         empty(self.allocate(node, offset, length, mode, request.uid() == 0), reply);
     }
 
-    fn lseek(&self, _: &Request, node: INodeNo, _: Fh, offset: i64, whence: i32, reply: ReplyLseek) {
+    fn lseek(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: Fh,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
         match self.fd(node).and_then(|fd| self.base.lseek(fd.fd, offset, whence)) {
             Ok(offset) => reply.offset(offset),
             Err(error) => reply.error(errno(error)),

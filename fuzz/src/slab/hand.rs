@@ -36,7 +36,9 @@ pub(crate) fn spawn<'scope, 'a: 'scope>(
                 }
                 Job::Alloc(cache, count) => {
                     let subject = &world.subjects[cache];
-                    (0..count).map(|_| subject.alloc().expect("no fault is injected here")).collect()
+                    (0..count)
+                        .map(|_| subject.alloc().expect("no fault is injected here"))
+                        .collect()
                 }
             };
             if report.send(objects).is_err() {

@@ -32,7 +32,11 @@ impl<'a> Holding<'a> {
     /// When it is not one that can have come.
     pub(crate) fn came(&mut self, fresh: Fresh, mark: u64) {
         let (address, options) = (fresh.address(), self.subject.asked());
-        assert!(address.is_multiple_of(options.align), "{address:x} is not aligned to {}", options.align);
+        assert!(
+            address.is_multiple_of(options.align),
+            "{address:x} is not aligned to {}",
+            options.align
+        );
         let (user, made) = match self.kind {
             Kind::Plain => (PLAIN, None),
             Kind::Constructed => (USER, Some(FRESH)),
@@ -40,14 +44,17 @@ impl<'a> Holding<'a> {
         };
         if let Some(made) = made {
             let found = self.subject.mark_found(&fresh);
-            let found =
-                found.unwrap_or_else(|| panic!("{address:x} is as no user and no constructor left it"));
+            let found = found
+                .unwrap_or_else(|| panic!("{address:x} is as no user and no constructor left it"));
             // That of the constructor, or of the last user.
             let as_left = match self.left.as_mut().map(|left| left.remove(&address)) {
                 Some(last) => Some(found) == last,
                 None => found & KIND == user,
             };
-            assert!(as_left || found == made | address as u64, "{address:x} has the mark {found:x}");
+            assert!(
+                as_left || found == made | address as u64,
+                "{address:x} has the mark {found:x}"
+            );
         }
         self.hold(self.subject.own(fresh, user | mark));
     }
@@ -57,7 +64,11 @@ impl<'a> Holding<'a> {
     /// # Panics
     /// When it is out already.
     pub(crate) fn hold(&mut self, object: Object) {
-        assert!(self.addresses.insert(object.address()), "{:x} is given out twice", object.address());
+        assert!(
+            self.addresses.insert(object.address()),
+            "{:x} is given out twice",
+            object.address()
+        );
         self.out.push(object);
     }
 

@@ -23,13 +23,16 @@ pub(crate) struct Plan {
 }
 
 /// Many small ones, as checking large ones takes long.
-const SIZES: [usize; 24] =
-    [0, 1, 4, 7, 8, 8, 12, 16, 20, 24, 32, 40, 64, 64, 100, 128, 192, 192, 256, 320, 600, 1000, 4096, 9000];
+const SIZES: [usize; 24] = [
+    0, 1, 4, 7, 8, 8, 12, 16, 20, 24, 32, 40, 64, 64, 100, 128, 192, 192, 256, 320, 600, 1000,
+    4096, 9000,
+];
 const LARGE: [usize; 3] = [2048, 12_000, MAX_OBJECT];
 
 impl Plan {
     pub(crate) fn read(input: &mut Input<'_>, name: &'static str) -> Self {
-        let kind = input.pick(&[Kind::Plain, Kind::Plain, Kind::Plain, Kind::Constructed, Kind::Ends]);
+        let kind =
+            input.pick(&[Kind::Plain, Kind::Plain, Kind::Plain, Kind::Constructed, Kind::Ends]);
         let size = match kind {
             Kind::Plain if input.one_in(30) => input.pick(&LARGE),
             Kind::Plain => input.pick(&SIZES),
@@ -49,7 +52,8 @@ impl Plan {
         };
         if kind != Kind::Plain {
             let hooks = raw::hooks(size);
-            options.ctor = Some(if kind == Kind::Ends { hooks.construct_once } else { hooks.construct });
+            options.ctor =
+                Some(if kind == Kind::Ends { hooks.construct_once } else { hooks.construct });
             options.dtor = (kind == Kind::Ends).then_some(hooks.destroy);
             options.release = input.one_in(2).then_some(hooks.release);
             if input.one_in(2) {
@@ -65,7 +69,11 @@ impl Plan {
 
 /// Any checks; none that are slow, most of the time.
 pub(crate) fn checks(input: &mut Input<'_>) -> Debug {
-    if input.one_in(20) { Debug::ALL } else { Debug::from_bits_truncate(input.byte() as u8) - Debug::TRACK }
+    if input.one_in(20) {
+        Debug::ALL
+    } else {
+        Debug::from_bits_truncate(input.byte() as u8) - Debug::TRACK
+    }
 }
 
 /// Any tunables; zeros are defaults.

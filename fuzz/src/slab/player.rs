@@ -29,8 +29,9 @@ pub(crate) struct Player<'a> {
 
 impl<'a> Player<'a> {
     pub(crate) fn new(world: &'a World, hand: Option<Hand>) -> Self {
-        let holding =
-            |cache: usize| Holding::new(&world.subjects[cache], world.kinds[cache], world.forgets_nothing());
+        let holding = |cache: usize| {
+            Holding::new(&world.subjects[cache], world.kinds[cache], world.forgets_nothing())
+        };
         Self {
             world,
             hand,
@@ -192,7 +193,13 @@ impl<'a> Player<'a> {
         objects.into_iter().for_each(|object| self.holdings[cache].subject.free_rcu(object));
     }
 
-    fn take_many(&mut self, cache: usize, count: usize, apart: usize, input: &mut Input<'_>) -> Vec<Object> {
+    fn take_many(
+        &mut self,
+        cache: usize,
+        count: usize,
+        apart: usize,
+        input: &mut Input<'_>,
+    ) -> Vec<Object> {
         let holding = &mut self.holdings[cache];
         let count = count.min(holding.len());
         let mut index = if count == 0 { 0 } else { input.below(holding.len()) };

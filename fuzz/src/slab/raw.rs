@@ -64,7 +64,10 @@ fn word(mark: u64, index: usize) -> u64 {
 fn fill(memory: &mut [u8], mark: u64) {
     let (words, rest) = memory.as_chunks_mut::<WORD>();
     let last = word(mark, words.len()).to_le_bytes();
-    words.iter_mut().enumerate().for_each(|(index, bytes)| *bytes = word(mark, index).to_le_bytes());
+    words
+        .iter_mut()
+        .enumerate()
+        .for_each(|(index, bytes)| *bytes = word(mark, index).to_le_bytes());
     rest.copy_from_slice(&last[..rest.len()]);
 }
 
@@ -72,7 +75,8 @@ fn fill(memory: &mut [u8], mark: u64) {
 fn is_filled(memory: &[u8], mark: u64, hole: Option<usize>) -> bool {
     let (words, rest) = memory.as_chunks::<WORD>();
     let last = word(mark, words.len()).to_le_bytes();
-    let differing = |(index, bytes): (usize, &[u8; WORD])| u64::from_le_bytes(*bytes) ^ word(mark, index);
+    let differing =
+        |(index, bytes): (usize, &[u8; WORD])| u64::from_le_bytes(*bytes) ^ word(mark, index);
     match hole {
         None => {
             words.iter().enumerate().fold(0, |bits, pair| bits | differing(pair)) == 0
@@ -122,7 +126,9 @@ impl Subject {
         let mut entries: Vec<Entry> = vec![Some(NonNull::dangling()); count];
         let result = self.cache.alloc_bulk(&mut entries);
         match result {
-            Ok(()) => to.extend(entries.into_iter().map(|entry| Fresh(entry.expect("all or nothing")))),
+            Ok(()) => {
+                to.extend(entries.into_iter().map(|entry| Fresh(entry.expect("all or nothing"))))
+            }
             Err(AllocError) => assert!(entries.iter().all(Option::is_none), "all or nothing"),
         }
         result
@@ -169,13 +175,21 @@ impl Subject {
     /// Whether the object is as its owner left it.
     pub(crate) fn is_intact(&self, object: &Object) -> bool {
         // SAFETY: owned, of this size, filled when it came.
-        is_filled(unsafe { core::slice::from_raw_parts(object.at.as_ptr(), self.size) }, object.mark, None)
+        is_filled(
+            unsafe { core::slice::from_raw_parts(object.at.as_ptr(), self.size) },
+            object.mark,
+            None,
+        )
     }
 
     /// Whether a freed object is still as it was; for objects that nobody may write to.
     pub(crate) fn is_still(&self, seen: Seen) -> bool {
         // SAFETY: the caller's read section keeps the memory, and nobody writes to it meanwhile.
-        is_filled(unsafe { core::slice::from_raw_parts(seen.at.as_ptr(), self.size) }, seen.mark, self.hole)
+        is_filled(
+            unsafe { core::slice::from_raw_parts(seen.at.as_ptr(), self.size) },
+            seen.mark,
+            self.hole,
+        )
     }
 
     /// Whether a freed object of a typesafe cache is still one: as somebody left it. While one thread uses the cache.
@@ -200,7 +214,8 @@ impl Subject {
 
     /// Frees them by one call. The array may have nulls, and has nothing else afterwards.
     pub(crate) fn free_bulk(&self, objects: impl Iterator<Item = Option<Object>>) {
-        let mut entries: Vec<Entry> = objects.map(|object| object.map(|object| object.at)).collect();
+        let mut entries: Vec<Entry> =
+            objects.map(|object| object.map(|object| object.at)).collect();
         // SAFETY: they came from this cache, and their owner gives them away.
         unsafe { self.cache.free_bulk(&mut entries) };
         assert!(entries.iter().all(Option::is_none), "a bulk free left an entry");
@@ -273,7 +288,8 @@ unsafe fn construct_once<const SIZE: usize>(at: NonNull<u8>) {
     // SAFETY: as above.
     let memory = unsafe { core::slice::from_raw_parts_mut(at.as_ptr(), SIZE) };
     let found = u64::from_le_bytes(*memory.first_chunk().expect("hooked objects have a word"));
-    let is_object = matches!(found & KIND, USER_ENDS | FRESH_ENDS) && is_filled(memory, found, None);
+    let is_object =
+        matches!(found & KIND, USER_ENDS | FRESH_ENDS) && is_filled(memory, found, None);
     assert!(!is_object, "constructed twice: {at:p}");
     // Relaxed: a count, so below.
     CONSTRUCTED.fetch_add(1, Ordering::Relaxed);
@@ -283,8 +299,12 @@ unsafe fn construct_once<const SIZE: usize>(at: NonNull<u8>) {
 unsafe fn destroy<const SIZE: usize>(at: NonNull<u8>) {
     // SAFETY: by the contract of hooks, a constructed object that nobody uses any more.
     let memory = unsafe { core::slice::from_raw_parts_mut(at.as_ptr(), SIZE) };
-    let found = u64::from_le_bytes(*memory.first_chunk().expect("hooked objects have a word")) & KIND;
-    assert!(matches!(found, USER_ENDS | FRESH_ENDS), "{at:p} ends as {found:x}, which is no object");
+    let found =
+        u64::from_le_bytes(*memory.first_chunk().expect("hooked objects have a word")) & KIND;
+    assert!(
+        matches!(found, USER_ENDS | FRESH_ENDS),
+        "{at:p} ends as {found:x}, which is no object"
+    );
     CONSTRUCTED.fetch_sub(1, Ordering::Relaxed);
     fill(memory, DEAD);
 }

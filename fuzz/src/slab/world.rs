@@ -4,7 +4,9 @@ use super::plan::{Kind, Plan};
 use super::raw::{CONSTRUCTED, Object, RETIRED, Subject, allowed_cpus};
 use crate::input::Input;
 use quietline_platform::{fault, pages};
-use quietline_slab::{CacheError, Debug, set_decay_interval, set_memory_limit, set_violation_handler};
+use quietline_slab::{
+    CacheError, Debug, set_decay_interval, set_memory_limit, set_violation_handler,
+};
 use quietline_sync::rcu;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -63,7 +65,9 @@ impl World {
             fault::fail_nth(0);
             match made {
                 Ok(subject) => subject,
-                Err(CacheError::Alloc(_)) if met => make(plan).expect("no fault is injected any more"),
+                Err(CacheError::Alloc(_)) if met => {
+                    make(plan).expect("no fault is injected any more")
+                }
                 Err(error) => panic!("{error}: {plan:?}"),
             }
         });
@@ -99,7 +103,10 @@ impl World {
     /// When anything is left.
     pub(crate) fn end(self) {
         for (cache, object) in self.mailbox().drain(..) {
-            assert!(self.subjects[cache].is_intact(&object), "somebody else wrote to an object on its way");
+            assert!(
+                self.subjects[cache].is_intact(&object),
+                "somebody else wrote to an object on its way"
+            );
             self.subjects[cache].free(object);
         }
         set_memory_limit(None);

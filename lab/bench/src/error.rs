@@ -24,7 +24,9 @@ pub enum Error {
         valid: String,
     },
     /// No column has this name.
-    #[error("no column is called `{given}`; name one or use a pattern with `*`; the columns are: {valid}")]
+    #[error(
+        "no column is called `{given}`; name one or use a pattern with `*`; the columns are: {valid}"
+    )]
     UnknownColumn {
         /// The name or pattern as given.
         given: String,

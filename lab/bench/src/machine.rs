@@ -41,7 +41,11 @@ impl Machine {
             cpu_model: cpu_model(&read("/proc/cpuinfo")),
             cpus: cpu_list(&read("/sys/devices/system/cpu/online")).max(1),
             cpus_allowed: pin::allowed_cpus(),
-            kernel: format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy()),
+            kernel: format!(
+                "{} {}",
+                uname.sysname().to_string_lossy(),
+                uname.release().to_string_lossy()
+            ),
             arch: uname.machine().to_string_lossy().into_owned(),
             libc: said_by("getconf", &["GNU_LIBC_VERSION"]),
             governor: known(&read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),

@@ -62,8 +62,9 @@ pub struct Case {
 /// A column that does not exist, a number of zero, a file that cannot be written. A measurement that failed is no error: it
 /// is told by the [`Verdict`].
 pub fn run(options: &Options) -> Result<Verdict, Error> {
-    let or =
-        |given: &[usize], default: &[usize]| if given.is_empty() { default.to_vec() } else { given.to_vec() };
+    let or = |given: &[usize], default: &[usize]| {
+        if given.is_empty() { default.to_vec() } else { given.to_vec() }
+    };
     let (objects, sizes) = (or(&options.objects, &OBJECTS), or(&options.sizes, &SIZES));
     if objects.contains(&0) {
         return Err(Error::Zero { what: "--objects" });
@@ -73,7 +74,8 @@ pub fn run(options: &Options) -> Result<Verdict, Error> {
         return Err(Error::ObjectSize { least: size_of::<u64>() });
     }
     let subjects = chosen(&options.columns)?;
-    let cases = objects.iter().flat_map(|&objects| sizes.iter().map(move |&size| Case { size, objects }));
+    let cases =
+        objects.iter().flat_map(|&objects| sizes.iter().map(move |&size| Case { size, objects }));
     if options.measure {
         return process::measure_here(&subjects, cases);
     }
@@ -98,7 +100,8 @@ pub fn run(options: &Options) -> Result<Verdict, Error> {
 /// The subjects whose names fit, in the order of the patterns.
 fn chosen(patterns: &[String]) -> Result<Vec<Subject>, Error> {
     let all = subjects::all();
-    if let Some(given) = patterns.iter().find(|given| !all.iter().any(|subject| matches(given, subject.name)))
+    if let Some(given) =
+        patterns.iter().find(|given| !all.iter().any(|subject| matches(given, subject.name)))
     {
         let valid = all.iter().map(|subject| subject.name).collect::<Vec<_>>().join(", ");
         return Err(Error::UnknownColumn { given: given.clone(), valid });

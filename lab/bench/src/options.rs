@@ -64,14 +64,16 @@ impl Options {
         let cpus = pin::allowed_cpus();
         let mut threads = self.threads.clone();
         if threads.is_empty() {
-            threads = (0..).map(|power| 1 << power).take_while(|&count| count <= cpus.len()).collect();
+            threads =
+                (0..).map(|power| 1 << power).take_while(|&count| count <= cpus.len()).collect();
         }
         if let Some(&given) = threads.iter().find(|&&count| count == 0 || count > MAX_THREADS) {
             return Err(Error::ThreadCount { given, most: MAX_THREADS });
         }
         threads.sort_unstable();
         threads.dedup();
-        let mut plan = if self.quick { Plan::quick(threads, cpus) } else { Plan::thorough(threads, cpus) };
+        let mut plan =
+            if self.quick { Plan::quick(threads, cpus) } else { Plan::thorough(threads, cpus) };
         if let Some(rounds) = self.rounds {
             plan.rounds = rounds;
         }

@@ -64,7 +64,8 @@ pub(crate) fn signalfd() -> rustix::io::Result<OwnedFd> {
     const NEW: libc::c_int = -1;
     let mask = 1u64 << (libc::SIGUSR1 - 1);
     // SAFETY: the call reads eight bytes at the mask's address.
-    let fd = unsafe { libc::syscall(libc::SYS_signalfd4, NEW, &raw const mask, size_of_val(&mask), 0) };
+    let fd =
+        unsafe { libc::syscall(libc::SYS_signalfd4, NEW, &raw const mask, size_of_val(&mask), 0) };
     if fd < 0 {
         return Err(rustix::io::Errno::from_io_error(&std::io::Error::last_os_error())
             .unwrap_or(rustix::io::Errno::IO));

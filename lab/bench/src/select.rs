@@ -33,7 +33,8 @@ pub fn workloads(names: &[String], cases: &[String]) -> Result<Vec<Chosen>, Erro
         chosen = workloads::ALL.to_vec();
     }
     for given in cases {
-        let known = |workload: &&Workload| workload.cases.iter().any(|case| matches(given, case.name));
+        let known =
+            |workload: &&Workload| workload.cases.iter().any(|case| matches(given, case.name));
         if !chosen.iter().any(known) {
             let all = chosen.iter().flat_map(|workload| workload.cases).map(|case| case.name);
             return Err(Error::UnknownCase { given: given.clone(), valid: list(all) });
@@ -69,8 +70,11 @@ pub fn columns(
 ) -> Result<Vec<Batch>, Error> {
     let allowed = |chosen: &Chosen, column: &Arc<dyn Column>| {
         let (workload, cases) = chosen;
-        let shown =
-            if ladder && workload.shown != Shown::Everything { Shown::Ladder } else { workload.shown };
+        let shown = if ladder && workload.shown != Shown::Everything {
+            Shown::Ladder
+        } else {
+            workload.shown
+        };
         let wanted = match shown {
             Shown::Ladder if ladder || patterns.is_empty() => adapters::in_ladder(column.name()),
             Shown::Summary if patterns.is_empty() => adapters::in_summary(column.name()),
@@ -78,7 +82,8 @@ pub fn columns(
         };
         wanted && cases.iter().any(|case| column.does(case.job))
     };
-    let possible = || all.iter().filter(|column| chosen.iter().any(|chosen| allowed(chosen, column)));
+    let possible =
+        || all.iter().filter(|column| chosen.iter().any(|chosen| allowed(chosen, column)));
     let known = |pattern: &&String| possible().any(|column| matches(pattern, column.name()));
     if let Some(given) = patterns.iter().find(|pattern| !known(pattern)) {
         let valid = list(possible().map(|column| column.name()));
@@ -86,7 +91,10 @@ pub fn columns(
     }
     let order: Vec<&Arc<dyn Column>> = match patterns {
         [] => all.iter().collect(),
-        _ => patterns.iter().flat_map(|p| all.iter().filter(|column| matches(p, column.name()))).collect(),
+        _ => patterns
+            .iter()
+            .flat_map(|p| all.iter().filter(|column| matches(p, column.name())))
+            .collect(),
     };
     let with_columns = chosen.into_iter().map(|chosen| {
         let mut picked: Vec<Arc<dyn Column>> = Vec::new();
@@ -128,7 +136,8 @@ pub fn listing(columns: &[Arc<dyn Column>]) -> String {
     }
     text.push_str("\nColumns:\n");
     for column in columns {
-        let _ = writeln!(text, "  {:<26} {} ({})", column.name(), column.says(), column.shape().name());
+        let _ =
+            writeln!(text, "  {:<26} {} ({})", column.name(), column.says(), column.shape().name());
     }
     text
 }

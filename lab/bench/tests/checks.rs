@@ -8,7 +8,9 @@ use std::time::Duration;
 use columns::{Flaw, Toy};
 use quietline_bench::harness::{Measured, Plan, Progress, looped, measure};
 use quietline_bench::machine::Machine;
-use quietline_bench::workloads::{Job, Primitive, pipes::PIPES, primitives::PRIMITIVES, sockets::SOCKETS};
+use quietline_bench::workloads::{
+    Job, Primitive, pipes::PIPES, primitives::PRIMITIVES, sockets::SOCKETS,
+};
 use quietline_bench::{Report, Verdict, report};
 use serde_json::Value;
 
@@ -30,7 +32,11 @@ fn right_results_are_checked() {
     assert_eq!(report.verdict().exit_status(), 0);
     for row in &report.parts[0].measured.rows {
         assert_eq!((row.samples.len(), row.checked()), (3, true), "{row:?}");
-        assert!(row.samples.iter().all(|sample| sample.wall.len() == row.threads && sample.wall_ns() > 0.0));
+        assert!(
+            row.samples
+                .iter()
+                .all(|sample| sample.wall.len() == row.threads && sample.wall_ns() > 0.0)
+        );
     }
 }
 
@@ -66,7 +72,10 @@ fn a_missing_job_is_no_failure() {
     let report = reported(measured(Flaw::Absent, vec![1, 2]));
     assert_eq!(report.verdict(), Verdict::Checked);
     assert_eq!(report.parts[0].measured.missing.len(), 1, "told once, not once per thread count");
-    assert!(report::table::render(&report, 0).contains("not run: inet-stream in peer-toy: it only adds"));
+    assert!(
+        report::table::render(&report, 0)
+            .contains("not run: inet-stream in peer-toy: it only adds")
+    );
     let json: Value = serde_json::from_str(&report::json::render(&report)).expect("JSON");
     assert_eq!(json["missing"][0]["column"], "peer-toy");
     assert_eq!(json["rows"].as_array().map(Vec::len), Some(2));
@@ -101,10 +110,12 @@ fn a_loop_ends_at_a_failed_operation_remembers_a_wrong_one_and_can_be_stopped() 
 fn the_baseline_is_the_host_or_the_first_column() {
     assert_eq!(measured(Flaw::None, vec![1]).baseline("inet-stream"), Some("host"));
     let columns = [Toy::column("peer-a", Flaw::None), Toy::column("peer-b", Flaw::None)];
-    let measured = measure(&PIPES, &[&PIPES.cases[0]], &columns, &Plan::smoke(vec![1]), &Progress::hidden());
+    let measured =
+        measure(&PIPES, &[&PIPES.cases[0]], &columns, &Plan::smoke(vec![1]), &Progress::hidden());
     assert_eq!(measured.baseline("pipe2"), Some("peer-a"));
     let columns = [Toy::column("peer-a", Flaw::None), Toy::column("host", Flaw::None)];
-    let measured = measure(&PIPES, &[&PIPES.cases[0]], &columns, &Plan::smoke(vec![1]), &Progress::hidden());
+    let measured =
+        measure(&PIPES, &[&PIPES.cases[0]], &columns, &Plan::smoke(vec![1]), &Progress::hidden());
     assert_eq!(measured.baseline("pipe2"), Some("host"));
 }
 
@@ -124,7 +135,8 @@ fn a_column_that_is_not_there_for_a_case_is_no_row_and_no_baseline() {
     ];
     let case = |name| PRIMITIVES.cases.iter().find(|case| case.name == name).expect("a case");
     let cases = [case("counter"), case("ids")];
-    let measured = measure(&PRIMITIVES, &cases, &columns, &Plan::smoke(vec![1]), &Progress::hidden());
+    let measured =
+        measure(&PRIMITIVES, &cases, &columns, &Plan::smoke(vec![1]), &Progress::hidden());
     let rows: Vec<_> = measured.rows.iter().map(|row| (row.case, row.column.as_str())).collect();
     assert_eq!(
         rows,

@@ -49,17 +49,26 @@ fn the_machine_is_described() {
 fn rows_have_every_name_of_the_contract() {
     let document = document();
     let rows = document["rows"].as_array().expect("rows");
-    let keys: Vec<_> = rows.iter().map(|row| (row["column"].as_str(), row["threads"].as_u64())).collect();
+    let keys: Vec<_> =
+        rows.iter().map(|row| (row["column"].as_str(), row["threads"].as_u64())).collect();
     let columns = [Some("host"), Some("quietline-handle")];
     assert_eq!(
         keys,
-        [(columns[0], Some(1)), (columns[1], Some(1)), (columns[0], Some(2)), (columns[1], Some(2))]
+        [
+            (columns[0], Some(1)),
+            (columns[1], Some(1)),
+            (columns[0], Some(2)),
+            (columns[1], Some(2))
+        ]
     );
     for row in rows {
         assert_eq!((&row["workload"], &row["case"]), (&"sockets".into(), &"inet-stream".into()));
         for clock in ["ns_per_op", "cpu_ns_per_op"] {
             let figure = |name: &str| row[clock][name].as_f64().expect("a number");
-            assert!(figure("min") <= figure("median") && figure("median") <= figure("max"), "{row}");
+            assert!(
+                figure("min") <= figure("median") && figure("median") <= figure("max"),
+                "{row}"
+            );
             assert!(figure("min") > 0.0, "{row}");
         }
         assert_eq!((&row["rounds"], &row["checked"]), (&3.into(), &true.into()));
@@ -81,7 +90,8 @@ fn the_median_is_that_of_the_raw_samples() {
     let document = document();
     for row in document["rows"].as_array().expect("rows") {
         let mean = |sample: &Value| {
-            let values: Vec<f64> = sample["ns"].as_array()?.iter().filter_map(Value::as_f64).collect();
+            let values: Vec<f64> =
+                sample["ns"].as_array()?.iter().filter_map(Value::as_f64).collect();
             Some(values.iter().sum::<f64>() / values.len() as f64)
         };
         let mut means: Vec<f64> =
@@ -98,7 +108,8 @@ fn slow_paths_of_packets_are_beside_the_rows() {
     let names = ["history-4.2-single", "history-alf-queue", "quietline"];
     let columns: Vec<_> =
         adapters::all().into_iter().filter(|column| names.contains(&column.name())).collect();
-    let ring = FORWARD.cases.iter().find(|case| case.name == "ring-64").expect("a case of this name");
+    let ring =
+        FORWARD.cases.iter().find(|case| case.name == "ring-64").expect("a case of this name");
     let plan = Plan::smoke(vec![1]);
     let mut report = Report::new(Machine::observe(), machine::commit(), plan.clone());
     for times in 1..=2 {
@@ -110,8 +121,11 @@ fn slow_paths_of_packets_are_beside_the_rows() {
     let (rows, slow) = (&document["rows"], document["slow_paths"].as_array().expect("an array"));
     let mut found = Vec::new();
     for of_row in &slow[..names.len()] {
-        let is_its = |row: &&Value| ["case", "threads", "column"].iter().all(|key| row[*key] == of_row[*key]);
-        let row = rows.as_array().expect("rows").iter().find(is_its).expect("a row of the same names");
+        let is_its = |row: &&Value| {
+            ["case", "threads", "column"].iter().all(|key| row[*key] == of_row[*key])
+        };
+        let row =
+            rows.as_array().expect("rows").iter().find(is_its).expect("a row of the same names");
         assert!(of_row["packets"].as_u64() >= row["ops"].as_u64() && row["ops"].as_u64() > Some(0));
         let keys = ["slab_words", "list_locks", "refills", "flushes", "barn", "shared_queue"];
         let object = of_row.as_object().expect("an object");

@@ -27,7 +27,10 @@ fn ratios_are_taken_inside_a_round() {
 
 #[test]
 fn a_round_without_a_partner_is_left_out() {
-    assert_eq!(ratio(&[10.0, 20.0, 30.0], &[10.0]), Some(Spread { median: 1.0, min: 1.0, max: 1.0 }));
+    assert_eq!(
+        ratio(&[10.0, 20.0, 30.0], &[10.0]),
+        Some(Spread { median: 1.0, min: 1.0, max: 1.0 })
+    );
     assert_eq!(ratio(&[], &[1.0]), None);
 }
 

@@ -76,18 +76,23 @@ fn every_case_has_quietline_and_somebody_beside_it() {
         match case.job {
             Job::Dcache(Dcache::Stat(..) | Dcache::Missing) => {
                 assert!(
-                    ["host", "history-2.6.37", "quietline", "quietline-by-reference"].into_iter().all(has),
+                    ["host", "history-2.6.37", "quietline", "quietline-by-reference"]
+                        .into_iter()
+                        .all(has),
                     "{names:?}"
                 );
             }
             Job::Dcache(_) => {
-                assert!(has("history-3.10") && has("history-cmpxchg") && has("quietline"), "{names:?}");
+                assert!(
+                    has("history-3.10") && has("history-cmpxchg") && has("quietline"),
+                    "{names:?}"
+                );
             }
             _ => {
                 let ours = ["quietline-lowestfd", "quietline-anyfd", "quietline-handle"];
                 assert!(has("host") && ours.into_iter().all(has), "{names:?}");
-                let ways =
-                    ["immediate", "call_rcu", "typesafe", "sheaf"].map(|way| format!("history-inode-{way}"));
+                let ways = ["immediate", "call_rcu", "typesafe", "sheaf"]
+                    .map(|way| format!("history-inode-{way}"));
                 let is_unlink = matches!(case.job, Job::Unlink(_));
                 assert!(ways.iter().all(|way| has(way) == is_unlink), "{names:?}");
             }
@@ -124,8 +129,9 @@ fn a_worker_does_what_it_is_asked_in_whole_batches_and_leaves_nothing() {
 #[test]
 fn a_column_of_paths_has_no_other_jobs() {
     for case in cases() {
-        for column in
-            adapters::all().iter().filter(|column| column.does(case.job) && !column.does(PIPES.cases[0].job))
+        for column in adapters::all()
+            .iter()
+            .filter(|column| column.does(case.job) && !column.does(PIPES.cases[0].job))
         {
             assert!(
                 matches!(column.open(PIPES.cases[0].job, 1), Err(Unfit::Missing(_))),

@@ -12,7 +12,8 @@ use quietline_bench::workloads::{Case, Job, Primitive, pipes::PIPES, primitives:
 fn pairs() -> Vec<(&'static Case, Arc<dyn Column>)> {
     let columns = adapters::all();
     let there = |case: &'static Case| {
-        let columns = columns.iter().filter(move |column| column.does(case.job) && column.name() != "host");
+        let columns =
+            columns.iter().filter(move |column| column.does(case.job) && column.name() != "host");
         columns.map(move |column| (case, column.clone()))
     };
     PRIMITIVES.cases.iter().flat_map(there).collect()
@@ -69,6 +70,10 @@ fn peers_open_what_they_do_and_nothing_else() {
     assert_eq!(cases["peer-arc"], ["lockref", "file-ref"]);
     for column in adapters::all().iter().filter(|column| column.name().starts_with("peer-")) {
         assert!(!column.does(PIPES.cases[0].job), "{}", column.name());
-        assert!(matches!(column.open(PIPES.cases[0].job, 1), Err(Unfit::Missing(_))), "{}", column.name());
+        assert!(
+            matches!(column.open(PIPES.cases[0].job, 1), Err(Unfit::Missing(_))),
+            "{}",
+            column.name()
+        );
     }
 }

@@ -52,7 +52,8 @@ fn a_sample_is_about_as_long_as_planned() {
     let columns = [Toy::logged("a", &Log::default())];
     let plan = Plan { sample: Duration::from_millis(4), rounds: 9, ..Plan::smoke(vec![1]) };
     let measured = measure(&PIPES, &[&PIPES.cases[0]], &columns, &plan, &Progress::hidden());
-    let cpu_ns = measured.rows[0].samples.iter().map(|sample| sample.cpu_ns() * sample.ops[0] as f64);
+    let cpu_ns =
+        measured.rows[0].samples.iter().map(|sample| sample.cpu_ns() * sample.ops[0] as f64);
     // Generous, because a shared machine may have interrupted the calibration.
     let shortest = cpu_ns.fold(f64::MAX, f64::min);
     assert!((400_000.0..40_000_000.0).contains(&shortest), "{shortest} ns");

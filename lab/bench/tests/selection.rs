@@ -16,7 +16,8 @@ fn strings(names: &[&str]) -> Vec<String> {
 }
 
 fn chosen(names: &[&str], cases: &[&str]) -> Result<Vec<String>, String> {
-    let chosen = select::workloads(&strings(names), &strings(cases)).map_err(|error| error.to_string())?;
+    let chosen =
+        select::workloads(&strings(names), &strings(cases)).map_err(|error| error.to_string())?;
     let names = chosen.into_iter().map(|(workload, cases)| {
         let cases: Vec<_> = cases.iter().map(|case| case.name).collect();
         format!("{} {}", workload.name, cases.join(","))
@@ -51,7 +52,11 @@ fn names((_, columns): &Batch) -> Vec<String> {
 }
 
 /// The batches of these workloads, with the columns that there are: name of the workload, names of the columns.
-fn batches(given: &[&str], patterns: &[&str], ladder: bool) -> Result<Vec<(&'static str, String)>, String> {
+fn batches(
+    given: &[&str],
+    patterns: &[&str],
+    ladder: bool,
+) -> Result<Vec<(&'static str, String)>, String> {
     let chosen = select::workloads(&strings(given), &[]).map_err(|error| error.to_string())?;
     let batches = select::columns(&adapters::all(), chosen, &strings(patterns), ladder);
     let batches = batches.map_err(|error| error.to_string())?;
@@ -60,7 +65,11 @@ fn batches(given: &[&str], patterns: &[&str], ladder: bool) -> Result<Vec<(&'sta
 
 #[test]
 fn patterns() {
-    assert!(matches("host", "host") && !matches("host", "host-shared") && !matches("host-shared", "host"));
+    assert!(
+        matches("host", "host")
+            && !matches("host", "host-shared")
+            && !matches("host-shared", "host")
+    );
     assert!(matches("*", "") && matches("*", "anything") && matches("history-*", "history-base"));
     assert!(matches("*fd", "quietline-anyfd") && !matches("*fd", "quietline-lowestfd-shared"));
     assert!(matches("quietline-*-shared", "quietline-lowestfd-shared"));
@@ -129,15 +138,21 @@ fn an_unknown_workload_names_the_known() {
 fn columns_by_default_by_ladder_and_by_pattern() {
     let summary = ["host", "quietline-lowestfd", "quietline-handle"];
     assert_eq!(picked(&[], false), Ok(strings(&summary)));
-    let ladder = ["host", "history-base", "history-norefcount", "quietline-lowestfd", "quietline-handle"];
+    let ladder =
+        ["host", "history-base", "history-norefcount", "quietline-lowestfd", "quietline-handle"];
     assert_eq!(picked(&[], true), Ok(strings(&ladder)));
     let chosen = [&SOCKETS, &ANONFDS].map(|workload| (workload, vec![&workload.cases[0]])).to_vec();
     let by_default = select::columns(&all(), chosen, &[], false).expect("no pattern to be wrong");
     assert_eq!(names(&by_default[0]).len(), ladder.len(), "the ladder is the default for sockets");
     assert_eq!(names(&by_default[1]).len(), summary.len());
     // In the order given, each once.
-    let given =
-        ["quietline-handle", "host", "host-shared", "quietline-lowestfd", "quietline-lowestfd-shared"];
+    let given = [
+        "quietline-handle",
+        "host",
+        "host-shared",
+        "quietline-lowestfd",
+        "quietline-lowestfd-shared",
+    ];
     assert_eq!(picked(&["quietline-handle", "host*", "quiet*"], false), Ok(strings(&given)));
     assert_eq!(picked(&["host*"], true), Ok(strings(&["host"])));
 }
@@ -148,7 +163,9 @@ fn an_unknown_column_names_the_known() {
     let valid = NAMES.join(", ");
     assert_eq!(
         error,
-        format!("no column is called `hist`; name one or use a pattern with `*`; the columns are: {valid}")
+        format!(
+            "no column is called `hist`; name one or use a pattern with `*`; the columns are: {valid}"
+        )
     );
 }
 
@@ -159,7 +176,8 @@ fn a_workload_without_any_of_the_columns_is_left_out() {
     assert_eq!(ran, workloads::ALL.iter().map(|workload| workload.name).collect::<Vec<_>>());
     let primitives = &all[3].1;
     assert!(
-        primitives.starts_with("host peer-malloc ") && primitives.ends_with(" quietline quietline-lowestfd")
+        primitives.starts_with("host peer-malloc ")
+            && primitives.ends_with(" quietline quietline-lowestfd")
     );
     assert!(!all[0].1.contains("peer-"), "{all:?}");
     // A ladder is asked of those that have one.
@@ -168,7 +186,8 @@ fn a_workload_without_any_of_the_columns_is_left_out() {
     assert_eq!(batches(&[], &["peer-arc"], false), Ok(vec![("primitives", "peer-arc".to_owned())]));
     let hosts = batches(&["primitives", "pipes"], &["host"], false).expect("both have it");
     assert_eq!(hosts, [("primitives", "host".to_owned()), ("pipes", "host".to_owned())]);
-    let error = batches(&["sockets"], &["peer-arc"], false).expect_err("sockets are no reference counts");
+    let error =
+        batches(&["sockets"], &["peer-arc"], false).expect_err("sockets are no reference counts");
     assert!(
         error.starts_with("no column is called `peer-arc`") && !error.contains("peer-cas-loop"),
         "{error}"
@@ -177,11 +196,14 @@ fn a_workload_without_any_of_the_columns_is_left_out() {
 
 #[test]
 fn thread_counts_are_sorted_and_refused() {
-    let threads = |threads: &[usize]| Options { threads: threads.to_vec(), ..Options::default() }.plan();
+    let threads =
+        |threads: &[usize]| Options { threads: threads.to_vec(), ..Options::default() }.plan();
     assert_eq!(threads(&[4, 1, 2, 1]).expect("all possible").threads, [1, 2, 4]);
     for wrong in [0, MAX_THREADS + 1] {
         let error = threads(&[1, wrong]).expect_err("cannot be run");
-        assert!(matches!(error, Error::ThreadCount { given, .. } if given == wrong) && error.is_usage());
+        assert!(
+            matches!(error, Error::ThreadCount { given, .. } if given == wrong) && error.is_usage()
+        );
     }
     let by_default = threads(&[]).expect("always possible");
     assert_eq!(by_default.threads[0], 1);
@@ -192,9 +214,13 @@ fn thread_counts_are_sorted_and_refused() {
 fn more_threads_than_cpus_are_warned_of_and_compared_by_cpu_time() {
     let plan = Options { threads: vec![1, 1000], ..Options::default() }.plan().expect("possible");
     let cpus = plan.cpus.len();
-    assert!(cpus < 1000 && plan.warnings().iter().any(|warning| warning.contains("threads share CPUs")));
+    assert!(
+        cpus < 1000 && plan.warnings().iter().any(|warning| warning.contains("threads share CPUs"))
+    );
     assert!(!plan.compares_cpu_time(1) && plan.compares_cpu_time(1000));
-    let plan = Options { threads: vec![1], cpu_time: true, ..Options::default() }.plan().expect("possible");
+    let plan = Options { threads: vec![1], cpu_time: true, ..Options::default() }
+        .plan()
+        .expect("possible");
     assert!(plan.compares_cpu_time(1));
 }
 
@@ -203,5 +229,7 @@ fn zero_rounds_and_empty_samples_are_refused() {
     let plan = Options { rounds: Some(0), ..Options::default() }.plan();
     assert!(plan.is_err_and(|error| error.to_string().starts_with("--rounds must be at least 1")));
     let plan = Options { sample: Some(std::time::Duration::ZERO), ..Options::default() }.plan();
-    assert!(plan.is_err_and(|error| error.to_string().starts_with("--sample-ms must be at least 1")));
+    assert!(
+        plan.is_err_and(|error| error.to_string().starts_with("--sample-ms must be at least 1"))
+    );
 }

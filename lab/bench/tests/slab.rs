@@ -18,7 +18,9 @@ fn pairs() -> Vec<(&'static Case, Arc<dyn Column>)> {
 }
 
 fn pattern(case: &Case) -> Pattern {
-    let Job::Slab(Slab { pattern, .. }) = case.job else { panic!("{} is no job of slab's", case.name) };
+    let Job::Slab(Slab { pattern, .. }) = case.job else {
+        panic!("{} is no job of slab's", case.name)
+    };
     pattern
 }
 
@@ -44,9 +46,16 @@ fn the_seeds_sizes_are_there_in_bulk_and_one_by_one() {
             .collect()
     };
     let sizes = [1, 2, 3, 4, 8, 16, 30, 32, 34, 48, 64, 128, 158, 250];
-    assert_eq!(of(|pattern| if let Pattern::Bulk(count) = pattern { Some(count) } else { None }), sizes);
-    assert_eq!(of(|pattern| if let Pattern::Single(count) = pattern { Some(count) } else { None }), sizes);
-    let every = of(|pattern| if let Pattern::EveryNth(every) = pattern { Some(every) } else { None });
+    assert_eq!(
+        of(|pattern| if let Pattern::Bulk(count) = pattern { Some(count) } else { None }),
+        sizes
+    );
+    assert_eq!(
+        of(|pattern| if let Pattern::Single(count) = pattern { Some(count) } else { None }),
+        sizes
+    );
+    let every =
+        of(|pattern| if let Pattern::EveryNth(every) = pattern { Some(every) } else { None });
     assert_eq!(every, [1, 2, 3, 4, 5, 6, 10, 65]);
     for case in SLAB.cases {
         let told = match pattern(case) {
@@ -74,7 +83,12 @@ fn every_case_has_quietline_the_old_kernels_and_a_peer() {
             "quietline-slabs",
             "quietline",
         ] {
-            assert_eq!(names.iter().filter(|other| *other == name).count(), 1, "{name} in {}", case.name);
+            assert_eq!(
+                names.iter().filter(|other| *other == name).count(),
+                1,
+                "{name} in {}",
+                case.name
+            );
         }
         let has_null = names.iter().any(|name| name == "null");
         let alone = matches!(
@@ -143,7 +157,11 @@ fn what_one_thread_allocates_another_frees() {
             assert_eq!(arena.settle(), Ok(()), "{}", column.name());
         }
         let [sent, received] = passed(&*arena, 1 << 40, &stop);
-        assert!(sent == received && (32..10_000).contains(&sent), "{}: {sent}, {received}", column.name());
+        assert!(
+            sent == received && (32..10_000).contains(&sent),
+            "{}: {sent}, {received}",
+            column.name()
+        );
         assert_eq!(arena.settle(), Ok(()), "{}", column.name());
     }
 }
@@ -152,6 +170,10 @@ fn what_one_thread_allocates_another_frees() {
 fn a_column_of_objects_has_no_other_jobs() {
     for column in adapters::all().iter().filter(|column| column.does(SLAB.cases[0].job)) {
         assert!(!column.does(PIPES.cases[0].job), "{}", column.name());
-        assert!(matches!(column.open(PIPES.cases[0].job, 1), Err(Unfit::Missing(_))), "{}", column.name());
+        assert!(
+            matches!(column.open(PIPES.cases[0].job, 1), Err(Unfit::Missing(_))),
+            "{}",
+            column.name()
+        );
     }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use quietline_bench::harness::{Plan, Progress, measure};
 use quietline_bench::machine::{self, Machine};
-use quietline_bench::workloads::{Case, Job, Pattern, Shown, Slab, primitives::PRIMITIVES, sockets::SOCKETS};
+use quietline_bench::workloads::{
+    Case, Job, Pattern, Shown, Slab, primitives::PRIMITIVES, sockets::SOCKETS,
+};
 use quietline_bench::{Report, Verdict, adapters, report, workloads};
 
 fn takes_pairs(case: &Case) -> bool {
@@ -27,7 +29,9 @@ fn every_column_does_every_job_rightly() {
             let fault = row.fault.as_ref().map(ToString::to_string);
             assert_eq!(fault, None, "{} in {} with {} threads", row.case, row.column, row.threads);
             assert_eq!(row.samples.len(), 3, "{} in {}", row.case, row.column);
-            assert!(row.ops() > 0 && row.samples.iter().all(|sample| sample.wall.len() == row.threads));
+            assert!(
+                row.ops() > 0 && row.samples.iter().all(|sample| sample.wall.len() == row.threads)
+            );
         }
         // Every column has each of its jobs at all three thread counts, or says once that it has not; one that takes pairs
         // of threads has it at one of three, and says so.
@@ -35,9 +39,12 @@ fn every_column_does_every_job_rightly() {
         let (paired, others): (Vec<_>, Vec<_>) = cases.iter().partition(|case| takes_pairs(case));
         let expected = |cases: &[&Case]| cases.iter().map(there).sum::<usize>();
         let of = |cases: &[&'static Case], case: &str| cases.iter().any(|other| other.name == case);
-        let rows = |cases: &[&'static Case]| measured.rows.iter().filter(|row| of(cases, row.case)).count();
-        let missing =
-            |cases: &[&'static Case]| measured.missing.iter().filter(|row| of(cases, row.case)).count();
+        let rows = |cases: &[&'static Case]| {
+            measured.rows.iter().filter(|row| of(cases, row.case)).count()
+        };
+        let missing = |cases: &[&'static Case]| {
+            measured.missing.iter().filter(|row| of(cases, row.case)).count()
+        };
         assert_eq!(rows(&others) / 3 + missing(&others), expected(&others));
         assert_eq!((rows(&paired), missing(&paired)), (expected(&paired), expected(&paired)));
         whole.push(measured, Duration::from_millis(1));
@@ -46,9 +53,14 @@ fn every_column_does_every_job_rightly() {
     for (part, workload) in workloads::ALL.iter().enumerate() {
         let table = report::table::render(&whole, part);
         assert!(table.starts_with(workload.name) && table.contains("scaling"), "{table}");
-        for column in columns.iter().filter(|column| workload.cases.iter().any(|case| column.does(case.job)))
+        for column in
+            columns.iter().filter(|column| workload.cases.iter().any(|case| column.does(case.job)))
         {
-            assert!(table.contains(column.name()), "{} is neither run nor named: {table}", column.name());
+            assert!(
+                table.contains(column.name()),
+                "{} is neither run nor named: {table}",
+                column.name()
+            );
         }
     }
 }
@@ -58,8 +70,11 @@ fn every_primitive_has_quietline_and_a_peer() {
     let columns = adapters::all();
     assert_eq!(PRIMITIVES.shown, Shown::Everything);
     for case in PRIMITIVES.cases {
-        let names: Vec<&str> =
-            columns.iter().filter(|column| column.does(case.job)).map(|column| column.name()).collect();
+        let names: Vec<&str> = columns
+            .iter()
+            .filter(|column| column.does(case.job))
+            .map(|column| column.name())
+            .collect();
         let (ours, peers): (Vec<&str>, Vec<&str>) =
             names.into_iter().partition(|name| name.starts_with("quietline"));
         assert_eq!(ours.len(), 1, "{}: {ours:?}", case.name);

@@ -81,7 +81,8 @@ pub(crate) fn frames(address: u64) -> Vec<Frame> {
     // The resolver expects return addresses, and looks one byte before.
     backtrace::resolve((address + 1) as *mut c_void, |symbol| {
         let Some(name) = symbol.name() else { return };
-        let line = symbol.filename().zip(symbol.lineno()).map(|(f, l)| (f.display().to_string(), l));
+        let line =
+            symbol.filename().zip(symbol.lineno()).map(|(f, l)| (f.display().to_string(), l));
         frames.push(Frame { function: format!("{name:#}"), line });
     });
     frames

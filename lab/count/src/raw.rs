@@ -236,7 +236,8 @@ pub(crate) extern "C" fn quietline_count_anchor() -> u32 {
 fn pin() -> io::Result<libc::cpu_set_t> {
     // SAFETY: a zeroed set is an empty one; the calls read or write sets of our own.
     unsafe {
-        let (mut before, mut here): (libc::cpu_set_t, libc::cpu_set_t) = (mem::zeroed(), mem::zeroed());
+        let (mut before, mut here): (libc::cpu_set_t, libc::cpu_set_t) =
+            (mem::zeroed(), mem::zeroed());
         if libc::sched_getaffinity(0, size_of_val(&before), &mut before) != 0 {
             return Err(io::Error::last_os_error());
         }

@@ -48,17 +48,19 @@ pub struct Site {
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} x {}", self.times, self.text)?;
-        self.frames
-            .iter()
-            .enumerate()
-            .try_for_each(|(i, frame)| write!(f, "{}{frame}", if i == 0 { "\n    at " } else { "\n    in " }))
+        self.frames.iter().enumerate().try_for_each(|(i, frame)| {
+            write!(f, "{}{frame}", if i == 0 { "\n    at " } else { "\n    in " })
+        })
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { instructions, locked, fences, syscalls, .. } = self;
-        write!(f, "{instructions} instructions, {locked} locked, {fences} fences, {syscalls} system calls")?;
+        write!(
+            f,
+            "{instructions} instructions, {locked} locked, {fences} fences, {syscalls} system calls"
+        )?;
         let sites = [&self.locked_at, &self.fences_at, &self.syscalls_at];
         sites.into_iter().flatten().try_for_each(|site| write!(f, "\n  {site}"))
     }
@@ -162,7 +164,10 @@ fn written(instruction: &Instruction, registers: &libc::user_regs_struct) -> Opt
     if !store {
         return None;
     }
-    debug_assert_eq!(iced_x86::InstructionInfoFactory::new().info(instruction).op0_access(), OpAccess::Write);
+    debug_assert_eq!(
+        iced_x86::InstructionInfoFactory::new().info(instruction).op0_access(),
+        OpAccess::Write
+    );
     instruction.virtual_address(0, 0, |register, _, _| value(register, registers))
 }
 

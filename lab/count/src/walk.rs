@@ -58,7 +58,9 @@ pub fn walk(entry: *const ()) -> Shape {
                 branch(instruction.near_branch_target(), &mut shape);
                 branch(instruction.next_ip(), &mut shape);
             }
-            FlowControl::UnconditionalBranch => branch(instruction.near_branch_target(), &mut shape),
+            FlowControl::UnconditionalBranch => {
+                branch(instruction.near_branch_target(), &mut shape)
+            }
             FlowControl::IndirectBranch => match pointee(&instruction) {
                 Some(target) => branch(target, &mut shape),
                 None => shape.unknown_jumps += 1,
@@ -68,9 +70,10 @@ pub fn walk(entry: *const ()) -> Shape {
                 after_call(&instruction, &bounds, &mut open);
             }
             FlowControl::IndirectCall => {
-                shape
-                    .calls
-                    .push(pointee(&instruction).map_or_else(|| instruction::text(&instruction), image::name));
+                shape.calls.push(
+                    pointee(&instruction)
+                        .map_or_else(|| instruction::text(&instruction), image::name),
+                );
                 after_call(&instruction, &bounds, &mut open);
             }
             FlowControl::Return | FlowControl::Exception => {}
@@ -81,7 +84,9 @@ pub fn walk(entry: *const ()) -> Shape {
     }
     for instruction in seen.values() {
         shape.instructions += 1;
-        shape.noted.extend(instruction::kind(instruction).map(|kind| (kind, instruction::text(instruction))));
+        shape.noted.extend(
+            instruction::kind(instruction).map(|kind| (kind, instruction::text(instruction))),
+        );
     }
     shape
 }

@@ -32,7 +32,9 @@ fn a_pair_of_locked_additions_is_two() {
     assert_eq!((counts.locked, counts.fences, counts.syscalls), (2, 0, 0), "{counts}");
     assert_eq!(counts.locked_at.iter().map(|s| s.times).sum::<u64>(), 2);
     let here = |s: &quietline_count::Site| {
-        s.frames.iter().any(|f| f.line.as_ref().is_some_and(|(file, _)| file.ends_with("tests/count.rs")))
+        s.frames
+            .iter()
+            .any(|f| f.line.as_ref().is_some_and(|(file, _)| file.ends_with("tests/count.rs")))
     };
     assert!(counts.locked_at.iter().all(here), "each site knows its place: {counts}");
 }

@@ -31,7 +31,9 @@ pub(crate) fn anon_inode_getfd<'a>(
     inode.i_count.fetch_add(1, Ordering::Relaxed);
     let file = d_alloc_pseudo(current, &fs.sb, inode)
         .inspect_err(|_| put_pseudo_inode(current, inode))
-        .and_then(|dentry| alloc_file(current, &fs.mnt, dentry, f_op).inspect_err(|_| dput(current, dentry)))
+        .and_then(|dentry| {
+            alloc_file(current, &fs.mnt, dentry, f_op).inspect_err(|_| dput(current, dentry))
+        })
         .inspect_err(|_| files.put_unused_fd(fd))?;
     files.fd_install(fd, file);
     Ok(fd)

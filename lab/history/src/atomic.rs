@@ -4,7 +4,9 @@
 pub(crate) use quietline_platform::atomic::{Ordering, fence};
 
 #[cfg(not(debug_assertions))]
-pub(crate) use quietline_platform::atomic::{AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
+pub(crate) use quietline_platform::atomic::{
+    AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64,
+};
 
 #[cfg(debug_assertions)]
 pub(crate) use tallied::{AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64};

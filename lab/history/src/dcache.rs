@@ -262,7 +262,8 @@ pub(crate) fn dput<'a>(current: Current<'a>, dentry: &'a Dentry) {
     }
     let mut next = Some(dentry);
     while let Some(dentry) = next {
-        let Some(guard) = atomic_dec_and_lock(&dentry.d_count, &current.globals.dcache_lock.0) else {
+        let Some(guard) = atomic_dec_and_lock(&dentry.d_count, &current.globals.dcache_lock.0)
+        else {
             return;
         };
         let d_lock = dentry.d_lock.lock();

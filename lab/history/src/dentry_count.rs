@@ -64,7 +64,10 @@ pub struct Forest {
 
 impl core::fmt::Debug for Forest {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Forest").field("way", &self.way).field("dentries", &self.dentries.len()).finish()
+        f.debug_struct("Forest")
+            .field("way", &self.way)
+            .field("dentries", &self.dentries.len())
+            .finish()
     }
 }
 
@@ -154,7 +157,8 @@ impl Forest {
         }
         // Relaxed: flags change under the lock.
         let flags = d.d_flags.load(Ordering::Relaxed);
-        let (set, put) = if flags & HASHED == 0 { (KILLED, Put::Killed) } else { (UNUSED, Put::Kept) };
+        let (set, put) =
+            if flags & HASHED == 0 { (KILLED, Put::Killed) } else { (UNUSED, Put::Kept) };
         d.d_flags.store(flags | set, Ordering::Relaxed);
         self.dec(d);
         put
@@ -184,7 +188,9 @@ impl Forest {
             }
             let _lock = p.d_lock.lock();
             // Relaxed: `d_move` changes it under this lock, or it is another parent's by now.
-            if self.way == CountWay::DLock && self.at(dentry).d_parent.load(Ordering::Relaxed) != parent {
+            if self.way == CountWay::DLock
+                && self.at(dentry).d_parent.load(Ordering::Relaxed) != parent
+            {
                 continue;
             }
             // Relaxed: under the lock.
@@ -243,7 +249,9 @@ impl Forest {
     fn inc(&self, d: &Dentry) {
         // Relaxed throughout: a reference is taken from one that is held, or under the lock.
         match self.way {
-            CountWay::DLock => d.d_count.store(d.d_count.load(Ordering::Relaxed) + 1, Ordering::Relaxed),
+            CountWay::DLock => {
+                d.d_count.store(d.d_count.load(Ordering::Relaxed) + 1, Ordering::Relaxed)
+            }
             CountWay::Cmpxchg => {
                 d.d_count.fetch_add(1, Ordering::Relaxed);
             }
@@ -255,7 +263,9 @@ impl Forest {
     fn dec(&self, d: &Dentry) {
         // ORDERING: release in both: what was done under this reference comes before its end.
         match self.way {
-            CountWay::DLock => d.d_count.store(d.d_count.load(Ordering::Relaxed) - 1, Ordering::Release),
+            CountWay::DLock => {
+                d.d_count.store(d.d_count.load(Ordering::Relaxed) - 1, Ordering::Release)
+            }
             CountWay::Cmpxchg => {
                 d.d_count.fetch_sub(1, Ordering::Release);
             }
@@ -275,7 +285,12 @@ fn change_above(count: &AtomicU32, floor: u32, change: u32) -> bool {
         }
         // ORDERING: release, as in `dec`; a get needs nothing. Relaxed on failure: the value is not used.
         if count
-            .compare_exchange_weak(seen, seen.wrapping_add(change), Ordering::Release, Ordering::Relaxed)
+            .compare_exchange_weak(
+                seen,
+                seen.wrapping_add(change),
+                Ordering::Release,
+                Ordering::Relaxed,
+            )
             .is_ok()
         {
             return true;

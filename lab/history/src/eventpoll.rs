@@ -129,7 +129,8 @@ impl Mesh {
                 let (process, group) = ((n - processes) / groups, (n - processes) % groups);
                 let first = inner_items + (process * processes) as u32;
                 // The pipes from `start` on, up to where the next group starts.
-                let [start, end] = [group, group + 1].map(|g| (g * processes).div_ceil(groups) as u32);
+                let [start, end] =
+                    [group, group + 1].map(|g| (g * processes).div_ceil(groups) as u32);
                 (first + start, end - start)
             };
             CachePadded::new(Eventpoll {
@@ -143,7 +144,8 @@ impl Mesh {
             })
         };
         let epolls = heap::try_boxed_slice(processes * (1 + groups), epoll)?;
-        let item = |_| CachePadded::new(Item { rdllink: AtomicU32::new(OFF), next: AtomicU32::new(OFF) });
+        let item =
+            |_| CachePadded::new(Item { rdllink: AtomicU32::new(OFF), next: AtomicU32::new(OFF) });
         let items = heap::try_boxed_slice(inner_items as usize + pipes.len(), item)?;
         for _epoll in &epolls {
             quietline_platform::name_words!(**_epoll => "eventpoll" { lock, scanning, rdllist, ovflist, mtx });
@@ -154,7 +156,8 @@ impl Mesh {
         for _pipe in &pipes {
             quietline_platform::name_words!(**_pipe => "pipe_inode_info" { lock, bytes });
         }
-        let (safewake, readywalk) = (NestedCalls::new(way, processes)?, NestedCalls::new(way, processes)?);
+        let (safewake, readywalk) =
+            (NestedCalls::new(way, processes)?, NestedCalls::new(way, processes)?);
         Ok(Self { way, processes, groups, pipes, epolls, items, safewake, readywalk })
     }
 
@@ -265,7 +268,8 @@ impl Mesh {
     fn send_events(&self, caller: usize, epoll: usize, mut event: impl FnMut(u32)) {
         let ep = &self.epolls[epoll];
         // Relaxed: `ep_events_available` looks without the lock.
-        if ep.rdllist.head.load(Ordering::Relaxed) == NONE && ep.ovflist.head.load(Ordering::Relaxed) == NONE
+        if ep.rdllist.head.load(Ordering::Relaxed) == NONE
+            && ep.ovflist.head.load(Ordering::Relaxed) == NONE
         {
             return;
         }

@@ -137,7 +137,12 @@ pub(crate) fn get_empty_filp(current: Current<'_>) -> Result<&File, Errno> {
 /// `init_file()`: ties the file to its dentry, whose reference it takes over, and to its mount. Writes the
 /// file, and the mount's counted line by one locked instruction below [`Rung::Norefcount`].
 #[inline]
-pub(crate) fn init_file<'a>(file: &'a File, mnt: &'a VfsMount, dentry: &'a Dentry, f_op: FileOperations) {
+pub(crate) fn init_file<'a>(
+    file: &'a File,
+    mnt: &'a VfsMount,
+    dentry: &'a Dentry,
+    f_op: FileOperations,
+) {
     file.f_dentry.store(Some(dentry));
     file.f_vfsmnt.store(Some(mntget(mnt)));
     // Relaxed: `fd_install` publishes the file.
@@ -168,7 +173,11 @@ pub(crate) fn alloc_file<'a>(
 /// # Errors
 ///
 /// `EBADF` if the descriptor is not open.
-pub(crate) fn fget<'a>(current: Current<'a>, files: &'a FilesStruct, fd: i32) -> Result<&'a File, Errno> {
+pub(crate) fn fget<'a>(
+    current: Current<'a>,
+    files: &'a FilesStruct,
+    fd: i32,
+) -> Result<&'a File, Errno> {
     let _rcu = rcu_read_lock(current.cpu);
     loop {
         let file = files.fcheck(fd).ok_or(Errno::EBADF)?;

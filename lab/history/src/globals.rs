@@ -98,10 +98,16 @@ impl Globals {
             exit_lock: Line(TicketLock::new()),
             inode_lock: Line(TicketLock::new()),
             inode_in_use: Line(ListHead::new()),
-            inodes_stat: Line(InodesStat { nr_inodes: AtomicI64::new(0), nr_unused: AtomicI64::new(0) }),
+            inodes_stat: Line(InodesStat {
+                nr_inodes: AtomicI64::new(0),
+                nr_unused: AtomicI64::new(0),
+            }),
             last_ino: Line(AtomicU32::new(0)),
             dcache_lock: Line(TicketLock::new()),
-            dentry_stat: Line(DentryStat { nr_dentry: AtomicI64::new(0), nr_unused: AtomicI64::new(0) }),
+            dentry_stat: Line(DentryStat {
+                nr_dentry: AtomicI64::new(0),
+                nr_unused: AtomicI64::new(0),
+            }),
             vfsmount_lock: Line(TicketLock::new()),
             nr_files: PercpuCounter::new(cpus, |cpu| &cpu.nr_files),
             nr_dentry: PercpuCounter::new(cpus, |cpu| &cpu.nr_dentry),

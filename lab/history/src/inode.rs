@@ -122,7 +122,11 @@ pub(crate) fn new_pseudo_inode<'a>(
 /// # Errors
 ///
 /// `ENOMEM`.
-pub(crate) fn new_inode<'a>(current: Current<'a>, sb: &'a SuperBlock, mode: u32) -> Result<&'a Inode, Errno> {
+pub(crate) fn new_inode<'a>(
+    current: Current<'a>,
+    sb: &'a SuperBlock,
+    mode: u32,
+) -> Result<&'a Inode, Errno> {
     let globals = current.globals;
     let inode = alloc_inode(current, sb, mode)?;
     if globals.rung >= Rung::NrInodes {
@@ -149,7 +153,11 @@ pub(crate) fn new_inode<'a>(current: Current<'a>, sb: &'a SuperBlock, mode: u32)
 }
 
 /// `new_inode_single()` of patch 5: an inode on no list. Writes the CPU's own lines and the inode.
-fn new_inode_single<'a>(current: Current<'a>, sb: &'a SuperBlock, mode: u32) -> Result<&'a Inode, Errno> {
+fn new_inode_single<'a>(
+    current: Current<'a>,
+    sb: &'a SuperBlock,
+    mode: u32,
+) -> Result<&'a Inode, Errno> {
     let inode = alloc_inode(current, sb, mode)?;
     inode.i_list.init();
     inode.i_sb_list.init();
@@ -161,7 +169,11 @@ fn new_inode_single<'a>(current: Current<'a>, sb: &'a SuperBlock, mode: u32) -> 
 }
 
 /// `alloc_inode()`: memory for an inode, its fields set.
-fn alloc_inode<'a>(current: Current<'a>, sb: &'a SuperBlock, mode: u32) -> Result<&'a Inode, Errno> {
+fn alloc_inode<'a>(
+    current: Current<'a>,
+    sb: &'a SuperBlock,
+    mode: u32,
+) -> Result<&'a Inode, Errno> {
     let inode = current.globals.inode_cachep.alloc(current)?;
     inode.i_sb.store(Some(sb));
     inode.i_dentry.init();

@@ -140,7 +140,10 @@ pub struct Ramfs {
 
 impl core::fmt::Debug for Ramfs {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Ramfs").field("way", &self.way).field("nr_inodes", &self.nr_inodes()).finish()
+        f.debug_struct("Ramfs")
+            .field("way", &self.way)
+            .field("nr_inodes", &self.nr_inodes())
+            .finish()
     }
 }
 
@@ -158,8 +161,9 @@ impl Ramfs {
     /// # Errors
     /// [`AllocError`].
     pub fn new(way: FreeWay, directories: u32, files: u32) -> Result<Self, AllocError> {
-        let directory =
-            |_| CachePadded::new(Directory { i_mutex: TicketLock::new(), d_count: AtomicU32::new(1) });
+        let directory = |_| {
+            CachePadded::new(Directory { i_mutex: TicketLock::new(), d_count: AtomicU32::new(1) })
+        };
         let directories = heap::try_boxed_slice(directories as usize, directory)?;
         for _directory in &directories {
             quietline_platform::name_words!(**_directory => "dir" { i_mutex, d_count });
@@ -287,7 +291,8 @@ impl Ramfs {
     }
 
     fn unlink_from(&self, number: u32, head: &AtomicU32, list: impl Fn(&Inode) -> &[AtomicU32; 2]) {
-        let [next, prev] = list(self.inodes.at(number)).each_ref().map(|word| word.load(Ordering::Relaxed));
+        let [next, prev] =
+            list(self.inodes.at(number)).each_ref().map(|word| word.load(Ordering::Relaxed));
         match prev {
             NONE => head.store(next, Ordering::Relaxed),
             _ => list(self.inodes.at(prev))[0].store(next, Ordering::Relaxed),

@@ -90,7 +90,8 @@ impl NestedCalls {
             let [next, prev, ctx, cookie] = array::from_fn(|_| AtomicU32::new(NONE));
             CachePadded::new(Node { next, prev, ctx, cookie })
         };
-        let head = |_| CachePadded::new(Head { lock: TicketLock::new(), first: AtomicU32::new(NONE) });
+        let head =
+            |_| CachePadded::new(Head { lock: TicketLock::new(), first: AtomicU32::new(NONE) });
         let heads = heap::try_boxed_slice(heads, head)?;
         let nodes = heap::try_boxed_slice(callers * DEPTH, |_| new())?;
         for _head in &heads {
@@ -105,7 +106,12 @@ impl NestedCalls {
     /// Makes a step: `call` runs while the caller is entered as being at `cookie` (`ep_call_nested`).
     ///
     /// Writes, but for [`NestedWay::Removed`]: the list's line twice and its lock's, and the line of whoever came before.
-    pub(crate) fn call<R>(&self, caller: usize, cookie: u32, call: impl FnOnce() -> R) -> Result<R, Nested> {
+    pub(crate) fn call<R>(
+        &self,
+        caller: usize,
+        cookie: u32,
+        call: impl FnOnce() -> R,
+    ) -> Result<R, Nested> {
         if self.way == NestedWay::Removed {
             return Ok(call());
         }
@@ -195,7 +201,10 @@ mod tests {
                 let other = calls.call(caller, 7, || calls.call((caller + 1) % 3, 7, || ()));
                 assert_eq!(other, Ok(Ok(())), "{way:?}: another's steps do not count");
             }
-            assert!(calls.heads.iter().all(|head| head.first.load(Ordering::Relaxed) == NONE), "{way:?}");
+            assert!(
+                calls.heads.iter().all(|head| head.first.load(Ordering::Relaxed) == NONE),
+                "{way:?}"
+            );
         }
     }
 
@@ -211,7 +220,10 @@ mod tests {
                     });
                 }
             });
-            assert!(calls.heads.iter().all(|head| head.first.load(Ordering::Relaxed) == NONE), "{way:?}");
+            assert!(
+                calls.heads.iter().all(|head| head.first.load(Ordering::Relaxed) == NONE),
+                "{way:?}"
+            );
         }
     }
 }

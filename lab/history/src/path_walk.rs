@@ -159,7 +159,8 @@ impl Tree {
         let bucket = self.bucket(parent, hash);
         let next = core::mem::replace(&mut self.buckets[bucket], number);
         let dentry = &mut self.dentries[number as usize];
-        (dentry.d_parent, dentry.d_hash, dentry.hash, dentry.len) = (parent, next, hash, name.len());
+        (dentry.d_parent, dentry.d_hash, dentry.hash, dentry.len) =
+            (parent, next, hash, name.len());
         dentry.name[..name.len()].copy_from_slice(name);
         dentry.inode = inode;
         // Relaxed: nobody else is here. A child has a reference to its parent.
@@ -208,7 +209,9 @@ impl Tree {
             if dentry.hash == hash && dentry.d_parent == parent {
                 let _lock = dentry.d_lock.lock();
                 // Looked at again under the lock, though nothing can have changed here.
-                if dentry.d_parent == parent && dentry.len == name.len() && dentry.name[..dentry.len] == *name
+                if dentry.d_parent == parent
+                    && dentry.len == name.len()
+                    && dentry.name[..dentry.len] == *name
                 {
                     // Relaxed: a reference orders nothing; putting one does.
                     dentry.d_count.fetch_add(1, Ordering::Relaxed);
@@ -237,7 +240,8 @@ impl Process<'_> {
         let mut at = self.path_init();
         let mut result = Err(Nowhere::NoEntry);
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
-            let Some(_) = tree.at(at).inode.filter(|inode| inode.is_directory && inode.mode & EXEC != 0)
+            let Some(_) =
+                tree.at(at).inode.filter(|inode| inode.is_directory && inode.mode & EXEC != 0)
             else {
                 result = Err(Nowhere::NotDirectory);
                 break;

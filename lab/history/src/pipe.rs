@@ -25,7 +25,8 @@ pub(crate) fn do_pipe<'a>(current: Current<'a>, files: &'a FilesStruct) -> Resul
         fput(current, write);
     };
     let read_fd = files.alloc_fd().inspect_err(put_files)?;
-    let write_fd = files.alloc_fd().inspect_err(|_| files.put_unused_fd(read_fd)).inspect_err(put_files)?;
+    let write_fd =
+        files.alloc_fd().inspect_err(|_| files.put_unused_fd(read_fd)).inspect_err(put_files)?;
     files.fd_install(read_fd, read);
     files.fd_install(write_fd, write);
     Ok([read_fd, write_fd])
@@ -34,8 +35,10 @@ pub(crate) fn do_pipe<'a>(current: Current<'a>, files: &'a FilesStruct) -> Resul
 fn create_write_pipe(current: Current<'_>) -> Result<&File, Errno> {
     let fs = &current.globals.pipe_fs;
     let inode = get_pipe_inode(current)?;
-    let dentry = d_alloc_pseudo(current, &fs.sb, inode).inspect_err(|_| put_pseudo_inode(current, inode))?;
-    alloc_file(current, &fs.mnt, dentry, FileOperations::WritePipe).inspect_err(|_| dput(current, dentry))
+    let dentry =
+        d_alloc_pseudo(current, &fs.sb, inode).inspect_err(|_| put_pseudo_inode(current, inode))?;
+    alloc_file(current, &fs.mnt, dentry, FileOperations::WritePipe)
+        .inspect_err(|_| dput(current, dentry))
 }
 
 fn create_read_pipe<'a>(current: Current<'a>, write: &'a File) -> Result<&'a File, Errno> {

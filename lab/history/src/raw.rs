@@ -111,8 +111,12 @@ impl<T: Send + Sync> Arena<T> {
         loop {
             // ORDERING: Release pairs with the `&mut` that a drop needs, which comes after every `put` by
             // whatever made it exclusive; Relaxed on failure: `older` is only stored, not followed.
-            match self.last.compare_exchange_weak(older, node.as_ptr(), Ordering::Release, Ordering::Relaxed)
-            {
+            match self.last.compare_exchange_weak(
+                older,
+                node.as_ptr(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => break,
                 Err(seen) => older = seen,
             }

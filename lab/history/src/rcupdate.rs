@@ -167,7 +167,9 @@ pub(crate) fn rcu_check_callbacks(current: Current<'_>) {
         rcu_check_quiescent(current);
         // Relaxed, here and below: under the lock.
         let completed = rcp.completed.load(Ordering::Relaxed);
-        if rdp.curlist.load().is_some() && !batch_before(completed, rdp.batch.load(Ordering::Relaxed)) {
+        if rdp.curlist.load().is_some()
+            && !batch_before(completed, rdp.batch.load(Ordering::Relaxed))
+        {
             donelist = rdp.curlist.load();
             rdp.curlist.store(None);
         }
@@ -188,7 +190,8 @@ pub(crate) fn rcu_check_callbacks(current: Current<'_>) {
 fn rcu_start_batch(current: Current<'_>) {
     let rcp = &current.globals.rcu_ctrlblk;
     let cur = rcp.cur.load(Ordering::Relaxed);
-    if rcp.next_pending.load(Ordering::Relaxed) == 0 || rcp.completed.load(Ordering::Relaxed) != cur {
+    if rcp.next_pending.load(Ordering::Relaxed) == 0 || rcp.completed.load(Ordering::Relaxed) != cur
+    {
         return;
     }
     rcp.next_pending.store(0, Ordering::Relaxed);

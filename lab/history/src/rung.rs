@@ -58,7 +58,9 @@ impl Rung {
             Rung::NrDentry => "nr_dentry becomes a per-CPU counter, outside dcache_lock (25 s)",
             Rung::NrInodes => "nr_inodes becomes a per-CPU counter, outside inode_lock (25 s)",
             Rung::LastIno => "each CPU takes 1,024 inode numbers at a time (25 s)",
-            Rung::SingleDentry => "pseudo dentries: own parent, no alias list, no dcache_lock (19.9 s)",
+            Rung::SingleDentry => {
+                "pseudo dentries: own parent, no alias list, no dcache_lock (19.9 s)"
+            }
             Rung::SingleInode => "pseudo inodes: on no list, no inode_lock (3.01 s)",
             Rung::TypesafeFiles => "files from a type-safe cache, reused hot, no call_rcu (2.20 s)",
             Rung::Norefcount => "no reference count on the kernel's own mounts (1.64 s)",

@@ -91,7 +91,12 @@ pub(crate) struct KmemCacheCpu<T: Object> {
 impl<T: Object> KmemCacheCpu<T> {
     /// A CPU's part with nothing in it.
     pub(crate) fn new() -> Self {
-        Self { freelist: Link::null(), page: Link::null(), pcp: Link::null(), pcp_count: AtomicU32::new(0) }
+        Self {
+            freelist: Link::null(),
+            page: Link::null(),
+            pcp: Link::null(),
+            pcp_count: AtomicU32::new(0),
+        }
     }
 }
 

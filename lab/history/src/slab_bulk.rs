@@ -219,8 +219,10 @@ impl KmemCache {
     pub fn active(&self) -> usize {
         // Relaxed: whoever asks for an exact count has waited for the threads.
         let made = self.zone.0.fresh.load(Ordering::Relaxed) as usize;
-        let inuse = self.pages[..made].iter().map(|page| page.counters().inuse() as usize).sum::<usize>();
-        let on_cpus = self.cpus.iter().map(|cpu| self.length(cpu.0.freelist_tid.load().0)).sum::<usize>();
+        let inuse =
+            self.pages[..made].iter().map(|page| page.counters().inuse() as usize).sum::<usize>();
+        let on_cpus =
+            self.cpus.iter().map(|cpu| self.length(cpu.0.freelist_tid.load().0)).sum::<usize>();
         inuse - on_cpus
     }
 

@@ -34,7 +34,11 @@ fn sock_alloc(current: Current<'_>) -> Result<&Inode, Errno> {
 }
 
 /// `sock_map_fd()`: a descriptor and a file for the socket. The file takes over the inode's reference.
-fn sock_map_fd<'a>(current: Current<'a>, files: &'a FilesStruct, inode: &'a Inode) -> Result<i32, Errno> {
+fn sock_map_fd<'a>(
+    current: Current<'a>,
+    files: &'a FilesStruct,
+    inode: &'a Inode,
+) -> Result<i32, Errno> {
     let fd = files.alloc_fd()?;
     let file = get_empty_filp(current).inspect_err(|_| files.put_unused_fd(fd))?;
     sock_attach_fd(current, inode, file).inspect_err(|_| {

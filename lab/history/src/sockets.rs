@@ -84,7 +84,10 @@ impl World {
     ///
     /// `ENOMEM`.
     pub fn try_process(&self) -> Result<Process, Errno> {
-        Ok(Process { globals: Arc::clone(&self.globals), files: FilesStruct::new(&self.globals.ledger)? })
+        Ok(Process {
+            globals: Arc::clone(&self.globals),
+            files: FilesStruct::new(&self.globals.ledger)?,
+        })
     }
 
     /// The rung this world stands on.
@@ -166,7 +169,8 @@ impl World {
             )
         };
         let _guard = globals.dcache_lock.0.lock();
-        let d_subdirs = file_systems.iter().flat_map(|fs| fs.sb.root().d_subdirs.elements()).collect();
+        let d_subdirs =
+            file_systems.iter().flat_map(|fs| fs.sb.root().d_subdirs.elements()).collect();
         Lists { inode_in_use, s_inodes, d_subdirs }
     }
 

@@ -48,7 +48,12 @@ impl TicketLock {
         let ticket = self.owner.load(Ordering::Relaxed);
         // Relaxed: drawing orders nothing, as in `lock`.
         self.next
-            .compare_exchange_weak(ticket, ticket.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed)
+            .compare_exchange_weak(
+                ticket,
+                ticket.wrapping_add(1),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )
             .ok()?;
         // ORDERING: as in `lock`; the value is `ticket` already, for no one else holds that number.
         if self.owner.load(Ordering::Acquire) != ticket {
@@ -93,7 +98,10 @@ impl Drop for TicketGuard<'_> {
 ///
 /// Writes the count's line always, and the lock's whenever the count was 1.
 #[inline]
-pub(crate) fn atomic_dec_and_lock<'a>(count: &AtomicU32, lock: &'a TicketLock) -> Option<TicketGuard<'a>> {
+pub(crate) fn atomic_dec_and_lock<'a>(
+    count: &AtomicU32,
+    lock: &'a TicketLock,
+) -> Option<TicketGuard<'a>> {
     // Relaxed: confirmed by the compare-exchange.
     let mut seen = count.load(Ordering::Relaxed);
     while seen != 1 {

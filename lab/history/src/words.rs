@@ -18,7 +18,11 @@ pub struct Word {
 
 impl Word {
     fn of<T: ?Sized>(name: impl Into<String>, field: &T) -> Word {
-        Word { name: name.into(), address: core::ptr::from_ref(field).addr(), bytes: size_of_val(field) }
+        Word {
+            name: name.into(),
+            address: core::ptr::from_ref(field).addr(),
+            bytes: size_of_val(field),
+        }
     }
 
     /// Whether `address` is in it.
@@ -47,7 +51,9 @@ pub(crate) fn globals_words(globals: &Globals) -> Vec<Word> {
         Word::of("anon_inode_inode->i_count", &globals.anon_inode_inode().i_count),
         Word::of("anon_inode_inode->i_dentry", &globals.anon_inode_inode().i_dentry),
     ];
-    for (fs, mnt) in globals.file_systems().into_iter().zip(["sock_mnt", "pipe_mnt", "anon_inode_mnt"]) {
+    for (fs, mnt) in
+        globals.file_systems().into_iter().zip(["sock_mnt", "pipe_mnt", "anon_inode_mnt"])
+    {
         words.push(Word::of(format!("{mnt}->mnt_count"), &fs.mnt.counted.0.mnt_count));
         words.push(Word::of(format!("{mnt}->mnt_expiry_mark"), &fs.mnt.counted.0.mnt_expiry_mark));
         words.push(Word::of(format!("{mnt}->mnt_sb->s_inodes"), &fs.sb.s_inodes.0));

@@ -13,7 +13,8 @@ fn every_pipe_is_watched_once() {
             let mesh = Mesh::new(NestedWay::Global, processes, groups).unwrap();
             assert!(mesh.is_consistent(), "{processes} processes, {groups} groups");
             let groups = groups.min(processes);
-            let pipes: usize = (processes..processes * (1 + groups)).map(|epoll| mesh.watched(epoll)).sum();
+            let pipes: usize =
+                (processes..processes * (1 + groups)).map(|epoll| mesh.watched(epoll)).sum();
             assert_eq!(pipes, processes * processes);
             assert!((0..processes).all(|epoll| mesh.watched(epoll) == groups));
         }

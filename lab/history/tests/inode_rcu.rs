@@ -4,7 +4,8 @@ use quietline_history::inode_rcu::{Failed, FreeWay, Ramfs};
 
 use std::thread;
 
-const WAYS: [FreeWay; 4] = [FreeWay::Immediate, FreeWay::CallRcu, FreeWay::Typesafe, FreeWay::Sheaf];
+const WAYS: [FreeWay; 4] =
+    [FreeWay::Immediate, FreeWay::CallRcu, FreeWay::Typesafe, FreeWay::Sheaf];
 
 #[test]
 fn names_come_and_go() {
@@ -68,8 +69,10 @@ fn stress_cpus_in_one_directory_and_in_their_own() {
                         let directory = thread % directories;
                         let name = |i: u64| u64::from(thread) << 32 | i;
                         for _ in 0..50 {
-                            (0..100).for_each(|i| assert_eq!(cpu.create(directory, name(i)), Ok(())));
-                            (0..100).for_each(|i| assert_eq!(cpu.unlink(directory, name(i)), Ok(())));
+                            (0..100)
+                                .for_each(|i| assert_eq!(cpu.create(directory, name(i)), Ok(())));
+                            (0..100)
+                                .for_each(|i| assert_eq!(cpu.unlink(directory, name(i)), Ok(())));
                         }
                     });
                 }

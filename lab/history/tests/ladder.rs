@@ -19,10 +19,14 @@ fn address(process: &Process, fd: i32, name: &str) -> usize {
 fn rungs_are_in_order_and_named() {
     assert!(Rung::ALL.is_sorted());
     let names: Vec<_> = Rung::ALL.map(Rung::name).into();
-    let expected = "base nr_dentry nr_inodes last_ino single-dentry single-inode typesafe-files norefcount";
+    let expected =
+        "base nr_dentry nr_inodes last_ino single-dentry single-inode typesafe-files norefcount";
     assert_eq!(names.join(" "), expected);
     for rung in Rung::ALL {
-        assert!(rung.says().contains(&format!("({} s)", rung.seconds_on_8_cpus()).replace("2.2 ", "2.20 ")));
+        assert!(
+            rung.says()
+                .contains(&format!("({} s)", rung.seconds_on_8_cpus()).replace("2.2 ", "2.20 "))
+        );
     }
 }
 
@@ -61,7 +65,11 @@ fn counters_are_exact_past_a_batch() {
         for n in 1..=1000 {
             process.socket(0).expect("a socket");
             assert_eq!(world.nr_files(), n);
-            assert_eq!((world.nr_dentry(), world.nr_inodes()), (start.0 + n, start.1 + n), "{rung:?}");
+            assert_eq!(
+                (world.nr_dentry(), world.nr_inodes()),
+                (start.0 + n, start.1 + n),
+                "{rung:?}"
+            );
         }
         drop(process);
         assert_eq!(counters(&world), start, "{rung:?}");
@@ -83,7 +91,10 @@ fn inode_numbers_are_unique_and_never_0() {
             let pipe_ino = process.ino(cpu, read).expect("it is open");
             assert_eq!(process.ino(cpu, write), Ok(pipe_ino), "both ends are one inode");
             assert!(ino != 0 && pipe_ino != 0);
-            assert!(seen.insert(ino) && seen.insert(pipe_ino), "{rung:?}: {ino} or {pipe_ino} twice");
+            assert!(
+                seen.insert(ino) && seen.insert(pipe_ino),
+                "{rung:?}: {ino} or {pipe_ino} twice"
+            );
             for fd in [socket, read, write] {
                 process.close(cpu, fd).expect("it is open");
             }
@@ -158,7 +169,10 @@ fn lists_hold_the_live_objects_below_single_and_none_from_there_on() {
         process.close(0, fds[10]).expect("it is open");
         let open = process.open_fds();
         let expected = |name: &str, start: &[usize]| -> HashSet<usize> {
-            open.iter().map(|&fd| address(&process, fd, name)).chain(start.iter().copied()).collect()
+            open.iter()
+                .map(|&fd| address(&process, fd, name))
+                .chain(start.iter().copied())
+                .collect()
         };
         let now = world.lists();
         let as_set = |list: &[usize]| -> HashSet<usize> {
@@ -169,8 +183,16 @@ fn lists_hold_the_live_objects_below_single_and_none_from_there_on() {
         if rung < Rung::SingleInode {
             let inodes = expected("inode->i_list", &start.inode_in_use);
             assert_eq!(as_set(&now.inode_in_use), inodes, "{rung:?}");
-            assert_eq!(inodes.len(), start.inode_in_use.len() + 19, "{rung:?}: ten pipes, nine sockets");
-            assert_eq!(as_set(&now.s_inodes), expected("inode->i_sb_list", &start.s_inodes), "{rung:?}");
+            assert_eq!(
+                inodes.len(),
+                start.inode_in_use.len() + 19,
+                "{rung:?}: ten pipes, nine sockets"
+            );
+            assert_eq!(
+                as_set(&now.s_inodes),
+                expected("inode->i_sb_list", &start.s_inodes),
+                "{rung:?}"
+            );
         } else {
             assert_eq!(
                 (&now.inode_in_use, &now.s_inodes),
@@ -179,7 +201,11 @@ fn lists_hold_the_live_objects_below_single_and_none_from_there_on() {
             );
         }
         if rung < Rung::SingleDentry {
-            assert_eq!(as_set(&now.d_subdirs), expected("dentry->d_child", &start.d_subdirs), "{rung:?}");
+            assert_eq!(
+                as_set(&now.d_subdirs),
+                expected("dentry->d_child", &start.d_subdirs),
+                "{rung:?}"
+            );
             assert_eq!(now.d_subdirs.len(), 19, "{rung:?}");
         } else {
             assert_eq!(now.d_subdirs, Vec::<usize>::new(), "{rung:?}");

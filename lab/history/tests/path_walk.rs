@@ -32,7 +32,8 @@ fn finds_what_is_there_and_says_what_is_not() {
 #[test]
 fn leaves_no_reference_behind() {
     let tree = tree();
-    let counts = || (0..6).map(|dentry| tree.count(dentry)).chain([tree.mounts()]).collect::<Vec<_>>();
+    let counts =
+        || (0..6).map(|dentry| tree.count(dentry)).chain([tree.mounts()]).collect::<Vec<_>>();
     let before = counts();
     thread::scope(|s| {
         for _ in 0..3 {

@@ -91,7 +91,10 @@ fn named(writes: &[usize], shared: &[Word], own: &[Word]) -> Writes {
         if let Some(word) = shared.iter().find(|word| word.holds(address)) {
             *named.entry(word.name.clone()).or_default() += 1;
         } else {
-            assert!(own.iter().any(|word| word.holds(address)), "an unknown word at {address:#x} is written");
+            assert!(
+                own.iter().any(|word| word.holds(address)),
+                "an unknown word at {address:#x} is written"
+            );
         }
     }
     named
@@ -118,7 +121,8 @@ fn open_and_close(rung: Rung, open: Open) -> (Writes, Writes) {
     let mut shared = world.words();
     shared.extend(prefixed("older", theirs.file_words(THEIRS, older).expect("it is open")));
     shared.extend(prefixed("newer", theirs.file_words(THEIRS, newer).expect("it is open")));
-    let mut own: Vec<Word> = own_words.into_iter().filter(|word| !word.name.starts_with("anon")).collect();
+    let mut own: Vec<Word> =
+        own_words.into_iter().filter(|word| !word.name.starts_with("anon")).collect();
     for word in ours.words() {
         let locked = ["files->file_lock", "files->next_fd"].contains(&word.name.as_str());
         if locked { shared.push(word) } else { own.push(word) }
@@ -160,9 +164,11 @@ fn eventfd_table() {
 fn each_global_has_a_line_of_its_own() {
     let world = World::new(Rung::Base, 1);
     let words = world.words();
-    let names = ["inode_lock", "nr_inodes", "inode_in_use", "sock_mnt->mnt_sb->s_inodes", "last_ino"];
+    let names =
+        ["inode_lock", "nr_inodes", "inode_in_use", "sock_mnt->mnt_sb->s_inodes", "last_ino"];
     let names = names.into_iter().chain(["dcache_lock", "nr_dentry", "sock_mnt->mnt_count"]);
-    let names = names.chain(["sock_mnt->mnt_sb->s_root->d_count", "sock_mnt->mnt_sb->s_root->d_subdirs"]);
+    let names =
+        names.chain(["sock_mnt->mnt_sb->s_root->d_count", "sock_mnt->mnt_sb->s_root->d_subdirs"]);
     let find = |name| words.iter().find(|word| word.name == name).expect("a word of that name");
     let lines: Vec<_> = names.map(|name| find(name).address / 64).collect();
     for (index, line) in lines.iter().enumerate() {
@@ -179,13 +185,19 @@ fn patch_5_removes_three_words_from_open_and_five_from_close() {
         before.keys().filter(|name| !after.contains_key(*name)).cloned().collect()
     };
     // Its count for new_inode() leaves out the element that was first on each list.
-    let open: Vec<_> =
-        removed(&before.0, &after.0).into_iter().filter(|name| !name.starts_with("older")).collect();
+    let open: Vec<_> = removed(&before.0, &after.0)
+        .into_iter()
+        .filter(|name| !name.starts_with("older"))
+        .collect();
     assert_eq!(open, ["inode_in_use", "inode_lock", "sock_mnt->mnt_sb->s_inodes"]);
     // The lock, and the elements before and after on two lists.
     let close = removed(&before.1, &after.1);
-    let neighbours =
-        ["newer inode->i_list", "newer inode->i_sb_list", "older inode->i_list", "older inode->i_sb_list"];
+    let neighbours = [
+        "newer inode->i_list",
+        "newer inode->i_sb_list",
+        "older inode->i_list",
+        "older inode->i_sb_list",
+    ];
     assert_eq!(close[1..], neighbours);
     assert_eq!(close[0], "inode_lock");
 }
@@ -232,7 +244,8 @@ fn files_reach_shared_lists_only_through_callbacks() {
 /// A per-CPU counter that goes up and down never reaches its batch.
 #[test]
 fn counters_stay_on_their_cpu() {
-    for name in ["percpu_counter nr_files", "percpu_counter nr_dentry", "percpu_counter nr_inodes"] {
+    for name in ["percpu_counter nr_files", "percpu_counter nr_dentry", "percpu_counter nr_inodes"]
+    {
         assert_eq!(writes_of_a_loop(Rung::Norefcount, 10_000, name), 0, "{name}");
     }
 }

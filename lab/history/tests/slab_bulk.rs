@@ -64,7 +64,10 @@ fn objects_are_distinct_aligned_and_apart() {
         let mut places = addresses(&objects);
         places.sort_unstable();
         assert!(places.iter().all(|place| place.is_multiple_of(64)));
-        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= size.next_multiple_of(64)), "{size}");
+        assert!(
+            places.windows(2).all(|pair| pair[1] - pair[0] >= size.next_multiple_of(64)),
+            "{size}"
+        );
         cpu.free_bulk(&mut objects);
         assert_eq!(cache.active(), 0);
     }

@@ -29,7 +29,8 @@ fn opens_and_closes(process: &Process, cpu: usize) {
 /// Checks that a world is as it was when made, but for memory it keeps.
 fn assert_at_rest(world: &World, fresh: &World) {
     let state = |world: &World| {
-        let counts = (world.nr_dentry(), world.nr_inodes(), world.nr_files(), world.sockets_in_use());
+        let counts =
+            (world.nr_dentry(), world.nr_inodes(), world.nr_files(), world.sockets_in_use());
         let lists = world.lists();
         let lengths = (lists.inode_in_use.len(), lists.s_inodes.len(), lists.d_subdirs.len());
         (
@@ -111,11 +112,17 @@ fn a_reader_finds_the_descriptors_file_or_none() {
                 for _ in 0..TURNS {
                     let fd = watched.socket(0).expect("a socket");
                     assert_eq!(fd, 0);
-                    watched_inos.lock().expect("no panic").insert(watched.ino(0, fd).expect("it is open"));
+                    watched_inos
+                        .lock()
+                        .expect("no panic")
+                        .insert(watched.ino(0, fd).expect("it is open"));
                     watched.close(0, fd).expect("it is open");
                     // Takes the file that was just freed, if it is free already.
                     let fd = other.socket(0).expect("a socket");
-                    other_inos.lock().expect("no panic").insert(other.ino(0, fd).expect("it is open"));
+                    other_inos
+                        .lock()
+                        .expect("no panic")
+                        .insert(other.ino(0, fd).expect("it is open"));
                     other.close(0, fd).expect("it is open");
                 }
             });

@@ -123,8 +123,12 @@ pub(crate) fn main() -> ExitCode {
         Command::Forecast(arguments) => draw(&arguments),
         Command::Ladder { machine, json } => ladder(&machine, json.as_ref()),
         Command::Gate { json } => gate(json.as_ref()),
-        Command::Validate { machine, cpus, json } => validate(machine.as_deref(), cpus, json.as_ref()),
-        Command::Point { column, machine, cpus, seed, work } => point(&column, &machine, cpus, seed, work),
+        Command::Validate { machine, cpus, json } => {
+            validate(machine.as_deref(), cpus, json.as_ref())
+        }
+        Command::Point { column, machine, cpus, seed, work } => {
+            point(&column, &machine, cpus, seed, work)
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -220,8 +224,10 @@ fn print(forecast: &Forecast, cpus: &[usize]) {
         print!("{:31}", curve.column);
         curve.points.iter().for_each(|p| print!("{:10.3}", p.throughput / 1e6));
         let last = curve.points.last().expect("there is a point for each number");
-        let end =
-            last.bottleneck.as_ref().map_or("nothing: no line is contended".to_owned(), |(line, wait)| {
+        let end = last
+            .bottleneck
+            .as_ref()
+            .map_or("nothing: no line is contended".to_owned(), |(line, wait)| {
                 format!("{line} ({} ns an operation)", figure(*wait))
             });
         let first = match &curve.limit {

@@ -23,7 +23,12 @@ pub struct SeedLine {
     pub least: f64,
 }
 
-const fn line(fields: &'static [&'static str], says: &'static str, gone: Rung, least: f64) -> SeedLine {
+const fn line(
+    fields: &'static [&'static str],
+    says: &'static str,
+    gone: Rung,
+    least: f64,
+) -> SeedLine {
     SeedLine { fields, says, gone, least }
 }
 
@@ -42,7 +47,12 @@ pub const LINES: [SeedLine; 15] = [
         Rung::SingleDentry,
         0.5,
     ),
-    line(&["sock_mnt->mnt_sb->s_root->d_count"], "no need to touch root->d_count", Rung::SingleDentry, 0.5),
+    line(
+        &["sock_mnt->mnt_sb->s_root->d_count"],
+        "no need to touch root->d_count",
+        Rung::SingleDentry,
+        0.5,
+    ),
     line(
         &["sock_mnt->mnt_sb->s_root->d_subdirs"],
         "inserts dentry on its parent's list",
@@ -78,7 +88,12 @@ pub const LINES: [SeedLine; 15] = [
         Rung::TypesafeFiles,
         TICK / 2.0,
     ),
-    line(&["sock_mnt->mnt_count"], "init_file(): atomic_inc on sock_mnt->refcount", Rung::Norefcount, 0.5),
+    line(
+        &["sock_mnt->mnt_count"],
+        "init_file(): atomic_inc on sock_mnt->refcount",
+        Rung::Norefcount,
+        0.5,
+    ),
 ];
 
 /// A line, and how many of it an operation had to get from other CPUs.
@@ -175,7 +190,11 @@ fn moved(report: &Report, fields: &[&str]) -> f64 {
 }
 
 fn written(report: &Report, fields: &[&str]) -> f64 {
-    report.fields.iter().filter(|f| fields.contains(&f.field.as_str())).fold(0.0, |sum, f| sum + f.writes)
+    report
+        .fields
+        .iter()
+        .filter(|f| fields.contains(&f.field.as_str()))
+        .fold(0.0, |sum, f| sum + f.writes)
 }
 
 /// What kind of thing is on a line: `file` of `file.f_count, file.f_op`.

@@ -16,10 +16,15 @@ pub(crate) fn operations() -> Vec<Operation> {
         of("dentry", "dget and dput of an own dentry", never, own),
         of("dentry-shared", "dget and dput of one dentry by all", any, shared),
         of("history-dentry-d_lock", "the same as in Linux 3.10", any, || history(CountWay::DLock)),
-        of("history-dentry-cmpxchg", "the same with the patch of 2013", any, || history(CountWay::Cmpxchg)),
-        of("history-dentry-d_lock-own", "dget and dput of an own dentry as in Linux 3.10", any, || {
-            history_own(CountWay::DLock)
+        of("history-dentry-cmpxchg", "the same with the patch of 2013", any, || {
+            history(CountWay::Cmpxchg)
         }),
+        of(
+            "history-dentry-d_lock-own",
+            "dget and dput of an own dentry as in Linux 3.10",
+            any,
+            || history_own(CountWay::DLock),
+        ),
     ]
 }
 
@@ -28,7 +33,9 @@ fn dentry() -> DentryRef<'static> {
     let vfs: &'static Vfs = Box::leak(Box::new(Vfs::new().expect("memory for it")));
     let time = Timespec { tv_sec: 0, tv_nsec: 0 };
     let root = NewInode { mode: S_IFDIR | 0o755, uid: 0, gid: 0, rdev: 0, nlink: 2, time };
-    let sb = vfs.new_super("lines", 1, Box::new(Plain), root, Content::Directory).expect("memory for it");
+    let sb = vfs
+        .new_super("lines", 1, Box::new(Plain), root, Content::Directory)
+        .expect("memory for it");
     let root = sb.root();
     // Whatever drops it ends the filesystem.
     Box::leak(Box::new(sb));

@@ -31,14 +31,24 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation::new(name, says, Allowance::Never, move |_| own(make, op))
     };
     let mut operations = vec![
-        own("pipe-write-read", "a byte through an own pipe, all CPUs in one process", pipe, through),
+        own(
+            "pipe-write-read",
+            "a byte through an own pipe, all CPUs in one process",
+            pipe,
+            through,
+        ),
         own(
             "eventfd-write-read",
             "write and read of an own eventfd, all CPUs in one process",
             eventfd,
             through,
         ),
-        own("epoll-wait-none", "epoll_wait of an own epoll with nothing ready, no time", watched, nothing),
+        own(
+            "epoll-wait-none",
+            "epoll_wait of an own epoll with nothing ready, no time",
+            watched,
+            nothing,
+        ),
         own(
             "epoll-wake",
             "write to an own eventfd, epoll_wait, read; all CPUs in one process",
@@ -183,15 +193,17 @@ fn shared(cpus: usize, asks: bool) -> Scene {
 /// The dispatcher: a pipe from each to each, inner epolls that watch those that come in, outer ones that watch the inner.
 fn dispatcher(processes: usize) -> Scene {
     let process = process();
-    let pipes: Vec<[i32; 2]> =
-        (0..processes * processes).map(|_| process.pipe2(O_NONBLOCK | O_ANYFD).expect("a pipe")).collect();
+    let pipes: Vec<[i32; 2]> = (0..processes * processes)
+        .map(|_| process.pipe2(O_NONBLOCK | O_ANYFD).expect("a pipe"))
+        .collect();
     let groups = GROUPS.min(processes);
     let outer: Vec<i32> = (0..processes)
         .map(|reader| {
             let inner: Vec<i32> = (0..groups)
                 .map(|group| {
                     let mine = (0..processes).filter(|writer| writer * groups / processes == group);
-                    let fds: Vec<i32> = mine.map(|writer| pipes[reader * processes + writer][0]).collect();
+                    let fds: Vec<i32> =
+                        mine.map(|writer| pipes[reader * processes + writer][0]).collect();
                     watch(&process, &fds)
                 })
                 .collect();
@@ -234,8 +246,10 @@ impl Peers {
 
     pub(crate) fn next(&mut self) -> usize {
         // The numbers of Numerical Recipes' quick generator of 64 bits.
-        self.state =
-            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.state = self
+            .state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 33) as usize % self.processes
     }
 }

@@ -27,13 +27,22 @@ pub fn columns(workload: &str) -> Option<Vec<Cow<'static, str>>> {
             "history-dentry-cmpxchg",
             "history-dentry-d_lock-own",
         ],
-        "paths" => &["stat-1", "stat-3", "stat-8", "stat-shared-3", "stat-missing", "open", "create"],
-        "nested-epoll" => {
-            &["nested-epoll", "history-nested-global", "history-nested-dlock", "history-nested-removed"]
+        "paths" => {
+            &["stat-1", "stat-3", "stat-8", "stat-shared-3", "stat-missing", "open", "create"]
         }
-        "events" => {
-            &["pipe-write-read", "eventfd-write-read", "epoll-wait-none", "epoll-wake", "epoll-wake-nested"]
-        }
+        "nested-epoll" => &[
+            "nested-epoll",
+            "history-nested-global",
+            "history-nested-dlock",
+            "history-nested-removed",
+        ],
+        "events" => &[
+            "pipe-write-read",
+            "eventfd-write-read",
+            "epoll-wait-none",
+            "epoll-wake",
+            "epoll-wake-nested",
+        ],
         "forward" => &[
             "forward",
             "forward-single",
@@ -52,7 +61,8 @@ pub fn columns(workload: &str) -> Option<Vec<Cow<'static, str>>> {
         "anonfds" => Some(Object::Eventfd),
         _ => None,
     };
-    let rungs = object.into_iter().flat_map(|o| Rung::ALL.map(|rung| rungs::operation(o, rung).name));
+    let rungs =
+        object.into_iter().flat_map(|o| Rung::ALL.map(|rung| rungs::operation(o, rung).name));
     Some(ours.iter().map(|name| Cow::Borrowed(*name)).chain(rungs).collect())
 }
 
@@ -141,9 +151,11 @@ pub fn point(
     seed: u64,
     work_ns: f64,
 ) -> Result<Point, String> {
-    let operation = Operation::find(column).ok_or_else(|| format!("no operation is called {column}"))?;
+    let operation =
+        Operation::find(column).ok_or_else(|| format!("no operation is called {column}"))?;
     let plan = Plan { work_ns, ..plan(&operation, cpus, seed) };
-    let (run, report) = operation.simulate(machine, &plan).map_err(|error| format!("{column}: {error}"))?;
+    let (run, report) =
+        operation.simulate(machine, &plan).map_err(|error| format!("{column}: {error}"))?;
     Ok(Point {
         cpus,
         throughput: run.throughput(),
@@ -167,8 +179,8 @@ pub fn forecast(
     program: &std::path::Path,
     done: impl Fn(&str, usize, usize) + Sync,
 ) -> Result<Forecast, String> {
-    let columns =
-        columns(workload).ok_or_else(|| format!("no workload or operation is called {workload}"))?;
+    let columns = columns(workload)
+        .ok_or_else(|| format!("no workload or operation is called {workload}"))?;
     // The longest first.
     let mut jobs: Vec<(&str, usize)> =
         columns.iter().flat_map(|c| cpus.iter().map(move |n| (c.as_ref(), *n))).collect();
@@ -188,11 +200,18 @@ pub fn forecast(
     let mut curves = Vec::new();
     for column in &columns {
         let points = results.iter().filter(|(of, _)| *of == column.as_ref());
-        let mut points = points.map(|(_, result)| result.clone()).collect::<Result<Vec<Point>, String>>()?;
+        let mut points =
+            points.map(|(_, result)| result.clone()).collect::<Result<Vec<Point>, String>>()?;
         points.sort_by_key(|p| p.cpus);
         curves.push(Curve::new(column, points));
     }
-    Ok(Forecast { workload: workload.to_owned(), machine: machine.to_owned(), seed, work_ns, curves })
+    Ok(Forecast {
+        workload: workload.to_owned(),
+        machine: machine.to_owned(),
+        seed,
+        work_ns,
+        curves,
+    })
 }
 
 fn child(
@@ -204,7 +223,14 @@ fn child(
     work_ns: f64,
 ) -> Result<Point, String> {
     let output = Command::new(program)
-        .args(["point", column, machine, &cpus.to_string(), &seed.to_string(), &work_ns.to_string()])
+        .args([
+            "point",
+            column,
+            machine,
+            &cpus.to_string(),
+            &seed.to_string(),
+            &work_ns.to_string(),
+        ])
         .output()
         .map_err(|error| format!("{}: {error}", program.display()))?;
     if !output.status.success() {
@@ -216,7 +242,8 @@ fn child(
 fn knee(points: &[Point]) -> usize {
     let mut knee = points.first().map_or(0, |p| p.cpus);
     for pair in points.windows(2) {
-        let should = pair[0].throughput * (pair[1].cpus - pair[0].cpus) as f64 / pair[0].cpus as f64;
+        let should =
+            pair[0].throughput * (pair[1].cpus - pair[0].cpus) as f64 / pair[0].cpus as f64;
         if pair[1].throughput - pair[0].throughput < should / 2.0 {
             break;
         }
@@ -228,7 +255,8 @@ fn knee(points: &[Point]) -> usize {
 impl Curve {
     /// The curve through some points, by number of CPUs, rising.
     pub fn new(column: &str, points: Vec<Point>) -> Self {
-        let mut curve = Self { column: column.to_owned(), knee: knee(&points), points, limit: None };
+        let mut curve =
+            Self { column: column.to_owned(), knee: knee(&points), points, limit: None };
         curve.limit = curve.limit();
         curve
     }
@@ -240,7 +268,8 @@ impl Curve {
     }
 
     fn limit(&self) -> Option<Limit> {
-        let bent = self.points.iter().find(|p| self.efficiency(p) < STRAIGHT).or(self.points.last())?;
+        let bent =
+            self.points.iter().find(|p| self.efficiency(p) < STRAIGHT).or(self.points.last())?;
         let (line, wait_ns) = bent.bottleneck.clone()?;
         Some(Limit { cpus: bent.cpus, line, wait_ns })
     }

@@ -20,8 +20,9 @@ pub(crate) fn operations() -> Vec<Operation> {
     let routed = |name, says, size, way: fn(&'static Packets) -> Box<dyn Buffers>| {
         Operation::new(name, says, Allowance::Never, move |_| routed(size, way))
     };
-    let slub =
-        |name, says, free: Free| Operation::new(name, says, Allowance::Any, move |cpus| slub(cpus, free));
+    let slub = |name, says, free: Free| {
+        Operation::new(name, says, Allowance::Any, move |cpus| slub(cpus, free))
+    };
     vec![
         routed(
             "forward",
@@ -32,9 +33,12 @@ pub(crate) fn operations() -> Vec<Operation> {
         routed("forward-single", "the same, made and freed one by one", SMALL, |packets| {
             Box::new(Single(packets))
         }),
-        routed("forward-napi", "the same, made and freed by a stack of the poller's own", SMALL, |packets| {
-            Box::new(OnStack(packets.napi()))
-        }),
+        routed(
+            "forward-napi",
+            "the same, made and freed by a stack of the poller's own",
+            SMALL,
+            |packets| Box::new(OnStack(packets.napi())),
+        ),
         routed(
             "forward-1514",
             "a packet of 1,514 bytes, made in bulk and freed by a waitlist of 32",
@@ -44,7 +48,11 @@ pub(crate) fn operations() -> Vec<Operation> {
         routed("forward-1514-single", "the same, made and freed one by one", FULL, |packets| {
             Box::new(Single(packets))
         }),
-        slub("history-4.2-forward", "a head of SLUB of 4.2, freed behind 512 others, one by one", free_each),
+        slub(
+            "history-4.2-forward",
+            "a head of SLUB of 4.2, freed behind 512 others, one by one",
+            free_each,
+        ),
         slub(
             "history-4.2-forward-bulk",
             "the same, freed 32 at a time as detached freelists: the seed's patches",
@@ -137,7 +145,8 @@ fn in_turns(mut turn: impl FnMut() + 'static) -> Worker {
 
 /// A router between the networks of the generators and of the sinks.
 fn router(packets: &'static Packets) -> Forwarder<'static> {
-    let [near, far, sink] = [[198, 18, 255, 254], [198, 19, 255, 254], [198, 19, 0, 1]].map(Into::into);
+    let [near, far, sink] =
+        [[198, 18, 255, 254], [198, 19, 255, 254], [198, 19, 0, 1]].map(Into::into);
     let interface = |link, address| Interface::new(link, 1500).v4(address, 16);
     let interfaces = vec![interface([2, 0, 0, 0, 0, 2], near), interface([2, 0, 0, 0, 0, 3], far)];
     let router = Forwarder::new(packets, interfaces).expect("a router");
@@ -183,7 +192,8 @@ fn free_groups<'a>(cpu: &Current<'a>, objects: &mut [Option<Object<'a>>]) {
 /// Heads alone, in the order in which the forwarder makes and frees them.
 fn slub(cpus: usize, free: Free) -> Scene {
     let memory = (1 << 20) * cpus.next_power_of_two();
-    let cache: &'static KmemCache = Box::leak(Box::new(KmemCache::new(256, cpus, memory).expect("memory")));
+    let cache: &'static KmemCache =
+        Box::leak(Box::new(KmemCache::new(256, cpus, memory).expect("memory")));
     Box::new(move |cpu| {
         let cpu = cache.enter(cpu).expect("each CPU comes once");
         let mut ring = VecDeque::with_capacity(RING + BUDGET);

@@ -55,7 +55,8 @@ impl Gate {
     /// [`Failed`].
     pub fn run() -> Result<Self, Failed> {
         let machine = Topology::load("one-socket-16").expect("a machine of our own");
-        let held = Operation::all().into_iter().filter(|operation| operation.allowance != Allowance::Any);
+        let held =
+            Operation::all().into_iter().filter(|operation| operation.allowance != Allowance::Any);
         let rows = held.map(|operation| row(&operation, &machine)).collect::<Result<_, _>>()?;
         Ok(Self { machine: machine.name, rows })
     }
@@ -102,7 +103,8 @@ impl fmt::Display for Gate {
         writeln!(f, "{:18} {:>9} {:>9} {:>9}", "operation", "measured", "computed", "allowed")?;
         for row in &self.rows {
             let Row { operation, moved, computed, allowed, formula, .. } = row;
-            let line = format!("{operation:18} {moved:9.5} {computed:9.5} {allowed:9.5}  {formula}");
+            let line =
+                format!("{operation:18} {moved:9.5} {computed:9.5} {allowed:9.5}  {formula}");
             writeln!(f, "{}", line.trim_end())?;
         }
         self.complaints().try_for_each(|complaint| writeln!(f, "{complaint}"))

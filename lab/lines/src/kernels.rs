@@ -15,7 +15,9 @@ pub(crate) fn operations() -> Vec<Operation> {
         ..Operation::new(name, says, Allowance::Any, scene)
     };
     vec![
-        of("shared-counter", "one atomic addition to a counter that all share", |_| shared_counter()),
+        of("shared-counter", "one atomic addition to a counter that all share", |_| {
+            shared_counter()
+        }),
         of("padded-counters", "one atomic addition to a counter of the CPU's own", padded_counters),
         of(
             "neighbour-counters",
@@ -69,7 +71,8 @@ struct Guarded {
 }
 
 fn test_and_set() -> Scene {
-    let guarded = Arc::new(Guarded { lock: Apart(AtomicU64::new(0)), value: Apart(AtomicU64::new(0)) });
+    let guarded =
+        Arc::new(Guarded { lock: Apart(AtomicU64::new(0)), value: Apart(AtomicU64::new(0)) });
     Box::new(move |_| {
         let guarded = Arc::clone(&guarded);
         Box::new(move || {

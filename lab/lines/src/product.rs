@@ -11,18 +11,30 @@ use std::sync::Arc;
 struct Apart<T>(T);
 
 pub(crate) fn operations() -> Vec<Operation> {
-    let quiet =
-        |name, says, scene: fn() -> Scene| Operation::new(name, says, Allowance::Never, move |_| scene());
+    let quiet = |name, says, scene: fn() -> Scene| {
+        Operation::new(name, says, Allowance::Never, move |_| scene())
+    };
     vec![
         quiet("counter", "Counter::inc and dec", counter_pair),
         Operation::new(
             "counter-up",
             "Counter::inc for ever: a fold once in a batch",
-            Allowance::batch(32, "the counter's shared line, once in a batch of 32 (up to 16 CPUs)"),
+            Allowance::batch(
+                32,
+                "the counter's shared line, once in a batch of 32 (up to 16 CPUs)",
+            ),
             |_| counter_up(),
         ),
-        quiet("counter-limited", "Counter::limited_add of 1, far from the limit, and dec", counter_limited),
-        quiet("counter-read", "Counter::read by all, of a counter that nobody changes", counter_read),
+        quiet(
+            "counter-limited",
+            "Counter::limited_add of 1, far from the limit, and dec",
+            counter_limited,
+        ),
+        quiet(
+            "counter-read",
+            "Counter::read by all, of a counter that nobody changes",
+            counter_read,
+        ),
         Operation::new(
             "ids",
             "IdAllocator::next",
@@ -31,14 +43,26 @@ pub(crate) fn operations() -> Vec<Operation> {
         ),
         quiet("rcu-read", "an empty read section", rcu_read),
         quiet("rcu-read-nested", "a read section inside another", rcu_read_nested),
-        quiet("seqcount-read", "a read section of a Seqcount that nobody writes, by all", seqcount_read),
+        quiet(
+            "seqcount-read",
+            "a read section of a Seqcount that nobody writes, by all",
+            seqcount_read,
+        ),
         quiet("spinlock-own", "lock and unlock of a SpinLock of the CPU's own", spinlock_own),
         quiet("wake", "WaitQueue::wake of an own queue on which nobody waits", wake_own),
-        quiet("wake-shared", "WaitQueue::wake of one queue by all, on which nobody waits", wake_shared),
+        quiet(
+            "wake-shared",
+            "WaitQueue::wake of one queue by all, on which nobody waits",
+            wake_shared,
+        ),
         quiet("lockref", "get and put of a Lockref of the CPU's own", lockref_own),
         quiet("file-ref", "get and put of a FileRef of the CPU's own", file_ref_own),
         quiet("mount", "get and put of one mount by all CPUs, while it is mounted", mount),
-        quiet("mount-internal", "get and put of a mount that lives as long as its kernel", mount_internal),
+        quiet(
+            "mount-internal",
+            "get and put of a mount that lives as long as its kernel",
+            mount_internal,
+        ),
     ]
 }
 

@@ -46,12 +46,14 @@ fn near(reported: f64) -> RangeInclusive<f64> {
 
 /// The conclusions from one ladder for each of [`LATENCIES`].
 pub fn conclusions(ladders: &[Ladder]) -> Vec<Conclusion> {
-    let conclude = |says, reported: f64, bounds: RangeInclusive<f64>, ratio: &dyn Fn(&Ladder) -> f64| {
-        let modelled = ladders.iter().map(ratio).collect();
-        Conclusion { says, reported, from: *bounds.start(), to: *bounds.end(), modelled }
-    };
+    let conclude =
+        |says, reported: f64, bounds: RangeInclusive<f64>, ratio: &dyn Fn(&Ladder) -> f64| {
+            let modelled = ladders.iter().map(ratio).collect();
+            Conclusion { says, reported, from: *bounds.start(), to: *bounds.end(), modelled }
+        };
     // On 8 CPUs: how much longer one rung takes than another.
-    let modelled = |ladder: &Ladder, slow: Rung, fast: Rung| on_8(ladder, slow) / on_8(ladder, fast);
+    let modelled =
+        |ladder: &Ladder, slow: Rung, fast: Rung| on_8(ladder, slow) / on_8(ladder, fast);
     let reported = |slow: Rung, fast: Rung| slow.seconds_on_8_cpus() / fast.seconds_on_8_cpus();
     let step = |says, slow, fast, bounds| {
         conclude(says, reported(slow, fast), bounds, &move |ladder| modelled(ladder, slow, fast))
@@ -77,7 +79,12 @@ pub fn conclusions(ladders: &[Ladder]) -> Vec<Conclusion> {
         step("    how much, within 30 %", SingleDentry, SingleInode, near(inode)),
         step("typesafe files bring something", SingleInode, TypesafeFiles, 1.1..=3.0),
         step("uncounted mounts bring something", TypesafeFiles, Norefcount, 1.1..=3.0),
-        step("the series on 8 CPUs, in all, within 30 %", Base, Norefcount, near(reported(Base, Norefcount))),
+        step(
+            "the series on 8 CPUs, in all, within 30 %",
+            Base,
+            Norefcount,
+            near(reported(Base, Norefcount)),
+        ),
         conclude("in the end 8 CPUs take what 1 takes", end, 0.9..=1.35, &|ladder| {
             let last = ladder.steps.last().expect("a ladder has rungs");
             last.on_8 / last.on_1
@@ -100,12 +107,20 @@ pub struct Table<'a>(pub &'a [Conclusion]);
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:46} {:>9} {:>13}", "conclusion (a ratio of seconds)", "reported", "true within")?;
+        write!(
+            f,
+            "{:46} {:>9} {:>13}",
+            "conclusion (a ratio of seconds)", "reported", "true within"
+        )?;
         LATENCIES.iter().try_for_each(|by| write!(f, "  latencies x {by:.1}"))?;
         writeln!(f)?;
         for conclusion in self.0 {
             let Conclusion { says, reported, from, to, modelled } = conclusion;
-            let bounds = if *to == f64::MAX { format!("{from:.2}..") } else { format!("{from:.2}..{to:.2}") };
+            let bounds = if *to == f64::MAX {
+                format!("{from:.2}..")
+            } else {
+                format!("{from:.2}..{to:.2}")
+            };
             write!(f, "{says:46} {reported:9.2} {bounds:>13}")?;
             for (ratio, holds) in modelled.iter().zip(conclusion.holds()) {
                 let verdict = if holds { "holds" } else { "does not" };

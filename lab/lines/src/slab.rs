@@ -17,8 +17,9 @@ const SHEAF_LINES: f64 = 43.0;
 pub(crate) const RCU_LINES: f64 = 13.0;
 
 pub(crate) fn operations() -> Vec<Operation> {
-    let quiet =
-        |name, says, scene: fn() -> Scene| Operation::new(name, says, Allowance::Never, move |_| scene());
+    let quiet = |name, says, scene: fn() -> Scene| {
+        Operation::new(name, says, Allowance::Never, move |_| scene())
+    };
     // Hundreds of objects in an operation: some of these are enough.
     let many = |name, says, scene| Operation { period: Period::Short, ..quiet(name, says, scene) };
     vec![
@@ -27,9 +28,11 @@ pub(crate) fn operations() -> Vec<Operation> {
         quiet("slab-bulk", "alloc_bulk and free_bulk of 32 objects", bulk::<32>),
         many("slab-bulk-250", "alloc_bulk and free_bulk of 250 objects", bulk::<250>),
         many("slab-random", "alloc_bulk of 250 objects, freed one by one in random order", random),
-        many("slab-burst", "200 objects allocated, then freed: within what a CPU's sheaves hold", || {
-            burst(200)
-        }),
+        many(
+            "slab-burst",
+            "200 objects allocated, then freed: within what a CPU's sheaves hold",
+            || burst(200),
+        ),
         Operation::new(
             "slab-flood",
             "1,000 objects allocated, then freed: more than a CPU's two sheaves hold",
@@ -98,7 +101,8 @@ fn burst(objects: usize) -> Scene {
     Box::new(move |_| {
         let cache = Arc::clone(&cache);
         Box::new(move || {
-            let objects: Vec<_> = (0..objects).map(|_| cache.alloc([7; 24]).expect("an object")).collect();
+            let objects: Vec<_> =
+                (0..objects).map(|_| cache.alloc([7; 24]).expect("an object")).collect();
             drop(objects);
         })
     })
@@ -110,6 +114,8 @@ fn free_rcu() -> Scene {
     let cache = Arc::new(RcuCache::<Object>::new("lines-rcu", domain).expect("a cache"));
     Box::new(move |_| {
         let cache = Arc::clone(&cache);
-        Box::new(move || drop(quietline_slab::Unlinked::from(cache.alloc([7; 24]).expect("an object"))))
+        Box::new(move || {
+            drop(quietline_slab::Unlinked::from(cache.alloc([7; 24]).expect("an object")))
+        })
     })
 }

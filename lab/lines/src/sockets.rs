@@ -27,14 +27,18 @@ pub(crate) fn operations() -> Vec<Operation> {
             Whose::Own,
             |p| pair(p, SOCK_STREAM),
         ),
-        through("unix-stream-one", "the same, all CPUs in one process", Whose::One, |p| pair(p, SOCK_STREAM)),
+        through("unix-stream-one", "the same, all CPUs in one process", Whose::One, |p| {
+            pair(p, SOCK_STREAM)
+        }),
         through(
             "unix-dgram",
             "a datagram through an own pair, each CPU in a process of its own",
             Whose::Own,
             |p| pair(p, SOCK_DGRAM),
         ),
-        through("unix-dgram-one", "the same, all CPUs in one process", Whose::One, |p| pair(p, SOCK_DGRAM)),
+        through("unix-dgram-one", "the same, all CPUs in one process", Whose::One, |p| {
+            pair(p, SOCK_DGRAM)
+        }),
         through(
             "unix-seqpacket-one",
             "a message through an own pair, all CPUs in one process",

@@ -95,7 +95,11 @@ impl Validation {
     ///
     /// # Errors
     /// [`Failed`]: when this machine or the model's has fewer CPUs, too.
-    pub fn run(machine: &Topology, cpus: usize, pin: impl Fn(usize) + Sync) -> Result<Self, Failed> {
+    pub fn run(
+        machine: &Topology,
+        cpus: usize,
+        pin: impl Fn(usize) + Sync,
+    ) -> Result<Self, Failed> {
         let has = std::thread::available_parallelism().map_or(1, usize::from);
         for (name, has) in [("this machine", has), (machine.name.as_str(), machine.cpus())] {
             if has < cpus {
@@ -111,7 +115,13 @@ impl Validation {
             let measured = measure(&operation, cpus, &pin);
             let plan = Plan { cpus, warm_up: 500, ops: 4000, ..Plan::default() };
             let modelled = operation.simulate(&here, &plan)?.0.ns_per_op();
-            rows.push(Row { kernel, contended, measured, modelled, error: modelled / measured[0] - 1.0 });
+            rows.push(Row {
+                kernel,
+                contended,
+                measured,
+                modelled,
+                error: modelled / measured[0] - 1.0,
+            });
         }
         let migratory = here.core.migratory;
         Ok(Self { machine: machine.name.clone(), cpus, probes, migratory, rows })
@@ -134,7 +144,10 @@ fn measure(operation: &Operation, cpus: usize, pin: &impl Pin) -> [f64; 3] {
         };
         let times: Vec<f64> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..cpus).map(|cpu| scope.spawn(move || one(cpu))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("a kernel does not panic")).collect()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("a kernel does not panic"))
+                .collect()
         });
         times.iter().sum::<f64>() / cpus as f64
     };
@@ -151,7 +164,11 @@ fn spread(mut rounds: Vec<f64>) -> [f64; 3] {
 
 impl fmt::Display for Validation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "What lines cost here, and the model was given; the rest is of {}:", self.machine)?;
+        writeln!(
+            f,
+            "What lines cost here, and the model was given; the rest is of {}:",
+            self.machine
+        )?;
         for Probe { what, ns: [median, least, most] } in &self.probes {
             let spread = format!("{least:.1}..{most:.1}");
             writeln!(f, "  {what:56} {median:7.1} {spread:>17}")?;

@@ -9,11 +9,18 @@ use std::sync::Arc;
 pub(crate) fn operations() -> Vec<Operation> {
     let quiet = Allowance::Never;
     let number = Allowance::batch(1024, "the pool of inode numbers, once in a batch of 1,024");
-    let own = |name, says, allowance, make| Operation::new(name, says, allowance, move |_| own(make));
-    let one = |name, says, allowance, make| Operation::new(name, says, allowance, move |_| one(make));
+    let own =
+        |name, says, allowance, make| Operation::new(name, says, allowance, move |_| own(make));
+    let one =
+        |name, says, allowance, make| Operation::new(name, says, allowance, move |_| one(make));
     vec![
         own("sockets", "socket and close, each CPU in a process of its own", number, socket),
-        one("sockets-anyfd", "socket with O_ANYFD and close, all CPUs in one process", number, socket_any),
+        one(
+            "sockets-anyfd",
+            "socket with O_ANYFD and close, all CPUs in one process",
+            number,
+            socket_any,
+        ),
         one(
             "sockets-handle",
             "a socket without a descriptor, all CPUs in one process",
@@ -27,20 +34,45 @@ pub(crate) fn operations() -> Vec<Operation> {
             socket,
         ),
         own("pipes", "pipe2 and close, each CPU in a process of its own", number, pipe),
-        one("pipes-anyfd", "pipe2 with O_ANYFD and close, all CPUs in one process", number, pipe_any),
-        one("pipes-handle", "a pipe without descriptors, all CPUs in one process", number, pipe_handle),
+        one(
+            "pipes-anyfd",
+            "pipe2 with O_ANYFD and close, all CPUs in one process",
+            number,
+            pipe_any,
+        ),
+        one(
+            "pipes-handle",
+            "a pipe without descriptors, all CPUs in one process",
+            number,
+            pipe_handle,
+        ),
         own("eventfds", "eventfd and close, each CPU in a process of its own", quiet, eventfd),
-        one("eventfds-anyfd", "eventfd with O_ANYFD and close, all CPUs in one process", quiet, eventfd_any),
+        one(
+            "eventfds-anyfd",
+            "eventfd with O_ANYFD and close, all CPUs in one process",
+            quiet,
+            eventfd_any,
+        ),
         one(
             "eventfds-handle",
             "an eventfd without a descriptor, all CPUs in one process",
             quiet,
             eventfd_handle,
         ),
-        own("timerfds", "timerfd_create and close, each CPU in a process of its own", quiet, timerfd),
+        own(
+            "timerfds",
+            "timerfd_create and close, each CPU in a process of its own",
+            quiet,
+            timerfd,
+        ),
         own("signalfds", "signalfd and close, each CPU in a process of its own", quiet, signalfd),
         own("dup", "dup and close of an own file, each CPU in a process of its own", quiet, dup),
-        one("fd-lookup", "the file behind an own descriptor, all CPUs in one process", quiet, lookup),
+        one(
+            "fd-lookup",
+            "the file behind an own descriptor, all CPUs in one process",
+            quiet,
+            lookup,
+        ),
         one("fcntl-getfl", "F_GETFL of an own descriptor, all CPUs in one process", quiet, getfl),
         Operation::new(
             "planted-global",
@@ -48,9 +80,12 @@ pub(crate) fn operations() -> Vec<Operation> {
             Allowance::Any,
             |_| planted_global(),
         ),
-        Operation::new("fcntl-shared", "F_GETFL of one descriptor by all CPUs: readers only", quiet, |_| {
-            getfl_shared()
-        }),
+        Operation::new(
+            "fcntl-shared",
+            "F_GETFL of one descriptor by all CPUs: readers only",
+            quiet,
+            |_| getfl_shared(),
+        ),
     ]
 }
 

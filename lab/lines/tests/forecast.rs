@@ -18,10 +18,17 @@ fn efficiency(curve: &Curve) -> f64 {
 
 #[test]
 fn what_takes_no_number_scales_to_128_cpus() {
-    for column in ["eventfds", "eventfds-anyfd", "eventfds-handle", "slab-pair", "slab-bulk", "slab-random"] {
+    for column in
+        ["eventfds", "eventfds-anyfd", "eventfds-handle", "slab-pair", "slab-bulk", "slab-random"]
+    {
         let curve = curve(column, &[1, 128]);
         println!("{column}: {:.3}, {:?}", efficiency(&curve), curve.limit);
-        assert!(efficiency(&curve) >= 0.95, "{column}: {:.3}, {:?}", efficiency(&curve), curve.limit);
+        assert!(
+            efficiency(&curve) >= 0.95,
+            "{column}: {:.3}, {:?}",
+            efficiency(&curve),
+            curve.limit
+        );
     }
 }
 
@@ -35,7 +42,12 @@ fn sockets_and_pipes_scale_to_128_cpus() {
         let curve = curve(column, &[1, 64, 128]);
         println!("{column}: {:.3}, {:?}", efficiency(&curve), curve.limit);
         for point in &curve.points {
-            assert!(curve.efficiency(point) >= 0.95, "{column} on {}: {:?}", point.cpus, curve.limit);
+            assert!(
+                curve.efficiency(point) >= 0.95,
+                "{column} on {}: {:?}",
+                point.cpus,
+                curve.limit
+            );
         }
         let limit = curve.limit.as_ref().expect("numbers come from a common pool");
         assert!(limit.line.starts_with("IdAllocator"), "{column}: {limit:?}");
@@ -49,7 +61,10 @@ fn the_base_of_2008_does_not() {
     assert!(efficiency(&curve) < 0.2, "{:.3}", efficiency(&curve));
     assert_eq!(curve.knee, 1);
     let bottleneck = &curve.points[2].bottleneck;
-    assert!(bottleneck.as_ref().is_some_and(|(line, _)| line.contains("dcache_lock")), "{bottleneck:?}");
+    assert!(
+        bottleneck.as_ref().is_some_and(|(line, _)| line.contains("dcache_lock")),
+        "{bottleneck:?}"
+    );
 }
 
 /// The table of 2017, as far as the model has it: what each of twelve workers keeps of what one does alone. Measured were 0.057 with the
@@ -79,11 +94,22 @@ fn nested_epolls_lose_what_they_lost() {
 /// A packet through the router meets nobody: not a line, contended or not, comes from another CPU.
 #[test]
 fn the_forwarder_scales_to_64_cpus_without_a_line() {
-    for column in ["forward", "forward-single", "forward-napi", "forward-1514", "forward-1514-single"] {
+    for column in
+        ["forward", "forward-single", "forward-napi", "forward-1514", "forward-1514-single"]
+    {
         let curve = curve(column, &[1, 4, 64]);
         for point in &curve.points {
-            assert_eq!(point.moved_lines, 0.0, "{column} on {}: {:?}", point.cpus, point.bottleneck);
-            assert!(curve.efficiency(point) >= 0.95, "{column} on {}: {:?}", point.cpus, curve.limit);
+            assert_eq!(
+                point.moved_lines, 0.0,
+                "{column} on {}: {:?}",
+                point.cpus, point.bottleneck
+            );
+            assert!(
+                curve.efficiency(point) >= 0.95,
+                "{column} on {}: {:?}",
+                point.cpus,
+                curve.limit
+            );
         }
     }
 }
@@ -95,5 +121,8 @@ fn detached_freelists_meet_at_the_list_lock() {
     let curve = curve("history-4.2-forward-bulk", &[1, 4, 16]);
     assert!(efficiency(&curve) < 0.3, "{:.3}", efficiency(&curve));
     let bottleneck = &curve.points[2].bottleneck;
-    assert!(bottleneck.as_ref().is_some_and(|(line, _)| line.contains("ticket.rs")), "{bottleneck:?}");
+    assert!(
+        bottleneck.as_ref().is_some_and(|(line, _)| line.contains("ticket.rs")),
+        "{bottleneck:?}"
+    );
 }

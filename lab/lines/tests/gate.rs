@@ -20,7 +20,8 @@ fn hot_operations_keep_to_themselves() {
 fn complaint(operation: &str, like: &str) -> String {
     let machine = Topology::load("one-socket-16").expect("a machine of our own");
     let find = |name| Operation::find(name).expect("it is known");
-    let (_, report) = find(operation).simulate(&machine, &Plan { cpus: 2, ..gate::plan() }).expect("it runs");
+    let (_, report) =
+        find(operation).simulate(&machine, &Plan { cpus: 2, ..gate::plan() }).expect("it runs");
     let allowed = find(like).allowance.allowed().expect("the gate holds it to something");
     verdict(&report, allowed).expect_err("a mistake was planted")
 }
@@ -43,7 +44,9 @@ fn two_hot_fields_on_one_line_are_named() {
 #[test]
 fn the_base_of_2008_is_refused_by_name() {
     let complaint = complaint("history-base", "sockets");
-    for line in ["inode_lock", "dcache_lock", "nr_dentry", "nr_inodes", "last_ino", "mnt_count", "s_inodes"] {
+    for line in
+        ["inode_lock", "dcache_lock", "nr_dentry", "nr_inodes", "last_ino", "mnt_count", "s_inodes"]
+    {
         assert!(complaint.contains(line), "{line} is not in: {complaint}");
     }
 }

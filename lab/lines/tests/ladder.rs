@@ -18,10 +18,18 @@ fn each_patch_takes_its_lines_away() {
     for (line, row) in LINES.iter().zip(&conflicts.lines) {
         for (rung, moved) in Rung::ALL.into_iter().zip(&row.moved) {
             if rung < line.gone {
-                assert!(*moved >= line.least, "{rung:?}: {} is met {moved} times an operation", row.line);
+                assert!(
+                    *moved >= line.least,
+                    "{rung:?}: {} is met {moved} times an operation",
+                    row.line
+                );
             } else {
                 // `last_ino` is, once in a batch.
-                assert!(*moved < 1.5 / 1024.0, "{rung:?}: {} is met {moved} times an operation", row.line);
+                assert!(
+                    *moved < 1.5 / 1024.0,
+                    "{rung:?}: {} is met {moved} times an operation",
+                    row.line
+                );
             }
         }
     }
@@ -53,7 +61,8 @@ fn ladders() -> &'static [Ladder] {
     static LADDERS: OnceLock<[Ladder; 3]> = OnceLock::new();
     LADDERS.get_or_init(|| {
         let machine = Topology::load("core2-2x4").expect("a machine of our own");
-        sensitivity::LATENCIES.map(|latencies| Ladder::climb(&machine, latencies, 1).expect("it runs"))
+        sensitivity::LATENCIES
+            .map(|latencies| Ladder::climb(&machine, latencies, 1).expect("it runs"))
     })
 }
 
@@ -72,7 +81,8 @@ fn conclusions_hold_whatever_the_latencies() {
         "on 1",
     ];
     for start in must {
-        let conclusion = conclusions.iter().find(|c| c.says.starts_with(start)).expect("it is drawn");
+        let conclusion =
+            conclusions.iter().find(|c| c.says.starts_with(start)).expect("it is drawn");
         assert!(conclusion.always_holds(), "{conclusion:?}");
     }
 }
@@ -85,16 +95,23 @@ fn the_ladder_has_the_shape_that_was_reported() {
         let latencies = ladder.latencies;
         println!("{ladder}");
         let on_8: Vec<f64> = ladder.steps.iter().map(|step| step.on_8).collect();
-        let [base, counters @ .., dentry, inode, files, last] = &on_8[..] else { panic!("eight rungs") };
+        let [base, counters @ .., dentry, inode, files, last] = &on_8[..] else {
+            panic!("eight rungs")
+        };
         // The three counters' patches show next to nothing.
-        assert!(counters.iter().all(|step| (0.75..1.1).contains(&(step / base))), "{counters:?} of {base}");
+        assert!(
+            counters.iter().all(|step| (0.75..1.1).contains(&(step / base))),
+            "{counters:?} of {base}"
+        );
         assert!(dentry < base && *dentry > base * 0.5, "{dentry} of {base}");
         // The jump: four to eight times faster, as 19.9 to 3.01 was 6.6.
         assert!(inode * 3.0 < *dentry, "{inode} after {dentry}");
         // The model does not tell the sixth patch from the fifth: both wait for `mnt_count`.
         assert!(*files <= inode * 1.15 && last < files, "{inode}, {files}, {last}");
         // Where the model has what it needs, within 30 % of the reported seconds; the sixth patch is 45 % off.
-        for step in ladder.steps.iter().filter(|step| latencies == 1.0 && step.rung != "typesafe-files") {
+        for step in
+            ladder.steps.iter().filter(|step| latencies == 1.0 && step.rung != "typesafe-files")
+        {
             let ratio = step.on_8 / step.reported_on_8;
             assert!((0.7..1.3).contains(&ratio), "{}: {ratio}", step.rung);
         }

@@ -22,7 +22,9 @@ fn turned_round(rows: &[Row]) -> Vec<String> {
     let pairs = rows.iter().flat_map(|low| rows.iter().map(move |high| (low, high)));
     pairs
         .filter(|(low, high)| apart(low, high) && low.modelled >= high.modelled)
-        .map(|(low, high)| format!("{} is below {} here, and not in the model", low.kernel, high.kernel))
+        .map(|(low, high)| {
+            format!("{} is below {} here, and not in the model", low.kernel, high.kernel)
+        })
         .collect()
 }
 
@@ -40,7 +42,10 @@ fn wrong(validation: &Validation) -> Vec<String> {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "kernels cost what they cost when they are optimised: --profile sim")]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "kernels cost what they cost when they are optimised: --profile sim"
+)]
 fn the_model_agrees_with_this_machine() {
     let here = std::thread::available_parallelism().map_or(1, usize::from);
     assert!(here >= 2, "contention needs two CPUs, and this machine has {here}");
@@ -49,7 +54,9 @@ fn the_model_agrees_with_this_machine() {
     for _ in 0..RUNS {
         let validation = Validation::run(&machine, 2, pin).expect("it runs");
         println!("{validation}");
-        assert!(validation.probes.iter().all(|probe| probe.ns[1] > 0.0 && probe.ns[1] <= probe.ns[2]));
+        assert!(
+            validation.probes.iter().all(|probe| probe.ns[1] > 0.0 && probe.ns[1] <= probe.ns[2])
+        );
         let contended = validation.rows.iter().filter(|row| row.contended);
         assert!(contended.clone().count() >= 5 && validation.rows.len() - contended.count() >= 3);
         found = wrong(&validation);

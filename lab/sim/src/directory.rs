@@ -162,7 +162,8 @@ impl Directory {
             Kind::Store | Kind::Prefetch | Kind::PrefetchWrite => None,
         }?;
         let Level { request, load_shared, .. } = self.topology.levels[level];
-        let request = if kind == Kind::Load && !l.written { request.min(load_shared) } else { request };
+        let request =
+            if kind == Kind::Load && !l.written { request.min(load_shared) } else { request };
         (request > 0).then_some(now + request)
     }
 
@@ -226,9 +227,14 @@ impl Directory {
     }
 
     /// The other CPUs that have the line, each with the level at which they meet.
-    fn others<'l>(&'l self, cpu: usize, line: &'l Line) -> impl Iterator<Item = (usize, usize)> + 'l {
+    fn others<'l>(
+        &'l self,
+        cpu: usize,
+        line: &'l Line,
+    ) -> impl Iterator<Item = (usize, usize)> + 'l {
         let have = line.sharers.iter().chain(line.owner.map(usize::from));
-        have.filter(move |other| *other != cpu).map(move |other| (self.topology.distance(cpu, other), other))
+        have.filter(move |other| *other != cpu)
+            .map(move |other| (self.topology.distance(cpu, other), other))
     }
 
     /// When a transfer is done that was asked for at one time and cannot begin before another, and how long it was kept
@@ -248,8 +254,13 @@ impl Directory {
     }
 
     fn load(&mut self, cpu: usize, line: LineId, asked: Ps, now: Ps) -> Outcome {
-        let mut outcome =
-            Outcome { done: now, visible: now, from: From::Here, queued: 0, lost: CpuSet::default() };
+        let mut outcome = Outcome {
+            done: now,
+            visible: now,
+            from: From::Here,
+            queued: 0,
+            lost: CpuSet::default(),
+        };
         let l = &self.lines[line as usize];
         if l.owner == Some(cpu as u16) || l.sharers.contains(cpu) {
             // A line that a store of ours is still fetching: what was stored is forwarded, the rest is waited for. The
@@ -349,11 +360,23 @@ impl Directory {
             l.written = true;
             let waits_for = if l.awaited_by == cpu as u16 { l.arrives } else { 0 };
             let done = now.max(waits_for) + near;
-            return Outcome { done, visible: done, from: From::Here, queued: 0, lost: CpuSet::default() };
+            return Outcome {
+                done,
+                visible: done,
+                from: From::Here,
+                queued: 0,
+                lost: CpuSet::default(),
+            };
         }
         if let Some(from) = l.turn(cpu, now) {
             let done = now.max(from) + self.topology.core.l1;
-            return Outcome { done, visible: done, from: From::Here, queued: 0, lost: CpuSet::default() };
+            return Outcome {
+                done,
+                visible: done,
+                from: From::Here,
+                queued: 0,
+                lost: CpuSet::default(),
+            };
         }
         let core = self.topology.core;
         let mut lost = l.sharers;
@@ -364,7 +387,9 @@ impl Directory {
         let ready = now.max(l.busy);
         let farthest = self.others(cpu, l).max();
         let cost = match farthest {
-            Some((level, _)) => self.topology.levels[level].store + core.sharer * (lost.len() as Ps - 1),
+            Some((level, _)) => {
+                self.topology.levels[level].store + core.sharer * (lost.len() as Ps - 1)
+            }
             None if l.sharers.contains(cpu) => core.l1,
             None if l.known => core.llc,
             None => core.dram,
@@ -390,7 +415,9 @@ impl Directory {
     /// When a transfer between CPUs that meet at a level can begin: where the level is a bus, its users take turns.
     fn take_way(&mut self, cpu: usize, met: Option<(usize, usize)>, start: Ps) -> Ps {
         let Some((level, _)) = met else { return start };
-        let Level { cpus, occupies: Some(occupies), .. } = &self.topology.levels[level] else { return start };
+        let Level { cpus, occupies: Some(occupies), .. } = &self.topology.levels[level] else {
+            return start;
+        };
         let free = &mut self.ways[level][cpu / cpus];
         let start = start.max(*free);
         *free = start + occupies;

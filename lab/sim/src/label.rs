@@ -11,7 +11,9 @@ pub(crate) fn of_word(word: &Word) -> String {
     let by = by.unwrap_or_else(|| "nobody".to_owned());
     match per_cpu(word.address) {
         Some(_) => format!("per-CPU word, {by}"),
-        None if word.written_by.is_some() => format!("word +{} written at {by}", word.address % LINE),
+        None if word.written_by.is_some() => {
+            format!("word +{} written at {by}", word.address % LINE)
+        }
         None => format!("word +{} read at {by}", word.address % LINE),
     }
 }

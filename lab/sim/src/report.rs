@@ -152,8 +152,12 @@ impl Report {
             seed: basis.seed,
             ops: basis.ops,
             ns_per_op: basis.ns_per_op,
-            contended_lines: conflicts.iter().map(|c| c.touched).fold(0.0, |sum, touched| sum + touched),
-            moved_lines: basis.ledger.lines.iter().map(|line| line.moved_ops).sum::<u64>() as f64 / ops,
+            contended_lines: conflicts
+                .iter()
+                .map(|c| c.touched)
+                .fold(0.0, |sum, touched| sum + touched),
+            moved_lines: basis.ledger.lines.iter().map(|line| line.moved_ops).sum::<u64>() as f64
+                / ops,
             fields: fields(basis.ledger, ops, time),
             conflicts,
             sources: basis.topology.sources.clone(),

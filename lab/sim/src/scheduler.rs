@@ -223,7 +223,8 @@ impl Machine for Scheduler {
         self.order();
         let mut state = self.state.borrow_mut();
         let cpu = self.current.get();
-        let (others, barrier) = (state.cpus.len() as Ps - 1, state.directory.topology().core.barrier);
+        let (others, barrier) =
+            (state.cpus.len() as Ps - 1, state.directory.topology().core.barrier);
         let now = state.cpus[cpu].clock;
         state.cpus[cpu].clock = state.directory.fence(cpu, now) + others * barrier;
     }

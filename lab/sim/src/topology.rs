@@ -199,12 +199,13 @@ impl Topology {
         match KNOWN.iter().find(|(name, _)| *name == name_or_path) {
             Some((_, text)) => Self::parse(text),
             None => {
-                let text =
-                    std::fs::read_to_string(name_or_path).map_err(|error| BadTopology::Unreadable {
+                let text = std::fs::read_to_string(name_or_path).map_err(|error| {
+                    BadTopology::Unreadable {
                         path: name_or_path.to_owned(),
                         error,
                         known: Self::known().collect::<Vec<_>>().join(", "),
-                    })?;
+                    }
+                })?;
                 Self::parse(&text)
             }
         }
@@ -247,7 +248,8 @@ impl Topology {
             }
             let level = Level {
                 cpus: level.cpus,
-                load_modified: reader.ps(&format!("{name}: load_modified"), &level.load_modified)?,
+                load_modified: reader
+                    .ps(&format!("{name}: load_modified"), &level.load_modified)?,
                 load_shared: reader.ps(&format!("{name}: load_shared"), &level.load_shared)?,
                 store: reader.ps(&format!("{name}: store"), &level.store)?,
                 request: match &level.request {
@@ -261,11 +263,14 @@ impl Topology {
                 name: name.clone(),
             };
             if level.request > level.load_modified.min(level.store) {
-                return Err(BadTopology::Sense(format!("level {name}: request: it is a part of a transfer")));
+                return Err(BadTopology::Sense(format!(
+                    "level {name}: request: it is a part of a transfer"
+                )));
             }
             levels.push(level);
         }
-        let topology = Self { name: file.name, title: file.title, core, levels, sources: reader.sources };
+        let topology =
+            Self { name: file.name, title: file.title, core, levels, sources: reader.sources };
         if !(1..=MAX_CPUS).contains(&topology.cpus()) {
             return Err(BadTopology::Sense(format!("a machine has 2 to {MAX_CPUS} CPUs")));
         }

@@ -143,8 +143,11 @@ fn a_prefetch_hides_the_way() {
 #[test]
 fn a_line_is_kept_for_a_moment() {
     let machine = MACHINE.replace("hold = { ns = 0", "hold = { ns = 30");
-    let mut d =
-        Directory::new(&Topology::parse(&machine).expect("it is well-formed"), 16, Jitter::new(1, 0.0));
+    let mut d = Directory::new(
+        &Topology::parse(&machine).expect("it is well-formed"),
+        16,
+        Jitter::new(1, 0.0),
+    );
     let line = d.new_line();
     d.access(0, line, Kind::Locked, 0);
     let got = d.access(2, line, Kind::Locked, 1_000_000); // has it at 1,121
@@ -187,7 +190,11 @@ fn requests_go_their_way_while_the_line_is_elsewhere() {
     // Nothing is asked for that is at hand, or that nobody waits for.
     assert_eq!(d.request(2, line, Kind::Load, 4_000_000), None);
     assert_eq!(d.request(0, line, Kind::Store, 4_000_000), None);
-    assert_eq!(d.request(3, line, Kind::Load, 4_000_000), None, "the pair's figures have no request");
+    assert_eq!(
+        d.request(3, line, Kind::Load, 4_000_000),
+        None,
+        "the pair's figures have no request"
+    );
 }
 
 /// Where lines migrate, who reads what another has written can write it at once, and the writer has lost it.

@@ -31,14 +31,22 @@ fn report(turns: u64) -> Report {
         access((turn % 2) as usize, 0, Kind::Locked);
         access(0, 1, Kind::Store);
     }
-    let basis =
-        Basis { topology: &topology, cpus: 2, seed: 7, ops: turns.max(1), ns_per_op: 600.0, ledger: &ledger };
+    let basis = Basis {
+        topology: &topology,
+        cpus: 2,
+        seed: 7,
+        ops: turns.max(1),
+        ns_per_op: 600.0,
+        ledger: &ledger,
+    };
     Report::new("swap <a> & \"b\"", &basis)
 }
 
 fn texts(page: &Html, selector: &str) -> Vec<String> {
     let selector = Selector::parse(selector).expect("a selector");
-    page.select(&selector).map(|element| element.text().collect::<String>().trim().to_owned()).collect()
+    page.select(&selector)
+        .map(|element| element.text().collect::<String>().trim().to_owned())
+        .collect()
 }
 
 /// The page, in which a browser's parser has found nothing wrong.
@@ -64,7 +72,10 @@ fn the_page_says_what_the_report_says() {
 
     // One line is contended: all ten operations touch it, all but the first, which has it from memory, fetch it.
     let cells = texts(&page, "#conflicts tbody td");
-    assert_eq!(cells[..6], ["word +0 written at lab/sim/tests/report.rs:25", "1", "0", "2", "1.00", "0.90"]);
+    assert_eq!(
+        cells[..6],
+        ["word +0 written at lab/sim/tests/report.rs:25", "1", "0", "2", "1.00", "0.90"]
+    );
     assert_eq!(texts(&page, "#fields tbody tr").len(), report.fields.len());
     assert_eq!(texts(&page, "#sources li").len(), report.sources.len());
 
@@ -73,7 +84,9 @@ fn the_page_says_what_the_report_says() {
     let marks: Vec<_> = page.select(&circles).map(|mark| mark.value()).collect();
     assert_eq!(marks.len(), 9);
     assert!(
-        marks.iter().all(|mark| mark.attr("cy") == Some("9") && mark.attr("fill") == mark.attr("stroke"))
+        marks
+            .iter()
+            .all(|mark| mark.attr("cy") == Some("9") && mark.attr("fill") == mark.attr("stroke"))
     );
     assert!(marks.windows(2).all(|pair| pair[0].attr("fill") != pair[1].attr("fill")));
     let x = |mark: &scraper::node::Element| {

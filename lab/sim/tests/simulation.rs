@@ -95,7 +95,10 @@ fn sleepers_are_woken_and_time_runs_out() {
             if cpu == 0 {
                 let began = clock::monotonic();
                 futex::wait(&word, 7, Some(Duration::from_millis(5)));
-                assert!(clock::monotonic() - began < Duration::from_millis(1), "the value was another");
+                assert!(
+                    clock::monotonic() - began < Duration::from_millis(1),
+                    "the value was another"
+                );
                 futex::wait(&word, 0, Some(Duration::from_millis(5)));
                 assert!(clock::monotonic() - began <= Duration::from_millis(6));
             } else {
@@ -122,7 +125,10 @@ fn a_deadlock_is_told_with_what_each_cpu_waits_for() {
         })
     };
     let error = stage.run(&machine(), &plan(2), worker).expect_err("nobody writes").to_string();
-    assert!(error.contains("deadlock") && error.contains("left") && error.contains("right"), "{error}");
+    assert!(
+        error.contains("deadlock") && error.contains("left") && error.contains("right"),
+        "{error}"
+    );
     drop(kept);
 }
 
@@ -130,7 +136,8 @@ fn a_deadlock_is_told_with_what_each_cpu_waits_for() {
 fn an_operation_that_panics_is_passed_on() {
     let outcome = std::panic::catch_unwind(|| {
         let stage = Stage::new(4);
-        let _ = stage.run(&machine(), &plan(4), |cpu| Box::new(move || assert_ne!(cpu, 2, "planted")));
+        let _ =
+            stage.run(&machine(), &plan(4), |cpu| Box::new(move || assert_ne!(cpu, 2, "planted")));
     });
     let message = outcome.expect_err("it panics");
     assert!(message.downcast_ref::<String>().is_some_and(|m| m.contains("planted")));
@@ -193,8 +200,9 @@ fn a_check_passes_what_is_quiet_and_names_what_is_not() {
         }
     };
     let scene = || (Apart(AtomicU64::new(0)), [Apart(AtomicU64::new(0)), Apart(AtomicU64::new(0))]);
-    let rate =
-        |allowed| Check::new("batch").allow(allowed).find(scene, |s, cpu| often(cpu, &s.0.0, &s.1)).is_ok();
+    let rate = |allowed| {
+        Check::new("batch").allow(allowed).find(scene, |s, cpu| often(cpu, &s.0.0, &s.1)).is_ok()
+    };
     assert!(rate(1.5 / 64.0));
     assert!(!rate(0.5 / 64.0));
 }
@@ -202,6 +210,7 @@ fn a_check_passes_what_is_quiet_and_names_what_is_not() {
 #[test]
 fn a_machine_that_is_too_small_is_refused() {
     let stage = Stage::new(32);
-    let error = stage.run(&machine(), &plan(32), |_| Box::new(|| ())).expect_err("it has 16").to_string();
+    let error =
+        stage.run(&machine(), &plan(32), |_| Box::new(|| ())).expect_err("it has 16").to_string();
     assert!(error.contains("16 CPUs, not 32"), "{error}");
 }

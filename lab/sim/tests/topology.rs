@@ -11,7 +11,10 @@ fn every_known_machine_is_well_formed() {
         // Eleven of the core, and three for each level.
         assert!(machine.sources.len() >= 11 + 3 * machine.levels.len(), "{name}");
         for pair in machine.levels.windows(2) {
-            assert!(pair[0].load_modified <= pair[1].load_modified, "{name}: farther is not nearer");
+            assert!(
+                pair[0].load_modified <= pair[1].load_modified,
+                "{name}: farther is not nearer"
+            );
         }
         machines += 1;
     }
@@ -29,9 +32,11 @@ fn is_there(source: &str) -> bool {
 fn every_figure_has_its_source() {
     for name in Topology::known() {
         for (what, source) in &Topology::load(name).expect("it can be read").sources {
-            let of_somebody = ["public page: ", "paper: ", "thread: "].iter().any(|s| source.starts_with(s));
+            let of_somebody =
+                ["public page: ", "paper: ", "thread: "].iter().any(|s| source.starts_with(s));
             let recorded = source.strip_prefix("record: ").is_some_and(is_there);
-            let estimate = source.strip_prefix("estimate: ").is_some_and(|reason| reason.len() > 10);
+            let estimate =
+                source.strip_prefix("estimate: ").is_some_and(|reason| reason.len() > 10);
             assert!(of_somebody || recorded || estimate, "{name}: {what}: {source}");
         }
     }
@@ -42,7 +47,10 @@ fn distances() {
     let machine = Topology::load("core2-2x4").expect("it can be read");
     assert_eq!((machine.distance(0, 1), machine.distance(1, 2), machine.distance(0, 7)), (0, 1, 1));
     let machine = Topology::load("westmere-8x10").expect("it can be read");
-    assert_eq!((machine.distance(0, 9), machine.distance(9, 10), machine.distance(0, 79)), (0, 1, 2));
+    assert_eq!(
+        (machine.distance(0, 9), machine.distance(9, 10), machine.distance(0, 79)),
+        (0, 1, 2)
+    );
     assert_eq!(machine.cpus(), 80);
 }
 
@@ -59,7 +67,12 @@ fn bad_files_are_refused() {
         let error = Topology::parse(&good.replace(from, to)).expect_err("it is wrong").to_string();
         assert!(error.contains(says), "{error}");
     }
-    assert!(Topology::load("no-such-machine").expect_err("there is none").to_string().contains("core2-2x4"));
+    assert!(
+        Topology::load("no-such-machine")
+            .expect_err("there is none")
+            .to_string()
+            .contains("core2-2x4")
+    );
 }
 
 #[test]

@@ -26,10 +26,13 @@ pub enum Ends {
 
 impl Ends {
     /// Addresses that are set apart for measuring: 198.18.0.1 and 198.19.0.1 (RFC 2544).
-    pub const TEST_V4: Self = Self::V4([Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 19, 0, 1)]);
+    pub const TEST_V4: Self =
+        Self::V4([Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 19, 0, 1)]);
     /// The same for IPv6: 2001:2::1 and 2001:2:0:1::1 (RFC 5180).
-    pub const TEST_V6: Self =
-        Self::V6([Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 1)]);
+    pub const TEST_V6: Self = Self::V6([
+        Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1),
+        Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 1),
+    ]);
 }
 
 /// What a [`Generator`] makes: UDP packets of a number of flows in turn.
@@ -95,7 +98,16 @@ impl<'n> Generator<'n> {
             return Err(Errno::INVAL);
         }
         let left = traffic.count.unwrap_or(u64::MAX);
-        Ok(Self { packets, template, size, flows, left, flow: 0, sequence: 0, stats: Stats::default() })
+        Ok(Self {
+            packets,
+            template,
+            size,
+            flows,
+            left,
+            flow: 0,
+            sequence: 0,
+            stats: Stats::default(),
+        })
     }
 
     /// Packets made.
@@ -136,7 +148,10 @@ impl<'n> Generator<'n> {
 
     /// Makes empty packets the next ones.
     #[inline(always)]
-    fn fill<'s>(&mut self, packets: impl IntoIterator<Item = &'s mut Skb<'n>>) -> Result<(), PacketError>
+    fn fill<'s>(
+        &mut self,
+        packets: impl IntoIterator<Item = &'s mut Skb<'n>>,
+    ) -> Result<(), PacketError>
     where
         'n: 's,
     {

@@ -34,8 +34,12 @@ fn hint(errno: Errno) -> &'static str {
         Errno::PERM | Errno::ACCESS => {
             "that needs root, or CAP_NET_ADMIN for a TAP device and CAP_NET_RAW for a packet socket"
         }
-        Errno::NOENT => "there is no /dev/net/tun: load the module `tun`, or give the container that device",
-        Errno::NODEV | Errno::NXIO => "there is no interface of that name in this network namespace",
+        Errno::NOENT => {
+            "there is no /dev/net/tun: load the module `tun`, or give the container that device"
+        }
+        Errno::NODEV | Errno::NXIO => {
+            "there is no interface of that name in this network namespace"
+        }
         Errno::BUSY => "another program has it",
         Errno::INVAL => "it is no interface of that kind",
         Errno::NOTUNIQ => "it is there and of another kind",

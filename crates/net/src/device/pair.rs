@@ -86,6 +86,9 @@ impl<'n> NetDevice<'n> for Pair<'n> {
 
 impl fmt::Debug for Pair<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pair").field("name", &self.name).field("stats", &self.stats).finish_non_exhaustive()
+        f.debug_struct("Pair")
+            .field("name", &self.name)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
     }
 }

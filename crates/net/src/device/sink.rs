@@ -52,9 +52,16 @@ impl<'n> Sink<'n> {
     /// # Errors
     /// As [`TxRing::new`]; `ENOMEM`.
     pub fn new(ring: usize, flows: u32) -> Result<Self, Errno> {
-        let flows = heap::try_boxed_slice(flows as usize, |_| Flow::default()).map_err(|_| Errno::NOMEM)?;
+        let flows =
+            heap::try_boxed_slice(flows as usize, |_| Flow::default()).map_err(|_| Errno::NOMEM)?;
         let ring = TxRing::new(ring)?;
-        Ok(Self { ring, flows, tally: Tally::default(), check_sums: false, stats: Stats::default() })
+        Ok(Self {
+            ring,
+            flows,
+            tally: Tally::default(),
+            check_sums: false,
+            stats: Stats::default(),
+        })
     }
 
     /// Whether checksums are looked at, of headers and payloads: not so unless this says so.
@@ -184,6 +191,9 @@ impl<'n> NetDevice<'n> for Sink<'n> {
 
 impl fmt::Debug for Sink<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sink").field("ring", &self.ring).field("tally", &self.tally()).finish_non_exhaustive()
+        f.debug_struct("Sink")
+            .field("ring", &self.ring)
+            .field("tally", &self.tally())
+            .finish_non_exhaustive()
     }
 }

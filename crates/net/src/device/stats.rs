@@ -57,6 +57,9 @@ impl Stats {
 
     /// Reasons for which packets were dropped, and how many.
     pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> {
-        DropReason::ALL.iter().map(|reason| (*reason, self.dropped(*reason))).filter(|(_, n)| *n > 0)
+        DropReason::ALL
+            .iter()
+            .map(|reason| (*reason, self.dropped(*reason)))
+            .filter(|(_, n)| *n > 0)
     }
 }

@@ -134,6 +134,9 @@ impl<'n> NetDevice<'n> for Tap<'n> {
 
 impl fmt::Debug for Tap<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tap").field("name", &self.name()).field("stats", &self.stats).finish_non_exhaustive()
+        f.debug_struct("Tap")
+            .field("name", &self.name())
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
     }
 }

@@ -77,7 +77,12 @@ impl<'n> TxRing<'n> {
 
     /// Takes packets of a batch as long as there is room: how many. Those that are in fragments, that [do not fit](fits), or that are
     /// shorter than a link header, are dropped and counted.
-    pub(super) fn take(&mut self, batch: &mut Batch<'n>, max_frame: usize, stats: &mut Stats) -> usize {
+    pub(super) fn take(
+        &mut self,
+        batch: &mut Batch<'n>,
+        max_frame: usize,
+        stats: &mut Stats,
+    ) -> usize {
         let mut taken = 0;
         while self.room() > 0 {
             let Some(skb) = batch.pop() else { break };
@@ -138,7 +143,11 @@ impl<'n> TxRing<'n> {
 
     /// Hands up to `budget` packets that are sent to `free`, which takes all that are in an array: how many.
     #[inline(always)]
-    fn complete_all(&mut self, budget: usize, mut free: impl FnMut(&mut [Option<Skb<'n>>])) -> usize {
+    fn complete_all(
+        &mut self,
+        budget: usize,
+        mut free: impl FnMut(&mut [Option<Skb<'n>>]),
+    ) -> usize {
         let n = self.completed().min(budget);
         self.slots_from(self.cleaned, n).into_iter().for_each(&mut free);
         self.cleaned = self.cleaned.wrapping_add(n as u32);

@@ -71,7 +71,9 @@ macro_rules! address {
             fn from_words(word: impl Fn(usize) -> u32) -> Self {
                 let words = 0..size_of::<Self>() / size_of::<u32>();
                 Self::from_bits(
-                    words.fold(0, |bits, i| <$bits>::unbounded_shl(bits, 32) | <$bits>::from(word(i))),
+                    words.fold(0, |bits, i| {
+                        <$bits>::unbounded_shl(bits, 32) | <$bits>::from(word(i))
+                    }),
                 )
             }
         }

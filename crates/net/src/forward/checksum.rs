@@ -53,5 +53,9 @@ pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
 
 /// The sum of the pseudo-header of an upper protocol in IPv6.
 pub fn pseudo6(source: &[u8; 16], destination: &[u8; 16], len: u32, protocol: u8) -> Sum {
-    Sum::default().with(source).with(destination).with(&len.to_be_bytes()).with(&[0, 0, 0, protocol])
+    Sum::default()
+        .with(source)
+        .with(destination)
+        .with(&len.to_be_bytes())
+        .with(&[0, 0, 0, protocol])
 }

@@ -41,9 +41,15 @@ fn link_option(mut options: &[u8], kind: u8) -> Result<Option<Link>, DropReason>
 
 impl Pass<'_, '_> {
     /// A solicitation or an advertisement, whose checksum is right.
-    pub(super) fn discovery(&mut self, header: &Ipv6, icmp: &Icmp, body: &[u8]) -> Result<(), DropReason> {
+    pub(super) fn discovery(
+        &mut self,
+        header: &Ipv6,
+        icmp: &Icmp,
+        body: &[u8],
+    ) -> Result<(), DropReason> {
         let (source, destination) = (header.source(), header.destination());
-        let (target, options) = body.split_first_chunk::<TARGET_LEN>().ok_or(DropReason::PacketTooSmall)?;
+        let (target, options) =
+            body.split_first_chunk::<TARGET_LEN>().ok_or(DropReason::PacketTooSmall)?;
         let target = Ipv6Addr::from(*target);
         if header.hops != HOPS || icmp.code != 0 || target.is_multicast() {
             return Err(DropReason::BadHeader);
@@ -120,10 +126,16 @@ impl Pass<'_, '_> {
             Some(link) => (target, link),
             None => (group, group_link(group)),
         };
-        let about =
-            Neighbour { target: target.octets(), option: SOURCE_LINK, option_len: 1, link: device.link };
+        let about = Neighbour {
+            target: target.octets(),
+            option: SOURCE_LINK,
+            option_len: 1,
+            link: device.link,
+        };
         let from = device.source6(target);
-        if let Some(skb) = self.message6((from, to), HOPS, (SOLICITATION, 0, [0; 4]), about.as_bytes()) {
+        if let Some(skb) =
+            self.message6((from, to), HOPS, (SOLICITATION, 0, [0; 4]), about.as_bytes())
+        {
             self.count(Count::Asked);
             self.made_here(|pass| pass.send(skb, interface, link));
         }

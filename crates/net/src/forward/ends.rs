@@ -86,7 +86,12 @@ pub(super) fn is_ipv6(skb: &Skb<'_>) -> bool {
 
 /// Drops packets that a device has left; bit `i` of `own` is set for those that were made here.
 #[inline(always)]
-pub(super) fn drop_left(packets: &mut [Option<Skb<'_>>], own: u64, counts: &mut Counts, left: &mut Left) {
+pub(super) fn drop_left(
+    packets: &mut [Option<Skb<'_>>],
+    own: u64,
+    counts: &mut Counts,
+    left: &mut Left,
+) {
     if !are_none(packets) {
         drop_some(packets, own, counts, left);
     }

@@ -78,13 +78,17 @@ impl<'n> Forwarder<'n> {
         Ok(made)
     }
 
-    fn without_routes(packets: &'n Packets, interfaces: Vec<Interface>) -> Result<Self, AllocError> {
+    fn without_routes(
+        packets: &'n Packets,
+        interfaces: Vec<Interface>,
+    ) -> Result<Self, AllocError> {
         if interfaces.iter().any(|interface| interface.incomplete) {
             return Err(AllocError);
         }
         let domain = rcu::global()?;
-        let ports =
-            heap::try_boxed_slice(interfaces.len(), |i| Port::new(interfaces[i].link, interfaces[i].mtu))?;
+        let ports = heap::try_boxed_slice(interfaces.len(), |i| {
+            Port::new(interfaces[i].link, interfaces[i].mtu)
+        })?;
         Ok(Self {
             packets,
             domain,
@@ -118,7 +122,8 @@ impl<'n> Forwarder<'n> {
             self.routes4.insert(Prefix::new(address, 32)?, hop(Via::Local))?;
         }
         for &(address, bits) in &interface.v6 {
-            let no_station = address.is_multicast() || address.is_unspecified() || address.is_loopback();
+            let no_station =
+                address.is_multicast() || address.is_unspecified() || address.is_loopback();
             if no_station || !interface.has_ipv6() {
                 return Err(Errno::INVAL);
             }
@@ -148,7 +153,12 @@ impl<'n> Forwarder<'n> {
     ///
     /// # Errors
     /// `ENOMEM`, also if as many are known as may be.
-    pub fn set_neighbour4(&self, interface: u32, address: Ipv4Addr, link: Link) -> Result<(), Errno> {
+    pub fn set_neighbour4(
+        &self,
+        interface: u32,
+        address: Ipv4Addr,
+        link: Link,
+    ) -> Result<(), Errno> {
         self.neighbours4.set(interface, address, link).map_err(|AllocError| Errno::NOMEM)
     }
 
@@ -156,7 +166,12 @@ impl<'n> Forwarder<'n> {
     ///
     /// # Errors
     /// As there.
-    pub fn set_neighbour6(&self, interface: u32, address: Ipv6Addr, link: Link) -> Result<(), Errno> {
+    pub fn set_neighbour6(
+        &self,
+        interface: u32,
+        address: Ipv6Addr,
+        link: Link,
+    ) -> Result<(), Errno> {
         self.neighbours6.set(interface, address, link).map_err(|AllocError| Errno::NOMEM)
     }
 
@@ -187,7 +202,8 @@ impl<'n> Forwarder<'n> {
     /// `ENOMEM`.
     pub fn lane(&self) -> Result<Lane<'n>, Errno> {
         let queue = |_| Queue { packets: [const { None }; BATCH], n: 0, own: 0 };
-        let queues = heap::try_boxed_slice(self.interfaces.len(), queue).map_err(|_| Errno::NOMEM)?;
+        let queues =
+            heap::try_boxed_slice(self.interfaces.len(), queue).map_err(|_| Errno::NOMEM)?;
         Ok(Lane { queues, counts: Counts::default(), left: Left::default(), steps: Steps::new() })
     }
 
@@ -401,7 +417,13 @@ impl<'a, 'n> Pass<'a, 'n> {
     /// The same of packets of IPv6, if the interface has that.
     #[inline(always)]
     pub(super) fn mtu6(&self, interface: u32) -> Option<usize> {
-        Some(self.of.interfaces.get(interface as usize).filter(|interface| interface.has_ipv6())?.mtu)
+        Some(
+            self.of
+                .interfaces
+                .get(interface as usize)
+                .filter(|interface| interface.has_ipv6())?
+                .mtu,
+        )
     }
 }
 

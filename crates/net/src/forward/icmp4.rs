@@ -32,7 +32,14 @@ const MOST: usize = 576;
 impl<'n> Pass<'_, 'n> {
     /// Tells the sender of a packet what became of it, unless that is not to be told, or too much has been told.
     #[cold]
-    pub(super) fn error4(&mut self, skb: &Skb<'n>, header: &Ipv4, kind: u8, code: u8, rest: [u8; 4]) {
+    pub(super) fn error4(
+        &mut self,
+        skb: &Skb<'n>,
+        header: &Ipv4,
+        kind: u8,
+        code: u8,
+        rest: [u8; 4],
+    ) {
         let to = header.source();
         let bytes = &skb.data()[Ethernet::LEN..];
         let of_error = header.protocol == protocol::ICMP

@@ -70,7 +70,11 @@ impl<'n> Pass<'_, 'n> {
         let of_error = upper(header, &bytes[Ipv6::LEN..]).is_some_and(|(next, message)| {
             next == protocol::ICMPV6 && message.first().is_none_or(|kind| *kind < ASKS)
         });
-        if of_error || to.is_unspecified() || to.is_multicast() || header.destination().is_multicast() {
+        if of_error
+            || to.is_unspecified()
+            || to.is_multicast()
+            || header.destination().is_multicast()
+        {
             return;
         }
         if !self.of.limiter.take(self.now) {
@@ -78,7 +82,9 @@ impl<'n> Pass<'_, 'n> {
         }
         let quoted = &bytes[..bytes.len().min(MOST - Ipv6::LEN - Icmp::LEN)];
         let from = self.source6(to);
-        if let Some(error) = self.message6((from, to), HOPS, (kind, code, rest.to_be_bytes()), quoted) {
+        if let Some(error) =
+            self.message6((from, to), HOPS, (kind, code, rest.to_be_bytes()), quoted)
+        {
             self.count(Count::Errors);
             self.made_here(|pass| pass.output6(error, to, pass.input));
         }
@@ -115,7 +121,10 @@ impl<'n> Pass<'_, 'n> {
         let sum = pseudo6(&ip.source, &ip.destination, len as u32, protocol::ICMPV6);
         icmp.checksum = sum.with(icmp.as_bytes()).with(body).checksum();
         let mut skb = self.fresh(Ipv6::LEN + len, ether::IPV6)?;
-        [ip.as_bytes(), icmp.as_bytes(), body].into_iter().try_for_each(|part| skb.put_data(part)).ok()?;
+        [ip.as_bytes(), icmp.as_bytes(), body]
+            .into_iter()
+            .try_for_each(|part| skb.put_data(part))
+            .ok()?;
         Some(skb)
     }
 
@@ -135,7 +144,8 @@ impl<'n> Pass<'_, 'n> {
         }
         let Some(skb) = self.whole(skb) else { return };
         let bytes = &skb.data()[Ethernet::LEN + Ipv6::LEN..];
-        let sum = pseudo6(&header.source, &header.destination, bytes.len() as u32, protocol::ICMPV6);
+        let sum =
+            pseudo6(&header.source, &header.destination, bytes.len() as u32, protocol::ICMPV6);
         if !sum.with(bytes).is_right() {
             return self.drop(skb, DropReason::BadChecksum);
         }
@@ -157,7 +167,11 @@ impl<'n> Pass<'_, 'n> {
     fn echo6(&mut self, mut skb: Skb<'n>, header: &Ipv6) {
         let to = header.source();
         // To a group, an address of ours answers.
-        let from = if header.destination().is_multicast() { self.source6(to) } else { header.destination() };
+        let from = if header.destination().is_multicast() {
+            self.source6(to)
+        } else {
+            header.destination()
+        };
         let mut done = || {
             let bytes = skb.data_mut().ok()?.get_mut(Ethernet::LEN..)?;
             let (ip, message) = Ipv6::of_mut(bytes)?;

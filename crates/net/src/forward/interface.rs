@@ -26,7 +26,8 @@ impl Interface {
     /// see [`has_ipv6`](Self::has_ipv6).
     pub fn new(link: Link, mtu: usize) -> Self {
         let [a, b, c, d, e, f] = link.map(u16::from);
-        let local = Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f);
+        let local =
+            Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f);
         Self { link, mtu, local, v4: Vec::new(), v6: Vec::new(), incomplete: false }
     }
 

@@ -148,13 +148,20 @@ impl<'n> Pass<'_, 'n> {
         // What is for all on the link, or for a group, is right, but nobody here listens.
         let for_all = destination.is_broadcast() || destination.is_multicast();
         let from_one = !is_no_station(source) || source.is_unspecified();
-        let reason = if for_all && from_one { DropReason::UnhandledProtocol } else { DropReason::Martian };
+        let reason =
+            if for_all && from_one { DropReason::UnhandledProtocol } else { DropReason::Martian };
         self.drop(skb, reason);
     }
 
     /// A destination that packets do not go on to.
     #[cold]
-    fn not_on4(&mut self, skb: Skb<'n>, header: &Ipv4, hop: Option<NextHop<Ipv4Addr>>, group: bool) {
+    fn not_on4(
+        &mut self,
+        skb: Skb<'n>,
+        header: &Ipv4,
+        hop: Option<NextHop<Ipv4Addr>>,
+        group: bool,
+    ) {
         match hop.map(|hop| hop.via) {
             Some(Via::Local) if !group => self.local4(skb, header),
             Some(Via::Local | Via::Broadcast) => self.drop(skb, DropReason::UnhandledProtocol),
@@ -206,27 +213,29 @@ impl<'n> Pass<'_, 'n> {
         for (i, piece) in body.chunks(room).enumerate() {
             let last = i + 1 == pieces;
             let more = !last || header.fragment.get() & Ipv4::MORE != 0;
-            let made = self.fresh(head.len() + piece.len(), ether::IPV4).and_then(|mut fragment| {
-                fragment.put_data(head).ok()?;
-                fragment.put_data(piece).ok()?;
-                let bytes = fragment.data_mut().ok()?.get_mut(Ethernet::LEN..)?;
-                if offset != 0 || i > 0 {
-                    blank_options(bytes.get_mut(Ipv4::LEN..head.len())?);
-                }
-                let (new, _) = Ipv4::of_mut(bytes)?;
-                new.total = ((head.len() + piece.len()) as u16).into();
-                let flag = if more { Ipv4::MORE } else { 0 };
-                new.fragment = ((offset + (i * room / 8) as u16) | flag).into();
-                new.checksum = 0.into();
-                let sum = checksum(&bytes[..head.len()]);
-                let (new, _) = Ipv4::of_mut(bytes)?;
-                new.checksum = u16::from_be_bytes(sum).into();
-                Some(fragment)
-            });
+            let made =
+                self.fresh(head.len() + piece.len(), ether::IPV4).and_then(|mut fragment| {
+                    fragment.put_data(head).ok()?;
+                    fragment.put_data(piece).ok()?;
+                    let bytes = fragment.data_mut().ok()?.get_mut(Ethernet::LEN..)?;
+                    if offset != 0 || i > 0 {
+                        blank_options(bytes.get_mut(Ipv4::LEN..head.len())?);
+                    }
+                    let (new, _) = Ipv4::of_mut(bytes)?;
+                    new.total = ((head.len() + piece.len()) as u16).into();
+                    let flag = if more { Ipv4::MORE } else { 0 };
+                    new.fragment = ((offset + (i * room / 8) as u16) | flag).into();
+                    new.checksum = 0.into();
+                    let sum = checksum(&bytes[..head.len()]);
+                    let (new, _) = Ipv4::of_mut(bytes)?;
+                    new.checksum = u16::from_be_bytes(sum).into();
+                    Some(fragment)
+                });
             match made {
                 Some(fragment) => {
                     self.count(Count::Fragments);
-                    let send = |pass: &mut Self| pass.send_next(fragment, hop, header.destination());
+                    let send =
+                        |pass: &mut Self| pass.send_next(fragment, hop, header.destination());
                     // The last one stands for the packet.
                     if last { send(self) } else { self.made_here(send) }
                 }

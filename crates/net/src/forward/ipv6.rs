@@ -132,7 +132,13 @@ impl<'n> Pass<'_, 'n> {
 
     /// A destination that packets do not go on to.
     #[cold]
-    fn not_on6(&mut self, skb: Skb<'n>, header: &Ipv6, hop: Option<NextHop<Ipv6Addr>>, group: bool) {
+    fn not_on6(
+        &mut self,
+        skb: Skb<'n>,
+        header: &Ipv6,
+        hop: Option<NextHop<Ipv6Addr>>,
+        group: bool,
+    ) {
         match hop.map(|hop| hop.via) {
             Some(Via::Local) if !group => self.local6(skb, header),
             Some(Via::Local | Via::Broadcast) => self.drop(skb, DropReason::UnhandledProtocol),
@@ -161,7 +167,9 @@ impl<'n> Pass<'_, 'n> {
         match self.mtu6(interface) {
             None => self.drop(skb, DropReason::NoRoute),
             // An answer to an echo: all else that is made here fits everywhere.
-            Some(mtu) if skb.len() - Ethernet::LEN > mtu => self.drop(skb, DropReason::PacketTooBig),
+            Some(mtu) if skb.len() - Ethernet::LEN > mtu => {
+                self.drop(skb, DropReason::PacketTooBig)
+            }
             Some(_) => self.send_next(skb, hop, destination),
         }
     }

@@ -184,7 +184,13 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
     }
 
     #[cold]
-    fn remember(&self, remembered: &AtomicU32, interface: u32, address: A, second: u32) -> Option<u64> {
+    fn remember(
+        &self,
+        remembered: &AtomicU32,
+        interface: u32,
+        address: A,
+        second: u32,
+    ) -> Option<u64> {
         let found = self.table.number(interface, address);
         // Relaxed: as in `way_again`.
         if found != remembered.load(Ordering::Relaxed) {
@@ -212,12 +218,19 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
 
     /// Makes a packet wait for a neighbour that was not found.
     #[cold]
-    pub(super) fn wait(&self, interface: u32, address: A, skb: Skb<'n>, now: Duration) -> Waits<'n> {
+    pub(super) fn wait(
+        &self,
+        interface: u32,
+        address: A,
+        skb: Skb<'n>,
+        now: Duration,
+    ) -> Waits<'n> {
         let mut slow = self.slow.lock();
         if let Some(known) = self.table.get(interface, address) {
             return Waits::Known(known, skb);
         }
-        let same = |asked: &&mut Asked<'n, A>| asked.interface == interface && asked.address == address;
+        let same =
+            |asked: &&mut Asked<'n, A>| asked.interface == interface && asked.address == address;
         if let Some(asked) = slow.asked.iter_mut().find(same) {
             let pushed_out = match asked.waiting.iter_mut().find(|place| place.is_none()) {
                 Some(place) => place.replace(skb),
@@ -295,7 +308,13 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
     /// hears us that does not say: one that is new or has moved is asked when it is used next.
     ///
     /// If there is no memory to enter it, what has waited is given nevertheless.
-    pub(super) fn solicited(&self, interface: u32, address: A, link: Link, now: Duration) -> Waiting<'n> {
+    pub(super) fn solicited(
+        &self,
+        interface: u32,
+        address: A,
+        link: Link,
+        now: Duration,
+    ) -> Waiting<'n> {
         let mut slow = self.slow.lock();
         let known = self.table.get(interface, address);
         // As in `learn`, for good. Nor is one that is known there any newer for it.
@@ -338,7 +357,9 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
                 let _ = self.table.set(&mut slow.pool, (interface, address), Known { link, until });
             }
             // Somebody else says that he is it: it is asked, but not sooner than it is already.
-            Some(_) if known.until > now && *slow.pool.uses(entry) == 0 => self.table.set_until(entry, now),
+            Some(_) if known.until > now && *slow.pool.uses(entry) == 0 => {
+                self.table.set_until(entry, now)
+            }
             Some(_) => {}
             None if says.solicited => {
                 *slow.pool.uses(entry) = 0;
@@ -353,7 +374,8 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
     pub(super) fn set(&self, interface: u32, address: A, link: Link) -> Result<(), AllocError> {
         let mut slow = self.slow.lock();
         self.table.set(&mut slow.pool, (interface, address), Known { link, until: FOR_GOOD })?;
-        let same = |asked: &&mut Asked<'n, A>| asked.interface == interface && asked.address == address;
+        let same =
+            |asked: &&mut Asked<'n, A>| asked.interface == interface && asked.address == address;
         if let Some(asked) = slow.asked.iter_mut().find(same) {
             asked.next_try = Duration::ZERO;
             // Relaxed: who sees it takes the lock.
@@ -376,7 +398,8 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         // Relaxed, so below: a time; what it is for is under the lock.
         let at = self.look_at.load(Ordering::Relaxed);
         let next = now + SECOND.as_nanos() as u64;
-        now >= at && self.look_at.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        now >= at
+            && self.look_at.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// The next thing that is due, until there is none. And every [`FORGOTTEN`] seconds, who was not used is forgotten.

@@ -73,7 +73,8 @@ pub(super) fn fill_in(header: &mut [u8], at: usize, address: Ipv4Addr) {
     let Some((ip, now)) = Ipv4::of_mut(header) else { return };
     let word = |pair: &[u8]| u16::from_be_bytes([pair[0], pair[1]]);
     let pairs = before.chunks_exact(2).zip(now.chunks_exact(2));
-    let sum = pairs.fold(ip.checksum.get(), |sum, (before, now)| update(sum, word(before), word(now)));
+    let sum =
+        pairs.fold(ip.checksum.get(), |sum, (before, now)| update(sum, word(before), word(now)));
     ip.checksum = sum.into();
 }
 

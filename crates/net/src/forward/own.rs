@@ -22,7 +22,8 @@ const MOST: u32 = 22;
 
 impl Own {
     pub(super) fn new(interfaces: &[Interface]) -> Result<Self, AllocError> {
-        let all = || interfaces.iter().flat_map(|interface| &interface.v4).map(|(address, _)| *address);
+        let all =
+            || interfaces.iter().flat_map(|interface| &interface.v4).map(|(address, _)| *address);
         let mut addresses = Vec::new();
         heap::try_reserve(&mut addresses, all().count())?;
         addresses.extend(all());

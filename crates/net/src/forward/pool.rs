@@ -71,7 +71,11 @@ impl Pool {
     ///
     /// # Errors
     /// [`AllocError`].
-    pub(super) fn new(domain: &'static Domain, width: usize, most: u32) -> Result<(Self, Words), AllocError> {
+    pub(super) fn new(
+        domain: &'static Domain,
+        width: usize,
+        most: u32,
+    ) -> Result<(Self, Words), AllocError> {
         let words = Words::new(width * most as usize)?;
         let pool = Self {
             width,
@@ -99,7 +103,9 @@ impl Pool {
             self.take_elapsed();
         }
         if self.free == NONE && self.grow(words).is_err() {
-            let Some(first) = self.objects.get(self.first as usize) else { return Err(Lack::Memory) };
+            let Some(first) = self.objects.get(self.first as usize) else {
+                return Err(Lack::Memory);
+            };
             return Err(Lack::Readers(first.ticket));
         }
         let object = self.free;

@@ -188,7 +188,8 @@ impl<A: Address> Routes<A> {
     /// The same, for readers of this domain.
     pub(super) fn in_domain(domain: &'static Domain, bytes: usize) -> Result<Self, AllocError> {
         let most = |words: usize| (bytes / size_of::<u32>() / words).min(1 << 30) as u32;
-        let (changer, table) = Changer::new(domain, most(Table::<A>::CHUNK_WORDS), most(table::TAIL_WORDS))?;
+        let (changer, table) =
+            Changer::new(domain, most(Table::<A>::CHUNK_WORDS), most(table::TAIL_WORDS))?;
         let (pool, hops) = HopPool::new(domain)?;
         let writer = Writer { changer, hops: pool, prefixes: HashMap::new(), lengths: [0; 129] };
         Ok(Self { domain, table, hops, writer: SpinLock::new(writer) })

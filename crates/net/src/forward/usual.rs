@@ -112,7 +112,12 @@ impl<A: Family> Towards<A> {
 
 impl Steps {
     pub(super) fn new() -> Self {
-        Self { seen: [Seen(0); BATCH], v4: Towards::NONE, v6: Towards::NONE, ways: [Way::OTHER; 2 * BATCH] }
+        Self {
+            seen: [Seen(0); BATCH],
+            v4: Towards::NONE,
+            v6: Towards::NONE,
+            ways: [Way::OTHER; 2 * BATCH],
+        }
     }
 }
 
@@ -129,7 +134,9 @@ impl Way {
         let Some(next) = A::routes(of).onward(hop, to) else { return Self::OTHER };
         let neighbours = A::neighbours(of);
         let link = match next.remembered {
-            Some(remembered) => neighbours.way_again(remembered, next.interface, next.target, second),
+            Some(remembered) => {
+                neighbours.way_again(remembered, next.interface, next.target, second)
+            }
             None => neighbours.way(next.interface, next.target, second),
         };
         link.map_or(Self::OTHER, |link| Self(link | u64::from(next.interface) << 48))
@@ -234,5 +241,9 @@ fn write(place: &mut Option<Skb<'_>>, is_ipv6: bool, len: u32, way: Way, port: P
     }
     // An Ethernet's least size may have added some.
     let Some(headers) = place.as_mut().and_then(|skb| skb.sole(len as usize)) else { return false };
-    if is_ipv6 { Ipv6Addr::write(headers, way.0, port) } else { Ipv4Addr::write(headers, way.0, port) }
+    if is_ipv6 {
+        Ipv6Addr::write(headers, way.0, port)
+    } else {
+        Ipv4Addr::write(headers, way.0, port)
+    }
 }

@@ -26,7 +26,10 @@ impl Words {
     /// [`AllocError`].
     pub(super) fn new(most: usize) -> Result<Self, AllocError> {
         let others = most.div_ceil(SEGMENT).saturating_sub(1);
-        Ok(Self { first: OnceLock::new(), others: heap::try_boxed_slice(others, |_| OnceLock::new())? })
+        Ok(Self {
+            first: OnceLock::new(),
+            others: heap::try_boxed_slice(others, |_| OnceLock::new())?,
+        })
     }
 
     /// The segment of a word.

@@ -122,7 +122,8 @@ pub(super) fn route(to: IpAddr) -> Result<(IpAddr, IpAddr), Errno> {
 /// # Errors
 /// `ENETUNREACH`, `EAFNOSUPPORT`: it is bound to an address of the other version.
 pub(super) fn source(bound: IpAddr, there: IpAddr, source: IpAddr) -> Result<IpAddr, Errno> {
-    let is_any = bound == IpAddr::V6(Ipv6Addr::UNSPECIFIED) || bound == IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let is_any =
+        bound == IpAddr::V6(Ipv6Addr::UNSPECIFIED) || bound == IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let bound = bound.to_canonical();
     match (bound, there) {
         _ if is_any => Ok(source),
@@ -144,7 +145,9 @@ pub(super) fn route_from(bound: Option<IpAddr>, to: IpAddr) -> Result<(IpAddr, I
         _ => route(to)?,
     };
     match own {
-        Some(own) if !own.is_unspecified() && to.to_canonical() == IpAddr::V4(Ipv4Addr::UNSPECIFIED) => {
+        Some(own)
+            if !own.is_unspecified() && to.to_canonical() == IpAddr::V4(Ipv4Addr::UNSPECIFIED) =>
+        {
             Ok((own, from))
         }
         _ => Ok((there, from)),
@@ -161,7 +164,12 @@ pub(super) fn any(v6: bool) -> SocketAddr {
 ///
 /// # Errors
 /// `EINVAL`, `EADDRNOTAVAIL`.
-pub(super) fn check_bind(address: SocketAddr, is_v6: bool, only6: bool, free: bool) -> Result<(), Errno> {
+pub(super) fn check_bind(
+    address: SocketAddr,
+    is_v6: bool,
+    only6: bool,
+    free: bool,
+) -> Result<(), Errno> {
     if is_v6 && only6 && address.ip().to_canonical().is_ipv4() {
         return Err(Errno::INVAL);
     }
@@ -208,8 +216,12 @@ mod tests {
     #[test]
     fn the_closest_is_met_best() {
         let ip = "127.0.0.1".parse().unwrap();
-        let order =
-            [local("127.0.0.1", false), local("0.0.0.0", false), local("::", false), local("::", true)];
+        let order = [
+            local("127.0.0.1", false),
+            local("0.0.0.0", false),
+            local("::", false),
+            local("::", true),
+        ];
         assert!(order.windows(2).all(|two| two[0].meets(ip) > two[1].meets(ip)));
         assert_eq!(order[3].meets(ip), 0);
     }
@@ -225,8 +237,15 @@ mod tests {
             let want = (there.parse().unwrap(), from.parse().unwrap());
             assert_eq!(route(to.parse().unwrap()), Ok(want), "{to}");
         }
-        for to in ["10.0.0.1", "224.0.0.1", "255.255.255.255", "127.255.255.255", "::2", "fe80::1", "ff02::1"]
-        {
+        for to in [
+            "10.0.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "127.255.255.255",
+            "::2",
+            "fe80::1",
+            "ff02::1",
+        ] {
             assert_eq!(route(to.parse().unwrap()), Err(Errno::NETUNREACH), "{to}");
         }
     }

@@ -145,7 +145,11 @@ mod tests {
             assert_eq!(to_bind(&short, is_v6), Err(Errno::INVAL));
         }
         let v4 = shown("127.0.0.1:80".parse().unwrap(), false);
-        assert_eq!(to_bind(&v4, true), Err(Errno::INVAL), "too short before it is the wrong family");
+        assert_eq!(
+            to_bind(&v4, true),
+            Err(Errno::INVAL),
+            "too short before it is the wrong family"
+        );
         assert_eq!(to_connect(&v4, true, true), Ok(Some("127.0.0.1:80".parse().unwrap())));
         let mapped = shown("127.0.0.1:80".parse().unwrap(), true);
         assert_eq!(to_bind(&mapped, true), Ok("[::ffff:127.0.0.1]:80".parse().unwrap()));

@@ -98,7 +98,8 @@ impl<T: Clone> Ports<T> {
         let buckets = match self.buckets.get() {
             Some(buckets) => buckets,
             None => {
-                let fresh = heap::try_boxed_slice(range::BUCKETS, |_| Bucket(SpinLock::new(Vec::new())));
+                let fresh =
+                    heap::try_boxed_slice(range::BUCKETS, |_| Bucket(SpinLock::new(Vec::new())));
                 // If somebody was quicker, this one is dropped.
                 let _ = self.buckets.set(fresh.map_err(|_| Errno::NOMEM)?);
                 self.buckets.get().ok_or(Errno::NOMEM)?
@@ -108,7 +109,11 @@ impl<T: Clone> Ports<T> {
     }
 
     /// Calls `f` with the port's place, which is made for it and removed if it is unused afterwards.
-    fn with<R>(&self, port: u16, f: impl FnOnce(&mut Port<T>) -> Result<R, Errno>) -> Result<R, Errno> {
+    fn with<R>(
+        &self,
+        port: u16,
+        f: impl FnOnce(&mut Port<T>) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
         let mut bucket = self.bucket(port)?.lock();
         let at = match bucket.iter().position(|place| place.number == port) {
             Some(at) => at,
@@ -169,7 +174,12 @@ impl<T: Clone> Ports<T> {
     ///
     /// # Errors
     /// `EADDRNOTAVAIL` when there is none; `ENOMEM`.
-    pub(super) fn bind_auto(&self, claim: Claim, from: IpAddr, to: SocketAddr) -> Result<Holding, Errno> {
+    pub(super) fn bind_auto(
+        &self,
+        claim: Claim,
+        from: IpAddr,
+        to: SocketAddr,
+    ) -> Result<Holding, Errno> {
         for port in range::to_connect(self.numbers.next()) {
             let held = self.with(port, |place| {
                 if !place.is_auto() {
@@ -296,7 +306,8 @@ impl<T: Clone> Ports<T> {
         buckets.iter().fold((0, 0), |(ports, places), bucket| {
             let bucket = bucket.0.lock();
             let held = |place: &Port<T>| {
-                place.owners.len() + place.groups.iter().map(|group| group.count as usize).sum::<usize>()
+                place.owners.len()
+                    + place.groups.iter().map(|group| group.count as usize).sum::<usize>()
             };
             (ports + bucket.len(), places + bucket.iter().map(held).sum::<usize>())
         })
@@ -305,7 +316,9 @@ impl<T: Clone> Ports<T> {
 
 impl<T> core::fmt::Debug for Ports<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Ports").field("in_use", &self.buckets.get().is_some()).finish_non_exhaustive()
+        f.debug_struct("Ports")
+            .field("in_use", &self.buckets.get().is_some())
+            .finish_non_exhaustive()
     }
 }
 

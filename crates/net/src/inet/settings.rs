@@ -72,7 +72,13 @@ const SETTINGS: [Setting; 31] = [
     number(IPPROTO_TCP, 18, 0, (0, i32::MAX)),  // TCP_USER_TIMEOUT
     number(IPPROTO_TCP, 25, -1, ANY),           // TCP_NOTSENT_LOWAT
     Setting { level: IPPROTO_IP, name: IP_TOS, default: 0, range: ANY, kind: Kind::Byte },
-    Setting { level: IPPROTO_IP, name: IP_TTL, default: 64, range: (1, 255), kind: Kind::OrDefault },
+    Setting {
+        level: IPPROTO_IP,
+        name: IP_TTL,
+        default: 64,
+        range: (1, 255),
+        kind: Kind::OrDefault,
+    },
     switch(IPPROTO_IP, IP_PKTINFO, 0),
     number(IPPROTO_IP, 10, 1, (0, 5)), // IP_MTU_DISCOVER
     switch(IPPROTO_IP, IP_RECVTTL, 0),
@@ -147,7 +153,10 @@ impl Settings {
 
     /// Whether a receiver is told anything of a datagram.
     pub(super) fn tells(&self, v6: bool) -> bool {
-        self.is_on(PKTINFO) || self.is_on(RECVTTL) || self.is_on(RECVTOS) || v6 && self.is_on(PKTINFO6)
+        self.is_on(PKTINFO)
+            || self.is_on(RECVTTL)
+            || self.is_on(RECVTOS)
+            || v6 && self.is_on(PKTINFO6)
     }
 
     /// `IP_PKTINFO`: to which address of version 4 a datagram was sent.

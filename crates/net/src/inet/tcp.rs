@@ -229,7 +229,10 @@ impl End {
     /// An error that a call has got, but did not tell, because it had done something before.
     #[cold]
     pub(super) fn keep_error(&self, errno: Errno) {
-        if !matches!(errno, Errno::AGAIN | Errno::INTR | Errno::PIPE | Errno::NOMEM | Errno::NOTCONN) {
+        if !matches!(
+            errno,
+            Errno::AGAIN | Errno::INTR | Errno::PIPE | Errno::NOMEM | Errno::NOTCONN
+        ) {
             self.fail(errno);
         }
     }
@@ -260,7 +263,8 @@ impl End {
         let tx = self.tx.0.lock();
         let is_open = self.flags() & (ESTABLISHED | DEAD | SHUT_WR) == ESTABLISHED;
         // Relaxed: a look, as good as any; it is there again next time.
-        let Some(link) = tx.as_ref().filter(|_| is_open && self.error.load(Ordering::Relaxed) == 0) else {
+        let Some(link) = tx.as_ref().filter(|_| is_open && self.error.load(Ordering::Relaxed) == 0)
+        else {
             return self.cannot_send();
         };
         if from.left() == 0 {
@@ -313,7 +317,12 @@ impl End {
 
     /// Takes bytes in, as many as there is room for.
     #[inline]
-    fn deliver(&self, epoch: u32, sender: &Self, from: &mut Source<'_, '_>) -> Result<usize, NotDelivered> {
+    fn deliver(
+        &self,
+        epoch: u32,
+        sender: &Self,
+        from: &mut Source<'_, '_>,
+    ) -> Result<usize, NotDelivered> {
         let mut rx = self.rx.0.lock();
         if rx.gone || rx.epoch != epoch {
             return Err(NotDelivered::Gone);

@@ -157,7 +157,12 @@ impl End {
     }
 
     /// Sends. Writes the lines of the own control, the receiver's bucket, count and queue.
-    fn send_to(&self, name: &SockAddr, control: &[u8], data: &mut Source<'_, '_>) -> Result<usize, Errno> {
+    fn send_to(
+        &self,
+        name: &SockAddr,
+        control: &[u8],
+        data: &mut Source<'_, '_>,
+    ) -> Result<usize, Errno> {
         let len = data.left();
         if len > 0xffff {
             return Err(Errno::MSGSIZE);
@@ -182,7 +187,8 @@ impl End {
             Some(receiver) => {
                 let (ttl, tos) = self.settings.marks();
                 let marks = Marks { ttl: said.ttl.unwrap_or(ttl), tos: said.tos.unwrap_or(tos) };
-                let datagram = Datagram::new(from, to.ip(), marks, data).map_err(|_| Errno::NOMEM)?;
+                let datagram =
+                    Datagram::new(from, to.ip(), marks, data).map_err(|_| Errno::NOMEM)?;
                 receiver.deliver(datagram);
             }
             None => {
@@ -199,7 +205,11 @@ impl End {
     }
 
     /// From where and to where what is sent to `name` goes, and what else its control messages say.
-    fn path(&self, name: &SockAddr, control: &[u8]) -> Result<(SocketAddr, SocketAddr, Said), Errno> {
+    fn path(
+        &self,
+        name: &SockAddr,
+        control: &[u8],
+    ) -> Result<(SocketAddr, SocketAddr, Said), Errno> {
         let to = names::to_send(name, self.v6)?;
         let (local, bound, remote) =
             self.control.with(|control| (control.local, control.bound, control.remote));
@@ -256,7 +266,11 @@ impl End {
     ///
     /// # Errors
     /// `EAGAIN`, `EINTR`, `EOPNOTSUPP`; `ECONNREFUSED`.
-    pub(super) fn receive(&self, on: &On<'_>, message: &mut Incoming<'_, '_, '_>) -> Result<usize, Errno> {
+    pub(super) fn receive(
+        &self,
+        on: &On<'_>,
+        message: &mut Incoming<'_, '_, '_>,
+    ) -> Result<usize, Errno> {
         if message.flags & MSG_OOB != 0 {
             return Err(Errno::OPNOTSUPP);
         }
@@ -383,7 +397,12 @@ impl Next {
 }
 
 /// The address to send from. What only a connection has made of the socket's address binds less than what it was bound to.
-fn from_where(bound: Option<IpAddr>, local: IpAddr, there: IpAddr, way: IpAddr) -> Result<IpAddr, Errno> {
+fn from_where(
+    bound: Option<IpAddr>,
+    local: IpAddr,
+    there: IpAddr,
+    way: IpAddr,
+) -> Result<IpAddr, Errno> {
     if bound.is_none() && there.is_ipv4() && local.to_canonical().is_ipv6() {
         return Ok(way);
     }

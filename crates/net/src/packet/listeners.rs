@@ -26,7 +26,8 @@ impl Event {
 
     /// What a [`code`](Self::code) stands for.
     pub(super) fn of_code(code: u8) -> Self {
-        let reason = usize::from(code).checked_sub(1).and_then(|number| DropReason::ALL.get(number));
+        let reason =
+            usize::from(code).checked_sub(1).and_then(|number| DropReason::ALL.get(number));
         reason.map_or(Self::Consumed, |reason| Self::Dropped(*reason))
     }
 }

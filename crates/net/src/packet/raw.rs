@@ -138,7 +138,8 @@ impl Packets {
         };
         // Where nobody looks at it: of a head that is free, its count of references says so, in debug builds.
         let link_offset = cfg!(debug_assertions).then_some(offset_of!(Head, next));
-        let heads = Options { link_offset, ..Options::new("skbuff_head_cache", size_of::<Head>(), 64) };
+        let heads =
+            Options { link_offset, ..Options::new("skbuff_head_cache", size_of::<Head>(), 64) };
         let [small, usual, page, large] =
             ["skbuff_small_data", "skbuff_data", "skbuff_page_data", "skbuff_large_data"];
         Ok(Self {
@@ -201,8 +202,13 @@ impl Packets {
         Ok(())
     }
 
-    fn alloc_chunk<'n>(&'n self, class: usize, packets: &mut [Option<Skb<'n>>]) -> Result<(), AllocError> {
-        let (mut heads, mut data): ([Entry; CHUNK], [Entry; CHUNK]) = ([None; CHUNK], [None; CHUNK]);
+    fn alloc_chunk<'n>(
+        &'n self,
+        class: usize,
+        packets: &mut [Option<Skb<'n>>],
+    ) -> Result<(), AllocError> {
+        let (mut heads, mut data): ([Entry; CHUNK], [Entry; CHUNK]) =
+            ([None; CHUNK], [None; CHUNK]);
         let (heads, data) = (&mut heads[..packets.len()], &mut data[..packets.len()]);
         self.heads.alloc_bulk(heads)?;
         if let Err(error) = self.data[class].alloc_bulk(data) {
@@ -226,7 +232,13 @@ impl Packets {
     /// # Safety
     /// Both are the caller's, of the cache of heads and of that of `class`.
     #[inline(always)]
-    unsafe fn begin(&self, head: NonNull<u8>, data: NonNull<u8>, class: usize, cpu: usize) -> Skb<'_> {
+    unsafe fn begin(
+        &self,
+        head: NonNull<u8>,
+        data: NonNull<u8>,
+        class: usize,
+        cpu: usize,
+    ) -> Skb<'_> {
         let head = head.cast::<Head>();
         let new = Head {
             users: AtomicU32::new(1),
@@ -287,7 +299,11 @@ impl Packets {
     ///
     /// # Safety
     /// Each of the list was put in with its only reference, which is the caller's now; these packets live for `'n`.
-    unsafe fn each_of<'n>(&self, first: Option<NonNull<Head>>, mut end: impl FnMut(Skb<'n>, Event)) -> usize {
+    unsafe fn each_of<'n>(
+        &self,
+        first: Option<NonNull<Head>>,
+        mut end: impl FnMut(Skb<'n>, Event),
+    ) -> usize {
         let (mut at, mut n) = (first, 0);
         while let Some(head) = at {
             // SAFETY: by contract. Relaxed: seen with the list. These packets may have been moved meanwhile: what waits does not borrow

@@ -4,7 +4,8 @@ use super::UnixEnd;
 use super::flight::Flights;
 use super::names::{self, Key, Name, Target, no_name};
 use super::sock::{
-    CHANGED, CLOSE, DEAD, ESTABLISHED, Embryo, LISTEN, Listener, RCV, READABLE, SEND, Sock, State, WRITABLE,
+    CHANGED, CLOSE, DEAD, ESTABLISHED, Embryo, LISTEN, Listener, RCV, READABLE, SEND, Sock, State,
+    WRITABLE,
 };
 use crate::abi::{SHUT_RD, SHUT_RDWR, SHUT_WR, SO_PASSCRED, SOCK_DGRAM};
 use crate::address::SockAddr;
@@ -161,7 +162,8 @@ fn connect_named(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(), E
                     }
                     _ => Ok(()),
                 };
-                let ends = *ends.get_or_insert_with(|| deadline(embryo.peer.options.send_timeout()));
+                let ends =
+                    *ends.get_or_insert_with(|| deadline(embryo.peer.options.send_timeout()));
                 wait(&listener.waiters, WRITABLE, true, left(ends), full)?;
                 offered = Offered(Some(listener));
             }
@@ -214,7 +216,12 @@ impl Listener {
 
 /// Puts a connection into a listener's queue, or gives it back. `end` is the connection's client; its other end is new, and nobody
 /// else's.
-fn knock(end: &UnixEnd, mut embryo: Embryo, other: &Sock, on: &On<'_>) -> Result<(), (Knock, Embryo)> {
+fn knock(
+    end: &UnixEnd,
+    mut embryo: Embryo,
+    other: &Sock,
+    on: &On<'_>,
+) -> Result<(), (Knock, Embryo)> {
     let mut theirs = other.lock();
     if let Err(why) = establish(end, &mut embryo, other, &mut theirs, on) {
         return Err((why, embryo));
@@ -239,7 +246,9 @@ fn establish(
         return Err(Again);
     }
     let ids = theirs.ids;
-    let Some(listener) = theirs.listener.as_deref_mut() else { return Err(Failed(Errno::CONNREFUSED)) };
+    let Some(listener) = theirs.listener.as_deref_mut() else {
+        return Err(Failed(Errno::CONNREFUSED));
+    };
     if other.shutdown() & RCV != 0 {
         return Err(Failed(Errno::CONNREFUSED));
     }

@@ -6,8 +6,8 @@ use super::parcel::Parcel;
 use super::segment::Sender;
 use super::sock::Sock;
 use crate::abi::{
-    MSG_CMSG_ANYFD, MSG_CMSG_CLOEXEC, MSG_CTRUNC, SCM_CREDENTIALS, SCM_MAX_FD, SCM_RIGHTS, SO_PASSCRED,
-    SOL_SOCKET,
+    MSG_CMSG_ANYFD, MSG_CMSG_CLOEXEC, MSG_CTRUNC, SCM_CREDENTIALS, SCM_MAX_FD, SCM_RIGHTS,
+    SO_PASSCRED, SOL_SOCKET,
 };
 use crate::caller::{Caller, Ids, Right};
 use crate::message::{Control, cmsgs};
@@ -43,7 +43,11 @@ impl<'f> Outward<'f> {
     /// # Errors
     /// `EINVAL` for what is no control message of this family, or has too many files; `EBADF`; `EPERM` and `ESRCH` for somebody
     /// else's name; `ETOOMANYREFS`; `ENOMEM`.
-    pub(super) fn new(flights: &'f Flights, who: &dyn Caller, control: &[u8]) -> Result<Self, Errno> {
+    pub(super) fn new(
+        flights: &'f Flights,
+        who: &dyn Caller,
+        control: &[u8],
+    ) -> Result<Self, Errno> {
         let mut outward = Self::none(flights);
         let mut parcel = None;
         for cmsg in cmsgs(control) {
@@ -120,7 +124,8 @@ fn claimed(who: &dyn Caller, data: &[u8]) -> Result<Sender, Errno> {
     if data.len() != 12 {
         return Err(Errno::INVAL);
     }
-    let (pid, uid, gid) = (i32::from_ne_bytes(pid), u32::from_ne_bytes(uid), u32::from_ne_bytes(gid));
+    let (pid, uid, gid) =
+        (i32::from_ne_bytes(pid), u32::from_ne_bytes(uid), u32::from_ne_bytes(gid));
     let [own_user, own_group] = who.has_ids(uid, gid);
     let own_pid = who.ids().is_some_and(|ids| ids.pid == pid) || who.may(Right::AnyPid);
     if !(own_pid && own_user && own_group) {
@@ -149,7 +154,11 @@ impl Inward {
     /// # Errors
     /// `ENOMEM`, for a look.
     #[inline]
-    pub(super) fn take(&mut self, parcel: &mut Option<Box<Parcel>>, peek: bool) -> Result<(), Errno> {
+    pub(super) fn take(
+        &mut self,
+        parcel: &mut Option<Box<Parcel>>,
+        peek: bool,
+    ) -> Result<(), Errno> {
         match parcel {
             Some(parcel) if peek => self.parcel = Some(parcel.copy()?),
             Some(_) => self.parcel = parcel.take(),
@@ -176,11 +185,21 @@ impl Inward {
         flags: i32,
     ) -> i32 {
         let passcred = end.get().is_some_and(|sock| sock.options.is_on(SO_PASSCRED));
-        if passcred || self.parcel.is_some() { self.deliver_slow(passcred, who, control, flags) } else { 0 }
+        if passcred || self.parcel.is_some() {
+            self.deliver_slow(passcred, who, control, flags)
+        } else {
+            0
+        }
     }
 
     #[inline(never)]
-    fn deliver_slow(self, passcred: bool, who: &dyn Caller, control: &mut Control<'_>, flags: i32) -> i32 {
+    fn deliver_slow(
+        self,
+        passcred: bool,
+        who: &dyn Caller,
+        control: &mut Control<'_>,
+        flags: i32,
+    ) -> i32 {
         if !control.is_wanted() {
             if let Some(parcel) = self.parcel {
                 control.keep(parcel);
@@ -191,7 +210,8 @@ impl Inward {
         if passcred {
             // At the end of a stream there is none, and Linux's is all zeroes.
             let sender = self.sender.unwrap_or(Sender { pid: 0, uid: 0, gid: 0 });
-            let [uid, gid] = [sender.uid, sender.gid].map(|id| if id == u32::MAX { 65534 } else { id });
+            let [uid, gid] =
+                [sender.uid, sender.gid].map(|id| if id == u32::MAX { 65534 } else { id });
             let words = [sender.pid.to_ne_bytes(), uid.to_ne_bytes(), gid.to_ne_bytes()].concat();
             if !control.put(SOL_SOCKET, SCM_CREDENTIALS, &words) {
                 found |= MSG_CTRUNC;
@@ -199,7 +219,10 @@ impl Inward {
         }
         if let Some(mut parcel) = self.parcel {
             let (count, room) = (parcel.len(), control.room().unwrap_or(0) / 4);
-            let how = FdFlags { cloexec: flags & MSG_CMSG_CLOEXEC != 0, any: flags & MSG_CMSG_ANYFD != 0 };
+            let how = FdFlags {
+                cloexec: flags & MSG_CMSG_CLOEXEC != 0,
+                any: flags & MSG_CMSG_ANYFD != 0,
+            };
             let fds = parcel.hand_out(room, |file| who.install(file, how));
             if control.put_ints(SOL_SOCKET, SCM_RIGHTS, fds) < count {
                 found |= MSG_CTRUNC;

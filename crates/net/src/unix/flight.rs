@@ -223,7 +223,9 @@ impl Flights {
         drop(state);
         part.push(cpu, sock);
         // Relaxed: as in `collect`.
-        if part.socks.len() > part.search_at.max(SEARCH_AT) && self.suspicious.load(Ordering::Relaxed) {
+        if part.socks.len() > part.search_at.max(SEARCH_AT)
+            && self.suspicious.load(Ordering::Relaxed)
+        {
             drop(part);
             self.collect_slow();
             let mut part = self.parts[cpu].lock();
@@ -412,7 +414,10 @@ impl Sock {
 
 impl core::fmt::Debug for Flights {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Flights").field("suspicious", &self.suspicious).field("files", &self.files()).finish()
+        f.debug_struct("Flights")
+            .field("suspicious", &self.suspicious)
+            .field("files", &self.files())
+            .finish()
     }
 }
 

@@ -116,7 +116,9 @@ impl Names {
     fn bucket(&self, key: Key) -> &SpinLock<Vec<Object<Sock>>> {
         let hash = match key {
             Key::Abstract(ty, hash) => hash ^ ty as u64,
-            Key::Node(node) => self.keys.hash(&[node.dev.to_ne_bytes(), node.ino.to_ne_bytes()].concat()),
+            Key::Node(node) => {
+                self.keys.hash(&[node.dev.to_ne_bytes(), node.ino.to_ne_bytes()].concat())
+            }
         };
         &self.buckets[hash as usize % BUCKETS].0
     }
@@ -207,7 +209,9 @@ mod tests {
         assert!(matches!(target(&address(b"")), Ok(Target::Any)));
         assert!(matches!(target(&address(b"\0x")), Ok(Target::Abstract)));
         assert!(matches!(target(&address(b"a/b\0c")), Ok(Target::Path(b"a/b"))));
-        assert!(matches!(target(&address(&[b'x'; 108])), Ok(Target::Path(path)) if path.len() == 108));
+        assert!(
+            matches!(target(&address(&[b'x'; 108])), Ok(Target::Path(path)) if path.len() == 108)
+        );
         assert!(target(&address(&[b'x'; 109])).is_err());
         assert!(target(&SockAddr::new(&[2, 0, 1]).unwrap()).is_err());
         assert_eq!(path_address(b"ab").bytes(), address(b"ab\0").bytes());

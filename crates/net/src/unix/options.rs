@@ -10,7 +10,13 @@ use quietline_sync::WaitQueue;
 use rustix::io::Errno;
 
 /// `setsockopt`.
-pub(super) fn set(end: &UnixEnd, on: &On<'_>, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+pub(super) fn set(
+    end: &UnixEnd,
+    on: &On<'_>,
+    level: i32,
+    name: i32,
+    value: &[u8],
+) -> Result<(), Errno> {
     if level != SOL_SOCKET {
         return Err(Errno::OPNOTSUPP);
     }
@@ -26,13 +32,21 @@ pub(super) fn set(end: &UnixEnd, on: &On<'_>, level: i32, name: i32, value: &[u8
 }
 
 /// `getsockopt`.
-pub(super) fn get(end: &UnixEnd, on: &On<'_>, level: i32, name: i32, to: &mut [u8]) -> Result<usize, Errno> {
+pub(super) fn get(
+    end: &UnixEnd,
+    on: &On<'_>,
+    level: i32,
+    name: i32,
+    to: &mut [u8],
+) -> Result<usize, Errno> {
     if level != SOL_SOCKET {
         return Err(Errno::OPNOTSUPP);
     }
     let sock = end.sock(on.socket)?;
     Ok(match name {
-        SO_ERROR => give_int(to, sock.take_error().map_or_else(|errno| errno.raw_os_error(), |()| 0)),
+        SO_ERROR => {
+            give_int(to, sock.take_error().map_or_else(|errno| errno.raw_os_error(), |()| 0))
+        }
         SO_ACCEPTCONN => give_int(to, i32::from(sock.phase() == LISTEN)),
         SO_PEERCRED => {
             // Who listens is told his own name, as on Linux.

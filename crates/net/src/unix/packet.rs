@@ -33,7 +33,9 @@ fn may_send(own: &Sock, theirs: &State) -> bool {
 
 /// Whether a receiver in this state has no room for a message of `own`.
 pub(super) fn is_full(own: &Sock, other: &Sock, theirs: &State) -> bool {
-    !other.is(own) && theirs.peer.as_ref().is_none_or(|peer| !peer.is(own)) && theirs.queue.len() > QUEUE
+    !other.is(own)
+        && theirs.peer.as_ref().is_none_or(|peer| !peer.is(own))
+        && theirs.queue.len() > QUEUE
 }
 
 /// Leaves `own` with a receiver that has no room.
@@ -108,7 +110,8 @@ fn disconnected(own: &Sock, old: &Sock, flights: &Flights) {
     if lost {
         let told = {
             let state = old.lock();
-            let told = old.shutdown() & DEAD == 0 && state.peer.as_ref().is_some_and(|peer| peer.is(own));
+            let told =
+                old.shutdown() & DEAD == 0 && state.peer.as_ref().is_some_and(|peer| peer.is(own));
             if told {
                 old.set_error(Errno::CONNRESET);
             }
@@ -138,7 +141,11 @@ struct Sending<'a> {
 }
 
 /// `sendmsg` and `write`.
-pub(super) fn send(end: &UnixEnd, on: &On<'_>, message: &mut Outgoing<'_, '_, '_>) -> Result<usize, Errno> {
+pub(super) fn send(
+    end: &UnixEnd,
+    on: &On<'_>,
+    message: &mut Outgoing<'_, '_, '_>,
+) -> Result<usize, Errno> {
     let ordered = on.socket.ty() == SOCK_SEQPACKET;
     let own = end.sock_share(on.socket)?;
     let mut name = message.name;
@@ -166,7 +173,8 @@ pub(super) fn send(end: &UnixEnd, on: &On<'_>, message: &mut Outgoing<'_, '_, '_
         return Err(Errno::MSGSIZE);
     }
     let (waits, receiver) = (on.waits(message.flags), Cell::new(None));
-    let sending = Sending { end, own, on, name, ordered, charge: message_charge(len), waits, receiver };
+    let sending =
+        Sending { end, own, on, name, ordered, charge: message_charge(len), waits, receiver };
     match sending.attempt(false, message, &mut outward, len) {
         Err(Errno::AGAIN) if waits => sending.wait(message, &mut outward, len),
         sent => sent,
@@ -211,7 +219,8 @@ impl Sending<'_> {
                 Some(other) => wait(&other.places, WRITABLE, true, left, again),
             };
             // A name may be another socket's meanwhile, and a connection to another.
-            let went_to = |other: &Sock| self.receiver.take().is_some_and(|receiver| receiver.is(other));
+            let went_to =
+                |other: &Sock| self.receiver.take().is_some_and(|receiver| receiver.is(other));
             if let Some(other) = full
                 && !(matches!(sent, Ok(Some(_))) && went_to(&other))
             {
@@ -430,7 +439,8 @@ fn take(
     let bytes = &segment.bytes()[skip..];
     let (copied, len) = (message.data.put(bytes), bytes.len());
     let sender = segment.from.as_deref().or_else(|| end.peer.get());
-    let name = sender.and_then(|sender| sender.name.get()).map_or(SockAddr::NONE, |name| name.address);
+    let name =
+        sender.and_then(|sender| sender.name.get()).map_or(SockAddr::NONE, |name| name.address);
     if let Some(offset) = offset {
         let moved = copied as u32;
         sock.options.set_peek_off(if peek {

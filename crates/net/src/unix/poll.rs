@@ -21,8 +21,10 @@ pub(super) fn poll(end: &UnixEnd, socket: &Socket, table: &mut PollTable<'_>) ->
         if sock.has_error() {
             events |= Events::ERR;
         }
-        let waiting =
-            state.listener.as_ref().map_or(!state.queue.is_empty(), |listener| !listener.queue.is_empty());
+        let waiting = state
+            .listener
+            .as_ref()
+            .map_or(!state.queue.is_empty(), |listener| !listener.queue.is_empty());
         if waiting {
             events |= Events::IN | Events::RDNORM;
         }
@@ -37,7 +39,10 @@ pub(super) fn poll(end: &UnixEnd, socket: &Socket, table: &mut PollTable<'_>) ->
     if paired && phase == CLOSE {
         events |= Events::HUP;
     }
-    if phase != LISTEN && is_writable(end, sock) && peer.is_none_or(|peer| has_room(end, sock, &peer)) {
+    if phase != LISTEN
+        && is_writable(end, sock)
+        && peer.is_none_or(|peer| has_room(end, sock, &peer))
+    {
         events |= WRITABLE;
     }
     events
@@ -81,7 +86,8 @@ pub(super) fn ioctl(end: &UnixEnd, socket: &Socket, request: Ioctl) -> Result<i3
         Ioctl::Readable => {
             let state = sock.lock();
             let all = if socket.ty() == SOCK_DGRAM { 1 } else { usize::MAX };
-            let bytes: usize = state.queue.iter().take(all).map(|segment| segment.rest().len()).sum();
+            let bytes: usize =
+                state.queue.iter().take(all).map(|segment| segment.rest().len()).sum();
             Ok(bytes.min(i32::MAX as usize) as i32)
         }
         Ioctl::Unread => Ok(match end.peer.get() {

@@ -59,7 +59,15 @@ impl Segment {
         } else {
             Bytes::Heap(copied(data, len)?)
         };
-        Ok(Self { charge, at: 0, peeked: false, sender: Sender::UNKNOWN, parcel: None, from: None, bytes })
+        Ok(Self {
+            charge,
+            at: 0,
+            peeked: false,
+            sender: Sender::UNKNOWN,
+            parcel: None,
+            from: None,
+            bytes,
+        })
     }
 
     /// All its bytes.
@@ -177,9 +185,15 @@ mod tests {
             let (piece, charge) = stream_piece(len, 212_992);
             assert_eq!((piece, times(charge)), (len, count), "{len}");
         }
-        for (len, count) in
-            [(3777, 26), (7873, 13), (16_064, 13), (16_065, 11), (32_768, 6), (48_833, 4), (100_000, 3)]
-        {
+        for (len, count) in [
+            (3777, 26),
+            (7873, 13),
+            (16_064, 13),
+            (16_065, 11),
+            (32_768, 6),
+            (48_833, 4),
+            (100_000, 3),
+        ] {
             assert_eq!(times(message_charge(len)), count, "{len}");
         }
         assert_eq!(stream_piece(300_000, 212_992).0, 36_544);

@@ -16,7 +16,8 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 
 /// What readers are woken by.
-pub(super) const READABLE: Events = Events::IN.union(Events::PRI).union(Events::RDNORM).union(Events::RDBAND);
+pub(super) const READABLE: Events =
+    Events::IN.union(Events::PRI).union(Events::RDNORM).union(Events::RDBAND);
 /// What writers are woken by.
 pub(super) const WRITABLE: Events = Events::OUT.union(Events::WRNORM).union(Events::WRBAND);
 /// What everybody is woken by.
@@ -101,7 +102,10 @@ pub(super) struct Embryo {
 
 impl Sock {
     /// A socket that is nothing yet, for so many owners.
-    pub(super) fn new<const N: usize>(all: &Objects<Self>, ty: i32) -> Result<[Object<Self>; N], Errno> {
+    pub(super) fn new<const N: usize>(
+        all: &Objects<Self>,
+        ty: i32,
+    ) -> Result<[Object<Self>; N], Errno> {
         Self::made(all, ty, CLOSE, None)
     }
 
@@ -305,6 +309,10 @@ impl Sender {
 impl fmt::Debug for Sock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { shutdown, phase, name, .. } = self;
-        f.debug_struct("Sock").field("shutdown", shutdown).field("phase", phase).field("name", name).finish()
+        f.debug_struct("Sock")
+            .field("shutdown", shutdown)
+            .field("phase", phase)
+            .field("name", name)
+            .finish()
     }
 }

@@ -114,7 +114,11 @@ const SHORT: usize = 256;
 
 /// `write`.
 #[inline]
-pub(super) fn try_write(end: &UnixEnd, socket: &Socket, data: &mut Source<'_, '_>) -> Result<usize, Errno> {
+pub(super) fn try_write(
+    end: &UnixEnd,
+    socket: &Socket,
+    data: &mut Source<'_, '_>,
+) -> Result<usize, Errno> {
     let (own, peer) = other(end)?;
     // Also where there is nothing to be written.
     let sent = if own.shutdown() & SEND != 0 && !data.is_again() {
@@ -129,7 +133,11 @@ pub(super) fn try_write(end: &UnixEnd, socket: &Socket, data: &mut Source<'_, '_
 }
 
 /// `sendmsg`.
-pub(super) fn send(end: &UnixEnd, on: &On<'_>, message: &mut Outgoing<'_, '_, '_>) -> Result<usize, Errno> {
+pub(super) fn send(
+    end: &UnixEnd,
+    on: &On<'_>,
+    message: &mut Outgoing<'_, '_, '_>,
+) -> Result<usize, Errno> {
     let flights = &on.net().unix.flights;
     let mut outward = match message.control {
         [] => Outward::none(flights),
@@ -421,7 +429,9 @@ fn read_one(sock: &Sock, socket: &Socket, to: &mut Sink<'_, '_>) -> Option<usize
     if !alone || state.queue.len() > 1 || sock.options.peek_off().is_some() {
         return None;
     }
-    if segment.bytes().len() < to.left() && sock.options.target(false, to.left()) > segment.bytes().len() {
+    if segment.bytes().len() < to.left()
+        && sock.options.target(false, to.left()) > segment.bytes().len()
+    {
         return None;
     }
     if segment.bytes().len() > PAGE {
@@ -439,7 +449,11 @@ fn read_one(sock: &Sock, socket: &Socket, to: &mut Sink<'_, '_>) -> Option<usize
 
 /// The same of a long one: it is copied when the lock is free.
 #[inline(never)]
-fn read_long(mut state: SpinLockGuard<'_, State>, socket: &Socket, to: &mut Sink<'_, '_>) -> Option<usize> {
+fn read_long(
+    mut state: SpinLockGuard<'_, State>,
+    socket: &Socket,
+    to: &mut Sink<'_, '_>,
+) -> Option<usize> {
     let segment = state.queue.pop_front()?;
     state.charged -= segment.charge;
     let (bytes, charged) = (segment.into_long(), state.charged);

@@ -94,7 +94,11 @@ fn all_flags() {
             at += 1000;
         }
         assert!(says(&of, &packets, SOLICITED, link, at).is_empty());
-        assert_eq!(next(&of, &packets, at + u64::from(REACHABLE) * 1000 - 1010), (B, false), "{round}");
+        assert_eq!(
+            next(&of, &packets, at + u64::from(REACHABLE) * 1000 - 1010),
+            (B, false),
+            "{round}"
+        );
         at += u64::from(REACHABLE) * 1000;
     }
     // What nobody has asked for does not prolong it.
@@ -106,9 +110,12 @@ fn all_flags() {
     }
 
     // Another link address: taken if it is to replace the known one, and there if it was asked; else the known one is asked.
-    for (flags, to, asks) in
-        [(SOLICITED | OVERRIDE, MOVED, false), (OVERRIDE, MOVED, true), (SOLICITED, B, true), (0, B, true)]
-    {
+    for (flags, to, asks) in [
+        (SOLICITED | OVERRIDE, MOVED, false),
+        (OVERRIDE, MOVED, true),
+        (SOLICITED, B, true),
+        (0, B, true),
+    ] {
         let of = known();
         says(&of, &packets, flags, Some(MOVED), 9_000);
         assert_eq!(next(&of, &packets, 9_010), (to, asks), "{flags:x}");

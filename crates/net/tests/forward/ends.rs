@@ -15,7 +15,13 @@ use zerocopy::IntoBytes;
 
 /// What came in, less all ways in which it may have ended: packets that wait, but for those that were made here.
 fn not_ended(counts: &Counts) -> i64 {
-    let ended = [Count::OtherStation, Count::Forwarded4, Count::Forwarded6, Count::Echoes, Count::Neighbours];
+    let ended = [
+        Count::OtherStation,
+        Count::Forwarded4,
+        Count::Forwarded6,
+        Count::Echoes,
+        Count::Neighbours,
+    ];
     let ended: u64 = ended.iter().map(|count| counts[*count]).sum();
     let dropped = counts.dropped() as i64 - counts[Count::OwnDropped] as i64;
     counts[Count::Received] as i64 - ended as i64 - dropped
@@ -46,7 +52,10 @@ fn what_is_dropped_was_not_sent_on() {
     handle(&of, &packets, 0, &[uncut(B4, 1380), udp6(A6, B6, 64, &[0; 1300])], 0);
     let counts = of.counts();
     assert_eq!((counts[DropReason::PacketTooBig], counts[Count::Errors]), (2, 2));
-    assert_eq!((counts[Count::Forwarded4], counts[Count::Forwarded6], not_ended(&counts)), (0, 0, 0));
+    assert_eq!(
+        (counts[Count::Forwarded4], counts[Count::Forwarded6], not_ended(&counts)),
+        (0, 0, 0)
+    );
     // Nobody answers for this neighbour, nor does anybody for the one who asks for ours: his answer is one of our own.
     let (nobody, silent) = (Ipv4Addr::new(10, 0, 2, 66), Ipv4Addr::new(10, 0, 1, 66));
     let mut echo = Icmp { kind: 8, code: 0, checksum: [0; 2], rest: [0; 4] };
@@ -71,7 +80,8 @@ fn what_is_not_sent_was_not_sent_on() {
     for n in [1, 20, 64, 150] {
         let of = with_neighbours(&packets);
         let mut lane = of.lane().unwrap();
-        let mut batch: Vec<_> = (0..n).map(|_| Some(skb(&packets, &udp4(A4, FAR4, 64, b"")))).collect();
+        let mut batch: Vec<_> =
+            (0..n).map(|_| Some(skb(&packets, &udp4(A4, FAR4, 64, b"")))).collect();
         batch.extend((0..n).map(|_| Some(skb(&packets, &udp6(A6, FAR6, 64, b"")))));
         // Answered by us.
         batch.push(Some(skb(&packets, &udp4(A4, B4, 1, b""))));
@@ -103,7 +113,8 @@ fn what_is_added_to_short_packets() {
         let others = [skb(&packets, &padded), skb(&packets, &padded)];
         let mut pieces = skb(&packets, &short);
         pieces.add_frag(Frag::copy_of(&padded[len..]).unwrap()).unwrap();
-        let batch = [skb(&packets, &padded), others[0].get(), others[1].clone_skb().unwrap(), pieces];
+        let batch =
+            [skb(&packets, &padded), others[0].get(), others[1].clone_skb().unwrap(), pieces];
         let sent = pass(&of, 0, &mut batch.map(Some), 0);
         assert_eq!(sent.len(), 4);
         assert!(sent.iter().all(|(_, bytes)| bytes.len() == len && bytes[12..20] == short[12..20]));
@@ -117,7 +128,8 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % n
     }
 
@@ -127,10 +139,17 @@ impl Random {
 
     fn frame(&mut self) -> Vec<u8> {
         let near = Ipv4Addr::new(10, 0, 2, self.below(30) as u8);
-        let to4 = self.pick(&[B4, FAR4, FAR4, near, near, LEFT4, RIGHT4, Ipv4Addr::new(8, 8, 8, 8), A4]);
-        let from4 = self.pick(&[A4, A4, A4, A4, Ipv4Addr::new(10, 0, 1, 66), RIGHT4, Ipv4Addr::LOCALHOST]);
-        let to6 =
-            self.pick(&[B6, FAR6, LEFT6, "2001:db8:2::66".parse().unwrap(), "ff02::1".parse().unwrap()]);
+        let to4 =
+            self.pick(&[B4, FAR4, FAR4, near, near, LEFT4, RIGHT4, Ipv4Addr::new(8, 8, 8, 8), A4]);
+        let from4 =
+            self.pick(&[A4, A4, A4, A4, Ipv4Addr::new(10, 0, 1, 66), RIGHT4, Ipv4Addr::LOCALHOST]);
+        let to6 = self.pick(&[
+            B6,
+            FAR6,
+            LEFT6,
+            "2001:db8:2::66".parse().unwrap(),
+            "ff02::1".parse().unwrap(),
+        ]);
         let ttl = self.pick(&[64, 64, 64, 1]);
         let len = self.pick(&[0, 10, 600, 1400]);
         let mut frame = match self.below(12) {
@@ -198,7 +217,9 @@ fn each_packet_ends_once() {
             came += batch.len() as u64;
             now += [0, 5, 400, 1100, 35_000][random.below(5)];
             match random.below(8) {
-                0 => of.set_neighbour4(1, Ipv4Addr::new(10, 0, 2, random.below(30) as u8), B).unwrap(),
+                0 => of
+                    .set_neighbour4(1, Ipv4Addr::new(10, 0, 2, random.below(30) as u8), B)
+                    .unwrap(),
                 1 => of.set_neighbour4(1, B4, B).unwrap(),
                 2 => of.set_neighbour6(1, B6, B).unwrap(),
                 _ => {}
@@ -206,8 +227,9 @@ fn each_packet_ends_once() {
             let takes = random.pick(&[0, 1, 1, 1, 2, 3]);
             let mut out = |_, batch: &mut [Option<Skb<'_>>]| {
                 let places = batch.iter_mut().enumerate();
-                let taken =
-                    places.filter(|(i, _)| takes > 0 && i % takes == 0).filter_map(|(_, place)| place.take());
+                let taken = places
+                    .filter(|(i, _)| takes > 0 && i % takes == 0)
+                    .filter_map(|(_, place)| place.take());
                 went += taken.count() as u64;
             };
             of.handle(&mut lane, 0, &mut batch, Duration::from_millis(now), &mut out);
@@ -223,7 +245,11 @@ fn each_packet_ends_once() {
             });
         }
         let counts = of.counts();
-        assert_eq!((of.waiting(), counts[Count::Received], not_ended(&counts)), (0, came, 0), "{counts:?}");
+        assert_eq!(
+            (of.waiting(), counts[Count::Received], not_ended(&counts)),
+            (0, came, 0),
+            "{counts:?}"
+        );
         let on = counts[Count::Forwarded4] + counts[Count::Forwarded6];
         assert!(on <= went, "{on} of {went}");
         for (seen, n) in seen.iter_mut().zip([
@@ -247,8 +273,13 @@ fn what_waits_for_a_neighbour_that_is_entered() {
     let packets = Packets::new().unwrap();
     let of = forwarder(&packets);
     let frames = |from: u8| -> Vec<Vec<u8>> {
-        let number =
-            |i| if i % 2 == 0 { udp4(A4, FAR4, 64, &[from + i]) } else { udp6(A6, FAR6, 64, &[from + i]) };
+        let number = |i| {
+            if i % 2 == 0 {
+                udp4(A4, FAR4, 64, &[from + i])
+            } else {
+                udp6(A6, FAR6, 64, &[from + i])
+            }
+        };
         (0..4).map(number).collect()
     };
     assert_eq!(handle(&of, &packets, 0, &frames(0), 10).len(), 2, "two questions");
@@ -293,8 +324,10 @@ static TOLD: Told = Told { thread: OnceLock::new(), failed: AtomicUsize::new(0) 
 impl Listener for Told {
     fn ended(&self, _packet: usize, event: Event) {
         let here = self.thread.get() == Some(&thread::current().id());
-        self.failed
-            .fetch_add(usize::from(here && event == Event::Dropped(DropReason::NeighbourFailed)), Relaxed);
+        self.failed.fetch_add(
+            usize::from(here && event == Event::Dropped(DropReason::NeighbourFailed)),
+            Relaxed,
+        );
     }
 }
 
@@ -303,7 +336,13 @@ impl Listener for Told {
 fn what_waits_at_the_end() {
     let packets = Packets::new().unwrap();
     let of = forwarder(&packets);
-    handle(&of, &packets, 0, &[udp4(A4, B4, 64, b""), udp6(A6, B6, 64, b""), udp6(A6, B6, 64, b"")], 0);
+    handle(
+        &of,
+        &packets,
+        0,
+        &[udp4(A4, B4, 64, b""), udp6(A6, B6, 64, b""), udp6(A6, B6, 64, b"")],
+        0,
+    );
     assert_eq!((of.waiting(), not_ended(&of.counts()), packets.head_stats().active), (3, 3, 3));
     TOLD.thread.set(thread::current().id()).unwrap();
     assert!(listen(Some(&TOLD)).is_ok());
@@ -326,7 +365,9 @@ fn options_of_pieces() {
             .map(|(_, bytes)| {
                 let head = 20 + options.len();
                 assert!(Sum::default().with(&bytes[14..14 + head]).is_right(), "checksum");
-                assert!(bytes.len() <= 14 + 1280 && bytes[14 + head..].iter().all(|byte| *byte == 9));
+                assert!(
+                    bytes.len() <= 14 + 1280 && bytes[14 + head..].iter().all(|byte| *byte == 9)
+                );
                 bytes[34..14 + head].to_vec()
             })
             .collect()
@@ -342,7 +383,10 @@ fn options_of_pieces() {
     assert_eq!(sent.len(), 2);
     assert!(sent.iter().all(|(_, bytes)| bytes[34..42] == ended));
     let counts = of.counts();
-    assert_eq!((counts[Count::Fragments], counts[Count::Forwarded4], not_ended(&counts)), (8, 3, 0));
+    assert_eq!(
+        (counts[Count::Fragments], counts[Count::Forwarded4], not_ended(&counts)),
+        (8, 3, 0)
+    );
 }
 
 /// Who forwards writes his address into a Record Route, where there is room, and nothing else (RFC 791, section 3.1; RFC 1812, section 5.3.13.5).
@@ -399,7 +443,8 @@ fn ways_that_are_recorded() {
     }
     // A way by which there is no address: any other of ours.
     let none = Interface::new(RIGHT, 1280);
-    let of = Forwarder::new(&packets, vec![Interface::new(LEFT, 1500).v4(LEFT4, 24), none]).unwrap();
+    let of =
+        Forwarder::new(&packets, vec![Interface::new(LEFT, 1500).v4(LEFT4, 24), none]).unwrap();
     let b = Prefix::new(B4, 32).unwrap();
     of.routes4().insert(b, NextHop { interface: 1, via: Via::Link }).unwrap();
     of.set_neighbour4(1, B4, B).unwrap();
@@ -430,12 +475,19 @@ fn options_that_make_no_sense() {
         let frame = with_options(options, 0, 20);
         let (interface, error) = one(handle(&of, &packets, 0, std::slice::from_ref(&frame), 0));
         let (_, ip, said, quoted) = error4(&error);
-        assert_eq!((interface, ip.destination(), said), (0, A4, (12, 0, [at, 0, 0, 0])), "{options:?}");
+        assert_eq!(
+            (interface, ip.destination(), said),
+            (0, A4, (12, 0, [at, 0, 0, 0])),
+            "{options:?}"
+        );
         assert_eq!(quoted, &frame[14..], "as it came");
     }
     let counts = of.counts();
     let n = cases.len() as u64;
-    assert_eq!((counts[DropReason::BadHeader], counts[Count::Errors], not_ended(&counts)), (n, n, 0));
+    assert_eq!(
+        (counts[DropReason::BadHeader], counts[Count::Errors], not_ended(&counts)),
+        (n, n, 0)
+    );
 }
 
 /// What says that it is from one of our own addresses is not; as on Linux, whatever is asked of other sources.
@@ -456,7 +508,10 @@ fn own_addresses_as_sources() {
     let sent = handle(&of, &packets, 0, &frames, 0);
     assert!(sent.len() == 100 && sent.iter().all(|(_, bytes)| parse4(bytes).1.source() == A4));
     let counts = of.counts();
-    assert_eq!((counts[DropReason::Martian], counts[Count::Errors], not_ended(&counts)), (40, 0, 0));
+    assert_eq!(
+        (counts[DropReason::Martian], counts[Count::Errors], not_ended(&counts)),
+        (40, 0, 0)
+    );
     // All others on the same links are.
     for host in 2..=254 {
         let from = Ipv4Addr::new(10, 0, 1, host);

@@ -79,7 +79,12 @@ pub(crate) fn udp4(from: Ipv4Addr, to: Ipv4Addr, ttl: u8, payload: &[u8]) -> Vec
 }
 
 pub(crate) fn udp(len: usize) -> Udp {
-    Udp { source: 7.into(), destination: 9.into(), len: ((Udp::LEN + len) as u16).into(), checksum: 0.into() }
+    Udp {
+        source: 7.into(),
+        destination: 9.into(),
+        len: ((Udp::LEN + len) as u16).into(),
+        checksum: 0.into(),
+    }
 }
 
 pub(crate) fn ip6(from: Ipv6Addr, to: Ipv6Addr, next: u8, hops: u8, len: usize) -> Ipv6 {
@@ -109,7 +114,8 @@ pub(crate) fn icmp6(
 ) -> Vec<u8> {
     let ip = ip6(from, to, protocol::ICMPV6, hops, Icmp::LEN + body.len());
     let mut icmp = Icmp { kind, code: 0, checksum: [0; 2], rest };
-    let sum = pseudo6(&ip.source, &ip.destination, (Icmp::LEN + body.len()) as u32, protocol::ICMPV6);
+    let sum =
+        pseudo6(&ip.source, &ip.destination, (Icmp::LEN + body.len()) as u32, protocol::ICMPV6);
     icmp.checksum = sum.with(icmp.as_bytes()).with(body).checksum();
     frame(to_link, A, ether::IPV6, &[ip.as_bytes(), icmp.as_bytes(), body])
 }

@@ -33,9 +33,9 @@ fn checksums() {
                 (state >> 56) as u8
             })
             .collect();
-        let mut sum = bytes
-            .chunks(2)
-            .fold(0u32, |sum, pair| sum + u32::from(pair[0]) * 256 + u32::from(*pair.get(1).unwrap_or(&0)));
+        let mut sum = bytes.chunks(2).fold(0u32, |sum, pair| {
+            sum + u32::from(pair[0]) * 256 + u32::from(*pair.get(1).unwrap_or(&0))
+        });
         while sum >> 16 != 0 {
             sum = (sum & 0xffff) + (sum >> 16);
         }
@@ -152,10 +152,15 @@ fn all_kinds_in_one_batch() {
         });
     }
     // To be sent on one by one, as a batch, and as a batch of which others have a part.
-    let singly: Vec<_> =
-        frames.iter().flat_map(|f| handle(&alone, &packets, 0, core::slice::from_ref(f), 0)).collect();
+    let singly: Vec<_> = frames
+        .iter()
+        .flat_map(|f| handle(&alone, &packets, 0, core::slice::from_ref(f), 0))
+        .collect();
     let by_interface = |sent: &[(u32, Vec<u8>)], which| -> Vec<Vec<u8>> {
-        sent.iter().filter(|(interface, _)| *interface == which).map(|(_, bytes)| bytes.clone()).collect()
+        sent.iter()
+            .filter(|(interface, _)| *interface == which)
+            .map(|(_, bytes)| bytes.clone())
+            .collect()
     };
     for way in 0..3 {
         let of = if way == 0 { &of } else { &fresh() };
@@ -190,7 +195,8 @@ fn a_run_that_is_not_taken() {
     for n in [1, 31, 32, 64, 65, 200] {
         let of = with_neighbours(&packets);
         let mut lane = of.lane().unwrap();
-        let mut batch: Vec<_> = (0..n).map(|_| Some(skb(&packets, &udp4(A4, FAR4, 64, b"")))).collect();
+        let mut batch: Vec<_> =
+            (0..n).map(|_| Some(skb(&packets, &udp4(A4, FAR4, 64, b"")))).collect();
         let mut taken = 0;
         let mut out = |_, batch: &mut [Option<_>]| {
             assert!(batch.len() <= BATCH);
@@ -379,7 +385,10 @@ fn errors_of_ipv6() {
         assert_eq!((interface, ethernet.destination, ethernet.source), (0, A, LEFT));
         let to = Ipv6::of(&bytes[14..]).unwrap().0.source();
         let from = if to == local { of.interfaces()[0].link_local() } else { LEFT6 };
-        assert_eq!((ip.source(), ip.destination(), said), (from, to, (*kind, *code, rest.to_be_bytes())));
+        assert_eq!(
+            (ip.source(), ip.destination(), said),
+            (from, to, (*kind, *code, rest.to_be_bytes()))
+        );
         assert!(error.len() <= 14 + 1280);
         assert_eq!(quoted, &bytes[14..14 + quoted.len()]);
         assert_eq!(of.counts()[*reason], before + 1);
@@ -422,7 +431,9 @@ fn errors_of_an_interface_without_a_global_address() {
 
     // Echoes to all nodes on the link are answered as errors are.
     let of = Forwarder::new(&packets, vec![left(), right().v6(RIGHT6, 64)]).unwrap();
-    of.routes6().insert(Prefix::of(A6, 64).unwrap(), NextHop { interface: 0, via: Via::Link }).unwrap();
+    of.routes6()
+        .insert(Prefix::of(A6, 64).unwrap(), NextHop { interface: 0, via: Via::Link })
+        .unwrap();
     of.set_neighbour6(0, A6, A).unwrap();
     let all = "ff02::1".parse().unwrap();
     let echo = icmp6([0x33, 0x33, 0, 0, 0, 1], A6, all, 64, 128, [0, 1, 0, 2], b"echo");
@@ -461,17 +472,22 @@ fn echoes() {
     };
     for (to, payload) in [(LEFT4, &b"some bytes"[..]), (RIGHT4, b"odd"), (LEFT4, b"")] {
         let message = message(8, payload);
-        let echo = frame(LEFT, A, ether::IPV4, &[ip4(A4, to, 1, 1, message.len()).as_bytes(), &message]);
+        let echo =
+            frame(LEFT, A, ether::IPV4, &[ip4(A4, to, 1, 1, message.len()).as_bytes(), &message]);
         let (interface, reply) = one(handle(&of, &packets, 0, &[echo], 0));
         let (ethernet, ip, said, body) = error4(&reply);
-        assert_eq!((interface, ethernet.destination, ip.source(), ip.destination()), (0, A, to, A4));
+        assert_eq!(
+            (interface, ethernet.destination, ip.source(), ip.destination()),
+            (0, A, to, A4)
+        );
         assert_eq!((said, body, ip.ttl), ((0, 0, [1, 2, 3, 4]), payload, 64));
     }
     let mut bad = message(8, b"x");
     bad[2] ^= 1;
     let bad = frame(LEFT, A, ether::IPV4, &[ip4(A4, LEFT4, 1, 1, bad.len()).as_bytes(), &bad]);
     let reply = message(0, b"x");
-    let reply = frame(LEFT, A, ether::IPV4, &[ip4(A4, LEFT4, 1, 1, reply.len()).as_bytes(), &reply]);
+    let reply =
+        frame(LEFT, A, ether::IPV4, &[ip4(A4, LEFT4, 1, 1, reply.len()).as_bytes(), &reply]);
     assert!(handle(&of, &packets, 0, &[bad, reply], 0).is_empty());
 
     let local: Ipv6Addr = "fe80::9".parse().unwrap();
@@ -486,15 +502,23 @@ fn echoes() {
         (group, local, all, own),
         (group, A6, all, LEFT6),
     ] {
-        let (interface, reply) =
-            one(handle(&of, &packets, 0, &[icmp6(link, from, to, 64, 128, [4, 3, 2, 1], b"hello")], 0));
+        let (interface, reply) = one(handle(
+            &of,
+            &packets,
+            0,
+            &[icmp6(link, from, to, 64, 128, [4, 3, 2, 1], b"hello")],
+            0,
+        ));
         let (ethernet, ip, said, body) = message6(&reply);
         assert_eq!((interface, ethernet.destination), (0, A));
         assert_eq!((ip.source(), ip.destination()), (answers, from));
         assert_eq!((said, body), ((129, 0, [4, 3, 2, 1]), &b"hello"[..]));
     }
     let counts = of.counts();
-    assert_eq!((counts[Count::Echoes], counts[DropReason::BadChecksum], counts.dropped()), (8, 1, 2));
+    assert_eq!(
+        (counts[Count::Echoes], counts[DropReason::BadChecksum], counts.dropped()),
+        (8, 1, 2)
+    );
     assert_eq!(packets.head_stats().active, 0);
 }
 
@@ -505,7 +529,9 @@ fn echoes_too_long_for_the_way_back() {
     let of = with_neighbours(&packets);
     let payload: Vec<u8> = (0..1400u32).map(|i| (i * 7) as u8).collect();
     // From behind the narrow link, by the other one.
-    for (rest, dont, number) in [([0x12, 0x34, 0, 2], Ipv4::DONT, 0x1236), ([9, 9, 9, 9], 0, 0x4321)] {
+    for (rest, dont, number) in
+        [([0x12, 0x34, 0, 2], Ipv4::DONT, 0x1236), ([9, 9, 9, 9], 0, 0x4321)]
+    {
         let mut icmp = Icmp { kind: 8, code: 0, checksum: [0; 2], rest };
         icmp.checksum = Sum::default().with(icmp.as_bytes()).with(&payload).checksum();
         let mut ip = ip4(FAR4, LEFT4, protocol::ICMP, 64, Icmp::LEN + payload.len());
@@ -532,15 +558,22 @@ fn echoes_too_long_for_the_way_back() {
     assert!(handle(&of, &packets, 0, &[echo6], 0).is_empty());
     let counts = of.counts();
     assert_eq!((counts[Count::Echoes], counts[Count::Fragments], counts[Count::Errors]), (3, 4, 0));
-    assert_eq!((counts[DropReason::PacketTooBig], counts[Count::OwnDropped], counts.dropped()), (1, 1, 1));
+    assert_eq!(
+        (counts[DropReason::PacketTooBig], counts[Count::OwnDropped], counts.dropped()),
+        (1, 1, 1)
+    );
 
     // An error must not be cut, and nobody is told of it.
     let left = Interface::new(LEFT, 1500).v4(LEFT4, 24);
-    let of = Forwarder::new(&packets, vec![left, Interface::new(RIGHT, 68).v4(RIGHT4, 24)]).unwrap();
+    let of =
+        Forwarder::new(&packets, vec![left, Interface::new(RIGHT, 68).v4(RIGHT4, 24)]).unwrap();
     of.set_neighbour4(1, B4, B).unwrap();
     assert!(handle(&of, &packets, 0, &[udp4(B4, LEFT4, 64, &payload)], 0).is_empty());
     let counts = of.counts();
-    assert_eq!((counts[Count::Errors], counts[DropReason::PacketTooBig], counts.dropped()), (1, 1, 2));
+    assert_eq!(
+        (counts[Count::Errors], counts[DropReason::PacketTooBig], counts.dropped()),
+        (1, 1, 2)
+    );
     assert_eq!(packets.head_stats().active, 0);
 }
 
@@ -572,7 +605,8 @@ fn fragments() {
     let mut ip = ip4(A4, B4, 17, 64, 1480);
     ip.fragment = (185 | Ipv4::MORE).into();
     seal(&mut ip);
-    let sent = handle(&of, &packets, 0, &[frame(LEFT, A, ether::IPV4, &[ip.as_bytes(), &[1; 1480]])], 0);
+    let sent =
+        handle(&of, &packets, 0, &[frame(LEFT, A, ether::IPV4, &[ip.as_bytes(), &[1; 1480]])], 0);
     let flags: Vec<u16> = sent.iter().map(|(_, bytes)| parse4(bytes).1.fragment.get()).collect();
     assert_eq!(flags, [185 | Ipv4::MORE, (185 + 1256 / 8) | Ipv4::MORE]);
     assert_eq!(of.counts()[Count::Fragments], 6);
@@ -599,7 +633,10 @@ fn fragments_behind_the_end() {
         assert_eq!(pieces(len, offset), [], "{len} bytes at {offset:#x}");
     }
     let counts = of.counts();
-    assert_eq!((counts[Count::Fragments], counts[DropReason::BadHeader], counts.dropped()), (2, 4, 4));
+    assert_eq!(
+        (counts[Count::Fragments], counts[DropReason::BadHeader], counts.dropped()),
+        (2, 4, 4)
+    );
     assert_eq!(packets.head_stats().active, 0);
 }
 
@@ -701,14 +738,17 @@ fn neighbours_of_ipv4() {
         assert_eq!(one(sent).1[..6], [0xff; 6]);
     }
     let told = handle(&of, &packets, 0, &[], at + 1001);
-    let (_, last) = told.iter().find(|(_, bytes)| bytes[12..14] == [8, 0]).expect("somebody is told");
+    let (_, last) =
+        told.iter().find(|(_, bytes)| bytes[12..14] == [8, 0]).expect("somebody is told");
     let (ethernet, ip, said, _) = error4(last);
     assert_eq!((ethernet.destination, ip.destination(), said), (A, A4, (3, 1, [0; 4])));
     assert_eq!(of.counts()[DropReason::NeighbourFailed], 3);
 }
 
 fn neighbour(link_option: u8, target: Ipv6Addr, link: Link) -> Vec<u8> {
-    Neighbour { target: target.octets(), option: link_option, option_len: 1, link }.as_bytes().to_vec()
+    Neighbour { target: target.octets(), option: link_option, option_len: 1, link }
+        .as_bytes()
+        .to_vec()
 }
 
 /// What a route remembers of its gateway is true: one that moves, gets old, is forgotten, or whose place is another's now, is seen by
@@ -721,8 +761,9 @@ fn a_gateway_that_is_remembered() {
         let frames: Vec<_> = (0..n).map(|_| udp4(A4, FAR4, 64, b"far")).collect();
         handle(&of, &packets, 0, &frames, at).into_iter().map(|(_, bytes)| bytes).collect()
     };
-    let all_to =
-        |sent: Vec<Vec<u8>>, n, to: Link| sent.len() == n && sent.iter().all(|bytes| bytes[..6] == to);
+    let all_to = |sent: Vec<Vec<u8>>, n, to: Link| {
+        sent.len() == n && sent.iter().all(|bytes| bytes[..6] == to)
+    };
     let says = |link, at| handle(&of, &packets, 1, &[arp(2, (link, B4), (RIGHT, RIGHT4))], at);
     assert!(all_to(far(1, 0), 1, [0xff; 6]), "it is asked for");
     assert_eq!(says(B, 10).len(), 1);
@@ -745,7 +786,8 @@ fn a_gateway_that_is_remembered() {
     };
     assert_eq!(far(1, 0).len(), 1, "it is asked for");
     let says = |link, at| {
-        let mut answer = icmp6(RIGHT, B6, RIGHT6, 255, 136, [0x60, 0, 0, 0], &neighbour(2, B6, link));
+        let mut answer =
+            icmp6(RIGHT, B6, RIGHT6, 255, 136, [0x60, 0, 0, 0], &neighbour(2, B6, link));
         answer[6..12].copy_from_slice(&link);
         handle(&of, &packets, 1, &[answer], at)
     };
@@ -782,14 +824,16 @@ fn entered_for_good() {
     let moved = [2, 9, 9, 9, 9, 9];
     for link in [moved, B] {
         let answer4 = arp(2, (link, B4), (RIGHT, RIGHT4));
-        let mut answer6 = icmp6(RIGHT, B6, RIGHT6, 255, 136, [0x60, 0, 0, 0], &neighbour(2, B6, link));
+        let mut answer6 =
+            icmp6(RIGHT, B6, RIGHT6, 255, 136, [0x60, 0, 0, 0], &neighbour(2, B6, link));
         answer6[6..12].copy_from_slice(&link);
         let question4 = arp(1, (link, B4), ([0; 6], RIGHT4));
         handle(&of, &packets, 1, &[answer4, answer6, question4], 1000);
         for frame in [udp4(A4, B4, 64, b""), udp6(A6, B6, 64, b"")] {
             for seconds in [1, 100, 10_000, 100_000] {
                 assert_eq!(
-                    one(handle(&of, &packets, 0, std::slice::from_ref(&frame), seconds * 1000)).1[..6],
+                    one(handle(&of, &packets, 0, std::slice::from_ref(&frame), seconds * 1000)).1
+                        [..6],
                     B
                 );
             }
@@ -851,10 +895,14 @@ fn neighbours_of_ipv6() {
     let (interface, question) = one(handle(&of, &packets, 0, &frames, 10));
     let (ethernet, ip, said, body) = message6(&question);
     let (group, link) = group_of(B6);
-    assert_eq!((interface, ethernet.destination, ip.destination(), ip.source()), (1, link, group, RIGHT6));
+    assert_eq!(
+        (interface, ethernet.destination, ip.destination(), ip.source()),
+        (1, link, group, RIGHT6)
+    );
     assert_eq!((said, body), ((135, 0, [0; 4]), &neighbour(1, B6, RIGHT)[..]));
     let answer = |link, flags| {
-        let mut answer = icmp6(RIGHT, B6, RIGHT6, 255, 136, [flags, 0, 0, 0], &neighbour(2, B6, link));
+        let mut answer =
+            icmp6(RIGHT, B6, RIGHT6, 255, 136, [flags, 0, 0, 0], &neighbour(2, B6, link));
         answer[6..12].copy_from_slice(&link);
         answer
     };
@@ -915,8 +963,11 @@ fn a_narrow_link_has_no_ipv6() {
     let packets = Packets::new().unwrap();
     let with = |mtu| {
         let left = Interface::new(LEFT, 1500).v4(LEFT4, 24).v6(LEFT6, 64);
-        let of = Forwarder::new(&packets, vec![left, Interface::new(RIGHT, mtu).v4(RIGHT4, 24)]).unwrap();
-        of.routes6().insert(Prefix::of(B6, 64).unwrap(), NextHop { interface: 1, via: Via::Link }).unwrap();
+        let of = Forwarder::new(&packets, vec![left, Interface::new(RIGHT, mtu).v4(RIGHT4, 24)])
+            .unwrap();
+        of.routes6()
+            .insert(Prefix::of(B6, 64).unwrap(), NextHop { interface: 1, via: Via::Link })
+            .unwrap();
         of.set_neighbour4(1, B4, B).unwrap();
         of.set_neighbour6(0, A6, A).unwrap();
         of.set_neighbour6(1, B6, B).unwrap();
@@ -958,7 +1009,10 @@ fn without_memory() {
         fault::fail_nth(nth);
         let made = Forwarder::new(
             &packets,
-            vec![Interface::new(LEFT, 1500).v4(LEFT4, 24), Interface::new(RIGHT, 600).v4(RIGHT4, 24)],
+            vec![
+                Interface::new(LEFT, 1500).v4(LEFT4, 24),
+                Interface::new(RIGHT, 600).v4(RIGHT4, 24),
+            ],
         );
         let Ok(of) = made else {
             failed += 1;
@@ -979,9 +1033,15 @@ fn without_memory() {
             let armed = fault::armed();
             let Ok(mut packet) = packets.alloc_skb(frame.len()) else { continue };
             packet.put_data(&frame).unwrap();
-            of.handle(&mut lane, 0, &mut [Some(packet)], Duration::from_secs(1), &mut |_, batch| {
-                sent += batch.iter_mut().filter_map(Option::take).count();
-            });
+            of.handle(
+                &mut lane,
+                0,
+                &mut [Some(packet)],
+                Duration::from_secs(1),
+                &mut |_, batch| {
+                    sent += batch.iter_mut().filter_map(Option::take).count();
+                },
+            );
             failed += u64::from(armed && !fault::armed());
         }
         fault::fail_nth(0);
@@ -1026,7 +1086,9 @@ fn several_threads_beside_changes() {
     let sent: u64 = std::thread::scope(|scope| {
         let threads = [scope.spawn(|| forwarding(1)), scope.spawn(|| forwarding(2))];
         while threads.iter().any(|thread| !thread.is_finished()) {
-            of.routes4().insert(narrow, NextHop { interface: 1, via: Via::Gateway(other) }).unwrap();
+            of.routes4()
+                .insert(narrow, NextHop { interface: 1, via: Via::Gateway(other) })
+                .unwrap();
             of.routes6().insert(narrow6, NextHop { interface: 1, via: Via::Gateway(B6) }).unwrap();
             of.set_neighbour4(1, other, B).unwrap();
             of.routes4().remove(narrow).unwrap();

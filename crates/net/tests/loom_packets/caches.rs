@@ -87,8 +87,12 @@ impl RawCache {
     pub fn alloc(&self) -> Result<NonNull<u8>, CacheError> {
         // SAFETY: the size is not zero.
         let memory = NonNull::new(unsafe { alloc_zeroed(self.layout) }).ok_or(CacheError)?;
-        let block =
-            Block { layout: self.layout, of: self.id, live: Cell::new(true), users: UnsafeCell::new(()) };
+        let block = Block {
+            layout: self.layout,
+            of: self.id,
+            live: Cell::new(true),
+            users: UnsafeCell::new(()),
+        };
         BLOCKS.with_borrow_mut(|blocks| blocks.insert(memory.addr().get(), Rc::new(block)));
         Ok(memory)
     }

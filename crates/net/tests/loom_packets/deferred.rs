@@ -100,7 +100,10 @@ fn more_than_may_wait() {
         cpu::migrate(0);
         let rest = world.take_deferred();
         let here = DEFER_MAX as usize + 1 - taken - rest;
-        assert!(here <= 1 && taken <= DEFER_MAX as usize, "{taken} taken, {rest} left, {here} ended at once");
+        assert!(
+            here <= 1 && taken <= DEFER_MAX as usize,
+            "{taken} taken, {rest} left, {here} ended at once"
+        );
         assert_eq!(world.ended(), DEFER_MAX + 1);
         let packets: Vec<_> = (0..DEFER_MAX).map(|_| world.packet(1)).collect();
         cpu::migrate(1);

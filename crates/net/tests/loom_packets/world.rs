@@ -136,7 +136,11 @@ pub fn explore(switches: Option<usize>, orders: usize, f: impl Fn(World) + Sync 
 ///
 /// # Panics
 /// As there.
-pub fn explore_put_off(switches: Option<usize>, orders: usize, f: impl Fn(World) + Sync + Send + 'static) {
+pub fn explore_put_off(
+    switches: Option<usize>,
+    orders: usize,
+    f: impl Fn(World) + Sync + Send + 'static,
+) {
     explore_with(true, switches, orders, f);
 }
 

@@ -108,7 +108,14 @@ impl<P: Payload> PseudoFs<P> {
         };
         let live = Arc::clone(&self.live);
         live.fetch_add(1, Ordering::Relaxed);
-        let open = Open { count: AtomicU64::new(1), flags, mode, payload: Box::new(payload), closed, live };
+        let open = Open {
+            count: AtomicU64::new(1),
+            flags,
+            mode,
+            payload: Box::new(payload),
+            closed,
+            live,
+        };
         Ok(FileHandle { open: Arc::new(open), kernel: PhantomData })
     }
 }

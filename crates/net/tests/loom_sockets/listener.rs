@@ -20,7 +20,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A socket that connects to a listener, on a thread of its own, and sends a byte.
-fn client(world: &Arc<World>, family: i32, address: Vec<u8>) -> impl FnOnce() -> Result<Fd, Errno> + use<> {
+fn client(
+    world: &Arc<World>,
+    family: i32,
+    address: Vec<u8>,
+) -> impl FnOnce() -> Result<Fd, Errno> + use<> {
     let socket = world.socket(family, SOCK_STREAM);
     move || socket.connect(&address).map(|()| socket)
 }
@@ -66,7 +70,9 @@ fn connect_against_close(family: i32) {
                 let ended = client.receive(&mut [0], 0);
                 assert!(matches!(ended, Ok(0) | Err(Errno::CONNRESET)), "{ended:?}");
             }
-            Err(errno) => assert!(matches!(errno, Errno::CONNREFUSED | Errno::CONNRESET), "{errno}"),
+            Err(errno) => {
+                assert!(matches!(errno, Errno::CONNREFUSED | Errno::CONNRESET), "{errno}")
+            }
         });
         drop(listener);
         connecting.join().unwrap();

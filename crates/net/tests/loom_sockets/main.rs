@@ -61,7 +61,8 @@ pub mod abi {
 }
 
 pub use files::{
-    Direction, FdFlags, FileHandle, FileMode, Files, Io, Ioctl, NameKeys, Payload, PseudoFs, PseudoInode,
+    Direction, FdFlags, FileHandle, FileMode, Files, Io, Ioctl, NameKeys, Payload, PseudoFs,
+    PseudoInode,
 };
 pub use of_files::iov::{Sink, Source};
 pub use of_files::poll::{Events, PollTable};

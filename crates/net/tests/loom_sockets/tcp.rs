@@ -115,7 +115,10 @@ fn two_large_readers() {
             move || {
                 let mut room = vec![0; 3 * PIECE];
                 let n = server.receive(&mut room, MSG_DONTWAIT).unwrap_or(0);
-                assert!(room[..n].windows(2).all(|two| two[1].wrapping_sub(two[0]) <= 1), "there is a hole");
+                assert!(
+                    room[..n].windows(2).all(|two| two[1].wrapping_sub(two[0]) <= 1),
+                    "there is a hole"
+                );
                 n
             }
         });

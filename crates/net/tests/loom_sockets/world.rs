@@ -3,8 +3,8 @@
 use crate::abi::*;
 use crate::caller::Nobody;
 use crate::{
-    Caller, Control, FdFlags, FileHandle, Files, Ids, Incoming, Maker, Net, Node, On, Outgoing, PseudoFs,
-    Right, Sink, SockAddr, Socket, Source,
+    Caller, Control, FdFlags, FileHandle, Files, Ids, Incoming, Maker, Net, Node, On, Outgoing,
+    PseudoFs, Right, Sink, SockAddr, Socket, Source,
 };
 use quietline_platform::thread;
 use quietline_sync::IdAllocator;

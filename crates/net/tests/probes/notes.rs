@@ -34,7 +34,8 @@ pub(crate) fn probes(file: &Path) -> Vec<Probe> {
     let bytes = &std::fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     assert_eq!(&bytes[..6], b"\x7fELF\x02\x01");
     let table = |at: u64, size: u64, n: u64| -> Vec<u64> {
-        let (start, size, n) = (number::<8>(bytes, at), number::<2>(bytes, size), number::<2>(bytes, n));
+        let (start, size, n) =
+            (number::<8>(bytes, at), number::<2>(bytes, size), number::<2>(bytes, n));
         (0..n).map(|i| start + i * size).collect()
     };
     let (segments, sections) = (table(0x20, 0x36, 0x38), table(0x28, 0x3a, 0x3c));
@@ -58,7 +59,8 @@ pub(crate) fn probes(file: &Path) -> Vec<Probe> {
         }
         let mut rest = section(at);
         while !rest.is_empty() {
-            let [name, size] = [0, 4].map(|field| (number::<4>(rest, field) as usize).next_multiple_of(4));
+            let [name, size] =
+                [0, 4].map(|field| (number::<4>(rest, field) as usize).next_multiple_of(4));
             assert_eq!((number::<4>(rest, 8), &rest[12..12 + 8]), (3, &b"stapsdt\0"[..]));
             let note = &rest[12 + name..12 + name + size];
             let address = number::<8>(note, 0);
@@ -82,11 +84,18 @@ pub(crate) fn probes(file: &Path) -> Vec<Probe> {
 pub(crate) fn check(file: &Path, is_linked: bool) {
     let (probes, bytes) = (probes(file), std::fs::read(file).unwrap());
     for (name, arguments) in [("consume_skb", 1), ("kfree_skb", 2)] {
-        let known: Vec<_> =
-            probes.iter().filter(|probe| (&*probe.provider, &*probe.name) == ("quietline", name)).collect();
+        let known: Vec<_> = probes
+            .iter()
+            .filter(|probe| (&*probe.provider, &*probe.name) == ("quietline", name))
+            .collect();
         assert!(!known.is_empty(), "{} has no quietline:{name}", file.display());
         for probe in known {
-            assert_eq!(probe.arguments.split_whitespace().count(), arguments, "{name}: {}", probe.arguments);
+            assert_eq!(
+                probe.arguments.split_whitespace().count(),
+                arguments,
+                "{name}: {}",
+                probe.arguments
+            );
             if cfg!(target_arch = "x86_64") {
                 assert_eq!(bytes[probe.offset as usize], 0x90, "{name}: a nop");
             }

@@ -3,8 +3,8 @@
 /// Atomic integers, pointers and fences, as loom models them.
 pub mod atomic {
     pub use loom::sync::atomic::{
-        AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
-        fence,
+        AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+        Ordering, fence,
     };
 
     /// A compiler fence. On the native back end it is one half of an asymmetric pair whose other half is

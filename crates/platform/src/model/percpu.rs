@@ -34,7 +34,8 @@ pub(crate) struct Area<const N: usize> {
 impl<const N: usize> Area<N> {
     pub(crate) fn new() -> Result<Self, AllocError> {
         crate::fault::check()?;
-        let copy = |_| Copy { words: (0..N).map(|_| AtomicU64::new(0)).collect(), step: Mutex::new(()) };
+        let copy =
+            |_| Copy { words: (0..N).map(|_| AtomicU64::new(0)).collect(), step: Mutex::new(()) };
         Ok(Self { cpus: (0..crate::cpu::nr_cpus()).map(copy).collect() })
     }
 
@@ -113,7 +114,12 @@ impl<const N: usize> Area<N> {
         self.step(|w| unsafe { w.sheaf_pop_many(index, dst, n) })
     }
 
-    pub(crate) unsafe fn sheaf_push_many(&self, index: usize, src: *const usize, n: usize) -> usize {
+    pub(crate) unsafe fn sheaf_push_many(
+        &self,
+        index: usize,
+        src: *const usize,
+        n: usize,
+    ) -> usize {
         // SAFETY: passed on.
         self.step(|w| unsafe { w.sheaf_push_many(index, src, n) })
     }

@@ -12,7 +12,8 @@ const LEAF_BITS: u32 = 14;
 const LEAVES: usize = 1 << (ADDRESS_BITS - REGION_BITS - LEAF_BITS);
 
 /// Leaves are never given back, so a pointer that was read stays good.
-static ROOT: [AtomicPtr<AtomicU8>; LEAVES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; LEAVES];
+static ROOT: [AtomicPtr<AtomicU8>; LEAVES] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; LEAVES];
 
 /// The byte of the region that an address lies in, if there is a leaf for it.
 #[inline]

@@ -156,7 +156,12 @@ impl Locked<'_> {
 
     /// # Safety
     /// The word points to a live sheaf; `src` is valid for reading `n` values.
-    pub(crate) unsafe fn sheaf_push_many(&self, index: usize, src: *const usize, n: usize) -> usize {
+    pub(crate) unsafe fn sheaf_push_many(
+        &self,
+        index: usize,
+        src: *const usize,
+        n: usize,
+    ) -> usize {
         // SAFETY: by contract.
         let s = unsafe { self.sheaf(index) };
         let len = s.len();

@@ -236,7 +236,9 @@ impl OwnedSheaf {
     pub fn values(&mut self) -> &mut [usize] {
         let len = self.len();
         // SAFETY: the first `len` slots are initialised, AtomicUsize has usize's layout, and we own the sheaf.
-        unsafe { core::slice::from_raw_parts_mut(self.slots.as_ptr().cast_mut().cast::<usize>(), len) }
+        unsafe {
+            core::slice::from_raw_parts_mut(self.slots.as_ptr().cast_mut().cast::<usize>(), len)
+        }
     }
 
     /// [`OWNER_WORDS`] words inside the sheaf for whoever owns it: what it needs while the sheaf waits for something. No

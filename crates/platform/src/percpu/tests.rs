@@ -73,7 +73,9 @@ fn agree(seed: u64) {
     reference[3].store(theirs.as_ptr() as u64, Relaxed);
     let nodes: Vec<(AtomicU64, AtomicU64)> = (0..4000).map(|_| Default::default()).collect();
     let index_of = |p: Option<NonNull<AtomicU64>>, second: bool| {
-        p.map(|p| nodes.iter().position(|n| p.as_ptr().cast_const() == if second { &n.1 } else { &n.0 }))
+        p.map(|p| {
+            nodes.iter().position(|n| p.as_ptr().cast_const() == if second { &n.1 } else { &n.0 })
+        })
     };
     let mut used = 0;
     for step in 0..4000 {
@@ -172,11 +174,16 @@ fn agree(seed: u64) {
             }
             let (a, b) = (ours.as_ref(), theirs.as_ref());
             assert_eq!(a.len(), b.len(), "{}", context());
-            (0..a.len())
-                .for_each(|i| assert_eq!(a.slot(i).load(Relaxed), b.slot(i).load(Relaxed), "{}", context()));
+            (0..a.len()).for_each(|i| {
+                assert_eq!(a.slot(i).load(Relaxed), b.slot(i).load(Relaxed), "{}", context())
+            });
         }
         for i in [0, 1, 4, 5] {
-            assert_eq!(words.sum(i), reference[i].load(Relaxed), "seed {seed} step {step} word {i}");
+            assert_eq!(
+                words.sum(i),
+                reference[i].load(Relaxed),
+                "seed {seed} step {step} word {i}"
+            );
         }
     }
     // Replacing: by emptiness, by fullness, and never under the guard.
@@ -191,7 +198,11 @@ fn agree(seed: u64) {
         while words.sheaf_push(3, 7) {}
         assert_eq!(words.sheaf_replace(3, 1, stub, false), None, "a full sheaf is not empty");
         assert_eq!(words.sheaf_replace(3, 1, stub, true), Some(ours));
-        assert_eq!((words.sheaf_pop(3), words.sheaf_push(3, 7)), (0, false), "the stub is empty and full");
+        assert_eq!(
+            (words.sheaf_pop(3), words.sheaf_push(3, 7)),
+            (0, false),
+            "the stub is empty and full"
+        );
         let mut buffer = [1usize; 4];
         assert_eq!(words.sheaf_pop_many(3, buffer.as_mut_ptr(), 4), 0);
         assert_eq!(words.sheaf_push_many(3, buffer.as_ptr(), 4), Some(0));
@@ -300,16 +311,25 @@ fn storm() {
                                 arena.words.list_push(2, node);
                             }
                             let mut buffer = [0usize; 8];
-                            let k =
-                                arena.words.sheaf_pop_many(3, buffer.as_mut_ptr(), 1 + turns as usize % 8);
-                            let pushed =
-                                arena.words.sheaf_push_many(3, buffer.as_ptr(), k).expect("no token is zero");
+                            let k = arena.words.sheaf_pop_many(
+                                3,
+                                buffer.as_mut_ptr(),
+                                1 + turns as usize % 8,
+                            );
+                            let pushed = arena
+                                .words
+                                .sheaf_push_many(3, buffer.as_ptr(), k)
+                                .expect("no token is zero");
                             for &value in &buffer[pushed..k] {
-                                arena.words.list_push(2, NonNull::new(value as *mut AtomicU64).unwrap());
+                                arena
+                                    .words
+                                    .list_push(2, NonNull::new(value as *mut AtomicU64).unwrap());
                             }
                             let value = arena.words.sheaf_pop(3);
                             if value != 0 {
-                                arena.words.list_push(2, NonNull::new(value as *mut AtomicU64).unwrap());
+                                arena
+                                    .words
+                                    .list_push(2, NonNull::new(value as *mut AtomicU64).unwrap());
                             }
                         }
                     }
@@ -386,7 +406,8 @@ fn drain_under_guard() {
     let mut words = Words::<2>::new().unwrap(); // 0: sheaf, 1: guard
     words.init(0, Sheaf::stub().as_ptr() as u64);
     let words = &words;
-    let (stop, next, drained) = (AtomicBool::new(false), AtomicUsize::new(1), Mutex::new(Vec::new()));
+    let (stop, next, drained) =
+        (AtomicBool::new(false), AtomicUsize::new(1), Mutex::new(Vec::new()));
     let (stop, next, drained) = (&stop, &next, &drained);
     let popped: Vec<Vec<usize>> = std::thread::scope(|s| {
         let workers: Vec<_> = (0..3)
@@ -450,7 +471,11 @@ fn drain_under_guard() {
         }
     }
     all.sort_unstable();
-    assert_eq!(all, (1..next.load(Relaxed)).collect::<Vec<_>>(), "each value is in exactly one place");
+    assert_eq!(
+        all,
+        (1..next.load(Relaxed)).collect::<Vec<_>>(),
+        "each value is in exactly one place"
+    );
 }
 
 /// Threads that the library has never seen come, work, and vanish without a word.

@@ -143,7 +143,11 @@ static SHARED: Shared = Shared {
 impl Shared {
     fn with<R>(&self, f: impl FnOnce(&mut Regions) -> R) -> R {
         // ORDERING: pairs with the release below: what the last holder did is seen.
-        while self.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while self
+            .locked
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             core::hint::spin_loop();
         }
         // SAFETY: the lock is held, and `f` does not call this again: it allocates nothing.
@@ -157,7 +161,9 @@ impl Shared {
 /// From here to [`end`] the calling thread is served from an empty region.
 pub fn begin() {
     let ready = SHARED.with(|regions| {
-        let Some(empty) = regions.regions.iter().position(|region| region.live == 0) else { return false };
+        let Some(empty) = regions.regions.iter().position(|region| region.live == 0) else {
+            return false;
+        };
         regions.current = empty;
         let region = &mut regions.regions[empty];
         let mapped = region.mapped || map(FIRST + empty * REGION);
@@ -174,7 +180,8 @@ pub fn end() {
 
 fn map(base: usize) -> bool {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     // SAFETY: a new mapping, of addresses that are taken by nothing else: or it fails.
     let at = unsafe { libc::mmap(base as *mut libc::c_void, REGION, protection, flags, -1, 0) };
     // A kernel that does not know the flag takes the address for a wish.

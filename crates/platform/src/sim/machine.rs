@@ -90,8 +90,9 @@ pub struct Installed<'m> {
 /// When this thread has one already.
 pub fn install<'m>(machine: &'m (dyn Machine + 'm)) -> Installed<'m> {
     // SAFETY: only the lifetime changes; `Installed` borrows the machine and takes the pointer away when it ends.
-    let machine =
-        unsafe { core::mem::transmute::<*const (dyn Machine + 'm), *const (dyn Machine + 'static)>(machine) };
+    let machine = unsafe {
+        core::mem::transmute::<*const (dyn Machine + 'm), *const (dyn Machine + 'static)>(machine)
+    };
     MACHINE.with(|m| assert!(m.replace(Some(machine)).is_none(), "one machine for each thread"));
     Installed { machine: core::marker::PhantomData }
 }

@@ -41,7 +41,8 @@ pub(crate) use place::hint_for;
 /// Atomic integers, pointers and fences.
 pub mod atomic {
     pub use super::atomics::{
-        AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence,
+        AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+        fence,
     };
     pub use core::sync::atomic::{Ordering, compiler_fence};
 }

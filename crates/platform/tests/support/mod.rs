@@ -48,7 +48,13 @@ pub(crate) fn in_child(seconds: u32, f: impl FnOnce()) {
                 assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "{error}");
             }
             let ended = if libc::WIFSIGNALED(status) { "signal" } else { "exit" };
-            assert_eq!(status, 0, "child: {ended} {} {}", libc::WTERMSIG(status), libc::WEXITSTATUS(status));
+            assert_eq!(
+                status,
+                0,
+                "child: {ended} {} {}",
+                libc::WTERMSIG(status),
+                libc::WEXITSTATUS(status)
+            );
         }
     }
 }

@@ -243,7 +243,13 @@ impl<F> Link<F> {
         self.want(os, epoll, place, EPOLLIN)
     }
 
-    fn want<O: Os<Fd = F>>(&mut self, os: O, epoll: &F, place: usize, events: u32) -> Result<(), Errno> {
+    fn want<O: Os<Fd = F>>(
+        &mut self,
+        os: O,
+        epoll: &F,
+        place: usize,
+        events: u32,
+    ) -> Result<(), Errno> {
         if events == self.wants {
             return Ok(());
         }
@@ -264,7 +270,13 @@ impl<F> Link<F> {
     }
 
     /// Holds what has come against what was to come.
-    fn check(&mut self, n: usize, asks: &[Ask<'_>], book: &mut Book, now: Instant) -> Result<(), Failure> {
+    fn check(
+        &mut self,
+        n: usize,
+        asks: &[Ask<'_>],
+        book: &mut Book,
+        now: Instant,
+    ) -> Result<(), Failure> {
         self.end += n;
         while self.begin < self.end {
             let Some(&(which, since)) = self.asked.front() else {
@@ -283,7 +295,8 @@ impl<F> Link<F> {
                 At::Body(come) => {
                     let n = input.len().min(ask.body.len() - come);
                     if input[..n] != ask.body[come..come + n] {
-                        let right = input.iter().zip(&ask.body[come..]).take_while(|(a, b)| a == b).count();
+                        let right =
+                            input.iter().zip(&ask.body[come..]).take_while(|(a, b)| a == b).count();
                         return Err(Failure(format!("byte {} of a body is wrong", come + right)));
                     }
                     self.begin += n;
@@ -313,7 +326,9 @@ fn head(input: &[u8], ask: &Ask<'_>) -> Result<Option<usize>, Failure> {
     let length = match head.parse(input) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) if input.len() < ROOM => return Ok(None),
-        Ok(httparse::Status::Partial) => return Err(Failure("the head of an answer has no end".to_owned())),
+        Ok(httparse::Status::Partial) => {
+            return Err(Failure("the head of an answer has no end".to_owned()));
+        }
         Err(error) => return Err(Failure::new("an answer cannot be read", error)),
     };
     let field = |name: &str| {

@@ -94,11 +94,13 @@ impl Os for Host {
         events: &mut [EpollEvent; MAX_EVENTS],
         milliseconds: i32,
     ) -> Result<usize, Errno> {
-        let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+        let none =
+            epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut found = [none; MAX_EVENTS];
-        let timeout = u32::try_from(milliseconds)
-            .ok()
-            .map(|ms| Timespec { tv_sec: i64::from(ms / 1000), tv_nsec: i64::from(ms % 1000) * 1_000_000 });
+        let timeout = u32::try_from(milliseconds).ok().map(|ms| Timespec {
+            tv_sec: i64::from(ms / 1000),
+            tv_nsec: i64::from(ms % 1000) * 1_000_000,
+        });
         let n = epoll::wait(epoll, &mut found, timeout.as_ref())?;
         for (event, found) in events.iter_mut().zip(&found[..n]) {
             // (Its fields may lie at odd addresses.)

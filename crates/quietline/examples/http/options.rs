@@ -85,7 +85,9 @@ impl Options {
         let part = if warms_up { 5 } else { 1 };
         let until = match self.requests {
             // Each client has its share, the same for all.
-            Some(requests) => Until::Requests(requests.get().div_ceil(clients as u64).div_ceil(part)),
+            Some(requests) => {
+                Until::Requests(requests.get().div_ceil(clients as u64).div_ceil(part))
+            }
             None => Until::Time(self.seconds / part as u32),
         };
         Plan { workers, clients, connections, pipeline, until, accept: self.accept }

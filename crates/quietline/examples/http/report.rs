@@ -37,8 +37,12 @@ pub(crate) fn table(options: &Options, rows: &[Row]) -> String {
     for row in rows {
         let [rate, least, most] = spread(row.samples.iter().map(|sample| sample.rate).collect());
         let latency = |which: usize| {
-            let [median, ..] =
-                spread(row.samples.iter().map(|sample| sample.latencies[which].as_nanos() as f64).collect());
+            let [median, ..] = spread(
+                row.samples
+                    .iter()
+                    .map(|sample| sample.latencies[which].as_nanos() as f64)
+                    .collect(),
+            );
             Duration::from_nanos(median as u64)
         };
         let answers: u64 = row.samples.iter().map(|sample| sample.answers).sum();
@@ -58,9 +62,11 @@ pub(crate) fn table(options: &Options, rows: &[Row]) -> String {
         );
     }
     if let [ours, host] = rows {
-        let ratios = ours.samples.iter().zip(&host.samples).map(|(ours, host)| ours.rate / host.rate);
+        let ratios =
+            ours.samples.iter().zip(&host.samples).map(|(ours, host)| ours.rate / host.rate);
         let [ratio, least, most] = spread(ratios.collect());
-        let _ = writeln!(text, "quietline: {ratio:.2} times the host's rate ({least:.2} to {most:.2})");
+        let _ =
+            writeln!(text, "quietline: {ratio:.2} times the host's rate ({least:.2} to {most:.2})");
     }
     text
 }

@@ -51,7 +51,10 @@ pub(crate) fn parse(input: &[u8]) -> Parsed<'_> {
 
 /// The values of a field.
 fn values<'a>(fields: &'a [Header<'_>], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-    fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+    fields
+        .iter()
+        .filter(move |field| field.name.eq_ignore_ascii_case(name))
+        .map(|field| field.value)
 }
 
 /// The path of a target, which may be a whole address.
@@ -80,8 +83,10 @@ fn body(fields: &[Header<'_>]) -> Result<u64, Status> {
         // Two of them are one if they agree, in one field or in several.
         for value in value.split(|&byte| byte == b',') {
             let digits = value.trim_ascii();
-            let number = std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_digit));
-            let length = number.and_then(|number| number.parse().ok()).ok_or(Status::BAD_REQUEST)?;
+            let number =
+                std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_digit));
+            let length =
+                number.and_then(|number| number.parse().ok()).ok_or(Status::BAD_REQUEST)?;
             if coded || found.is_some_and(|found: u64| found != length) {
                 return Err(Status::BAD_REQUEST);
             }
@@ -99,7 +104,8 @@ fn persistence(fields: &[Header<'_>], minor: u8) -> Result<After, Status> {
         _ => return Err(Status::BAD_REQUEST),
     }
     let asks = |what: &str| {
-        let mut options = values(fields, "connection").flat_map(|value| value.split(|&byte| byte == b','));
+        let mut options =
+            values(fields, "connection").flat_map(|value| value.split(|&byte| byte == b','));
         options.any(|option| option.trim_ascii().eq_ignore_ascii_case(what.as_bytes()))
     };
     Ok(match minor {

@@ -40,18 +40,25 @@ pub(crate) struct Sample {
 /// Runs a round: every answer was right, and there were as many as the server has counted.
 pub(crate) fn run<O: Os>(os: O, site: &Site, plan: Plan) -> Result<Sample, Failure> {
     let failed = |what| move |errno| Failure::new(what, errno);
-    let server = &Server::open(os, plan.workers, plan.accept).map_err(failed("the server cannot listen"))?;
+    let server =
+        &Server::open(os, plan.workers, plan.accept).map_err(failed("the server cannot listen"))?;
     let (missing, line) = (missing(), Barrier::new(plan.clients));
     let asks = &asks(site, &missing);
     let (outcomes, tallies) = thread::scope(|scope| {
-        let workers = (0..plan.workers).map(|worker| scope.spawn(move || server.work(worker, site)));
+        let workers =
+            (0..plan.workers).map(|worker| scope.spawn(move || server.work(worker, site)));
         let workers: Vec<_> = workers.collect();
         let clients = (0..plan.clients).map(|client| {
             // Of those left over each of the first has one.
-            let connections =
-                plan.connections / plan.clients + usize::from(client < plan.connections % plan.clients);
-            let load =
-                Load { port: server.port, connections, pipeline: plan.pipeline, until: plan.until, asks };
+            let connections = plan.connections / plan.clients
+                + usize::from(client < plan.connections % plan.clients);
+            let load = Load {
+                port: server.port,
+                connections,
+                pipeline: plan.pipeline,
+                until: plan.until,
+                asks,
+            };
             let line = &line;
             scope.spawn(move || drive(os, load, line))
         });
@@ -64,9 +71,9 @@ pub(crate) fn run<O: Os>(os: O, site: &Site, plan: Plan) -> Result<Sample, Failu
     })?;
     let crashed = |_| Failure("a thread has panicked".to_owned());
     // What a worker says comes first: it is why clients have no answers.
-    let tallies = tallies
-        .into_iter()
-        .map(|tally| tally.map_err(crashed)?.map_err(|errno| Failure::new("a worker's call failed", errno)));
+    let tallies = tallies.into_iter().map(|tally| {
+        tally.map_err(crashed)?.map_err(|errno| Failure::new("a worker's call failed", errno))
+    });
     let tallies = tallies.collect::<Result<Vec<Tally>, Failure>>()?;
     let outcomes = outcomes.into_iter().map(|outcome| outcome.map_err(crashed)?);
     sample(&outcomes.collect::<Result<Vec<_>, _>>()?, &tallies, plan)
@@ -90,7 +97,10 @@ fn sample(outcomes: &[Outcome], tallies: &[Tally], plan: Plan) -> Result<Sample,
     shares.sort_unstable();
     let taken: u64 = shares.iter().sum();
     if taken != plan.connections as u64 {
-        return Err(Failure(format!("{} connections were made, and {taken} taken", plan.connections)));
+        return Err(Failure(format!(
+            "{} connections were made, and {taken} taken",
+            plan.connections
+        )));
     }
     let took = outcomes.iter().map(|outcome| outcome.took).max().unwrap_or_default();
     let at = |quantile| Duration::from_nanos(latencies.value_at_quantile(quantile));

@@ -70,8 +70,13 @@ impl<O: Os> Server<O> {
         };
         os.epoll_add(&epoll, listener, EpollEvent { events: flags, data: LISTENER })?;
         os.epoll_add(&epoll, &self.stop, EpollEvent { events: EPOLLIN, data: STOP })?;
-        let mut worker =
-            Worker { os, epoll, connections: Vec::new(), free: Vec::new(), tally: Tally::default() };
+        let mut worker = Worker {
+            os,
+            epoll,
+            connections: Vec::new(),
+            free: Vec::new(),
+            tally: Tally::default(),
+        };
         let mut events = [EpollEvent::default(); MAX_EVENTS];
         loop {
             let n = os.epoll_wait(&worker.epoll, &mut events, -1)?;

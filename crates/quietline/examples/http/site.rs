@@ -12,7 +12,8 @@ impl Status {
     pub(crate) const NOT_FOUND: Self = Self { code: 404, reason: "Not Found" };
     pub(crate) const METHOD_NOT_ALLOWED: Self = Self { code: 405, reason: "Method Not Allowed" };
     pub(crate) const URI_TOO_LONG: Self = Self { code: 414, reason: "URI Too Long" };
-    pub(crate) const FIELDS_TOO_LARGE: Self = Self { code: 431, reason: "Request Header Fields Too Large" };
+    pub(crate) const FIELDS_TOO_LARGE: Self =
+        Self { code: 431, reason: "Request Header Fields Too Large" };
     pub(crate) const NOT_IMPLEMENTED: Self = Self { code: 501, reason: "Not Implemented" };
     pub(crate) const VERSION: Self = Self { code: 505, reason: "HTTP Version Not Supported" };
 }
@@ -68,9 +69,13 @@ impl Site {
     pub(crate) fn new(body: usize) -> Self {
         let page = "<!doctype html><title>quietline</title><p>It works.</p>\n";
         // No two neighbouring stretches are alike, so that a byte out of place is seen.
-        let bytes = (0..body).map(|at| (at as u32).wrapping_mul(0x9e37_79b9).to_be_bytes()[0]).collect();
-        let resources = [(PAGE, HTML, page.into()), (EMPTY, TEXT, Vec::new()), (BODY, BYTES, bytes)];
-        Self { resources: resources.map(|(path, kind, body)| Resource::new(path, kind, body)).into() }
+        let bytes =
+            (0..body).map(|at| (at as u32).wrapping_mul(0x9e37_79b9).to_be_bytes()[0]).collect();
+        let resources =
+            [(PAGE, HTML, page.into()), (EMPTY, TEXT, Vec::new()), (BODY, BYTES, bytes)];
+        Self {
+            resources: resources.map(|(path, kind, body)| Resource::new(path, kind, body)).into(),
+        }
     }
 
     /// What is at a path.

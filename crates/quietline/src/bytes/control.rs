@@ -15,7 +15,9 @@ impl Process {
     pub fn ioctl(&self, fd: i32, request: u64, arg: &mut i32) -> Result<i32, Errno> {
         let file = self.fget(fd)?;
         let question = match request {
-            FIOCLEX | FIONCLEX => return self.table.set_cloexec(fd, request == FIOCLEX).map(|()| 0),
+            FIOCLEX | FIONCLEX => {
+                return self.table.set_cloexec(fd, request == FIOCLEX).map(|()| 0);
+            }
             FIONBIO => {
                 file.set_flags(if *arg != 0 { O_NONBLOCK } else { 0 }, O_NONBLOCK);
                 return Ok(0);
@@ -36,7 +38,12 @@ impl Process {
     }
 
     /// `F_SETPIPE_SZ`, `F_GETPIPE_SZ`.
-    pub(crate) fn pipe_size(&self, file: &FileHandle<'_>, cmd: i32, bytes: u32) -> Result<i32, Errno> {
+    pub(crate) fn pipe_size(
+        &self,
+        file: &FileHandle<'_>,
+        cmd: i32,
+        bytes: u32,
+    ) -> Result<i32, Errno> {
         let pipe = file.opened().pipe().ok_or(Errno::BADF)?;
         if cmd == F_GETPIPE_SZ {
             return Ok(pipe.capacity() as i32);

@@ -1,8 +1,8 @@
 //! `splice`, `tee`, `vmsplice`, `sendfile`.
 
 use crate::abi::{
-    MAX_RW_COUNT, O_APPEND, O_NONBLOCK, SEEK_CUR, SEEK_SET, SPLICE_F_GIFT, SPLICE_F_MORE, SPLICE_F_MOVE,
-    SPLICE_F_NONBLOCK, UIO_MAXIOV,
+    MAX_RW_COUNT, O_APPEND, O_NONBLOCK, SEEK_CUR, SEEK_SET, SPLICE_F_GIFT, SPLICE_F_MORE,
+    SPLICE_F_MOVE, SPLICE_F_NONBLOCK, UIO_MAXIOV,
 };
 use crate::{Errno, FileHandle, FileMode, Process, Socket};
 use quietline_vfs::file::{self, Direction, To};
@@ -36,15 +36,18 @@ impl Process {
         }
         let (source, target) = (self.fget(from)?, self.fget(to)?);
         let (from_pipe, to_pipe) = (source.opened().pipe(), target.opened().pipe());
-        if from_pipe.is_some() && from_offset.is_some() || to_pipe.is_some() && to_offset.is_some() {
+        if from_pipe.is_some() && from_offset.is_some() || to_pipe.is_some() && to_offset.is_some()
+        {
             return Err(Errno::SPIPE);
         }
         if !source.mode().contains(FileMode::READ) || !target.mode().contains(FileMode::WRITE) {
             return Err(Errno::BADF);
         }
         let len = len.min(MAX_RW_COUNT);
-        let how =
-            |pipes: i32| Transfer { len, waits: flags & SPLICE_F_NONBLOCK == 0 && pipes & O_NONBLOCK == 0 };
+        let how = |pipes: i32| Transfer {
+            len,
+            waits: flags & SPLICE_F_NONBLOCK == 0 && pipes & O_NONBLOCK == 0,
+        };
         let n = match (from_pipe, to_pipe) {
             (Some(one), Some(other)) if core::ptr::eq(one, other) => Err(Errno::INVAL),
             (Some(one), Some(other)) => {
@@ -85,10 +88,11 @@ impl Process {
         }
         match (source.opened().pipe(), target.opened().pipe()) {
             (Some(one), Some(other)) if !core::ptr::eq(one, other) => {
-                let waits =
-                    flags & SPLICE_F_NONBLOCK == 0 && (source.flags() | target.flags()) & O_NONBLOCK == 0;
-                let n = pipe::share_between(one, other, Transfer { len: len.min(MAX_RW_COUNT), waits })
-                    .or_else(|stop| self.stopped(stop))?;
+                let waits = flags & SPLICE_F_NONBLOCK == 0
+                    && (source.flags() | target.flags()) & O_NONBLOCK == 0;
+                let n =
+                    pipe::share_between(one, other, Transfer { len: len.min(MAX_RW_COUNT), waits })
+                        .or_else(|stop| self.stopped(stop))?;
                 self.tell_spliced(source.opened(), Direction::Read, n);
                 self.tell_spliced(target.opened(), Direction::Write, n);
                 Ok(n)
@@ -127,8 +131,8 @@ impl Process {
             ahead.set(from);
             Ok(n)
         };
-        let n =
-            pipe::splice_to(pipe, Transfer { len, waits }, room, read).or_else(|stop| self.stopped(stop))?;
+        let n = pipe::splice_to(pipe, Transfer { len, waits }, room, read)
+            .or_else(|stop| self.stopped(stop))?;
         self.tell_spliced(file.opened(), Direction::Write, n);
         Ok(n)
     }
@@ -137,7 +141,12 @@ impl Process {
     ///
     /// # Errors
     /// As `vmsplice(2)` from a pipe.
-    pub fn vmsplice_from(&self, fd: i32, buffers: &mut [&mut [u8]], flags: u32) -> Result<usize, Errno> {
+    pub fn vmsplice_from(
+        &self,
+        fd: i32,
+        buffers: &mut [&mut [u8]],
+        flags: u32,
+    ) -> Result<usize, Errno> {
         let (file, waits) = self.vmsplice_file(fd, flags, FileMode::READ)?;
         if buffers.len() > UIO_MAXIOV {
             return Err(Errno::INVAL);
@@ -199,8 +208,12 @@ impl Process {
                 break Ok(());
             }
             let most = PAGE.min(count - done);
-            let n = match file::read_long(&source, &self.inner().vfs, start + done as i64, &mut page[..most])
-            {
+            let n = match file::read_long(
+                &source,
+                &self.inner().vfs,
+                start + done as i64,
+                &mut page[..most],
+            ) {
                 Ok(0) => break Ok(()),
                 Ok(n) => n,
                 Err(errno) => break Err(errno),
@@ -272,7 +285,9 @@ impl Process {
                 return Err(Errno::INVAL);
             }
             let read = |to: &mut [u8], done| match done {
-                0 => self.read_object(source, &mut Sink::new(&mut [to])).unwrap_or(Err(Errno::INVAL)),
+                0 => {
+                    self.read_object(source, &mut Sink::new(&mut [to])).unwrap_or(Err(Errno::INVAL))
+                }
                 _ => source.opened().try_read(&mut Sink::new(&mut [to])),
             };
             return pipe::splice_to(pipe, how, |_| PAGE, read).or_else(|stop| self.stopped(stop));
@@ -281,7 +296,8 @@ impl Process {
         if !readable || source.opened().inode().is_none_or(quietline_vfs::Inode::is_dir) {
             // What there is to wait for comes before what cannot be read.
             let nothing = |_: &mut [u8], _| Err(Errno::INVAL);
-            return pipe::splice_to(pipe, how, |_| PAGE, nothing).or_else(|stop| self.stopped(stop));
+            return pipe::splice_to(pipe, how, |_| PAGE, nothing)
+                .or_else(|stop| self.stopped(stop));
         }
         let start = match &offset {
             Some(offset) if **offset < 0 => return Err(Errno::INVAL),
@@ -289,7 +305,8 @@ impl Process {
             None => file::seek(source, vfs, 0, SEEK_CUR)?,
         };
         let room = |done: usize| PAGE - (start as usize).wrapping_add(done) % PAGE;
-        let read = |to: &mut [u8], done: usize| file::read_long(source, vfs, start + done as i64, to);
+        let read =
+            |to: &mut [u8], done: usize| file::read_long(source, vfs, start + done as i64, to);
         let n = pipe::splice_to(pipe, how, room, read).or_else(|stop| self.stopped(stop))?;
         match offset {
             Some(offset) => *offset += n as i64,
@@ -299,14 +316,19 @@ impl Process {
     }
 
     /// Writes to a file, at an offset or where it stands, or to what lets its callers wait.
-    fn write_piece(&self, target: &FileHandle<'_>, at: Option<u64>, bytes: &[u8]) -> Result<usize, Errno> {
+    fn write_piece(
+        &self,
+        target: &FileHandle<'_>,
+        at: Option<u64>,
+        bytes: &[u8],
+    ) -> Result<usize, Errno> {
         if let Some(written) = self.write_object(target, Source::new(&[bytes])) {
             return written;
         }
         match at {
-            Some(at) => {
-                self.call(|c| file::write(target, c.vfs, c.cred, To::Offset(at), &[bytes])).map(|(_, n)| n)
-            }
+            Some(at) => self
+                .call(|c| file::write(target, c.vfs, c.cred, To::Offset(at), &[bytes]))
+                .map(|(_, n)| n),
             None => self.call(|c| file::write_on(target, c.vfs, c.cred, &[bytes])),
         }
     }

@@ -77,7 +77,12 @@ impl Process {
     /// # Errors
     /// `EBADF`; `EINVAL` for what is no epoll, or when there is no room for an event; `EINTR`.
     #[inline]
-    pub fn epoll_wait(&self, epfd: i32, events: &mut [EpollEvent], timeout: i32) -> Result<usize, Errno> {
+    pub fn epoll_wait(
+        &self,
+        epfd: i32,
+        events: &mut [EpollEvent],
+        timeout: i32,
+    ) -> Result<usize, Errno> {
         self.epoll_pwait2(epfd, events, milliseconds(timeout))
     }
 

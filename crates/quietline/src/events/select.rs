@@ -58,7 +58,8 @@ impl FdSet {
 
     /// Whether it is in (`FD_ISSET`).
     pub fn contains(&self, fd: i32) -> bool {
-        usize::try_from(fd).is_ok_and(|fd| self.words.get(fd / 64).is_some_and(|w| w >> (fd % 64) & 1 != 0))
+        usize::try_from(fd)
+            .is_ok_and(|fd| self.words.get(fd / 64).is_some_and(|w| w >> (fd % 64) & 1 != 0))
     }
 
     /// The descriptors, lowest first.

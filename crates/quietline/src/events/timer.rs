@@ -9,7 +9,12 @@ impl Process {
     ///
     /// # Errors
     /// `EBADF`; `EINVAL` for what is no timer, or an unknown flag; `ENOMEM`.
-    pub fn timerfd_settime(&self, fd: i32, flags: i32, new: ItimerSpec) -> Result<ItimerSpec, Errno> {
+    pub fn timerfd_settime(
+        &self,
+        fd: i32,
+        flags: i32,
+        new: ItimerSpec,
+    ) -> Result<ItimerSpec, Errno> {
         TimerFd::check_flags(flags)?;
         self.fget(fd)?.payload::<TimerFd>().ok_or(Errno::INVAL)?.set(flags, new)
     }

@@ -39,7 +39,9 @@ const COUNTERS: [(&str, &str, Count); 6] = [
     ("barn_gets", "Full sheaves taken from the barn", |cache| cache.barn_gets),
     ("barn_puts", "Full sheaves given to the barn", |cache| cache.barn_puts),
     ("slab_syncs", "Groups of objects taken from or given to a slab", |cache| cache.slab_syncs),
-    ("rcu_sheaves", "Sheaves of objects sent to wait for a grace period", |cache| cache.rcu_sheaves),
+    ("rcu_sheaves", "Sheaves of objects sent to wait for a grace period", |cache| {
+        cache.rcu_sheaves
+    }),
 ];
 
 impl Report {
@@ -54,11 +56,18 @@ impl Report {
     pub fn open_metrics(&self, out: &mut impl fmt::Write) -> fmt::Result {
         let mut registry = Registry::with_prefix("quietline_slab");
         let objects = Gauges::<State>::default();
-        registry.register("objects", "Places for objects in slabs, by what is in them", objects.clone());
+        registry.register(
+            "objects",
+            "Places for objects in slabs, by what is in them",
+            objects.clone(),
+        );
         for cache in &self.caches {
             for (state, amount) in STATES {
-                let labels =
-                    State { cache: cache.name.clone(), object_bytes: cache.object_size as u64, state };
+                let labels = State {
+                    cache: cache.name.clone(),
+                    object_bytes: cache.object_size as u64,
+                    state,
+                };
                 objects.get_or_create(&labels).inc_by(amount(cache) as i64);
             }
         }
@@ -71,7 +80,9 @@ impl Report {
         for (name, help, count) in COUNTERS {
             let family = Family::<Which, Counter<u64>>::default();
             registry.register(name, help, family.clone());
-            self.caches.iter().for_each(|cache| _ = family.get_or_create(&which(cache)).inc_by(count(cache)));
+            self.caches
+                .iter()
+                .for_each(|cache| _ = family.get_or_create(&which(cache)).inc_by(count(cache)));
         }
         text::encode(out, &registry)
     }

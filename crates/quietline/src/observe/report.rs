@@ -114,7 +114,8 @@ impl Report {
     /// What this process has now.
     pub fn of_this_process() -> Self {
         let program = std::env::current_exe().ok();
-        let program = program.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
+        let program =
+            program.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
         let mut caches = Vec::new();
         quietline_slab::each_cache(|stats| caches.push(Cache::from(&stats)));
         Self {

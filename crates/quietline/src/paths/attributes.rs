@@ -26,7 +26,13 @@ impl Process {
     ///
     /// # Errors
     /// As `fchmodat2(2)`.
-    pub fn fchmodat2(&self, dirfd: i32, path: impl AsRef<[u8]>, mode: u32, flags: i32) -> Result<(), Errno> {
+    pub fn fchmodat2(
+        &self,
+        dirfd: i32,
+        path: impl AsRef<[u8]>,
+        mode: u32,
+        flags: i32,
+    ) -> Result<(), Errno> {
         if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
             return Err(Errno::INVAL);
         }

@@ -153,7 +153,8 @@ impl Process {
             return Err(Errno::SPIPE);
         }
         not_too_many(buffers.len(), &file, FileMode::WRITE)?;
-        self.call(|c| file::write(&file, c.vfs, c.cred, To::Offset(offset), buffers)).map(|(_, n)| n)
+        self.call(|c| file::write(&file, c.vfs, c.cred, To::Offset(offset), buffers))
+            .map(|(_, n)| n)
     }
 
     /// Moves where the file stands: from the beginning, from there, from the end, to data, to a hole.
@@ -191,11 +192,16 @@ impl Process {
             return Err(Errno::INVAL);
         }
         // What has no position has no data either, and is told so below.
-        let here =
-            |file: &FileHandle<'_>| file::seek(file, &self.inner().vfs, 0, crate::abi::SEEK_CUR).unwrap_or(0);
-        let at = |file: &FileHandle<'_>, offset: Option<&i64>| offset.copied().unwrap_or_else(|| here(file));
-        let (start, offset) = (at(&source, from_offset.as_deref()), at(&target, to_offset.as_deref()));
-        let n = self.call(|c| file::copy_range(&source, start, &target, offset, len, c.vfs, c.cred))?;
+        let here = |file: &FileHandle<'_>| {
+            file::seek(file, &self.inner().vfs, 0, crate::abi::SEEK_CUR).unwrap_or(0)
+        };
+        let at = |file: &FileHandle<'_>, offset: Option<&i64>| {
+            offset.copied().unwrap_or_else(|| here(file))
+        };
+        let (start, offset) =
+            (at(&source, from_offset.as_deref()), at(&target, to_offset.as_deref()));
+        let n =
+            self.call(|c| file::copy_range(&source, start, &target, offset, len, c.vfs, c.cred))?;
         for (file, given) in [(&source, from_offset), (&target, to_offset)] {
             match given {
                 Some(offset) => *offset += n as i64,

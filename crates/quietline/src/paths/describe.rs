@@ -2,8 +2,8 @@
 
 use super::how;
 use crate::abi::{
-    AT_EACCESS, AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, F_OK,
-    R_OK, STATX__RESERVED, Stat, StatFs, Statx, W_OK, X_OK,
+    AT_EACCESS, AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW,
+    F_OK, R_OK, STATX__RESERVED, Stat, StatFs, Statx, W_OK, X_OK,
 };
 use crate::{Errno, Process};
 use quietline_vfs::namei::{self, stat_of, statfs_of, statx_of};
@@ -74,14 +74,22 @@ impl Process {
             return Err(Errno::INVAL);
         }
         let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
-        self.call_at(dirfd, path, flags, |c, path| c.look(path, how, |found| stat_of(found.inode())))
+        self.call_at(dirfd, path, flags, |c, path| {
+            c.look(path, how, |found| stat_of(found.inode()))
+        })
     }
 
     /// Describes the file at a path at length. All that is known is told, whatever `mask` asks for.
     ///
     /// # Errors
     /// As `statx(2)`.
-    pub fn statx(&self, dirfd: i32, path: impl AsRef<[u8]>, flags: i32, mask: u32) -> Result<Statx, Errno> {
+    pub fn statx(
+        &self,
+        dirfd: i32,
+        path: impl AsRef<[u8]>,
+        flags: i32,
+        mask: u32,
+    ) -> Result<Statx, Errno> {
         let known = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;
         if mask & STATX__RESERVED != 0 || flags & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE {
             return Err(Errno::INVAL);
@@ -130,7 +138,13 @@ impl Process {
     ///
     /// # Errors
     /// As `faccessat2(2)`.
-    pub fn faccessat2(&self, dirfd: i32, path: impl AsRef<[u8]>, mode: i32, flags: i32) -> Result<(), Errno> {
+    pub fn faccessat2(
+        &self,
+        dirfd: i32,
+        path: impl AsRef<[u8]>,
+        mode: i32,
+        flags: i32,
+    ) -> Result<(), Errno> {
         if mode & !(F_OK | R_OK | W_OK | X_OK) != 0
             || flags & !(AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0
         {
@@ -155,7 +169,12 @@ impl Process {
     ///
     /// # Errors
     /// As `readlinkat(2)`.
-    pub fn readlinkat(&self, dirfd: i32, path: impl AsRef<[u8]>, buffer: &mut [u8]) -> Result<usize, Errno> {
+    pub fn readlinkat(
+        &self,
+        dirfd: i32,
+        path: impl AsRef<[u8]>,
+        buffer: &mut [u8],
+    ) -> Result<usize, Errno> {
         if buffer.is_empty() {
             return Err(Errno::INVAL);
         }

@@ -35,7 +35,13 @@ impl Process {
     ///
     /// # Errors
     /// As `mknodat(2)`.
-    pub fn mknodat(&self, dirfd: i32, path: impl AsRef<[u8]>, mode: u32, dev: u64) -> Result<(), Errno> {
+    pub fn mknodat(
+        &self,
+        dirfd: i32,
+        path: impl AsRef<[u8]>,
+        mode: u32,
+        dev: u64,
+    ) -> Result<(), Errno> {
         let new = New::Node(mode, dev);
         new.check()?;
         self.call_at(dirfd, path.as_ref(), 0, |c, path| namei::make(c, path, new))

@@ -23,7 +23,13 @@ impl Process {
     /// # Errors
     /// As [`open`](Self::open); `EBADF`, `ENOTDIR` for the descriptor.
     #[inline]
-    pub fn openat(&self, dirfd: i32, path: impl AsRef<[u8]>, flags: i32, mode: u32) -> Result<i32, Errno> {
+    pub fn openat(
+        &self,
+        dirfd: i32,
+        path: impl AsRef<[u8]>,
+        flags: i32,
+        mode: u32,
+    ) -> Result<i32, Errno> {
         let file = self.openat_file(dirfd, path, flags & !O_ANYFD, mode)?;
         self.install(file, flags & (O_CLOEXEC | O_ANYFD))
     }

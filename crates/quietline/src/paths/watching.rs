@@ -21,7 +21,13 @@ impl Process {
     pub fn inotify_init1(&self, flags: i32) -> Result<i32, Errno> {
         let k = self.inner();
         let [uid, ..] = self.getresuid();
-        let file = quietline_vfs::file::inotify_init1(&k.inotifies, &k.files, &k.vfs, uid, flags & !O_ANYFD)?;
+        let file = quietline_vfs::file::inotify_init1(
+            &k.inotifies,
+            &k.files,
+            &k.vfs,
+            uid,
+            flags & !O_ANYFD,
+        )?;
         self.install(file, flags & (O_CLOEXEC | O_ANYFD))
     }
 
@@ -29,7 +35,12 @@ impl Process {
     ///
     /// # Errors
     /// As `inotify_add_watch(2)`.
-    pub fn inotify_add_watch(&self, fd: i32, path: impl AsRef<[u8]>, mask: u32) -> Result<i32, Errno> {
+    pub fn inotify_add_watch(
+        &self,
+        fd: i32,
+        path: impl AsRef<[u8]>,
+        mask: u32,
+    ) -> Result<i32, Errno> {
         quietline_vfs::inotify::check_bits(mask)?;
         let file = self.fget(fd)?;
         quietline_vfs::inotify::check_mask(mask)?;
@@ -61,8 +72,10 @@ impl Process {
         let k = self.inner();
         let section = self.cred.section();
         let start = quietline_vfs::Start::cwd(self.here());
-        let caller = namei::Caller { vfs: &k.vfs, files: &k.files, start, cred: self.cred.load(&section) };
-        let file = quietline_vfs::open_unnamed(&caller, &k.namespace.root(), Opening::new(O_RDWR, 0)?)?;
+        let caller =
+            namei::Caller { vfs: &k.vfs, files: &k.files, start, cred: self.cred.load(&section) };
+        let file =
+            quietline_vfs::open_unnamed(&caller, &k.namespace.root(), Opening::new(O_RDWR, 0)?)?;
         self.install(file, if flags & MFD_CLOEXEC != 0 { O_CLOEXEC } else { 0 })
     }
 }

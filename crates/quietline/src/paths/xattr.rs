@@ -48,7 +48,14 @@ impl Process {
         self.set_at(path.as_ref(), name.as_ref(), value, flags, false)
     }
 
-    fn set_at(&self, path: &[u8], name: &[u8], value: &[u8], flags: i32, follow: bool) -> Result<(), Errno> {
+    fn set_at(
+        &self,
+        path: &[u8],
+        name: &[u8],
+        value: &[u8],
+        flags: i32,
+        follow: bool,
+    ) -> Result<(), Errno> {
         namei::check_xattr(name, value, flags)?;
         self.call_at(AT_FDCWD, path, 0, |c, path| {
             namei::setxattr(c, c.place(path, how(0, follow))?.borrow(), name, value, flags)
@@ -59,7 +66,13 @@ impl Process {
     ///
     /// # Errors
     /// As `fsetxattr(2)`.
-    pub fn fsetxattr(&self, fd: i32, name: impl AsRef<[u8]>, value: &[u8], flags: i32) -> Result<(), Errno> {
+    pub fn fsetxattr(
+        &self,
+        fd: i32,
+        name: impl AsRef<[u8]>,
+        value: &[u8],
+        flags: i32,
+    ) -> Result<(), Errno> {
         let name = name.as_ref();
         namei::check_xattr(name, value, flags)?;
         self.value_on(fd, |c, place| namei::setxattr(c, place, name, value, flags))
@@ -91,7 +104,13 @@ impl Process {
         self.get_at(path.as_ref(), name.as_ref(), to, false)
     }
 
-    fn get_at(&self, path: &[u8], name: &[u8], to: &mut [u8], follow: bool) -> Result<usize, Errno> {
+    fn get_at(
+        &self,
+        path: &[u8],
+        name: &[u8],
+        to: &mut [u8],
+        follow: bool,
+    ) -> Result<usize, Errno> {
         namei::check_xattr_name(name)?;
         self.call_at(AT_FDCWD, path, 0, |c, path| {
             namei::getxattr(c, c.place(path, how(0, follow))?.borrow(), name, to)
@@ -102,7 +121,12 @@ impl Process {
     ///
     /// # Errors
     /// As `fgetxattr(2)`.
-    pub fn fgetxattr(&self, fd: i32, name: impl AsRef<[u8]>, to: &mut [u8]) -> Result<usize, Errno> {
+    pub fn fgetxattr(
+        &self,
+        fd: i32,
+        name: impl AsRef<[u8]>,
+        to: &mut [u8],
+    ) -> Result<usize, Errno> {
         let name = name.as_ref();
         namei::check_xattr_name(name)?;
         self.value_on(fd, |c, place| namei::getxattr(c, place, name, to))
@@ -148,7 +172,11 @@ impl Process {
     ///
     /// # Errors
     /// As `lremovexattr(2)`.
-    pub fn lremovexattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>) -> Result<(), Errno> {
+    pub fn lremovexattr(
+        &self,
+        path: impl AsRef<[u8]>,
+        name: impl AsRef<[u8]>,
+    ) -> Result<(), Errno> {
         self.remove_at(path.as_ref(), name.as_ref(), false)
     }
 

@@ -45,8 +45,11 @@ fn list(
 ) -> Result<(), Errno> {
     let mut from = usize::try_from(from).unwrap_or(usize::MAX);
     loop {
-        let next =
-            kernel.get(vfs).processes.with(pid, |task| task.table.next_fd(from)).ok_or(Errno::NOENT)?;
+        let next = kernel
+            .get(vfs)
+            .processes
+            .with(pid, |task| task.table.next_fd(from))
+            .ok_or(Errno::NOENT)?;
         let Some(fd) = next else { return Ok(()) };
         if !each(fd as u64, number::text(fd, &mut [0; 10])) {
             return Ok(());
@@ -85,7 +88,12 @@ impl Names for Fds {
         Ok(Some(Made { owner, size: LINK_SIZE, ..made }))
     }
 
-    fn list(&self, vfs: &Vfs, from: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), Errno> {
+    fn list(
+        &self,
+        vfs: &Vfs,
+        from: u64,
+        each: &mut dyn FnMut(u64, &[u8]) -> bool,
+    ) -> Result<(), Errno> {
         list(self.kernel, self.pid, vfs, from, each)
     }
 
@@ -109,12 +117,18 @@ impl Target for Fd {
         }
         let inode = file.inode::<Pipe>().or_else(|| file.inode::<Socket>());
         let owner = pid::owner(self.kernel, vfs, self.pid).ok_or(Errno::NOENT)?;
-        let (mode, ino) = inode.map_or((0o600, None), |inode| (inode.i_mode, Some(u64::from(inode.i_ino))));
+        let (mode, ino) =
+            inode.map_or((0o600, None), |inode| (inode.i_mode, Some(u64::from(inode.i_ino))));
         let made = Made::new(mode, Object { fd: *self, ino })?;
         stand_in(link, b"object", Made { owner, ino, ..made }).map(NodeLink::Jump)
     }
 
-    fn name<'k>(&self, link: &Path<'k>, fs: &FsStruct<'k>, path: &mut PathBuffer<'_>) -> Result<(), Errno> {
+    fn name<'k>(
+        &self,
+        link: &Path<'k>,
+        fs: &FsStruct<'k>,
+        path: &mut PathBuffer<'_>,
+    ) -> Result<(), Errno> {
         let vfs = link.dentry().vfs();
         let file = self.file(vfs)?;
         if let Some(place) = file.place() {
@@ -144,7 +158,8 @@ impl Node for Object {
         mode: FileMode,
     ) -> Result<Option<FileHandle<'k>>, Errno> {
         let file = self.fd.file(place.dentry().vfs()).map_err(|_| Errno::NXIO)?;
-        let same = file.inode::<Pipe>().is_some_and(|inode| Some(u64::from(inode.i_ino)) == self.ino);
+        let same =
+            file.inode::<Pipe>().is_some_and(|inode| Some(u64::from(inode.i_ino)) == self.ino);
         if same { file.reopen(flags, mode) } else { Err(Errno::NXIO) }
     }
 }
@@ -167,7 +182,12 @@ impl Names for FdInfos {
         Ok(Some(Made { owner, ..made }))
     }
 
-    fn list(&self, vfs: &Vfs, from: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), Errno> {
+    fn list(
+        &self,
+        vfs: &Vfs,
+        from: u64,
+        each: &mut dyn FnMut(u64, &[u8]) -> bool,
+    ) -> Result<(), Errno> {
         list(self.kernel, self.pid, vfs, from, each)
     }
 
@@ -176,7 +196,8 @@ impl Names for FdInfos {
     }
 
     fn still(&self, vfs: &Vfs, name: &[u8], _inode: &Inode) -> bool {
-        number::canonical(name).is_some_and(|fd| Fd { kernel: self.kernel, pid: self.pid, fd }.is_open(vfs))
+        number::canonical(name)
+            .is_some_and(|fd| Fd { kernel: self.kernel, pid: self.pid, fd }.is_open(vfs))
     }
 }
 

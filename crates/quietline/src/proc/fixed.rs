@@ -50,14 +50,19 @@ pub(super) fn find(
     name: &[u8],
     strict: bool,
 ) -> Result<Option<Made>, Errno> {
-    let Some(entry) = entries.iter().find(|entry| entry.name.as_bytes() == name) else { return Ok(None) };
+    let Some(entry) = entries.iter().find(|entry| entry.name.as_bytes() == name) else {
+        return Ok(None);
+    };
     let made = match entry.what {
-        What::Directory(entries) => Made::new(S_IFDIR | entry.mode, Directory(Fixed { kernel, entries })),
+        What::Directory(entries) => {
+            Made::new(S_IFDIR | entry.mode, Directory(Fixed { kernel, entries }))
+        }
         What::Caches => Made::new(S_IFDIR | entry.mode, Directory(super::slab::Caches { kernel })),
         What::Link(to) => Made::new(S_IFLNK | entry.mode, Link(Body(to))),
-        What::Text(_) | What::Number { .. } => {
-            Made::new(S_IFREG | entry.mode, TextFile::new(Value { kernel, what: entry.what, strict }))
-        }
+        What::Text(_) | What::Number { .. } => Made::new(
+            S_IFREG | entry.mode,
+            TextFile::new(Value { kernel, what: entry.what, strict }),
+        ),
     };
     made.map(Some)
 }
@@ -67,8 +72,15 @@ impl Names for Fixed {
         find(self.kernel, self.entries, name, true)
     }
 
-    fn list(&self, _vfs: &Vfs, from: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), Errno> {
-        for (place, entry) in (0..).zip(self.entries).skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+    fn list(
+        &self,
+        _vfs: &Vfs,
+        from: u64,
+        each: &mut dyn FnMut(u64, &[u8]) -> bool,
+    ) -> Result<(), Errno> {
+        for (place, entry) in
+            (0..).zip(self.entries).skip(usize::try_from(from).unwrap_or(usize::MAX))
+        {
             if !each(place, entry.name.as_bytes()) {
                 break;
             }
@@ -119,13 +131,18 @@ struct Body(&'static str);
 
 impl Target for Body {
     fn follow<'k>(&self, _link: &Path<'k>, _fs: &FsStruct<'k>) -> Result<NodeLink<'k>, Errno> {
-        let mut body =
-            quietline_platform::heap::try_boxed_slice(self.0.len(), |_| 0).map_err(|_| Errno::NOMEM)?;
+        let mut body = quietline_platform::heap::try_boxed_slice(self.0.len(), |_| 0)
+            .map_err(|_| Errno::NOMEM)?;
         body.copy_from_slice(self.0.as_bytes());
         Ok(NodeLink::Body(body))
     }
 
-    fn name<'k>(&self, _link: &Path<'k>, _fs: &FsStruct<'k>, path: &mut PathBuffer<'_>) -> Result<(), Errno> {
+    fn name<'k>(
+        &self,
+        _link: &Path<'k>,
+        _fs: &FsStruct<'k>,
+        path: &mut PathBuffer<'_>,
+    ) -> Result<(), Errno> {
         path.prepend(self.0.as_bytes())
     }
 }

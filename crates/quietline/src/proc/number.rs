@@ -40,7 +40,10 @@ pub(super) fn sysctl(text: &[u8], min: u64, max: u64) -> Result<(u64, usize), Er
     let text = &text[..text.len().min(SYSCTL_BYTES)];
     let skipped = text.iter().take_while(|b| is_space(b)).count();
     let rest = &text[skipped..];
-    let word = rest.iter().position(|b| matches!(b, b' ' | b'\t' | b'\n')).map_or(rest, |end| &rest[..end]);
+    let word = rest
+        .iter()
+        .position(|b| matches!(b, b' ' | b'\t' | b'\n'))
+        .map_or(rest, |end| &rest[..end]);
     if word.is_empty() || word.len() > SYSCTL_DIGITS {
         return Err(Errno::INVAL);
     }

@@ -41,10 +41,14 @@ impl Names for Process {
             return Ok(None);
         }
         let made = match name {
-            b"cwd" => Made::new(S_IFLNK | 0o777, Link(Place { kernel, pid, of: |task| task.fs.pwd_path() })),
-            b"root" => {
-                Made::new(S_IFLNK | 0o777, Link(Place { kernel, pid, of: |task| task.fs.root_path() }))
-            }
+            b"cwd" => Made::new(
+                S_IFLNK | 0o777,
+                Link(Place { kernel, pid, of: |task| task.fs.pwd_path() }),
+            ),
+            b"root" => Made::new(
+                S_IFLNK | 0o777,
+                Link(Place { kernel, pid, of: |task| task.fs.root_path() }),
+            ),
             b"fd" => Made::new(S_IFDIR | 0o500, Directory(fds::Fds { kernel, pid })),
             b"fdinfo" => Made::new(S_IFDIR | 0o555, Directory(fds::FdInfos { kernel, pid })),
             b"mounts" => Made::new(S_IFREG | 0o444, TextFile::new(mounts::Mounts { kernel, pid })),
@@ -54,7 +58,12 @@ impl Names for Process {
         Ok(Some(Made { owner, ..made? }))
     }
 
-    fn list(&self, vfs: &Vfs, from: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), Errno> {
+    fn list(
+        &self,
+        vfs: &Vfs,
+        from: u64,
+        each: &mut dyn FnMut(u64, &[u8]) -> bool,
+    ) -> Result<(), Errno> {
         self::owner(self.kernel, vfs, self.pid).ok_or(Errno::NOENT)?;
         for (place, name) in (0..).zip(NAMES).skip(usize::try_from(from).unwrap_or(usize::MAX)) {
             if !each(place, name.as_bytes()) {
@@ -84,7 +93,12 @@ impl Target for Place {
         self.path(link.dentry().vfs()).map(NodeLink::Jump)
     }
 
-    fn name<'k>(&self, link: &Path<'k>, fs: &FsStruct<'k>, path: &mut PathBuffer<'_>) -> Result<(), Errno> {
+    fn name<'k>(
+        &self,
+        link: &Path<'k>,
+        fs: &FsStruct<'k>,
+        path: &mut PathBuffer<'_>,
+    ) -> Result<(), Errno> {
         let vfs = link.dentry().vfs();
         vfs.d_path(&self.path(vfs)?, &fs.root_path(), path).map(drop)
     }

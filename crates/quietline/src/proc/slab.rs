@@ -11,7 +11,8 @@ use quietline_vfs::Vfs;
 use quietline_vfs::abi::{S_IFDIR, S_IFREG};
 use quietline_vfs::generated::{Directory, Made, Names, Text, TextBuffer, TextFile};
 
-pub(super) const SYSFS: &[Entry] = &[Entry { name: "kernel", mode: 0o755, what: What::Directory(KERNEL) }];
+pub(super) const SYSFS: &[Entry] =
+    &[Entry { name: "kernel", mode: 0o755, what: What::Directory(KERNEL) }];
 const KERNEL: &[Entry] = &[Entry { name: "slab", mode: 0o755, what: What::Caches }];
 
 /// What `stat` says of the size of a file in `sysfs`.
@@ -34,8 +35,16 @@ const fn shown(name: &'static str, show: fn(&Stats) -> usize) -> Attribute {
 
 const ATTRIBUTES: &[Attribute] = &[
     shown("aliases", |s| s.aliases),
-    Attribute { name: "cpu_partial", show: Some(|s| s.tunables.cpu_partial), store: Some(set_cpu_partial) },
-    Attribute { name: "min_partial", show: Some(|s| s.tunables.min_partial), store: Some(set_min_partial) },
+    Attribute {
+        name: "cpu_partial",
+        show: Some(|s| s.tunables.cpu_partial),
+        store: Some(set_cpu_partial),
+    },
+    Attribute {
+        name: "min_partial",
+        show: Some(|s| s.tunables.min_partial),
+        store: Some(set_min_partial),
+    },
     shown("object_size", |s| s.size),
     shown("objects", |s| s.active + s.waiting + s.cached),
     shown("objs_per_slab", |s| s.objects_per_slab),
@@ -92,11 +101,18 @@ pub(super) struct Caches {
 impl Names for Caches {
     fn find(&self, vfs: &Vfs, name: &[u8]) -> Result<Option<Made>, Errno> {
         let caches = self.kernel.get(vfs).slabinfo();
-        let Some(stats) = caches.iter().find(|stats| stats.name.as_bytes() == name) else { return Ok(None) };
+        let Some(stats) = caches.iter().find(|stats| stats.name.as_bytes() == name) else {
+            return Ok(None);
+        };
         Made::new(S_IFDIR | 0o755, Directory(Cache { id: stats.id })).map(Some)
     }
 
-    fn list(&self, vfs: &Vfs, from: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), Errno> {
+    fn list(
+        &self,
+        vfs: &Vfs,
+        from: u64,
+        each: &mut dyn FnMut(u64, &[u8]) -> bool,
+    ) -> Result<(), Errno> {
         let caches = self.kernel.get(vfs).slabinfo();
         for (place, stats) in (0..).zip(&caches).skip(usize::try_from(from).unwrap_or(usize::MAX)) {
             if !each(place, stats.name.as_bytes()) {
@@ -114,7 +130,8 @@ struct Cache {
 
 impl Names for Cache {
     fn find(&self, _vfs: &Vfs, name: &[u8]) -> Result<Option<Made>, Errno> {
-        let Some(attribute) = ATTRIBUTES.iter().find(|attribute| attribute.name.as_bytes() == name) else {
+        let Some(attribute) = ATTRIBUTES.iter().find(|attribute| attribute.name.as_bytes() == name)
+        else {
             return Ok(None);
         };
         let mode = if attribute.store.is_some() { 0o600 } else { 0o400 };
@@ -122,8 +139,15 @@ impl Names for Cache {
         Ok(Some(Made { size: FILE_SIZE, ..made }))
     }
 
-    fn list(&self, _vfs: &Vfs, from: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), Errno> {
-        for (place, attribute) in (0..).zip(ATTRIBUTES).skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+    fn list(
+        &self,
+        _vfs: &Vfs,
+        from: u64,
+        each: &mut dyn FnMut(u64, &[u8]) -> bool,
+    ) -> Result<(), Errno> {
+        for (place, attribute) in
+            (0..).zip(ATTRIBUTES).skip(usize::try_from(from).unwrap_or(usize::MAX))
+        {
             if !each(place, attribute.name.as_bytes()) {
                 break;
             }

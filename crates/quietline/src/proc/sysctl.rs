@@ -62,7 +62,9 @@ const INOTIFY: &[Entry] = &[
         mode: 0o644,
         what: What::Number {
             get: |k| k.vfs.inotify_limits().max_queued_events().load(Ordering::Relaxed).into(),
-            set: |k, max| k.vfs.inotify_limits().max_queued_events().store(max as u32, Ordering::Relaxed),
+            set: |k, max| {
+                k.vfs.inotify_limits().max_queued_events().store(max as u32, Ordering::Relaxed)
+            },
             max: i32::MAX as u64,
         },
     },
@@ -71,7 +73,9 @@ const INOTIFY: &[Entry] = &[
         mode: 0o644,
         what: What::Number {
             get: |k| k.vfs.inotify_limits().max_user_instances().load(Ordering::Relaxed).into(),
-            set: |k, max| k.vfs.inotify_limits().max_user_instances().store(max as u32, Ordering::Relaxed),
+            set: |k, max| {
+                k.vfs.inotify_limits().max_user_instances().store(max as u32, Ordering::Relaxed)
+            },
             max: i32::MAX as u64,
         },
     },
@@ -80,7 +84,9 @@ const INOTIFY: &[Entry] = &[
         mode: 0o644,
         what: What::Number {
             get: |k| k.vfs.inotify_limits().max_user_watches().load(Ordering::Relaxed).into(),
-            set: |k, max| k.vfs.inotify_limits().max_user_watches().store(max as u32, Ordering::Relaxed),
+            set: |k, max| {
+                k.vfs.inotify_limits().max_user_watches().store(max as u32, Ordering::Relaxed)
+            },
             max: i32::MAX as u64,
         },
     },
@@ -89,7 +95,13 @@ const INOTIFY: &[Entry] = &[
 /// Dentries, those of them that are unused, two limits of age that are no more, those that stand for nothing, and nothing.
 fn dentry_state(k: &Inner, out: &mut TextBuffer) {
     let tree = k.vfs.dentry_state();
-    let _ = writeln!(out, "{}\t{}\t45\t0\t{}\t0", k.dentries().nr_dentry, tree.nr_unused, tree.nr_negative);
+    let _ = writeln!(
+        out,
+        "{}\t{}\t45\t0\t{}\t0",
+        k.dentries().nr_dentry,
+        tree.nr_unused,
+        tree.nr_negative
+    );
 }
 
 fn inode_nr(k: &Inner, out: &mut TextBuffer) {
@@ -102,7 +114,8 @@ fn inode_state(k: &Inner, out: &mut TextBuffer) {
 }
 
 fn file_nr(k: &Inner, out: &mut TextBuffer) {
-    let _ = writeln!(out, "{}\t0\t{}", k.files.nr_files(), k.files.max_files().min(i64::MAX as u64));
+    let _ =
+        writeln!(out, "{}\t0\t{}", k.files.nr_files(), k.files.max_files().min(i64::MAX as u64));
 }
 
 fn nr_open(_: &Inner, out: &mut TextBuffer) {

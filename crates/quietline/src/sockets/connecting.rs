@@ -16,7 +16,12 @@ impl Process {
     /// # Errors
     /// As [`socket`](Self::socket), but for `EMFILE`.
     #[inline(always)]
-    pub fn socket_file(&self, domain: i32, ty: i32, protocol: i32) -> Result<FileHandle<'_>, Errno> {
+    pub fn socket_file(
+        &self,
+        domain: i32,
+        ty: i32,
+        protocol: i32,
+    ) -> Result<FileHandle<'_>, Errno> {
         self.maker().socket(domain, ty, protocol, self.inner().config.privileged)
     }
 

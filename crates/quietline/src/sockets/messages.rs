@@ -52,7 +52,8 @@ impl RecvMsg<'_, '_> {
         }
         let (mut data, mut room) = (Sink::new(self.buffers), Control::new(self.control));
         let mut name = SockAddr::NONE;
-        let mut incoming = Incoming { name: &mut name, data: &mut data, control: &mut room, flags, found: 0 };
+        let mut incoming =
+            Incoming { name: &mut name, data: &mut data, control: &mut room, flags, found: 0 };
         let n = receive(&mut incoming)?;
         let found = incoming.found;
         undelivered.add(room.take_undelivered());
@@ -109,7 +110,12 @@ impl Process {
     ///
     /// # Errors
     /// As `sendmmsg(2)`, of the first.
-    pub fn sendmmsg(&self, fd: i32, messages: &mut [SendMsg<'_>], flags: i32) -> Result<usize, Errno> {
+    pub fn sendmmsg(
+        &self,
+        fd: i32,
+        messages: &mut [SendMsg<'_>],
+        flags: i32,
+    ) -> Result<usize, Errno> {
         self.on_socket(fd, |on, _| {
             let mut done = 0;
             for message in messages.iter_mut().take(UIO_MAXIOV) {
@@ -134,7 +140,8 @@ impl Process {
             return Err(Errno::MSGSIZE);
         }
         let (to, mut data) = (name(message.name)?, Source::new(message.buffers));
-        let sent = on.send(&mut Outgoing { name: &to, data: &mut data, control: message.control, flags });
+        let sent =
+            on.send(&mut Outgoing { name: &to, data: &mut data, control: message.control, flags });
         self.told_of_pipe(sent, &data, flags)
     }
 
@@ -167,7 +174,8 @@ impl Process {
             }
         }
         let Some((first, begun)) = begun else {
-            let sent = self.on_socket(fd, |on, _| on.send(&mut Outgoing { name: to, data, control, flags }));
+            let sent = self
+                .on_socket(fd, |on, _| on.send(&mut Outgoing { name: to, data, control, flags }));
             return self.told_of_pipe(sent, data, flags);
         };
         // What was sent before is told, whatever becomes of the rest. The descriptor may have become another socket's meanwhile,
@@ -213,7 +221,12 @@ impl Process {
     /// # Errors
     /// As `recvfrom(2)`.
     #[inline]
-    pub fn recvfrom(&self, fd: i32, buffer: &mut [u8], flags: i32) -> Result<(usize, SockAddr), Errno> {
+    pub fn recvfrom(
+        &self,
+        fd: i32,
+        buffer: &mut [u8],
+        flags: i32,
+    ) -> Result<(usize, SockAddr), Errno> {
         let (mut from, buffers) = (SockAddr::NONE, &mut [buffer]);
         let (mut data, mut control) = (Sink::new(buffers), Control::new(&mut []));
         let mut message =
@@ -227,7 +240,12 @@ impl Process {
     ///
     /// # Errors
     /// As `recvmsg(2)`.
-    pub fn recvmsg(&self, fd: i32, message: &mut RecvMsg<'_, '_>, flags: i32) -> Result<usize, Errno> {
+    pub fn recvmsg(
+        &self,
+        fd: i32,
+        message: &mut RecvMsg<'_, '_>,
+        flags: i32,
+    ) -> Result<usize, Errno> {
         message.take(flags, &mut Undelivered::default(), |incoming| self.receive(fd, incoming))
     }
 
@@ -281,7 +299,8 @@ impl Process {
 
     #[inline]
     fn receive(&self, fd: i32, message: &mut Incoming<'_, '_, '_>) -> Result<usize, Errno> {
-        let waits = |on: &On<'_>, flags: i32| on.flags & O_NONBLOCK == 0 && flags & MSG_DONTWAIT == 0;
+        let waits =
+            |on: &On<'_>, flags: i32| on.flags & O_NONBLOCK == 0 && flags & MSG_DONTWAIT == 0;
         let received = self.at_socket(fd, |on| match on.receive(message) {
             Err(Errno::AGAIN) if waits(on, message.flags) => Ok(None),
             done => done.map(Some),

@@ -15,7 +15,13 @@ impl Process {
     ///
     /// # Errors
     /// As `getsockopt(2)`.
-    pub fn getsockopt(&self, fd: i32, level: i32, name: i32, to: &mut [u8]) -> Result<usize, Errno> {
+    pub fn getsockopt(
+        &self,
+        fd: i32,
+        level: i32,
+        name: i32,
+        to: &mut [u8],
+    ) -> Result<usize, Errno> {
         self.on_socket(fd, |on, _| on.option(level, name, to))
     }
 }

@@ -11,7 +11,8 @@ const ROOM: i32 = 64;
 
 /// A listener with one connection, which has a byte in it, and a table that is about to grow.
 fn prepare(p: &Process, family: i32, fill: bool) -> i32 {
-    let [listener, client] = [(); 2].map(|()| p.socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0).unwrap());
+    let [listener, client] =
+        [(); 2].map(|()| p.socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0).unwrap());
     p.bind(listener, &address(family, "faults")).unwrap();
     p.listen(listener, 5).unwrap();
     let connected = p.connect(client, p.getsockname(listener).unwrap().bytes());
@@ -62,7 +63,10 @@ fn a_connection_is_accepted_or_stays() {
             }
             // Where the table grows. (What a file is made of may be at hand.)
             let grows = fill || any != 0;
-            assert!(refused >= u32::from(grows), "family {family}, fill {fill}, any {any:#x}: {refused}");
+            assert!(
+                refused >= u32::from(grows),
+                "family {family}, fill {fill}, any {any:#x}: {refused}"
+            );
         }
     }
 }
@@ -75,7 +79,8 @@ fn who_cannot_take_a_place_passes_it_on() {
     for n in (1..30).cycle().take(3_000) {
         let kernel = Kernel::boot(Config::default()).unwrap();
         let p = &kernel.process().unwrap();
-        let [listener, full, first, second] = [(); 4].map(|()| p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap());
+        let [listener, full, first, second] =
+            [(); 4].map(|()| p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap());
         let name = &address(AF_UNIX, "one place");
         p.bind(listener, name).unwrap();
         p.listen(listener, 0).unwrap();

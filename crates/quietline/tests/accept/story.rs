@@ -45,7 +45,8 @@ impl System for Host {
     }
 
     fn listen(&self, fd: i32, address: &[u8]) {
-        done(unsafe { libc::bind(fd, address.as_ptr().cast(), address.len() as u32) }).expect("bound");
+        done(unsafe { libc::bind(fd, address.as_ptr().cast(), address.len() as u32) })
+            .expect("bound");
         done(unsafe { libc::listen(fd, 5) }).expect("it listens");
     }
 
@@ -148,7 +149,8 @@ struct Watch {
 
 impl Watch {
     fn new(thread: i32) -> Self {
-        let open = |file: &str| File::open(format!("/proc/self/task/{thread}/{file}")).expect("it lives");
+        let open =
+            |file: &str| File::open(format!("/proc/self/task/{thread}/{file}")).expect("it lives");
         Self { status: open("status"), syscall: open("syscall") }
     }
 
@@ -161,7 +163,10 @@ impl Watch {
         };
         let look = || {
             let (status, in_call) = (read(&self.status), read(&self.syscall));
-            let slept = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:"))?.to_owned();
+            let slept = status
+                .lines()
+                .find(|line| line.starts_with("voluntary_ctxt_switches:"))?
+                .to_owned();
             (in_call.split(' ').next() == Some(&call.to_string())).then_some(slept)
         };
         let (begun, mut before) = (Instant::now(), None);
@@ -206,7 +211,8 @@ fn with_acceptor(
     let mut told = Vec::new();
     let listener = on.socket(family).expect("a socket");
     let first = listener;
-    let mut say = |what: &str, said: Said| told.push(format!("{what}: {:?}", said.map(|fd| fd - first)));
+    let mut say =
+        |what: &str, said: Said| told.push(format!("{what}: {:?}", said.map(|fd| fd - first)));
     on.listen(listener, address);
     let [one, two] = [(); 2].map(|()| on.socket(family).expect("a socket"));
     on.limit(first + 5);

@@ -75,8 +75,9 @@ fn client(p: &Process, counts: &Counts, dice: &mut Random, to: &[u8], goes: bool
     let connected = until(counts, dice, || p.connect(fd, to));
     let token = (dice.below(usize::MAX) as u64).to_ne_bytes();
     let mut echo = [0; 8];
-    let served =
-        connected.and_then(|()| until(counts, dice, || p.send(fd, &token, MSG_NOSIGNAL))).and_then(|sent| {
+    let served = connected
+        .and_then(|()| until(counts, dice, || p.send(fd, &token, MSG_NOSIGNAL)))
+        .and_then(|sent| {
             assert_eq!(sent, 8);
             p.recv(fd, &mut echo, MSG_WAITALL)
         });
@@ -153,10 +154,12 @@ fn listener(p: &Process, family: i32, name: &str) -> (i32, Vec<u8>) {
 
 #[test]
 fn nothing_is_lost_where_everything_runs_out() {
-    let seconds = std::env::var("QUIETLINE_ACCEPT_SECONDS").map_or(3, |text| text.parse().expect("a number"));
+    let seconds =
+        std::env::var("QUIETLINE_ACCEPT_SECONDS").map_or(3, |text| text.parse().expect("a number"));
     let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
     let listeners = kernel.process().unwrap();
-    let stay: Vec<_> = FAMILIES.iter().map(|family| listener(&listeners, *family, "stays")).collect();
+    let stay: Vec<_> =
+        FAMILIES.iter().map(|family| listener(&listeners, *family, "stays")).collect();
     // One that goes, and comes back to its port, which it asked for by its number.
     let goes = listeners.socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0).unwrap();
     // Also beside connections that were accepted there.
@@ -165,7 +168,8 @@ fn nothing_is_lost_where_everything_runs_out() {
     port[2..4].copy_from_slice(&4000u16.to_be_bytes());
     listeners.bind(goes, &port).unwrap();
     listeners.listen(goes, 1).unwrap();
-    let (counts, stop, ended) = (&Counts::default(), &AtomicBool::new(false), &AtomicBool::new(false));
+    let (counts, stop, ended) =
+        (&Counts::default(), &AtomicBool::new(false), &AtomicBool::new(false));
     let (stay, port, listeners) = (&stay, &port, &listeners);
     let (over, ends) = mpsc::channel::<()>();
     std::thread::scope(|scope| {

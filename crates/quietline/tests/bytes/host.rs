@@ -8,7 +8,8 @@ pub(crate) type Said = Result<i64, i32>;
 /// Makes a system call.
 pub(crate) fn call(number: libc::c_long, args: [i64; 6]) -> Said {
     // SAFETY: the callers' pointers are to what lives during the call, and of the right length.
-    let said = unsafe { libc::syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]) };
+    let said =
+        unsafe { libc::syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]) };
     if said == -1 {
         Err(std::io::Error::last_os_error().raw_os_error().expect("an error number"))
     } else {
@@ -36,7 +37,8 @@ impl Place {
     }
 
     pub(crate) fn fifo(&self) -> CString {
-        CString::new(self.dir.join("f").into_os_string().into_encoded_bytes()).expect("no zero in it")
+        CString::new(self.dir.join("f").into_os_string().into_encoded_bytes())
+            .expect("no zero in it")
     }
 }
 

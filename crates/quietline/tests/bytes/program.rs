@@ -182,7 +182,11 @@ impl Dice {
                     let direct = if kind == Kind::Transfers { 0 } else { O_DIRECT };
                     Call::SetFlags(self.name(), O_NONBLOCK | self.of(&[0, direct, O_APPEND]))
                 }
-                3 => Call::Seek(self.name(), self.of(&[0, 1]), self.of(&[SEEK_SET, SEEK_CUR, SEEK_END])),
+                3 => Call::Seek(
+                    self.name(),
+                    self.of(&[0, 1]),
+                    self.of(&[SEEK_SET, SEEK_CUR, SEEK_END]),
+                ),
                 4 => Call::Pread(self.name(), self.below(10), self.of(&[0, 5, -1])),
                 5 => Call::Pwrite(self.name(), self.below(10), self.of(&[0, 5, -1])),
                 6 => Call::Sync(self.name()),
@@ -214,8 +218,11 @@ impl Dice {
             4 => match self.below(3) {
                 0 => Call::Close(self.name()),
                 _ => Call::Fifo {
-                    flags: self.of(&[O_RDONLY | O_NONBLOCK, O_WRONLY | O_NONBLOCK, O_RDWR | O_NONBLOCK])
-                        | self.of(&[0, 0, 0, O_DIRECT, O_TRUNC, O_APPEND]),
+                    flags: self.of(&[
+                        O_RDONLY | O_NONBLOCK,
+                        O_WRONLY | O_NONBLOCK,
+                        O_RDWR | O_NONBLOCK,
+                    ]) | self.of(&[0, 0, 0, O_DIRECT, O_TRUNC, O_APPEND]),
                 },
             },
             _ => match self.below(10) {
@@ -237,7 +244,12 @@ impl Dice {
                 7 if self.below(2) == 0 => Call::Gift(self.name(), self.lens_in_pages()),
                 7 => Call::Vmsplice(self.name(), self.lens(), self.of(&[0, SPLICE_F_GIFT])),
                 8 => Call::VmspliceFrom(self.name(), self.lens()),
-                _ => Call::Sendfile { to: self.name(), from: self.name(), at: self.at(), len: self.len() },
+                _ => Call::Sendfile {
+                    to: self.name(),
+                    from: self.name(),
+                    at: self.at(),
+                    len: self.len(),
+                },
             },
         }
     }

@@ -28,11 +28,17 @@ fn said<T: TryInto<i64>>(result: Result<T, Errno>) -> Said {
 }
 
 fn iovecs(buffers: &[Vec<u8>]) -> Vec<libc::iovec> {
-    buffers.iter().map(|b| libc::iovec { iov_base: b.as_ptr().cast_mut().cast(), iov_len: b.len() }).collect()
+    buffers
+        .iter()
+        .map(|b| libc::iovec { iov_base: b.as_ptr().cast_mut().cast(), iov_len: b.len() })
+        .collect()
 }
 
 fn targets(buffers: &mut [Vec<u8>]) -> Vec<libc::iovec> {
-    buffers.iter_mut().map(|b| libc::iovec { iov_base: b.as_mut_ptr().cast(), iov_len: b.len() }).collect()
+    buffers
+        .iter_mut()
+        .map(|b| libc::iovec { iov_base: b.as_mut_ptr().cast(), iov_len: b.len() })
+        .collect()
 }
 
 /// For what the host reads.
@@ -87,8 +93,11 @@ impl Sides {
                 self.names[free] = Some((one, other));
                 self.made += 1;
                 let event = quietline::EpollEvent { events: self.watch, data: self.made };
-                let ours =
-                    said(self.ours.epoll_ctl(self.epolls.0, libc::EPOLL_CTL_ADD, one, &event).map(|()| 0));
+                let ours = said(
+                    self.ours
+                        .epoll_ctl(self.epolls.0, libc::EPOLL_CTL_ADD, one, &event)
+                        .map(|()| 0),
+                );
                 let mut event = [libc::epoll_event { events: self.watch, u64: self.made }];
                 let args = [
                     self.epolls.1.into(),
@@ -120,9 +129,10 @@ impl Sides {
         let pipes = self.names.iter().flatten().filter(|(_, fd)| is_pipe(*fd));
         self.lent = pipes.into_iter().any(|(_, fd)| readable(*fd) > 0);
         let (name, at) = match *call {
-            Call::Write(name, _) | Call::Writev(name, _) | Call::Count(name, _) | Call::Counts(name, _) => {
-                (name, None)
-            }
+            Call::Write(name, _)
+            | Call::Writev(name, _)
+            | Call::Count(name, _)
+            | Call::Counts(name, _) => (name, None),
             Call::Pwrite(name, _, at) => (name, Some(at)),
             Call::Splice { to, to_at, .. } => (to, to_at),
             Call::Sendfile { to, .. } => (to, None),
@@ -130,7 +140,8 @@ impl Sides {
         };
         let (_, fd) = self.fds(name);
         // Only a file can tell where it stands.
-        let Ok(stands) = host::call(libc::SYS_lseek, [fd.into(), 0, SEEK_CUR.into(), 0, 0, 0]) else {
+        let Ok(stands) = host::call(libc::SYS_lseek, [fd.into(), 0, SEEK_CUR.into(), 0, 0, 0])
+        else {
             return false;
         };
         self.lent && !is_pipe(fd) && at.unwrap_or(stands) < stands + readable(fd)
@@ -138,7 +149,8 @@ impl Sides {
 
     /// Notes that bytes of a file were moved to a pipe.
     fn moved(&mut self, from: i32, done: &Said) {
-        let is_pipe = host::call(libc::SYS_fcntl, [from.into(), F_GETPIPE_SZ.into(), 0, 0, 0, 0]).is_ok();
+        let is_pipe =
+            host::call(libc::SYS_fcntl, [from.into(), F_GETPIPE_SZ.into(), 0, 0, 0, 0]).is_ok();
         self.lent |= !is_pipe && done.is_ok_and(|n| n > 0);
     }
 
@@ -152,7 +164,8 @@ impl Sides {
             Call::Pipe { flags } => {
                 let ours = self.ours.pipe2(flags).map_err(Errno::raw_os_error);
                 let mut host = [0i32; 2];
-                let made = host::call(libc::SYS_pipe2, [target(&mut host), flags.into(), 0, 0, 0, 0]);
+                let made =
+                    host::call(libc::SYS_pipe2, [target(&mut host), flags.into(), 0, 0, 0, 0]);
                 let ours = ours.map_err(|errno| format!("{what}: ours {errno}"))?;
                 made.map_err(|errno| format!("{what}: host {errno}"))?;
                 for n in 0..2 {
@@ -185,8 +198,10 @@ impl Sides {
             }
             Call::Dup(name) => {
                 let (one, other) = self.fds(name);
-                let (ours, host) =
-                    (said(self.ours.dup(one)), host::call(libc::SYS_dup, [other.into(), 0, 0, 0, 0, 0]));
+                let (ours, host) = (
+                    said(self.ours.dup(one)),
+                    host::call(libc::SYS_dup, [other.into(), 0, 0, 0, 0, 0]),
+                );
                 if ours.is_err() && host.is_err() {
                     return same(&what, &ours, &host);
                 }
@@ -206,7 +221,10 @@ impl Sides {
                 let bytes = self.bytes(len);
                 let (one, other) = self.fds(name);
                 let ours = said(self.ours.write(one, &bytes));
-                let host = host::call(libc::SYS_write, [other.into(), pointer(&bytes), len as i64, 0, 0, 0]);
+                let host = host::call(
+                    libc::SYS_write,
+                    [other.into(), pointer(&bytes), len as i64, 0, 0, 0],
+                );
                 same(&what, &ours, &host)
             }
             Call::Writev(name, ref lens) => {
@@ -236,14 +254,20 @@ impl Sides {
             Call::Seek(name, at, whence) => {
                 let (one, other) = self.fds(name);
                 let ours = said(self.ours.lseek(one, at, whence));
-                same(&what, &ours, &host::call(libc::SYS_lseek, [other.into(), at, whence.into(), 0, 0, 0]))
+                same(
+                    &what,
+                    &ours,
+                    &host::call(libc::SYS_lseek, [other.into(), at, whence.into(), 0, 0, 0]),
+                )
             }
             Call::Pread(name, len, at) => {
                 let (one, other) = self.fds(name);
                 let (mut mine, mut its) = (vec![0; len], vec![0u8; len]);
                 let ours = said(self.ours.pread(one, &mut mine, at));
-                let host =
-                    host::call(libc::SYS_pread64, [other.into(), target(&mut its), len as i64, at, 0, 0]);
+                let host = host::call(
+                    libc::SYS_pread64,
+                    [other.into(), target(&mut its), len as i64, at, 0, 0],
+                );
                 same(&what, &(ours, mine), &(host, its))
             }
             Call::Pwrite(name, len, at) => {
@@ -253,7 +277,10 @@ impl Sides {
                 same(
                     &what,
                     &ours,
-                    &host::call(libc::SYS_pwrite64, [other.into(), pointer(&bytes), len as i64, at, 0, 0]),
+                    &host::call(
+                        libc::SYS_pwrite64,
+                        [other.into(), pointer(&bytes), len as i64, at, 0, 0],
+                    ),
                 )
             }
             Call::Wait => self.wait(),
@@ -265,7 +292,8 @@ impl Sides {
             Call::Splice { from, from_at, to, to_at, len, flags } => {
                 let ((from, host_from), (to, host_to)) = (self.fds(from), self.fds(to));
                 let (mut mine, mut its) = ((from_at, to_at), (from_at, to_at));
-                let ours = said(self.ours.splice(from, mine.0.as_mut(), to, mine.1.as_mut(), len, flags));
+                let ours =
+                    said(self.ours.splice(from, mine.0.as_mut(), to, mine.1.as_mut(), len, flags));
                 let offset = |at: &mut Option<i64>| {
                     at.as_mut().map_or(0, |at| core::ptr::from_mut(at).expose_provenance() as i64)
                 };
@@ -313,7 +341,14 @@ impl Sides {
                 let mut slices: Vec<&mut [u8]> = mine.iter_mut().map(Vec::as_mut_slice).collect();
                 let ours = said(self.ours.vmsplice_from(one, &mut slices, SPLICE_F_NONBLOCK));
                 let list = targets(&mut its);
-                let args = [other.into(), pointer(&list), list.len() as i64, SPLICE_F_NONBLOCK.into(), 0, 0];
+                let args = [
+                    other.into(),
+                    pointer(&list),
+                    list.len() as i64,
+                    SPLICE_F_NONBLOCK.into(),
+                    0,
+                    0,
+                ];
                 let host = host::call(libc::SYS_vmsplice, args);
                 same(&what, &(ours, mine), &(host, its))
             }
@@ -321,7 +356,8 @@ impl Sides {
                 let ((from, host_from), (to, host_to)) = (self.fds(from), self.fds(to));
                 let (mut mine, mut its) = (at, at);
                 let ours = said(self.ours.sendfile(to, from, mine.as_mut(), len));
-                let offset = its.as_mut().map_or(0, |at| core::ptr::from_mut(at).expose_provenance() as i64);
+                let offset =
+                    its.as_mut().map_or(0, |at| core::ptr::from_mut(at).expose_provenance() as i64);
                 let host = host::call(
                     libc::SYS_sendfile,
                     [host_to.into(), host_from.into(), offset, len as i64, 0, 0],
@@ -353,10 +389,16 @@ impl Sides {
             let mut slices: Vec<&mut [u8]> = mine.iter_mut().map(Vec::as_mut_slice).collect();
             ours = said(self.ours.readv(one, &mut slices));
             let list = targets(&mut its);
-            host = host::call(libc::SYS_readv, [other.into(), pointer(&list), list.len() as i64, 0, 0, 0]);
+            host = host::call(
+                libc::SYS_readv,
+                [other.into(), pointer(&list), list.len() as i64, 0, 0, 0],
+            );
         } else {
             ours = said(self.ours.read(one, &mut mine[0]));
-            host = host::call(libc::SYS_read, [other.into(), target(&mut its[0]), lens[0] as i64, 0, 0, 0]);
+            host = host::call(
+                libc::SYS_read,
+                [other.into(), target(&mut its[0]), lens[0] as i64, 0, 0, 0],
+            );
         }
         same(what, &(ours, mine), &(host, its))
     }
@@ -366,7 +408,10 @@ impl Sides {
         let slices: Vec<&[u8]> = buffers.iter().map(Vec::as_slice).collect();
         let ours = said(self.ours.writev(one, &slices));
         let list = iovecs(buffers);
-        let host = host::call(libc::SYS_writev, [other.into(), pointer(&list), list.len() as i64, 0, 0, 0]);
+        let host = host::call(
+            libc::SYS_writev,
+            [other.into(), pointer(&list), list.len() as i64, 0, 0, 0],
+        );
         same(what, &ours, &host)
     }
 
@@ -382,7 +427,10 @@ impl Sides {
             let mut memory = vec![0; 2 * PAGE];
             let at = memory.as_ptr().align_offset(PAGE);
             memory[at..at + len].copy_from_slice(&bytes);
-            list.push(libc::iovec { iov_base: memory[at..].as_ptr().cast_mut().cast(), iov_len: *len });
+            list.push(libc::iovec {
+                iov_base: memory[at..].as_ptr().cast_mut().cast(),
+                iov_len: *len,
+            });
             kept.push(memory);
             fresh.push(bytes);
         }
@@ -411,7 +459,11 @@ impl Sides {
     fn fcntl(&mut self, what: &str, name: usize, cmd: i32, arg: u32) -> Result<(), String> {
         let (one, other) = self.fds(name);
         let ours = said(self.ours.fcntl(one, cmd, arg.into()));
-        same(what, &ours, &host::call(libc::SYS_fcntl, [other.into(), cmd.into(), arg.into(), 0, 0, 0]))
+        same(
+            what,
+            &ours,
+            &host::call(libc::SYS_fcntl, [other.into(), cmd.into(), arg.into(), 0, 0, 0]),
+        )
     }
 
     fn wait(&mut self) -> Result<(), String> {
@@ -422,7 +474,8 @@ impl Sides {
             .map_err(|errno| format!("epoll_wait: {errno}"))?;
         let mut its = vec![libc::epoll_event { events: 0, u64: 0 }; 64];
         let args = [self.epolls.1.into(), target(&mut its), 64, 0, 0, 0];
-        let m = host::call(libc::SYS_epoll_wait, args).map_err(|errno| format!("epoll_wait: {errno}"))?;
+        let m = host::call(libc::SYS_epoll_wait, args)
+            .map_err(|errno| format!("epoll_wait: {errno}"))?;
         let mine: Vec<_> = mine[..n].iter().map(|event| (event.data, event.events)).collect();
         let its: Vec<_> = its[..m as usize].iter().map(|event| (event.u64, event.events)).collect();
         same("epoll_wait", &mine, &its)

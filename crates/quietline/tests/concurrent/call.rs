@@ -298,8 +298,13 @@ const FILL: i64 = 2_000;
 
 /// Makes a call.
 pub(crate) fn make(call: &Call, on: &impl System, given: &Given) -> Outcome {
-    let mut outcome =
-        Outcome { result: Ok(0), bytes: vec![], events: vec![], fds: vec![], name: given.name.clone() };
+    let mut outcome = Outcome {
+        result: Ok(0),
+        bytes: vec![],
+        events: vec![],
+        fds: vec![],
+        name: given.name.clone(),
+    };
     outcome.result = run(call, on, given, &mut outcome);
     outcome
 }
@@ -381,7 +386,9 @@ fn run(call: &Call, on: &impl System, given: &Given, out: &mut Outcome) -> Resul
             on.close(file)?;
             sent
         }
-        Call::Splice { from, to, len, tee } => on.splice(fd(*from), fd(*to), *len, *tee).map(number),
+        Call::Splice { from, to, len, tee } => {
+            on.splice(fd(*from), fd(*to), *len, *tee).map(number)
+        }
         Call::Send { at, to, len, flags, file: false } => {
             let name = to.map(|_| given.name.as_slice());
             on.send(fd(*at), &given.bytes(*len), *flags | libc::MSG_NOSIGNAL, name).map(number)
@@ -430,7 +437,8 @@ fn run(call: &Call, on: &impl System, given: &Given, out: &mut Outcome) -> Resul
         Call::Resize { at, bytes } => on.fcntl(fd(*at), libc::F_SETPIPE_SZ, *bytes).map(i64::from),
         Call::NonBlocking { at, on: wanted } => {
             let before = on.fcntl(fd(*at), libc::F_GETFL, 0)?;
-            let flags = if *wanted { before | libc::O_NONBLOCK } else { before & !libc::O_NONBLOCK };
+            let flags =
+                if *wanted { before | libc::O_NONBLOCK } else { before & !libc::O_NONBLOCK };
             on.fcntl(fd(*at), libc::F_SETFL, flags as u64).map(i64::from)
         }
         Call::Interrupt { .. } => unreachable!("not made by a thread of the program"),

@@ -17,7 +17,8 @@ const LOCAL: &[Kind] = &[Kind::Stream, Kind::Dgram, Kind::Seqpacket];
 pub(crate) const INET: &[Kind] = &[Kind::Tcp, Kind::Udp];
 
 pub(crate) fn theme(dice: &mut Random, kinds: Option<&'static [Kind]>) -> Theme {
-    let kinds = kinds.unwrap_or_else(|| pick(dice, &[LOCAL, LOCAL, &LOCAL[..1], &LOCAL[1..2], &LOCAL[2..]]));
+    let kinds = kinds
+        .unwrap_or_else(|| pick(dice, &[LOCAL, LOCAL, &LOCAL[..1], &LOCAL[1..2], &LOCAL[2..]]));
     let making = if kinds == INET {
         [5, 0, 5, 20]
     } else {
@@ -42,7 +43,8 @@ fn pick<T: Copy>(dice: &mut Random, of: &[T]) -> T {
 
 /// Who makes which call next.
 pub(crate) fn next(dice: &mut Random, model: &Model, theme: &Theme) -> (usize, Call) {
-    let of = |asleep: bool| (0..THREADS).filter(move |&thread| model.sleeps[thread].is_some() == asleep);
+    let of =
+        |asleep: bool| (0..THREADS).filter(move |&thread| model.sleeps[thread].is_some() == asleep);
     let (asleep, awake): (Vec<_>, Vec<_>) = (of(true).collect(), of(false).collect());
     if awake.is_empty() || !asleep.is_empty() && dice.below(20) == 0 {
         let thread = pick(dice, &asleep);
@@ -61,7 +63,8 @@ pub(crate) fn next(dice: &mut Random, model: &Model, theme: &Theme) -> (usize, C
             .filter(|&at| model.object(at).is_some_and(|object| groups.contains(&object.group)))
             .collect()
     };
-    if near.is_empty() && (full.len() < 4 || dice.below(100) < if full.len() < 8 { 18 } else { 3 }) {
+    if near.is_empty() && (full.len() < 4 || dice.below(100) < if full.len() < 8 { 18 } else { 3 })
+    {
         return (thread, make(dice, theme));
     }
     let at = if near.is_empty() { pick(dice, &full) } else { pick(dice, &near) };
@@ -102,8 +105,10 @@ fn open(dice: &mut Random, at: usize) -> Call {
     let wait = pick(dice, &[0, 0, 0, libc::O_NONBLOCK]);
     Call::Open {
         at,
-        flags: pick(dice, &[libc::O_RDONLY, libc::O_RDONLY, libc::O_WRONLY, libc::O_WRONLY, libc::O_RDWR])
-            | wait,
+        flags: pick(
+            dice,
+            &[libc::O_RDONLY, libc::O_RDONLY, libc::O_WRONLY, libc::O_WRONLY, libc::O_RDWR],
+        ) | wait,
     }
 }
 
@@ -137,7 +142,8 @@ fn with(dice: &mut Random, model: &Model, theme: &Theme, at: usize) -> Call {
             return Call::Poll { of, timeout: timeout(dice) };
         }
         19..33 => {
-            let epolls = (0..SLOTS).filter(|&ep| model.object(ep).is_some_and(|ep| ep.what == What::Epoll));
+            let epolls =
+                (0..SLOTS).filter(|&ep| model.object(ep).is_some_and(|ep| ep.what == What::Epoll));
             let epolls: Vec<_> = epolls.collect();
             if !epolls.is_empty() {
                 let ep = pick(dice, &epolls);
@@ -158,7 +164,10 @@ fn with(dice: &mut Random, model: &Model, theme: &Theme, at: usize) -> Call {
             } else {
                 Call::Add {
                     at,
-                    n: pick(dice, &[1, 1, 1, 2, 5, u64::MAX - 1, u64::MAX - 1, u64::MAX - 3, 0, u64::MAX]),
+                    n: pick(
+                        dice,
+                        &[1, 1, 1, 2, 5, u64::MAX - 1, u64::MAX - 1, u64::MAX - 3, 0, u64::MAX],
+                    ),
                 }
             }
         }
@@ -216,8 +225,9 @@ fn splice(dice: &mut Random, model: &Model, at: usize) -> Call {
         };
         (0..SLOTS).filter(is).collect::<Vec<_>>()
     };
-    let other =
-        |dice: &mut Random, others: Vec<usize>| if others.is_empty() { at } else { pick(dice, &others) };
+    let other = |dice: &mut Random, others: Vec<usize>| {
+        if others.is_empty() { at } else { pick(dice, &others) }
+    };
     let [from, to] = match object.what {
         What::Writer => [other(dice, others(What::is_read)), at],
         _ => [at, other(dice, others(What::is_written))],
@@ -254,7 +264,9 @@ fn socket(dice: &mut Random, model: &Model, at: usize, kind: Kind) -> Call {
             let to = (kind.is_dgram() && dice.below(2) == 0).then(|| (kind, dice.below(NAMES)));
             let len = match kind {
                 _ if inet => pick(dice, &[1, 2, 10, 100, 1_000]),
-                Kind::Stream => pick(dice, &[1, 2, 10, 100, 1_000, 10_000, 50_000, 250_000, 400_000]),
+                Kind::Stream => {
+                    pick(dice, &[1, 2, 10, 100, 1_000, 10_000, 50_000, 250_000, 400_000])
+                }
                 Kind::Dgram => pick(dice, &[0, 1, 2, 10, 100, 1_000, 5_000]),
                 _ => pick(dice, &[0, 1, 2, 10, 100, 1_000, 10_000, 100_000]),
             };
@@ -266,12 +278,19 @@ fn socket(dice: &mut Random, model: &Model, at: usize, kind: Kind) -> Call {
         _ => {
             let len = pick(dice, &[1, 2, 10, 10, 100, 1_000, 30_000, 110_000, 300_000]);
             let all = libc::MSG_WAITALL;
-            let flags =
-                pick(dice, &[0, 0, 0, 0, libc::MSG_DONTWAIT, libc::MSG_PEEK, all, all, libc::MSG_TRUNC]);
+            let flags = pick(
+                dice,
+                &[0, 0, 0, 0, libc::MSG_DONTWAIT, libc::MSG_PEEK, all, all, libc::MSG_TRUNC],
+            );
             // Who looks at a file has it as well as who takes it: it would be one thing at two places.
             let has_room = !inet && flags != libc::MSG_PEEK && dice.below(2) == 0;
             let free: Vec<_> = (0..SLOTS).filter(|&at| model.slots[at].is_none()).collect();
-            Call::Recv { at, len, flags, file: (has_room && !free.is_empty()).then(|| pick(dice, &free)) }
+            Call::Recv {
+                at,
+                len,
+                flags,
+                file: (has_room && !free.is_empty()).then(|| pick(dice, &free)),
+            }
         }
     }
 }

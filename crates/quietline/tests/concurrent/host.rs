@@ -14,12 +14,18 @@ pub(crate) struct Host {
 impl Host {
     /// For the program of that number.
     pub(crate) fn new(tag: u64) -> Self {
-        let fifo = CString::new(format!("/dev/shm/quietline-fifo-{}-{tag}", std::process::id())).unwrap();
+        let fifo =
+            CString::new(format!("/dev/shm/quietline-fifo-{}-{tag}", std::process::id())).unwrap();
         // One may be left of a process that had this number and was killed.
         // SAFETY: a string that lives; so below.
         unsafe { libc::unlink(fifo.as_ptr()) };
         // SAFETY: as above.
-        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0, "{}", io::Error::last_os_error());
+        assert_eq!(
+            unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) },
+            0,
+            "{}",
+            io::Error::last_os_error()
+        );
         Self { fifo }
     }
 }
@@ -36,7 +42,8 @@ const NONE: *mut libc::c_void = core::ptr::null_mut();
 
 /// What a call returned, or why it failed.
 fn checked(result: libc::c_long) -> Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error().raw_os_error().expect("a system error"))
+    usize::try_from(result)
+        .map_err(|_| io::Error::last_os_error().raw_os_error().expect("a system error"))
 }
 
 fn descriptor(result: libc::c_long) -> Result<i32> {
@@ -104,7 +111,8 @@ impl System for Host {
         let (mut state, mut len) = (0u8, 1u32);
         let mut waits = || {
             let (level, name, info) = (libc::IPPROTO_TCP, libc::TCP_INFO, &raw mut state);
-            let asked = unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, info, &raw mut len) };
+            let asked =
+                unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, info, &raw mut len) };
             asked == 0 && state == FIN_WAIT1
         };
         while waits() && Instant::now() < until {
@@ -114,7 +122,9 @@ impl System for Host {
     }
 
     fn open_fifo(&self, flags: i32) -> Result<i32> {
-        descriptor(unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, self.fifo.as_ptr(), flags, 0) })
+        descriptor(unsafe {
+            libc::syscall(libc::SYS_openat, libc::AT_FDCWD, self.fifo.as_ptr(), flags, 0)
+        })
     }
 
     fn dup(&self, fd: i32) -> Result<i32> {
@@ -146,7 +156,9 @@ impl System for Host {
 
     fn send(&self, fd: i32, from: &[u8], flags: i32, name: Option<&[u8]>) -> Result<usize> {
         let (at, len) = name.map_or((core::ptr::null(), 0), |name| (name.as_ptr(), name.len()));
-        checked(unsafe { libc::syscall(libc::SYS_sendto, fd, from.as_ptr(), from.len(), flags, at, len) })
+        checked(unsafe {
+            libc::syscall(libc::SYS_sendto, fd, from.as_ptr(), from.len(), flags, at, len)
+        })
     }
 
     fn recv_file(&self, fd: i32, to: &mut [u8], flags: i32) -> Result<(usize, Option<i32>)> {
@@ -154,20 +166,23 @@ impl System for Host {
         let mut buffer = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
         let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
         (message.msg_iov, message.msg_iovlen) = (&raw mut buffer, 1);
-        (message.msg_control, message.msg_controllen) = ((&raw mut control).cast(), size_of_val(&control));
+        (message.msg_control, message.msg_controllen) =
+            ((&raw mut control).cast(), size_of_val(&control));
         let n = checked(unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut message, flags) })?;
         Ok((n, (message.msg_controllen != 0).then_some(control[2] as i32)))
     }
 
     fn send_file(&self, fd: i32, from: &[u8], flags: i32, name: &[u8], file: i32) -> Result<usize> {
         let control = rights(file);
-        let mut buffer = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
+        let mut buffer =
+            libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
         let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
         (message.msg_iov, message.msg_iovlen) = (&raw mut buffer, 1);
         (message.msg_control, message.msg_controllen) =
             ((&raw const control).cast_mut().cast(), size_of_val(&control));
         if !name.is_empty() {
-            (message.msg_name, message.msg_namelen) = (name.as_ptr().cast_mut().cast(), name.len() as u32);
+            (message.msg_name, message.msg_namelen) =
+                (name.as_ptr().cast_mut().cast(), name.len() as u32);
         }
         checked(unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags) })
     }
@@ -210,8 +225,10 @@ impl System for Host {
     }
 
     fn poll(&self, of: &[(i32, i16)], timeout: i32) -> Result<Vec<i16>> {
-        let mut fds: Vec<_> =
-            of.iter().map(|(fd, events)| libc::pollfd { fd: *fd, events: *events, revents: 0 }).collect();
+        let mut fds: Vec<_> = of
+            .iter()
+            .map(|(fd, events)| libc::pollfd { fd: *fd, events: *events, revents: 0 })
+            .collect();
         // None of a negative number, which is for ever.
         let time = u64::try_from(timeout).ok().map(Duration::from_millis);
         let mut time = time.map(|time| libc::timespec {

@@ -102,9 +102,10 @@ fn on_one_machine() {
         assert!(seen.slept > 2 * seen.programs && seen.interrupted > seen.programs, "{seen:?}");
         assert!(seen.woken > seen.programs / 2 && seen.together > seen.programs / 20, "{seen:?}");
         assert!(seen.spliced > seen.programs / 20 && seen.files > seen.programs / 50, "{seen:?}");
-        for kind in
-            ["Accept", "Add", "Connect", "Open", "Poll", "Read", "Recv", "Send", "Take", "Wait", "Write"]
-        {
+        for kind in [
+            "Accept", "Add", "Connect", "Open", "Poll", "Read", "Recv", "Send", "Take", "Wait",
+            "Write",
+        ] {
             assert!(seen.kinds.contains_key(kind), "nobody has slept in {kind}: {seen:?}");
         }
     }
@@ -114,5 +115,8 @@ fn on_one_machine() {
 fn over_the_loopback_device() {
     let seen = programs(Some(generate::INET), count() / 4);
     assert_seldom_late(&seen);
-    assert!(seen.programs < 100 || seen.slept > seen.programs && seen.woken > seen.programs / 4, "{seen:?}");
+    assert!(
+        seen.programs < 100 || seen.slept > seen.programs && seen.woken > seen.programs / 4,
+        "{seen:?}"
+    );
 }

@@ -123,10 +123,14 @@ impl Model {
     pub(crate) fn has_dgram_waiting(&self, at: usize) -> bool {
         let is = |object: Object| matches!(object.what, What::Socket(Kind::Dgram));
         let sends = |sleep: &Sleep| {
-            sleep.on.filter(|(_, role)| *role == Role::Send).map(|(object, _)| self.objects[object].group)
+            sleep
+                .on
+                .filter(|(_, role)| *role == Role::Send)
+                .map(|(object, _)| self.objects[object].group)
         };
         self.object(at).is_some_and(|object| {
-            is(object) && self.sleeps.iter().flatten().any(|sleep| sends(sleep) == Some(object.group))
+            is(object)
+                && self.sleeps.iter().flatten().any(|sleep| sends(sleep) == Some(object.group))
         })
     }
 
@@ -144,8 +148,12 @@ impl Model {
             Some(Sleep { on: Some((object, role)), ..Sleep::default() })
         };
         match call {
-            Call::Read { at, .. } | Call::Take { at } | Call::Recv { at, .. } => on(*at, Role::Receive),
-            Call::Write { at, .. } | Call::Add { at, .. } | Call::Send { at, .. } => on(*at, Role::Send),
+            Call::Read { at, .. } | Call::Take { at } | Call::Recv { at, .. } => {
+                on(*at, Role::Receive)
+            }
+            Call::Write { at, .. } | Call::Add { at, .. } | Call::Send { at, .. } => {
+                on(*at, Role::Send)
+            }
             Call::Accept { at, .. } => on(*at, Role::Accept),
             Call::Connect { at, .. } => on(*at, Role::Connect),
             Call::Wait { ep, .. } => on(*ep, Role::Wait),
@@ -168,14 +176,18 @@ impl Model {
     /// It has ended, on both with success or on both without, and has made these descriptors.
     pub(crate) fn ended(&mut self, thread: usize, call: &Call, succeeded: bool, fds: &[[i32; 2]]) {
         let sleep = self.sleeps[thread].take();
-        if succeeded && let Some((object, Role::Connect)) = sleep.as_ref().and_then(|sleep| sleep.on) {
+        if succeeded
+            && let Some((object, Role::Connect)) = sleep.as_ref().and_then(|sleep| sleep.on)
+        {
             self.connected.push(object);
         }
         let makes = call.makes();
         makes.iter().for_each(|&at| self.promised[at] = false);
         if succeeded {
             match *call {
-                Call::Dup { from, at } => self.put(at, fds[0], self.slots[from].expect("there").object),
+                Call::Dup { from, at } => {
+                    self.put(at, fds[0], self.slots[from].expect("there").object)
+                }
                 Call::Replace { from, at } => {
                     let object = self.slots[from].expect("there").object;
                     let fds = self.slots[at].expect("there").fds;
@@ -210,7 +222,9 @@ impl Model {
             Call::Counter { .. } => ([What::Counter; 2], own()),
             Call::Epoll { .. } => ([What::Epoll; 2], own()),
             Call::Pair { kind, .. } => ([What::Socket(kind); 2], own()),
-            Call::Socket { kind, .. } | Call::Bound { kind, .. } => ([What::Socket(kind); 2], named(kind)),
+            Call::Socket { kind, .. } | Call::Bound { kind, .. } => {
+                ([What::Socket(kind); 2], named(kind))
+            }
             Call::Listener { kind, .. } => ([What::Listener(kind); 2], named(kind)),
             // A file that came with a message is a counter.
             Call::Recv { .. } => ([What::Counter; 2], own()),
@@ -225,7 +239,9 @@ impl Model {
             Call::Accept { .. } => {
                 let (listener, _) = sleep.and_then(|sleep| sleep.on).expect("a listener");
                 let Object { what, group } = self.objects[listener];
-                let (What::Listener(kind) | What::Socket(kind)) = what else { unreachable!("it accepts") };
+                let (What::Listener(kind) | What::Socket(kind)) = what else {
+                    unreachable!("it accepts")
+                };
                 ([What::Socket(kind); 2], group)
             }
             _ => unreachable!("makes nothing"),
@@ -242,7 +258,8 @@ impl Model {
     fn control(&mut self, ep: usize, op: i32, at: usize, events: u32) {
         let (Some(epoll), Some(slot)) = (self.slots[ep], self.slots[at]) else { return };
         self.watches.retain(|watch| {
-            (watch.epoll, watch.object, watch.descriptor) != (epoll.object, slot.object, slot.descriptor)
+            (watch.epoll, watch.object, watch.descriptor)
+                != (epoll.object, slot.object, slot.descriptor)
         });
         if op != libc::EPOLL_CTL_DEL {
             let Slot { object, descriptor, .. } = slot;

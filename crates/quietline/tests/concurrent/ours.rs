@@ -122,8 +122,8 @@ impl System for Ours {
         let buffers: &mut [&mut [u8]] = &mut [to];
         let mut message = RecvMsg { buffers, control: &mut control, ..RecvMsg::default() };
         let n = told(self.process.recvmsg(fd, &mut message, flags))?;
-        let file =
-            (message.control_len != 0).then(|| i32::from_ne_bytes(*control[16..].first_chunk().unwrap()));
+        let file = (message.control_len != 0)
+            .then(|| i32::from_ne_bytes(*control[16..].first_chunk().unwrap()));
         Ok((n, file))
     }
 

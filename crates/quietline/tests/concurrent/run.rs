@@ -134,7 +134,10 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    fn all(&mut self, mut next: impl FnMut(&mut Model, &Host) -> Option<Step>) -> Result<(), String> {
+    fn all(
+        &mut self,
+        mut next: impl FnMut(&mut Model, &Host) -> Option<Step>,
+    ) -> Result<(), String> {
         while let Some((thread, call)) = next(&mut self.model, &self.host) {
             self.step(thread, call)?;
         }
@@ -171,7 +174,11 @@ impl Program<'_> {
             let call = self.calls[other].take().expect("it was at one");
             let seen = &mut self.team.seen;
             if other != thread || signalled {
-                *(if signalled && other == thread { &mut seen.interrupted } else { &mut seen.woken }) += 1;
+                *(if signalled && other == thread {
+                    &mut seen.interrupted
+                } else {
+                    &mut seen.woken
+                }) += 1;
             }
             writeln!(self.run.told, "          {other} ends: {}", short(&outcomes[HOST])).unwrap();
             if outcomes[HOST] != outcomes[OURS] {
@@ -218,26 +225,38 @@ impl Program<'_> {
     /// The name that a call means, on each side.
     fn names_for(&self, call: &Call) -> [Vec<u8>; 2] {
         let (kind, name, binds) = match *call {
-            Call::Bound { kind, name, .. } | Call::Listener { kind, name, .. } => (kind, name, true),
+            Call::Bound { kind, name, .. } | Call::Listener { kind, name, .. } => {
+                (kind, name, true)
+            }
             Call::Connect { kind, name, .. } | Call::Send { to: Some((kind, name)), .. } => {
                 (kind, name, false)
             }
             _ => return Default::default(),
         };
         if !kind.is_inet() {
-            let text = format!("\0ql-concurrent-{}-{}-{}-{name}", std::process::id(), self.tag, kind as u8);
+            let text = format!(
+                "\0ql-concurrent-{}-{}-{}-{name}",
+                std::process::id(),
+                self.tag,
+                kind as u8
+            );
             let mut bytes = (libc::AF_UNIX as u16).to_ne_bytes().to_vec();
             bytes.extend(text.into_bytes());
             return [bytes.clone(), bytes];
         }
         let known = self.names[usize::from(kind == Kind::Udp)][name].clone();
-        if binds || known[HOST].is_empty() { [HOST, OURS].map(|_| loopback(u8::from(!binds))) } else { known }
+        if binds || known[HOST].is_empty() {
+            [HOST, OURS].map(|_| loopback(u8::from(!binds)))
+        } else {
+            known
+        }
     }
 
     /// Notes that a call has come to the same on both.
     fn ended(&mut self, thread: usize, call: &Call, outcomes: [Outcome; 2]) {
         let [host, ours] = outcomes;
-        let fds: Vec<_> = host.fds.iter().zip(&ours.fds).map(|(host, ours)| [*host, *ours]).collect();
+        let fds: Vec<_> =
+            host.fds.iter().zip(&ours.fds).map(|(host, ours)| [*host, *ours]).collect();
         if let Call::Bound { kind, name, .. } | Call::Listener { kind, name, .. } = *call
             && kind.is_inet()
             && host.result.is_ok()
@@ -256,7 +275,8 @@ impl Program<'_> {
 
     /// Waits until all sleep or have ended their calls: which have, on both the same, and that one among them.
     fn rest(&mut self, must: Option<usize>) -> Result<[bool; THREADS], String> {
-        let busy: Vec<usize> = (0..THREADS).filter(|&thread| self.calls[thread].is_some()).collect();
+        let busy: Vec<usize> =
+            (0..THREADS).filter(|&thread| self.calls[thread].is_some()).collect();
         let (mut since, mut late) = (None, false);
         loop {
             let workers: Vec<&Worker> = [HOST, OURS]
@@ -268,7 +288,9 @@ impl Program<'_> {
                 return Err("calls take too long".to_owned());
             }
             let ended: [[bool; THREADS]; 2] = [HOST, OURS].map(|side| {
-                std::array::from_fn(|thread| busy.contains(&thread) && self.worker(side, thread).has_ended())
+                std::array::from_fn(|thread| {
+                    busy.contains(&thread) && self.worker(side, thread).has_ended()
+                })
             });
             if ended[HOST] == ended[OURS] && must.is_none_or(|thread| ended[HOST][thread]) {
                 self.team.seen.late += u64::from(late);
@@ -277,7 +299,10 @@ impl Program<'_> {
             let since = *since.get_or_insert_with(Instant::now);
             if since.elapsed() > self.team.late {
                 let n = self.run.steps.len() - 1;
-                return Err(format!("call {n}: ended on the host {:?}, here {:?}", ended[HOST], ended[OURS]));
+                return Err(format!(
+                    "call {n}: ended on the host {:?}, here {:?}",
+                    ended[HOST], ended[OURS]
+                ));
             }
             late = must.is_none();
             std::thread::sleep(Duration::from_micros(200));
@@ -291,7 +316,11 @@ impl Program<'_> {
         loop {
             let states = [HOST, OURS].map(|side| {
                 let fds = self.model.slots.map(|slot| slot.map_or(-1, |slot| slot.fds[side]));
-                if side == HOST { state(&*self.host, fds, ALL) } else { state(&*self.ours, fds, ALL) }
+                if side == HOST {
+                    state(&*self.host, fds, ALL)
+                } else {
+                    state(&*self.ours, fds, ALL)
+                }
             });
             if states[HOST] == states[OURS] {
                 self.team.seen.late += u64::from(late);
@@ -312,7 +341,8 @@ impl Program<'_> {
     fn end(mut self) -> Run {
         let since = Instant::now();
         for side in [HOST, OURS] {
-            let busy: Vec<_> = (0..THREADS).filter(|&thread| self.calls[thread].is_some()).collect();
+            let busy: Vec<_> =
+                (0..THREADS).filter(|&thread| self.calls[thread].is_some()).collect();
             for thread in busy {
                 while !self.worker(side, thread).has_ended() {
                     let worker = self.worker(side, thread);
@@ -322,11 +352,16 @@ impl Program<'_> {
                         worker.interrupt()
                     }
                     std::thread::sleep(Duration::from_micros(200));
-                    assert!(since.elapsed() < Duration::from_secs(60), "no end:\n{}", self.run.told);
+                    assert!(
+                        since.elapsed() < Duration::from_secs(60),
+                        "no end:\n{}",
+                        self.run.told
+                    );
                 }
                 let outcome = self.worker(side, thread).outcome();
                 for fd in outcome.fds {
-                    let closed = if side == HOST { self.host.close(fd) } else { self.ours.close(fd) };
+                    let closed =
+                        if side == HOST { self.host.close(fd) } else { self.ours.close(fd) };
                     assert_eq!(closed, Ok(()));
                 }
             }
@@ -355,8 +390,10 @@ fn state(on: &impl System, fds: [i32; SLOTS], all: i16) -> Vec<(i16, crate::call
 fn short(outcome: &Outcome) -> String {
     let mut text = format!("{:?}", outcome.result);
     if !outcome.bytes.is_empty() {
-        let sum =
-            outcome.bytes.iter().fold(0u64, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
+        let sum = outcome
+            .bytes
+            .iter()
+            .fold(0u64, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
         write!(
             text,
             ", {} bytes from {:?}, sum {sum:x}",

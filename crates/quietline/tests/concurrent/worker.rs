@@ -125,7 +125,8 @@ impl Worker {
         };
         match field(b"\nState:\t") {
             Some([b'S', ..]) => {
-                let times = field(b"\nvoluntary_ctxt_switches:\t").expect("a field of every status");
+                let times =
+                    field(b"\nvoluntary_ctxt_switches:\t").expect("a field of every status");
                 At::Sleeps(std::str::from_utf8(times).unwrap().parse().unwrap())
             }
             Some(_) => At::Runs,

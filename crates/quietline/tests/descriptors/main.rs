@@ -27,8 +27,15 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 7] =
-        [Self::Closed, Self::File, Self::Dir, Self::Fifo, Self::Link, Self::OpenDir, Self::OpenFifo];
+    const ALL: [Self; 7] = [
+        Self::Closed,
+        Self::File,
+        Self::Dir,
+        Self::Fifo,
+        Self::Link,
+        Self::OpenDir,
+        Self::OpenFifo,
+    ];
 
     /// The name of what it is, and how it is opened.
     fn open(self) -> (&'static str, i32) {

@@ -3,7 +3,9 @@
 use crate::Kind;
 use crate::world::{FREE, Fds, Host};
 use quietline::abi::*;
-use quietline::locks::{F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_SETLK, Flock, LOCK_EX, LOCK_NB, LOCK_UN};
+use quietline::locks::{
+    F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_SETLK, Flock, LOCK_EX, LOCK_NB, LOCK_UN,
+};
 use quietline::{EpollEvent, Errno, FdSet, ItimerSpec, OpenHow, PollFd, Process, RecvMsg, SendMsg};
 use std::time::Duration;
 

@@ -50,7 +50,8 @@ impl Ours {
         let file = p.openat(AT_FDCWD, "file", O_RDWR | O_CREAT, 0o644).unwrap();
         assert_eq!(p.write(file, b"words"), Ok(5));
         let (name, flags) = kind.open();
-        let at = if kind == Kind::Closed { FREE } else { p.openat(AT_FDCWD, name, flags, 0).unwrap() };
+        let at =
+            if kind == Kind::Closed { FREE } else { p.openat(AT_FDCWD, name, flags, 0).unwrap() };
         let fds = Fds {
             at,
             file,
@@ -92,9 +93,16 @@ impl Host {
             let file = libc::open(path("file").as_ptr(), O_RDWR);
             assert_eq!(libc::lseek(file, 5, SEEK_SET), 5);
             assert_eq!(libc::pipe2(pipe.as_mut_ptr(), O_NONBLOCK), 0);
-            assert_eq!(libc::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair.as_mut_ptr()), 0);
+            assert_eq!(
+                libc::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair.as_mut_ptr()),
+                0
+            );
             Fds {
-                at: if kind == Kind::Closed { FREE } else { libc::open(path(name).as_ptr(), flags) },
+                at: if kind == Kind::Closed {
+                    FREE
+                } else {
+                    libc::open(path(name).as_ptr(), flags)
+                },
                 file,
                 counter: libc::eventfd(1, EFD_NONBLOCK),
                 epoll: libc::epoll_create1(0),
@@ -104,7 +112,10 @@ impl Host {
         };
         assert!(fds.at >= 0 && fds.file >= 0);
         let host = Self { fds, dir, room: Box::new([const { Cell::new(0) }; WORDS]) };
-        assert_eq!(host.call(libc::SYS_write, [pipe[1].into(), b"abc".as_ptr().addr() as i64, 3]), Ok(3));
+        assert_eq!(
+            host.call(libc::SYS_write, [pipe[1].into(), b"abc".as_ptr().addr() as i64, 3]),
+            Ok(3)
+        );
         host
     }
 
@@ -123,7 +134,8 @@ impl Host {
         let of_own = [host.fds.file.into(), host.text("trusted.x"), room, 1, 0];
         if is_root() && host.call(libc::SYS_fsetxattr, of_own) != Ok(0) {
             rows.extend(
-                ["fsetxattr", "fremovexattr"].map(|row| (row, "its root may not set a trusted attribute")),
+                ["fsetxattr", "fremovexattr"]
+                    .map(|row| (row, "its root may not set a trusted attribute")),
             );
         }
         rows
@@ -160,7 +172,11 @@ impl Host {
         let [a, b, c, d, e, f] = all;
         // SAFETY: the rows pass descriptors of the test's own, and addresses with as much behind them as the call takes.
         let said = unsafe { libc::syscall(number, a, b, c, d, e, f) };
-        if said >= 0 { Ok(said) } else { Err(std::io::Error::last_os_error().raw_os_error().unwrap()) }
+        if said >= 0 {
+            Ok(said)
+        } else {
+            Err(std::io::Error::last_os_error().raw_os_error().unwrap())
+        }
     }
 }
 

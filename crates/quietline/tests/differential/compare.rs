@@ -21,7 +21,12 @@ pub(crate) struct Report {
 impl Report {
     /// Makes `call` on both sides. `Ok` with the outcome if they agree; `Err(Ok(reason))` for an explained
     /// difference, after which the two sides' descriptors may differ too; `Err(Err(difference))` for another.
-    fn outcome(&mut self, host: &mut Host, ours: &Ours, call: Call) -> Result<Outcome, Result<(), String>> {
+    fn outcome(
+        &mut self,
+        host: &mut Host,
+        ours: &Ours,
+        call: Call,
+    ) -> Result<Outcome, Result<(), String>> {
         let theirs = host.call(call);
         let mine = ours.call(call);
         self.calls += 1;
@@ -67,7 +72,11 @@ impl Report {
 }
 
 /// Compares the open descriptors, their flags, their files' flags, names and identity.
-pub(crate) fn same_descriptors(host: &Host, ours: &Ours, after: impl std::fmt::Debug) -> Result<(), String> {
+pub(crate) fn same_descriptors(
+    host: &Host,
+    ours: &Ours,
+    after: impl std::fmt::Debug,
+) -> Result<(), String> {
     let (theirs, mine) = (host.snapshot(), ours.snapshot(host.tells_files()));
     if theirs == mine {
         return Ok(());

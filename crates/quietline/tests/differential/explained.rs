@@ -25,7 +25,13 @@ pub(crate) fn explained(call: Call, host: Outcome, ours: Outcome) -> Option<&'st
     }
 }
 
-fn socket(domain: i32, ty: i32, protocol: i32, host: Outcome, ours: Outcome) -> Option<&'static str> {
+fn socket(
+    domain: i32,
+    ty: i32,
+    protocol: i32,
+    host: Outcome,
+    ours: Outcome,
+) -> Option<&'static str> {
     const AF_MAX: i32 = 46;
     const SCTP: i32 = 132;
     const DCCP: i32 = 33;
@@ -47,7 +53,10 @@ fn socket(domain: i32, ty: i32, protocol: i32, host: Outcome, ours: Outcome) -> 
         () if internet && bare == SOCK_STREAM && protocol == MPTCP && no_protocol => {
             Some("multipath TCP is not offered, as on a host without CONFIG_MPTCP")
         }
-        () if internet && matches!(protocol, SCTP | DCCP | L2TP | SMC) && (no_protocol || no_type) => {
+        () if internet
+            && matches!(protocol, SCTP | DCCP | L2TP | SMC)
+            && (no_protocol || no_type) =>
+        {
             Some("a protocol that is a module of the host: SCTP, DCCP, L2TP, SMC")
         }
         () if internet && bare == SOCK_DGRAM && ours == Err(libc::EACCES) && host.is_ok() => {

@@ -62,12 +62,20 @@ fn sockets() -> Vec<Call> {
         for ty in (0..=15).chain([-1, i32::MIN]) {
             match domain {
                 // Packet sockets wait long when they are closed.
-                AF_INET if ty == SOCK_PACKET => calls.push(Call::Socket { domain, ty, protocol: 0 }),
+                AF_INET if ty == SOCK_PACKET => {
+                    calls.push(Call::Socket { domain, ty, protocol: 0 })
+                }
                 AF_UNIX | AF_INET | AF_INET6 => {
-                    calls.extend(protocols.iter().map(|&protocol| Call::Socket { domain, ty, protocol }));
+                    calls.extend(protocols.iter().map(|&protocol| Call::Socket {
+                        domain,
+                        ty,
+                        protocol,
+                    }));
                 }
                 AF_PACKET if ty != SOCK_PACKET => {}
-                _ => calls.extend([0, 1, 300].map(|protocol| Call::Socket { domain, ty, protocol })),
+                _ => {
+                    calls.extend([0, 1, 300].map(|protocol| Call::Socket { domain, ty, protocol }))
+                }
             }
         }
     }
@@ -144,7 +152,11 @@ fn same_objects(host: &Host, ours: &Ours, call: Call, fd: i32) -> Result<(), Str
         }
         _ => return Ok(()),
     }
-    if mine == theirs { Ok(()) } else { Err(format!("{call:?} made: host {theirs:?}, quietline {mine:?}")) }
+    if mine == theirs {
+        Ok(())
+    } else {
+        Err(format!("{call:?} made: host {theirs:?}, quietline {mine:?}"))
+    }
 }
 
 fn same_mode(host: &Host, fd: i32, mine: u32) -> Result<(), String> {
@@ -221,8 +233,10 @@ pub(crate) fn run_using(host: &mut Host, report: &mut Report) -> Result<(), Stri
             report.step(host, &ours, Call::Limit { nofile: limit })?;
             // A call that failed has changed nothing, which `step` has just seen.
             fresh = matches!(report.step(host, &ours, call)?, Some(Err(_)));
-            if !matches!(call, Call::Fcntl { cmd: F_DUPFD | F_DUPFD_CLOEXEC, .. } | Call::Dup { .. })
-                && !matches!(call, Call::Dup2 { .. } | Call::Dup3 { .. } | Call::Signalfd { .. })
+            if !matches!(
+                call,
+                Call::Fcntl { cmd: F_DUPFD | F_DUPFD_CLOEXEC, .. } | Call::Dup { .. }
+            ) && !matches!(call, Call::Dup2 { .. } | Call::Dup3 { .. } | Call::Signalfd { .. })
             {
                 break;
             }

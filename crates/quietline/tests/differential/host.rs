@@ -80,14 +80,21 @@ fn capable() -> bool {
     let effective = u64::from(sets[0]) | u64::from(sets[3]) << 32;
     let matter = 1 << CAP_FOWNER | 1 << CAP_NET_RAW | 1 << CAP_WAKE_ALARM;
     let has = effective & matter;
-    assert!(has == 0 || has == matter, "a user with some of root's rights has no like here: {effective:#x}");
+    assert!(
+        has == 0 || has == matter,
+        "a user with some of root's rights has no like here: {effective:#x}"
+    );
     has != 0
 }
 
 impl Host {
     fn enter(who: Who) -> Self {
         // SAFETY: from here on the thread's table is a copy.
-        assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0, "a table of one's own is for everybody");
+        assert_eq!(
+            unsafe { libc::unshare(libc::CLONE_FILES) },
+            0,
+            "a table of one's own is for everybody"
+        );
         sys!(SYS_close_range, 0u32, u32::MAX, 0u32).expect("close_range");
         if who == Who::Nobody {
             const NOBODY: u32 = 65534;
@@ -178,7 +185,8 @@ impl Host {
 
     /// A line of `/proc/self/fdinfo/FD`, without its name.
     pub(crate) fn fdinfo(&self, fd: i32, line: &str) -> Option<String> {
-        let text = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{fd}")).expect("fdinfo");
+        let text =
+            std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{fd}")).expect("fdinfo");
         text.lines().find_map(|l| Some(l.strip_prefix(line)?.strip_prefix(':')?.trim().to_owned()))
     }
 
@@ -195,7 +203,8 @@ impl Host {
 fn name(fd: i32) -> String {
     let path = CString::new(format!("/proc/thread-self/fd/{fd}")).expect("no zero in it");
     let mut buffer = [0u8; 64];
-    let length = sys!(SYS_readlinkat, libc::AT_FDCWD, path.as_ptr(), buffer.as_mut_ptr(), buffer.len())
-        .expect("the descriptor is open");
+    let length =
+        sys!(SYS_readlinkat, libc::AT_FDCWD, path.as_ptr(), buffer.as_mut_ptr(), buffer.len())
+            .expect("the descriptor is open");
     String::from_utf8_lossy(&buffer[..length as usize]).into_owned()
 }

@@ -6,7 +6,10 @@
 //! Differences that are meant are listed, with their reasons, in `explained.rs`, and nowhere else.
 //!
 //! `QUIETLINE_DIFF_CASES` is the number of random calls (default 200,000), `QUIETLINE_DIFF_SEED` their seed.
-#![allow(unsafe_code, reason = "system calls with arguments that no safe wrapper would let through")]
+#![allow(
+    unsafe_code,
+    reason = "system calls with arguments that no safe wrapper would let through"
+)]
 
 mod call;
 mod compare;
@@ -28,7 +31,10 @@ fn number(variable: &str, default: u64) -> u64 {
     }
 }
 
-fn compare(who: Who, f: impl FnOnce(&mut Host, &mut Report) -> Result<(), String> + Send) -> Report {
+fn compare(
+    who: Who,
+    f: impl FnOnce(&mut Host, &mut Report) -> Result<(), String> + Send,
+) -> Report {
     let outcome = on_bare_thread(who, |host| {
         let mut report = Report::default();
         f(host, &mut report).map(|()| (report, host.privileged))
@@ -78,7 +84,8 @@ fn random_sequences_agree() {
     ];
     let mut made = 0;
     for (who, plan, tenths) in plans {
-        let report = compare(who, |host, report| random::run(host, report, plan, calls / 10 * tenths, seed));
+        let report =
+            compare(who, |host, report| random::run(host, report, plan, calls / 10 * tenths, seed));
         assert!(report.explained.is_empty(), "random calls need no explanation");
         made += report.calls;
     }

@@ -13,7 +13,8 @@ pub(crate) struct Ours {
 
 impl Ours {
     pub(crate) fn new(privileged: bool, nofile: usize) -> Self {
-        let kernel = Kernel::boot(Config::default().privileged(privileged).nofile(nofile)).expect("boot");
+        let kernel =
+            Kernel::boot(Config::default().privileged(privileged).nofile(nofile)).expect("boot");
         Self { process: kernel.process().expect("process") }
     }
 
@@ -36,7 +37,9 @@ impl Ours {
             Call::Dup3 { old, new, flags } => p.dup3(old, new, flags),
             Call::Fcntl { fd, cmd, arg } => p.fcntl(fd, cmd, arg),
             Call::Close { fd } => p.close(fd).map(|()| 0),
-            Call::CloseRange { first, last, flags } => p.close_range(first, last, flags).map(|()| 0),
+            Call::CloseRange { first, last, flags } => {
+                p.close_range(first, last, flags).map(|()| 0)
+            }
             Call::Limit { nofile } => p.set_nofile(nofile).map(|()| 0),
         };
         value.map(|value| (value, None)).map_err(Errno::raw_os_error)
@@ -52,7 +55,8 @@ impl Ours {
             name: p.fd_name(fd).expect("open"),
         };
         let open: Vec<Raw> = p.open_fds().unwrap().into_iter().map(raw).collect();
-        let same = |a, b| tell_files && p.file(a).expect("open").same_file(&p.file(b).expect("open"));
+        let same =
+            |a, b| tell_files && p.file(a).expect("open").same_file(&p.file(b).expect("open"));
         abstracted(&open, same)
     }
 

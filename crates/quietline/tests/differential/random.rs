@@ -126,8 +126,11 @@ impl Dice {
     /// A word of some of the known bits, now and then with one that is not known. Never one that needs an explanation.
     fn flags(&mut self, known: &[i32], unknown: &[i32]) -> i32 {
         let choice = self.word();
-        let some =
-            known.iter().enumerate().filter(|(n, _)| choice >> n & 1 != 0).fold(0, |all, (_, bit)| all | bit);
+        let some = known
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| choice >> n & 1 != 0)
+            .fold(0, |all, (_, bit)| all | bit);
         if self.once_in(16) { some | self.one_of(unknown) } else { some }
     }
 
@@ -143,7 +146,11 @@ impl Dice {
                 Call::Eventfd { count: self.word() as u32, flags }
             }
             17..20 => {
-                let clock = if self.once_in(4) { self.below(14) - 1 } else { self.one_of(&[0, 1, 7, 8, 9]) };
+                let clock = if self.once_in(4) {
+                    self.below(14) - 1
+                } else {
+                    self.one_of(&[0, 1, 7, 8, 9])
+                };
                 Call::Timerfd { clock, flags: self.flags(&[O_CLOEXEC, O_NONBLOCK], &[1]) }
             }
             20..24 => {
@@ -173,9 +180,11 @@ impl Dice {
         } else {
             self.one_of(&[AF_UNIX, AF_INET, AF_INET6])
         };
-        let ty = if self.once_in(5) { self.one_of(&[0, 3, 4, 5, 11]) } else { self.one_of(&[1, 2]) };
+        let ty =
+            if self.once_in(5) { self.one_of(&[0, 3, 4, 5, 11]) } else { self.one_of(&[1, 2]) };
         let flags = self.flags(&[SOCK_CLOEXEC, SOCK_NONBLOCK], &[16, 1 << 20, i32::MIN]);
-        let protocol = if self.once_in(6) { self.one_of(&[-1, 1, 6, 17, 58, 255, 263, 300]) } else { 0 };
+        let protocol =
+            if self.once_in(6) { self.one_of(&[-1, 1, 6, 17, 58, 255, 263, 300]) } else { 0 };
         Call::Socket { domain, ty: ty | flags, protocol }
     }
 
@@ -204,7 +213,8 @@ impl Dice {
             _ => self.below(size + 3) as u32,
         };
         let (first, last) = (bound(), bound());
-        let flags = if self.once_in(8) { self.word() as u32 } else { self.one_of(&[0, 2, 4, 4, 6]) };
+        let flags =
+            if self.once_in(8) { self.word() as u32 } else { self.one_of(&[0, 2, 4, 4, 6]) };
         Call::CloseRange { first, last, flags }
     }
 }

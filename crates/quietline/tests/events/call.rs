@@ -140,7 +140,11 @@ impl Call {
             }
             Self::Close { at } => {
                 let fd = std::mem::replace(on.at(*at), -1);
-                if fd < 0 { Outcome::Passed } else { outcome(on.close(fd), |()| Outcome::Number(0)) }
+                if fd < 0 {
+                    Outcome::Passed
+                } else {
+                    outcome(on.close(fd), |()| Outcome::Number(0))
+                }
             }
             Self::Write { at, n } => {
                 let fd = *on.at(*at);
@@ -174,9 +178,12 @@ impl Call {
                 outcome(on.wait(ep, *max), Outcome::Events)
             }
             Self::Poll { of } => {
-                let of: Vec<_> = of.iter().map(|(place, events)| (*on.at(*place), *events)).collect();
+                let of: Vec<_> =
+                    of.iter().map(|(place, events)| (*on.at(*place), *events)).collect();
                 outcome(on.poll(&of), |found| {
-                    Outcome::Events(found.into_iter().map(|found| (found as u16 as u32, 0)).collect())
+                    Outcome::Events(
+                        found.into_iter().map(|found| (found as u16 as u32, 0)).collect(),
+                    )
                 })
             }
             Self::Select { sets } => {
@@ -185,7 +192,9 @@ impl Call {
                     places.map(|place| *on.at(place)).filter(|fd| *fd >= 0).collect()
                 });
                 outcome(on.select(&sets), |told| {
-                    Outcome::Events(told.into_iter().flatten().map(|told| (u32::from(told), 0)).collect())
+                    Outcome::Events(
+                        told.into_iter().flatten().map(|told| (u32::from(told), 0)).collect(),
+                    )
                 })
             }
         }

@@ -63,7 +63,19 @@ pub(crate) fn program(dice: &mut Dice) -> Vec<Call> {
             10..16 => Call::Dup { from: at, at: dice.place() },
             16..21 => Call::Close { at },
             21..36 => {
-                let n = dice.of(&[0, 1, 2, 3, 7, 4096, 30_000, 65_536, u64::MAX - 1, u64::MAX - 2, u64::MAX]);
+                let n = dice.of(&[
+                    0,
+                    1,
+                    2,
+                    3,
+                    7,
+                    4096,
+                    30_000,
+                    65_536,
+                    u64::MAX - 1,
+                    u64::MAX - 2,
+                    u64::MAX,
+                ]);
                 Call::Write { at, n }
             }
             36..48 => Call::Read { at, n: dice.of(&[8, 8, 8, 1, 7, 4096, 70_000]) },
@@ -74,7 +86,9 @@ pub(crate) fn program(dice: &mut Dice) -> Vec<Call> {
                 events: dice.events(),
                 data: dice.below(1000) as u64,
             },
-            72..90 => Call::Wait { ep: if dice.one_in(3) { at } else { 0 }, max: dice.of(&[1, 1, 2, 8]) },
+            72..90 => {
+                Call::Wait { ep: if dice.one_in(3) { at } else { 0 }, max: dice.of(&[1, 1, 2, 8]) }
+            }
             90..97 => {
                 let of = (0..dice.below(5))
                     .map(|_| (dice.place(), dice.of(&[1, 4, 5, 0, 0x41, 0x104, 2, 0x2007])));

@@ -32,7 +32,8 @@ impl Drop for Host {
 
 /// What a call returned, or why it failed.
 fn checked(result: isize) -> Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error().raw_os_error().expect("a system error"))
+    usize::try_from(result)
+        .map_err(|_| io::Error::last_os_error().raw_os_error().expect("a system error"))
 }
 
 fn descriptor(result: i32) -> Result<i32> {
@@ -101,13 +102,16 @@ impl System for Host {
     fn wait(&mut self, ep: i32, max: usize) -> Result<Vec<(u32, u64)>> {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; max];
         // SAFETY: as above.
-        let n = checked(unsafe { libc::epoll_wait(ep, events.as_mut_ptr(), max as i32, 0) } as isize)?;
+        let n =
+            checked(unsafe { libc::epoll_wait(ep, events.as_mut_ptr(), max as i32, 0) } as isize)?;
         Ok(events[..n].iter().map(|event| (event.events, event.u64)).collect())
     }
 
     fn poll(&mut self, of: &[(i32, i16)]) -> Result<Vec<i16>> {
-        let mut fds: Vec<_> =
-            of.iter().map(|(fd, events)| libc::pollfd { fd: *fd, events: *events, revents: 0 }).collect();
+        let mut fds: Vec<_> = of
+            .iter()
+            .map(|(fd, events)| libc::pollfd { fd: *fd, events: *events, revents: 0 })
+            .collect();
         // SAFETY: as above.
         checked(unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as u64, 0) } as isize)?;
         Ok(fds.into_iter().map(|fd| fd.revents).collect())

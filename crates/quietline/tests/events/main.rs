@@ -69,7 +69,8 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn generated_programs() {
-    let (first, programs) = (number("QUIETLINE_EVENTS_SEED", 1), number("QUIETLINE_EVENTS_PROGRAMS", 20_000));
+    let (first, programs) =
+        (number("QUIETLINE_EVENTS_SEED", 1), number("QUIETLINE_EVENTS_PROGRAMS", 20_000));
     let mut seen = [0u64; 2];
     for seed in first..first + programs {
         let program = generate::program(&mut Dice(seed));
@@ -113,8 +114,11 @@ fn limits_of_nesting() {
                     if leaf {
                         program.push(add(length - 1, 7));
                     }
-                    let order: Vec<_> =
-                        if reversed { links.iter().rev().copied().collect() } else { links.clone() };
+                    let order: Vec<_> = if reversed {
+                        links.iter().rev().copied().collect()
+                    } else {
+                        links.clone()
+                    };
                     program.extend(order.iter().map(|&link| add(link, link + 1)));
                     program.push(Call::Write { at: 7, n: 1 });
                     program.extend((0..length).map(|ep| Call::Wait { ep, max: 4 }));

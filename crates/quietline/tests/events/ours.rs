@@ -95,8 +95,11 @@ impl System for Ours {
         let [read, write, except] = &mut filled;
         let highest = sets.iter().flatten().max().map_or(0, |fd| fd + 1);
         let timeout = Some(Duration::ZERO);
-        let n = number(self.process.select(highest, Some(read), Some(write), Some(except), timeout))?;
+        let n =
+            number(self.process.select(highest, Some(read), Some(write), Some(except), timeout))?;
         assert_eq!(n, filled.iter().map(|set| set.iter().count()).sum::<usize>());
-        Ok(std::array::from_fn(|set| sets[set].iter().map(|fd| filled[set].contains(*fd)).collect()))
+        Ok(std::array::from_fn(|set| {
+            sets[set].iter().map(|fd| filled[set].contains(*fd)).collect()
+        }))
     }
 }

@@ -103,7 +103,12 @@ pub(crate) trait System: Many {
     fn shutdown(&mut self, fd: i32, how: i32) -> Result<i32, i32>;
     fn send(&mut self, fd: i32, data: &[u8], flags: i32, to: &[u8]) -> Result<i32, i32>;
     /// How many bytes; those that came, from where, and `msg_flags`.
-    fn receive(&mut self, fd: i32, len: usize, flags: i32) -> Result<(i32, Vec<u8>, Vec<u8>, i32), i32>;
+    fn receive(
+        &mut self,
+        fd: i32,
+        len: usize,
+        flags: i32,
+    ) -> Result<(i32, Vec<u8>, Vec<u8>, i32), i32>;
     fn read(&mut self, fd: i32, len: usize) -> Result<(i32, Vec<u8>), i32>;
     fn write(&mut self, fd: i32, data: &[u8]) -> Result<i32, i32>;
     fn set_option(&mut self, fd: i32, level: i32, name: i32, value: i32) -> Result<i32, i32>;
@@ -324,14 +329,18 @@ impl<S: System> World<S> {
     /// keep what is left of that for a minute (TIME_WAIT).
     fn is_past(&mut self, own: Place, other: usize) -> bool {
         let Some(other) = self.places[other].filter(|_| !own.datagrams) else { return false };
-        let (Some(own), Some(other)) = (self.port(own, false), self.port(other, false)) else { return false };
+        let (Some(own), Some(other)) = (self.port(own, false), self.port(other, false)) else {
+            return false;
+        };
         let pair = [own.min(other), own.max(other)];
         self.pairs.contains(&pair) && !self.connected(0).contains(&pair)
     }
 
     /// Whether a stream that does not listen has the port of a connection one end of which has ended.
     fn is_late(&mut self, own: Place) -> bool {
-        if own.datagrams || self.system.option(own.fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Ok(1) {
+        if own.datagrams
+            || self.system.option(own.fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Ok(1)
+        {
             return false;
         }
         let Some(port) = self.port(own, false) else { return false };
@@ -501,7 +510,8 @@ impl<S: System> World<S> {
             }
             Call::SendMany { at, to, count, lens } => {
                 let (place, address) = self.addressed(at, to)?;
-                let parts: Vec<_> = (0..count).map(|_| lens.map(|len| self.bytes(len)).to_vec()).collect();
+                let parts: Vec<_> =
+                    (0..count).map(|_| lens.map(|len| self.bytes(len)).to_vec()).collect();
                 let sent = self.system.send_many(place.fd, &parts, libc::MSG_NOSIGNAL, &address);
                 sent.map(|sent| {
                     outcome.further = sent.iter().map(|n| (*n, 0)).collect();

@@ -103,21 +103,24 @@ impl System for Host {
 
     fn bind(&self, fd: i32, address: &[u8]) {
         // SAFETY: the address has as many bytes as are said; so below.
-        done(unsafe { libc::bind(fd, address.as_ptr().cast(), address.len() as u32) } as isize).unwrap();
+        done(unsafe { libc::bind(fd, address.as_ptr().cast(), address.len() as u32) } as isize)
+            .unwrap();
     }
 
     fn name(&self, fd: i32) -> Vec<u8> {
         let mut address = vec![0; 128];
         let mut len = 128;
         // SAFETY: as above.
-        done(unsafe { libc::getsockname(fd, address.as_mut_ptr().cast(), &mut len) } as isize).unwrap();
+        done(unsafe { libc::getsockname(fd, address.as_mut_ptr().cast(), &mut len) } as isize)
+            .unwrap();
         address.truncate(len as usize);
         address
     }
 
     fn connect(&self, fd: i32, address: &[u8]) -> Result<(), i32> {
         // SAFETY: as above.
-        done(unsafe { libc::connect(fd, address.as_ptr().cast(), address.len() as u32) } as isize).map(drop)
+        done(unsafe { libc::connect(fd, address.as_ptr().cast(), address.len() as u32) } as isize)
+            .map(drop)
     }
 
     fn listen(&self, fd: i32) {
@@ -132,7 +135,8 @@ impl System for Host {
 
     fn set(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), i32> {
         // SAFETY: the value has as many bytes as are said.
-        let set = unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as u32) };
+        let set =
+            unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as u32) };
         done(set as isize).map(drop)
     }
 
@@ -151,7 +155,8 @@ impl System for Host {
         // SAFETY: all zeroes is a message of nothing; what it points to outlives the call.
         let sent = done(unsafe {
             let mut message: libc::msghdr = zeroed();
-            (message.msg_name, message.msg_namelen) = (to.as_ptr().cast_mut().cast(), to.len() as u32);
+            (message.msg_name, message.msg_namelen) =
+                (to.as_ptr().cast_mut().cast(), to.len() as u32);
             (message.msg_iov, message.msg_iovlen) = (&raw mut buffer, 1);
             message.msg_control = control.as_ptr().cast_mut().cast();
             message.msg_controllen = control.len() as _;
@@ -173,7 +178,8 @@ impl System for Host {
             (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), 256);
             let n = done(libc::recvmsg(fd, &mut message, 0))?;
             assert_eq!(message.msg_flags, 0);
-            let (from, used) = (&from[..message.msg_namelen as usize], message.msg_controllen as usize);
+            let (from, used) =
+                (&from[..message.msg_namelen as usize], message.msg_controllen as usize);
             Ok((n, without_port(from.to_vec()), control[..used].to_vec()))
         }
     }
@@ -182,7 +188,8 @@ impl System for Host {
 /// A control message that says how long it is.
 fn of(level: i32, ty: i32, data: &[u8]) -> Vec<u8> {
     let len = (16 + data.len()) as u64;
-    let mut bytes = [&len.to_ne_bytes()[..], &level.to_ne_bytes(), &ty.to_ne_bytes(), data].concat();
+    let mut bytes =
+        [&len.to_ne_bytes()[..], &level.to_ne_bytes(), &ty.to_ne_bytes(), data].concat();
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     bytes
 }
@@ -280,9 +287,12 @@ fn datagrams(
     let [sender, receiver] = [(); 2].map(|()| system.socket(family, SOCK_DGRAM | SOCK_NONBLOCK));
     let any = if family == AF_INET { "0.0.0.0" } else { "::" };
     system.bind(receiver, &address(family, any, &[0; 2]));
-    for (level, name) in
-        [(IP, libc::IP_PKTINFO), (IP, libc::IP_RECVTTL), (IP, libc::IP_RECVTOS), (IPV6, IPV6_RECVPKTINFO)]
-    {
+    for (level, name) in [
+        (IP, libc::IP_PKTINFO),
+        (IP, libc::IP_RECVTTL),
+        (IP, libc::IP_RECVTOS),
+        (IPV6, IPV6_RECVPKTINFO),
+    ] {
         if level == IP || family == AF_INET6 {
             system.set(receiver, level, name, &1i32.to_ne_bytes()).unwrap();
         }
@@ -321,7 +331,9 @@ fn datagrams_with_control_messages_are_those_of_the_host() {
             let host = datagrams(&Host, family, to, connected, bound);
             let own = datagrams(&ours, family, to, connected, bound);
             for (own, host) in own.iter().zip(&host).filter(|(own, host)| own != host) {
-                all.push(format!("to {to}, connected: {connected}, bound: {bound:?}: {own}, host {host}"));
+                all.push(format!(
+                    "to {to}, connected: {connected}, bound: {bound:?}: {own}, host {host}"
+                ));
             }
         }
     }
@@ -342,7 +354,10 @@ fn bytes(system: &dyn System) -> Vec<String> {
         seen.push(format!("{:?}", system.send(fd, &[], &of(SOL_SOCKET, 99, &[]))));
     }
     for name in [&b"reno"[..], b"cubic", b"none such"] {
-        seen.push(format!("{:?}", system.set(client, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)));
+        seen.push(format!(
+            "{:?}",
+            system.set(client, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)
+        ));
         seen.push(format!("{:?}", system.get(client, libc::IPPROTO_TCP, libc::TCP_CONGESTION)));
     }
     seen

@@ -186,7 +186,10 @@ fn a_place_goes_to_the_next_if_there_is_no_memory() {
             refused += 1;
             // There is no memory for it either, or there is again. It is called, and does not wait beside a place that is free.
             let called = process.connect(third, address.bytes());
-            assert!(matches!(called, Ok(()) | Err(Errno::CONNREFUSED)), "nobody has called it: {called:?}");
+            assert!(
+                matches!(called, Ok(()) | Err(Errno::CONNREFUSED)),
+                "nobody has called it: {called:?}"
+            );
             expected.drain(..if called.is_ok() { 1 } else { 2 });
         } else {
             assert_eq!(process.connect(third, address.bytes()), Err(Errno::ALREADY));

@@ -114,7 +114,8 @@ fn step(dice: &mut Dice) -> Call {
             Call::SendParts { at, to, lens, flags }
         }
         34..38 => {
-            let flags = [0, 0, 0, libc::MSG_PEEK, libc::MSG_TRUNC, libc::MSG_WAITALL][dice.below(6)];
+            let flags =
+                [0, 0, 0, libc::MSG_PEEK, libc::MSG_TRUNC, libc::MSG_WAITALL][dice.below(6)];
             let lens = [dice.below(4), dice.length(), dice.below(30)];
             Call::ReceiveParts { at: dice.below(3), lens, flags }
         }
@@ -123,7 +124,8 @@ fn step(dice: &mut Dice) -> Call {
             Call::SendMany { at, to, count: dice.below(5), lens: [dice.below(3), dice.length()] }
         }
         40..44 => {
-            let flags = [0, 0, 0, libc::MSG_PEEK, libc::MSG_TRUNC, libc::MSG_WAITFORONE][dice.below(6)];
+            let flags =
+                [0, 0, 0, libc::MSG_PEEK, libc::MSG_TRUNC, libc::MSG_WAITFORONE][dice.below(6)];
             let lens = [dice.below(8), dice.length()];
             Call::ReceiveMany { at: dice.below(3), count: 1 + dice.below(4), lens, flags }
         }

@@ -65,7 +65,12 @@ impl System for Host {
         let mut len = 128;
         // SAFETY: the address has room for as many bytes as are said.
         let fd = unsafe {
-            libc::accept4(fd, address.as_mut_ptr().cast(), &mut len, libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)
+            libc::accept4(
+                fd,
+                address.as_mut_ptr().cast(),
+                &mut len,
+                libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+            )
         };
         address.truncate(len as usize);
         self.done(fd as isize).map(|fd| (fd, address))
@@ -77,7 +82,11 @@ impl System for Host {
         let raw = address.as_mut_ptr().cast();
         // SAFETY: the address has room for as many bytes as are said.
         let result = unsafe {
-            if peer { libc::getpeername(fd, raw, &mut len) } else { libc::getsockname(fd, raw, &mut len) }
+            if peer {
+                libc::getpeername(fd, raw, &mut len)
+            } else {
+                libc::getsockname(fd, raw, &mut len)
+            }
         };
         address.truncate(len as usize);
         if result < 0 {
@@ -101,7 +110,12 @@ impl System for Host {
         self.done(sent)
     }
 
-    fn receive(&mut self, fd: i32, len: usize, flags: i32) -> Result<(i32, Vec<u8>, Vec<u8>, i32), i32> {
+    fn receive(
+        &mut self,
+        fd: i32,
+        len: usize,
+        flags: i32,
+    ) -> Result<(i32, Vec<u8>, Vec<u8>, i32), i32> {
         let (mut data, mut from) = (vec![0u8; len], vec![0u8; 128]);
         let mut part = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: len };
         // SAFETY: all of it may be zero.
@@ -146,13 +160,15 @@ impl System for Host {
     fn option(&mut self, fd: i32, level: i32, name: i32) -> Result<i32, i32> {
         let (mut value, mut len) = (0i32, 4);
         // SAFETY: the value has room for as many bytes as are said.
-        let result = unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &mut len) };
+        let result =
+            unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &mut len) };
         self.done(result as isize).map(|_| value)
     }
 
     fn poll(&mut self, fds: &[i32]) -> Vec<i16> {
         let events = ALL;
-        let mut fds: Vec<_> = fds.iter().map(|&fd| libc::pollfd { fd, events, revents: 0 }).collect();
+        let mut fds: Vec<_> =
+            fds.iter().map(|&fd| libc::pollfd { fd, events, revents: 0 }).collect();
         // SAFETY: the list has as many entries as are said.
         let result = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as u64, 0) };
         assert!(result >= 0);
@@ -163,7 +179,11 @@ impl System for Host {
         let mut bytes = 0i32;
         // SAFETY: the number has room for what is written there.
         let result = unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut bytes) };
-        if result < 0 { Err(io::Error::last_os_error().raw_os_error().expect("an errno")) } else { Ok(bytes) }
+        if result < 0 {
+            Err(io::Error::last_os_error().raw_os_error().expect("an errno"))
+        } else {
+            Ok(bytes)
+        }
     }
 }
 

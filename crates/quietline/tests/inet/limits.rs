@@ -122,8 +122,10 @@ fn connections_are_spread_over_listeners() {
     for _ in 0..4000 {
         let _ = process.connect(stream(&process), &to);
     }
-    let counts: Vec<usize> =
-        listeners.iter().map(|&fd| std::iter::from_fn(|| process.accept(fd).ok()).count()).collect();
+    let counts: Vec<usize> = listeners
+        .iter()
+        .map(|&fd| std::iter::from_fn(|| process.accept(fd).ok()).count())
+        .collect();
     assert_eq!(counts.iter().sum::<usize>(), 4000);
     assert!(counts.iter().all(|&n| (850..1150).contains(&n)), "{counts:?}");
 }
@@ -135,9 +137,12 @@ fn datagrams_have_their_sizes() {
     process.bind(receiver, &address(LO, 0)).unwrap();
     let to = name(&process, receiver);
     let bytes = vec![5; 70_000];
-    for (len, result) in
-        [(65_507, Ok(65_507)), (65_508, Err(Errno::MSGSIZE)), (70_000, Err(Errno::MSGSIZE)), (0, Ok(0))]
-    {
+    for (len, result) in [
+        (65_507, Ok(65_507)),
+        (65_508, Err(Errno::MSGSIZE)),
+        (70_000, Err(Errno::MSGSIZE)),
+        (0, Ok(0)),
+    ] {
         assert_eq!(process.sendto(sender, &bytes[..len], 0, &to), result, "{len}");
     }
     let mut buffer = vec![0; 70_000];
@@ -169,9 +174,16 @@ fn groups_and_strangers_are_refused() {
     ] {
         assert_eq!(process.sendto(fd, b"x", 0, &address(ip, 9)), Err(errno), "{ip:?}");
         assert_eq!(process.connect(fd, &address(ip, 9)), Err(errno), "{ip:?}");
-        assert_eq!(process.connect(stream(&process), &address(ip, 9)), Err(Errno::NETUNREACH), "{ip:?}");
+        assert_eq!(
+            process.connect(stream(&process), &address(ip, 9)),
+            Err(Errno::NETUNREACH),
+            "{ip:?}"
+        );
     }
-    assert_eq!(process.bind(datagrams(&process), &address([10, 1, 2, 3], 0)), Err(Errno::ADDRNOTAVAIL));
+    assert_eq!(
+        process.bind(datagrams(&process), &address([10, 1, 2, 3], 0)),
+        Err(Errno::ADDRNOTAVAIL)
+    );
     let group = [[224, 0, 0, 5], LO].concat();
     let join = process.setsockopt(fd, libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &group);
     assert_eq!(join, Err(Errno::NODEV));
@@ -194,10 +206,14 @@ fn a_receiver_is_told_where_a_datagram_was_sent() {
     process.sendto(sender, b"hello", 0, &to).unwrap();
     let (mut data, mut control) = ([0; 8], [0; 64]);
     let mut buffers = [&mut data[..]];
-    let mut message = RecvMsg { buffers: &mut buffers, control: &mut control, ..RecvMsg::default() };
+    let mut message =
+        RecvMsg { buffers: &mut buffers, control: &mut control, ..RecvMsg::default() };
     assert_eq!(process.recvmsg(receiver, &mut message, 0), Ok(5));
     assert_eq!((message.control_len, message.flags), (32, 0));
-    assert_eq!(control[8..16], [libc::IPPROTO_IP.to_ne_bytes(), libc::IP_PKTINFO.to_ne_bytes()].concat());
+    assert_eq!(
+        control[8..16],
+        [libc::IPPROTO_IP.to_ne_bytes(), libc::IP_PKTINFO.to_ne_bytes()].concat()
+    );
     assert_eq!(control[24..28], [127, 4, 5, 6]);
 }
 

@@ -94,7 +94,8 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn programs_give_what_the_host_gives() {
-    let (first, programs) = (number("QUIETLINE_INET_SEED", 1), number("QUIETLINE_INET_PROGRAMS", 3000));
+    let (first, programs) =
+        (number("QUIETLINE_INET_SEED", 1), number("QUIETLINE_INET_PROGRAMS", 3000));
     let mut chance = Chance::new(programs, ONE_IN);
     for seed in first..first + programs {
         if (seed - first).is_multiple_of(1000) {
@@ -107,11 +108,14 @@ fn programs_give_what_the_host_gives() {
         for _ in 0..chance::AGAIN {
             assert_eq!(alone(&program[..=at]), own, "here, alone and beside the host: {said}");
         }
-        let Some(again) = chance.is_it(&said, || first_difference(&program, true)) else { continue };
+        let Some(again) = chance.is_it(&said, || first_difference(&program, true)) else {
+            continue;
+        };
         // Where it differs now and then, all of it may matter.
         let (program, (at, theirs, own)) = if differs(&program) {
             let program = shrink(program);
-            let found = (0..10).find_map(|_| first_difference(&program, true)).expect("it always differed");
+            let found =
+                (0..10).find_map(|_| first_difference(&program, true)).expect("it always differed");
             (program, found)
         } else {
             (program, again)

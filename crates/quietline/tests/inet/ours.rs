@@ -63,7 +63,12 @@ impl System for Ours {
         done(self.process.sendto(fd, data, flags, to), |n| n as i32)
     }
 
-    fn receive(&mut self, fd: i32, len: usize, flags: i32) -> Result<(i32, Vec<u8>, Vec<u8>, i32), i32> {
+    fn receive(
+        &mut self,
+        fd: i32,
+        len: usize,
+        flags: i32,
+    ) -> Result<(i32, Vec<u8>, Vec<u8>, i32), i32> {
         let mut data = vec![0; len];
         let mut buffers = [&mut data[..]];
         let mut message = RecvMsg { buffers: &mut buffers, ..RecvMsg::default() };
@@ -99,7 +104,8 @@ impl System for Ours {
     }
 
     fn poll(&mut self, fds: &[i32]) -> Vec<i16> {
-        let mut fds: Vec<_> = fds.iter().map(|&fd| PollFd { fd, events: ALL, revents: 0 }).collect();
+        let mut fds: Vec<_> =
+            fds.iter().map(|&fd| PollFd { fd, events: ALL, revents: 0 }).collect();
         self.process.poll(&mut fds, 0).expect("polled");
         fds.iter().map(|fd| fd.revents).collect()
     }

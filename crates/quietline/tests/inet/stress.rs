@@ -11,7 +11,8 @@ struct Dice(u64);
 
 impl Dice {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
     }
 }
@@ -105,7 +106,8 @@ fn talk(process: &Process, address: &[u8], seed: u64, messages: u64) {
     let (mut sum, mut message) = (0, vec![0; 6000]);
     for _ in 0..messages {
         let len =
-            if dice.next().is_multiple_of(50) { dice.next() % 6000 } else { dice.next() % 200 } as usize;
+            if dice.next().is_multiple_of(50) { dice.next() % 6000 } else { dice.next() % 200 }
+                as usize;
         message[..len].fill_with(|| dice.next() as u8);
         sum = add(sum, &message[..len]);
         assert_eq!(process.send(fd, &message[..len], 0), Ok(len));
@@ -206,8 +208,8 @@ fn run(bytes: &[u8]) -> Option<usize> {
     let begin = (1..8).fold(0, |n, at| n | u64::from(begin[at]) << (7 * (at - 1)));
     let end = begin + numbers.len() as u64;
     let follow = numbers.iter().zip(begin..).all(|(number, n)| *number == record(n));
-    let around =
-        bytes[..first] == record(begin.wrapping_sub(1))[8 - first..] && *rest == record(end)[..rest.len()];
+    let around = bytes[..first] == record(begin.wrapping_sub(1))[8 - first..]
+        && *rest == record(end)[..rest.len()];
     (follow && around).then_some(numbers.len())
 }
 
@@ -237,7 +239,10 @@ fn what_one_call_reads_has_no_hole() {
                         }
                         got.fetch_add(n, Ordering::Relaxed);
                         // What lies in several pieces, which are copied one by one.
-                        large.fetch_add(usize::from(look(&buffer[..n]) * 8 > 40 * 1024), Ordering::Relaxed);
+                        large.fetch_add(
+                            usize::from(look(&buffer[..n]) * 8 > 40 * 1024),
+                            Ordering::Relaxed,
+                        );
                     }
                 })
             });
@@ -267,9 +272,16 @@ fn what_one_call_reads_has_no_hole() {
             looker.join().unwrap();
         });
     });
-    assert_eq!(holes.load(Ordering::Relaxed), 0, "what one call has read is not what was sent in a row");
+    assert_eq!(
+        holes.load(Ordering::Relaxed),
+        0,
+        "what one call has read is not what was sent in a row"
+    );
     assert_eq!(got.load(Ordering::Relaxed), blocks * BLOCK);
-    assert!(large.load(Ordering::Relaxed) > 0, "no call took several pieces: this has tested nothing");
+    assert!(
+        large.load(Ordering::Relaxed) > 0,
+        "no call took several pieces: this has tested nothing"
+    );
 }
 
 /// Several threads wait on one socket for connections and datagrams: none is lost, none comes twice.
@@ -293,7 +305,10 @@ fn many_wait_on_one() {
                             break;
                         }
                         got.fetch_add(1, Ordering::SeqCst);
-                        sum.fetch_add(u64::from_ne_bytes(*buffer.first_chunk().unwrap()), Ordering::SeqCst);
+                        sum.fetch_add(
+                            u64::from_ne_bytes(*buffer.first_chunk().unwrap()),
+                            Ordering::SeqCst,
+                        );
                     }
                 });
             }

@@ -63,14 +63,17 @@ fn a_reader_waits_for_bytes_and_for_the_end() {
         || assert_eq!(process.write(client, b"hello"), Ok(5)),
     );
     assert_eq!(got, Ok(5));
-    let got =
-        while_waiting(|| process.recv(server, &mut [0; 10], 0), || process.shutdown(client, 1).unwrap());
+    let got = while_waiting(
+        || process.recv(server, &mut [0; 10], 0),
+        || process.shutdown(client, 1).unwrap(),
+    );
     assert_eq!(got, Ok(0));
     // Unread bytes make the close a reset.
     process.write(server, b"unread").unwrap();
     let (client, server) = pair(process);
     process.write(server, b"unread").unwrap();
-    let got = while_waiting(|| process.recv(server, &mut [0; 10], 0), || process.close(client).unwrap());
+    let got =
+        while_waiting(|| process.recv(server, &mut [0; 10], 0), || process.close(client).unwrap());
     assert_eq!(got, Err(Errno::CONNRESET));
 }
 
@@ -135,7 +138,11 @@ fn a_writer_waits_until_there_may_be_more() {
         let all = vec![7; 100_000];
         let more = || {
             assert!(!writable());
-            if own { set(client, libc::SO_SNDBUF, 200_000) } else { set(server, libc::SO_RCVBUF, 400_000) }
+            if own {
+                set(client, libc::SO_SNDBUF, 200_000)
+            } else {
+                set(server, libc::SO_RCVBUF, 400_000)
+            }
         };
         let sent = while_waiting(|| process.write(client, &all), more);
         assert_eq!(sent, Ok(all.len()));
@@ -168,10 +175,12 @@ fn an_acceptor_waits_for_a_connection_and_is_told_of_the_end() {
     let process = &process();
     let (listener, address) = listener(process, 1);
     let client = process.socket(AF_INET, SOCK_STREAM, 0).unwrap();
-    let accepted = while_waiting(|| process.accept(listener), || process.connect(client, &address).unwrap());
+    let accepted =
+        while_waiting(|| process.accept(listener), || process.connect(client, &address).unwrap());
     let (_, name) = accepted.unwrap();
     assert_eq!(name, process.getsockname(client).unwrap());
-    let accepted = while_waiting(|| process.accept(listener), || process.shutdown(listener, 0).unwrap());
+    let accepted =
+        while_waiting(|| process.accept(listener), || process.shutdown(listener, 0).unwrap());
     assert_eq!(accepted.unwrap_err(), Errno::INVAL);
 }
 
@@ -200,7 +209,8 @@ fn a_connection_waits_for_a_place_in_a_full_backlog() {
     assert_eq!(process.connect(polls, &address), Err(Errno::ISCONN));
     // The listener goes while one waits.
     let refused = client(0);
-    let connected = while_waiting(|| process.connect(refused, &address), || process.close(listener).unwrap());
+    let connected =
+        while_waiting(|| process.connect(refused, &address), || process.close(listener).unwrap());
     assert_eq!(connected, Err(Errno::CONNREFUSED));
     assert_eq!(process.read(polls, &mut [0; 4]), Err(Errno::CONNRESET), "never accepted");
 }
@@ -249,7 +259,9 @@ fn a_connection_that_was_given_up_is_not_made() {
 fn times_run_out_and_interrupts_come_through() {
     let process = &process();
     let (client, server) = pair(process);
-    for (level, name) in [(libc::SOL_SOCKET, libc::SO_RCVTIMEO), (libc::SOL_SOCKET, libc::SO_SNDTIMEO)] {
+    for (level, name) in
+        [(libc::SOL_SOCKET, libc::SO_RCVTIMEO), (libc::SOL_SOCKET, libc::SO_SNDTIMEO)]
+    {
         process.setsockopt(client, level, name, &timeval(SOON)).unwrap();
     }
     let start = Instant::now();
@@ -307,6 +319,9 @@ fn a_datagram_is_waited_for() {
         || assert_eq!(process.send(sender, b"x", 0), Ok(1)),
     );
     assert_eq!(got, Err(Errno::CONNREFUSED));
-    let got = while_waiting(|| process.recv(sender, &mut [0; 4], 0), || process.shutdown(sender, 0).unwrap());
+    let got = while_waiting(
+        || process.recv(sender, &mut [0; 4], 0),
+        || process.shutdown(sender, 0).unwrap(),
+    );
     assert_eq!(got, Ok(0));
 }

@@ -183,7 +183,10 @@ impl Arg for Time {
     }
 
     fn simpler(&self) -> Vec<Self> {
-        [Time::NOW, Time { seconds: 1, nanos: 0 }].into_iter().take_while(|time| time != self).collect()
+        [Time::NOW, Time { seconds: 1, nanos: 0 }]
+            .into_iter()
+            .take_while(|time| time != self)
+            .collect()
     }
 }
 

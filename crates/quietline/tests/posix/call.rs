@@ -224,6 +224,7 @@ pub(crate) fn script(program: &[Step]) -> String {
 
 /// The inverse of `script`. An error is the line that cannot be read.
 pub(crate) fn read_script(text: &str) -> Result<Vec<Step>, String> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| Step::read(line).ok_or_else(|| line.to_owned())).collect()
 }

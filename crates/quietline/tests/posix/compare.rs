@@ -120,7 +120,8 @@ pub(crate) fn run_right(
         difference = compare(&names, program, &lefts, &rights, [fine, ordered], &mut tried, known);
         let of_times = difference.as_ref().is_some_and(|difference| {
             let eyes = [false, ordered];
-            let coarse = || compare(&names, program, &lefts, &rights, eyes, &mut Report::default(), known);
+            let coarse =
+                || compare(&names, program, &lefts, &rights, eyes, &mut Report::default(), known);
             fine && coarse().is_none_or(|other| other.at != difference.at)
         });
         if !of_times {
@@ -142,11 +143,16 @@ fn compare(
     report: &mut Report,
     known: &Kinds,
 ) -> Option<Difference> {
-    assert_eq!((lefts.len(), rights.len()), (program.len(), program.len()), "an outcome for each call");
+    assert_eq!(
+        (lefts.len(), rights.len()),
+        (program.len(), program.len()),
+        "an outcome for each call"
+    );
     let (mut left_eyes, mut right_eyes) = (Eyes::new(fine, ordered), Eyes::new(fine, ordered));
     report.programs += 1;
     for (at, ((step, l), r)) in program.iter().zip(lefts).zip(rights).enumerate() {
-        let (l, r) = (left_eyes.normal(&step.call, l.clone()), right_eyes.normal(&step.call, r.clone()));
+        let (l, r) =
+            (left_eyes.normal(&step.call, l.clone()), right_eyes.normal(&step.call, r.clone()));
         if l == r {
             report.agreed(step, &l);
             continue;
@@ -161,7 +167,12 @@ fn compare(
         if known.contains(&kind) && l.is_success() == r.is_success() {
             continue;
         }
-        let text = format!("{}\n  {left:>9}: {}\n  {right:>9}: {}\n{details}", step.show(), say(&l), say(&r));
+        let text = format!(
+            "{}\n  {left:>9}: {}\n  {right:>9}: {}\n{details}",
+            step.show(),
+            say(&l),
+            say(&r)
+        );
         return Some(Difference { at, kind, text });
     }
     None
@@ -214,7 +225,9 @@ fn tell(left: &Outcome, right: &Outcome) -> (String, BTreeSet<String>) {
     let (left, right) = (format!("{left:#?}"), format!("{right:#?}"));
     let (left, right): (Vec<&str>, Vec<&str>) = (left.lines().collect(), right.lines().collect());
     let alike = left.iter().zip(&right).take_while(|(l, r)| l == r).count();
-    let head = |line: &&str| line.trim_start().starts_with("path:") || line.trim_start().starts_with("fd:");
+    let head = |line: &&str| {
+        line.trim_start().starts_with("path:") || line.trim_start().starts_with("fd:")
+    };
     let of = left[..alike].iter().rev().copied().find(head).unwrap_or_default().trim();
     let (left, right) = (&left[alike..], &right[alike..]);
     let end = left.iter().rev().zip(right.iter().rev()).take_while(|(l, r)| l == r).count();
@@ -224,7 +237,10 @@ fn tell(left: &Outcome, right: &Outcome) -> (String, BTreeSet<String>) {
         let [l, r] = [left, right].map(|side| side.get(at).map_or("-", |line| line.trim()));
         if l != r {
             fields.extend(
-                [l, r].iter().filter_map(|line| line.split_once(':')).map(|(field, _)| field.to_owned()),
+                [l, r]
+                    .iter()
+                    .filter_map(|line| line.split_once(':'))
+                    .map(|(field, _)| field.to_owned()),
             );
             text += &format!("    {l} | {r}\n");
         }

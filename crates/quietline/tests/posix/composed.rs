@@ -2,7 +2,9 @@
 
 use crate::arg::{At, CWD, Fd, Mode, Open, Rename, Text, Unlink};
 use crate::call::Call;
-use crate::outcome::{Body, Dent, Descriptor, Event, Name, Node, Outcome, STATX_BASIC, Stat, checksum};
+use crate::outcome::{
+    Body, Dent, Descriptor, Event, Name, Node, Outcome, STATX_BASIC, Stat, checksum,
+};
 use crate::sys::Actor;
 
 /// Makes any call but `Fork`.
@@ -12,8 +14,12 @@ pub(crate) fn call(actor: &mut dyn Actor, call: &Call) -> Outcome {
             Ok((names, resumes)) => Outcome::Names { names, resumes },
             Err(errno) => Outcome::Failed(errno),
         },
-        Call::Sweep { fd, size } => sweep(actor, fd, size).map_or_else(Outcome::Failed, Outcome::Swept),
-        Call::Churn { fd, size } => churn(actor, fd, size).map_or_else(Outcome::Failed, Outcome::Swept),
+        Call::Sweep { fd, size } => {
+            sweep(actor, fd, size).map_or_else(Outcome::Failed, Outcome::Swept)
+        }
+        Call::Churn { fd, size } => {
+            churn(actor, fd, size).map_or_else(Outcome::Failed, Outcome::Swept)
+        }
         Call::Tree {} => {
             let mut nodes = Vec::new();
             match tree(actor, CWD, "/", "/", &mut nodes) {
@@ -87,7 +93,8 @@ fn names(actor: &mut dyn Actor, fd: Fd, size: usize) -> Result<(Vec<Name>, bool)
         resumes &= after == all[middle + 1..];
     }
     seek(actor, fd, 0, libc::SEEK_SET)?;
-    let names = all.into_iter().map(|dent| Name { name: dent.name, kind: dent.kind, ino: dent.ino });
+    let names =
+        all.into_iter().map(|dent| Name { name: dent.name, kind: dent.kind, ino: dent.ino });
     Ok((names.collect(), resumes))
 }
 
@@ -113,7 +120,8 @@ fn sweep(actor: &mut dyn Actor, fd: Fd, size: usize) -> Result<Vec<(Vec<u8>, i32
                 continue;
             }
             let path = Text(dent.name.clone());
-            let flags = Unlink(if dent.kind == libc::DT_DIR { libc::AT_REMOVEDIR as u64 } else { 0 });
+            let flags =
+                Unlink(if dent.kind == libc::DT_DIR { libc::AT_REMOVEDIR as u64 } else { 0 });
             let removed = number(actor.call(&Call::Unlinkat { at: fd, path, flags }));
             all.push((dent.name, removed.err().unwrap_or(0)));
         }
@@ -135,7 +143,8 @@ fn churn(actor: &mut dyn Actor, fd: Fd, size: usize) -> Result<Vec<(Vec<u8>, i32
         all.extend(some.into_iter().map(|dent| (dent.name, 0)));
         let [made, moved] = ["churn", "churn as well"].map(Text::from);
         let path = made.clone();
-        let make = Call::Mknodat { at: fd, path, mode: Mode(libc::S_IFREG | 0o600), major: 0, minor: 0 };
+        let make =
+            Call::Mknodat { at: fd, path, mode: Mode(libc::S_IFREG | 0o600), major: 0, minor: 0 };
         if number(actor.call(&make)).is_ok() {
             let to = moved.clone();
             let rename = Call::Renameat2 { from: fd, old: made, to: fd, new: to, flags: Rename(0) };
@@ -149,7 +158,13 @@ fn churn(actor: &mut dyn Actor, fd: Fd, size: usize) -> Result<Vec<(Vec<u8>, i32
 }
 
 /// Adds `path`, which is `name` in `at`, and all below it.
-fn tree(actor: &mut dyn Actor, at: Fd, name: &str, path: &str, nodes: &mut Vec<Node>) -> Result<(), i32> {
+fn tree(
+    actor: &mut dyn Actor,
+    at: Fd,
+    name: &str,
+    path: &str,
+    nodes: &mut Vec<Node>,
+) -> Result<(), i32> {
     let text = Text::from_latin(name);
     let flags = At(libc::AT_SYMLINK_NOFOLLOW as u64);
     let stat = stat(actor.call(&Call::Statx { at, path: text.clone(), flags, mask: STATX_BASIC }))?;
@@ -275,10 +290,15 @@ fn events(actor: &mut dyn Actor) -> Result<Vec<Event>, i32> {
         };
         let mut rest = &buffer[..length];
         while let Some((head, after)) = rest.split_first_chunk::<16>() {
-            let word = |n: usize| u32::from_ne_bytes(head[4 * n..4 * n + 4].try_into().expect("four bytes"));
+            let word = |n: usize| {
+                u32::from_ne_bytes(head[4 * n..4 * n + 4].try_into().expect("four bytes"))
+            };
             let (padded, next) = after.split_at(word(3) as usize);
             let name = padded.split(|&b| b == 0).next().unwrap_or_default().to_vec();
-            assert_eq!(padded.len(), if name.is_empty() { 0 } else { (name.len() + 1).next_multiple_of(16) });
+            assert_eq!(
+                padded.len(),
+                if name.is_empty() { 0 } else { (name.len() + 1).next_multiple_of(16) }
+            );
             all.push(Event { wd: word(0) as i32, mask: word(1), cookie: word(2), name });
             rest = next;
         }

@@ -48,7 +48,10 @@ impl Failure {
 
 /// The setting that a script names, or the usual one.
 pub(crate) fn setting_of(text: &str) -> Setting {
-    let words = text.lines().find(|line| line.starts_with("# pages ")).map(|line| line.split(' ').collect());
+    let words = text
+        .lines()
+        .find(|line| line.starts_with("# pages "))
+        .map(|line| line.split(' ').collect());
     let words: Vec<&str> = words.unwrap_or_default();
     match words[..] {
         [_, _, pages, _, inodes, _, root] => Setting {
@@ -78,7 +81,8 @@ pub(crate) fn make(
         }
         let offered: Vec<bool> = steps.iter().map(|step| other.offers(&step.call)).collect();
         let mut offered = offered.into_iter();
-        let steps: Vec<Step> = steps.into_iter().filter(|_| offered.next().unwrap_or(false)).collect();
+        let steps: Vec<Step> =
+            steps.into_iter().filter(|_| offered.next().unwrap_or(false)).collect();
         let more = side.go(&steps);
         making.learn(&steps, &more);
         program.extend(steps);
@@ -109,11 +113,14 @@ pub(crate) fn survey(
     let (mut number, mut known) = (0, Kinds::new());
     while report.calls < plan.calls && number < plan.calls && failures.len() < kinds {
         let (setting, program, outcomes) = make(left, right, plan, number);
-        if let Some(difference) = run_right(left, outcomes, right, setting, &program, &mut report, &known) {
+        if let Some(difference) =
+            run_right(left, outcomes, right, setting, &program, &mut report, &known)
+        {
             if let Some(failure) = failures.get_mut(&difference.kind) {
                 failure.times += 1;
             } else {
-                let (program, difference) = shrink(left, right, setting, &program, difference, &known);
+                let (program, difference) =
+                    shrink(left, right, setting, &program, difference, &known);
                 let failure = Failure { case: number, setting, program, difference, times: 1 };
                 found(&failure);
                 known.insert(failure.difference.kind.clone());
@@ -140,7 +147,14 @@ pub(crate) fn replay(left: &mut dyn Sys, right: &mut dyn Sys, text: &str) -> Opt
     let setting = setting_of(text);
     let (lefts, rights) = (left.run(setting, &program), right.run(setting, &program));
     for ((step, l), r) in program.iter().zip(&lefts).zip(&rights) {
-        println!("{}\n  {:>9}: {}\n  {:>9}: {}", step.show(), left.name(), say(l), right.name(), say(r));
+        println!(
+            "{}\n  {:>9}: {}\n  {:>9}: {}",
+            step.show(),
+            left.name(),
+            say(l),
+            right.name(),
+            say(r)
+        );
     }
     let difference = run(left, right, setting, &program, &mut Report::default(), &Kinds::new());
     match &difference {

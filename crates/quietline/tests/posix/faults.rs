@@ -91,7 +91,8 @@ pub(crate) const FAULTS: &[(&str, Spoil)] = &[
         matches!(call, Call::Mkdirat { .. }) && errno(outcome, libc::ENAMETOOLONG, libc::ENOENT)
     }),
     ("mkdir over a symlink that leads nowhere succeeds", |call, outcome| {
-        let fits = matches!(call, Call::Mkdirat { .. }) && *outcome == Outcome::Failed(libc::EEXIST);
+        let fits =
+            matches!(call, Call::Mkdirat { .. }) && *outcome == Outcome::Failed(libc::EEXIST);
         if fits {
             *outcome = Outcome::Done(0);
         }
@@ -139,7 +140,9 @@ pub(crate) const FAULTS: &[(&str, Spoil)] = &[
             }
         })
     }),
-    ("inode numbers are small, and so come again", |_, outcome| stat(outcome, |stat| stat.ino %= 3)),
+    ("inode numbers are small, and so come again", |_, outcome| {
+        stat(outcome, |stat| stat.ino %= 3)
+    }),
     ("the last byte of a read across a page is wrong", |call, outcome| match (call, outcome) {
         (Call::Pread { .. } | Call::Read { .. }, Outcome::Bytes(bytes)) if bytes.len() > 4096 => {
             *bytes.last_mut().expect("not empty") ^= 1;

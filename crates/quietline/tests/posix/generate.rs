@@ -85,8 +85,9 @@ const CHUNK: usize = 10;
 impl Making {
     /// The program of this number, and its world.
     pub(crate) fn new(seed: u64, number: u64, root: bool) -> (Self, Setting) {
-        let mut dice =
-            Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ number.wrapping_mul(0xd134_2543_de82_ef95));
+        let mut dice = Dice(
+            seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ number.wrapping_mul(0xd134_2543_de82_ef95),
+        );
         dice.word();
         let theme = dice.one_of(&Theme::ALL);
         let (pages, inodes) = if theme == Theme::Full { (8, 16) } else { (4096, 4096) };
@@ -142,7 +143,10 @@ impl Making {
             self.push(1, Call::Umask { mask: Mode(0) });
         }
         let top = if self.dice.once_in(3) { 0o755 } else { 0o777 };
-        self.push(1, Call::Fchmodat2 { at: CWD, path: Text::from("/"), mode: Mode(top), flags: At(0) });
+        self.push(
+            1,
+            Call::Fchmodat2 { at: CWD, path: Text::from("/"), mode: Mode(top), flags: At(0) },
+        );
         for name in ["a", "b", "a/b", "a/c"] {
             if self.dice.once_in(3) {
                 continue;

@@ -12,7 +12,10 @@
 //!   generate ── Program ──┬── host (a tmpfs, a thread for each process) ── outcomes ──┐
 //!       dice, names       └── quietline (a Kernel, a Process for each) ─── outcomes ──┴── normal form ── compare ── shrink
 //! ```
-#![allow(unsafe_code, reason = "system calls with arguments that no safe wrapper would let through")]
+#![allow(
+    unsafe_code,
+    reason = "system calls with arguments that no safe wrapper would let through"
+)]
 #![cfg(target_os = "linux")]
 
 mod arg;
@@ -41,7 +44,9 @@ use sys::Sys;
 
 fn number(variable: &str, default: u64) -> u64 {
     match std::env::var(variable) {
-        Ok(text) => text.replace('_', "").parse().unwrap_or_else(|e| panic!("{variable}={text}: {e}")),
+        Ok(text) => {
+            text.replace('_', "").parse().unwrap_or_else(|e| panic!("{variable}={text}: {e}"))
+        }
         Err(_) => default,
     }
 }
@@ -83,8 +88,12 @@ fn tell(report: &Report) {
 fn a_script_is_read_as_it_is_written() {
     with_hosts("a_script_is_read_as_it_is_written", |[mut host], root| {
         for number in 0..50 {
-            let (_, program, _) =
-                drive::make(&mut host, &Quietline::default(), Plan { seed: 7, calls: 0, root }, number);
+            let (_, program, _) = drive::make(
+                &mut host,
+                &Quietline::default(),
+                Plan { seed: 7, calls: 0, root },
+                number,
+            );
             let text = call::script(&program);
             assert_eq!(call::read_script(&text).as_ref(), Ok(&program), "{text}");
         }
@@ -94,8 +103,9 @@ fn a_script_is_read_as_it_is_written() {
 /// The seeds that the environment asks for.
 fn seeds() -> Vec<u64> {
     let Ok(text) = std::env::var("QUIETLINE_POSIX_SEED") else { return vec![1] };
-    let seed =
-        |text: &str| text.trim().parse().unwrap_or_else(|e| panic!("QUIETLINE_POSIX_SEED={text}: {e}"));
+    let seed = |text: &str| {
+        text.trim().parse().unwrap_or_else(|e| panic!("QUIETLINE_POSIX_SEED={text}: {e}"))
+    };
     text.split(',').map(seed).collect()
 }
 
@@ -140,7 +150,10 @@ fn quietline_agrees_with_the_host() {
             }
         }
         tell(&all);
-        println!("{:.0} calls a second on each side", all.calls as f64 / begun.elapsed().as_secs_f64());
+        println!(
+            "{:.0} calls a second on each side",
+            all.calls as f64 / begun.elapsed().as_secs_f64()
+        );
     });
 }
 
@@ -182,7 +195,11 @@ fn planted_faults_are_found() {
             let (report, failure) = drive::until_difference(&mut left, &mut faulty, plan);
             let Some(failure) = failure else {
                 let needs_users = name.contains("without the right");
-                assert!(!root && needs_users, "not found in {CALLS} calls: {name} ({} lies)", faulty.spoilt);
+                assert!(
+                    !root && needs_users,
+                    "not found in {CALLS} calls: {name} ({} lies)",
+                    faulty.spoilt
+                );
                 continue;
             };
             let steps = failure.program.len();
@@ -216,14 +233,22 @@ const SCRIPTS: &[(&str, &str)] = &[
 fn run_scripts(left: &mut dyn Sys, right: &mut dyn Sys) {
     let mut failed = Vec::new();
     for &(name, text) in SCRIPTS {
-        let program = call::read_script(text).unwrap_or_else(|line| panic!("{name}: not a step: {line}"));
+        let program =
+            call::read_script(text).unwrap_or_else(|line| panic!("{name}: not a step: {line}"));
         let program: Vec<_> = program.into_iter().filter(|step| right.offers(&step.call)).collect();
         let mut report = Report::default();
-        let difference =
-            compare::run(left, right, drive::setting_of(text), &program, &mut report, &compare::Kinds::new());
+        let difference = compare::run(
+            left,
+            right,
+            drive::setting_of(text),
+            &program,
+            &mut report,
+            &compare::Kinds::new(),
+        );
         println!("{name}: {} calls alike, {} successes", report.calls, report.succeeded);
         failed.extend(
-            difference.map(|difference| format!("{name}, step {}: {}", difference.at, difference.text)),
+            difference
+                .map(|difference| format!("{name}, step {}: {}", difference.at, difference.text)),
         );
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));

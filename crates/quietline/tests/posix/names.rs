@@ -12,8 +12,8 @@ pub(crate) const NAMES: &[&str] = &["a", "b", "c", "d", "e"];
 
 /// Permissions.
 pub(crate) const MODES: &[u32] = &[
-    0o755, 0o644, 0o777, 0o666, 0o700, 0o600, 0o711, 0o000, 0o1777, 0o2755, 0o2775, 0o4755, 0o6777, 0o2644,
-    0o444, 0o070, 0o007, 0o333, 0o500,
+    0o755, 0o644, 0o777, 0o666, 0o700, 0o600, 0o711, 0o000, 0o1777, 0o2755, 0o2775, 0o4755, 0o6777,
+    0o2644, 0o444, 0o070, 0o007, 0o333, 0o500,
 ];
 
 /// Where pages and words end.
@@ -43,7 +43,8 @@ pub(crate) const FAR_OFFSETS: &[i64] = &[
 ];
 
 /// Lengths of reads and writes.
-pub(crate) const LENGTHS: &[usize] = &[0, 1, 2, 10, 100, 4095, 4096, 4097, 8192, 10_000, 20_000, 70_000];
+pub(crate) const LENGTHS: &[usize] =
+    &[0, 1, 2, 10, 100, 4095, 4096, 4097, 8192, 10_000, 20_000, 70_000];
 
 /// Names of extended attributes. (Access control lists are not here: quietline has none, and says so.)
 pub(crate) const XATTRS: &[&str] = &[

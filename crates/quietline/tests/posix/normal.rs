@@ -134,7 +134,9 @@ impl Eyes {
                 lock.pid = lock.pid.signum();
                 Outcome::Lock(lock)
             }
-            Outcome::Bytes(bytes) if matches!(call, Call::Listxattr { .. } | Call::Flistxattr { .. }) => {
+            Outcome::Bytes(bytes)
+                if matches!(call, Call::Listxattr { .. } | Call::Flistxattr { .. }) =>
+            {
                 let mut names: Vec<&[u8]> = bytes.split_inclusive(|&b| b == 0).collect();
                 names.sort_unstable();
                 Outcome::Bytes(names.concat())

@@ -256,12 +256,16 @@ pub(crate) struct Descriptor {
 
 /// FNV-1a.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &b| (sum ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, &b| (sum ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// The bytes that a write with `fill` writes: a page of zeroes is not among them, and no two pages are alike.
 pub(crate) fn pattern(length: usize, fill: u32) -> Vec<u8> {
     (0..length)
-        .map(|at| ((at as u32 / 16) ^ at as u32).wrapping_add(fill).wrapping_mul(0x9e37_79b1) as u8 | 1)
+        .map(|at| {
+            ((at as u32 / 16) ^ at as u32).wrapping_add(fill).wrapping_mul(0x9e37_79b1) as u8 | 1
+        })
         .collect()
 }

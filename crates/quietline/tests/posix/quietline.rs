@@ -54,7 +54,9 @@ impl Sys for Quietline {
             .iter()
             .map(|step| match step.call {
                 Call::Fork { child } => fork(processes, step.who, child as usize),
-                ref call => composed::call(&mut Mine(processes[step.who].as_ref().expect("it lives")), call),
+                ref call => {
+                    composed::call(&mut Mine(processes[step.who].as_ref().expect("it lives")), call)
+                }
             })
             .collect()
     }
@@ -101,7 +103,8 @@ fn unit(result: Result<(), Errno>) -> Outcome {
 }
 
 fn number<N: TryInto<i64>>(result: Result<N, Errno>) -> Outcome {
-    let widened = result.map(|n| n.try_into().unwrap_or_else(|_| panic!("a result beyond 63 bits")));
+    let widened =
+        result.map(|n| n.try_into().unwrap_or_else(|_| panic!("a result beyond 63 bits")));
     Outcome::number(widened.map_err(Errno::raw_os_error))
 }
 
@@ -191,7 +194,9 @@ impl Actor for Mine<'_> {
         let mut buffer = vec![0u8; size];
         let length = self.0.getdents64(fd, &mut buffer).map_err(Errno::raw_os_error)?;
         let dents = quietline::dirents(&buffer[..length]);
-        Ok(dents.map(|d| Dent { name: d.name.to_vec(), ino: d.ino, kind: d.kind, next: d.next }).collect())
+        Ok(dents
+            .map(|d| Dent { name: d.name.to_vec(), ino: d.ino, kind: d.kind, next: d.next })
+            .collect())
     }
 
     fn events(&mut self, buffer: &mut [u8]) -> Result<usize, i32> {
@@ -205,8 +210,12 @@ impl Actor for Mine<'_> {
                 let all = p.setgroups(&[group]).and_then(|()| p.setresgid(gid, gid, gid));
                 unit(all.and_then(|()| p.setresuid(uid, uid, uid)))
             }
-            &Call::Setresuid { real, effective, saved } => unit(p.setresuid(real, effective, saved)),
-            &Call::Setresgid { real, effective, saved } => unit(p.setresgid(real, effective, saved)),
+            &Call::Setresuid { real, effective, saved } => {
+                unit(p.setresuid(real, effective, saved))
+            }
+            &Call::Setresgid { real, effective, saved } => {
+                unit(p.setresgid(real, effective, saved))
+            }
             &Call::Setfsuid { uid } => number(p.setfsuid(uid)),
             &Call::Setfsgid { gid } => number(p.setfsgid(gid)),
             &Call::Setgroups { groups, first } => {
@@ -221,7 +230,9 @@ impl Actor for Mine<'_> {
                 Ok(path) => Outcome::Bytes(path),
                 Err(errno) => Outcome::Failed(errno.raw_os_error()),
             },
-            Call::Openat { at, path, flags, mode } => number(p.openat(at.0, &path.0, flags.0 as i32, mode.0)),
+            Call::Openat { at, path, flags, mode } => {
+                number(p.openat(at.0, &path.0, flags.0 as i32, mode.0))
+            }
             Call::Openat2 { at, path, flags, mode, resolve } => {
                 let how = OpenHow { flags: flags.0, mode: mode.0.into(), resolve: resolve.0 };
                 number(p.openat2(at.0, &path.0, &how))
@@ -244,7 +255,9 @@ impl Mine<'_> {
             Call::Read { fd, length } => filled(length, |b| p.read(fd.0, b)),
             Call::Pread { fd, length, offset } => filled(length, |b| p.pread(fd.0, b, offset)),
             Call::Readv { fd, length } => filled(length, |b| p.readv(fd.0, &mut pieces(b))),
-            Call::Preadv { fd, length, offset } => filled(length, |b| p.preadv(fd.0, &mut pieces(b), offset)),
+            Call::Preadv { fd, length, offset } => {
+                filled(length, |b| p.preadv(fd.0, &mut pieces(b), offset))
+            }
             Call::Write { fd, length, fill } => number(p.write(fd.0, &pattern(length, fill))),
             Call::Pwrite { fd, length, fill, offset } => {
                 number(p.pwrite(fd.0, &pattern(length, fill), offset))
@@ -252,9 +265,11 @@ impl Mine<'_> {
             Call::Writev { fd, length, fill } => {
                 number(p.writev(fd.0, &pieces(&mut pattern(length, fill)).map(|piece| &*piece)))
             }
-            Call::Pwritev { fd, length, fill, offset } => {
-                number(p.pwritev(fd.0, &pieces(&mut pattern(length, fill)).map(|piece| &*piece), offset))
-            }
+            Call::Pwritev { fd, length, fill, offset } => number(p.pwritev(
+                fd.0,
+                &pieces(&mut pattern(length, fill)).map(|piece| &*piece),
+                offset,
+            )),
             Call::Lseek { fd, offset, whence } => number(p.lseek(fd.0, offset, whence)),
             Call::Truncate { ref path, length } => unit(p.truncate(&path.0, length)),
             Call::Ftruncate { fd, length } => unit(p.ftruncate(fd.0, length)),
@@ -289,7 +304,9 @@ impl Mine<'_> {
             Call::Renameat2 { from, old, to, new, flags } => {
                 unit(p.renameat2(from.0, &old.0, to.0, &new.0, flags.0 as u32))
             }
-            Call::Readlinkat { at, path, size } => filled(*size, |b| p.readlinkat(at.0, &path.0, b)),
+            Call::Readlinkat { at, path, size } => {
+                filled(*size, |b| p.readlinkat(at.0, &path.0, b))
+            }
             Call::Fstatat { at, path, flags } => stat(p.fstatat(at.0, &path.0, flags.0 as i32)),
             Call::Fstat { fd } => stat(p.fstat(fd.0)),
             Call::Statx { at, path, flags, mask } => {
@@ -345,7 +362,9 @@ impl Mine<'_> {
                 unit(remove(p, &path.0, &name.0))
             }
             Call::Fremovexattr { fd, name } => unit(p.fremovexattr(fd.0, &name.0)),
-            Call::Watch { path, mask } => number(p.inotify_add_watch(WATCHER, &path.0, mask.0 as u32)),
+            Call::Watch { path, mask } => {
+                number(p.inotify_add_watch(WATCHER, &path.0, mask.0 as u32))
+            }
             Call::Unwatch { wd } => unit(p.inotify_rm_watch(WATCHER, *wd)),
             _ => self.locks(call),
         }

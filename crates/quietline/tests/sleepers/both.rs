@@ -156,7 +156,12 @@ impl Both {
     #[track_caller]
     pub(crate) fn assert_seldom_late(&self) {
         println!("{} rests, {} late", self.rests, self.late);
-        assert!(self.rests < 100 || self.late * 20 <= self.rests, "{} of {}", self.late, self.rests);
+        assert!(
+            self.rests < 100 || self.late * 20 <= self.rests,
+            "{} of {}",
+            self.late,
+            self.rests
+        );
     }
 }
 

@@ -23,8 +23,12 @@ fn take(on: &dyn System, fd: i32) -> u64 {
 /// The numbers that those got who have ended.
 fn taken(side: &Side) -> Vec<Result<u64, i32>> {
     let number = |outcome: &Outcome| u64::from_ne_bytes(outcome.bytes[..].try_into().unwrap());
-    let mut taken: Vec<_> =
-        side.ended.iter().flatten().map(|outcome| outcome.result.map(|_| number(outcome))).collect();
+    let mut taken: Vec<_> = side
+        .ended
+        .iter()
+        .flatten()
+        .map(|outcome| outcome.result.map(|_| number(outcome)))
+        .collect();
     taken.sort();
     taken
 }
@@ -91,13 +95,19 @@ fn writers(both: &mut Both, dice: &mut Random, semaphore: bool) {
             let room = MOST - counts[side];
             let slept_on = both.sides[side].asleep().find(|thread| numbers[*thread] <= room);
             let name = ["the host", "quietline"][side];
-            assert_eq!(slept_on, None, "seed {}: beside room for {room} on {name}: {numbers:?}", both.seed);
+            assert_eq!(
+                slept_on, None,
+                "seed {}: beside room for {room} on {name}: {numbers:?}",
+                both.seed
+            );
         }
         if semaphore {
             // Room for one is for who adds one: as many of each have gone.
             both.rest(|side| {
-                let mut gone: Vec<_> =
-                    (0..writers).filter(|thread| side.ended[*thread].is_some()).map(|t| numbers[t]).collect();
+                let mut gone: Vec<_> = (0..writers)
+                    .filter(|thread| side.ended[*thread].is_some())
+                    .map(|t| numbers[t])
+                    .collect();
                 gone.sort();
                 gone
             });
@@ -112,7 +122,12 @@ fn writers(both: &mut Both, dice: &mut Random, semaphore: bool) {
     for side in [0, 1] {
         let system = &both.sides[side].system;
         let rest = if counts[side] == 0 { 0 } else { take(&**system, fds[side]) };
-        assert_eq!(rest, if semaphore { 1.min(counts[side]) } else { counts[side] }, "seed {}", both.seed);
+        assert_eq!(
+            rest,
+            if semaphore { 1.min(counts[side]) } else { counts[side] },
+            "seed {}",
+            both.seed
+        );
     }
     both.over(|_| ());
     both.same(fds, |on, fd| on.close(fd));

@@ -101,15 +101,25 @@ fn unlike(both: &mut Both, dice: &mut Random, fds: [[i32; 2]; 2], low: i32, loca
     if low <= 1 || local {
         for ((side, fd), name) in both.sides.iter().zip(to).zip(["the host", "quietline"]) {
             let (left, asleep) = (side.system.readable(fd).unwrap(), side.asleep().count());
-            assert!(left == 0 || asleep == 0, "seed {seed}: {asleep} sleep beside {left} bytes on {name}");
+            assert!(
+                left == 0 || asleep == 0,
+                "seed {seed}: {asleep} sleep beside {left} bytes on {name}"
+            );
         }
     }
     assert_eq!(both.same(from, |on, fd| on.shutdown(fd, libc::SHUT_WR)), Ok(()));
     assert_eq!(both.rest(|side| side.asleep().count()), 0);
     for (side, fd) in both.sides.iter().zip(to) {
         let ended: Vec<_> = side.ended.iter().flatten().collect();
-        assert!(ended.iter().all(|outcome| outcome.result.is_ok()), "seed {seed}: {:?}", side.results());
-        assert!(low > 1 || ended.iter().all(|outcome| is_in_one_piece(&outcome.bytes)), "seed {seed}");
+        assert!(
+            ended.iter().all(|outcome| outcome.result.is_ok()),
+            "seed {seed}: {:?}",
+            side.results()
+        );
+        assert!(
+            low > 1 || ended.iter().all(|outcome| is_in_one_piece(&outcome.bytes)),
+            "seed {seed}"
+        );
         let left = drain(&*side.system, fd, n);
         let got = ended.iter().flat_map(|outcome| &outcome.bytes).chain(&left);
         assert_eq!(histogram(got), histogram(&message), "seed {seed}: each byte once");

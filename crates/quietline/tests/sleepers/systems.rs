@@ -63,7 +63,8 @@ pub(crate) fn connection(on: &dyn System) -> [i32; 2] {
 pub(crate) struct Host;
 
 fn checked(result: isize) -> Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error().raw_os_error().expect("a system error"))
+    usize::try_from(result)
+        .map_err(|_| io::Error::last_os_error().raw_os_error().expect("a system error"))
 }
 
 fn done(result: i32) -> Result<()> {
@@ -75,13 +76,15 @@ fn done(result: i32) -> Result<()> {
 impl System for Host {
     fn pair(&self) -> [i32; 2] {
         let mut ends = [0; 2];
-        let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, ends.as_mut_ptr()) };
+        let made =
+            unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, ends.as_mut_ptr()) };
         done(made).unwrap();
         ends
     }
 
     fn socket(&self) -> i32 {
-        checked(unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) } as isize).unwrap() as i32
+        checked(unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) } as isize).unwrap()
+            as i32
     }
 
     fn bind(&self, fd: i32, name: &[u8]) -> Result<()> {

@@ -96,7 +96,10 @@ fn one_after_the_other(both: &mut Both, dice: &mut Random) {
         for side in [0, 1] {
             got[side].extend(drain(&*both.sides[side].system, to[side], 1 << 20));
             let mut messages: Vec<_> = got[side].chunks(len).collect();
-            assert!(messages.iter().all(|message| message.iter().all(|byte| *byte == message[0])), "mixed");
+            assert!(
+                messages.iter().all(|message| message.iter().all(|byte| *byte == message[0])),
+                "mixed"
+            );
             messages.retain(|message| message[0] != 0);
             messages.sort();
             assert!(messages.windows(2).all(|two| two[0] != two[1]), "seed {}: twice", both.seed);
@@ -126,7 +129,8 @@ fn of_a_connection() {
         });
         let mut full = [0; 2];
         for side in [0, 1] {
-            while let Ok(n) = both.sides[side].system.send(fds[side][0], &vec![0; 10_000], libc::MSG_DONTWAIT)
+            while let Ok(n) =
+                both.sides[side].system.send(fds[side][0], &vec![0; 10_000], libc::MSG_DONTWAIT)
             {
                 full[side] += n;
             }

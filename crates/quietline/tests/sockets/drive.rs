@@ -22,7 +22,14 @@ pub(crate) trait Sys: Many {
     fn listen(&mut self, fd: i32, backlog: i32) -> Result<(), i32>;
     fn connect(&mut self, fd: i32, name: &[u8]) -> Result<(), i32>;
     fn accept(&mut self, fd: i32) -> Result<(i32, Vec<u8>), i32>;
-    fn send(&mut self, fd: i32, name: &[u8], bytes: &[u8], control: &[u8], flags: i32) -> Result<usize, i32>;
+    fn send(
+        &mut self,
+        fd: i32,
+        name: &[u8],
+        bytes: &[u8],
+        control: &[u8],
+        flags: i32,
+    ) -> Result<usize, i32>;
     fn recv(&mut self, fd: i32, len: usize, control: usize, flags: i32) -> Result<Received, i32>;
     fn read(&mut self, fd: i32, to: &mut [u8]) -> Result<usize, i32>;
     fn write(&mut self, fd: i32, from: &[u8]) -> Result<usize, i32>;
@@ -115,7 +122,9 @@ impl World {
     /// An address as it is compared: one that the kernel has chosen is like any other.
     fn told(address: &[u8]) -> Vec<u8> {
         match address {
-            [1, 0, 0, digits @ ..] if digits.len() == 5 && digits.iter().all(u8::is_ascii_hexdigit) => {
+            [1, 0, 0, digits @ ..]
+                if digits.len() == 5 && digits.iter().all(u8::is_ascii_hexdigit) =>
+            {
                 b"chosen".to_vec()
             }
             other => other.to_vec(),
@@ -199,13 +208,16 @@ impl World {
                 }
                 if let Some([pid, uid, gid]) = ids {
                     let pid = if pid == 1 { self.sys.pid() as u32 } else { pid };
-                    let ids: Vec<u8> = [pid, uid, gid].iter().flat_map(|id| id.to_ne_bytes()).collect();
+                    let ids: Vec<u8> =
+                        [pid, uid, gid].iter().flat_map(|id| id.to_ne_bytes()).collect();
                     cmsg(&mut control, libc::SCM_CREDENTIALS, &ids);
                 }
                 let name = to.map_or_else(Vec::new, |to| self.address(to));
                 let data = self.bytes(len);
                 let fd = self.fd(from);
-                self.sys.send(fd, &name, &data, &control, flags | libc::MSG_NOSIGNAL).map(|n| n as i64)
+                self.sys
+                    .send(fd, &name, &data, &control, flags | libc::MSG_NOSIGNAL)
+                    .map(|n| n as i64)
             }
             Call::Recv { on, len, flags, control } => {
                 let received = self.sys.recv(self.fd(on), len, control, flags)?;
@@ -217,7 +229,8 @@ impl World {
             }
             Call::SendMany { from, count, lens, flags } => {
                 let messages: Vec<_> = (0..count).map(|n| self.bytes(lens[n % 2])).collect();
-                let sent = self.sys.send_many(self.fd(from), &messages, flags | libc::MSG_NOSIGNAL)?;
+                let sent =
+                    self.sys.send_many(self.fd(from), &messages, flags | libc::MSG_NOSIGNAL)?;
                 told.extend(sent.iter().map(|n| *n as i64));
                 Ok(sent.len() as i64)
             }
@@ -289,7 +302,11 @@ impl World {
                 if ty == libc::SCM_RIGHTS {
                     told.push(self.tell_file(word));
                 } else {
-                    told.push(if at == 0 { i64::from(word == self.sys.pid()) } else { word.into() });
+                    told.push(if at == 0 {
+                        i64::from(word == self.sys.pid())
+                    } else {
+                        word.into()
+                    });
                 }
             }
             control = control.get(len.next_multiple_of(8)..).unwrap_or(&[]);
@@ -299,7 +316,8 @@ impl World {
     /// Which of the slots' files this is.
     fn tell_file(&mut self, fd: i32) -> i64 {
         let id = self.sys.id(fd);
-        let same = (0..SLOTS).find(|slot| self.slots[*slot].is_some_and(|fd| self.sys.id(fd) == id));
+        let same =
+            (0..SLOTS).find(|slot| self.slots[*slot].is_some_and(|fd| self.sys.id(fd) == id));
         match self.slots.iter().position(Option::is_none) {
             Some(free) => {
                 self.slots[free] = Some(fd);

@@ -33,9 +33,10 @@ pub(crate) fn all() -> Vec<Vec<Call>> {
         programs.extend([early, late].map(|middle| [&server(ty)[..], &middle, &rest].concat()));
         // A connection has one option of its listener's, if that had it at the time.
         let options =
-            [passcred(0), Call::Set(0, libc::SO_SNDBUF, 1), Call::Set(0, libc::SO_PRIORITY, 3)].to_vec();
-        let look =
-            [libc::SO_PASSCRED, libc::SO_SNDBUF, libc::SO_PRIORITY].map(|option| Call::Get(2, option, 4));
+            [passcred(0), Call::Set(0, libc::SO_SNDBUF, 1), Call::Set(0, libc::SO_PRIORITY, 3)]
+                .to_vec();
+        let look = [libc::SO_PASSCRED, libc::SO_SNDBUF, libc::SO_PRIORITY]
+            .map(|option| Call::Get(2, option, 4));
         let before = [&options[..], &[connect.clone(), accept.clone()]].concat();
         let after = [&[connect.clone()][..], &options, &[accept]].concat();
         programs.extend([before, after].map(|middle| [&server(ty)[..], &middle, &look].concat()));
@@ -61,7 +62,8 @@ pub(crate) fn all() -> Vec<Vec<Call>> {
     let full = Call::SendMany { from: 1, count: 12, lens: [1, 1], flags: 0 };
     let named = |slot, name| [Call::Socket(slot, DGRAM), Call::Bind(slot, To::Name(name))];
     for to in [To::Name(1), To::Unspec] {
-        let begun = [&named(0, 0)[..], &named(2, 1), &[Call::Socket(1, DGRAM), connect.clone()]].concat();
+        let begun =
+            [&named(0, 0)[..], &named(2, 1), &[Call::Socket(1, DGRAM), connect.clone()]].concat();
         programs.push([&begun[..], &[full.clone(), Call::Connect(1, to), recv(0)]].concat());
     }
     // Who is full has room once it is connected to the sender, of which a look at a message tells.
@@ -71,7 +73,8 @@ pub(crate) fn all() -> Vec<Vec<Call>> {
     for ty in [DGRAM, SEQPACKET] {
         // An empty message is looked at once, where looks go on.
         let look = Call::Recv { on: 0, len: 10, flags: libc::MSG_PEEK, control: 0 };
-        let looks = [look.clone(), look.clone(), Call::Set(0, libc::SO_PEEK_OFF, 0), look.clone(), look];
+        let looks =
+            [look.clone(), look.clone(), Call::Set(0, libc::SO_PEEK_OFF, 0), look.clone(), look];
         let sent = [Call::Pair(0, 1, ty), send(1, 0, &[]), send(1, 3, &[]), send(1, 0, &[])];
         programs.push([&sent[..], &looks, &[recv(0), recv(0), recv(0)]].concat());
     }
@@ -87,7 +90,13 @@ pub(crate) fn all() -> Vec<Vec<Call>> {
             vec![send(1, 5, &[]), send(3, 1, &[0, 2])],
             vec![send(1, 5, &[]), send(1, 1, &[2]), send(3, 1, &[0])],
             vec![send(1, 5, &[]), send(3, 1, &[0]), send(1, 1, &[2])],
-            vec![send(1, 1, &[0]), send(1, 5, &[]), send(5, 5, &[]), send(1, 1, &[4]), send(3, 1, &[2, 0])],
+            vec![
+                send(1, 1, &[0]),
+                send(1, 5, &[]),
+                send(5, 5, &[]),
+                send(1, 1, &[4]),
+                send(3, 1, &[2, 0]),
+            ],
         ] {
             programs.push([&pairs[..], &sent, &ends].concat());
         }

@@ -21,7 +21,15 @@ struct Likely {
 
 impl Likely {
     fn new(ty: i32) -> Self {
-        Self { ty, name: None, listens: false, connected: false, to: None, peer: None, waiting: false }
+        Self {
+            ty,
+            name: None,
+            listens: false,
+            connected: false,
+            to: None,
+            peer: None,
+            waiting: false,
+        }
     }
 
     fn of_datagrams(&self) -> bool {
@@ -31,7 +39,9 @@ impl Likely {
     fn note(&mut self, call: &Call) {
         match *call {
             Call::Bind(_, To::Name(name)) => self.name = self.name.or(Some(name)),
-            Call::Listen(..) => self.listens = self.name.is_some() && !self.connected && !self.of_datagrams(),
+            Call::Listen(..) => {
+                self.listens = self.name.is_some() && !self.connected && !self.of_datagrams()
+            }
             Call::Connect(_, To::Name(name)) if !self.listens => {
                 (self.connected, self.to, self.peer) = (true, Some(name), None);
             }
@@ -102,8 +112,8 @@ impl Program<'_> {
                 Call::Listen(slot, self.dice.backlog())
             }
             12..15 => {
-                let slot =
-                    self.slot(|likely| !likely.listens && (!likely.connected || likely.of_datagrams()));
+                let slot = self
+                    .slot(|likely| !likely.listens && (!likely.connected || likely.of_datagrams()));
                 Call::Connect(slot, self.server(slot))
             }
             15..18 => Call::Accept(self.slot(|likely| likely.listens), self.free()),
@@ -184,7 +194,8 @@ impl Program<'_> {
     /// A name by which the socket of a slot can reach another.
     fn server(&mut self, from: usize) -> To {
         let Some(from) = self.slots[from] else { return To::any(self.dice) };
-        let server = self.slot(|likely| likely.ty == from.ty && (likely.listens || likely.of_datagrams()));
+        let server =
+            self.slot(|likely| likely.ty == from.ty && (likely.listens || likely.of_datagrams()));
         match self.slots[server].and_then(|likely| likely.name) {
             Some(name) if self.dice.below(12) != 0 => To::Name(name),
             _ => To::any(self.dice),
@@ -201,14 +212,21 @@ impl Program<'_> {
             }
             Call::Accept(from, to) => {
                 if let Some(listener) = self.slots[from].filter(|likely| likely.listens) {
-                    let client = |likely: &Likely| likely.to == listener.name && likely.peer.is_none();
-                    let peer = (0..SLOTS).find(|slot| self.slots[*slot].as_ref().is_some_and(client));
+                    let client =
+                        |likely: &Likely| likely.to == listener.name && likely.peer.is_none();
+                    let peer =
+                        (0..SLOTS).find(|slot| self.slots[*slot].as_ref().is_some_and(client));
                     if let Some(client) = peer.and_then(|peer| self.slots[peer].as_mut()) {
                         client.peer = Some(to);
                     }
                     // The client may have sent something.
-                    self.slots[to] =
-                        Some(Likely { connected: true, listens: false, peer, waiting: true, ..listener });
+                    self.slots[to] = Some(Likely {
+                        connected: true,
+                        listens: false,
+                        peer,
+                        waiting: true,
+                        ..listener
+                    });
                 }
             }
             Call::Close(slot) => self.slots[slot] = None,
@@ -238,7 +256,8 @@ impl Program<'_> {
         let peer = sender.and_then(|sender| sender.peer);
         for (slot, likely) in self.slots.iter_mut().enumerate() {
             let Some(likely) = likely else { continue };
-            let named = likely.of_datagrams() && likely.name.map(To::Name) == name && name.is_some();
+            let named =
+                likely.of_datagrams() && likely.name.map(To::Name) == name && name.is_some();
             likely.waiting |= named || peer == Some(slot);
         }
     }

@@ -44,7 +44,11 @@ pub(crate) fn collect_all() {
             host.close(fd).unwrap();
         }
         let mut poll = libc::pollfd { fd: pipe[0], events: 0, revents: 0 };
-        assert_eq!(unsafe { libc::poll(&mut poll, 1, 60_000) }, 1, "a socket that nobody can reach");
+        assert_eq!(
+            unsafe { libc::poll(&mut poll, 1, 60_000) },
+            1,
+            "a socket that nobody can reach"
+        );
         host.close(pipe[0]).unwrap();
     }
 }
@@ -96,8 +100,16 @@ impl Sys for Host {
         Ok((fd as i32, name[..n as usize].to_vec()))
     }
 
-    fn send(&mut self, fd: i32, name: &[u8], bytes: &[u8], control: &[u8], flags: i32) -> Result<usize, i32> {
-        let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    fn send(
+        &mut self,
+        fd: i32,
+        name: &[u8],
+        bytes: &[u8],
+        control: &[u8],
+        flags: i32,
+    ) -> Result<usize, i32> {
+        let mut iov =
+            libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
         message.msg_name = name.as_ptr().cast_mut().cast();
         message.msg_namelen = len(name);
@@ -116,7 +128,8 @@ impl Sys for Host {
         message.msg_namelen = 128;
         message.msg_iov = &mut iov;
         message.msg_iovlen = 1;
-        message.msg_control = if control == 0 { core::ptr::null_mut() } else { room.as_mut_ptr().cast() };
+        message.msg_control =
+            if control == 0 { core::ptr::null_mut() } else { room.as_mut_ptr().cast() };
         message.msg_controllen = control as _;
         let n = raw(unsafe { libc::recvmsg(fd, &mut message, flags) } as i64)? as usize;
         bytes.truncate(n.min(len));
@@ -149,12 +162,16 @@ impl Sys for Host {
     }
 
     fn set(&mut self, fd: i32, option: i32, value: &[u8]) -> Result<(), i32> {
-        done(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, value.as_ptr().cast(), len(value)) })
+        done(unsafe {
+            libc::setsockopt(fd, libc::SOL_SOCKET, option, value.as_ptr().cast(), len(value))
+        })
     }
 
     fn get(&mut self, fd: i32, option: i32, to: &mut [u8]) -> Result<usize, i32> {
         let mut n = len(to);
-        done(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, option, to.as_mut_ptr().cast(), &mut n) })?;
+        done(unsafe {
+            libc::getsockopt(fd, libc::SOL_SOCKET, option, to.as_mut_ptr().cast(), &mut n)
+        })?;
         Ok(n as usize)
     }
 
@@ -166,7 +183,8 @@ impl Sys for Host {
 
     fn polls(&mut self, fds: &[Option<i32>; SLOTS]) -> [u32; SLOTS] {
         // One of none is passed over.
-        let mut polls = fds.map(|fd| libc::pollfd { fd: fd.unwrap_or(-1), events: 0x37ff, revents: 0 });
+        let mut polls =
+            fds.map(|fd| libc::pollfd { fd: fd.unwrap_or(-1), events: 0x37ff, revents: 0 });
         unsafe { libc::poll(polls.as_mut_ptr(), SLOTS as _, 0) };
         polls.map(|poll| poll.revents as u16 as u32)
     }

@@ -140,7 +140,9 @@ impl Place {
 
 /// Shows a program that differs.
 fn report(place: &Place, tag: u64, calls: &[Call]) -> ! {
-    for (call, Pair { steps: [here, there], .. }) in calls.iter().zip(&place.run(tag, calls, true).1) {
+    for (call, Pair { steps: [here, there], .. }) in
+        calls.iter().zip(&place.run(tag, calls, true).1)
+    {
         println!("{call:?}\n    here {here:?}");
         if here != there {
             println!("    host {there:?}");
@@ -163,9 +165,14 @@ fn programs_do_here_what_they_do_on_linux() {
         let mut calls = program(seed);
         let (Some(end), pairs) = place.run(seed, &calls, false) else { continue };
         let [here, there] = &pairs[end].steps;
-        let said = format!("program {seed}, {:?}:\n    here {here:?}\n    host {there:?}", calls[end]);
+        let said =
+            format!("program {seed}, {:?}:\n    here {here:?}\n    host {there:?}", calls[end]);
         for _ in 0..chance::AGAIN {
-            assert_eq!(place.alone(seed, &calls, &pairs), *here, "here, alone and beside the host: {said}");
+            assert_eq!(
+                place.alone(seed, &calls, &pairs),
+                *here,
+                "here, alone and beside the host: {said}"
+            );
         }
         let Some(end) = chance.is_it(&said, || place.run(seed, &calls, true).0) else { continue };
         eprintln!("{said}");

@@ -12,7 +12,13 @@ pub(crate) trait Many {
     /// `sendmmsg`: how many bytes of each that was sent.
     fn send_many(&mut self, fd: i32, messages: &[Vec<u8>], flags: i32) -> Result<Vec<usize>, i32>;
     /// `recvmmsg` with room for so many messages of a length, and for their names.
-    fn recv_many(&mut self, fd: i32, count: usize, len: usize, flags: i32) -> Result<Vec<Received>, i32>;
+    fn recv_many(
+        &mut self,
+        fd: i32,
+        count: usize,
+        len: usize,
+        flags: i32,
+    ) -> Result<Vec<Received>, i32>;
     fn epoll(&mut self) -> i32;
     /// Begins to watch for events, or ends it.
     fn watch(&mut self, ep: i32, fd: i32, events: Option<u32>, data: u64);
@@ -90,17 +96,26 @@ fn done(result: i64) -> Result<usize, i32> {
 #[allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 impl Many for Host {
     fn send_many(&mut self, fd: i32, messages: &[Vec<u8>], flags: i32) -> Result<Vec<usize>, i32> {
-        let vector =
-            |data: &Vec<u8>| libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
+        let vector = |data: &Vec<u8>| libc::iovec {
+            iov_base: data.as_ptr().cast_mut().cast(),
+            iov_len: data.len(),
+        };
         let mut vectors: Vec<_> = messages.iter().map(vector).collect();
         let mut headers = headers(&mut vectors);
         let sent = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), headers.len() as u32, flags) };
         Ok(headers[..done(sent.into())?].iter().map(|header| header.msg_len as usize).collect())
     }
 
-    fn recv_many(&mut self, fd: i32, count: usize, len: usize, flags: i32) -> Result<Vec<Received>, i32> {
+    fn recv_many(
+        &mut self,
+        fd: i32,
+        count: usize,
+        len: usize,
+        flags: i32,
+    ) -> Result<Vec<Received>, i32> {
         let (mut data, mut names) = (vec![vec![0u8; len]; count], vec![[0u8; 128]; count]);
-        let vector = |data: &mut Vec<u8>| libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: len };
+        let vector =
+            |data: &mut Vec<u8>| libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: len };
         let mut vectors: Vec<_> = data.iter_mut().map(vector).collect();
         let mut headers = headers(&mut vectors);
         for (header, name) in headers.iter_mut().zip(&mut names) {
@@ -109,12 +124,13 @@ impl Many for Host {
         }
         let (first, none) = (headers.as_mut_ptr(), std::ptr::null_mut());
         let n = done(unsafe { libc::recvmmsg(fd, first, count as u32, flags, none) }.into())?;
-        let came = headers.into_iter().zip(data).zip(names).take(n).map(|((header, mut bytes), name)| {
-            let len = header.msg_len as usize;
-            bytes.truncate(len);
-            let name = name[..header.msg_hdr.msg_namelen as usize].to_vec();
-            Received { len, bytes, name, control: Vec::new(), flags: header.msg_hdr.msg_flags }
-        });
+        let came =
+            headers.into_iter().zip(data).zip(names).take(n).map(|((header, mut bytes), name)| {
+                let len = header.msg_len as usize;
+                bytes.truncate(len);
+                let name = name[..header.msg_hdr.msg_namelen as usize].to_vec();
+                Received { len, bytes, name, control: Vec::new(), flags: header.msg_hdr.msg_flags }
+            });
         Ok(came.collect())
     }
 
@@ -130,7 +146,8 @@ impl Many for Host {
 
     fn events(&mut self, ep: i32) -> Vec<(u64, u32)> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
-        let n = done(unsafe { libc::epoll_wait(ep, events.as_mut_ptr(), 64, 0) }.into()).expect("events");
+        let n = done(unsafe { libc::epoll_wait(ep, events.as_mut_ptr(), 64, 0) }.into())
+            .expect("events");
         events[..n].iter().map(|event| (event.u64, event.events)).collect()
     }
 }
@@ -155,12 +172,19 @@ impl Many for Ours {
         Ok(messages[..sent].iter().map(|message| message.sent).collect())
     }
 
-    fn recv_many(&mut self, fd: i32, count: usize, len: usize, flags: i32) -> Result<Vec<Received>, i32> {
+    fn recv_many(
+        &mut self,
+        fd: i32,
+        count: usize,
+        len: usize,
+        flags: i32,
+    ) -> Result<Vec<Received>, i32> {
         let mut data = vec![vec![0; len]; count];
         let mut rooms: Vec<[&mut [u8]; 1]> = data.iter_mut().map(|data| [&mut data[..]]).collect();
         let mut messages: Vec<_> =
             rooms.iter_mut().map(|room| RecvMsg { buffers: room, ..RecvMsg::default() }).collect();
-        let n = self.process.recvmmsg(fd, &mut messages, flags, None).map_err(Errno::raw_os_error)?;
+        let n =
+            self.process.recvmmsg(fd, &mut messages, flags, None).map_err(Errno::raw_os_error)?;
         let received = |message: &RecvMsg<'_, '_>| Received {
             len: message.received,
             bytes: Vec::new(),

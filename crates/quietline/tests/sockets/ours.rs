@@ -71,7 +71,14 @@ impl Sys for Ours {
         raw(self.process.accept4(fd, TYPE)).map(|(fd, name)| (fd, name.bytes().to_vec()))
     }
 
-    fn send(&mut self, fd: i32, name: &[u8], bytes: &[u8], control: &[u8], flags: i32) -> Result<usize, i32> {
+    fn send(
+        &mut self,
+        fd: i32,
+        name: &[u8],
+        bytes: &[u8],
+        control: &[u8],
+        flags: i32,
+    ) -> Result<usize, i32> {
         if name.is_empty() && control.is_empty() {
             return raw(self.process.send(fd, bytes, flags));
         }
@@ -87,7 +94,8 @@ impl Sys for Ours {
         let buffers: &mut [&mut [u8]] = &mut [one, &mut [], two];
         let mut message = RecvMsg { buffers, control: &mut room, ..RecvMsg::default() };
         let n = raw(self.process.recvmsg(fd, &mut message, flags))?;
-        let (name, used, flags) = (message.name.bytes().to_vec(), message.control_len, message.flags);
+        let (name, used, flags) =
+            (message.name.bytes().to_vec(), message.control_len, message.flags);
         bytes.truncate(n.min(len));
         room.truncate(used);
         Ok(Received { len: n, bytes, name, control: room, flags })

@@ -65,7 +65,8 @@ pub(crate) fn pages_used() -> usize {
 /// Bytes of this program's memory that are resident.
 pub(crate) fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("statm");
-    let pages: usize = statm.split(' ').nth(1).expect("its second number").parse().expect("a number");
+    let pages: usize =
+        statm.split(' ').nth(1).expect("its second number").parse().expect("a number");
     // SAFETY: asks for a number.
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize
 }
@@ -112,9 +113,12 @@ impl<R> Asleep<'_, R> {
 
     /// How often it has gone to sleep, if it sleeps in the call. A thread that is gone has no files.
     fn times_asleep(&self) -> Option<String> {
-        let of = |file: &str| std::fs::read_to_string(format!("/proc/self/task/{}/{file}", self.id)).ok();
+        let of = |file: &str| {
+            std::fs::read_to_string(format!("/proc/self/task/{}/{file}", self.id)).ok()
+        };
         let status = of("status")?;
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let field =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let in_call = of("syscall")?.split(' ').next() == Some(&self.call.to_string());
         (field("State:")?.starts_with('S') && in_call)
             .then(|| field("voluntary_ctxt_switches:").map(str::to_owned))?
@@ -166,8 +170,11 @@ pub(crate) fn own_network() -> bool {
             return false;
         }
         let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
-        let mut request =
-            Request { name: [0; libc::IFNAMSIZ], flags: libc::IFF_UP as libc::c_short, rest: [0; 22] };
+        let mut request = Request {
+            name: [0; libc::IFNAMSIZ],
+            flags: libc::IFF_UP as libc::c_short,
+            rest: [0; 22],
+        };
         request.name[..2].copy_from_slice(b"lo");
         let up = libc::ioctl(socket, libc::SIOCSIFFLAGS, &raw mut request);
         assert_eq!((up, libc::close(socket)), (0, 0), "{}", std::io::Error::last_os_error());
@@ -179,7 +186,11 @@ pub(crate) fn own_network() -> bool {
 #[track_caller]
 pub(crate) fn assert_dgram_queues() {
     let length = std::fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen").expect("a number");
-    assert_eq!(length.trim(), "10", "net.unix.max_dgram_qlen: programs are compared where it is 10");
+    assert_eq!(
+        length.trim(),
+        "10",
+        "net.unix.max_dgram_qlen: programs are compared where it is 10"
+    );
 }
 
 /// CPUs that the calling thread may use.
@@ -223,7 +234,13 @@ pub(crate) fn in_child(seconds: u32, f: impl FnOnce()) {
                 let error = std::io::Error::last_os_error();
                 assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "{error}");
             }
-            assert_eq!(status, 0, "the child ended by signal {}, status {}", status & 0x7f, status >> 8);
+            assert_eq!(
+                status,
+                0,
+                "the child ended by signal {}, status {}",
+                status & 0x7f,
+                status >> 8
+            );
         }
     }
 }

@@ -30,7 +30,10 @@ pub(crate) enum When {
 
 impl When {
     pub(crate) fn is_absolute(self) -> bool {
-        matches!(self, Self::FarAt(_) | Self::PastAt(_) | Self::SoonAt(_) | Self::First | Self::Last)
+        matches!(
+            self,
+            Self::FarAt(_) | Self::PastAt(_) | Self::SoonAt(_) | Self::First | Self::Last
+        )
     }
 
     /// Whether it comes while a program runs, or has come.
@@ -225,5 +228,6 @@ pub(crate) trait System {
     fn poll(&mut self, of: &[(i32, i16)], timeout: Option<Duration>) -> Result<Vec<i16>>;
     fn poll_millis(&mut self, of: &[(i32, i16)], millis: i32) -> Result<Vec<i16>>;
     /// Descriptors of each set; which of them are told.
-    fn select(&mut self, sets: &[Vec<i32>; 3], timeout: Option<Duration>) -> Result<[Vec<bool>; 3]>;
+    fn select(&mut self, sets: &[Vec<i32>; 3], timeout: Option<Duration>)
+    -> Result<[Vec<bool>; 3]>;
 }

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 /// Signals that are sent: some of each kind. Not those that cannot be blocked, nor those that the C library keeps for itself and
 /// does not block in the threads that it makes.
-const SIGNALS: [i32; 27] =
-    [1, 2, 3, 4, 5, 7, 8, 10, 11, 12, 13, 15, 17, 18, 18, 20, 21, 22, 31, 34, 34, 35, 36, 40, 63, 64, 64];
+const SIGNALS: [i32; 27] = [
+    1, 2, 3, 4, 5, 7, 8, 10, 11, 12, 13, 15, 17, 18, 18, 20, 21, 22, 31, 34, 34, 35, 36, 40, 63,
+    64, 64,
+];
 const CLOCKS: [i32; 12] = [
     libc::CLOCK_MONOTONIC,
     libc::CLOCK_MONOTONIC,
@@ -65,7 +67,10 @@ impl Dice for Random {
             0 => 0,
             1 | 2 => u64::MAX,
             3 => 1 << self.below(64),
-            _ => SIGNALS.iter().filter(|_| self.one_in(2)).fold(0, |mask, signo| mask | 1 << (signo - 1)),
+            _ => SIGNALS
+                .iter()
+                .filter(|_| self.one_in(2))
+                .fold(0, |mask, signo| mask | 1 << (signo - 1)),
         }
     }
 
@@ -80,7 +85,12 @@ impl Dice for Random {
             24 => When::SoonAt(self.nanos()),
             25..27 => When::First,
             27 => When::Last,
-            28 => When::Seconds(self.of(&[9_223_372_035, 9_223_372_036, 9_223_372_037, i64::MAX as u64])),
+            28 => When::Seconds(self.of(&[
+                9_223_372_035,
+                9_223_372_036,
+                9_223_372_037,
+                i64::MAX as u64,
+            ])),
             _ => When::Soon(1),
         }
     }
@@ -89,7 +99,9 @@ impl Dice for Random {
         match self.below(16) {
             0..6 => Duration::ZERO,
             6..13 => Duration::from_secs(10) * (1 + self.below(40) as u32),
-            13 => Duration::new(10 + self.below(1000) as u64 * 10, self.below(1_000_000_000) as u32),
+            13 => {
+                Duration::new(10 + self.below(1000) as u64 * 10, self.below(1_000_000_000) as u32)
+            }
             14 => Duration::from_secs(self.of(&[9_223_372_035, 9_223_372_036, 9_223_372_037])),
             _ => Duration::new(i64::MAX as u64, 999_999_999),
         }
@@ -108,7 +120,9 @@ impl Dice for Random {
     }
 
     fn polled(&mut self) -> Vec<(usize, i16)> {
-        (0..self.below(5)).map(|_| (self.place(), self.of(&[1, 1, 4, 5, 0, 0x41, 2, 0x2007]))).collect()
+        (0..self.below(5))
+            .map(|_| (self.place(), self.of(&[1, 1, 4, 5, 0, 0x41, 2, 0x2007])))
+            .collect()
     }
 
     fn sets(&mut self) -> [u8; 3] {
@@ -130,7 +144,8 @@ pub(crate) fn program(seed: u64) -> Vec<Call> {
         3 | 4 => (false, true),
         _ => (true, true),
     };
-    let flags = |dice: &mut Random| dice.of(&[libc::O_NONBLOCK, libc::O_NONBLOCK, 0, libc::O_CLOEXEC]);
+    let flags =
+        |dice: &mut Random| dice.of(&[libc::O_NONBLOCK, libc::O_NONBLOCK, 0, libc::O_CLOEXEC]);
     for at in 1..4 {
         if timers && (!signals || at != 2) {
             program.push(Call::Timer { at, clock: dice.of(&CLOCKS[..9]), flags: flags(dice) });
@@ -157,7 +172,13 @@ fn step(dice: &mut Random, timers: bool, signals: bool) -> Call {
         0..3 => Call::Timer {
             at,
             clock: dice.of(&CLOCKS),
-            flags: dice.of(&[0, libc::O_NONBLOCK, libc::O_NONBLOCK | libc::O_CLOEXEC, 1, libc::O_APPEND]),
+            flags: dice.of(&[
+                0,
+                libc::O_NONBLOCK,
+                libc::O_NONBLOCK | libc::O_CLOEXEC,
+                1,
+                libc::O_APPEND,
+            ]),
         },
         3..6 => Call::Signals { at, mask: dice.mask(), flags: dice.of(&[0, libc::O_NONBLOCK, 2]) },
         6 => Call::Epoll { at },
@@ -206,11 +227,13 @@ fn step(dice: &mut Random, timers: bool, signals: bool) -> Call {
             ];
             Call::Read { at, n: dice.of(n).to_vec() }
         }
-        54..56 => {
-            Call::Write { at: if dice.one_in(2) { 6 } else { at }, n: dice.of(&[0, 1, 8, 128, 70_000]) }
-        }
+        54..56 => Call::Write {
+            at: if dice.one_in(2) { 6 } else { at },
+            n: dice.of(&[0, 1, 8, 128, 70_000]),
+        },
         56 => {
-            let what = dice.of(&[Other::Seek, Other::Pread, Other::Pwrite, Other::Readable, Other::Flags]);
+            let what =
+                dice.of(&[Other::Seek, Other::Pread, Other::Pwrite, Other::Readable, Other::Flags]);
             Call::Other { at, what }
         }
         57 => Call::Nonblock { at, on: dice.one_in(2) },

@@ -30,14 +30,16 @@ impl Drop for Host {
 fn drain() {
     let (all, none) = (u64::MAX, libc::timespec { tv_sec: 0, tv_nsec: 0 });
     // SAFETY: the set and the time are read only, and as long as said.
-    while unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, &raw const all, 0usize, &raw const none, 8usize) }
-        > 0
+    while unsafe {
+        libc::syscall(libc::SYS_rt_sigtimedwait, &raw const all, 0usize, &raw const none, 8usize)
+    } > 0
     {}
 }
 
 /// What a call returned, or why it failed.
 fn checked(result: isize) -> Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error().raw_os_error().expect("a system error"))
+    usize::try_from(result)
+        .map_err(|_| io::Error::last_os_error().raw_os_error().expect("a system error"))
 }
 
 fn descriptor(result: i32) -> Result<i32> {
@@ -111,7 +113,12 @@ impl System for Host {
         done(unsafe { libc::close(fd) })
     }
 
-    fn set(&mut self, fd: i32, flags: i32, [value, interval]: [Duration; 2]) -> Result<[Duration; 2]> {
+    fn set(
+        &mut self,
+        fd: i32,
+        flags: i32,
+        [value, interval]: [Duration; 2],
+    ) -> Result<[Duration; 2]> {
         let new = libc::itimerspec { it_interval: timespec(interval), it_value: timespec(value) };
         let mut old = none();
         done(unsafe { libc::timerfd_settime(fd, flags, &new, &mut old) })?;
@@ -208,7 +215,11 @@ impl System for Host {
         Ok(fds.into_iter().map(|fd| fd.revents).collect())
     }
 
-    fn select(&mut self, sets: &[Vec<i32>; 3], timeout: Option<Duration>) -> Result<[Vec<bool>; 3]> {
+    fn select(
+        &mut self,
+        sets: &[Vec<i32>; 3],
+        timeout: Option<Duration>,
+    ) -> Result<[Vec<bool>; 3]> {
         // All zeros are an empty set; descriptors are below 1,024 here.
         let mut filled: [libc::fd_set; 3] = unsafe { std::mem::zeroed() };
         for (set, fds) in filled.iter_mut().zip(sets) {
@@ -217,7 +228,9 @@ impl System for Host {
         let highest = sets.iter().flatten().max().map_or(0, |fd| fd + 1);
         let time = timeout.map(timespec);
         let [read, write, except] = &mut filled;
-        let done = unsafe { libc::pselect(highest, read, write, except, pointer(&time), std::ptr::null()) };
+        let done = unsafe {
+            libc::pselect(highest, read, write, except, pointer(&time), std::ptr::null())
+        };
         checked(done as isize)?;
         Ok(std::array::from_fn(|set| {
             sets[set].iter().map(|fd| unsafe { libc::FD_ISSET(*fd, &filled[set]) }).collect()

@@ -110,7 +110,9 @@ fn program(seed: u64) -> (i32, i32, Vec<Call>) {
                 len: [16, 16, 24, 8, 0][dice.below(5)],
             },
             4..7 => Call::Send { end, len: lengths[dice.below(5)], flags: flags[dice.below(4)] },
-            7..11 => Call::Receive { end, len: lengths[dice.below(5)], flags: flags[dice.below(6)] },
+            7..11 => {
+                Call::Receive { end, len: lengths[dice.below(5)], flags: flags[dice.below(6)] }
+            }
             11 | 12 => Call::Read { end, len: lengths[dice.below(5)] },
             13 if family == libc::AF_UNIX => Call::Fill { end },
             14 if dice.below(3) == 0 => Call::Shutdown { end, how: dice.below(3) as i32 },
@@ -133,7 +135,8 @@ const LONG: Duration = Duration::from_secs(1);
 impl Side<'_> {
     /// How long an end waits; none for ever.
     fn limit(&mut self, end: usize, receive: bool) -> Option<Duration> {
-        let (_, value) = self.on.get(self.fds[end], LIMITS[usize::from(receive)], 16).expect("told");
+        let (_, value) =
+            self.on.get(self.fds[end], LIMITS[usize::from(receive)], 16).expect("told");
         Some(Duration::from_micros(micros(&value) as u64)).filter(|time| !time.is_zero())
     }
 
@@ -147,7 +150,8 @@ impl Side<'_> {
                 self.on.set(self.fds[end], LIMITS[usize::from(receive)], &value)
             }
             Call::Limited { end, receive, len } => {
-                let (n, mut value) = self.on.get(self.fds[end], LIMITS[usize::from(receive)], len)?;
+                let (n, mut value) =
+                    self.on.get(self.fds[end], LIMITS[usize::from(receive)], len)?;
                 if n >= 16 {
                     value.splice(..16, ((micros(&value) + tick - 1) / tick).to_ne_bytes());
                 } else {
@@ -186,7 +190,12 @@ impl Side<'_> {
 }
 
 /// Where the systems first differ.
-fn first_difference(family: i32, ty: i32, program: &[Call], tick: i64) -> Option<(usize, String, String)> {
+fn first_difference(
+    family: i32,
+    ty: i32,
+    program: &[Call],
+    tick: i64,
+) -> Option<(usize, String, String)> {
     let (mut host, kernel) = (Host, Kernel::boot(Config::default()).unwrap());
     let mut ours = kernel.process().unwrap();
     let fds = [host.ends(family, ty), ours.ends(family, ty)];
@@ -209,7 +218,9 @@ fn first_difference(family: i32, ty: i32, program: &[Call], tick: i64) -> Option
         };
         let mut least = Duration::ZERO;
         let mut flags_of = None;
-        if let Some((end, receive, flags)) = waits.filter(|(_, _, flags)| flags & libc::MSG_DONTWAIT == 0) {
+        if let Some((end, receive, flags)) =
+            waits.filter(|(_, _, flags)| flags & libc::MSG_DONTWAIT == 0)
+        {
             let limit = sides[1].limit(end, receive);
             // Who would wait long is made not to.
             if limit.is_none_or(|limit| limit > LONG) {

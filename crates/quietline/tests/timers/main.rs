@@ -108,7 +108,8 @@ fn generated_programs() {
     if own::elsewhere("generated_programs") {
         return;
     }
-    let (first, programs) = (number("QUIETLINE_TIMERS_SEED", 1), number("QUIETLINE_TIMERS_PROGRAMS", 3_000));
+    let (first, programs) =
+        (number("QUIETLINE_TIMERS_SEED", 1), number("QUIETLINE_TIMERS_PROGRAMS", 3_000));
     let (mut calls, mut chance) = (0, Chance::new(programs, ONE_IN));
     for seed in first..first + programs {
         own::begins(seed);
@@ -116,11 +117,14 @@ fn generated_programs() {
         calls += program.len();
         let Some((at, theirs, own)) = first_difference(&program, false) else { continue };
         let said = format!("seed {seed}, call {at}:\n host      {theirs:?}\n quietline {own:?}");
-        let Some(again) = chance.is_it(&said, || first_difference(&program, true)) else { continue };
+        let Some(again) = chance.is_it(&said, || first_difference(&program, true)) else {
+            continue;
+        };
         // Where it differs at times only, all of it may matter.
         let (program, (at, theirs, own)) = if differs(&program) {
             let program = shrink(program);
-            let found = (0..10).find_map(|_| first_difference(&program, true)).expect("it always differed");
+            let found =
+                (0..10).find_map(|_| first_difference(&program, true)).expect("it always differed");
             (program, found)
         } else {
             (program, again)

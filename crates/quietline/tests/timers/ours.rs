@@ -84,7 +84,12 @@ impl System for Ours {
         number(self.process.close(fd))
     }
 
-    fn set(&mut self, fd: i32, flags: i32, [value, interval]: [Duration; 2]) -> Result<[Duration; 2]> {
+    fn set(
+        &mut self,
+        fd: i32,
+        flags: i32,
+        [value, interval]: [Duration; 2],
+    ) -> Result<[Duration; 2]> {
         number(self.process.timerfd_settime(fd, flags, ItimerSpec { interval, value })).map(specs)
     }
 
@@ -121,9 +126,9 @@ impl System for Ours {
             Other::Seek => process.lseek(fd, 3, libc::SEEK_SET),
             Other::Pread => process.pread(fd, &mut bytes, 0).map(|n| n as i64),
             Other::Pwrite => process.pwrite(fd, &bytes, 0).map(|n| n as i64),
-            Other::Readable => {
-                process.ioctl(fd, libc::FIONREAD, &mut answer).map(|n| i64::from(n) + i64::from(answer))
-            }
+            Other::Readable => process
+                .ioctl(fd, libc::FIONREAD, &mut answer)
+                .map(|n| i64::from(n) + i64::from(answer)),
             Other::Flags => process.fcntl(fd, libc::F_GETFL, 0).map(i64::from),
         })
     }
@@ -167,15 +172,22 @@ impl System for Ours {
         Ok(told(n, fds))
     }
 
-    fn select(&mut self, sets: &[Vec<i32>; 3], timeout: Option<Duration>) -> Result<[Vec<bool>; 3]> {
+    fn select(
+        &mut self,
+        sets: &[Vec<i32>; 3],
+        timeout: Option<Duration>,
+    ) -> Result<[Vec<bool>; 3]> {
         let mut filled = [const { FdSet::new() }; 3];
         for (set, fds) in filled.iter_mut().zip(sets) {
             fds.iter().for_each(|fd| set.insert(*fd).unwrap());
         }
         let [read, write, except] = &mut filled;
         let highest = sets.iter().flatten().max().map_or(0, |fd| fd + 1);
-        let n = number(self.process.select(highest, Some(read), Some(write), Some(except), timeout))?;
+        let n =
+            number(self.process.select(highest, Some(read), Some(write), Some(except), timeout))?;
         assert_eq!(n, filled.iter().map(|set| set.iter().count()).sum::<usize>());
-        Ok(std::array::from_fn(|set| sets[set].iter().map(|fd| filled[set].contains(*fd)).collect()))
+        Ok(std::array::from_fn(|set| {
+            sets[set].iter().map(|fd| filled[set].contains(*fd)).collect()
+        }))
     }
 }

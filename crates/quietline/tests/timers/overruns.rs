@@ -46,7 +46,10 @@ impl Timer {
                 self.read += u64::from_ne_bytes(*bytes.first_chunk().expect("a number"));
                 let least = self.expiries(self.armed[1], before);
                 let read = self.read;
-                assert!((least..=most).contains(&read), "{name}: {read} expiries, not {least} to {most}");
+                assert!(
+                    (least..=most).contains(&read),
+                    "{name}: {read} expiries, not {least} to {most}"
+                );
             }
             Err(errno) => assert_eq!(errno, libc::EAGAIN),
         }
@@ -82,7 +85,9 @@ fn counts_of_fast_timers() {
         own::begins(round + 1);
         for timer in &mut timers {
             let first = Duration::from_nanos([1, 30_000, 500_000, 2_000_000][dice.below(4)]);
-            let every = Duration::from_nanos([50_000, 100_001, 333_333, 1_000_000, 7_000_000][dice.below(5)]);
+            let every = Duration::from_nanos(
+                [50_000, 100_001, 333_333, 1_000_000, 7_000_000][dice.below(5)],
+            );
             for ((_, on), timer) in systems.iter_mut().zip(timer) {
                 timer.arm(*on, first, every);
             }
@@ -95,7 +100,8 @@ fn counts_of_fast_timers() {
                     0 => timer.get(*on, name),
                     1 => {
                         // It comes: nobody sleeps past it.
-                        let found = on.poll(&[(timer.fd, libc::POLLIN)], Some(Duration::from_secs(20)));
+                        let found =
+                            on.poll(&[(timer.fd, libc::POLLIN)], Some(Duration::from_secs(20)));
                         assert_eq!(found, Ok(vec![libc::POLLIN]), "{name}");
                         let read = timer.read;
                         timer.read(*on, name);

@@ -22,7 +22,13 @@ pub(crate) fn elsewhere(test: &str) -> bool {
         child.pre_exec(|| {
             let all = u64::MAX;
             let none = std::ptr::null_mut::<u64>();
-            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, none, 8usize);
+            libc::syscall(
+                libc::SYS_rt_sigprocmask,
+                libc::SIG_SETMASK,
+                &raw const all,
+                none,
+                8usize,
+            );
             // It does not obey any other signal, and is not to be left behind.
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             Ok(())

@@ -54,10 +54,18 @@ fn chosen(told: [Vec<bool>; 3]) -> Outcome {
 }
 
 /// Marks what came back with nothing before its time.
-fn timed(least: Duration, is_nothing: impl Fn(&Outcome) -> bool, call: impl FnOnce() -> Outcome) -> Outcome {
+fn timed(
+    least: Duration,
+    is_nothing: impl Fn(&Outcome) -> bool,
+    call: impl FnOnce() -> Outcome,
+) -> Outcome {
     let began = Instant::now();
     let outcome = call();
-    if is_nothing(&outcome) && began.elapsed() < least { Outcome::Early(Box::new(outcome)) } else { outcome }
+    if is_nothing(&outcome) && began.elapsed() < least {
+        Outcome::Early(Box::new(outcome))
+    } else {
+        outcome
+    }
 }
 
 fn nothing(outcome: &Outcome) -> bool {
@@ -114,7 +122,8 @@ impl<'a> World<'a> {
     fn has(&mut self, of: &[(usize, i16)]) -> bool {
         let has = |on: &mut dyn System| {
             let of = descriptors(on, of);
-            on.poll(&of, Some(Duration::ZERO)).is_ok_and(|found| found.iter().any(|found| *found != 0))
+            on.poll(&of, Some(Duration::ZERO))
+                .is_ok_and(|found| found.iter().any(|found| *found != 0))
         };
         has(self.ours);
         has(self.host)
@@ -143,7 +152,11 @@ impl<'a> World<'a> {
     fn pass(&mut self, at: usize, soon: bool) {
         for on in [&mut *self.host, &mut *self.ours] {
             let fd = *on.at(at);
-            assert_eq!(on.poll(&[(fd, libc::POLLIN)], Some(LONG)), Ok(vec![libc::POLLIN]), "it has expired");
+            assert_eq!(
+                on.poll(&[(fd, libc::POLLIN)], Some(LONG)),
+                Ok(vec![libc::POLLIN]),
+                "it has expired"
+            );
         }
         if soon {
             std::thread::sleep(self.patience);
@@ -197,13 +210,16 @@ impl<'a> World<'a> {
                     made(at)(on, fd)
                 })
             }
-            Call::Pipe { read, write } if read != write && empty(self, read) && empty(self, write) => self
-                .both(|on| {
+            Call::Pipe { read, write }
+                if read != write && empty(self, read) && empty(self, write) =>
+            {
+                self.both(|on| {
                     outcome(on.pipe(), |[one, other]| {
                         (*on.at(read), *on.at(write)) = (one, other);
                         Outcome::Number(0)
                     })
-                }),
+                })
+            }
             Call::Timer { .. }
             | Call::Signals { .. }
             | Call::Epoll { .. }
@@ -233,7 +249,9 @@ impl<'a> World<'a> {
             }),
             // It would wait for room.
             Call::Write { at, n } if n > 4096 && self.is_blocking(at) => passed,
-            Call::Write { at, .. } if self.is_blocking(at) && !self.has(&[(at, libc::POLLOUT)]) => passed,
+            Call::Write { at, .. } if self.is_blocking(at) && !self.has(&[(at, libc::POLLOUT)]) => {
+                passed
+            }
             Call::Write { at, .. } if self.host.pending() != 0 && self.has(&[(at, 0)]) => passed,
             Call::Write { at, n } => self.both(|on| {
                 let fd = *on.at(at);
@@ -286,10 +304,13 @@ impl<'a> World<'a> {
                 };
                 has(self.ours);
                 let has = has(self.host);
-                let time = if has || matches!(timeout, Timeout::Of(_)) { timeout.time() } else { zero };
+                let time =
+                    if has || matches!(timeout, Timeout::Of(_)) { timeout.time() } else { zero };
                 self.both(|on| {
                     let sets = members(on, sets);
-                    timed(time.unwrap_or_default(), nothing, || outcome(on.select(&sets, time), chosen))
+                    timed(time.unwrap_or_default(), nothing, || {
+                        outcome(on.select(&sets, time), chosen)
+                    })
                 })
             }
         }
@@ -331,10 +352,15 @@ impl<'a> World<'a> {
         let armed = Cell::new(false);
         // Of others none is ready: the call would end at once, with the timer or without. Nor is one an epoll that watches the timer:
         // it may be told a little later that it has expired than who looks at it.
-        let ready = |world: &mut Self, place: usize| *world.host.at(place) >= 0 && world.has(&[(place, !0)]);
+        let ready = |world: &mut Self, place: usize| {
+            *world.host.at(place) >= 0 && world.has(&[(place, !0)])
+        };
         let quiet = (0..PLACES).filter(|place| !self.epolls[*place] && *place != at);
         let quiet: Vec<_> = quiet.collect();
-        let quiet = quiet.into_iter().filter(|place| !ready(self, *place)).fold(0, |set, at| set | 1u8 << at);
+        let quiet = quiet
+            .into_iter()
+            .filter(|place| !ready(self, *place))
+            .fold(0, |set, at| set | 1u8 << at);
         let outcomes = self.both(|on| {
             let fd = *on.at(at);
             let began = Instant::now();
@@ -345,7 +371,8 @@ impl<'a> World<'a> {
             let waited = match *how {
                 How::Read => outcome(on.read(fd, &[8]), Outcome::Bytes),
                 How::Poll(ref of) => {
-                    let of: Vec<_> = of.iter().copied().filter(|(at, _)| quiet >> at & 1 != 0).collect();
+                    let of: Vec<_> =
+                        of.iter().copied().filter(|(at, _)| quiet >> at & 1 != 0).collect();
                     let mut of = descriptors(on, &of);
                     of.push((fd, libc::POLLIN));
                     outcome(on.poll(&of, Some(LONG)), told)
@@ -370,7 +397,11 @@ impl<'a> World<'a> {
                 Outcome::Events(events) => events.last().is_some_and(|(found, _)| *found & 1 != 0),
                 _ => false,
             };
-            if expired && began.elapsed() < value { Outcome::Early(Box::new(waited)) } else { waited }
+            if expired && began.elapsed() < value {
+                Outcome::Early(Box::new(waited))
+            } else {
+                waited
+            }
         });
         if outcomes.0 == outcomes.1 && armed.get() && !matches!(outcomes.0, Outcome::Bytes(_)) {
             self.pass(at, true);

@@ -34,7 +34,8 @@ impl CallSite {
             backtrace::trace_unsynchronized(|frame| {
                 stack[depth] = frame.ip() as usize;
                 depth += 1;
-                if looking && frame.symbol_address() as usize == Self::here as fn() -> Self as usize {
+                if looking && frame.symbol_address() as usize == Self::here as fn() -> Self as usize
+                {
                     (inside, looking) = (depth, false);
                 }
                 depth < INSPECTED
@@ -104,7 +105,8 @@ impl fmt::Display for CallSite {
             let mut named = false;
             backtrace::resolve(address as *mut c_void, |symbol| {
                 let Some(name) = symbol.name().map(|name| format!("{name:#}")) else { return };
-                let file = symbol.filename().map(|file| file.display().to_string()).unwrap_or_default();
+                let file =
+                    symbol.filename().map(|file| file.display().to_string()).unwrap_or_default();
                 named = true;
                 if name.contains("__rust_begin_short_backtrace") {
                     shown = SHOWN;

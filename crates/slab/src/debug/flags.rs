@@ -106,7 +106,8 @@ fn environment() -> Option<&'static str> {
         let error = Debug::wished(text.as_deref(), "").err();
         let sound = Box::into_raw(Box::new(if error.is_some() { None } else { text.clone() }));
         // ORDERING: release publishes the text; acquire sees that of another thread that was quicker.
-        let before = WISH.compare_exchange(ptr::null_mut(), sound, Ordering::AcqRel, Ordering::Acquire);
+        let before =
+            WISH.compare_exchange(ptr::null_mut(), sound, Ordering::AcqRel, Ordering::Acquire);
         wish = match before {
             Ok(_) => {
                 if let (Some(text), Some(error)) = (text, error) {

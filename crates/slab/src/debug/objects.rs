@@ -97,7 +97,8 @@ impl<'a> Objects<'a> {
         // SAFETY: both ranges are inside the block, behind the header, which was made large enough for them.
         unsafe {
             records.write_bytes(0, objects - records as usize);
-            (objects as *mut u8).write_bytes(IN_ZONE, layout.block - (objects - self.block().start));
+            (objects as *mut u8)
+                .write_bytes(IN_ZONE, layout.block - (objects - self.block().start));
         }
         for index in 0..self.count() {
             self.fill(index, FRESH, FRESH);
@@ -152,13 +153,16 @@ impl<'a> Objects<'a> {
     /// The zones of an object, left and right.
     fn zones(&self, index: u16) -> [(Side, Range<usize>); 2] {
         let (object, zone) = (self.address(index), zone(self.slab.checked()));
-        let end = if zone == 0 { object + self.size } else { object + self.slab.layout().stride - zone };
+        let end =
+            if zone == 0 { object + self.size } else { object + self.slab.layout().stride - zone };
         [(Side::Left, object - zone..object), (Side::Right, object + self.size..end)]
     }
 
     /// The first byte beside an object that was written.
     pub(super) fn overrun(&self, index: u16) -> Option<(Side, Dump)> {
-        self.zones(index).into_iter().find_map(|(side, zone)| Some((side, self.differs(zone, IN_ZONE)?)))
+        self.zones(index)
+            .into_iter()
+            .find_map(|(side, zone)| Some((side, self.differs(zone, IN_ZONE)?)))
     }
 
     /// Makes the zones what they were.
@@ -207,7 +211,9 @@ impl<'a> Objects<'a> {
 
     fn differs(&self, range: Range<usize>, expected: u8) -> Option<Dump> {
         // SAFETY: inside the block. Whoever writes here does so against the rules, and we are about to say so.
-        let at = range.into_iter().find(|at| unsafe { (*at as *const u8).read_volatile() } != expected)?;
+        let at = range
+            .into_iter()
+            .find(|at| unsafe { (*at as *const u8).read_volatile() } != expected)?;
         // SAFETY: as above.
         Some(unsafe { Dump::of(self.block(), at, expected) })
     }

@@ -121,8 +121,9 @@ impl Slabs {
         if !objects.slab.list_head_is_sound() {
             return Popped::Again(self.give_up(cache, &objects));
         }
-        let index =
-            self.change(objects.slab, || objects.slab.take_one()).expect("an open slab has a free object");
+        let index = self
+            .change(objects.slab, || objects.slab.take_one())
+            .expect("an open slab has a free object");
         let fresh = match objects.usage(index) {
             Some(Use::Fresh) => true,
             Some(Use::Free) => false,
@@ -183,7 +184,9 @@ impl Slabs {
             return refuse(ViolationKind::InvalidPointer(Invalid::Inside { offset }));
         }
         match objects.usage(index) {
-            Some(Use::Fresh) => return refuse(ViolationKind::InvalidPointer(Invalid::NeverAllocated)),
+            Some(Use::Fresh) => {
+                return refuse(ViolationKind::InvalidPointer(Invalid::NeverAllocated));
+            }
             Some(Use::Free | Use::Quarantined) => return refuse(ViolationKind::DoubleFree),
             Some(Use::Waiting) if way != Way::Waited => return refuse(ViolationKind::DoubleFree),
             Some(Use::Allocated | Use::Waiting) => {}
@@ -244,7 +247,9 @@ impl Slabs {
     }
 
     fn first_wrong(&mut self, cache: &Inner, objects: &Objects<'_>) -> Option<Violation> {
-        if !objects.slab.list_is_whole() || (0..objects.count()).any(|index| objects.usage(index).is_none()) {
+        if !objects.slab.list_is_whole()
+            || (0..objects.count()).any(|index| objects.usage(index).is_none())
+        {
             return Some(self.give_up(cache, objects));
         }
         (0..objects.count()).find_map(|index| {
@@ -253,8 +258,10 @@ impl Slabs {
             }
             overrun(cache, objects, index).or_else(|| {
                 let memory = Some(objects.written(index)?);
-                let violation =
-                    Violation { memory, ..about(cache, objects, index, ViolationKind::UseAfterFree) };
+                let violation = Violation {
+                    memory,
+                    ..about(cache, objects, index, ViolationKind::UseAfterFree)
+                };
                 self.quarantine(objects, index);
                 Some(violation)
             })
@@ -305,7 +312,12 @@ fn overrun(cache: &Inner, objects: &Objects<'_>, index: u16) -> Option<Violation
 }
 
 /// A violation, with what is known of its object.
-pub(super) fn about(cache: &Inner, objects: &Objects<'_>, index: u16, kind: ViolationKind) -> Violation {
+pub(super) fn about(
+    cache: &Inner,
+    objects: &Objects<'_>,
+    index: u16,
+    kind: ViolationKind,
+) -> Violation {
     let (allocated, freed) = objects.known_sites(index);
     let slab = Some((objects.block().start, usize::from(index)));
     Violation { slab, allocated, freed, ..Violation::new(kind, cache, objects.address(index)) }

@@ -165,7 +165,17 @@ impl Violation {
     pub(super) fn new(kind: ViolationKind, cache: &Inner, object: usize) -> Self {
         let Options { name, size, .. } = cache.options;
         let (slab, memory) = (None, None);
-        Self { kind, cache: name, object, size, slab, memory, allocated: None, freed: None, found: None }
+        Self {
+            kind,
+            cache: name,
+            object,
+            size,
+            slab,
+            memory,
+            allocated: None,
+            freed: None,
+            found: None,
+        }
     }
 }
 
@@ -174,7 +184,9 @@ impl fmt::Display for ViolationKind {
         match self {
             Self::DoubleFree => f.write_str("double free"),
             Self::InvalidPointer(why) => write!(f, "invalid pointer freed: {why}"),
-            Self::WrongCache { owner } => write!(f, "wrong cache: an object of cache '{owner}' freed"),
+            Self::WrongCache { owner } => {
+                write!(f, "wrong cache: an object of cache '{owner}' freed")
+            }
             Self::Overrun(Side::Right) => f.write_str("overrun: written behind the object"),
             Self::Overrun(Side::Left) => f.write_str("overrun: written before the object"),
             Self::UseAfterFree => f.write_str("use after free: written while the object was free"),
@@ -224,9 +236,11 @@ impl fmt::Display for Violation {
         if let Some(memory) = &self.memory {
             write!(f, "\n  memory {memory}")?;
         }
-        for (what, site) in
-            [("allocated by", &self.allocated), ("freed by", &self.freed), ("found by", &self.found)]
-        {
+        for (what, site) in [
+            ("allocated by", &self.allocated),
+            ("freed by", &self.freed),
+            ("found by", &self.found),
+        ] {
             if let Some(site) = site {
                 write!(f, "\n  {what} {site}")?;
             }

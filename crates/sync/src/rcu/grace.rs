@@ -182,6 +182,7 @@ impl Grace {
 fn left(counts: &Words<WORDS>, entered: usize) -> u64 {
     // ORDERING: pairs with the release of a reader's last addition: a section that is counted here has done all its
     // reading. A section that is not counted is waited for.
-    (0..counts.cpus())
-        .fold(0u64, |sum, cpu| sum.wrapping_add(counts.word(cpu, entered + 1).load(Ordering::Acquire)))
+    (0..counts.cpus()).fold(0u64, |sum, cpu| {
+        sum.wrapping_add(counts.word(cpu, entered + 1).load(Ordering::Acquire))
+    })
 }

@@ -92,7 +92,15 @@ impl Stages {
         let mut lists = Vec::new();
         lists.try_reserve_exact(cpus).map_err(|_| AllocError)?;
         lists.resize_with(cpus, List::new);
-        Ok(Self { taken: [None; 2], lists, ready: 0, next: 0, turn: 0, running: [0; 2], in_hand: 0 })
+        Ok(Self {
+            taken: [None; 2],
+            lists,
+            ready: 0,
+            next: 0,
+            turn: 0,
+            running: [0; 2],
+            in_hand: 0,
+        })
     }
 
     /// A list for a CPU that was not there when the domain was made: simulated machines, one after the other, share one.
@@ -106,7 +114,8 @@ impl Stages {
     /// Moves what is due to `ready`. O(CPUs) if anything is.
     pub(super) fn promote(&mut self, completed: u64) {
         // The older one first.
-        let oldest = usize::from(self.taken[0].unwrap_or(u64::MAX) > self.taken[1].unwrap_or(u64::MAX));
+        let oldest =
+            usize::from(self.taken[0].unwrap_or(u64::MAX) > self.taken[1].unwrap_or(u64::MAX));
         for slot in [oldest, 1 - oldest] {
             if self.taken[slot].take_if(|number| completed > *number).is_none() {
                 continue;

@@ -110,7 +110,8 @@ impl Domain {
     /// How long a grace period may last before it is reported, and between reports; ten seconds at first. At least a
     /// millisecond.
     pub fn set_stall_patience(&self, patience: Duration) {
-        let nanos = u64::try_from(patience.max(Duration::from_millis(1)).as_nanos()).unwrap_or(u64::MAX);
+        let nanos =
+            u64::try_from(patience.max(Duration::from_millis(1)).as_nanos()).unwrap_or(u64::MAX);
         // Relaxed: a quantity.
         self.grace.watch.patience.store(nanos, Ordering::Relaxed);
     }

@@ -252,8 +252,12 @@ impl QueuedLock {
         let mut next = me.next.load(Ordering::Acquire);
         if next.is_null() {
             // Relaxed: the null that this leaves is never followed; a failure only says that someone came.
-            let empty =
-                self.tail.compare_exchange(my_place, ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
+            let empty = self.tail.compare_exchange(
+                my_place,
+                ptr::null_mut(),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
             if empty.is_ok() {
                 return;
             }
@@ -301,7 +305,11 @@ impl QueuedLock {
                 // Relaxed: whoever vacates the place does it by a read-modify-write of this word, and so either sees
                 // the flag or makes this exchange fail.
                 let flag = first | HEAD_ASLEEP;
-                if self.first.compare_exchange(first, flag, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                if self
+                    .first
+                    .compare_exchange(first, flag, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+                {
                     futex::wait(&self.first, flag, Some(NAP));
                 }
             }
@@ -358,7 +366,12 @@ impl Waiter {
                 QUEUED if backoff.spin() => {}
                 QUEUED => {
                     // Relaxed: the sleeper publishes nothing. A failure means that the turn has just come.
-                    let _ = self.turn.compare_exchange(QUEUED, ASLEEP, Ordering::Relaxed, Ordering::Relaxed);
+                    let _ = self.turn.compare_exchange(
+                        QUEUED,
+                        ASLEEP,
+                        Ordering::Relaxed,
+                        Ordering::Relaxed,
+                    );
                 }
                 ASLEEP => futex::wait(&self.turn, ASLEEP, None),
                 // WAKING: the one ahead is inside the wake-up call, and about to store HEAD.

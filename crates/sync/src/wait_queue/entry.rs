@@ -117,6 +117,7 @@ unsafe fn call<C: Callback>(node: NonNull<Node>, key: u32) -> Reply {
     // SAFETY: the node is the entry's first field, and the pointer was made from one to the whole entry. The lifetime of
     // the queue's borrow is of no matter to the layout, and the callback is 'static. Only a shared borrow of one field is
     // made: the owner may be about to drop the entry, and waits in `remove` then.
-    let callback = unsafe { &*ptr::addr_of!((*node.cast::<Entry<'static, C>>().as_ptr()).callback) };
+    let callback =
+        unsafe { &*ptr::addr_of!((*node.cast::<Entry<'static, C>>().as_ptr()).callback) };
     callback.wake(key)
 }

@@ -110,7 +110,8 @@ pub(super) struct Waiter {
 impl Waiter {
     pub(super) fn new(wait: &Wait<'_>) -> Self {
         Self {
-            node: Node::new(Kind::Sleeper(wait.key), wait.exclusive).newest_first(wait.newest_first),
+            node: Node::new(Kind::Sleeper(wait.key), wait.exclusive)
+                .newest_first(wait.newest_first),
             word: AtomicU32::new(IDLE),
             key: UnsafeCell::new(0),
             origin: Origin::new(),
@@ -222,9 +223,14 @@ impl Leave<'_> {
             match now & PHASE {
                 WOKEN => return Ok(()),
                 LINKED => {
-                    let interrupted = self.alarm.is_some_and(|(interrupt, _)| interrupt.is_pending());
+                    let interrupted =
+                        self.alarm.is_some_and(|(interrupt, _)| interrupt.is_pending());
                     if (interrupted || until.is_over()) && self.give_up() {
-                        return Err(if interrupted { WaitError::Interrupted } else { WaitError::TimedOut });
+                        return Err(if interrupted {
+                            WaitError::Interrupted
+                        } else {
+                            WaitError::TimedOut
+                        });
                     }
                     if now & DISTURBED == 0 {
                         self.waiter.park(now, Some(until));
@@ -271,14 +277,26 @@ impl WaitQueue {
     }
 
     #[cold]
-    fn wait_slow<R>(&self, wait: &Wait<'_>, mut ready: impl FnMut() -> Option<R>) -> Result<R, WaitError> {
+    fn wait_slow<R>(
+        &self,
+        wait: &Wait<'_>,
+        mut ready: impl FnMut() -> Option<R>,
+    ) -> Result<R, WaitError> {
         let mut until = Until::new(wait.timeout);
-        let own = if wait.interruptible && wait.interrupt.is_none() { Interrupt::current() } else { None };
+        let own = if wait.interruptible && wait.interrupt.is_none() {
+            Interrupt::current()
+        } else {
+            None
+        };
         let interrupt = wait.interrupt.or(own.as_deref());
         // These two stay in this frame, and are used by reference only.
         let waiter = &Waiter::new(wait);
-        let alarm = &Alarm { node: Node::new(Kind::Callback(disturb), false), waiter: NonNull::from(waiter) };
-        let leave = Leave { queue: self, waiter, alarm: interrupt.map(|interrupt| (interrupt, alarm)) };
+        let alarm = &Alarm {
+            node: Node::new(Kind::Callback(disturb), false),
+            waiter: NonNull::from(waiter),
+        };
+        let leave =
+            Leave { queue: self, waiter, alarm: interrupt.map(|interrupt| (interrupt, alarm)) };
         if let Some(interrupt) = interrupt {
             // SAFETY: `leave` takes the alarm off before it or the waiter ends; this is its only queue.
             unsafe { interrupt.sleepers.add(NonNull::from(alarm).cast::<Node>()) };

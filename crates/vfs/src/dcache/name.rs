@@ -41,7 +41,8 @@ impl Keys {
     /// # Errors
     /// What `getrandom` says; `ENOSYS` if it says nothing that has a number.
     pub fn draw() -> Result<Self, Errno> {
-        let keys = random::keys().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))?;
+        let keys =
+            random::keys().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))?;
         Ok(Self::new(keys))
     }
 

@@ -86,7 +86,10 @@ impl DentryRef<'_> {
                 let Some(parent) = at.parent() else { break Ok(()) };
                 at = parent;
             };
-            if begin.valid() && at.is_root() | result.is_err() && !self.super_block().moved_since(moves) {
+            if begin.valid()
+                && at.is_root() | result.is_err()
+                && !self.super_block().moved_since(moves)
+            {
                 return result;
             }
         }

@@ -22,7 +22,9 @@ impl PseudoDentry {
     pub(crate) fn pseudo(references: u32) -> Self {
         Self {
             d_lockref: Lockref::new(references),
-            d_flags: DentryFlags::UNHASHED.union(DentryFlags::DISCONNECTED).union(DentryFlags::NORCU),
+            d_flags: DentryFlags::UNHASHED
+                .union(DentryFlags::DISCONNECTED)
+                .union(DentryFlags::NORCU),
             d_parent: AtomicPtr::new(ptr::null_mut()),
             met: AtomicBool::new(false),
         }

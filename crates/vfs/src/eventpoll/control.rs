@@ -14,7 +14,8 @@ pub const EPOLL_CTL_DEL: i32 = 2;
 pub const EPOLL_CTL_MOD: i32 = 3;
 
 /// What may be asked for together with `EPOLLEXCLUSIVE`.
-const WITH_EXCLUSIVE: u32 = EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
+const WITH_EXCLUSIVE: u32 =
+    EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
 
 /// What `epoll_ctl` says of its two files before it looks for the one among the other's, in Linux's order: the epoll.
 ///
@@ -31,7 +32,8 @@ pub fn check_control<'g>(
     if !file.waits() {
         return Err(Errno::PERM);
     }
-    let found = epoll.payload::<EventPoll>().filter(|_| !epoll.is_same(file)).ok_or(Errno::INVAL)?;
+    let found =
+        epoll.payload::<EventPoll>().filter(|_| !epoll.is_same(file)).ok_or(Errno::INVAL)?;
     if event.events & EPOLLEXCLUSIVE != 0 {
         let nested = || file.payload::<EventPoll>().is_some();
         let refused = match op {
@@ -71,8 +73,15 @@ impl EventPoll {
     /// # Errors
     /// `ENOENT`; `EINVAL` for an operation that is unknown, and for a change of what was added with `EPOLLEXCLUSIVE`.
     #[inline]
-    pub fn control(&self, op: i32, fd: i32, file: Opened<'_>, event: &EpollEvent) -> Result<(), Errno> {
-        let not_exclusive = |was: u32| if was & EPOLLEXCLUSIVE != 0 { Err(Errno::INVAL) } else { Ok(()) };
+    pub fn control(
+        &self,
+        op: i32,
+        fd: i32,
+        file: Opened<'_>,
+        event: &EpollEvent,
+    ) -> Result<(), Errno> {
+        let not_exclusive =
+            |was: u32| if was & EPOLLEXCLUSIVE != 0 { Err(Errno::INVAL) } else { Ok(()) };
         match op {
             EPOLL_CTL_MOD => self.inside.modify(file, wanted(fd, event), not_exclusive),
             EPOLL_CTL_DEL => self.inside.delete(file, fd),

@@ -30,7 +30,11 @@ impl EventPoll {
     /// # Errors
     /// `EINTR`.
     #[cold]
-    pub fn wait(&self, events: &mut [EpollEvent], timeout: Option<Duration>) -> Result<usize, Errno> {
+    pub fn wait(
+        &self,
+        events: &mut [EpollEvent],
+        timeout: Option<Duration>,
+    ) -> Result<usize, Errno> {
         let wait = Wait { timeout, interruptible: true, ..Wait::default() };
         let some = || Some(self.inside.collect(events)).filter(|n| *n != 0);
         match self.inside.poller().wait_for(&wait, some) {

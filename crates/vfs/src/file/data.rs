@@ -6,8 +6,9 @@
 use super::{Direction, FileMode};
 use crate::abi::{
     FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE,
-    FALLOC_FL_UNSHARE_RANGE, FALLOC_FL_WRITE_ZEROES, FALLOC_FL_ZERO_RANGE, MAX_RW_COUNT, O_APPEND, O_NOATIME,
-    S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFMT, S_IFREG, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET,
+    FALLOC_FL_UNSHARE_RANGE, FALLOC_FL_WRITE_ZEROES, FALLOC_FL_ZERO_RANGE, MAX_RW_COUNT, O_APPEND,
+    O_NOATIME, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFMT, S_IFREG, SEEK_CUR, SEEK_DATA, SEEK_END,
+    SEEK_HOLE, SEEK_SET,
 };
 use crate::attributes::access_counts;
 use crate::cred::Cred;
@@ -42,7 +43,9 @@ fn data_of<'g>(file: Opened<'g>, mode: FileMode) -> Result<(&'g Inode, &'g FileD
 #[cold]
 fn node_of<'g>(file: Opened<'g>, errno: Errno) -> Result<&'g dyn Node, Errno> {
     match file.inode().map(|inode| (inode, inode.content())) {
-        Some((inode, Content::Node(_))) if errno == Errno::INVAL && inode.is_dir() => Err(Errno::ISDIR),
+        Some((inode, Content::Node(_))) if errno == Errno::INVAL && inode.is_dir() => {
+            Err(Errno::ISDIR)
+        }
         Some((_, Content::Node(node))) if errno == Errno::INVAL => Ok(&**node),
         _ => Err(errno),
     }
@@ -50,7 +53,12 @@ fn node_of<'g>(file: Opened<'g>, errno: Errno) -> Result<&'g dyn Node, Errno> {
 
 /// Writes to a file whose filesystem takes what is written at once: several buffers as one.
 #[cold]
-fn write_node(node: &dyn Node, vfs: &Vfs, to: To, buffers: &[&[u8]]) -> Result<(u64, usize), Errno> {
+fn write_node(
+    node: &dyn Node,
+    vfs: &Vfs,
+    to: To,
+    buffers: &[&[u8]],
+) -> Result<(u64, usize), Errno> {
     let at = if let To::Offset(at) = to { at } else { 0 };
     if buffers.iter().all(|buffer| buffer.is_empty()) {
         return Ok((at, 0));
@@ -74,7 +82,11 @@ const NODE_WRITE: usize = 4096;
 /// `EINVAL` for bytes beyond the last that a file can have.
 #[inline(always)]
 fn in_range(offset: u64, n: usize) -> Result<(), Errno> {
-    if offset.checked_add(n as u64).is_some_and(|end| end <= MAX_SIZE) { Ok(()) } else { Err(Errno::INVAL) }
+    if offset.checked_add(n as u64).is_some_and(|end| end <= MAX_SIZE) {
+        Ok(())
+    } else {
+        Err(Errno::INVAL)
+    }
 }
 
 /// What is told of a file that cannot be read or written: where it should have been comes before what it is.
@@ -102,7 +114,8 @@ pub fn read_at(
     to: &mut [u8],
 ) -> Result<usize, Errno> {
     let offset = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
-    let (inode, data) = data_of(file, FileMode::READ).or_else(|errno| refused(errno, offset, to.len()))?;
+    let (inode, data) =
+        data_of(file, FileMode::READ).or_else(|errno| refused(errno, offset, to.len()))?;
     in_range(offset, to.len())?;
     let n = data.pages().read_at(section.guard(), offset, to);
     accessed(file, vfs, inode);
@@ -116,7 +129,12 @@ pub fn read_at(
 ///
 /// # Errors
 /// As [`read_at`].
-pub fn read_long(file: &FileHandle<'_>, vfs: &Vfs, offset: i64, to: &mut [u8]) -> Result<usize, Errno> {
+pub fn read_long(
+    file: &FileHandle<'_>,
+    vfs: &Vfs,
+    offset: i64,
+    to: &mut [u8],
+) -> Result<usize, Errno> {
     let n = read_untold(file, vfs, offset, to)?;
     if n > 0 {
         tell_read(file.opened(), vfs);
@@ -125,7 +143,12 @@ pub fn read_long(file: &FileHandle<'_>, vfs: &Vfs, offset: i64, to: &mut [u8]) -
 }
 
 /// [`read_long`] of which nobody is told yet.
-fn read_untold(file: &FileHandle<'_>, vfs: &Vfs, offset: i64, to: &mut [u8]) -> Result<usize, Errno> {
+fn read_untold(
+    file: &FileHandle<'_>,
+    vfs: &Vfs,
+    offset: i64,
+    to: &mut [u8],
+) -> Result<usize, Errno> {
     let offset = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
     let file = file.opened();
     let (inode, data) = match data_of(file, FileMode::READ) {
@@ -207,8 +230,11 @@ pub(crate) fn touch_access(mount: &TreeMount, vfs: &Vfs, inode: &Inode) {
 
 #[cold]
 fn set_access(mount: &TreeMount, inode: &Inode, now: crate::abi::Timespec) {
-    let none =
-        if inode.is_dir() { MountFlags::NOATIME | MountFlags::NODIRATIME } else { MountFlags::NOATIME };
+    let none = if inode.is_dir() {
+        MountFlags::NOATIME | MountFlags::NODIRATIME
+    } else {
+        MountFlags::NOATIME
+    };
     if mount.flags().intersects(none | MountFlags::RDONLY) {
         return;
     }
@@ -388,7 +414,11 @@ fn read_each(
 ///
 /// # Errors
 /// As [`read_all`].
-pub fn read_all_on(file: &FileHandle<'_>, vfs: &Vfs, buffers: &mut [&mut [u8]]) -> Result<usize, Errno> {
+pub fn read_all_on(
+    file: &FileHandle<'_>,
+    vfs: &Vfs,
+    buffers: &mut [&mut [u8]],
+) -> Result<usize, Errno> {
     let mut held = file.position().hold();
     let n = read_all(file, vfs, held.at as i64, buffers)?;
     held.at += n as u64;
@@ -418,7 +448,12 @@ pub fn read_on(file: &FileHandle<'_>, vfs: &Vfs, to: &mut [u8]) -> Result<usize,
 ///
 /// # Errors
 /// As [`write`](write()).
-pub fn write_on(file: &FileHandle<'_>, vfs: &Vfs, cred: &Cred, buffers: &[&[u8]]) -> Result<usize, Errno> {
+pub fn write_on(
+    file: &FileHandle<'_>,
+    vfs: &Vfs,
+    cred: &Cred,
+    buffers: &[&[u8]],
+) -> Result<usize, Errno> {
     if let Err(errno) = data_of(file.opened(), FileMode::WRITE) {
         node_of(file.opened(), errno)?;
     }
@@ -598,8 +633,14 @@ pub fn copy_range(
         let mut writer = to_data.writer(&mut locked);
         let section = vfs.read();
         let (at, to_at) = (start + done as u64, offset + done as u64);
-        let copied =
-            writer.copy_from(to_data.fs().limits(), from_data.pages(), section.guard(), at, to_at, piece);
+        let copied = writer.copy_from(
+            to_data.fs().limits(),
+            from_data.pages(),
+            section.guard(),
+            at,
+            to_at,
+            piece,
+        );
         let size = writer.size();
         drop(writer);
         any_lost |= lost != 0;

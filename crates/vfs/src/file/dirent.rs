@@ -72,7 +72,8 @@ pub fn dirents(buffer: &[u8]) -> impl Iterator<Item = Dirent<'_>> {
     let mut rest = buffer;
     core::iter::from_fn(move || {
         let header = rest.get(..HEADER)?;
-        let word = |at: usize| u64::from_ne_bytes(header[at..at + 8].try_into().expect("eight bytes"));
+        let word =
+            |at: usize| u64::from_ne_bytes(header[at..at + 8].try_into().expect("eight bytes"));
         let length = usize::from(u16::from_ne_bytes([header[16], header[17]]));
         let (ino, next, kind) = (word(0), word(8) as i64, header[18]);
         let name = rest.get(HEADER..length)?;

@@ -60,7 +60,8 @@ pub fn list(file: &FileHandle<'_>, vfs: &Vfs, buffer: &mut [u8]) -> Result<usize
     }
     for (at, name) in [(0, &b"."[..]), (1, b"..")] {
         if held.at == at {
-            let ino = if at == 0 { inode.ino() } else { parent_ino(file, vfs).unwrap_or(inode.ino()) };
+            let ino =
+                if at == 0 { inode.ino() } else { parent_ino(file, vfs).unwrap_or(inode.ino()) };
             if out.push(Dirent { ino, next: at as i64 + 1, kind: DT_DIR, name }) {
                 held.at = at + 1;
             }
@@ -71,8 +72,12 @@ pub fn list(file: &FileHandle<'_>, vfs: &Vfs, buffer: &mut [u8]) -> Result<usize
         if !out.is_full() {
             node.entries(dir.dentry(), held.at.max(FIRST) - FIRST, &mut |entry| {
                 let place = entry.place + FIRST;
-                let told =
-                    Dirent { ino: entry.ino, next: place as i64 + 1, kind: dt(entry.mode), name: entry.name };
+                let told = Dirent {
+                    ino: entry.ino,
+                    next: place as i64 + 1,
+                    kind: dt(entry.mode),
+                    name: entry.name,
+                };
                 let fits = out.push(told);
                 if fits {
                     held.at = place + 1;
@@ -88,7 +93,8 @@ pub fn list(file: &FileHandle<'_>, vfs: &Vfs, buffer: &mut [u8]) -> Result<usize
         locked.each_listed(&section, before, |place, child| {
             let Some(of) = child.inode() else { return true };
             let len = child.name(&mut name);
-            let entry = Dirent { ino: of.ino(), next: place as i64, kind: type_of(of), name: &name[..len] };
+            let entry =
+                Dirent { ino: of.ino(), next: place as i64, kind: type_of(of), name: &name[..len] };
             let fits = out.push(entry);
             if fits {
                 held.at = place;

@@ -54,7 +54,8 @@ pub fn lock_bytes(
     // What lets its callers wait stands nowhere: the word is its pollers'.
     let stands = flock.l_whence == 1 && !opened.waits();
     let position = if stands { file.position().hold().at as i64 } else { 0 };
-    let user = LockUser { process, file: opened.id(), mode: opened.mode(), position, size, interrupt };
+    let user =
+        LockUser { process, file: opened.id(), mode: opened.mode(), position, size, interrupt };
     debug_assert!(cmd >= F_GETLK);
     locks.fcntl(&vfs.lock_waits, cmd, flock, &user)
 }

@@ -73,7 +73,8 @@ pub fn read_object(file: &FileHandle<'_>, to: &mut Sink<'_, '_>) -> Result<usize
         done => return done,
     }
     to.set_again();
-    let done = wait(opened, Direction::Read, opened.timeout(Direction::Read), || opened.try_read(to));
+    let done =
+        wait(opened, Direction::Read, opened.timeout(Direction::Read), || opened.try_read(to));
     pass_on(opened, Direction::Read);
     done
 }
@@ -102,7 +103,11 @@ pub fn write_object(file: &FileHandle<'_>, from: &mut Source<'_, '_>) -> Result<
 
 /// Waits until what is left can be written, too; `done` bytes have been.
 #[cold]
-fn write_rest(opened: Opened<'_>, from: &mut Source<'_, '_>, mut done: usize) -> Result<usize, Errno> {
+fn write_rest(
+    opened: Opened<'_>,
+    from: &mut Source<'_, '_>,
+    mut done: usize,
+) -> Result<usize, Errno> {
     from.set_again();
     let timeout = opened.timeout(Direction::Write);
     let deadline = timeout.and_then(|timeout| clock::monotonic().checked_add(timeout));
@@ -129,7 +134,12 @@ fn write_rest(opened: Opened<'_>, from: &mut Source<'_, '_>, mut done: usize) ->
 
 /// What a write says that has failed after `done` bytes.
 #[cold]
-fn failed(opened: Opened<'_>, errno: Errno, from: &mut Source<'_, '_>, done: usize) -> Result<usize, Errno> {
+fn failed(
+    opened: Opened<'_>,
+    errno: Errno,
+    from: &mut Source<'_, '_>,
+    done: usize,
+) -> Result<usize, Errno> {
     if done == 0 {
         return Err(errno);
     }

@@ -64,7 +64,10 @@ impl Position {
             // Relaxed and ORDERING: as in `hold`.
             let at = self.0.load(Ordering::Relaxed);
             if at & HELD == 0
-                && self.0.compare_exchange(at, at | HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                && self
+                    .0
+                    .compare_exchange(at, at | HELD, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
             {
                 return Held { word: &self.0, at };
             }

@@ -59,5 +59,10 @@ pub fn inotify_init1<'k>(
     if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
         return Err(Errno::INVAL);
     }
-    fs.open(files, Inotify::new(&vfs.inotify_limits, uid)?, O_RDONLY | (flags & O_NONBLOCK), FileMode::READ)
+    fs.open(
+        files,
+        Inotify::new(&vfs.inotify_limits, uid)?,
+        O_RDONLY | (flags & O_NONBLOCK),
+        FileMode::READ,
+    )
 }

@@ -22,7 +22,12 @@ pub trait Names: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// Whatever `getdents64` is to end with.
-    fn list(&self, vfs: &Vfs, from: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), Errno>;
+    fn list(
+        &self,
+        vfs: &Vfs,
+        from: u64,
+        each: &mut dyn FnMut(u64, &[u8]) -> bool,
+    ) -> Result<(), Errno>;
 
     /// Whether a name comes and goes, or changes what it stands for.
     fn changes(&self, _name: &[u8]) -> bool {
@@ -72,7 +77,11 @@ impl Batch {
 
 impl<N: Names> Directory<N> {
     /// The dentry of a name: that which is there, or a new one.
-    fn dentry<'k>(&self, dir: &DentryRef<'k>, name: &Name<'_>) -> Result<Option<DentryRef<'k>>, Errno> {
+    fn dentry<'k>(
+        &self,
+        dir: &DentryRef<'k>,
+        name: &Name<'_>,
+    ) -> Result<Option<DentryRef<'k>>, Errno> {
         let vfs = dir.vfs();
         let Some(made) = self.0.find(vfs, name.bytes())? else { return Ok(None) };
         let new = made.attributes(vfs);
@@ -104,7 +113,9 @@ impl<N: Names> Directory<N> {
     fn describe(&self, dir: &DentryRef<'_>, name: &[u8]) -> Result<Option<(u64, u32)>, Errno> {
         let name = dir.vfs().name(name)?;
         let child = match dir.lookup(&name) {
-            Some(there) if !there.flags().contains(DentryFlags::REVALIDATE) || self.revalidate(&there) => {
+            Some(there)
+                if !there.flags().contains(DentryFlags::REVALIDATE) || self.revalidate(&there) =>
+            {
                 Some(there)
             }
             stale => {
@@ -119,7 +130,11 @@ impl<N: Names> Directory<N> {
 }
 
 impl<N: Names> Node for Directory<N> {
-    fn lookup<'k>(&self, dir: &DentryRef<'k>, name: &Name<'_>) -> Result<Option<DentryRef<'k>>, Errno> {
+    fn lookup<'k>(
+        &self,
+        dir: &DentryRef<'k>,
+        name: &Name<'_>,
+    ) -> Result<Option<DentryRef<'k>>, Errno> {
         self.dentry(dir, name)
     }
 

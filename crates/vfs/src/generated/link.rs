@@ -20,7 +20,12 @@ pub trait Target: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// Whatever `readlink` is to end with.
-    fn name<'k>(&self, link: &Path<'k>, fs: &FsStruct<'k>, path: &mut PathBuffer<'_>) -> Result<(), Errno>;
+    fn name<'k>(
+        &self,
+        link: &Path<'k>,
+        fs: &FsStruct<'k>,
+        path: &mut PathBuffer<'_>,
+    ) -> Result<(), Errno>;
 }
 
 /// The node of a link.
@@ -32,7 +37,12 @@ impl<L: Target> Node for Link<L> {
         self.0.follow(link, fs)
     }
 
-    fn target<'k>(&self, link: &Path<'k>, fs: &FsStruct<'k>, path: &mut PathBuffer<'_>) -> Result<(), Errno> {
+    fn target<'k>(
+        &self,
+        link: &Path<'k>,
+        fs: &FsStruct<'k>,
+        path: &mut PathBuffer<'_>,
+    ) -> Result<(), Errno> {
         self.0.name(link, fs, path)
     }
 }

@@ -135,7 +135,9 @@ impl Inode {
         loop {
             let attributes = self.attributes();
             // Relaxed: whether the mark was there before the attributes were read does not matter if they are the same still.
-            if self.i_times.ctime_nsec.load(Ordering::Relaxed) == attributes.ctime.tv_nsec as u32 | TOLD {
+            if self.i_times.ctime_nsec.load(Ordering::Relaxed)
+                == attributes.ctime.tv_nsec as u32 | TOLD
+            {
                 return attributes;
             }
             self.mark_told();

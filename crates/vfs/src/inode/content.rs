@@ -47,7 +47,11 @@ pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
     ///
     /// # Errors
     /// Whatever the walk is to end with.
-    fn lookup<'k>(&self, _dir: &DentryRef<'k>, _name: &Name<'_>) -> Result<Option<DentryRef<'k>>, Errno> {
+    fn lookup<'k>(
+        &self,
+        _dir: &DentryRef<'k>,
+        _name: &Name<'_>,
+    ) -> Result<Option<DentryRef<'k>>, Errno> {
         Ok(None)
     }
 

@@ -81,13 +81,15 @@ impl Inotify {
         let instance = &self.instance;
         let mut table = instance.watches.lock();
         let mut list = at.list.lock();
-        let own = |watch: &&Shared<Watch>| ptr::eq(&*watch.instance, &**instance) && !watch.is_spent();
+        let own =
+            |watch: &&Shared<Watch>| ptr::eq(&*watch.instance, &**instance) && !watch.is_spent();
         if let Some(watch) = list.iter().find(own) {
             if mask & IN_MASK_CREATE != 0 {
                 return Err(Errno::EXIST);
             }
             // Relaxed: under the list's lock.
-            let before = if mask & IN_MASK_ADD != 0 { watch.mask.load(Ordering::Relaxed) } else { 0 };
+            let before =
+                if mask & IN_MASK_ADD != 0 { watch.mask.load(Ordering::Relaxed) } else { 0 };
             watch.mask.store(before | (mask & KEPT), Ordering::Relaxed);
             at.sum_up(&list);
             return Ok(watch.wd);

@@ -112,7 +112,8 @@ impl Queue {
     /// Adds an event; false if the reader has it already, or the word that some are missing.
     pub(super) fn push(&mut self, wd: i32, mask: u32, cookie: u32, name: &[u8]) -> bool {
         // These two never say that they are of a directory.
-        let mask = if mask & (IN_DELETE_SELF | IN_MOVE_SELF) != 0 { mask & !IN_ISDIR } else { mask };
+        let mask =
+            if mask & (IN_DELETE_SELF | IN_MOVE_SELF) != 0 { mask & !IN_ISDIR } else { mask };
         if self.events.len() >= self.max {
             return self.overflow();
         }

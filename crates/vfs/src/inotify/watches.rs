@@ -80,7 +80,11 @@ impl Watches {
 
     /// The file has no names any more, and nobody has it open: `IN_DELETE_SELF`, then `IN_IGNORED`.
     pub fn deleted(&self, is_dir: bool) {
-        notify(Some(self), None, Happening { mask: IN_DELETE_SELF, is_dir, ..Happening::default() });
+        notify(
+            Some(self),
+            None,
+            Happening { mask: IN_DELETE_SELF, is_dir, ..Happening::default() },
+        );
         self.forget();
     }
 
@@ -113,7 +117,10 @@ impl Watches {
             // Relaxed, all: under the lock.
             let wanted = watch.mask.load(Ordering::Relaxed);
             let skipped = happening.unlinked && wanted & IN_EXCL_UNLINK != 0;
-            if (wanted | IN_UNMOUNT) & happening.mask == 0 || skipped || watch.spent.load(Ordering::Relaxed) {
+            if (wanted | IN_UNMOUNT) & happening.mask == 0
+                || skipped
+                || watch.spent.load(Ordering::Relaxed)
+            {
                 continue;
             }
             watch.instance.push(watch.wd, mask, happening.cookie, name);
@@ -156,7 +163,8 @@ impl Watches {
     /// What anybody on the list wants now.
     pub(super) fn sum_up(&self, list: &[Shared<Watch>]) {
         // Relaxed: under the lock; see `wants`.
-        let wanted = list.iter().fold(0, |wanted, watch| wanted | watch.mask.load(Ordering::Relaxed));
+        let wanted =
+            list.iter().fold(0, |wanted, watch| wanted | watch.mask.load(Ordering::Relaxed));
         self.wanted.store(wanted & IN_ALL_EVENTS, Ordering::Relaxed);
     }
 }

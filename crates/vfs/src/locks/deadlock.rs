@@ -48,7 +48,12 @@ impl LockWaits {
     }
 
     /// Enters a wait, unless the blocker waits for the waiter, directly or by way of others.
-    pub(super) fn enter(&self, waiter: i32, blocker: LockOwner, ticket: usize) -> Result<(), Refused> {
+    pub(super) fn enter(
+        &self,
+        waiter: i32,
+        blocker: LockOwner,
+        ticket: usize,
+    ) -> Result<(), Refused> {
         let mut edges = self.edges.lock();
         if leads_to(&mut edges, blocker, waiter) {
             return Err(Refused::Deadlock);
@@ -110,7 +115,9 @@ fn leads_to(edges: &mut [Edge], from: LockOwner, to: i32) -> bool {
                 return true;
             }
             let mut at = first(edges, pid);
-            while let Some(edge) = edges.get_mut(at).filter(|edge| edge.waiter == pid && !edge.reached) {
+            while let Some(edge) =
+                edges.get_mut(at).filter(|edge| edge.waiter == pid && !edge.reached)
+            {
                 (edge.reached, edge.next) = (true, todo);
                 todo = at;
                 at += 1;
@@ -135,7 +142,11 @@ mod tests {
         assert_eq!(waits.enter(2_000, by(1), 0), Err(Refused::Deadlock), "however long the chain");
         assert_eq!(waits.enter(2_000, by(3_000), 1), Ok(()));
         assert_eq!(waits.enter(3_000, LockOwner::File(7), 0), Ok(()), "an open file ends a chain");
-        assert_eq!(waits.enter(3_000, by(500), 2), Err(Refused::Deadlock), "by the second thread too");
+        assert_eq!(
+            waits.enter(3_000, by(500), 2),
+            Err(Refused::Deadlock),
+            "by the second thread too"
+        );
         waits.leave(1_000, 0);
         assert_eq!(waits.enter(3_000, by(500), 2), Ok(()), "the chain is broken");
         assert!(waits.turn(999, 0, by(4_000)));

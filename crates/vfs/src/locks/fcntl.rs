@@ -94,7 +94,8 @@ impl FileLocks {
         user: &LockUser<'_>,
     ) -> Result<(), Errno> {
         let by_file = matches!(cmd, F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW);
-        let owner = if by_file { LockOwner::File(user.file) } else { LockOwner::Process(user.process) };
+        let owner =
+            if by_file { LockOwner::File(user.file) } else { LockOwner::Process(user.process) };
         let foreign_pid = by_file && flock.l_pid != 0;
         match cmd {
             F_GETLK | F_OFD_GETLK => {

@@ -26,7 +26,9 @@ impl LockRange {
         }
         match l_len {
             0 => Ok(Self { start: first, end: i64::MAX }),
-            1.. => Ok(Self { start: first, end: first.checked_add(l_len - 1).ok_or(Errno::OVERFLOW)? }),
+            1.. => {
+                Ok(Self { start: first, end: first.checked_add(l_len - 1).ok_or(Errno::OVERFLOW)? })
+            }
             // The bytes before `first`. Above, first >= 0, so the sum does not overflow.
             _ if first + l_len < 0 => Err(Errno::INVAL),
             _ => Ok(Self { start: first + l_len, end: first - 1 }),

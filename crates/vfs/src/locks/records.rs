@@ -61,8 +61,9 @@ impl Records {
         others
             .filter_map(|group| {
                 let first = group.parts.partition_point(|part| part.range.end < wanted.range.start);
-                let mut overlapping =
-                    group.parts[first..].iter().take_while(|part| part.range.overlaps(&wanted.range));
+                let mut overlapping = group.parts[first..]
+                    .iter()
+                    .take_while(|part| part.range.overlaps(&wanted.range));
                 let part = overlapping.find(|part| part.kind.excludes(wanted.kind))?;
                 Some(RecordLock { owner: group.owner, kind: part.kind, range: part.range })
             })
@@ -119,8 +120,8 @@ impl Group {
         let (mut left, mut middle, mut right) = (None, kind.map(|kind| Part { kind, range }), None);
         let mut less = false;
         let first = self.parts.partition_point(|part| range.is_behind_and_apart(&part.range));
-        let after =
-            first + self.parts[first..].partition_point(|part| !part.range.is_behind_and_apart(&range));
+        let after = first
+            + self.parts[first..].partition_point(|part| !part.range.is_behind_and_apart(&range));
         let (mut from, mut to) = (after, first);
         for (at, part) in self.parts.iter().enumerate().take(after).skip(first) {
             let same = kind == Some(part.kind);

@@ -21,7 +21,9 @@ impl Request {
             (Self::Record(a), Self::Record(b)) => {
                 a.owner != b.owner && a.kind.excludes(b.kind) && a.range.overlaps(&b.range)
             }
-            (Self::Flock { file: a, kind: k }, Self::Flock { file: b, kind: l }) => a != b && k.excludes(*l),
+            (Self::Flock { file: a, kind: k }, Self::Flock { file: b, kind: l }) => {
+                a != b && k.excludes(*l)
+            }
             _ => false,
         }
     }
@@ -106,8 +108,12 @@ enum InTheWay {
 impl State {
     fn in_the_way(&self, request: &Request) -> Option<InTheWay> {
         match request {
-            Request::Record(wanted) => self.records.conflict(wanted).map(|lock| InTheWay::Record(lock.owner)),
-            Request::Flock { file, kind } => self.flocks.conflict(*file, *kind).then_some(InTheWay::Flock),
+            Request::Record(wanted) => {
+                self.records.conflict(wanted).map(|lock| InTheWay::Record(lock.owner))
+            }
+            Request::Flock { file, kind } => {
+                self.flocks.conflict(*file, *kind).then_some(InTheWay::Flock)
+            }
         }
     }
 
@@ -149,7 +155,9 @@ impl State {
         match *request {
             Request::Record(wanted) => match self.in_the_way(request) {
                 Some(blocker) => Ok((Some(blocker), false)),
-                None => Ok((None, self.records.set(wanted.owner, Some(wanted.kind), wanted.range)?)),
+                None => {
+                    Ok((None, self.records.set(wanted.owner, Some(wanted.kind), wanted.range)?))
+                }
             },
             Request::Flock { file, kind } => {
                 if self.flocks.of(file) == Some(kind) {
@@ -178,8 +186,11 @@ impl State {
         let ticket = match ticket {
             Some(ticket) => ticket,
             None => {
-                let made =
-                    Ticket { request: *request, told: AtomicBool::new(false), queue: WaitQueue::new() };
+                let made = Ticket {
+                    request: *request,
+                    told: AtomicBool::new(false),
+                    queue: WaitQueue::new(),
+                };
                 ticket.insert(Shared::new(made)?)
             }
         };

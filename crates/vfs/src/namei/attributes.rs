@@ -36,7 +36,12 @@ pub fn chmod(caller: &Caller<'_, '_>, at: PathRef<'_, '_>, mode: u32) -> Result<
 ///
 /// # Errors
 /// `EPERM`, `EROFS`.
-pub fn chown(caller: &Caller<'_, '_>, at: PathRef<'_, '_>, uid: u32, gid: u32) -> Result<(), Errno> {
+pub fn chown(
+    caller: &Caller<'_, '_>,
+    at: PathRef<'_, '_>,
+    uid: u32,
+    gid: u32,
+) -> Result<(), Errno> {
     let _leave = at.mount().want_write()?;
     let given = |id| (id != u32::MAX).then_some(id);
     let inode = at.dentry().inode().ok_or(Errno::NOENT)?;

@@ -2,7 +2,8 @@
 
 use super::{Caller, inode_of, may_change_names, not_removed, ownership, ramfs, time_for, touched};
 use crate::abi::{
-    O_EXCL, PATH_MAX, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, Timespec,
+    O_EXCL, PATH_MAX, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
+    Timespec,
 };
 use crate::cred::Capabilities;
 use crate::dcache::name::Name;
@@ -58,13 +59,10 @@ impl New<'_> {
         match *self {
             // A character device 0:0 is a whiteout, which anybody may make.
             Self::Node(mode, dev)
-                if matches!(mode & S_IFMT, S_IFCHR | S_IFBLK) && !(mode & S_IFMT == S_IFCHR && dev == 0) =>
+                if matches!(mode & S_IFMT, S_IFCHR | S_IFBLK)
+                    && !(mode & S_IFMT == S_IFCHR && dev == 0) =>
             {
-                if caller.cred.has(Capabilities::MKNOD) {
-                    Ok(())
-                } else {
-                    Err(Errno::PERM)
-                }
+                if caller.cred.has(Capabilities::MKNOD) { Ok(()) } else { Err(Errno::PERM) }
             }
             _ => Ok(()),
         }
@@ -101,7 +99,13 @@ fn make_odd(caller: &Caller<'_, '_>, path: &[u8], new: New<'_>) -> Result<(), Er
     make_name(caller, &dir, &name, last.has_slash(), new, leave.as_ref().err().copied())?;
     let parent = dir.dir().clone();
     drop(dir);
-    notify::name(caller.vfs, &parent, last.bytes(), Event::CREATE, matches!(new, New::Directory(_)));
+    notify::name(
+        caller.vfs,
+        &parent,
+        last.bytes(),
+        Event::CREATE,
+        matches!(new, New::Directory(_)),
+    );
     Ok(())
 }
 

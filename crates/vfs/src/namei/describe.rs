@@ -115,10 +115,16 @@ pub fn access(
 ///
 /// # Errors
 /// `EINVAL` for what is none (`ENOENT` by the empty path), and those of the walk.
-pub fn readlink(caller: &Caller<'_, '_>, path: &[u8], how: How, buffer: &mut [u8]) -> Result<usize, Errno> {
+pub fn readlink(
+    caller: &Caller<'_, '_>,
+    path: &[u8],
+    how: How,
+    buffer: &mut [u8],
+) -> Result<usize, Errno> {
     let read = caller.look(path, how, |found| {
         let Content::Symlink(body) = found.inode().content() else {
-            let node = found.inode().is_symlink() && matches!(found.inode().content(), Content::Node(_));
+            let node =
+                found.inode().is_symlink() && matches!(found.inode().content(), Content::Node(_));
             return if node {
                 Ok(None)
             } else {
@@ -135,7 +141,12 @@ pub fn readlink(caller: &Caller<'_, '_>, path: &[u8], how: How, buffer: &mut [u8
 
 /// [`readlink`] of a link that its filesystem makes, and may take its time for.
 #[cold]
-fn ask_link(caller: &Caller<'_, '_>, path: &[u8], how: How, buffer: &mut [u8]) -> Result<usize, Errno> {
+fn ask_link(
+    caller: &Caller<'_, '_>,
+    path: &[u8],
+    how: How,
+    buffer: &mut [u8],
+) -> Result<usize, Errno> {
     let place = caller.path(path, how)?;
     let Some(Content::Node(node)) = place.dentry().inode().map(|inode| inode.content()) else {
         return Err(Errno::INVAL);

@@ -1,6 +1,8 @@
 //! Hard links.
 
-use super::{Caller, inode_of, may_change_names, not_removed, ownership, ramfs, time_for_both, touched};
+use super::{
+    Caller, inode_of, may_change_names, not_removed, ownership, ramfs, time_for_both, touched,
+};
 use crate::abi::{LINK_MAX, S_ISGID, S_ISUID, S_IXGRP};
 use crate::cred::Cred;
 use crate::dcache::name::Name;

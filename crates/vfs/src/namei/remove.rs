@@ -123,7 +123,11 @@ fn unlink_name<'k>(
 }
 
 /// A file has a name less; at what time.
-fn lose_link(caller: &Caller<'_, '_>, dir: &LockedDir<'_>, locked: &mut InodeGuard<'_>) -> Timespec {
+fn lose_link(
+    caller: &Caller<'_, '_>,
+    dir: &LockedDir<'_>,
+    locked: &mut InodeGuard<'_>,
+) -> Timespec {
     let inode = locked.inode();
     let time = time_for_both(caller.vfs, inode, dir.inode());
     let left = inode.nlink().saturating_sub(1);

@@ -89,10 +89,15 @@ pub fn rename<'k>(
 /// # Errors
 /// `ENOMEM`.
 #[inline]
-pub fn rename_quickly(caller: &Caller<'_, '_>, old: &[u8], new: &[u8]) -> Option<Result<(), Errno>> {
+pub fn rename_quickly(
+    caller: &Caller<'_, '_>,
+    old: &[u8],
+    new: &[u8],
+) -> Option<Result<(), Errno>> {
     // What was replaced is given back when no lock is held.
-    let done =
-        caller.quick_parents([old, new], false, |_, from, to, names| move_name(caller, from, to, names))?;
+    let done = caller.quick_parents([old, new], false, |_, from, to, names| {
+        move_name(caller, from, to, names)
+    })?;
     Some(done.map(drop))
 }
 
@@ -129,7 +134,8 @@ fn move_name<'k>(
     if target.is_some_and(crate::walk::maybe_mounted) {
         return None;
     }
-    let moved = from.dir().new_name(new_name).and_then(|name| from.rename(source, to, name, target));
+    let moved =
+        from.dir().new_name(new_name).and_then(|name| from.rename(source, to, name, target));
     let pin = match moved {
         Ok(pin) => pin,
         Err(errno) => return Some(Err(errno)),
@@ -143,7 +149,8 @@ fn move_name<'k>(
     let time = {
         let mut locked = inode.lock();
         let time = time_for_both(caller.vfs, inode, from.inode());
-        let time = if to.is_none() { time } else { later_than_told(caller.vfs, time, new_dir.inode()) };
+        let time =
+            if to.is_none() { time } else { later_than_told(caller.vfs, time, new_dir.inode()) };
         locked.change(&Changes { ctime: Some(time), ..Changes::default() });
         time
     };
@@ -300,7 +307,12 @@ fn locked<'k>(
     let (in_place, whiteouts) = (over.is_some(), i64::from(whiteout));
     match dirs {
         Dirs::Same(dir) => {
-            touch_dir(vfs, dir, whiteouts - i64::from(in_place), if in_place { -subdir } else { 0 });
+            touch_dir(
+                vfs,
+                dir,
+                whiteouts - i64::from(in_place),
+                if in_place { -subdir } else { 0 },
+            );
         }
         Dirs::Two(old, new) => {
             touch_dir(vfs, old, whiteouts - 1, -subdir);
@@ -318,7 +330,8 @@ fn make_whiteout<'k>(
     parent: &DentryRef<'k>,
     name: &Name<'_>,
 ) -> Result<DentryRef<'k>, Errno> {
-    let inode = new_inode(caller, parent, New::Node(S_IFCHR, 0), time_for(caller.vfs, dir.inode()))?;
+    let inode =
+        new_inode(caller, parent, New::Node(S_IFCHR, 0), time_for(caller.vfs, dir.inode()))?;
     let mut child = parent.alloc(name)?;
     child.instantiate(inode);
     child.enlist_held(dir)

@@ -104,7 +104,10 @@ pub fn setxattr(
     let (inode, name) = permitted(caller, at, name, Mask::WRITE)?;
     let fs = ramfs(inode.super_block()).map_err(|_| Errno::OPNOTSUPP)?;
     let mut locked = inode.lock();
-    let xattrs = inode.i_xattrs.get_or_make(|| Ok(SpinLock::new(Xattrs::new()))).map_err(|_| Errno::NOMEM)?;
+    let xattrs = inode
+        .i_xattrs
+        .get_or_make(|| Ok(SpinLock::new(Xattrs::new())))
+        .map_err(|_| Errno::NOMEM)?;
     xattrs.lock().set(fs.limits(), name, value, flags)?;
     let ctime = Some(time_for(caller.vfs, inode));
     locked.change(&Changes { ctime, ..Changes::default() });
@@ -148,7 +151,11 @@ pub fn getxattr(
 ///
 /// # Errors
 /// As the system call.
-pub fn listxattr(caller: &Caller<'_, '_>, at: PathRef<'_, '_>, to: &mut [u8]) -> Result<usize, Errno> {
+pub fn listxattr(
+    caller: &Caller<'_, '_>,
+    at: PathRef<'_, '_>,
+    to: &mut [u8],
+) -> Result<usize, Errno> {
     let inode = at.dentry().inode().ok_or(Errno::NOENT)?;
     let (asker, _) = asker(caller, inode);
     inode.i_xattrs.get().map_or(Ok(0), |xattrs| xattrs.lock().list(asker.admin, to))

@@ -37,7 +37,9 @@ impl<'k> Namespace<'k> {
             if root.is_none_or(|root| root.is_symlink()) {
                 return Err((Errno::INVAL, at, None));
             }
-            if root.is_some_and(|root| root.is_dir()) != at.dentry.inode().is_some_and(|at| at.is_dir()) {
+            if root.is_some_and(|root| root.is_dir())
+                != at.dentry.inode().is_some_and(|at| at.is_dir())
+            {
                 return Err((Errno::NOTDIR, at, None));
             }
             match book.enter(self.vfs.mounts.seq(), mount.clone(), Some(at), self.id) {
@@ -55,7 +57,10 @@ impl<'k> Namespace<'k> {
     fn on_mountpoint(
         &self,
         at: Path<'k>,
-        f: impl FnOnce(&mut Book, On<'k>) -> Result<Option<On<'static>>, (Errno, On<'k>, Option<On<'static>>)>,
+        f: impl FnOnce(
+            &mut Book,
+            On<'k>,
+        ) -> Result<Option<On<'static>>, (Errno, On<'k>, Option<On<'static>>)>,
     ) -> Result<(), Errno> {
         let mut at = on(at);
         loop {
@@ -70,8 +75,8 @@ impl<'k> Namespace<'k> {
                 at = on(Path::root_of(over.expect("what is in a table is in the book")));
                 continue;
             }
-            let removed =
-                inode.flags().contains(InodeFlags::DEAD) || !at.dentry.is_hashed() && !at.dentry.is_root();
+            let removed = inode.flags().contains(InodeFlags::DEAD)
+                || !at.dentry.is_hashed() && !at.dentry.is_root();
             let done = if removed { Err((Errno::NOENT, at, None)) } else { f(&mut book, at) };
             drop(book);
             drop(locked);
@@ -92,7 +97,8 @@ impl<'k> Namespace<'k> {
         self.on_mountpoint(to, |book, to| {
             let placed = book.find(mount).is_some_and(|entry| entry.on().is_some());
             let both_directories = |a: &Path<'k>, b: &On<'k>| {
-                a.dentry().inode().is_some_and(|a| a.is_dir()) == b.dentry.inode().is_some_and(|b| b.is_dir())
+                a.dentry().inode().is_some_and(|a| a.is_dir())
+                    == b.dentry.inode().is_some_and(|b| b.is_dir())
             };
             if !self.has(mount)
                 || !self.has(&to.mount)
@@ -214,7 +220,13 @@ impl<'k> Namespace<'k> {
         Ok(root)
     }
 
-    fn may_pivot(&self, book: &Book, new: &Path<'k>, old: &On<'k>, root: &Path<'k>) -> Result<(), Errno> {
+    fn may_pivot(
+        &self,
+        book: &Book,
+        new: &Path<'k>,
+        old: &On<'k>,
+        root: &Path<'k>,
+    ) -> Result<(), Errno> {
         if !self.has(root.mount()) || !self.has(new.mount()) {
             return Err(Errno::INVAL);
         }
@@ -225,7 +237,8 @@ impl<'k> Namespace<'k> {
             return Err(Errno::BUSY);
         }
         let placed = |path: &Path<'k>| {
-            path.is_mount_root() && book.find(path.mount()).is_some_and(|entry| entry.on().is_some())
+            path.is_mount_root()
+                && book.find(path.mount()).is_some_and(|entry| entry.on().is_some())
         };
         let new_place = On { mount: new.mount().clone(), dentry: new.dentry().clone() };
         if !placed(root)

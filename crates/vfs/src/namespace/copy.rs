@@ -84,7 +84,11 @@ impl<'k> Namespace<'k> {
         Ok(tree)
     }
 
-    fn copy_all(&self, tree: &Tree<'k>, part: Option<&Path<'k>>) -> Result<Vec<MountRef<'k>>, Errno> {
+    fn copy_all(
+        &self,
+        tree: &Tree<'k>,
+        part: Option<&Path<'k>>,
+    ) -> Result<Vec<MountRef<'k>>, Errno> {
         let mut copies = Vec::new();
         heap::try_reserve(&mut copies, tree.mounts.len()).map_err(|_| Errno::NOMEM)?;
         for (i, Copied { from, .. }) in tree.mounts.iter().enumerate() {
@@ -101,7 +105,12 @@ impl<'k> Namespace<'k> {
 
     /// Mounts the copies of all but the top, which is mounted. Others see that already: what they have unmounted meanwhile
     /// takes what was to be on it along, and what they have mounted is mounted upon.
-    fn enter_below(&self, tree: &Tree<'k>, copies: &[MountRef<'k>], namespace: u64) -> Result<(), Errno> {
+    fn enter_below(
+        &self,
+        tree: &Tree<'k>,
+        copies: &[MountRef<'k>],
+        namespace: u64,
+    ) -> Result<(), Errno> {
         for (copied, copy) in tree.mounts.iter().zip(copies).skip(1) {
             let (parent, on) = copied.on.as_ref().expect("all but the top are on something");
             let on = On { mount: copies[*parent].clone(), dentry: on.dentry.clone() };

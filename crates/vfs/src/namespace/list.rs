@@ -24,8 +24,10 @@ pub(super) fn mounts<'k>(namespace: &Namespace<'k>) -> Result<Vec<MountInfo<'k>>
     loop {
         let book = namespace.vfs.mounts.lock();
         // Relaxed: under the lock.
-        let ours =
-            book.entries().iter().filter(|e| e.mount().namespace.load(Ordering::Relaxed) == namespace.id);
+        let ours = book
+            .entries()
+            .iter()
+            .filter(|e| e.mount().namespace.load(Ordering::Relaxed) == namespace.id);
         if ours.clone().count() > list.capacity() {
             let wanted = ours.count();
             drop(book);

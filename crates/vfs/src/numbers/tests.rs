@@ -80,7 +80,10 @@ fn a_full_bitmap() {
         assert_eq!(numbers.lowest_free(0), fd);
         take(&mut numbers, fd);
     }
-    assert_eq!((numbers.end(), numbers.lowest_free(0), numbers.lowest_free(77)), (NR_OPEN, NR_OPEN, NR_OPEN));
+    assert_eq!(
+        (numbers.end(), numbers.lowest_free(0), numbers.lowest_free(77)),
+        (NR_OPEN, NR_OPEN, NR_OPEN)
+    );
     for fd in [0, 63, 64, 4095, 4096, 500_000, NR_OPEN - 1] {
         numbers.give_back(fd);
         assert_eq!((numbers.lowest_free(0), numbers.lowest_free(fd)), (fd, fd));

@@ -234,7 +234,8 @@ impl State {
         now.set(Events::ERR, self.readers == 0);
         // Few come before all pages, so not while somebody has taken a page out, or is about to put one in. And a pipe of one
         // page would be full of them.
-        let plain = self.ring.is_empty() && self.ring.used() == 0 && self.ring.size() > 1 && !self.splicing;
+        let plain =
+            self.ring.is_empty() && self.ring.used() == 0 && self.ring.size() > 1 && !self.splicing;
         before.with(now, self.polled, plain && self.readers != 0)
     }
 
@@ -301,7 +302,11 @@ mod tests {
         });
         let at = |state: *const State| state.addr() - ptr::from_ref(&lock).addr();
         let state = offset_of!(PipeCore, state) + at(&raw const *lock.lock());
-        assert_eq!((align_of::<PipeCore>(), state), (64, 56), "lock and `now` are on the first line");
+        assert_eq!(
+            (align_of::<PipeCore>(), state),
+            (64, 56),
+            "lock and `now` are on the first line"
+        );
         assert_eq!(offset_of!(State, readers) + state, 64, "and the few");
         assert_eq!(offset_of!(State, ring) + state + Ring::FIRST_PLACE_ENDS, 128);
         // (Without `_uneven` it would be a line less, with the lock on the second.)

@@ -33,7 +33,12 @@ impl Fifo {
     ///
     /// # Errors
     /// `ENXIO` for a writer that does not wait and that nobody would read; `EINTR`; `ENOMEM`.
-    pub(crate) fn open(&self, vfs: &Vfs, mode: FileMode, nonblock: bool) -> Result<Option<u32>, Errno> {
+    pub(crate) fn open(
+        &self,
+        vfs: &Vfs,
+        mode: FileMode,
+        nonblock: bool,
+    ) -> Result<Option<u32>, Errno> {
         let new = || Ok(PipeCore::new(vfs.pipe_pages.of_a_pipe(), 0, 0));
         let pipe = self.pipe.get_or_make(new).map_err(|_| Errno::NOMEM)?;
         let mut state = pipe.state.lock();

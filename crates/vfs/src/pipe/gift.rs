@@ -206,7 +206,11 @@ impl Vfs {
 ///
 /// # Errors
 /// `EAGAIN`, `EINTR`, `ENOMEM`; `EXDEV` if one is another kernel's; a pipe that nobody reads. All pages with bytes stay then.
-pub fn give_pages(pipe: &PipeCore, waits: bool, pages: &mut [Option<GiftPage<'_>>]) -> Result<usize, Stop> {
+pub fn give_pages(
+    pipe: &PipeCore,
+    waits: bool,
+    pages: &mut [Option<GiftPage<'_>>],
+) -> Result<usize, Stop> {
     if pages.iter().flatten().any(|page| page.0.pages != pipe.pages) {
         return Err(Errno::XDEV.into());
     }
@@ -230,7 +234,9 @@ pub fn give_pages(pipe: &PipeCore, waits: bool, pages: &mut [Option<GiftPage<'_>
             if state.ring.is_full() {
                 break;
             }
-            let Some(mut buffer) = place.take().and_then(|mut page| page.0.buffer.take()) else { continue };
+            let Some(mut buffer) = place.take().and_then(|mut page| page.0.buffer.take()) else {
+                continue;
+            };
             // It is whole: nothing is added to it, as a tee may have it.
             buffer.close();
             done += buffer.len();

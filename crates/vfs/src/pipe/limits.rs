@@ -49,7 +49,12 @@ impl PipeCore {
     /// # Errors
     /// `EINVAL` for more than there can be; `EPERM` above the limit, unless `privileged` (`CAP_SYS_RESOURCE`) or less than it
     /// has; `EBUSY` when more pages are full; `ENOMEM`.
-    pub fn set_capacity(&self, bytes: u32, limits: &PipeLimits, privileged: bool) -> Result<usize, Errno> {
+    pub fn set_capacity(
+        &self,
+        bytes: u32,
+        limits: &PipeLimits,
+        privileged: bool,
+    ) -> Result<usize, Errno> {
         let size = rounded(bytes).ok_or(Errno::INVAL)?;
         if size as usize > self.capacity() && size > limits.max_size() && !privileged {
             return Err(Errno::PERM);

@@ -154,7 +154,8 @@ fn between(
         }
         from.unfold(&mut source).and_then(|()| to.unfold(&mut target))?;
         let broken = target.readers == 0;
-        let (done, freed) = if broken { (0, false) } else { transfer(&mut source.ring, &mut target.ring) };
+        let (done, freed) =
+            if broken { (0, false) } else { transfer(&mut source.ring, &mut target.ring) };
         let ended = source.ring.is_empty() && source.writers == 0;
         from.release(source);
         to.release(target);

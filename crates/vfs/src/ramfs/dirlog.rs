@@ -103,7 +103,8 @@ impl<T: Copy> DirLog<T> {
                 }
                 Below::Leaf(_) => return self.append_slow(item),
                 Below::Nodes(nodes) => {
-                    edge = nodes.last_mut().expect("no node is empty, but for a root that is a leaf")
+                    edge =
+                        nodes.last_mut().expect("no node is empty, but for a root that is a leaf")
                 }
             }
         }
@@ -118,7 +119,8 @@ impl<T: Copy> DirLog<T> {
             reserve(&mut both)?;
         }
         if let Some(right) = self.root.append(place, item)? {
-            let left = mem::replace(&mut self.root, Node { from: 0, below: Below::Leaf(VecDeque::new()) });
+            let left =
+                mem::replace(&mut self.root, Node { from: 0, below: Below::Leaf(VecDeque::new()) });
             both.extend([left, right]);
             self.root.below = Below::Nodes(both);
         }
@@ -148,7 +150,9 @@ impl<T: Copy> DirLog<T> {
 
     /// The item at a place.
     pub fn get(&self, place: u64) -> Option<T> {
-        self.last_before(place.checked_add(1)?).filter(|(found, _)| *found == place).map(|(_, item)| item)
+        self.last_before(place.checked_add(1)?)
+            .filter(|(found, _)| *found == place)
+            .map(|(_, item)| item)
     }
 
     /// The last item before a place, and its place.

@@ -221,9 +221,9 @@ impl Xattrs {
         let set = match found {
             Ok(_) if flags & CREATE != 0 => Err(Errno::EXIST),
             Err(_) if flags & REPLACE != 0 => Err(Errno::NODATA),
-            Ok(at) => {
-                boxed(value).map(|value| core::mem::replace(&mut self.sorted[at].value, value)).map(Some)
-            }
+            Ok(at) => boxed(value)
+                .map(|value| core::mem::replace(&mut self.sorted[at].value, value))
+                .map(Some),
             Err(at) => self.insert(at, name.bytes, value).map(|()| None),
         };
         match set {

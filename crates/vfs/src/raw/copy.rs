@@ -213,7 +213,9 @@ mod moves {
         /// Every loop by itself, for the tests below.
         pub(in crate::raw::copy) unsafe fn narrow(from: *const u8, to: *mut u8, n: usize) {
             // SAFETY: passed on.
-            unsafe { if n >= 64 { super::copy_narrow(from, to, n) } else { super::copy(from, to, n) } }
+            unsafe {
+                if n >= 64 { super::copy_narrow(from, to, n) } else { super::copy(from, to, n) }
+            }
         }
     }
 }

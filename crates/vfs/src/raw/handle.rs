@@ -263,8 +263,8 @@ impl<'k> FileHandle<'k> {
     fn parts(&self) -> Option<(NonNull<PseudoDentry>, &'static Kind)> {
         let file = self.file();
         // Relaxed: constant while we have a reference, which synchronised with the opener.
-        let dentry =
-            NonNull::new(file.f_dentry.load(Ordering::Relaxed).cast()).expect("an open file has a dentry");
+        let dentry = NonNull::new(file.f_dentry.load(Ordering::Relaxed).cast())
+            .expect("an open file has a dentry");
         // SAFETY: an open file's kind is a static, or null.
         let kind = unsafe { file.f_kind.load(Ordering::Relaxed).cast_const().as_ref() };
         kind.map(|kind| (dentry, kind))
@@ -352,7 +352,8 @@ impl<'g> Opened<'g> {
     pub(super) unsafe fn read(file: &'g File, flags: u32) -> Self {
         let mode = FileMode::from_bits_truncate(file.f_mode.get());
         // ORDERING: pairs with the releases in `begin`.
-        let (dentry, mount) = (file.f_dentry.load(Ordering::Acquire), file.f_mnt.load(Ordering::Acquire));
+        let (dentry, mount) =
+            (file.f_dentry.load(Ordering::Acquire), file.f_mnt.load(Ordering::Acquire));
         // SAFETY: a file that has lived has these; its kind is a static, or null.
         unsafe {
             Self {
@@ -389,7 +390,9 @@ impl<'g> Opened<'g> {
     pub fn tree(self) -> Option<(&'g TreeMount, &'g Dentry)> {
         // SAFETY: a file without a kind is of the tree, and its mount is the first part of a mount of a tree; both are freed by
         // RCU, after the file's references were given back.
-        self.kind.is_none().then(|| unsafe { (self.mount.cast().as_ref(), self.dentry.cast().as_ref()) })
+        self.kind
+            .is_none()
+            .then(|| unsafe { (self.mount.cast().as_ref(), self.dentry.cast().as_ref()) })
     }
 
     /// The inode of the tree that the file is on, if it is on one.
@@ -514,9 +517,9 @@ impl<'g> Opened<'g> {
         match self.kind {
             // SAFETY: the object stays for 'g.
             Some(kind) => unsafe { (kind.poll)(self.dentry.cast(), self.io(), table) },
-            None => self
-                .fifo()
-                .map_or(Events::ALWAYS, |fifo| fifo.poll(self.io(), Some(&self.file.f_mode), table)),
+            None => self.fifo().map_or(Events::ALWAYS, |fifo| {
+                fifo.poll(self.io(), Some(&self.file.f_mode), table)
+            }),
         }
     }
 
@@ -559,7 +562,10 @@ impl<'g> Opened<'g> {
 
 impl fmt::Debug for Opened<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").field("mode", &self.mode).field("flags", &self.flags).finish_non_exhaustive()
+        f.debug_struct("Opened")
+            .field("mode", &self.mode)
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
     }
 }
 
@@ -634,7 +640,8 @@ unsafe fn release(file: NonNull<File>) {
             return release_tree(f, files);
         }
         let (mount, kind) = (&*f.f_mnt.load(Ordering::Relaxed), &*kind);
-        let dentry: NonNull<PseudoDentry> = NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast());
+        let dentry: NonNull<PseudoDentry> =
+            NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast());
         let ended = f.f_mode.end();
         if ended.is_watched() {
             watched_file_ends(f);
@@ -656,7 +663,8 @@ unsafe fn release(file: NonNull<File>) {
 unsafe fn release_tree(f: &File, files: &Files) {
     // SAFETY: nobody else uses the file, whose references are ours.
     unsafe {
-        let dentry: NonNull<Dentry> = NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast());
+        let dentry: NonNull<Dentry> =
+            NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast());
         let vfs = dentry.as_ref().super_block().vfs.as_ref();
         if f.f_mode.end().is_watched() {
             watched_file_ends(f);

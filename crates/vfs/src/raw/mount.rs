@@ -414,15 +414,23 @@ impl TreeMount {
 
     /// What is mounted on a dentry of this mount. Writes nothing.
     #[inline]
-    pub(crate) fn on<'g>(&'g self, dentry: &Dentry, section: &'g Guard<'_>) -> Option<&'g TreeMount> {
+    pub(crate) fn on<'g>(
+        &'g self,
+        dentry: &Dentry,
+        section: &'g Guard<'_>,
+    ) -> Option<&'g TreeMount> {
         self.on_it.find(ptr::from_ref(dentry).addr(), section)
     }
 
     /// The mount that it is on, and where: a pair only if the sequence count of the mounts has not moved.
     #[inline]
-    pub(crate) fn place<'g>(&'g self, _section: &'g Guard<'_>) -> Option<(&'g TreeMount, &'g Dentry)> {
+    pub(crate) fn place<'g>(
+        &'g self,
+        _section: &'g Guard<'_>,
+    ) -> Option<(&'g TreeMount, &'g Dentry)> {
         // ORDERING: pairs with the releases in `move_to`: what is found is seen made.
-        let (mount, dentry) = (self.parent.load(Ordering::Acquire), self.mountpoint.load(Ordering::Acquire));
+        let (mount, dentry) =
+            (self.parent.load(Ordering::Acquire), self.mountpoint.load(Ordering::Acquire));
         // SAFETY: whoever takes a mount off its place gives the two references back later, and each is freed by RCU: what is
         // found in a section stays until its end.
         unsafe { Some((mount.as_ref()?, dentry.as_ref()?)) }
@@ -454,7 +462,11 @@ impl TreeMount {
     /// # Safety
     /// The caller holds the lock of the mounts, and keeps references to both mounts and to the dentry in their book until a
     /// [`take_off`](Self::take_off) or another such entry undoes this one.
-    pub(crate) unsafe fn put_on(&self, dentry: &Dentry, child: &TreeMount) -> Result<(), AllocError> {
+    pub(crate) unsafe fn put_on(
+        &self,
+        dentry: &Dentry,
+        child: &TreeMount,
+    ) -> Result<(), AllocError> {
         // SAFETY: by contract the child has a reference; mounts are freed by RCU.
         unsafe {
             let domain = self.vfs.as_ref().domain;

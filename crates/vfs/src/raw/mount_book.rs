@@ -235,7 +235,8 @@ impl Book {
             return Err((Errno::NOMEM, put_old));
         }
         // SAFETY: as in `enter`.
-        let top = self.entries[root_at].on.replace(unsafe { put_old.forever() }).expect("asked above");
+        let top =
+            self.entries[root_at].on.replace(unsafe { put_old.forever() }).expect("asked above");
         // SAFETY: the entry keeps both, below. It cannot fail: `root` is there now.
         let put = unsafe { top.mount.put_on(&top.dentry, new) };
         debug_assert!(put.is_ok());
@@ -257,6 +258,8 @@ impl Book {
 
 impl fmt::Debug for Mounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mounts").field("mounted", &self.lock().entries.len()).finish_non_exhaustive()
+        f.debug_struct("Mounts")
+            .field("mounted", &self.lock().entries.len())
+            .finish_non_exhaustive()
     }
 }

@@ -143,9 +143,9 @@ impl<M> MountTable<M> {
     fn keyed(&self) -> impl Iterator<Item = (usize, NonNull<M>)> {
         let entries = self.snapshot().map_or(&[][..], |snapshot| &snapshot.entries);
         // Relaxed: as in `get`.
-        entries
-            .iter()
-            .filter_map(|entry| Some((entry.key, NonNull::new(entry.mount.load(Ordering::Relaxed))?)))
+        entries.iter().filter_map(|entry| {
+            Some((entry.key, NonNull::new(entry.mount.load(Ordering::Relaxed))?))
+        })
     }
 
     /// # Safety

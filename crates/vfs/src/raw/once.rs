@@ -37,14 +37,21 @@ impl<T> Once<T> {
     }
 
     /// The value, made if it was not. Of two that are made at the same time one is dropped.
-    pub(crate) fn get_or_make(&self, make: impl FnOnce() -> Result<T, AllocError>) -> Result<&T, AllocError> {
+    pub(crate) fn get_or_make(
+        &self,
+        make: impl FnOnce() -> Result<T, AllocError>,
+    ) -> Result<&T, AllocError> {
         if let Some(value) = self.get() {
             return Ok(value);
         }
         let fresh = NonNull::from(Box::leak(heap::try_box(make()?)?));
         // ORDERING: release publishes the value; acquire sees that of somebody who was quicker.
-        let set =
-            self.value.compare_exchange(ptr::null_mut(), fresh.as_ptr(), Ordering::AcqRel, Ordering::Acquire);
+        let set = self.value.compare_exchange(
+            ptr::null_mut(),
+            fresh.as_ptr(),
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
         if set.is_err() {
             // SAFETY: boxed above, and nobody has seen it.
             drop(unsafe { Box::from_raw(fresh.as_ptr()) });

@@ -49,7 +49,8 @@ const HEIGHT_SHIFT: u32 = 1;
 /// All that is not address; a page, and a node, is aligned to more.
 const TAGS: usize = (1 << 6) - 1;
 
-const _: () = assert!(MAX_HEIGHT << HEIGHT_SHIFT <= TAGS && align_of::<Node>() > TAGS && PAGE_SIZE > TAGS);
+const _: () =
+    assert!(MAX_HEIGHT << HEIGHT_SHIFT <= TAGS && align_of::<Node>() > TAGS && PAGE_SIZE > TAGS);
 const _: () = assert!(BITS as usize * MAX_HEIGHT < u64::BITS as usize);
 
 /// A page's memory: shared between its writer and readers, and touched by the functions of [`copy`](super::copy) only.
@@ -158,7 +159,9 @@ impl<'k> PageTree<'k> {
 
 #[cold]
 fn wrong_domain() -> ! {
-    panic!("the read section is of another domain than that of the page caches, and protects no page")
+    panic!(
+        "the read section is of another domain than that of the page caches, and protects no page"
+    )
 }
 
 fn strip(word: *mut u8) -> *mut u8 {
@@ -277,7 +280,10 @@ impl Page<'_> {
     pub(crate) fn write_from(self, at: usize, other: Page<'_>, from: usize, n: usize) {
         inside(at, n);
         inside(from, n);
-        assert!(self.start != other.start || at.abs_diff(from) >= n, "the pieces of a page overlap");
+        assert!(
+            self.start != other.start || at.abs_diff(from) >= n,
+            "the pieces of a page overlap"
+        );
         // SAFETY: as in `write` and `read`.
         unsafe { copy::copy_over(other.start.as_ptr().add(from), self.start.as_ptr().add(at), n) };
     }
@@ -299,7 +305,10 @@ fn inside(at: usize, n: usize) {
 
 impl fmt::Debug for PageTree<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PageTree").field("size", &self.size()).field("pages", &self.page_count()).finish()
+        f.debug_struct("PageTree")
+            .field("size", &self.size())
+            .field("pages", &self.page_count())
+            .finish()
     }
 }
 

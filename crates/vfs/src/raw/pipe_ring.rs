@@ -33,7 +33,8 @@ pub(crate) struct Ring {
 impl Ring {
     /// Where the first of `few` ends.
     #[cfg(all(test, not(loom)))]
-    pub(crate) const FIRST_PLACE_ENDS: usize = core::mem::offset_of!(Self, few) + size_of::<Place>();
+    pub(crate) const FIRST_PLACE_ENDS: usize =
+        core::mem::offset_of!(Self, few) + size_of::<Place>();
 
     /// An empty ring.
     #[inline(always)]
@@ -207,7 +208,11 @@ impl Ring {
     /// is returned, to be dropped when no lock is held.
     ///
     /// `made` is [`places`](Self::places) of that number.
-    pub(crate) fn resize(&mut self, size: usize, made: Option<Box<[Place]>>) -> Option<Box<[Place]>> {
+    pub(crate) fn resize(
+        &mut self,
+        size: usize,
+        made: Option<Box<[Place]>>,
+    ) -> Option<Box<[Place]>> {
         assert!(size.is_power_of_two() && size >= self.used(), "what is in the pipe has room");
         let mut other = Self::of(size as u32, made);
         other.reserved = self.reserved;

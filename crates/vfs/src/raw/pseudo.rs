@@ -161,7 +161,11 @@ impl Outcome {
 
     #[inline(always)]
     fn result(self) -> Result<usize, Errno> {
-        if self.0 >= 0 { Ok(self.0 as usize) } else { Err(Errno::from_raw_os_error(-self.0 as i32)) }
+        if self.0 >= 0 {
+            Ok(self.0 as usize)
+        } else {
+            Err(Errno::from_raw_os_error(-self.0 as i32))
+        }
     }
 }
 
@@ -218,7 +222,12 @@ impl<P: Payload> PseudoFs<P> {
         // SAFETY: the hook is for objects that hold a `Pseudo<P>`, as those do that are given to `free_rcu`; such an object may
         // be dropped on any thread, and the hook does not unwind.
         let cache = unsafe { RawCache::with_hooks(options)? };
-        Ok(Self { cache, mount: Mount::internal(s_type), waited: AtomicBool::new(false), of: PhantomData })
+        Ok(Self {
+            cache,
+            mount: Mount::internal(s_type),
+            waited: AtomicBool::new(false),
+            of: PhantomData,
+        })
     }
 
     /// Waits until all objects that have ended are dropped. Not inside a read section, and not while files of it are closed.
@@ -296,7 +305,8 @@ impl<P: Payload> PseudoFs<P> {
     #[inline(always)]
     fn create(&self, payload: P, references: u32) -> Result<NonNull<PseudoDentry>, Errno> {
         let memory = self.cache.alloc().map_err(|_| Errno::NOMEM)?.cast::<Pseudo<P>>();
-        let object = Pseudo { dentry: PseudoDentry::pseudo(references), fs: NonNull::from(self), payload };
+        let object =
+            Pseudo { dentry: PseudoDentry::pseudo(references), fs: NonNull::from(self), payload };
         // SAFETY: fresh memory of the object's size and alignment, and ours.
         let object = unsafe {
             memory.write(object);
@@ -418,7 +428,11 @@ unsafe fn read<P: Payload>(of: NonNull<PseudoDentry>, io: Io, to: &mut Sink<'_, 
 
 /// # Safety
 /// As above.
-unsafe fn write<P: Payload>(of: NonNull<PseudoDentry>, io: Io, from: &mut Source<'_, '_>) -> Outcome {
+unsafe fn write<P: Payload>(
+    of: NonNull<PseudoDentry>,
+    io: Io,
+    from: &mut Source<'_, '_>,
+) -> Outcome {
     // SAFETY: by contract.
     Outcome::of(unsafe { state::<P>(of) }.try_write(io, from))
 }
@@ -439,7 +453,10 @@ unsafe fn poll<P: Payload>(of: NonNull<PseudoDentry>, io: Io, table: &mut PollTa
 
 /// # Safety
 /// As above.
-unsafe fn waiters<P: Payload>(of: NonNull<PseudoDentry>, what: Direction) -> Option<NonNull<WaitQueue>> {
+unsafe fn waiters<P: Payload>(
+    of: NonNull<PseudoDentry>,
+    what: Direction,
+) -> Option<NonNull<WaitQueue>> {
     // SAFETY: by contract.
     unsafe { state::<P>(of) }.waiters(what).map(NonNull::from)
 }
@@ -460,7 +477,11 @@ unsafe fn timeout<P: Payload>(of: NonNull<PseudoDentry>, what: Direction) -> Opt
 
 /// # Safety
 /// As above.
-unsafe fn ioctl<P: Payload>(of: NonNull<PseudoDentry>, io: Io, request: Ioctl) -> Result<i32, Errno> {
+unsafe fn ioctl<P: Payload>(
+    of: NonNull<PseudoDentry>,
+    io: Io,
+    request: Ioctl,
+) -> Result<i32, Errno> {
     // SAFETY: by contract.
     unsafe { state::<P>(of) }.ioctl(io, request)
 }
@@ -481,7 +502,10 @@ unsafe fn closed<P: Payload>(of: NonNull<PseudoDentry>, mode: FileMode) {
 
 /// # Safety
 /// The dentry is that of a living object of this kind.
-unsafe fn name<P: Payload>(dentry: NonNull<PseudoDentry>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+unsafe fn name<P: Payload>(
+    dentry: NonNull<PseudoDentry>,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
     // SAFETY: by contract.
     unsafe { dentry.cast::<Pseudo<P>>().as_ref() }.payload.name(f)
 }
@@ -528,7 +552,10 @@ impl Kind {
     ///
     /// # Safety
     /// The dentry is that of an object of this kind, alive for `'a`.
-    pub(super) unsafe fn payload<'a, P: Payload>(&self, dentry: NonNull<PseudoDentry>) -> Option<&'a P> {
+    pub(super) unsafe fn payload<'a, P: Payload>(
+        &self,
+        dentry: NonNull<PseudoDentry>,
+    ) -> Option<&'a P> {
         // SAFETY: by contract, and the type is the object's.
         ((self.payload)() == TypeId::of::<P>()).then(|| unsafe { state(dentry) })
     }

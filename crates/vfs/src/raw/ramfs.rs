@@ -54,7 +54,8 @@ impl FileData {
     /// If the lock is another inode's.
     #[inline(always)]
     pub(crate) fn writer<'a>(&'a self, guard: &'a mut InodeGuard<'_>) -> PageWriter<'a, 'static> {
-        let ours = matches!(guard.inode().content(), Content::File(data) if core::ptr::eq(data, self));
+        let ours =
+            matches!(guard.inode().content(), Content::File(data) if core::ptr::eq(data, self));
         assert!(ours, "the lock is that of another file");
         // SAFETY: every writer of an inode's pages is made here or by `end`: by the holder of its lock, for as long as
         // the guard is borrowed, or when nobody else refers to the inode.
@@ -79,7 +80,11 @@ impl fmt::Debug for FileData {
 
 /// An inode of an empty regular file, in the filesystem of `near`, which is `fs`.
 #[inline]
-pub(crate) fn new_file<'k>(near: &DentryRef<'k>, fs: &RamFs, new: NewInode) -> Result<InodeRef<'k>, Errno> {
+pub(crate) fn new_file<'k>(
+    near: &DentryRef<'k>,
+    fs: &RamFs,
+    new: NewInode,
+) -> Result<InodeRef<'k>, Errno> {
     debug_assert!(near.super_block().info_as::<RamFs>().is_some_and(|of| core::ptr::eq(of, fs)));
     // SAFETY: a superblock keeps what it knows in a box, for longer than its inodes have references; a kernel has waited for
     // the ends of its inodes when it lets go of its caches.

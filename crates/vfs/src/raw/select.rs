@@ -83,7 +83,8 @@ impl Bells {
         wanted: Events,
     ) -> Result<(), AllocError> {
         // SAFETY: nothing is moved; by contract for the queue.
-        let (this, queue) = unsafe { (self.get_unchecked_mut(), &*ptr::from_ref::<WaitQueue>(queue)) };
+        let (this, queue) =
+            unsafe { (self.get_unchecked_mut(), &*ptr::from_ref::<WaitQueue>(queue)) };
         if this.entries == FEW + this.many.len() * MANY {
             this.many.try_reserve(1).map_err(|_| AllocError)?;
             this.many.push(heap::try_boxed_slice(MANY, |_| Place::uninit())?);

@@ -93,7 +93,8 @@ impl Slots {
     fn grow_slow(&self, fd: usize) -> Result<(), AllocError> {
         let (bucket, _) = locate(fd);
         let lines = (FIRST_BUCKET << bucket) / PER_LINE;
-        let slots = heap::try_boxed_slice(lines, |_| Line(core::array::from_fn(|_| Slot::empty())))?;
+        let slots =
+            heap::try_boxed_slice(lines, |_| Line(core::array::from_fn(|_| Slot::empty())))?;
         quietline_platform::name_words!(slots[..], "files_struct.fd");
         let first = Box::into_raw(slots).cast::<Slot>();
         // ORDERING: release pairs with the acquire in `get`. Should another thread have been faster, we only need to
@@ -165,7 +166,9 @@ impl Slots {
                 None => return Taken::Empty,
                 Some(seen) if !seen.is_anyfd() => return Taken::Ordinary,
                 // SAFETY: whoever empties a slot owns the reference that it held.
-                Some(seen) if slot.take_anyfd(seen) => return Taken::File(unsafe { owned(seen, files) }),
+                Some(seen) if slot.take_anyfd(seen) => {
+                    return Taken::File(unsafe { owned(seen, files) });
+                }
                 Some(_) => {}
             }
         }
@@ -304,7 +307,11 @@ impl Table {
     }
 
     /// A table with these slots and numbers. If there is no memory, what is in the slots is closed.
-    pub(crate) fn with(mut slots: Slots, numbers: Numbers, files: &Files) -> Result<Self, AllocError> {
+    pub(crate) fn with(
+        mut slots: Slots,
+        numbers: Numbers,
+        files: &Files,
+    ) -> Result<Self, AllocError> {
         match Registered::new(Rank::Object, SpinLock::new(numbers)) {
             Ok(numbers) => {
                 quietline_platform::name_words!(*numbers, "files_struct.file_lock");
@@ -350,7 +357,11 @@ impl LockedTable<'_> {
     /// A reference to the file at `fd`, and whether exec closes it. Needs no read section: under the lock nobody takes
     /// the file out of the slot, so the slot's reference keeps it open.
     #[inline(always)]
-    pub(crate) fn get_file<'k>(&self, fd: usize, files: &'k Files) -> Option<(FileHandle<'k>, bool)> {
+    pub(crate) fn get_file<'k>(
+        &self,
+        fd: usize,
+        files: &'k Files,
+    ) -> Option<(FileHandle<'k>, bool)> {
         // SAFETY: the slot's reference keeps the file open while the word stands still.
         let get = |seen| unsafe { FileHandle::get_open(pointer(seen), files) };
         let slot = self.slots.get(fd)?;

@@ -113,7 +113,11 @@ fn tick_after(time: Duration) -> u64 {
 impl Timer {
     pub(crate) fn new() -> Self {
         let place = Place { tick: 0, at: None, next: ptr::null_mut(), prev: ptr::null_mut() };
-        Self { wheel: AtomicU32::new(NOWHERE), place: UnsafeCell::new(place), queue: WaitQueue::new() }
+        Self {
+            wheel: AtomicU32::new(NOWHERE),
+            place: UnsafeCell::new(place),
+            queue: WaitQueue::new(),
+        }
     }
 
     /// Whether it was ever armed, for its owner.
@@ -133,7 +137,11 @@ impl Timer {
 
 impl Wheel {
     fn new(now: u64) -> Result<Box<Self>, AllocError> {
-        heap::try_box(Self { now, occupied: [0; LEVELS], slots: [[ptr::null_mut(); SLOTS]; LEVELS] })
+        heap::try_box(Self {
+            now,
+            occupied: [0; LEVELS],
+            slots: [[ptr::null_mut(); SLOTS]; LEVELS],
+        })
     }
 
     /// The last tick that has a slot of its own: those of the highest level after it would be where the wheel is, and be come to at
@@ -153,8 +161,12 @@ impl Wheel {
         // SAFETY: timers in the wheel live, and its lock is held by whoever has it. So below.
         unsafe {
             timer.as_ref().place(|place| {
-                *place =
-                    Place { tick, at: Some((level as u8, slot as u8)), next: first, prev: ptr::null_mut() };
+                *place = Place {
+                    tick,
+                    at: Some((level as u8, slot as u8)),
+                    next: first,
+                    prev: ptr::null_mut(),
+                };
             });
             if let Some(first) = first.as_ref() {
                 first.place(|place| place.prev = timer.as_ptr());
@@ -287,7 +299,10 @@ impl Timers {
             let all = self.all.clone();
             // The host's own `spawn` panics when there is no thread to be had.
             let spawned = catch_unwind(AssertUnwindSafe(|| thread::spawn(move || all.run())));
-            *thread = Some(Ringer { thread: spawned.map_err(|_| AllocError)?, process: std::process::id() });
+            *thread = Some(Ringer {
+                thread: spawned.map_err(|_| AllocError)?,
+                process: std::process::id(),
+            });
             self.all.started.store(true, Ordering::Relaxed);
         }
         Ok(())

@@ -154,7 +154,11 @@ impl<'g, 'k> Spot<'g, 'k> {
 
     /// Where a mount that was found in the section is mounted: a pair only if the mounts' sequence count has not moved.
     #[inline]
-    pub(crate) fn place_of(mount: &'g TreeMount, _vfs: &'k Vfs, section: &'g Section) -> Option<Self> {
+    pub(crate) fn place_of(
+        mount: &'g TreeMount,
+        _vfs: &'k Vfs,
+        section: &'g Section,
+    ) -> Option<Self> {
         let (mount, dentry) = mount.place(section.guard())?;
         // SAFETY: found in the section as a place that the book of mounts had a reference to.
         Some(Self { mount, seen: unsafe { Seen::new(NonNull::from(dentry), section) } })
@@ -163,7 +167,12 @@ impl<'g, 'k> Spot<'g, 'k> {
     /// Takes references, if the place is still what was seen (`legitimize_path`): the mount first, and it must be mounted; then
     /// the dentry, and it must be where it was. Leaks none if that fails.
     #[inline]
-    pub(crate) fn acquire(self, vfs: &'k Vfs, section: &Section, debris: &mut Debris) -> Option<Path<'k>> {
+    pub(crate) fn acquire(
+        self,
+        vfs: &'k Vfs,
+        section: &Section,
+        debris: &mut Debris,
+    ) -> Option<Path<'k>> {
         match MountRef::get_seen(self.mount, vfs, section.guard()) {
             Ok(mount) => match self.seen.acquire() {
                 Some(dentry) => Some(Path { dentry, mount }),
@@ -237,7 +246,8 @@ impl PathCell {
     #[inline(always)]
     pub(crate) fn halves(&self) -> (NonNull<TreeMount>, NonNull<Dentry>) {
         // ORDERING: pairs with the releases in `replace`: what is found is seen made.
-        let (mount, dentry) = (self.mount.load(Ordering::Acquire), self.dentry.load(Ordering::Acquire));
+        let (mount, dentry) =
+            (self.mount.load(Ordering::Acquire), self.dentry.load(Ordering::Acquire));
         // SAFETY: never null.
         unsafe { (NonNull::new_unchecked(mount), NonNull::new_unchecked(dentry)) }
     }

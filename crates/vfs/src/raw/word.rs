@@ -140,7 +140,8 @@ impl<T> SlotWord<T> {
                 return Some(old);
             }
             // ORDERING: as in `take_anyfd`, and release as in `fill`.
-            if self.0.compare_exchange(old.0, new(old), Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if self.0.compare_exchange(old.0, new(old), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            {
                 return Some(old);
             }
         }

@@ -7,7 +7,10 @@ fn counts_are_exact() {
     let mut once = State { expires: Some(100), interval: 0, ticks: 0 };
     assert_eq!((once.expire(99), once.expire(100), once.expire(1 << 60)), (0, 1, 1));
     let mut every = State { expires: Some(100), interval: 7, ticks: 0 };
-    assert_eq!((every.expire(99), every.expire(100), every.expire(106), every.expire(107)), (0, 1, 0, 1));
+    assert_eq!(
+        (every.expire(99), every.expire(100), every.expire(106), every.expire(107)),
+        (0, 1, 0, 1)
+    );
     assert_eq!(every.expire(107 + 7 * 1000 + 6), 1000);
     assert_eq!(every.expires, Some(107 + 7 * 1001));
     let mut fast = State { expires: Some(-(1 << 60)), interval: 1, ticks: 0 };

@@ -9,14 +9,20 @@ use crate::vfs::Vfs;
 use rustix::io::Errno;
 
 /// What a name in a directory stands for, where the dentries do not say.
-pub(super) fn ask<'k>(vfs: &'k Vfs, dir: &Path<'k>, bytes: &[u8]) -> Result<Option<Path<'k>>, Stop> {
+pub(super) fn ask<'k>(
+    vfs: &'k Vfs,
+    dir: &Path<'k>,
+    bytes: &[u8],
+) -> Result<Option<Path<'k>>, Stop> {
     let name = vfs.name(bytes)?;
     let Some(Content::Node(node)) = dir.dentry().inode().map(|inode| inode.content()) else {
         return Ok(None);
     };
     let cached = dir.dentry().lookup(&name);
     let child = match cached {
-        Some(child) if !child.flags().contains(DentryFlags::REVALIDATE) || node.revalidate(&child) => {
+        Some(child)
+            if !child.flags().contains(DentryFlags::REVALIDATE) || node.revalidate(&child) =>
+        {
             Some(child)
         }
         Some(stale) => {
@@ -25,11 +31,16 @@ pub(super) fn ask<'k>(vfs: &'k Vfs, dir: &Path<'k>, bytes: &[u8]) -> Result<Opti
         }
         None => node.lookup(dir.dentry(), &name)?,
     };
-    Ok(child.filter(|child| !child.is_negative()).map(|child| Path::new(dir.mount().clone(), child)))
+    Ok(child
+        .filter(|child| !child.is_negative())
+        .map(|child| Path::new(dir.mount().clone(), child)))
 }
 
 /// Where a link leads that a filesystem makes.
-pub(super) fn ask_link<'b, 'k>(link: &Path<'k>, fs: &FsStruct<'k>) -> Result<Link<'b, Path<'k>>, Stop> {
+pub(super) fn ask_link<'b, 'k>(
+    link: &Path<'k>,
+    fs: &FsStruct<'k>,
+) -> Result<Link<'b, Path<'k>>, Stop> {
     match link.dentry().inode().map(|inode| inode.content()) {
         Some(Content::Node(node)) => Ok(match node.link(link, fs)? {
             NodeLink::Body(path) => Link::Made(path),

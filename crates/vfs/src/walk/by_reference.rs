@@ -30,7 +30,11 @@ impl<'k> ByReference<'_, 'k> {
         &self,
         at: &Path<'k>,
         root: &Path<'k>,
-        step: impl for<'g> Fn(Spot<'g, 'k>, Spot<'g, 'k>, &'g Section) -> Result<(Option<Spot<'g, 'k>>, T), Stop>,
+        step: impl for<'g> Fn(
+            Spot<'g, 'k>,
+            Spot<'g, 'k>,
+            &'g Section,
+        ) -> Result<(Option<Spot<'g, 'k>>, T), Stop>,
     ) -> Result<(Option<Path<'k>>, T), Stop> {
         let mut tries = 0;
         loop {
@@ -105,11 +109,12 @@ impl<'k> Mode for ByReference<'_, 'k> {
     }
 
     fn child(&self, at: &Self::At, name: &[u8]) -> Result<Option<Self::At>, Stop> {
-        let (path, asks) = self.settle(at, at, |at, _, _| match step::child(self.vfs, at, name)? {
-            Child::Is(spot) => Ok((Some(spot), false)),
-            Child::None => Ok((None, false)),
-            Child::Ask => Ok((None, true)),
-        })?;
+        let (path, asks) =
+            self.settle(at, at, |at, _, _| match step::child(self.vfs, at, name)? {
+                Child::Is(spot) => Ok((Some(spot), false)),
+                Child::None => Ok((None, false)),
+                Child::Ask => Ok((None, true)),
+            })?;
         if asks { super::ask::ask(self.vfs, at, name) } else { Ok(path) }
     }
 
@@ -133,8 +138,9 @@ impl<'k> Mode for ByReference<'_, 'k> {
     }
 
     fn above(&self, at: &Self::At, root: &Self::At) -> Result<Option<Self::At>, Stop> {
-        let (above, ()) =
-            self.settle(at, root, |at, root, section| Ok((step::above(self.vfs, at, root, section)?, ())))?;
+        let (above, ()) = self.settle(at, root, |at, root, section| {
+            Ok((step::above(self.vfs, at, root, section)?, ()))
+        })?;
         Ok(above)
     }
 

@@ -140,7 +140,9 @@ mod tests {
 
     #[test]
     fn paths_are_split_at_slashes() {
-        let owned = |list: &[(&str, bool)]| list.iter().map(|&(n, s)| (n.to_owned(), s)).collect::<Vec<_>>();
+        let owned = |list: &[(&str, bool)]| {
+            list.iter().map(|&(n, s)| (n.to_owned(), s)).collect::<Vec<_>>()
+        };
         assert_eq!(parts(""), []);
         assert_eq!(parts("///"), []);
         assert_eq!(parts("a"), owned(&[("a", false)]));

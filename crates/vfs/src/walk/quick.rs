@@ -97,7 +97,12 @@ impl Vfs {
         [old, new]: [&'p [u8]; 2],
         cred: &Cred,
         same: bool,
-        locked: impl FnOnce(&TreeMount, &LockedDir<'k>, Option<&LockedDir<'k>>, [&Name<'p>; 2]) -> Option<T>,
+        locked: impl FnOnce(
+            &TreeMount,
+            &LockedDir<'k>,
+            Option<&LockedDir<'k>>,
+            [&Name<'p>; 2],
+        ) -> Option<T>,
     ) -> Option<T> {
         let checked = component::check(old).and(component::check(new));
         if checked.is_err() || crate::notify::is_on(self) {

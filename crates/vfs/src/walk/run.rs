@@ -57,7 +57,11 @@ impl<'a, M: Mode> Walk<'a, M> {
     }
 
     /// [`parent`](Self::parent) from a directory that the path's beginning led to, without a link.
-    pub(super) fn parent_from<'p>(&mut self, at: M::At, path: &'p [u8]) -> Result<(M::At, Last<'p>), Stop> {
+    pub(super) fn parent_from<'p>(
+        &mut self,
+        at: M::At,
+        path: &'p [u8],
+    ) -> Result<(M::At, Last<'p>), Stop> {
         let (follow, mut last) = (self.how.lookup.contains(Lookup::FOLLOW), None);
         let at = self.along(at, path, End::Parent { follow, last: &mut last })?;
         Ok((at, last.unwrap_or(Ending::ROOT).of(path)))
@@ -223,7 +227,9 @@ impl<'a, M: Mode> Walk<'a, M> {
         };
         let at = match below {
             Ok(below) => self.mode.parent(&below)?,
-            Err(_) if self.how.resolve.contains(Resolve::BENEATH) => return Err(Stop::Errno(Errno::XDEV)),
+            Err(_) if self.how.resolve.contains(Resolve::BENEATH) => {
+                return Err(Stop::Errno(Errno::XDEV));
+            }
             Err(top) => top,
         };
         if let Some(began) = &self.began
@@ -238,7 +244,8 @@ impl<'a, M: Mode> Walk<'a, M> {
     /// What a symbolic link in directory `at` leads to.
     fn follow(&mut self, at: M::At, link: &M::At, end: End<'_>) -> Result<M::At, Stop> {
         self.links += 1;
-        let forbidden = self.how.resolve.contains(Resolve::NO_SYMLINKS) || self.mode.no_symlinks(link);
+        let forbidden =
+            self.how.resolve.contains(Resolve::NO_SYMLINKS) || self.mode.no_symlinks(link);
         if self.links > MAXSYMLINKS || forbidden {
             return Err(Stop::Errno(Errno::LOOP));
         }

@@ -66,10 +66,15 @@ pub(crate) fn child<'g, 'k>(
             if seen.flags().contains(DentryFlags::REVALIDATE) {
                 return Ok(Child::Ask);
             }
-            Ok(if seen.is_negative() { Child::None } else { Child::Is(Spot { mount: at.mount, seen }) })
+            Ok(if seen.is_negative() {
+                Child::None
+            } else {
+                Child::Is(Spot { mount: at.mount, seen })
+            })
         }
         Step::Missing => {
-            let asks = at.seen.inode().is_some_and(|inode| inode.flags().contains(InodeFlags::NODE));
+            let asks =
+                at.seen.inode().is_some_and(|inode| inode.flags().contains(InodeFlags::NODE));
             Ok(if asks { Child::Ask } else { Child::None })
         }
         Step::Stale => Err(Stop::Retry),
@@ -85,7 +90,11 @@ pub(crate) fn no_name(dir: &Dentry, errno: Errno) -> Errno {
 
 /// Onto what is mounted there, if anything is, and what is mounted on that; whether there was anything.
 #[inline]
-pub(crate) fn cross<'g, 'k>(vfs: &'k Vfs, at: Spot<'g, 'k>, section: &'g Section) -> (Spot<'g, 'k>, bool) {
+pub(crate) fn cross<'g, 'k>(
+    vfs: &'k Vfs,
+    at: Spot<'g, 'k>,
+    section: &'g Section,
+) -> (Spot<'g, 'k>, bool) {
     let (mut at, mut crossed) = (at, false);
     while maybe_mounted(&at.seen)
         && let Some(mount) = at.mount.on(&at.seen, section.guard())

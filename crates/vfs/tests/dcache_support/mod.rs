@@ -41,7 +41,11 @@ fn inode<'k>(parent: &DentryRef<'k>, dir: bool) -> Result<InodeRef<'k>, Errno> {
 }
 
 /// A pinned file or directory.
-pub(crate) fn try_make<'k>(parent: &DentryRef<'k>, called: &str, dir: bool) -> Result<DentryRef<'k>, Errno> {
+pub(crate) fn try_make<'k>(
+    parent: &DentryRef<'k>,
+    called: &str,
+    dir: bool,
+) -> Result<DentryRef<'k>, Errno> {
     let called = name(parent.vfs(), called);
     let mut new = parent.alloc(&called)?;
     new.instantiate(inode(parent, dir)?);
@@ -83,7 +87,11 @@ pub(crate) fn unlink(parent: &DentryRef<'_>, called: &str) -> bool {
 }
 
 /// A dentry that is kept as long as nobody needs the memory; negative without an inode.
-pub(crate) fn make_unpinned<'k>(parent: &DentryRef<'k>, called: &str, positive: bool) -> DentryRef<'k> {
+pub(crate) fn make_unpinned<'k>(
+    parent: &DentryRef<'k>,
+    called: &str,
+    positive: bool,
+) -> DentryRef<'k> {
     let called = name(parent.vfs(), called);
     let mut new = parent.alloc(&called).unwrap();
     if positive {

@@ -80,7 +80,8 @@ impl Inode {
     pub(crate) fn end(&self) {
         self.look();
         // SAFETY: the claim under test: whoever ends it is alone with it.
-        self.content.with_mut(|ended| assert!(!unsafe { core::mem::replace(&mut *ended, true) }, "once"));
+        self.content
+            .with_mut(|ended| assert!(!unsafe { core::mem::replace(&mut *ended, true) }, "once"));
         self.ended.lock().unwrap().push(loom::thread::current().id());
     }
 

@@ -25,7 +25,8 @@ pub(super) unsafe fn begin(
     parent: *mut Dentry,
     counted: bool,
 ) -> Result<NonNull<Dentry>, Errno> {
-    let dentry = Box::leak(Box::new(Dentry::unborn(name, None, parent, counted, NonNull::from(sb))));
+    let dentry =
+        Box::leak(Box::new(Dentry::unborn(name, None, parent, counted, NonNull::from(sb))));
     if parent.is_null() {
         let this = NonNull::from(&*dentry).as_ptr();
         dentry.d_parent.store(this, Relaxed);

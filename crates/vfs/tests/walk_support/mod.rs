@@ -5,8 +5,8 @@ use core::pin::Pin;
 use quietline_vfs::abi::{S_IFDIR, S_IFLNK, S_IFREG, Timespec};
 use quietline_vfs::cred::Cred;
 use quietline_vfs::{
-    Content, DentryRef, Dirs, FsStruct, How, MountFlags, MountRef, Namespace, NewInode, Path, Plain, Start,
-    SuperRef, Vfs,
+    Content, DentryRef, Dirs, FsStruct, How, MountFlags, MountRef, Namespace, NewInode, Path,
+    Plain, Start, SuperRef, Vfs,
 };
 use rustix::io::Errno;
 
@@ -19,7 +19,8 @@ fn inode(mode: u32) -> NewInode {
 }
 
 pub(crate) fn filesystem(vfs: &Vfs, dev: u64) -> SuperRef<'_> {
-    vfs.new_super("testfs", dev, Box::new(Plain), inode(S_IFDIR | 0o755), Content::Directory).unwrap()
+    vfs.new_super("testfs", dev, Box::new(Plain), inode(S_IFDIR | 0o755), Content::Directory)
+        .unwrap()
 }
 
 pub(crate) fn mount(vfs: &Vfs, dev: u64) -> MountRef<'_> {
@@ -111,8 +112,9 @@ impl<'k> World<'k> {
     }
 
     pub(crate) fn rename(&self, from: &str, to: &str) {
-        let [(old, old_name), (new, new_name)] = [from, to]
-            .map(|path| self.vfs.parent(&self.start(), path.as_bytes(), How::NOFOLLOW, &self.cred).unwrap());
+        let [(old, old_name), (new, new_name)] = [from, to].map(|path| {
+            self.vfs.parent(&self.start(), path.as_bytes(), How::NOFOLLOW, &self.cred).unwrap()
+        });
         rename(old.dentry(), old_name.bytes(), new.dentry(), new_name.bytes());
     }
 
@@ -171,8 +173,11 @@ pub(crate) fn rename(old: &DentryRef<'_>, old_name: &[u8], new: &DentryRef<'_>, 
         let mut dir = old.inode().unwrap().lock();
         child.rename(&mut Dirs::Same(&mut dir), new, name, replaced.as_ref()).unwrap()
     } else {
-        let [first, second] =
-            if std::ptr::from_ref(&**old) < std::ptr::from_ref(&**new) { [old, new] } else { [new, old] };
+        let [first, second] = if std::ptr::from_ref(&**old) < std::ptr::from_ref(&**new) {
+            [old, new]
+        } else {
+            [new, old]
+        };
         let mut a = first.inode().unwrap().lock();
         let mut b = second.inode().unwrap().lock();
         let (from, to) = if first.same(old) { (&mut a, &mut b) } else { (&mut b, &mut a) };

@@ -45,9 +45,8 @@ impl<'n> Port<'n> {
     fn open(packets: &'n Packets, station: &Station) -> anyhow::Result<Self> {
         let opened = match station.kind {
             Kind::Tap => Tap::open(packets, &station.name).map(|tap| Self::Tap(Box::new(tap))),
-            Kind::Packet => {
-                PacketSocket::open(packets, &station.name).map(|socket| Self::Packet(Box::new(socket)))
-            }
+            Kind::Packet => PacketSocket::open(packets, &station.name)
+                .map(|socket| Self::Packet(Box::new(socket))),
         };
         opened.with_context(|| format!("{} cannot be used", station.name))
     }
@@ -97,7 +96,12 @@ impl<'n> Ports<'n> {
         format!("forwarding: {input} {arrow} {output}")
     }
 
-    pub(super) fn poll(&mut self, port: usize, budget: usize, out: &mut Batch<'n>) -> anyhow::Result<usize> {
+    pub(super) fn poll(
+        &mut self,
+        port: usize,
+        budget: usize,
+        out: &mut Batch<'n>,
+    ) -> anyhow::Result<usize> {
         let [input, output] = &mut self.ports;
         let device = if port == 0 { input.device_mut() } else { output.device_mut() };
         match device.poll(budget, out) {
@@ -171,7 +175,9 @@ impl<'n> Ports<'n> {
     /// Whether all that was generated came to the sink, if there are both.
     pub(super) fn is_right(&self) -> bool {
         match &self.ports {
-            [Port::Generator(generator), Port::Sink(sink)] => sink.tally().is_exactly(generator.made()),
+            [Port::Generator(generator), Port::Sink(sink)] => {
+                sink.tally().is_exactly(generator.made())
+            }
             _ => true,
         }
     }

@@ -60,7 +60,8 @@ fn link_of(arguments: &ForwardArgs, route: &Route) -> Result<u32, WrongRequest> 
     // Every link has such addresses.
     let is_anywhere = matches!(gateway, IpAddr::V6(gateway) if gateway.is_unicast_link_local());
     let on_link = |station: &Station| {
-        is_anywhere || station.addresses.iter().any(|(address, bits)| same_link(*address, *bits, *gateway))
+        is_anywhere
+            || station.addresses.iter().any(|(address, bits)| same_link(*address, *bits, *gateway))
     };
     match device {
         Some(device) => match stations().find(|(_, station)| station.name == *device) {
@@ -172,7 +173,10 @@ fn interface(port: &Port<'_>, own: u16, number: u8) -> Interface {
     Interface::new(link, port.device().max_frame() - 14)
 }
 
-fn with_addresses(mut interface: Interface, station: Option<&Station>) -> anyhow::Result<Interface> {
+fn with_addresses(
+    mut interface: Interface,
+    station: Option<&Station>,
+) -> anyhow::Result<Interface> {
     for (address, bits) in station.iter().flat_map(|station| &station.addresses) {
         interface = match address {
             IpAddr::V4(address) => interface.v4(*address, *bits),

@@ -42,7 +42,8 @@ impl Show {
     pub(super) fn new(ports: &Ports<'_>) -> Self {
         let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         line.set_style(
-            ProgressStyle::with_template("{spinner} {msg}").unwrap_or(ProgressStyle::default_spinner()),
+            ProgressStyle::with_template("{spinner} {msg}")
+                .unwrap_or(ProgressStyle::default_spinner()),
         );
         let now = Instant::now();
         Self { line, looked: Sent::by(ports, now), from: Sent::by(ports, now) }
@@ -76,7 +77,8 @@ impl Show {
         table.set_header(["device", "received", "bytes", "sent", "bytes", "sent/s", "dropped"]);
         for (port, number) in ports.each().zip(0..) {
             let stats = ports.stats(number);
-            let drops: Vec<_> = stats.drops().map(|(reason, n)| format!("{n} {}", reason.name())).collect();
+            let drops: Vec<_> =
+                stats.drops().map(|(reason, n)| format!("{n} {}", reason.name())).collect();
             let drops = if drops.is_empty() { "0".to_owned() } else { drops.join(", ") };
             table.add_row([
                 port.device().name().to_owned(),

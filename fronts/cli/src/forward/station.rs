@@ -34,7 +34,9 @@ impl FromStr for Station {
             return Err("give the name of a device, such as `tap0`".to_owned());
         }
         if name.len() > 15 || name.contains(|c: char| c == '/' || c.is_ascii_whitespace()) {
-            return Err(format!("`{name}` is no name: a name has 1 to 15 bytes, and no space or `/`"));
+            return Err(format!(
+                "`{name}` is no name: a name has 1 to 15 bytes, and no space or `/`"
+            ));
         }
         let addresses = addresses.split(',').filter(|address| !address.is_empty()).map(prefix);
         let addresses = addresses.collect::<Result<Vec<_>, _>>()?;

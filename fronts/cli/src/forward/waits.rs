@@ -37,7 +37,11 @@ pub(super) fn wait<const N: usize>(
     wait_for(devices.map(Waiter::of), waits, moment);
 }
 
-fn wait_for<const N: usize>(devices: [Option<Waiter<'_>>; N], waits: &mut [Waits; N], moment: Duration) {
+fn wait_for<const N: usize>(
+    devices: [Option<Waiter<'_>>; N],
+    waits: &mut [Waits; N],
+    moment: Duration,
+) {
     let there = || devices.iter().zip(0..).filter_map(|(device, i)| Some((device.as_ref()?, i)));
     let mut fds: Vec<PollFd<'_>> = Vec::new();
     for (Waiter { fd, sent_and_pending }, i) in there() {
@@ -78,7 +82,8 @@ mod tests {
         moment: Duration,
     ) -> Duration {
         let begun = Instant::now();
-        let waiters = devices.map(|(fd, sent_and_pending)| Some(Waiter { fd: fd.as_fd(), sent_and_pending }));
+        let waiters =
+            devices.map(|(fd, sent_and_pending)| Some(Waiter { fd: fd.as_fd(), sent_and_pending }));
         wait_for(waiters, waits, moment);
         begun.elapsed()
     }
@@ -86,7 +91,8 @@ mod tests {
     /// Who has nothing to send waits for what comes in.
     #[test]
     fn for_packets() {
-        let [(one, _far), (other, mut sender)] = [UnixStream::pair().unwrap(), UnixStream::pair().unwrap()];
+        let [(one, _far), (other, mut sender)] =
+            [UnixStream::pair().unwrap(), UnixStream::pair().unwrap()];
         let mut waits = Default::default();
         let both = [(&one, [5, 0]), (&other, [5, 0])];
         assert!(takes(both, &mut waits, SHORT) >= SHORT, "there is room, but nothing to send");
@@ -123,7 +129,10 @@ mod tests {
             assert!(takes([(&near, [9, 3])], &mut waits, SHORT) >= SHORT, "nothing has gone");
         }
         for sent in 10..13 {
-            assert!(takes([(&near, [sent, 3])], &mut waits, LONG) < LONG, "it takes some each time");
+            assert!(
+                takes([(&near, [sent, 3])], &mut waits, LONG) < LONG,
+                "it takes some each time"
+            );
         }
     }
 }

@@ -47,7 +47,9 @@ fn show(
 ) -> anyhow::Result<()> {
     let mut next = Instant::now() + delay;
     loop {
-        terminal.draw(|frame| draw(frame, &report, sort)).context("cannot write to the terminal")?;
+        terminal
+            .draw(|frame| draw(frame, &report, sort))
+            .context("cannot write to the terminal")?;
         let wish = match event::poll(next.saturating_duration_since(Instant::now()))? {
             false => Some(Wish::Look),
             true => match event::read()? {
@@ -72,7 +74,9 @@ fn wish(key: KeyEvent) -> Option<Wish> {
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::End),
         KeyCode::Char('q' | 'Q') | KeyCode::Esc => Some(Wish::End),
         KeyCode::Char(' ') => Some(Wish::Look),
-        KeyCode::Char(letter) => Sort::from_str(letter.encode_utf8(&mut [0; 4]), true).ok().map(Wish::Sort),
+        KeyCode::Char(letter) => {
+            Sort::from_str(letter.encode_utf8(&mut [0; 4]), true).ok().map(Wish::Sort)
+        }
         _ => None,
     }
 }
@@ -88,7 +92,8 @@ fn draw(frame: &mut Frame, report: &Report, sort: Sort) {
         let text = Text::from(text);
         Cell::from(if at == last { text } else { text.right_aligned() })
     };
-    let row = |cells: Vec<String>| Row::new(cells.into_iter().enumerate().map(cell).collect::<Vec<_>>());
+    let row =
+        |cells: Vec<String>| Row::new(cells.into_iter().enumerate().map(cell).collect::<Vec<_>>());
     let header = row(table::COLUMNS.map(String::from).into()).style(Style::new().reversed());
     let rows = table::sorted(report, sort).into_iter().map(|cache| row(table::cells(cache).into()));
     let widths = [8, 8, 4, 8, 8, 9, 7, 8, 11].map(Constraint::Length).into_iter();

@@ -42,8 +42,18 @@ pub(super) enum Sort {
     Use,
 }
 
-pub(super) const COLUMNS: [&str; 10] =
-    ["OBJS", "ACTIVE", "USE", "CACHED", "WAITING", "OBJ SIZE", "SLABS", "OBJ/SLAB", "CACHE SIZE", "NAME"];
+pub(super) const COLUMNS: [&str; 10] = [
+    "OBJS",
+    "ACTIVE",
+    "USE",
+    "CACHED",
+    "WAITING",
+    "OBJ SIZE",
+    "SLABS",
+    "OBJ/SLAB",
+    "CACHE SIZE",
+    "NAME",
+];
 
 /// The caches in order; those that are equal in it, by name.
 pub(super) fn sorted(report: &Report, sort: Sort) -> Vec<&Cache> {
@@ -88,7 +98,8 @@ pub(super) fn summary(report: &Report) -> String {
     let used = sum(|cache| cache.active * cache.object_size);
     let memory = sum(Cache::memory);
     let live = report.caches.iter().filter(|cache| cache.active > 0).count();
-    let mut text = format!(" Process                            : {} ({})\n", report.pid, report.program);
+    let mut text =
+        format!(" Process                            : {} ({})\n", report.pid, report.program);
     let _ = write!(
         text,
         " Active / Total Objects (% used)    : {}\n \
@@ -96,7 +107,10 @@ pub(super) fn summary(report: &Report) -> String {
          Active / Total Caches (% used)     : {}\n \
          Active / Total Size (% used)       : {} / {} ({}%)\n",
         part(sum(|cache| cache.active), sum(|cache| cache.places)),
-        part(sum(|cache| cache.slabs.saturating_sub(cache.partial_slabs)), sum(|cache| cache.slabs)),
+        part(
+            sum(|cache| cache.slabs.saturating_sub(cache.partial_slabs)),
+            sum(|cache| cache.slabs)
+        ),
         part(live, report.caches.len()),
         bytes(used),
         bytes(memory),

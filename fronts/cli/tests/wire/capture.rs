@@ -22,7 +22,8 @@ pub(crate) struct Capture {
 impl Capture {
     /// Captures from now on.
     pub(crate) fn start(host: Option<&Host>, device: &str, name: &str) -> Self {
-        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.pcap", std::process::id()));
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("{name}-{}.pcap", std::process::id()));
         let net = format!("--net={}", host.map_or("/proc/self/ns/net".to_owned(), Host::path));
         let mut command = Command::new("nsenter");
         command.args([&net, "tcpdump", "-i", device, "-Q", "in", "--immediate-mode", "-U", "-n"]);
@@ -49,8 +50,10 @@ impl Capture {
         self.says.read_to_string(&mut said).unwrap();
         assert!(self.tcpdump.wait().unwrap().success(), "{said}");
         let number = |what: &str| {
-            let line =
-                said.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {said}"));
+            let line = said
+                .lines()
+                .find(|line| line.contains(what))
+                .unwrap_or_else(|| panic!("{what}: {said}"));
             line.split_whitespace().next().unwrap().parse::<u64>().unwrap()
         };
         // (Those that the filter has received are more: the host's own, too, which `-Q in` leaves out.)
@@ -116,7 +119,10 @@ pub(crate) fn counts(file: &Path, filters: &[&str]) -> Vec<u64> {
     command.args(["-q", "-z", &format!("io,stat,0,{}", filters.join(","))]);
     let said = said(command);
     // A table of one line: the time, then frames and bytes of each filter.
-    let line = said.lines().find(|line| line.contains("<>")).unwrap_or_else(|| panic!("no counts: {said}"));
+    let line = said
+        .lines()
+        .find(|line| line.contains("<>"))
+        .unwrap_or_else(|| panic!("no counts: {said}"));
     let cells: Vec<&str> = line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
     assert_eq!(cells.len(), 1 + 2 * filters.len(), "{said}");
     cells[1..].iter().step_by(2).map(|cell| cell.parse().unwrap()).collect()

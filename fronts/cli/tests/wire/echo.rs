@@ -38,8 +38,11 @@ impl Message {
     /// Of an error, whose packet it is about: where that was going to, and what stood after the header of IP.
     pub(crate) fn quoted(&self) -> Option<(IpAddr, &[u8])> {
         let packet = &self.bytes[8..];
-        let is_error =
-            if self.from.is_ipv4() { [3, 11].contains(&self.bytes[0]) } else { self.bytes[0] < 128 };
+        let is_error = if self.from.is_ipv4() {
+            [3, 11].contains(&self.bytes[0])
+        } else {
+            self.bytes[0] < 128
+        };
         if !is_error {
             None
         } else if self.from.is_ipv4() {
@@ -63,8 +66,11 @@ pub(crate) struct Listener(OwnedFd, bool);
 impl Listener {
     /// By IPv4, or by IPv6.
     pub(crate) fn open(v4: bool) -> Self {
-        let (family, protocol) =
-            if v4 { (AddressFamily::INET, ipproto::ICMP) } else { (AddressFamily::INET6, ipproto::ICMPV6) };
+        let (family, protocol) = if v4 {
+            (AddressFamily::INET, ipproto::ICMP)
+        } else {
+            (AddressFamily::INET6, ipproto::ICMPV6)
+        };
         let socket = net::socket(family, SocketType::RAW, Some(protocol)).unwrap();
         let timeout = Some(Duration::from_millis(500));
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, timeout).unwrap();
@@ -130,7 +136,9 @@ pub(crate) fn ping(to: impl Into<IpAddr>, len: usize, hops: u8, kind: [u8; 2]) -
     request[..4].copy_from_slice(&[if to.is_ipv4() { 8 } else { 128 }, 0, 0, 0]);
     request[4..8].copy_from_slice(&question);
     let is_reply = |message: &Message| {
-        message.from == to && [0, 129].contains(&message.bytes[0]) && message.bytes[4..8] == question
+        message.from == to
+            && [0, 129].contains(&message.bytes[0])
+            && message.bytes[4..8] == question
     };
     let is_error = |message: &Message| {
         let quoted = message.quoted();
@@ -162,7 +170,8 @@ fn send6(listener: &Listener, request: &[u8], to: Ipv6Addr) {
 
 /// The internet's sum of 16-bit words.
 pub(crate) fn sum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0)));
+    let words =
+        bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0)));
     let sum = words.fold(0, |sum, word| (sum + word) % 0xffff);
     // Of 0 and 0xffff, which are the same to it, 0 is only what is all zeros.
     if sum == 0 && bytes.iter().any(|byte| *byte != 0) { 0xffff } else { sum as u16 }

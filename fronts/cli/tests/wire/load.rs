@@ -59,7 +59,8 @@ pub(crate) fn udp_load(
             let (mut came, mut twice, mut wrong) = (HashSet::new(), 0, 0);
             let mut bytes = vec![0; 1 << 16];
             while let Ok(n) = other.recv(&mut bytes) {
-                let number = bytes[..n].first_chunk().map_or(u64::MAX, |number| u64::from_be_bytes(*number));
+                let number =
+                    bytes[..n].first_chunk().map_or(u64::MAX, |number| u64::from_be_bytes(*number));
                 if number >= count || bytes[..n] != said(number, len(number, sizes)) {
                     wrong += 1;
                 } else {
@@ -85,8 +86,11 @@ pub(crate) fn udp_load(
 /// Datagrams of either family that the sockets of a host had no room for.
 fn no_room(host: &Host) -> u64 {
     let [v4, v6] = ["snmp", "snmp6"].map(|file| host.run("cat", &format!("/proc/self/net/{file}")));
-    let lines: Vec<Vec<&str>> =
-        v4.lines().filter(|line| line.starts_with("Udp: ")).map(|line| line.split(' ').collect()).collect();
+    let lines: Vec<Vec<&str>> = v4
+        .lines()
+        .filter(|line| line.starts_with("Udp: "))
+        .map(|line| line.split(' ').collect())
+        .collect();
     let column = lines[0].iter().position(|name| *name == "RcvbufErrors").unwrap();
     let of6 = v6.lines().find_map(|line| line.strip_prefix("Udp6RcvbufErrors")).unwrap();
     lines[1][column].parse::<u64>().unwrap() + of6.trim().parse::<u64>().unwrap()
@@ -100,7 +104,8 @@ pub(crate) fn not_sent(host: Option<&Host>, device: &str) -> u64 {
     };
     let link = run("ip", &format!("-s link show dev {device}"));
     // A line of names, and one of numbers: bytes, packets, errors, dropped.
-    let sent = link.lines().skip_while(|line| !line.trim_start().starts_with("TX:")).nth(1).unwrap();
+    let sent =
+        link.lines().skip_while(|line| !line.trim_start().starts_with("TX:")).nth(1).unwrap();
     let of_link: u64 = sent.split_whitespace().nth(3).unwrap().parse().unwrap();
     let queue = run("tc", &format!("-s qdisc show dev {device}"));
     let dropped = queue.lines().find_map(|line| line.split_once("(dropped ")?.1.split_once(','));

@@ -47,16 +47,24 @@ pub(crate) fn inside(test: &str, programs: &[&str]) -> bool {
     }
     let way = text(&asked.stdout);
     for program in programs {
-        let found =
-            Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let found = Command::new(program)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
         if found.is_err() {
             return skip(test, true, &format!("there is no {program} here"));
         }
     }
     let mut command = Command::new("unshare");
-    command.arg(way.trim()).arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    command.arg(way.trim()).arg(std::env::current_exe().unwrap()).args([
+        "--exact",
+        test,
+        "--nocapture",
+    ]);
     let output = command.env(INSIDE, "1").output().unwrap();
-    let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (said, error) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     eprint!("{said}{error}");
     // A name that is no test's any more would pass without it.
     let ran = said.contains("test result: ok. 1 passed");
@@ -110,7 +118,10 @@ impl Host {
     /// What a program prints there.
     pub(crate) fn run(&self, program: &str, words: &str) -> String {
         let net = format!("--net={}", self.path());
-        run("nsenter", &[net.as_str(), program].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
+        run(
+            "nsenter",
+            &[net.as_str(), program].into_iter().chain(words.split(' ')).collect::<Vec<_>>(),
+        )
     }
 
     /// Gives it a device, with addresses and gateways, and waits until it can send and receive by it: the other end must be there.
@@ -141,7 +152,11 @@ impl Host {
         thread::scope(|scope| {
             let inside = scope.spawn(move || {
                 let kind = Some(rustix::thread::LinkNameSpaceType::Network);
-                rustix::thread::move_into_link_name_space(rustix::fd::AsFd::as_fd(&namespace), kind).unwrap();
+                rustix::thread::move_into_link_name_space(
+                    rustix::fd::AsFd::as_fd(&namespace),
+                    kind,
+                )
+                .unwrap();
                 work()
             });
             inside.join().unwrap()
@@ -162,7 +177,11 @@ pub(crate) struct Forward(Child);
 impl Forward {
     pub(crate) fn start(arguments: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ql"));
-        command.arg("forward").args(arguments.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .arg("forward")
+            .args(arguments.split(' '))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();

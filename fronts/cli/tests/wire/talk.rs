@@ -11,7 +11,8 @@ use super::{Host, PATIENCE, until};
 pub(crate) fn tcp(len: usize, from: &Host, to: &Host, address: &str) {
     let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8).collect();
     let listener = to.on(|| TcpListener::bind(address).unwrap());
-    let mut stream = from.on(|| TcpStream::connect_timeout(&address.parse().unwrap(), PATIENCE).unwrap());
+    let mut stream =
+        from.on(|| TcpStream::connect_timeout(&address.parse().unwrap(), PATIENCE).unwrap());
     let (mut other, _) = listener.accept().unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
     other.set_read_timeout(Some(PATIENCE)).unwrap();

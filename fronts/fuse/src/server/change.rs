@@ -2,7 +2,9 @@
 
 use super::{Fd, Server};
 use fuser::{INodeNo, Request};
-use quietline::abi::{AT_EMPTY_PATH, O_EXCL, S_IFREG, S_ISGID, S_ISUID, S_IXGRP, Stat, Timespec, UTIME_OMIT};
+use quietline::abi::{
+    AT_EMPTY_PATH, O_EXCL, S_IFREG, S_ISGID, S_ISUID, S_IXGRP, Stat, Timespec, UTIME_OMIT,
+};
 use quietline::{Errno, FileMode, Process};
 
 impl Server {
@@ -41,7 +43,12 @@ impl Server {
     }
 
     /// Gives a node another name; the host is told of it once more.
-    pub(super) fn link_to(&self, node: INodeNo, newparent: INodeNo, newname: &[u8]) -> Result<Stat, Errno> {
+    pub(super) fn link_to(
+        &self,
+        node: INodeNo,
+        newparent: INodeNo,
+        newname: &[u8],
+    ) -> Result<Stat, Errno> {
         let (file, dir) = (self.fd(node)?, self.fd(newparent)?);
         self.base.linkat(file.fd, "", dir.fd, newname, AT_EMPTY_PATH)?;
         self.find(&dir, newname)

@@ -3,8 +3,8 @@
 use super::{Fd, Server};
 use fuser::INodeNo;
 use quietline::abi::{
-    AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR, S_IFDIR, S_IFMT,
-    S_IFREG, Stat,
+    AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR, S_IFDIR,
+    S_IFMT, S_IFREG, Stat,
 };
 use quietline::{Errno, FileHandle};
 
@@ -19,7 +19,9 @@ impl Server {
         loop {
             let stat = self.base.fstatat(dir.fd, name, AT_SYMLINK_NOFOLLOW)?;
             // Which keeps its inode: no other one can have got the number since.
-            if stat.st_ino == self.numbers.root || self.nodes.tell_again(self.numbers.node(stat.st_ino)) {
+            if stat.st_ino == self.numbers.root
+                || self.nodes.tell_again(self.numbers.node(stat.st_ino))
+            {
                 return Ok(stat);
             }
             match self.open_node(dir, name, stat.st_mode) {
@@ -36,7 +38,12 @@ impl Server {
     }
 
     /// Opens a file for all that may be done with it.
-    fn open_node(&self, dir: &Fd<'static>, name: &[u8], mode: u32) -> Result<FileHandle<'static>, Errno> {
+    fn open_node(
+        &self,
+        dir: &Fd<'static>,
+        name: &[u8],
+        mode: u32,
+    ) -> Result<FileHandle<'static>, Errno> {
         let atime = if self.noatime { O_NOATIME } else { 0 };
         let flags = match mode & S_IFMT {
             S_IFREG => O_RDWR | atime,

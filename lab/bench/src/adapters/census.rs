@@ -31,6 +31,8 @@ impl Census {
             dentries: before.dentries + 1,
             inodes: before.inodes + i64::from(own_inode),
         };
-        Fault::unless(self == expected, || format!("{object:?} open: expected {expected:?}, found {self:?}"))
+        Fault::unless(self == expected, || {
+            format!("{object:?} open: expected {expected:?}, found {self:?}")
+        })
     }
 }

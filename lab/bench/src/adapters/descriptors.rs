@@ -80,7 +80,8 @@ trait Descriptor: 'static {
 /// A worker, once the first calls have given what Linux gives.
 fn worker<D: Descriptor>(descriptor: D, call: Call) -> Result<Box<dyn Worker>, Fault> {
     let [lowest, _] = probe::lowest(|| descriptor.dup(), D::number, |copy| descriptor.close(copy))?;
-    let (status, flags) = (descriptor.getfl().map_err(failed)?, descriptor.getfd().map_err(failed)?);
+    let (status, flags) =
+        (descriptor.getfl().map_err(failed)?, descriptor.getfd().map_err(failed)?);
     Fault::unless(status & O_ACCMODE == O_RDWR && flags == FD_CLOEXEC, || {
         format!("an eventfd made with EFD_CLOEXEC has F_GETFL {status:#o} and F_GETFD {flags}")
     })?;
@@ -94,9 +95,9 @@ fn worker<D: Descriptor>(descriptor: D, call: Call) -> Result<Box<dyn Worker>, F
         Call::GetFl => looped("F_GETFL says what it said at first", move || {
             Ok::<_, D::Error>(descriptor.getfl()? == status)
         }),
-        Call::GetFd => {
-            looped("F_GETFD says FD_CLOEXEC", move || Ok::<_, D::Error>(descriptor.getfd()? == FD_CLOEXEC))
-        }
+        Call::GetFd => looped("F_GETFD says FD_CLOEXEC", move || {
+            Ok::<_, D::Error>(descriptor.getfd()? == FD_CLOEXEC)
+        }),
     })
 }
 

@@ -56,7 +56,9 @@ impl Column for History {
 /// The calls of the miniature, of which it has those that the series is about.
 fn calls(object: Object) -> Result<Box<dyn Calls<Caller>>, Unfit> {
     match object {
-        Object::Socket(Domain::Inet) => Ok(opening(|on: &Caller| on.process.socket(on.cpu).map(|fd| [fd]))),
+        Object::Socket(Domain::Inet) => {
+            Ok(opening(|on: &Caller| on.process.socket(on.cpu).map(|fd| [fd])))
+        }
         Object::Pipe => Ok(opening(|on: &Caller| on.process.pipe(on.cpu))),
         Object::Eventfd => Ok(opening(|on: &Caller| on.process.eventfd(on.cpu).map(|fd| [fd]))),
         Object::Socket(Domain::Inet6 | Domain::Unix) => {

@@ -82,7 +82,9 @@ impl Column for Host {
             | Job::PingPong(_)
             | Job::Throughput(_)
             | Job::Connections(_)
-            | Job::Events(_) => Err(Unfit::Missing("a column of descriptors has no such job".to_owned())),
+            | Job::Events(_) => {
+                Err(Unfit::Missing("a column of descriptors has no such job".to_owned()))
+            }
         }
     }
 }
@@ -95,10 +97,12 @@ struct HostArena {
 impl Arena for HostArena {
     fn worker(&self, seat: Seat) -> Result<Box<dyn Worker>, Fault> {
         if self.shape == Shape::Processes {
-            raw::own_descriptor_table()
-                .map_err(|e| Fault::new(format!("cannot give a thread its own descriptor table: {e}")))?;
+            raw::own_descriptor_table().map_err(|e| {
+                Fault::new(format!("cannot give a thread its own descriptor table: {e}"))
+            })?;
         }
-        let opener = Opener { shape: self.shape, open_at_once: seat.threads * self.object.descriptors() };
+        let opener =
+            Opener { shape: self.shape, open_at_once: seat.threads * self.object.descriptors() };
         match self.object {
             Object::Socket(domain) => {
                 let family = match domain {
@@ -109,7 +113,9 @@ impl Arena for HostArena {
                 opener.single("socket:[", move || socket(family, SocketType::STREAM, None))
             }
             Object::Pipe => opener.pair("pipe:[", || pipe_with(PipeFlags::empty())),
-            Object::Eventfd => opener.single("anon_inode:[eventfd]", || eventfd(0, EventfdFlags::empty())),
+            Object::Eventfd => {
+                opener.single("anon_inode:[eventfd]", || eventfd(0, EventfdFlags::empty()))
+            }
             Object::Timerfd => opener.single("anon_inode:[timerfd]", || {
                 timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::empty())
             }),
@@ -189,7 +195,8 @@ impl Opener {
 /// Fails unless the kernel calls the file behind `fd` something that starts with `name`.
 fn is_named(fd: &OwnedFd, name: &str) -> Result<(), Fault> {
     let link = format!("/proc/thread-self/fd/{}", fd.as_raw_fd());
-    let target = fs::read_link(&link).map_err(|e| Fault::new(format!("cannot read {link}: {e}")))?;
+    let target =
+        fs::read_link(&link).map_err(|e| Fault::new(format!("cannot read {link}: {e}")))?;
     Fault::unless(target.to_string_lossy().starts_with(name), || {
         format!("opened {}, expected {name}", target.display())
     })

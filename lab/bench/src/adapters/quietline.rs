@@ -48,7 +48,9 @@ impl Column for Variant {
     fn says(&self) -> &str {
         match self {
             Self::LowestFd => "the lowest free descriptor, each thread a process",
-            Self::LowestFdShared => "the lowest free descriptor, all threads one process, under its lock",
+            Self::LowestFdShared => {
+                "the lowest free descriptor, all threads one process, under its lock"
+            }
             Self::AnyFd => "any free descriptor (O_ANYFD), all threads one process",
             Self::Handle => {
                 "the file by handle, without a descriptor; only the counters after each sample check it"
@@ -105,7 +107,8 @@ impl Column for Variant {
             Self::AnyFd => by_descriptor(object, O_ANYFD),
             Self::Handle => by_handle(object),
         };
-        let kernel = Kernel::boot(Config::default()).map_err(|e| Fault::new(format!("cannot boot: {e}")))?;
+        let kernel =
+            Kernel::boot(Config::default()).map_err(|e| Fault::new(format!("cannot boot: {e}")))?;
         let shared = Shared(Arc::new(kernel.process().map_err(failed)?));
         let start = census(&kernel);
         calls.prove(&shared, object, &|| census(&kernel))?;
@@ -185,7 +188,9 @@ fn by_descriptor(object: Object, anyfd: i32) -> Box<dyn Calls<Shared>> {
         Object::Timerfd => {
             opening(move |on: &Shared| on.0.timerfd_create(CLOCK_MONOTONIC, anyfd).map(|fd| [fd]))
         }
-        Object::Signalfd => opening(move |on: &Shared| on.0.signalfd(-1, MASK, anyfd).map(|fd| [fd])),
+        Object::Signalfd => {
+            opening(move |on: &Shared| on.0.signalfd(-1, MASK, anyfd).map(|fd| [fd]))
+        }
     }
 }
 
@@ -198,7 +203,9 @@ fn by_handle(object: Object) -> Box<dyn Calls<Shared>> {
         }
         Object::Pipe => holding(|on: &Shared| on.0.pipe_files(0)),
         Object::Eventfd => holding(|on: &Shared| on.0.eventfd_file(0, 0).map(|file| [file])),
-        Object::Timerfd => holding(|on: &Shared| on.0.timerfd_file(CLOCK_MONOTONIC, 0).map(|file| [file])),
+        Object::Timerfd => {
+            holding(|on: &Shared| on.0.timerfd_file(CLOCK_MONOTONIC, 0).map(|file| [file]))
+        }
         Object::Signalfd => holding(|on: &Shared| on.0.signalfd_file(MASK, 0).map(|file| [file])),
     }
 }
@@ -217,7 +224,12 @@ impl<const N: usize, M> Calls<Shared> for Holding<N, M>
 where
     M: Fn(&Shared) -> Result<[FileHandle<'_>; N], Errno> + Copy + Send + Sync + 'static,
 {
-    fn prove(&self, process: &Shared, object: Object, census: &dyn Fn() -> Census) -> Result<(), Fault> {
+    fn prove(
+        &self,
+        process: &Shared,
+        object: Object,
+        census: &dyn Fn() -> Census,
+    ) -> Result<(), Fault> {
         let before = census();
         let files = (self.0)(process).map_err(failed)?;
         let during = census();

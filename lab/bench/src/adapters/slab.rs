@@ -35,7 +35,11 @@ pub fn columns() -> Vec<Arc<dyn Column>> {
             "the same with its third: so do those up to three strangers away",
             open::<history::History<history::LookAhead>>,
         ),
-        everywhere("peer-glibc", "malloc and free of the C library", open::<malloc::Malloc<glibc::Glibc>>),
+        everywhere(
+            "peer-glibc",
+            "malloc and free of the C library",
+            open::<malloc::Malloc<glibc::Glibc>>,
+        ),
     ];
     let last = [
         everywhere(
@@ -116,7 +120,11 @@ struct Implementation {
 type Opened = Result<Arc<dyn Arena>, Unfit>;
 
 /// A column that has every pattern.
-fn everywhere(name: &'static str, says: &'static str, open: fn(Slab, usize) -> Opened) -> Implementation {
+fn everywhere(
+    name: &'static str,
+    says: &'static str,
+    open: fn(Slab, usize) -> Opened,
+) -> Implementation {
     Implementation { name, says, does: |_| true, open }
 }
 

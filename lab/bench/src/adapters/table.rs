@@ -40,7 +40,9 @@ impl Numbers {
     /// Whether these are right.
     #[inline(always)]
     pub(super) fn hold<const N: usize>(&self, fds: &[i32; N]) -> bool {
-        fds.iter().zip(&self.0).fold(true, |right, (fd, (low, high))| right & (low <= fd) & (fd <= high))
+        fds.iter()
+            .zip(&self.0)
+            .fold(true, |right, (fd, (low, high))| right & (low <= fd) & (fd <= high))
     }
 }
 

@@ -26,7 +26,8 @@ pub(super) fn calibrate(crew: &mut Crew, target: Duration) -> Result<u64, Fault>
         ops = sample.ops.into_iter().min().unwrap_or(ops);
         let long_enough = span >= target / 2.0;
         // Short samples are mostly start-up and noise: trust them only for the direction.
-        let factor = if long_enough { target / span } else { (target / span.max(1.0)).clamp(2.0, 16.0) };
+        let factor =
+            if long_enough { target / span } else { (target / span.max(1.0)).clamp(2.0, 16.0) };
         ops = scaled(ops, factor);
         if long_enough && confirmed {
             break;

@@ -195,7 +195,9 @@ pub fn repeat<E: fmt::Display>(
         while done < pause {
             match cycle() {
                 Ok(held) => right &= held,
-                Err(error) => return Err(Fault(format!("operation {done} of {ops} failed: {error}"))),
+                Err(error) => {
+                    return Err(Fault(format!("operation {done} of {ops} failed: {error}")));
+                }
             }
             done += 1;
         }

@@ -123,9 +123,12 @@ impl Crew {
         self.field.stop.store(false, Ordering::Relaxed);
         for hand in &self.hands {
             let orders = hand.orders.as_ref().expect("open until the crew is dropped");
-            orders.send(Order { ops, sample }).map_err(|_| Fault::new("a worker thread has ended"))?;
+            orders
+                .send(Order { ops, sample })
+                .map_err(|_| Fault::new("a worker thread has ended"))?;
         }
-        let answers: Vec<_> = self.hands.iter().map(|hand| hand.answer_by(until, &self.field.stop)).collect();
+        let answers: Vec<_> =
+            self.hands.iter().map(|hand| hand.answer_by(until, &self.field.stop)).collect();
         let laps = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
         self.arena.settle()?;
         Ok(summary(&laps.into_iter().flatten().collect::<Vec<_>>(), self.crowded))
@@ -182,9 +185,8 @@ fn serve(
     outbox: &Sender<Answer>,
 ) {
     let pinned = match cpu {
-        Some(cpu) => {
-            pin::pin_to(cpu).map_err(|e| Fault::new(format!("cannot pin a thread to CPU {cpu}: {e}")))
-        }
+        Some(cpu) => pin::pin_to(cpu)
+            .map_err(|e| Fault::new(format!("cannot pin a thread to CPU {cpu}: {e}"))),
         None => Ok(()),
     };
     let mut worker = match pinned.and_then(|()| arena.worker(seat)) {

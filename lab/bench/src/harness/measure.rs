@@ -75,8 +75,11 @@ impl Measured {
     /// column that is.
     pub fn baseline(&self, case: &str) -> Option<&str> {
         let run = self.rows.iter().filter(|row| row.case == case).map(|row| &row.column);
-        let not_run =
-            self.missing.iter().filter(|missing| missing.case == case).map(|missing| &missing.column);
+        let not_run = self
+            .missing
+            .iter()
+            .filter(|missing| missing.case == case)
+            .map(|missing| &missing.column);
         let there: Vec<&String> = run.chain(not_run).collect();
         let mut columns = self.columns.iter().filter(|name| there.contains(name));
         let first = columns.next()?;
@@ -86,7 +89,9 @@ impl Measured {
 
     /// The row of one column.
     pub fn row(&self, case: &str, column: &str, threads: usize) -> Option<&Row> {
-        self.rows.iter().find(|row| row.case == case && row.column == column && row.threads == threads)
+        self.rows
+            .iter()
+            .find(|row| row.case == case && row.column == column && row.threads == threads)
     }
 }
 
@@ -178,7 +183,9 @@ fn station(
             let ops = calibrate(&mut crew, plan.sample)?;
             Ok((crew, ops))
         }),
-        Err(Unfit::Missing(reason)) => return Err(Missing { case: case.name, column: name, reason }),
+        Err(Unfit::Missing(reason)) => {
+            return Err(Missing { case: case.name, column: name, reason });
+        }
         Err(Unfit::Broken(fault)) => Err(fault),
     };
     let crew = ready.map_err(|fault| row.fault = Some(fault)).ok();

@@ -11,7 +11,8 @@ impl Progress {
     pub fn start(name: &str) -> Self {
         // indicatif hides a bar whose target is no terminal.
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{prefix:>8} [{wide_bar}] {pos}/{len} {msg} {eta}");
+        let style =
+            ProgressStyle::with_template("{prefix:>8} [{wide_bar}] {pos}/{len} {msg} {eta}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_prefix(name.to_owned());
         Self(bar)

@@ -43,7 +43,8 @@ pub(super) fn measure(subject: &Subject, case: Case) -> Row {
 }
 
 fn start(subject: &Subject, case: Case) -> Result<Result<Readings, Unfit>, Fault> {
-    let failed = |error: io::Error| Fault::new(format!("cannot start a process to measure in: {error}"));
+    let failed =
+        |error: io::Error| Fault::new(format!("cannot start a process to measure in: {error}"));
     let output = Command::new(env::current_exe().map_err(failed)?)
         .args(["memory", "--measure", "--columns", subject.name])
         .args(["--sizes", &case.size.to_string(), "--objects", &case.objects.to_string()])
@@ -57,5 +58,7 @@ fn start(subject: &Subject, case: Case) -> Result<Result<Readings, Unfit>, Fault
         return Ok(Err(Unfit::Missing(said)));
     }
     let readings = serde_json::from_slice(&output.stdout);
-    readings.map(Ok).map_err(|error| Fault::new(format!("the process printed no readings: {error}")))
+    readings
+        .map(Ok)
+        .map_err(|error| Fault::new(format!("the process printed no readings: {error}")))
 }

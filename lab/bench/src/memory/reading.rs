@@ -38,11 +38,12 @@ impl Resident {
     /// If the kernel does not tell.
     pub fn now() -> Result<Self, Fault> {
         let path = "/proc/self/smaps_rollup";
-        let text =
-            fs::read_to_string(path).map_err(|error| Fault::new(format!("cannot read {path}: {error}")))?;
+        let text = fs::read_to_string(path)
+            .map_err(|error| Fault::new(format!("cannot read {path}: {error}")))?;
         let bytes = |key: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-            let number = line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+            let number =
+                line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
             number.map(|kib| kib << 10).ok_or_else(|| Fault::new(format!("{path} has no {key}")))
         };
         Ok(Self { all: bytes("Rss")?, anonymous: bytes("Anonymous")? })

@@ -83,7 +83,11 @@ impl Document {
     }
 
     pub(super) fn verdict(&self) -> Verdict {
-        if self.rows.iter().any(|row| row.fault.is_some()) { Verdict::Failed } else { Verdict::Checked }
+        if self.rows.iter().any(|row| row.fault.is_some()) {
+            Verdict::Failed
+        } else {
+            Verdict::Checked
+        }
     }
 }
 
@@ -118,7 +122,10 @@ pub(super) fn table(document: &Document) -> String {
         let Case { size, objects } = row.case;
         let told = row.missing.as_ref().map(|reason| ("not run", reason));
         if let Some((what, why)) = told.or(row.fault.as_ref().map(|fault| ("FAILED", fault))) {
-            text.push_str(&format!("\n{what}: {} with {objects} objects of {size} bytes: {why}", row.column));
+            text.push_str(&format!(
+                "\n{what}: {} with {objects} objects of {size} bytes: {why}",
+                row.column
+            ));
         }
     }
     text
@@ -134,10 +141,14 @@ kept: how much more is resident in the end than before there was anything, of pa
 less than their size. In a program with many peers, what they take before main is part of what all start from.)";
 
 fn cells(row: &Row, first: bool) -> [String; HEADER.len()] {
-    let (objects, bytes) =
-        if first { (row.case.objects.to_string(), row.case.size.to_string()) } else { Default::default() };
+    let (objects, bytes) = if first {
+        (row.case.objects.to_string(), row.case.size.to_string())
+    } else {
+        Default::default()
+    };
     let number = |value: Option<f64>| value.map_or_else(dash, |value| format!("{value:.1}"));
-    let percent = |value: Option<f64>| value.map_or_else(dash, |value| format!("{:.1} %", 100.0 * value));
+    let percent =
+        |value: Option<f64>| value.map_or_else(dash, |value| format!("{:.1} %", 100.0 * value));
     let kept = row.kept.map_or_else(dash, |kept| (kept / 1024).to_string());
     [
         objects,

@@ -56,13 +56,17 @@ pub(super) fn all() -> Vec<Subject> {
         Subject {
             name: "peer-snmalloc",
             purge: None,
-            measure: |case| measure::<Malloc<crate::raw::slab::heaps::snmalloc::Snmalloc>>(case, nothing),
+            measure: |case| {
+                measure::<Malloc<crate::raw::slab::heaps::snmalloc::Snmalloc>>(case, nothing)
+            },
         },
         #[cfg(feature = "peer-tcmalloc")]
         Subject {
             name: "peer-tcmalloc",
             purge: None,
-            measure: |case| measure::<Malloc<crate::raw::slab::heaps::tcmalloc::Tcmalloc>>(case, nothing),
+            measure: |case| {
+                measure::<Malloc<crate::raw::slab::heaps::tcmalloc::Tcmalloc>>(case, nothing)
+            },
         },
         #[cfg(feature = "peer-sharded-slab")]
         Subject { name: "peer-sharded-slab", purge: None, measure: sharded_slab },

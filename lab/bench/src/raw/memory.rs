@@ -41,7 +41,9 @@ pub(crate) fn measure<S: Source>(case: Case, purge: fn()) -> Result<Readings, Un
         let memory = heap.memory(object).ok_or_else(|| Fault::new("an object has no memory"))?;
         // SAFETY: written above.
         let found = unsafe { memory.cast::<usize>().read_unaligned() };
-        Fault::unless(found == number, || format!("object {number} holds what was written into {found}"))?;
+        Fault::unless(found == number, || {
+            format!("object {number} holds what was written into {found}")
+        })?;
         // SAFETY: allocated above, and used no more.
         unsafe { heap.free(object) };
     }
@@ -76,8 +78,9 @@ pub(crate) fn purge_jemalloc() {
     // The number that stands for all arenas: MALLCTL_ARENAS_ALL.
     for name in [c"thread.tcache.flush", c"arena.4096.purge"] {
         // SAFETY: names of actions, which take and give nothing.
-        let error =
-            unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), null_mut(), null_mut(), null_mut(), 0) };
+        let error = unsafe {
+            tikv_jemalloc_sys::mallctl(name.as_ptr(), null_mut(), null_mut(), null_mut(), 0)
+        };
         assert_eq!(error, 0, "jemalloc knows {name:?}");
     }
 }

@@ -24,7 +24,8 @@ impl SlabObjects {
     ///
     /// If there is no memory.
     pub(crate) fn new() -> Result<Self, CacheError> {
-        RawCache::new(Options::new("bench-192", size_of::<Object>(), align_of::<Object>())).map(Self)
+        RawCache::new(Options::new("bench-192", size_of::<Object>(), align_of::<Object>()))
+            .map(Self)
     }
 
     /// Objects that are not free.
@@ -107,7 +108,11 @@ pub(crate) fn heap_bulk<const N: usize>(mark: u64) -> Result<bool, AllocError> {
 fn mark_all<const N: usize>(objects: &[Entry; N], mark: u64) -> bool {
     let marked = |(object, mark): (&Entry, u64)| object.map(|object| (object, mark));
     // SAFETY: the callers have just allocated every object with the layout of an Object, and free it later.
-    objects.iter().zip(mark..).filter_map(marked).for_each(|(object, mark)| unsafe { write(object, mark) });
+    objects
+        .iter()
+        .zip(mark..)
+        .filter_map(marked)
+        .for_each(|(object, mark)| unsafe { write(object, mark) });
     let checked = objects.iter().zip(mark..).filter_map(marked);
     // SAFETY: as above, and written above.
     checked.fold(true, |right, (object, mark)| right & unsafe { is(object, mark) })

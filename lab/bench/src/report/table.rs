@@ -77,7 +77,8 @@ fn grid(measured: &Measured, plan: &Plan) -> Table {
 }
 
 fn cells(measured: &Measured, plan: &Plan, row: &Row, first: bool) -> Vec<Cell> {
-    let (case, threads) = if first { (row.case, row.threads.to_string()) } else { ("", String::new()) };
+    let (case, threads) =
+        if first { (row.case, row.threads.to_string()) } else { ("", String::new()) };
     let mut cells = vec![case.to_owned(), threads, row.column.clone(), row.shape.name().to_owned()];
     if row.checked() {
         cells.extend(figures(measured, plan, row));
@@ -92,11 +93,13 @@ fn figures(measured: &Measured, plan: &Plan, row: &Row) -> [String; 7] {
     let basis = |row: &Row| if cpu_time { row.cpu() } else { row.wall() };
     let wall = Spread::of(row.wall());
     let cpu = Spread::of(row.cpu());
-    let base = measured.baseline(row.case).and_then(|name| measured.row(row.case, name, row.threads));
+    let base =
+        measured.baseline(row.case).and_then(|name| measured.row(row.case, name, row.threads));
     let base = base.filter(|base| base.checked());
     let ratio = base.and_then(|base| ratio(&basis(base), &basis(row)));
     let one = measured.row(row.case, &row.column, 1).filter(|one| one.checked() && row.threads > 1);
-    let scaled = |of: fn(&Row) -> Vec<f64>| one.and_then(|one| scaling(&of(one), &of(row), row.threads));
+    let scaled =
+        |of: fn(&Row) -> Vec<f64>| one.and_then(|one| scaling(&of(one), &of(row), row.threads));
     [
         wall.map_or_else(dash, |wall| ns(wall.median)),
         wall.map_or_else(dash, |wall| format!("{}..{}", ns(wall.min), ns(wall.max))),
@@ -130,9 +133,17 @@ fn legend(measured: &Measured, plan: &Plan) -> String {
             "needs 1 among the thread counts (-n 1,...)"
         }
     );
-    for group in measured.missing.chunk_by(|one, next| (one.case, &one.reason) == (next.case, &next.reason)) {
+    for group in
+        measured.missing.chunk_by(|one, next| (one.case, &one.reason) == (next.case, &next.reason))
+    {
         let columns: Vec<&str> = group.iter().map(|missing| missing.column.as_str()).collect();
-        let _ = writeln!(text, "not run: {} in {}: {}", group[0].case, columns.join(", "), group[0].reason);
+        let _ = writeln!(
+            text,
+            "not run: {} in {}: {}",
+            group[0].case,
+            columns.join(", "),
+            group[0].reason
+        );
     }
     for row in &measured.rows {
         if let Some(fault) = &row.fault {

@@ -152,8 +152,10 @@ impl Peers {
     #[inline(always)]
     pub fn next_peer(&mut self) -> usize {
         // The numbers of Numerical Recipes' quick generator of 64 bits.
-        self.state =
-            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.state = self
+            .state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 33) as usize % self.threads
     }
 }

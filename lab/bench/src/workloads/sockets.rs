@@ -12,9 +12,21 @@ pub static SOCKETS: Workload = Workload {
     says: "socket(2) and close(2), each thread its own socket",
     operation: "open+close",
     cases: &[
-        Case { name: "inet-stream", job: Job::OpenClose(Object::Socket(Domain::Inet)), by_default: true },
-        Case { name: "inet6-stream", job: Job::OpenClose(Object::Socket(Domain::Inet6)), by_default: false },
-        Case { name: "unix-stream", job: Job::OpenClose(Object::Socket(Domain::Unix)), by_default: false },
+        Case {
+            name: "inet-stream",
+            job: Job::OpenClose(Object::Socket(Domain::Inet)),
+            by_default: true,
+        },
+        Case {
+            name: "inet6-stream",
+            job: Job::OpenClose(Object::Socket(Domain::Inet6)),
+            by_default: false,
+        },
+        Case {
+            name: "unix-stream",
+            job: Job::OpenClose(Object::Socket(Domain::Unix)),
+            by_default: false,
+        },
     ],
     shown: Shown::Ladder,
 };

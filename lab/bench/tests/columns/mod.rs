@@ -94,7 +94,14 @@ impl Arena for ToyArena {
     fn worker(&self, seat: Seat) -> Result<Box<dyn Worker>, Fault> {
         Fault::unless(self.flaw != Flaw::Hiring, || "no worker".to_owned())?;
         let flaw = if seat.thread + 1 == seat.threads { self.flaw } else { Flaw::None };
-        Ok(Box::new(Adder { name: self.name, flaw, seat, log: self.log.clone(), samples: 0, sum: 0 }))
+        Ok(Box::new(Adder {
+            name: self.name,
+            flaw,
+            seat,
+            log: self.log.clone(),
+            samples: 0,
+            sum: 0,
+        }))
     }
 
     fn settle(&self) -> Result<(), Fault> {

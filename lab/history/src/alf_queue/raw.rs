@@ -139,8 +139,10 @@ fn finish(end: &End, head: u32, n: u32) {
 impl<T> Drop for AlfQueue<T> {
     fn drop(&mut self) {
         // Relaxed: nobody else is left.
-        let (mut head, tail) =
-            (self.consumer.tail.load(Ordering::Relaxed), self.producer.tail.load(Ordering::Relaxed));
+        let (mut head, tail) = (
+            self.consumer.tail.load(Ordering::Relaxed),
+            self.producer.tail.load(Ordering::Relaxed),
+        );
         while head != tail {
             // SAFETY: between the ends: written, and not read.
             drop(unsafe { self.slot(head).with_mut(|slot| (*slot).assume_init_read()) });

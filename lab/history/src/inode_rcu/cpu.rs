@@ -162,7 +162,9 @@ impl Cpu<'_> {
 
     /// Inodes that wait for a grace period.
     pub fn inodes_waiting(&self) -> usize {
-        self.waiting_inodes.nxtlist.count + self.waiting_inodes.curlist.count + self.sheaves.waiting()
+        self.waiting_inodes.nxtlist.count
+            + self.waiting_inodes.curlist.count
+            + self.sheaves.waiting()
     }
 
     /// A callback more.

@@ -152,7 +152,11 @@ impl<'a> Current<'a> {
 
     /// `build_detached_freelist()`: the group of the first object from `start` on, and where the next search starts.
     #[inline(always)]
-    fn detach(&self, objects: &mut [Option<Object<'a>>], mut start: usize) -> (Option<Detached>, usize) {
+    fn detach(
+        &self,
+        objects: &mut [Option<Object<'a>>],
+        mut start: usize,
+    ) -> (Option<Detached>, usize) {
         let mut first = None;
         while first.is_none() && start < objects.len() {
             first = objects[start].take();

@@ -192,7 +192,8 @@ impl Double {
     #[cfg(any(not(target_arch = "x86_64"), quietline_sim))]
     pub(super) fn exchange(&self, old: (u64, u64), new: (u64, u64)) -> bool {
         // ORDERING: the acquire pairs with the release below: who has the bit sees what its last holder wrote.
-        while self.locked.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while self.locked.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err()
+        {
             quietline_platform::hint::spin_loop();
         }
         let equal = self.load() == old;

@@ -144,7 +144,8 @@ impl Current<'_> {
     fn put_cpu_partial(&self, number: u32, drain: bool) {
         let (cache, c) = (self.cache, self.c);
         let mut first = c.partial.load(Ordering::Relaxed);
-        let mut pobjects = if first == NONE { 0 } else { cache.page(first).pobjects.load(Ordering::Relaxed) };
+        let mut pobjects =
+            if first == NONE { 0 } else { cache.page(first).pobjects.load(Ordering::Relaxed) };
         if drain && pobjects > cache.cpu_partial {
             self.unfreeze_partials();
             (first, pobjects) = (NONE, 0);
@@ -176,7 +177,9 @@ impl Current<'_> {
                     break counters;
                 }
             };
-            if counters.inuse() == 0 && cache.node.0.nr_partial.load(Ordering::Relaxed) >= cache.min_partial {
+            if counters.inuse() == 0
+                && cache.node.0.nr_partial.load(Ordering::Relaxed) >= cache.min_partial
+            {
                 page.next.store(discard, Ordering::Relaxed);
                 discard = number;
             } else {

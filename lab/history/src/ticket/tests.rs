@@ -13,8 +13,8 @@ fn holders_exclude_each_other() {
         for _ in 0..2 {
             scope.spawn(|| {
                 for turn in 0..TURNS {
-                    let _guard =
-                        if turn % 8 == 0 { lock.try_lock() } else { None }.unwrap_or_else(|| lock.lock());
+                    let _guard = if turn % 8 == 0 { lock.try_lock() } else { None }
+                        .unwrap_or_else(|| lock.lock());
                     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 }
             });

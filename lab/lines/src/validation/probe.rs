@@ -47,8 +47,10 @@ pub(super) fn probe(machine: &Topology, cpus: usize, pin: &impl Pin) -> (Topolog
         ns[0]
     };
     let counter = AtomicU64::new(0);
-    let locked =
-        enter("locked, line at hand".to_owned(), alone(pin, || _ = counter.fetch_add(1, Ordering::Relaxed)));
+    let locked = enter(
+        "locked, line at hand".to_owned(),
+        alone(pin, || _ = counter.fetch_add(1, Ordering::Relaxed)),
+    );
     let pause = enter("pause".to_owned(), alone(pin, hint::spin_loop));
     machine.core.locked = ps(locked).saturating_sub(machine.core.l1);
     machine.core.pause = ps(pause);
@@ -75,7 +77,8 @@ pub(super) fn probe(machine: &Topology, cpus: usize, pin: &impl Pin) -> (Topolog
         machine.core.hold = ps(stays);
         level.load_modified = ps(load);
         // Where loads do not take lines away the writer still has its copy, and nothing was measured.
-        level.load_shared = if machine.core.migratory { ps(back) } else { level.load_shared.min(ps(load)) };
+        level.load_shared =
+            if machine.core.migratory { ps(back) } else { level.load_shared.min(ps(load)) };
         level.store = ps(store);
         level.request = ps(store - back_way).min(level.load_modified);
     }

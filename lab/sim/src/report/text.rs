@@ -9,7 +9,9 @@ const FIELDS: usize = 24;
 
 fn table(heads: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    table
+        .load_style(presets::UTF8_FULL_CONDENSED)
+        .set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(heads);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -57,8 +59,15 @@ impl fmt::Display for Report {
         let mut fields = table(&heads);
         for row in self.fields.iter().take(FIELDS) {
             let mut cells = vec![row.field.clone(), row.words.to_string()];
-            let counts =
-                [row.reads, row.writes, row.locked, row.hits, row.transfers, row.invalidations, row.memory];
+            let counts = [
+                row.reads,
+                row.writes,
+                row.locked,
+                row.hits,
+                row.transfers,
+                row.invalidations,
+                row.memory,
+            ];
             cells.extend(counts.map(number));
             cells.push(number(row.wait_ns));
             cells.push(format!("{:.1} %", row.share * 100.0));
@@ -72,7 +81,15 @@ impl fmt::Display for Report {
         if self.conflicts.is_empty() {
             return writeln!(f, "No line was contended.");
         }
-        let heads = ["contended line", "lines", "readers", "writers", "touched/op", "moved/op", "wait ns/op"];
+        let heads = [
+            "contended line",
+            "lines",
+            "readers",
+            "writers",
+            "touched/op",
+            "moved/op",
+            "wait ns/op",
+        ];
         let mut conflicts = table(&heads);
         for row in &self.conflicts {
             conflicts.add_row(vec![

@@ -71,14 +71,23 @@ impl State {
 
     /// All go on from here, at about the same time.
     pub(super) fn begin(&mut self) {
-        let latest =
-            self.cpus.iter().filter(|cpu| cpu.doing != Doing::Ended).map(|cpu| cpu.clock).max().unwrap_or(0);
+        let latest = self
+            .cpus
+            .iter()
+            .filter(|cpu| cpu.doing != Doing::Ended)
+            .map(|cpu| cpu.clock)
+            .max()
+            .unwrap_or(0);
         self.progress.settle();
         for (number, cpu) in self.cpus.iter_mut().enumerate() {
             if cpu.doing == Doing::Gathered {
                 cpu.turn += 1;
                 cpu.doing = Doing::Running;
-                self.runnable.push(Reverse((latest + self.jitter.below(1_000_000), number, cpu.turn)));
+                self.runnable.push(Reverse((
+                    latest + self.jitter.below(1_000_000),
+                    number,
+                    cpu.turn,
+                )));
             }
         }
     }

@@ -25,7 +25,10 @@ impl State {
                 Doing::Sleeping { .. } => "sleeps".to_owned(),
                 Doing::Gathered => "waits for the others to warm up".to_owned(),
             };
-            format!("CPU {number} {doing}; it touched last: {}", word.unwrap_or_else(|| "nothing".to_owned()))
+            format!(
+                "CPU {number} {doing}; it touched last: {}",
+                word.unwrap_or_else(|| "nothing".to_owned())
+            )
         };
         Stuck { what: what.to_owned(), cpus: self.cpus.iter().enumerate().map(describe).collect() }
     }

@@ -95,7 +95,9 @@ impl State {
         self.cpus[cpu].clock += futex;
         let now = self.cpus[cpu].clock;
         for _ in 0..n {
-            let Some((sleeper, turn)) = self.sleepers.get_mut(&address).and_then(VecDeque::pop_front) else {
+            let Some((sleeper, turn)) =
+                self.sleepers.get_mut(&address).and_then(VecDeque::pop_front)
+            else {
                 return;
             };
             let c = &mut self.cpus[sleeper];

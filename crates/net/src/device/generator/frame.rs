@@ -39,8 +39,9 @@ pub(super) struct Template {
 
 /// The sum of 16-bit words, as the internet's checksum adds them, before it is folded. An odd byte is the upper half of a word.
 pub(in crate::device) fn sum(bytes: &[u8]) -> u64 {
-    let words =
-        bytes.chunks(2).map(|word| u64::from(word[0]) << 8 | word.get(1).map_or(0, |low| (*low).into()));
+    let words = bytes
+        .chunks(2)
+        .map(|word| u64::from(word[0]) << 8 | word.get(1).map_or(0, |low| (*low).into()));
     words.sum()
 }
 
@@ -108,7 +109,8 @@ impl Template {
     #[inline(always)]
     pub(super) fn write(&self, frame: &mut [u8], flow: u32, sequence: u64) {
         if self.is_ipv4 {
-            let start = self.write_as::<HEADERS4, { HEADERS4 + PAYLOAD }, SOURCE4>(frame, flow, sequence);
+            let start =
+                self.write_as::<HEADERS4, { HEADERS4 + PAYLOAD }, SOURCE4>(frame, flow, sequence);
             let source = self.source.wrapping_add(flow as u16);
             put(start, CHECK4, fold(self.ip_sum + u64::from(source)).to_be_bytes());
         } else {
@@ -127,7 +129,8 @@ impl Template {
     ) -> &'f mut [u8; START] {
         // Zeros behind what is said: by one store, as a rule. What is too much is written over.
         *frame.last_chunk_mut().expect("a frame has more bytes") = [0; 8];
-        let (start, rest) = frame.split_first_chunk_mut::<START>().expect("as long as it was said to be");
+        let (start, rest) =
+            frame.split_first_chunk_mut::<START>().expect("as long as it was said to be");
         if rest.len() > 8 {
             rest.fill(0);
         }

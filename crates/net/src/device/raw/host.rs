@@ -65,8 +65,8 @@ const SIOCGIFHWADDR: Opcode = libc::SIOCGIFHWADDR as Opcode;
 /// Opens a TAP device; makes it, if there is none of that name. Its descriptor does not block.
 pub(crate) fn open_tap(name: Name) -> Result<OwnedFd, OpenError> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd =
-        rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(OpenError::of("open /dev/net/tun"))?;
+    let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())
+        .map_err(OpenError::of("open /dev/net/tun"))?;
     let mut request = Request::of(name);
     // A short at the value's first bytes.
     let mut value = [0; 8];
@@ -80,12 +80,18 @@ pub(crate) fn open_tap(name: Name) -> Result<OwnedFd, OpenError> {
 
 /// An interface's MTU, and its link address, which is an Ethernet's.
 pub(crate) fn interface(name: Name) -> Result<(usize, [u8; 6]), OpenError> {
-    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-        .map_err(OpenError::of("ask about an interface"))?;
+    let socket = rustix::net::socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(OpenError::of("ask about an interface"))?;
     let mtu = mtu(socket.as_fd(), name).map_err(OpenError::of("find the interface"))?;
     let mut link = Request::of(name);
     // SAFETY: SIOCGIFHWADDR reads and writes a `struct ifreq`.
-    let result = unsafe { ioctl::ioctl(&socket, Updater::<SIOCGIFHWADDR, Request>::new(&mut link)) };
+    let result =
+        unsafe { ioctl::ioctl(&socket, Updater::<SIOCGIFHWADDR, Request>::new(&mut link)) };
     result.map_err(OpenError::of("find the interface's address"))?;
     // A family, then the address.
     let [low, high, address @ ..] = link.bytes();
@@ -132,7 +138,11 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, name: Name) -> Result<(), OpenError> {
     };
     // SAFETY: the address is of the size that is given, and read during the call.
     let result = unsafe {
-        libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as u32)
+        libc::bind(
+            fd.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as u32,
+        )
     };
     done(result).map_err(OpenError::of("bind to the interface"))?;
     let all = libc::packet_mreq {
@@ -141,7 +151,8 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, name: Name) -> Result<(), OpenError> {
         mr_alen: 0,
         mr_address: [0; 8],
     };
-    set(fd, libc::PACKET_ADD_MEMBERSHIP, &all).map_err(OpenError::of("receive all that is on the link"))
+    set(fd, libc::PACKET_ADD_MEMBERSHIP, &all)
+        .map_err(OpenError::of("receive all that is on the link"))
 }
 
 /// How many packets the host had no room for since it was asked last.
@@ -151,17 +162,33 @@ pub(crate) fn lost(fd: BorrowedFd<'_>) -> Result<usize, Errno> {
     // SAFETY: the value is of the size that is given, and written during the call.
     done(unsafe {
         let counts = (&raw mut counts).cast();
-        libc::getsockopt(fd.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, counts, &raw mut len)
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            counts,
+            &raw mut len,
+        )
     })?;
     Ok(counts.tp_drops as usize)
 }
 
 /// Sets an option of a packet socket.
-pub(super) fn set<T: Copy>(fd: BorrowedFd<'_>, option: libc::c_int, value: &T) -> Result<(), Errno> {
+pub(super) fn set<T: Copy>(
+    fd: BorrowedFd<'_>,
+    option: libc::c_int,
+    value: &T,
+) -> Result<(), Errno> {
     // SAFETY: the value is of the size that is given, and read during the call.
     done(unsafe {
         let len = size_of::<T>() as libc::socklen_t;
-        libc::setsockopt(fd.as_raw_fd(), libc::SOL_PACKET, option, core::ptr::from_ref(value).cast(), len)
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            core::ptr::from_ref(value).cast(),
+            len,
+        )
     })
 }
 

@@ -56,8 +56,9 @@ impl PacketRing {
         set(fd, libc::PACKET_TX_RING, &request).map_err(&ring)?;
         let (protection, len) = (ProtFlags::READ | ProtFlags::WRITE, 2 * FRAMES * frame_size);
         // SAFETY: a fresh mapping, at an address that the host chooses.
-        let map =
-            unsafe { rustix::mm::mmap(core::ptr::null_mut(), len, protection, MapFlags::SHARED, fd, 0) };
+        let map = unsafe {
+            rustix::mm::mmap(core::ptr::null_mut(), len, protection, MapFlags::SHARED, fd, 0)
+        };
         let map = map.map_err(OpenError::of("map the rings of a packet socket"))?;
         let map = NonNull::new(map.cast()).ok_or_else(|| ring(rustix::io::Errno::NOMEM))?;
         Ok(Self { map, frame_size, rx: 0, tx: 0, waiting: 0, in_a_row: 0, losing: false })
@@ -215,7 +216,8 @@ impl PacketRing {
 impl Drop for PacketRing {
     fn drop(&mut self) {
         // SAFETY: mapped in `new`, of this length, and nothing is borrowed from it.
-        let unmapped = unsafe { rustix::mm::munmap(self.map.as_ptr().cast(), 2 * FRAMES * self.frame_size) };
+        let unmapped =
+            unsafe { rustix::mm::munmap(self.map.as_ptr().cast(), 2 * FRAMES * self.frame_size) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }

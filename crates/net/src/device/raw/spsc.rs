@@ -50,7 +50,8 @@ impl<T> Ring<T> {
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         // Relaxed: both ends are gone, and who ends the last share has seen what they did.
-        let (mut head, tail) = (self.head.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed));
+        let (mut head, tail) =
+            (self.head.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed));
         while head != tail {
             // SAFETY: written and published, and not read; nobody else is left.
             drop(unsafe { self.slot(head).with_mut(|slot| (*slot).assume_init_read()) });
@@ -154,7 +155,8 @@ impl<T> Consumer<T> {
     pub(crate) fn pop(&mut self) -> T {
         assert!(self.head != self.tail, "the ring is empty");
         // SAFETY: below what the producer has published, and not read before: the slot is ours, and holds a value.
-        let value = self.ring.slot(self.head).with_mut(|slot| unsafe { (*slot).assume_init_read() });
+        let value =
+            self.ring.slot(self.head).with_mut(|slot| unsafe { (*slot).assume_init_read() });
         self.head = self.head.wrapping_add(1);
         value
     }

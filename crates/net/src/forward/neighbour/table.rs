@@ -59,7 +59,11 @@ impl<A: Sealed> Table<A> {
     fn bucket(&self, interface: u32, address: A) -> &AtomicU32 {
         let [a, b, c, d] = address.to_words();
         // The last bits differ most; a multiplication spreads them into the upper ones.
-        let mixed = d ^ c.rotate_left(7) ^ b.rotate_left(14) ^ a.rotate_left(21) ^ interface.rotate_left(27);
+        let mixed = d
+            ^ c.rotate_left(7)
+            ^ b.rotate_left(14)
+            ^ a.rotate_left(21)
+            ^ interface.rotate_left(27);
         let hash = u64::from(mixed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         &self.buckets[hash as usize & (self.buckets.len() - 1)]
     }
@@ -94,7 +98,8 @@ impl<A: Sealed> Table<A> {
     pub(super) fn get_word(&self, interface: u32, address: A) -> Option<(u64, u32)> {
         let Found { words, .. } = self.find(interface, address)?;
         // Relaxed: as in `find`; and until when is a number that nothing else depends on.
-        let [high, low, until] = [INTERFACE, LINK, UNTIL].map(|word| words[word].load(Ordering::Relaxed));
+        let [high, low, until] =
+            [INTERFACE, LINK, UNTIL].map(|word| words[word].load(Ordering::Relaxed));
         Some((u64::from(low) | u64::from(high & 0xffff) << 32, until))
     }
 

@@ -85,7 +85,9 @@ fn walk<A: Sealed>(table: &Table<A>, prefix: A, len: u32) -> Way {
             Kind::Tail(tail) => {
                 let tail = table.tail(tail);
                 match tail.inner.kind() {
-                    Kind::Chunk(chunk) if len > tail.len && prefix.prefix(tail.len) == tail.bits => {
+                    Kind::Chunk(chunk)
+                        if len > tail.len && prefix.prefix(tail.len) == tail.bits =>
+                    {
                         (chunk, tail.len)
                     }
                     _ => break,
@@ -118,7 +120,12 @@ impl Changer {
     }
 
     /// Enters a prefix of at least one bit that is not there. O(entries that it covers).
-    pub(super) fn insert<A: Sealed>(&mut self, table: &Table<A>, prefix: A, leaf: Entry) -> Result<(), Lack> {
+    pub(super) fn insert<A: Sealed>(
+        &mut self,
+        table: &Table<A>,
+        prefix: A,
+        leaf: Entry,
+    ) -> Result<(), Lack> {
         let new = Tail { bits: prefix, len: leaf.depth(), inner: leaf };
         let way = walk(table, prefix, new.len);
         if new.len <= way.last.end() {
@@ -160,7 +167,12 @@ impl Changer {
         }
     }
 
-    fn new_tail<A: Sealed>(&mut self, table: &Table<A>, new: Tail<A>, cover: Entry) -> Result<Entry, Lack> {
+    fn new_tail<A: Sealed>(
+        &mut self,
+        table: &Table<A>,
+        new: Tail<A>,
+        cover: Entry,
+    ) -> Result<Entry, Lack> {
         let tail = self.tails.alloc(&table.tails)?;
         if let Some(place) = self.built_tails.iter_mut().find(|place| place.is_none()) {
             *place = Some(tail);
@@ -171,7 +183,13 @@ impl Changer {
 
     /// A chunk, behind a tail if need be, where a new prefix parts from what a tail has: both are longer than `at` bits and have
     /// those in common.
-    fn fork<A: Sealed>(&mut self, table: &Table<A>, at: u32, tail: u32, new: Tail<A>) -> Result<Entry, Lack> {
+    fn fork<A: Sealed>(
+        &mut self,
+        table: &Table<A>,
+        at: u32,
+        tail: u32,
+        new: Tail<A>,
+    ) -> Result<Entry, Lack> {
         let (old, cover) = (table.tail(tail), load(table.tail_cover(tail)));
         let common = common(old.bits, new.bits).min(old.len - 1).min(new.len - 1);
         // Steps are where strides begin.
@@ -195,7 +213,8 @@ impl Changer {
         let made = if at_fork == at {
             Entry::chunk(chunk)
         } else {
-            let skipped = Tail { bits: new.bits.prefix(at_fork), len: at_fork, inner: Entry::chunk(chunk) };
+            let skipped =
+                Tail { bits: new.bits.prefix(at_fork), len: at_fork, inner: Entry::chunk(chunk) };
             self.new_tail(table, skipped, cover)?
         };
         // Nothing can fail any more. If what was there is a chunk inside the new prefix, readers see it already, and may see
@@ -212,9 +231,9 @@ impl Changer {
     fn put<A: Sealed>(&mut self, table: &Table<A>, step: Step, new: Tail<A>) -> Result<(), Lack> {
         let slot = step.slot(new.bits);
         match new.inner.kind() {
-            Kind::Leaf if new.len <= step.end() => {
-                step.covered(new.bits, new.len).for_each(|slot| table.set_entry(step.place, slot, new.inner))
-            }
+            Kind::Leaf if new.len <= step.end() => step
+                .covered(new.bits, new.len)
+                .for_each(|slot| table.set_entry(step.place, slot, new.inner)),
             Kind::Chunk(_) if new.len == step.end() => table.set_entry(step.place, slot, new.inner),
             _ => {
                 let tail = self.new_tail(table, new, table.entry(step.place, slot))?;
@@ -248,7 +267,9 @@ impl Changer {
         let way = walk(table, prefix, len);
         if len <= way.last.end() {
             let around = cover(prefix, len - 1);
-            way.last.covered(prefix, len).for_each(|slot| swap(table, way.last.place, slot, len, around));
+            way.last
+                .covered(prefix, len)
+                .for_each(|slot| swap(table, way.last.place, slot, len, around));
         } else if let slot = way.last.slot(prefix)
             && let Kind::Tail(tail) = table.entry(way.last.place, slot).kind()
         {

@@ -165,7 +165,9 @@ impl<A: Sealed> HopPool<A> {
 }
 
 /// Makes room in a map for one more.
-pub(super) fn try_reserve<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) -> Result<(), AllocError> {
+pub(super) fn try_reserve<K: Eq + std::hash::Hash, V>(
+    map: &mut HashMap<K, V>,
+) -> Result<(), AllocError> {
     if map.len() == map.capacity() {
         fault::check()?;
         map.try_reserve(1).map_err(|_| AllocError)?;

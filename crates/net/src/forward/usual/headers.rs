@@ -145,8 +145,8 @@ const DESTINATION6: usize = 38;
 #[inline(always)]
 fn look6(headers: &[u8; 54], there: usize) -> Option<Looked> {
     let frame = 54 + u32::from(u16::from_be_bytes(bytes(headers, PAYLOAD)));
-    let [source, to] =
-        [SOURCE6, DESTINATION6].map(|at| Ipv6Addr::from_bits(u128::from_be_bytes(bytes(headers, at))));
+    let [source, to] = [SOURCE6, DESTINATION6]
+        .map(|at| Ipv6Addr::from_bits(u128::from_be_bytes(bytes(headers, at))));
     // All that stays here begins with eight zeroes or ones; so do few others.
     let is_odd = |first: u8| first.wrapping_add(1) < 2 || first == 0xfe;
     let odd = is_odd(headers[SOURCE6]) | is_odd(headers[DESTINATION6]);

@@ -40,8 +40,11 @@ impl<T> Port<T> {
         if !best.claim.reuseport || best.from.is_some() || self.owners.len() == 1 {
             return Some(best);
         }
-        let members =
-            || self.owners.iter().filter(|owner| owner.claim.reuseport && owner.rank(ip, from).0 == met);
+        let members = || {
+            self.owners
+                .iter()
+                .filter(|owner| owner.claim.reuseport && owner.rank(ip, from).0 == met)
+        };
         let n = members().count() as u64;
         members().nth(((u64::from(hash(from)) * n) >> 32) as usize)
     }
@@ -51,7 +54,9 @@ impl<T> Port<T> {
 fn hash(from: SocketAddr) -> u32 {
     let ip = match from.ip() {
         IpAddr::V4(ip) => u32::from(ip),
-        IpAddr::V6(ip) => ip.segments().iter().fold(0u32, |sum, &part| sum.rotate_left(5) ^ u32::from(part)),
+        IpAddr::V6(ip) => {
+            ip.segments().iter().fold(0u32, |sum, &part| sum.rotate_left(5) ^ u32::from(part))
+        }
     };
     let mixed = (u64::from(ip) << 16 | u64::from(from.port())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as u32

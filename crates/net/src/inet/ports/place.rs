@@ -70,7 +70,8 @@ impl<T> Port<T> {
         let others = self.owners.iter().filter(|owner| owner.id != id);
         match taken {
             Taken::ByAny => {
-                let clash = |taken: &Claim, listens| claim.meets(taken, listens) && !claim.balances(taken);
+                let clash =
+                    |taken: &Claim, listens| claim.meets(taken, listens) && !claim.balances(taken);
                 !others.into_iter().any(|owner| clash(&owner.claim, owner.open.is_some()))
                     && !self.groups.iter().any(|group| clash(&group.claim, false))
             }

@@ -56,7 +56,11 @@ fn senders_are_spread_over_those_who_share_a_port() {
     let mut counts = [0; 4];
     for port in 1..=20_000 {
         let found = ports.find(SocketAddr::new(LO, 80), sender(port)).unwrap();
-        assert_eq!(ports.find(SocketAddr::new(LO, 80), sender(port)), Some(found), "the same again");
+        assert_eq!(
+            ports.find(SocketAddr::new(LO, 80), sender(port)),
+            Some(found),
+            "the same again"
+        );
         counts[found] += 1;
     }
     assert!(counts.iter().all(|&n| (4_500..5_500).contains(&n)), "{counts:?}");
@@ -119,14 +123,19 @@ fn of_equals_the_latest_hears_unless_it_balances_in_version_6() {
 
 #[test]
 fn for_datagrams_only_the_latest_is_asked() {
-    for (taken, wide) in [(Taken::ByAny, Err(Errno::ADDRINUSE)), (Taken::ByLatest, Ok(Holding::Own(80, 3)))] {
+    for (taken, wide) in
+        [(Taken::ByAny, Err(Errno::ADDRINUSE)), (Taken::ByLatest, Ok(Holding::Own(80, 3)))]
+    {
         let ports = Ports::<u32>::new(taken).unwrap();
         let balanced = |ip: Ipv4Addr| Claim { reuseport: true, ..claim(ip) };
         ports.bind(80, claim(Ipv4Addr::new(127, 0, 0, 2)), 1, None).unwrap();
         ports.bind(80, balanced(Ipv4Addr::LOCALHOST), 2, None).unwrap();
         assert_eq!(ports.bind(80, balanced(Ipv4Addr::UNSPECIFIED), 3, None), wide);
         // The latest that it meets.
-        assert_eq!(ports.bind(80, balanced(Ipv4Addr::new(127, 0, 0, 2)), 4, None).is_ok(), wide.is_ok());
+        assert_eq!(
+            ports.bind(80, balanced(Ipv4Addr::new(127, 0, 0, 2)), 4, None).is_ok(),
+            wide.is_ok()
+        );
         assert_eq!(ports.bind(80, claim(LO), 5, None), Err(Errno::ADDRINUSE));
     }
 }
@@ -177,7 +186,9 @@ fn a_connection_is_there_once() {
     for to in 1..=300 {
         assert_eq!(ports.enter((sender(40_000), sender(to))), Ok(true));
         assert_eq!(ports.enter((sender(40_000), sender(to))), Ok(false));
-        assert!(ports.has((sender(40_000), sender(to))) && !ports.has((sender(to), sender(40_000))));
+        assert!(
+            ports.has((sender(40_000), sender(to))) && !ports.has((sender(to), sender(40_000)))
+        );
     }
     ports.leave((sender(40_000), sender(7)));
     assert_eq!(ports.enter((sender(40_000), sender(7))), Ok(true));

@@ -2,7 +2,8 @@
 
 use super::connect::{Control, Phase};
 use super::{
-    CLOSED, CONNECTING, DEAD, ESTABLISHED, End, GOT_FIN, LISTENS, Link, READABLE, SENT_FIN, SHUT_RD, SHUT_WR,
+    CLOSED, CONNECTING, DEAD, ESTABLISHED, End, GOT_FIN, LISTENS, Link, READABLE, SENT_FIN,
+    SHUT_RD, SHUT_WR,
 };
 use crate::abi::{SHUT_RD as HOW_RD, SHUT_WR as HOW_WR};
 use quietline_platform::atomic::Ordering;

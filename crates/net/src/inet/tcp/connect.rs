@@ -5,8 +5,8 @@ use super::super::names;
 use super::super::ports::{Claim, Holding, Tuple};
 use super::listen::Place;
 use super::{
-    CONNECTING, DEAD, ESTABLISHED, End, FULL, GOT_FIN, LISTENS, Link, SENT_FIN, SHUT_RD, SHUT_WR, SNDBUF,
-    SNDBUF_GROWN, WRITABLE,
+    CONNECTING, DEAD, ESTABLISHED, End, FULL, GOT_FIN, LISTENS, Link, SENT_FIN, SHUT_RD, SHUT_WR,
+    SNDBUF, SNDBUF_GROWN, WRITABLE,
 };
 use crate::abi::{SO_REUSEADDR, SO_REUSEPORT};
 use crate::address::SockAddr;
@@ -330,7 +330,12 @@ impl End {
     ///
     /// # Errors
     /// `ECONNREFUSED`; `EINPROGRESS` if the backlog is full; `ENOMEM`.
-    fn knock(this: &Object<Self>, listener: &Self, tuple: Tuple, attempt: u32) -> Result<bool, Errno> {
+    fn knock(
+        this: &Object<Self>,
+        listener: &Self,
+        tuple: Tuple,
+        attempt: u32,
+    ) -> Result<bool, Errno> {
         match listener.place_for(this, tuple, attempt)? {
             Place::Free(promise) => listener.admit(this, tuple, promise),
             Place::Later => Err(Errno::INPROGRESS),

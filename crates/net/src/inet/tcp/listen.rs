@@ -85,7 +85,8 @@ impl Listener {
     /// Whether it is to be found at an address: who has found its socket may come when that listens anew, somewhere else.
     fn is_at(&self, address: SocketAddr) -> bool {
         let own = self.local.ip().to_canonical();
-        self.local.port() == address.port() && (own.is_unspecified() || own == address.ip().to_canonical())
+        self.local.port() == address.port()
+            && (own.is_unspecified() || own == address.ip().to_canonical())
     }
 
     /// One more than the backlog says, as on Linux.
@@ -131,7 +132,11 @@ impl End {
     ///
     /// # Errors
     /// `EINVAL`; `EADDRINUSE`; `ENOMEM`.
-    pub(in super::super) fn listen(this: &Object<Self>, on: &On<'_>, backlog: u32) -> Result<(), Errno> {
+    pub(in super::super) fn listen(
+        this: &Object<Self>,
+        on: &On<'_>,
+        backlog: u32,
+    ) -> Result<(), Errno> {
         let mut control = this.control.lock();
         if control.phase != Phase::Unconnected {
             return Err(Errno::INVAL);
@@ -164,7 +169,9 @@ impl End {
             control.holding = Some(holding);
             control.local = Some(SocketAddr::new(ip, holding.port()));
         }
-        let (Some(holding), Some(local)) = (control.holding, control.local) else { return Err(Errno::INVAL) };
+        let (Some(holding), Some(local)) = (control.holding, control.local) else {
+            return Err(Errno::INVAL);
+        };
         fresh.local = local;
         *this.listener.lock() = Some(fresh);
         this.set(LISTENS);
@@ -264,8 +271,9 @@ impl End {
         child.uid.store(self.uid(), Ordering::Relaxed);
         child.congestion.store(self.congestion.load(Ordering::Relaxed), Ordering::Relaxed);
         let holding = self.net.get().inet.tcp.join(to.port(), child.claim(to.ip()))?;
-        let keeps =
-            self.listener.with(|listener| listener.as_ref().is_some_and(|listener| listener.keeps_address));
+        let keeps = self
+            .listener
+            .with(|listener| listener.as_ref().is_some_and(|listener| listener.keeps_address));
         *Object::get_mut(&mut child).expect("new").control.get_mut() = Control {
             phase: Phase::Connected,
             keeps_address: keeps,
@@ -363,7 +371,8 @@ impl End {
         self.clear(LISTENS);
         if let (Some(holding), Some(local)) = (control.holding, control.local) {
             // Without a check there is no error.
-            let _ = self.net.get().inet.tcp.change(holding, self.claim(local.ip()), None, None, false);
+            let _ =
+                self.net.get().inet.tcp.change(holding, self.claim(local.ip()), None, None, false);
         }
         for child in listener.ready {
             child.abort();

@@ -3,8 +3,8 @@
 use super::super::settings::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP};
 use super::{DEAD, End, READABLE};
 use crate::abi::{
-    SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEEK_OFF, SO_RCVBUF, SO_RCVBUFFORCE, SO_RCVLOWAT, SO_REUSEADDR,
-    SO_REUSEPORT, SO_SNDBUF, SO_SNDBUFFORCE, SOL_SOCKET,
+    SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEEK_OFF, SO_RCVBUF, SO_RCVBUFFORCE, SO_RCVLOWAT,
+    SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDBUFFORCE, SOL_SOCKET,
 };
 use crate::options::{give, give_int};
 use crate::proto::On;
@@ -50,7 +50,8 @@ impl End {
             }
             (IPPROTO_TCP, TCP_CONGESTION) => {
                 let name = value.split(|&byte| byte == 0).next().unwrap_or_default();
-                let number = CONGESTION.iter().position(|known| *known == name).ok_or(Errno::NOENT)?;
+                let number =
+                    CONGESTION.iter().position(|known| *known == name).ok_or(Errno::NOENT)?;
                 // Relaxed: a tunable.
                 self.congestion.store(number as u32, Ordering::Relaxed);
                 Ok(())
@@ -67,7 +68,12 @@ impl End {
     ///
     /// # Errors
     /// `ENOPROTOOPT`.
-    pub(in super::super) fn option(&self, level: i32, name: i32, to: &mut [u8]) -> Result<usize, Errno> {
+    pub(in super::super) fn option(
+        &self,
+        level: i32,
+        name: i32,
+        to: &mut [u8],
+    ) -> Result<usize, Errno> {
         match (level, name) {
             (SOL_SOCKET, SO_ERROR) => {
                 let errno = self.take_error().map_or(0, Errno::raw_os_error);

@@ -1,7 +1,8 @@
 //! What can be done with a stream.
 
 use super::{
-    CONNECTING, DEAD, ESTABLISHED, End, FULL, GOT_FIN, LISTENS, READABLE, SHUT_RD, SHUT_WR, WRITABLE,
+    CONNECTING, DEAD, ESTABLISHED, End, FULL, GOT_FIN, LISTENS, READABLE, SHUT_RD, SHUT_WR,
+    WRITABLE,
 };
 use quietline_platform::atomic::Ordering;
 use quietline_vfs::{Events, PollTable};
@@ -16,11 +17,13 @@ impl End {
         let (has_enough, flags) = {
             let rx = self.rx.0.lock();
             // A queue that is nearly full is enough in any case: no more may come.
-            let enough = rx.bytes.len() >= self.options.target(false, usize::MAX) || rx.is_nearly_full();
+            let enough =
+                rx.bytes.len() >= self.options.target(false, usize::MAX) || rx.is_nearly_full();
             (enough && !rx.bytes.is_empty(), self.flags())
         };
         if flags & LISTENS != 0 {
-            let ready = self.listener.with(|listener| listener.as_ref().is_some_and(|l| l.is_ready()));
+            let ready =
+                self.listener.with(|listener| listener.as_ref().is_some_and(|l| l.is_ready()));
             return if ready { READABLE } else { Events::empty() };
         }
         let is_closed = flags & (ESTABLISHED | CONNECTING) == 0 || flags & DEAD != 0;

@@ -26,7 +26,11 @@ impl End {
     /// # Errors
     /// `EAGAIN` when there is nothing; what went wrong; `ENOTCONN`.
     #[inline]
-    pub(in super::super) fn receive(&self, to: &mut Sink<'_, '_>, how: How) -> Result<usize, Errno> {
+    pub(in super::super) fn receive(
+        &self,
+        to: &mut Sink<'_, '_>,
+        how: How,
+    ) -> Result<usize, Errno> {
         let mut rx = self.rx.0.lock();
         if rx.is_being_read {
             rx = self.after_reader(rx);
@@ -76,7 +80,11 @@ impl End {
     /// # Errors
     /// As [`receive`](Self::receive); `EAGAIN` when there is too little.
     #[inline]
-    pub(in super::super) fn read(&self, to: &mut Sink<'_, '_>, waits: bool) -> Result<usize, Errno> {
+    pub(in super::super) fn read(
+        &self,
+        to: &mut Sink<'_, '_>,
+        waits: bool,
+    ) -> Result<usize, Errno> {
         let target = self.options.target(false, to.left());
         if target > 1 && waits && !self.has(target) {
             return Err(Errno::AGAIN);
@@ -109,7 +117,10 @@ impl End {
 
     /// Waits until nobody copies outside the lock: who does that takes more when he comes back, and what he takes is one piece.
     #[cold]
-    fn after_reader<'a>(&'a self, mut rx: SpinLockGuard<'a, Received>) -> SpinLockGuard<'a, Received> {
+    fn after_reader<'a>(
+        &'a self,
+        mut rx: SpinLockGuard<'a, Received>,
+    ) -> SpinLockGuard<'a, Received> {
         while rx.is_being_read {
             drop(rx);
             drop(self.reader.lock());

@@ -80,7 +80,11 @@ impl End {
     ///
     /// # Errors
     /// `EINVAL`, `EAFNOSUPPORT`, `EADDRNOTAVAIL`, `EACCES`, `EADDRINUSE`, `ENOMEM`.
-    pub(in super::super) fn bind(this: &Object<Self>, on: &On<'_>, address: &SockAddr) -> Result<(), Errno> {
+    pub(in super::super) fn bind(
+        this: &Object<Self>,
+        on: &On<'_>,
+        address: &SockAddr,
+    ) -> Result<(), Errno> {
         let address = names::to_bind(address, this.v6)?;
         check_bind(address, this.v6, this.settings.is_v6only(), this.settings.is_free_bind())?;
         if (1..1024).contains(&address.port()) && !on.who.may(Right::NetBind) {
@@ -204,11 +208,13 @@ impl End {
     /// # Errors
     /// `ENOTCONN`; what is not connected remembers it all the same.
     pub(in super::super) fn shutdown(&self, how: i32) -> Result<(), Errno> {
-        let shut = if how == HOW_WR { 0 } else { SHUT_RD } | if how == HOW_RD { 0 } else { SHUT_WR };
+        let shut =
+            if how == HOW_WR { 0 } else { SHUT_RD } | if how == HOW_RD { 0 } else { SHUT_WR };
         let is_connected = self.control.with(|control| control.remote.is_some());
         // ORDERING: SeqCst, as `wake_exchanged` wants it.
         self.flags.fetch_or(shut, Ordering::SeqCst);
-        self.readers.wake_exchanged((READABLE | Events::RDHUP | Events::HUP).bits(), WaitQueue::ALL);
+        self.readers
+            .wake_exchanged((READABLE | Events::RDHUP | Events::HUP).bits(), WaitQueue::ALL);
         self.writers.wake_exchanged((WRITABLE | Events::HUP).bits(), WaitQueue::ALL);
         if is_connected { Ok(()) } else { Err(Errno::NOTCONN) }
     }

@@ -92,7 +92,9 @@ impl Said {
                     }
                 }
             }
-            IPV6_HOPLIMIT | IPV6_2292HOPLIMIT | IPV6_TCLASS => int_of(cmsg.data, -1..=255).map(drop),
+            IPV6_HOPLIMIT | IPV6_2292HOPLIMIT | IPV6_TCLASS => {
+                int_of(cmsg.data, -1..=255).map(drop)
+            }
             IPV6_DONTFRAG => int_of(cmsg.data, 0..=1).map(drop),
             _ => Err(Errno::INVAL),
         }
@@ -145,7 +147,8 @@ impl End {
                 fits &= message.control.put(IPPROTO_IP, IP_PKTINFO, &info);
             }
             if self.settings.tells_ttl() {
-                fits &= message.control.put(IPPROTO_IP, IP_TTL, &i32::from(marks.ttl).to_ne_bytes());
+                fits &=
+                    message.control.put(IPPROTO_IP, IP_TTL, &i32::from(marks.ttl).to_ne_bytes());
             }
             if self.settings.tells_tos() {
                 fits &= message.control.put(IPPROTO_IP, IP_TOS, &[marks.tos]);

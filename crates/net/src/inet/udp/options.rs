@@ -2,7 +2,9 @@
 
 use super::super::settings::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP};
 use super::End;
-use crate::abi::{SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEEK_OFF, SO_REUSEADDR, SO_REUSEPORT, SOL_SOCKET};
+use crate::abi::{
+    SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEEK_OFF, SO_REUSEADDR, SO_REUSEPORT, SOL_SOCKET,
+};
 use crate::options::{give_int, int};
 use crate::proto::On;
 use rustix::io::Errno;
@@ -58,9 +60,16 @@ impl End {
     ///
     /// # Errors
     /// `ENOPROTOOPT`.
-    pub(in super::super) fn option(&self, level: i32, name: i32, to: &mut [u8]) -> Result<usize, Errno> {
+    pub(in super::super) fn option(
+        &self,
+        level: i32,
+        name: i32,
+        to: &mut [u8],
+    ) -> Result<usize, Errno> {
         match (level, name) {
-            (SOL_SOCKET, SO_ERROR) => Ok(give_int(to, self.take_error().map_or(0, Errno::raw_os_error))),
+            (SOL_SOCKET, SO_ERROR) => {
+                Ok(give_int(to, self.take_error().map_or(0, Errno::raw_os_error)))
+            }
             (SOL_SOCKET, SO_ACCEPTCONN) => Ok(give_int(to, 0)),
             (SOL_SOCKET, SO_PASSCRED) => Err(Errno::OPNOTSUPP),
             (SOL_SOCKET, SO_PEEK_OFF) => Err(Errno::NOPROTOOPT),

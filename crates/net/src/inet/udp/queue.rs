@@ -146,9 +146,16 @@ mod tests {
     /// How many datagrams of a size Linux's default buffer holds, as measured.
     #[test]
     fn a_buffer_holds_about_as_many_as_on_linux() {
-        for (len, linux) in
-            [(1, 256), (100, 256), (500, 166), (1000, 92), (1400, 92), (4000, 25), (16_000, 12), (60_000, 3)]
-        {
+        for (len, linux) in [
+            (1, 256),
+            (100, 256),
+            (500, 166),
+            (1000, 92),
+            (1400, 92),
+            (4000, 25),
+            (16_000, 12),
+            (60_000, 3),
+        ] {
             let mut queue = Queue::new();
             let held = (0..).take_while(|_| queue.push(datagram(len), 212_992).is_none()).count();
             assert!(held.abs_diff(linux) * 20 <= linux, "{len}: {held}, not {linux}");

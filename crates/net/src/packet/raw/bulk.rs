@@ -29,7 +29,10 @@ impl Gathered<'_> {
         debug_assert!(!NoBulk::is_entered(), "something is freed in bulk where that must not be");
         // SAFETY: so many were written; they are of this cache, and nobody uses them.
         unsafe {
-            let data = core::slice::from_raw_parts_mut(self.data.as_mut_ptr().cast::<Entry>(), self.nr_data);
+            let data = core::slice::from_raw_parts_mut(
+                self.data.as_mut_ptr().cast::<Entry>(),
+                self.nr_data,
+            );
             self.packets.data[self.class].free_bulk(data);
         }
         self.nr_data = 0;

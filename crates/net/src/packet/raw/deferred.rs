@@ -25,8 +25,9 @@ struct List {
 
 impl Deferred {
     pub(super) fn new() -> Result<Self, AllocError> {
-        let list =
-            |_| CachePadded::new(List { first: AtomicPtr::new(ptr::null_mut()), n: AtomicU32::new(0) });
+        let list = |_| {
+            CachePadded::new(List { first: AtomicPtr::new(ptr::null_mut()), n: AtomicU32::new(0) })
+        };
         Ok(Self { lists: PerCpu::new(list)? })
     }
 

@@ -29,7 +29,8 @@ struct Storage {
 /// What [`Storage::class`] says of a head.
 pub(super) const HEAD: usize = super::SIZES.len();
 
-const _: () = assert!(size_of::<Storage>() <= size_of::<Head>() && size_of::<Storage>() <= super::SIZES[0]);
+const _: () =
+    assert!(size_of::<Storage>() <= size_of::<Head>() && size_of::<Storage>() <= super::SIZES[0]);
 const _: () = assert!(mem::offset_of!(Head, users) == mem::offset_of!(Storage, users));
 
 impl PutOff {
@@ -45,7 +46,12 @@ impl PutOff {
             link(first);
             // ORDERING: Release pairs with the acquire in `take`: what it is and its link are seen. Relaxed on failure: only stored
             // again.
-            match stack.compare_exchange_weak(first, new.as_ptr(), Ordering::Release, Ordering::Relaxed) {
+            match stack.compare_exchange_weak(
+                first,
+                new.as_ptr(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return,
                 Err(seen) => first = seen,
             }
@@ -78,7 +84,9 @@ impl Packets {
         // SAFETY: the last reference was ours, so the head is. Relaxed, so below: published by the exchange.
         let (users, next) = unsafe { (&head.as_ref().users, &head.as_ref().next) };
         users.store(1, Ordering::Relaxed);
-        PutOff::push(&skb.packets().put_off.packets, head, |first| next.store(first, Ordering::Relaxed));
+        PutOff::push(&skb.packets().put_off.packets, head, |first| {
+            next.store(first, Ordering::Relaxed)
+        });
     }
 
     /// Storage waits likewise.

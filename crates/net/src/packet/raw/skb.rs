@@ -98,7 +98,8 @@ impl<'n> Skb<'n> {
             let new = Box::into_raw(heap::try_box(new)?);
             let null = ptr::null_mut();
             // ORDERING: Release pairs with the acquire in `info`. Relaxed on failure: it is looked at anew.
-            if head.info.compare_exchange(null, new, Ordering::Release, Ordering::Relaxed).is_err() {
+            if head.info.compare_exchange(null, new, Ordering::Release, Ordering::Relaxed).is_err()
+            {
                 // SAFETY: boxed above, and nobody has seen it.
                 drop(unsafe { Box::from_raw(new) });
             }
@@ -164,7 +165,10 @@ impl<'n> Skb<'n> {
         // SAFETY: inside the data, which was written before, in this life or an earlier one, and is written by who has it
         // alone.
         unsafe {
-            core::slice::from_raw_parts(head.data.add(usize::from(head.offset)).as_ptr(), head.len as usize)
+            core::slice::from_raw_parts(
+                head.data.add(usize::from(head.offset)).as_ptr(),
+                head.len as usize,
+            )
         }
     }
 
@@ -312,7 +316,8 @@ impl<'n> Skb<'n> {
         }
         let n = self.frags().count();
         let (linear, frags) = (self.head().len, self.head().frags_len);
-        let len = frags.checked_add(frag.len() as u32).filter(|sum| sum.checked_add(linear).is_some());
+        let len =
+            frags.checked_add(frag.len() as u32).filter(|sum| sum.checked_add(linear).is_some());
         let (Some(len), true, false) = (len, n < MAX_FRAGS, frag.is_empty()) else {
             return Err(PacketError::BadLength);
         };
@@ -338,7 +343,10 @@ impl<'n> Skb<'n> {
     /// With more than two thousand million references.
     pub fn get(&self) -> Self {
         // Relaxed: from a reference that exists.
-        assert!(self.head().users.fetch_add(1, Ordering::Relaxed) < MOST, "too many references to a packet");
+        assert!(
+            self.head().users.fetch_add(1, Ordering::Relaxed) < MOST,
+            "too many references to a packet"
+        );
         Self { head: self.head, of: PhantomData }
     }
 
@@ -502,7 +510,10 @@ impl<'n> Skb<'n> {
         // Relaxed: nobody else has it.
         #[cfg(debug_assertions)]
         head.users.store(0, Ordering::Relaxed);
-        Some(Remains { head: this.head.cast(), data: last.then_some((head.data, head.class.into())) })
+        Some(Remains {
+            head: this.head.cast(),
+            data: last.then_some((head.data, head.class.into())),
+        })
     }
 
     /// Gives up the head's part in data that had more than one head, or has fragments; true if it was the last, and then what the
@@ -511,7 +522,9 @@ impl<'n> Skb<'n> {
     fn put_data_ref(&self) -> bool {
         let Some(info) = self.info() else { return true };
         // ORDERING: as in `give_up`.
-        if info.dataref.load(Ordering::Acquire) != 1 && info.dataref.fetch_sub(1, Ordering::AcqRel) != 1 {
+        if info.dataref.load(Ordering::Acquire) != 1
+            && info.dataref.fetch_sub(1, Ordering::AcqRel) != 1
+        {
             return false;
         }
         // SAFETY: boxed in `info_or_new`, and nobody else has the data.

@@ -76,12 +76,16 @@ impl Flights {
         // What is not frozen is not counted: it may be taken at any time.
         self.each_unknown(|sock| {
             sock.each_held(|held, _, _| {
-                held.flight.found.store(held.flight.found.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                held.flight
+                    .found
+                    .store(held.flight.found.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             });
         });
         // When all are counted: whoever has a reference now has one more than was counted.
         self.each_unknown(|sock| {
-            sock.each_held(|held, _, references| held.flight.references.store(references, Ordering::Relaxed));
+            sock.each_held(|held, _, references| {
+                held.flight.references.store(references, Ordering::Relaxed)
+            });
         });
         self.each_unknown(|sock| {
             let flight = &sock.flight;
@@ -155,7 +159,9 @@ impl Flights {
 impl State {
     /// Whether there are sockets in its messages.
     fn has_sockets(&self) -> bool {
-        self.queue.iter().any(|segment| segment.parcel.as_ref().is_some_and(|parcel| parcel.has_sockets()))
+        self.queue
+            .iter()
+            .any(|segment| segment.parcel.as_ref().is_some_and(|parcel| parcel.has_sockets()))
     }
 }
 
@@ -180,7 +186,9 @@ impl Sock {
         };
         match nth.checked_sub(1) {
             None => Some(take(&mut state)),
-            Some(at) => state.listener.as_ref()?.queue.get(at).map(|embryo| take(&mut embryo.sock.lock())),
+            Some(at) => {
+                state.listener.as_ref()?.queue.get(at).map(|embryo| take(&mut embryo.sock.lock()))
+            }
         }
     }
 
@@ -189,7 +197,9 @@ impl Sock {
     pub(super) fn each_held(&self, mut f: impl FnMut(&Sock, &UnixEnd, u64)) {
         self.each_state(|state| {
             let parcels = state.queue.iter().filter_map(|segment| segment.parcel.as_ref());
-            for file in parcels.filter(|parcel| parcel.has_sockets()).flat_map(|parcel| parcel.files()) {
+            for file in
+                parcels.filter(|parcel| parcel.has_sockets()).flat_map(|parcel| parcel.files())
+            {
                 if let Some(socket) = sock_of(file)
                     && let Some(held) = socket.unix.get()
                 {

@@ -84,7 +84,8 @@ impl<const N: usize> Area<N> {
     #[inline(always)]
     pub(crate) fn increment_unless(&self, index: usize, mask: u64) -> Option<u64> {
         let at = self.at(index);
-        dispatch!(self, |o| rseq::increment_unless(o, at, mask), |w: Locked| w.increment_unless(index, mask))
+        dispatch!(self, |o| rseq::increment_unless(o, at, mask), |w: Locked| w
+            .increment_unless(index, mask))
     }
 
     #[inline(always)]
@@ -138,7 +139,8 @@ impl<const N: usize> Area<N> {
     #[inline(always)]
     pub(crate) unsafe fn list_pop(&self, index: usize) -> Option<NonNull<AtomicU64>> {
         let at = self.at(index);
-        dispatch!(self, |o| NonNull::new(rseq::list_pop(o, at).cast()), |w: Locked| w.list_pop(index))
+        dispatch!(self, |o| NonNull::new(rseq::list_pop(o, at).cast()), |w: Locked| w
+            .list_pop(index))
     }
 
     #[inline(always)]
@@ -156,11 +158,17 @@ impl<const N: usize> Area<N> {
     #[inline(always)]
     pub(crate) unsafe fn sheaf_pop_many(&self, index: usize, dst: *mut usize, n: usize) -> usize {
         let at = self.at(index);
-        dispatch!(self, |o| rseq::sheaf_pop_many(o, at, dst, n), |w: Locked| w.sheaf_pop_many(index, dst, n))
+        dispatch!(self, |o| rseq::sheaf_pop_many(o, at, dst, n), |w: Locked| w
+            .sheaf_pop_many(index, dst, n))
     }
 
     #[inline(always)]
-    pub(crate) unsafe fn sheaf_push_many(&self, index: usize, src: *const usize, n: usize) -> usize {
+    pub(crate) unsafe fn sheaf_push_many(
+        &self,
+        index: usize,
+        src: *const usize,
+        n: usize,
+    ) -> usize {
         let at = self.at(index);
         dispatch!(self, |o| rseq::sheaf_push_many(o, at, src, n), |w: Locked| w
             .sheaf_push_many(index, src, n))
@@ -177,7 +185,9 @@ impl<const N: usize> Area<N> {
         let (at, guard_at) = (self.at(index), self.at(guard));
         dispatch!(
             self,
-            |o| NonNull::new(rseq::sheaf_replace(o, at, guard_at, new.as_ptr().cast(), full).cast()),
+            |o| NonNull::new(
+                rseq::sheaf_replace(o, at, guard_at, new.as_ptr().cast(), full).cast()
+            ),
             |w: Locked| w.sheaf_replace(index, guard, new, full)
         )
     }

@@ -84,15 +84,15 @@ pub(super) fn alloc(size: usize) -> Result<NonNull<u8>, AllocError> {
     fault::check()?;
     let (n, align) = granules(size);
     let mut chunks = lock();
-    let (chunk, first) = match chunks.iter().enumerate().rev().find_map(|(i, c)| Some((i, c.find(n, align)?)))
-    {
-        Some(found) => found,
-        None => {
-            chunks.try_reserve(1).map_err(|_| AllocError)?;
-            chunks.push(Chunk::map()?);
-            (chunks.len() - 1, 0)
-        }
-    };
+    let (chunk, first) =
+        match chunks.iter().enumerate().rev().find_map(|(i, c)| Some((i, c.find(n, align)?))) {
+            Some(found) => found,
+            None => {
+                chunks.try_reserve(1).map_err(|_| AllocError)?;
+                chunks.push(Chunk::map()?);
+                (chunks.len() - 1, 0)
+            }
+        };
     let chunk = &mut chunks[chunk];
     chunk.mark(first, n, true);
     // SAFETY: the granules lie inside the unit of CPU 0.
@@ -115,7 +115,9 @@ pub(super) unsafe fn free(words: NonNull<u8>, size: usize) {
     let address = words.as_ptr() as usize;
     let at = chunks
         .iter()
-        .position(|c| (c.base.as_ptr() as usize..c.base.as_ptr() as usize + UNIT).contains(&address))
+        .position(|c| {
+            (c.base.as_ptr() as usize..c.base.as_ptr() as usize + UNIT).contains(&address)
+        })
         .expect("words lie in a chunk");
     let first = (address - chunks[at].base.as_ptr() as usize) / GRANULE;
     chunks[at].mark(first, n, false);

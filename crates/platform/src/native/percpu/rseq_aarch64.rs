@@ -281,7 +281,12 @@ pub(crate) unsafe fn swap(o: isize, word: *mut u64, new: u64) -> u64 {
 /// # Safety
 /// As [`add`]; `guard` too is CPU 0's copy of a per-CPU word.
 #[inline(always)]
-pub(crate) unsafe fn swap_unless(o: isize, word: *mut u64, guard: *mut u64, new: u64) -> Option<u64> {
+pub(crate) unsafe fn swap_unless(
+    o: isize,
+    word: *mut u64,
+    guard: *mut u64,
+    new: u64,
+) -> Option<u64> {
     let (old, done): (u64, u64);
     // SAFETY: see `add`.
     unsafe {
@@ -342,7 +347,12 @@ pub(crate) unsafe fn list_push(o: isize, word: *mut u64, node: *mut u64) {
 /// # Safety
 /// As [`increment_selected`]; `node` is the caller's.
 #[inline(always)]
-pub(crate) unsafe fn list_push_selected(o: isize, words: *mut u64, selector: *const u64, node: *mut u64) {
+pub(crate) unsafe fn list_push_selected(
+    o: isize,
+    words: *mut u64,
+    selector: *const u64,
+    node: *mut u64,
+) {
     // SAFETY: see `add`.
     unsafe {
         sequence!(
@@ -496,7 +506,12 @@ pub(crate) unsafe fn sheaf_pop_many(o: isize, word: *mut u64, dst: *mut usize, n
 /// # Safety
 /// As [`sheaf_pop`]; `src` holds `n` values.
 #[inline(always)]
-pub(crate) unsafe fn sheaf_push_many(o: isize, word: *mut u64, src: *const usize, n: usize) -> usize {
+pub(crate) unsafe fn sheaf_push_many(
+    o: isize,
+    word: *mut u64,
+    src: *const usize,
+    n: usize,
+) -> usize {
     let k: usize;
     // SAFETY: see `add`.
     unsafe {

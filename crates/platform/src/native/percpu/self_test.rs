@@ -23,10 +23,14 @@ pub(super) fn restarts(o: isize) -> bool {
 
 /// Whether `run`, on a thread of its own, returns true while `disturb` is called again and again. `run` sets its
 /// first word on entry, and returns when its second one is set.
-pub(super) fn restarts_by(disturb: fn(), run: impl Fn(&AtomicU32, &AtomicU32) -> bool + Sync) -> bool {
+pub(super) fn restarts_by(
+    disturb: fn(),
+    run: impl Fn(&AtomicU32, &AtomicU32) -> bool + Sync,
+) -> bool {
     let (entered, leave) = (AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|scope| {
-        let Ok(helper) = thread::Builder::new().spawn_scoped(scope, || run(&entered, &leave)) else {
+        let Ok(helper) = thread::Builder::new().spawn_scoped(scope, || run(&entered, &leave))
+        else {
             // Not known to work.
             return false;
         };

@@ -102,8 +102,10 @@ fn agree(seed: u64) {
     let mut units = Units(vec![0; (CPUS << SHIFT) / 8]);
     let reference: [AtomicU64; N] = Default::default();
     let capacity = 1 + random.below(70) as usize;
-    let (mine, theirs) =
-        (OwnedSheaf::new(capacity).unwrap().into_raw(), OwnedSheaf::new(capacity).unwrap().into_raw());
+    let (mine, theirs) = (
+        OwnedSheaf::new(capacity).unwrap().into_raw(),
+        OwnedSheaf::new(capacity).unwrap().into_raw(),
+    );
     // SAFETY: in bounds.
     unsafe { *units.word(cpu, 3) = mine.as_ptr() as u64 };
     reference[3].store(theirs.as_ptr() as u64, Relaxed);
@@ -156,7 +158,8 @@ fn agree(seed: u64) {
                     assert_eq!(r, locked.increment_selected(&selector), "{context}");
                 }
                 7 | 8 if used < nodes.len() => {
-                    let (a, b) = (first.add(2 * used), NonNull::new(first.add(2 * used + 1)).unwrap());
+                    let (a, b) =
+                        (first.add(2 * used), NonNull::new(first.add(2 * used + 1)).unwrap());
                     used += 1;
                     if v % 2 == 0 {
                         rseq::list_push(o, at[2], a);
@@ -186,8 +189,9 @@ fn agree(seed: u64) {
                     assert_eq!(a[n..], [0; 80][n..], "{context}: beyond what was asked for");
                 }
                 13 => {
-                    let mut src: Vec<usize> =
-                        (0..random.below(80) as usize).map(|_| random.next() as usize | 1).collect();
+                    let mut src: Vec<usize> = (0..random.below(80) as usize)
+                        .map(|_| random.next() as usize | 1)
+                        .collect();
                     if !src.is_empty() && random.below(4) == 0 {
                         let hole = random.below(src.len() as u64) as usize;
                         src[hole] = if random.below(2) == 0 { 0 } else { 7 << 32 };
@@ -200,13 +204,18 @@ fn agree(seed: u64) {
                     let full = v % 2 == 0;
                     let a = rseq::sheaf_replace(o, at[3], at[1], mine.as_ptr().cast(), full);
                     let b = locked.sheaf_replace(3, 1, theirs, full);
-                    assert_eq!((!a.is_null()).then_some(a), b.map(|_| mine.as_ptr().cast()), "{context}");
+                    assert_eq!(
+                        (!a.is_null()).then_some(a),
+                        b.map(|_| mine.as_ptr().cast()),
+                        "{context}"
+                    );
                 }
             }
             let (a, b) = (mine.as_ref(), theirs.as_ref());
             assert_eq!(a.len(), b.len(), "{context}");
-            (0..a.len())
-                .for_each(|i| assert_eq!(a.slot(i).load(Relaxed), b.slot(i).load(Relaxed), "{context}"));
+            (0..a.len()).for_each(|i| {
+                assert_eq!(a.slot(i).load(Relaxed), b.slot(i).load(Relaxed), "{context}")
+            });
             for i in [0, 1, 4, 5] {
                 assert_eq!(*units.word(cpu, i), reference[i].load(Relaxed), "{context} word {i}");
             }

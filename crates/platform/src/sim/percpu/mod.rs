@@ -140,7 +140,12 @@ impl<const N: usize> Area<N> {
         self.step(|w| unsafe { w.sheaf_pop_many(index, dst, n) })
     }
 
-    pub(crate) unsafe fn sheaf_push_many(&self, index: usize, src: *const usize, n: usize) -> usize {
+    pub(crate) unsafe fn sheaf_push_many(
+        &self,
+        index: usize,
+        src: *const usize,
+        n: usize,
+    ) -> usize {
         // SAFETY: passed on.
         self.step(|w| unsafe { w.sheaf_push_many(index, src, n) })
     }

@@ -50,7 +50,8 @@ impl Model {
         if let Call::Interrupt { thread } = call {
             return self.sleeps[*thread].is_some();
         }
-        let free = |at: &usize| self.slots[*at].is_none() && !self.promised[*at] && !self.is_polled(*at);
+        let free =
+            |at: &usize| self.slots[*at].is_none() && !self.promised[*at] && !self.is_polled(*at);
         let makes = call.makes();
         if self.sleeps[thread].is_some()
             || !makes.iter().all(free)
@@ -84,11 +85,15 @@ impl Model {
             }
             // What is there must be there.
             Call::Replace { from, at } => {
-                from != at && self.slots[from].is_some() && self.slots[at].is_some() && self.may_close(at)
+                from != at
+                    && self.slots[from].is_some()
+                    && self.slots[at].is_some()
+                    && self.may_close(at)
             }
             Call::Close { at } => self.may_close(at),
             Call::Shutdown { at, how } => group(at).is_none_or(|group| {
-                let waiting = self.sleepers(group, Role::Receive) + self.sleepers(group, Role::Accept);
+                let waiting =
+                    self.sleepers(group, Role::Receive) + self.sleepers(group, Role::Accept);
                 let full = self.sleepers(group, Role::Connect);
                 // One may have looked at a message and left it there.
                 let there = self.slots[at].is_some_and(|slot| {
@@ -110,7 +115,8 @@ impl Model {
                 }
                 match object.what {
                     What::Writer | What::Both => {
-                        let alone = readers == 1 && self.waits(at, host) && !self.is_ending(object.group);
+                        let alone =
+                            readers == 1 && self.waits(at, host) && !self.is_ending(object.group);
                         len <= PAGE || readers == 0 || alone
                     }
                     What::Socket(kind) if kind.is_stream() => {
@@ -119,17 +125,27 @@ impl Model {
                     _ => true,
                 }
             }
-            Call::Read { at, len } | Call::Recv { at, len, .. } => match (self.slots[at], self.object(at)) {
-                (Some(slot), Some(Object { what: What::Socket(kind), group })) if kind.is_stream() => {
-                    self.sleepers(group, Role::Send) == 0
-                        || host.readable(slot.fds[0]).is_ok_and(|there| len <= there as usize)
+            Call::Read { at, len } | Call::Recv { at, len, .. } => {
+                match (self.slots[at], self.object(at)) {
+                    (Some(slot), Some(Object { what: What::Socket(kind), group }))
+                        if kind.is_stream() =>
+                    {
+                        self.sleepers(group, Role::Send) == 0
+                            || host.readable(slot.fds[0]).is_ok_and(|there| len <= there as usize)
+                    }
+                    (_, Some(Object { what: What::Reader | What::Both, group })) => {
+                        !self.is_crowded(group)
+                    }
+                    _ => true,
                 }
-                (_, Some(Object { what: What::Reader | What::Both, group })) => !self.is_crowded(group),
-                _ => true,
-            },
+            }
             Call::Splice { from, to, len, tee } => {
-                let is = |at: usize, end: fn(What) -> bool| self.object(at).filter(|object| end(object.what));
-                let (Some(source), Some(target)) = (is(from, What::is_read), is(to, What::is_written)) else {
+                let is = |at: usize, end: fn(What) -> bool| {
+                    self.object(at).filter(|object| end(object.what))
+                };
+                let (Some(source), Some(target)) =
+                    (is(from, What::is_read), is(to, What::is_written))
+                else {
                     return false;
                 };
                 let both = |sleep: &Sleep| {
@@ -164,8 +180,9 @@ impl Model {
         }
         let same = |watch: &&Watch| watch.epoll == epoll.object && watch.object == slot.object;
         // One under a number that has been closed, and may be this one's: numbers are not compared.
-        let is_open =
-            |watch: &Watch| self.slots.iter().flatten().any(|slot| slot.descriptor == watch.descriptor);
+        let is_open = |watch: &Watch| {
+            self.slots.iter().flatten().any(|slot| slot.descriptor == watch.descriptor)
+        };
         if self.watches.iter().filter(same).any(|watch| !is_open(watch)) {
             return false;
         }
@@ -210,16 +227,24 @@ impl Model {
     /// Whether a call may come to sleep, as far as can be told.
     fn may_sleep(&self, call: &Call, host: &Host) -> bool {
         let has = |at: usize| {
-            self.slots[at].map_or(BROKEN, |slot| host.poll(&[(slot.fds[0], IN | OUT)], 0).unwrap()[0])
+            self.slots[at]
+                .map_or(BROKEN, |slot| host.poll(&[(slot.fds[0], IN | OUT)], 0).unwrap()[0])
         };
         match call {
-            Call::Recv { flags, .. } | Call::Send { flags, .. } if flags & libc::MSG_DONTWAIT != 0 => false,
-            Call::Recv { flags, .. } if flags & libc::MSG_WAITALL != 0 => true,
-            Call::Read { at, .. } | Call::Take { at } | Call::Recv { at, .. } | Call::Accept { at, .. } => {
-                has(*at) & (IN | BROKEN) == 0
+            Call::Recv { flags, .. } | Call::Send { flags, .. }
+                if flags & libc::MSG_DONTWAIT != 0 =>
+            {
+                false
             }
+            Call::Recv { flags, .. } if flags & libc::MSG_WAITALL != 0 => true,
+            Call::Read { at, .. }
+            | Call::Take { at }
+            | Call::Recv { at, .. }
+            | Call::Accept { at, .. } => has(*at) & (IN | BROKEN) == 0,
             Call::Write { at, len } => *len > PAGE || has(*at) & (OUT | BROKEN) == 0,
-            Call::Send { at, to, len, .. } => to.is_some() || *len > PAGE || has(*at) & (OUT | BROKEN) == 0,
+            Call::Send { at, to, len, .. } => {
+                to.is_some() || *len > PAGE || has(*at) & (OUT | BROKEN) == 0
+            }
             Call::Add { at, n } => *n > 1 || has(*at) & OUT == 0,
             Call::Connect { kind, waits, .. } => *waits && !kind.is_dgram() && !kind.is_inet(),
             Call::Open { flags, .. } => flags & (libc::O_NONBLOCK | libc::O_RDWR) == 0,
@@ -246,12 +271,17 @@ impl Model {
                 return false;
             }
         }
-        sleeps.iter().enumerate().all(|(n, one)| sleeps[..n].iter().all(|other| self.may_both(one, other)))
+        sleeps
+            .iter()
+            .enumerate()
+            .all(|(n, one)| sleeps[..n].iter().all(|other| self.may_both(one, other)))
     }
 
     /// Whether one may sleep beside another, if they do so in one queue.
     fn may_both(&self, one: &Sleep, other: &Sleep) -> bool {
-        let (Some((object, role)), Some((same, other_role))) = (one.on, other.on) else { return true };
+        let (Some((object, role)), Some((same, other_role))) = (one.on, other.on) else {
+            return true;
+        };
         if object != same {
             return true;
         }
@@ -340,14 +370,16 @@ impl Model {
         let Some(slot) = self.slots[at] else { return false };
         let group = self.objects[slot.object].group;
         // Those with names wait for room at the other's end, if that is not connected to them.
-        let named = self.objects[slot.object].what == What::Socket(Kind::Dgram) && group < FIRST_GROUP;
+        let named =
+            self.objects[slot.object].what == What::Socket(Kind::Dgram) && group < FIRST_GROUP;
         let mut on = self.sleeps.iter().flatten().filter_map(|sleep| sleep.on);
         // Such a one may be connected to itself. Two that are connected to each other take any number of messages: then a send waits
         // for room of its own, as without names.
         if named {
             let connected = |object| self.connected.contains(&object);
             return on.any(|(object, role)| {
-                role == Role::Send && (object == slot.object || connected(object) && connected(slot.object))
+                role == Role::Send
+                    && (object == slot.object || connected(object) && connected(slot.object))
             });
         }
         on.any(|(object, role)| {
@@ -370,7 +402,8 @@ impl Model {
     }
 
     fn waits(&self, at: usize, host: &Host) -> bool {
-        let flags = self.slots[at].map(|slot| host.fcntl(slot.fds[0], libc::F_GETFL, 0).expect("open"));
+        let flags =
+            self.slots[at].map(|slot| host.fcntl(slot.fds[0], libc::F_GETFL, 0).expect("open"));
         flags.is_some_and(|flags| flags & libc::O_NONBLOCK == 0)
     }
 }

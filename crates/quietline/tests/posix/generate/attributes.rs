@@ -40,7 +40,8 @@ impl Making {
         let flags = [libc::AT_SYMLINK_NOFOLLOW];
         match self.dice.below(20) {
             0..5 => {
-                let mode = if self.dice.once_in(20) { Mode(self.dice.word() as u32) } else { self.mode() };
+                let mode =
+                    if self.dice.once_in(20) { Mode(self.dice.word() as u32) } else { self.mode() };
                 Call::Fchmodat2 { at, path, mode, flags: self.at_for(empty, &flags) }
             }
             5..7 => Call::Fchmod { fd: self.fd(), mode: self.mode() },
@@ -69,19 +70,27 @@ impl Making {
             8..13 if self.guess.has_no_directory(self.who) => self.open_directory(),
             8..13 => Call::Fchdir { fd: self.fd_of(Of::Directory) },
             13..15 => Call::Chroot { path: self.path(Of::Directory) },
-            15..20 => Call::Getcwd { size: self.dice.one_of(&[0, 1, 2, 3, 4, 64, 5000, 5000, 5000]) },
-            20..24 => {
-                Call::Umask { mask: Mode(self.dice.one_of(&[0, 0o22, 0o77, 0o777, 0o1777, 0o27, 0o7077])) }
+            15..20 => {
+                Call::Getcwd { size: self.dice.one_of(&[0, 1, 2, 3, 4, 64, 5000, 5000, 5000]) }
             }
+            20..24 => Call::Umask {
+                mask: Mode(self.dice.one_of(&[0, 0o22, 0o77, 0o777, 0o1777, 0o27, 0o7077])),
+            },
             24..30 => Call::Fork {
                 child: 1 + ((self.who + self.dice.below(PROCESSES - 2)) % (PROCESSES - 1)) as u32,
             },
             _ if !self.root || (self.theme != super::Theme::Rights && !self.dice.once_in(6)) => {
                 Call::Chdir { path: Text::from("/") }
             }
-            30..33 => Call::Become { uid: self.user(), gid: self.user(), group: self.dice.one_of(USERS) },
-            33..35 => Call::Setresuid { real: self.user(), effective: self.user(), saved: self.user() },
-            35 | 36 => Call::Setresgid { real: self.user(), effective: self.user(), saved: self.user() },
+            30..33 => {
+                Call::Become { uid: self.user(), gid: self.user(), group: self.dice.one_of(USERS) }
+            }
+            33..35 => {
+                Call::Setresuid { real: self.user(), effective: self.user(), saved: self.user() }
+            }
+            35 | 36 => {
+                Call::Setresgid { real: self.user(), effective: self.user(), saved: self.user() }
+            }
             37 => Call::Setfsuid { uid: self.user() },
             38 => Call::Setfsgid { gid: self.user() },
             _ => Call::Setgroups {
@@ -95,7 +104,8 @@ impl Making {
         if !self.root {
             // Some attributes are for the machine's own root.
             return Text::from(
-                self.dice.one_of(&["user.a", "user.a", "user.b", "user.c", "nosuch.a", "user.", ""]),
+                self.dice
+                    .one_of(&["user.a", "user.a", "user.b", "user.c", "nosuch.a", "user.", ""]),
             );
         }
         match self.dice.below(16) {
@@ -132,7 +142,9 @@ impl Making {
                 let (size, flags) = (self.value_size(), self.xflags());
                 Call::Fsetxattr { fd, name, size, fill: self.dice.below(20) as u32, flags }
             }
-            9..23 if !self.guess.values.is_empty() && self.dice.once_in(2) => self.known_xattr(follow, room),
+            9..23 if !self.guess.values.is_empty() && self.dice.once_in(2) => {
+                self.known_xattr(follow, room)
+            }
             9..12 => Call::Getxattr { path, follow, name, size: room },
             12..15 => Call::Fgetxattr { fd, name, size: room },
             15..18 => Call::Listxattr { path, follow, size: room },

@@ -36,9 +36,16 @@ impl Making {
             12..14 => Call::Readv { fd, length: self.length() },
             14..16 => Call::Preadv { fd, length: self.length(), offset: self.offset() },
             16..23 => Call::Write { fd, length: self.length(), fill: self.fill() },
-            23..29 => Call::Pwrite { fd, length: self.length(), fill: self.fill(), offset: self.offset() },
+            23..29 => {
+                Call::Pwrite { fd, length: self.length(), fill: self.fill(), offset: self.offset() }
+            }
             29..31 => Call::Writev { fd, length: self.length(), fill: self.fill() },
-            31..33 => Call::Pwritev { fd, length: self.length(), fill: self.fill(), offset: self.offset() },
+            31..33 => Call::Pwritev {
+                fd,
+                length: self.length(),
+                fill: self.fill(),
+                offset: self.offset(),
+            },
             33..40 => {
                 let whence = if self.dice.once_in(30) {
                     self.dice.one_of(&[-1, 5, 99])
@@ -97,8 +104,11 @@ impl Making {
         let fd = self.fd();
         if self.dice.once_in(3) {
             let some = [libc::LOCK_SH, libc::LOCK_EX, libc::LOCK_EX, libc::LOCK_UN];
-            let operation =
-                if self.dice.once_in(20) { self.dice.below(256) as i32 } else { self.dice.one_of(&some) };
+            let operation = if self.dice.once_in(20) {
+                self.dice.below(256) as i32
+            } else {
+                self.dice.one_of(&some)
+            };
             return Call::FlockNb { fd, operation: Flock((operation | libc::LOCK_NB) as u64) };
         }
         let ofd = self.dice.once_in(3);
@@ -106,8 +116,11 @@ impl Making {
             0 => self.dice.one_of(&[-1, 3, 4, 99]),
             _ => self.dice.one_of(&[libc::F_RDLCK, libc::F_WRLCK, libc::F_UNLCK]),
         };
-        let whence =
-            if self.dice.once_in(25) { self.dice.one_of(&[-1, 3]) } else { self.dice.below(3) as i32 };
+        let whence = if self.dice.once_in(25) {
+            self.dice.one_of(&[-1, 3])
+        } else {
+            self.dice.below(3) as i32
+        };
         let mut edge = || match self.dice.below(10) {
             0..4 => self.dice.below(20) as i64,
             4 => -(self.dice.below(20) as i64),
@@ -128,7 +141,8 @@ impl Making {
             0..11 => Call::Close { fd },
             11..14 => Call::Dup { fd },
             14 | 15 => {
-                let new = if self.dice.once_in(10) { self.fd() } else { Fd(self.dice.below(16) as i32) };
+                let new =
+                    if self.dice.once_in(10) { self.fd() } else { Fd(self.dice.below(16) as i32) };
                 // Numbers that would make the table grow without end are not the subject here.
                 let new = if new.0 >= 32 { Fd(-1) } else { new };
                 let flags = self.dice.one_of(&[0, 0, libc::O_CLOEXEC, 1]);

@@ -48,8 +48,11 @@ impl Guess {
         let text = std::str::from_utf8(&path.0).ok()?;
         let rooted = text.starts_with('/') || at == CWD && !self.moved[who];
         let text = text.trim_matches('/');
-        let plain =
-            rooted && !text.is_empty() && text.len() < 60 && !text.contains("//") && !text.contains('.');
+        let plain = rooted
+            && !text.is_empty()
+            && text.len() < 60
+            && !text.contains("//")
+            && !text.contains('.');
         plain.then(|| text.to_owned())
     }
 
@@ -75,7 +78,8 @@ impl Guess {
     fn renamed(&mut self, old: &str, new: &str) {
         self.gone(new);
         for path in self.lists().into_iter().flatten() {
-            if let Some(rest) = path.strip_prefix(old).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+            if let Some(rest) =
+                path.strip_prefix(old).filter(|rest| rest.is_empty() || rest.starts_with('/'))
             {
                 *path = format!("{new}{rest}");
             }
@@ -107,8 +111,9 @@ impl Guess {
                 let known = path.as_ref().is_some_and(|path| self.dirs.contains(path));
                 let directory = known || flags.0 & libc::O_DIRECTORY as u64 != 0;
                 self.opened(who, value, directory && !temporary);
-                let new =
-                    path.as_ref().is_some_and(|path| self.lists().iter().all(|list| !list.contains(path)));
+                let new = path
+                    .as_ref()
+                    .is_some_and(|path| self.lists().iter().all(|list| !list.contains(path)));
                 if flags.0 & libc::O_CREAT as u64 != 0 && new && !temporary {
                     self.made(path, libc::S_IFREG);
                 }
@@ -124,9 +129,15 @@ impl Guess {
             }
             Call::Chdir { path } => self.moved[who] = path.0 != b"/",
             Call::Fchdir { .. } => self.moved[who] = true,
-            Call::Mkdirat { at, path, .. } => self.made(self.absolute(who, *at, path), libc::S_IFDIR),
-            Call::Mknodat { at, path, mode, .. } => self.made(self.absolute(who, *at, path), mode.0),
-            Call::Symlinkat { at, path, .. } => self.made(self.absolute(who, *at, path), libc::S_IFLNK),
+            Call::Mkdirat { at, path, .. } => {
+                self.made(self.absolute(who, *at, path), libc::S_IFDIR)
+            }
+            Call::Mknodat { at, path, mode, .. } => {
+                self.made(self.absolute(who, *at, path), mode.0)
+            }
+            Call::Symlinkat { at, path, .. } => {
+                self.made(self.absolute(who, *at, path), libc::S_IFLNK)
+            }
             Call::Linkat { to, new, .. } => self.made(self.absolute(who, *to, new), libc::S_IFREG),
             Call::Unlinkat { at, path, .. } => {
                 if let Some(path) = self.absolute(who, *at, path) {
@@ -136,13 +147,18 @@ impl Guess {
             Call::Renameat2 { from, old, to, new, flags }
                 if flags.0 & u64::from(libc::RENAME_EXCHANGE) == 0 =>
             {
-                if let (Some(old), Some(new)) = (self.absolute(who, *from, old), self.absolute(who, *to, new))
+                if let (Some(old), Some(new)) =
+                    (self.absolute(who, *from, old), self.absolute(who, *to, new))
                 {
                     self.renamed(&old, &new);
                 }
             }
-            Call::Setxattr { path, name, .. } => self.values.push((Holder::Path(path.clone()), name.clone())),
-            Call::Fsetxattr { fd, name, .. } => self.values.push((Holder::Fd(who, *fd), name.clone())),
+            Call::Setxattr { path, name, .. } => {
+                self.values.push((Holder::Path(path.clone()), name.clone()))
+            }
+            Call::Fsetxattr { fd, name, .. } => {
+                self.values.push((Holder::Fd(who, *fd), name.clone()))
+            }
             _ => {}
         }
     }
@@ -153,8 +169,13 @@ impl Making {
     pub(super) fn fd_of(&mut self, of: Of) -> Fd {
         let directory = of == Of::Directory;
         let fits = |&&(_, dir): &&(i32, bool)| of == Of::Any || dir == directory;
-        let open: Vec<i32> = self.guess.fds[self.who].iter().filter(fits).map(|&(fd, _)| fd).collect();
-        if open.is_empty() || self.dice.once_in(8) { self.any_fd() } else { Fd(self.dice.one_of(&open)) }
+        let open: Vec<i32> =
+            self.guess.fds[self.who].iter().filter(fits).map(|&(fd, _)| fd).collect();
+        if open.is_empty() || self.dice.once_in(8) {
+            self.any_fd()
+        } else {
+            Fd(self.dice.one_of(&open))
+        }
     }
 
     /// A path that is probably one of those, or just some.
@@ -205,7 +226,9 @@ impl Making {
         match self.dice.below(16) {
             0 => (self.fd_of(of), Text::from("")),
             1 => (self.any_fd(), self.any_path()),
-            2 | 3 if !self.guess.has_no_directory(self.who) => (self.fd_of(Of::Directory), self.any_path()),
+            2 | 3 if !self.guess.has_no_directory(self.who) => {
+                (self.fd_of(Of::Directory), self.any_path())
+            }
             _ => (CWD, self.path_of(of)),
         }
     }

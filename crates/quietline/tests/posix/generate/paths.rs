@@ -128,8 +128,13 @@ impl Making {
     }
 
     fn open_flags(&mut self) -> Open {
-        let mut flags =
-            self.dice.one_of(&[libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR, libc::O_RDWR, libc::O_RDWR]);
+        let mut flags = self.dice.one_of(&[
+            libc::O_RDONLY,
+            libc::O_WRONLY,
+            libc::O_RDWR,
+            libc::O_RDWR,
+            libc::O_RDWR,
+        ]);
         if self.dice.once_in(40) {
             flags = libc::O_ACCMODE;
         }
@@ -137,7 +142,9 @@ impl Making {
             flags |= libc::O_CREAT;
         }
         let often = [libc::O_TRUNC, libc::O_APPEND, libc::O_NOFOLLOW, libc::O_EXCL].map(bit);
-        let seldom = [libc::O_CLOEXEC, libc::O_DIRECT, libc::O_NOATIME, libc::O_SYNC, libc::O_DSYNC].map(bit);
+        let seldom =
+            [libc::O_CLOEXEC, libc::O_DIRECT, libc::O_NOATIME, libc::O_SYNC, libc::O_DSYNC]
+                .map(bit);
         let mut flags = bit(flags) | self.dice.some_of(&often, 8) | self.dice.some_of(&seldom, 30);
         match self.dice.below(30) {
             0..3 => flags |= bit(libc::O_DIRECTORY),
@@ -197,8 +204,8 @@ impl Making {
             if self.dice.once_in(30) {
                 flags |= self.dice.one_of(&[1 << 28, 1 << 32, 1 << 63]);
             }
-            let creates =
-                flags & bit(libc::O_CREAT) != 0 || flags & bit(libc::O_TMPFILE) == bit(libc::O_TMPFILE);
+            let creates = flags & bit(libc::O_CREAT) != 0
+                || flags & bit(libc::O_TMPFILE) == bit(libc::O_TMPFILE);
             // Unlike `openat` it refuses a mode that is not used.
             let mode = if creates != self.dice.once_in(20) { self.mode() } else { Mode(0) };
             return Call::Openat2 { at, path, flags: Open(flags), mode, resolve: Resolve(resolve) };
@@ -262,8 +269,13 @@ impl Making {
             }
             _ if self.guess.has_no_directory(self.who) => self.open_directory(),
             _ => {
-                let (fd, size) = (self.fd_of(Of::Directory), self.dice.one_of(&[24, 120, 280, 1024, 32768]));
-                if self.dice.once_in(3) { Call::Sweep { fd, size } } else { Call::Churn { fd, size } }
+                let (fd, size) =
+                    (self.fd_of(Of::Directory), self.dice.one_of(&[24, 120, 280, 1024, 32768]));
+                if self.dice.once_in(3) {
+                    Call::Sweep { fd, size }
+                } else {
+                    Call::Churn { fd, size }
+                }
             }
         }
     }
@@ -300,10 +312,12 @@ impl Making {
                 Call::Statx { at, path, flags, mask }
             }
             16..23 => {
-                let flags = self
-                    .dice
-                    .some_of(&[libc::AT_EACCESS, libc::AT_SYMLINK_NOFOLLOW, libc::AT_EMPTY_PATH].map(bit), 3);
-                let flags = if path.0.is_empty() { flags | bit(libc::AT_EMPTY_PATH) } else { flags };
+                let flags = self.dice.some_of(
+                    &[libc::AT_EACCESS, libc::AT_SYMLINK_NOFOLLOW, libc::AT_EMPTY_PATH].map(bit),
+                    3,
+                );
+                let flags =
+                    if path.0.is_empty() { flags | bit(libc::AT_EMPTY_PATH) } else { flags };
                 let flags = if self.dice.once_in(50) { flags | 1 } else { flags };
                 let mode = if self.dice.once_in(40) {
                     self.dice.one_of(&[8, -1])
@@ -313,7 +327,8 @@ impl Making {
                 Call::Faccessat2 { at, path, mode, flags: Access(flags) }
             }
             23..30 => {
-                let (at, path) = if self.dice.once_in(4) { (at, path) } else { self.place(Of::Other) };
+                let (at, path) =
+                    if self.dice.once_in(4) { (at, path) } else { self.place(Of::Other) };
                 Call::Readlinkat { at, path, size: self.dice.one_of(&[0, 1, 3, 100, 5000, 5000]) }
             }
             30..38 if self.guess.has_no_directory(self.who) => self.open_directory(),

@@ -18,7 +18,9 @@ impl Making {
                 Call::Watch { path, mask: self.watching() }
             }
             6 => Call::Unwatch { wd: 1 + self.dice.below(12) as i32 },
-            7 if self.dice.once_in(4) => Call::Unwatch { wd: self.dice.one_of(&[-1, 0, i32::MAX >> 1]) },
+            7 if self.dice.once_in(4) => {
+                Call::Unwatch { wd: self.dice.one_of(&[-1, 0, i32::MAX >> 1]) }
+            }
             _ => return,
         };
         self.push(self.who, call);

@@ -161,7 +161,8 @@ pub(super) fn end_watches() {
     let path = c"/last";
     sys!(libc::SYS_mkdirat, -1, path.as_ptr(), 0o700).expect("mkdir");
     let all = libc::IN_ALL_EVENTS;
-    let last = sys!(libc::SYS_inotify_add_watch, WATCHER, path.as_ptr(), all).expect("a watch") as i32;
+    let last =
+        sys!(libc::SYS_inotify_add_watch, WATCHER, path.as_ptr(), all).expect("a watch") as i32;
     sys!(libc::SYS_unlinkat, -1, path.as_ptr(), libc::AT_REMOVEDIR).expect("rmdir");
     for wd in watches_before() + 1..=last {
         // Most have ended with their files.
@@ -187,13 +188,21 @@ impl Actor for Thread {
     fn dents(&mut self, fd: i32, size: usize) -> Result<Vec<Dent>, i32> {
         let mut buffer = vec![0u64; size.div_ceil(8)];
         let length = sys!(libc::SYS_getdents64, fd, buffer.as_mut_ptr(), size)? as usize;
-        let bytes: Vec<u8> = buffer.iter().flat_map(|word| word.to_ne_bytes()).take(length).collect();
+        let bytes: Vec<u8> =
+            buffer.iter().flat_map(|word| word.to_ne_bytes()).take(length).collect();
         let (mut dents, mut at) = (Vec::new(), 0);
-        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let word =
+            |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         while at < length {
             let record = usize::from(u16::from_ne_bytes([bytes[at + 16], bytes[at + 17]]));
-            let name = bytes[at + 19..at + record].split(|&b| b == 0).next().unwrap_or_default().to_vec();
-            dents.push(Dent { name, ino: word(at), kind: bytes[at + 18], next: word(at + 8) as i64 });
+            let name =
+                bytes[at + 19..at + record].split(|&b| b == 0).next().unwrap_or_default().to_vec();
+            dents.push(Dent {
+                name,
+                ino: word(at),
+                kind: bytes[at + 18],
+                next: word(at + 8) as i64,
+            });
             at += record;
         }
         Ok(dents)
@@ -203,7 +212,8 @@ impl Actor for Thread {
         let length = sys!(libc::SYS_read, WATCHER, buffer.as_mut_ptr(), buffer.len())? as usize;
         let mut at = 0;
         while at < length {
-            let word = |at: usize| i32::from_ne_bytes(buffer[at..at + 4].try_into().expect("four bytes"));
+            let word =
+                |at: usize| i32::from_ne_bytes(buffer[at..at + 4].try_into().expect("four bytes"));
             let (wd, padded) = (word(at), word(at + 12) as usize);
             // None is of no watch: that of an overflow.
             let wd = if wd > 0 { wd - watches_before() } else { wd };
@@ -234,8 +244,12 @@ impl Thread {
             &Call::Become { uid, gid, group } => sys!(libc::SYS_setgroups, 1, &raw const group)
                 .and_then(|_| sys!(libc::SYS_setresgid, gid, gid, gid))
                 .and_then(|_| sys!(libc::SYS_setresuid, uid, uid, uid)),
-            &Call::Setresuid { real, effective, saved } => sys!(libc::SYS_setresuid, real, effective, saved),
-            &Call::Setresgid { real, effective, saved } => sys!(libc::SYS_setresgid, real, effective, saved),
+            &Call::Setresuid { real, effective, saved } => {
+                sys!(libc::SYS_setresuid, real, effective, saved)
+            }
+            &Call::Setresgid { real, effective, saved } => {
+                sys!(libc::SYS_setresgid, real, effective, saved)
+            }
             &Call::Setfsuid { uid } => sys!(libc::SYS_setfsuid, uid),
             &Call::Setfsgid { gid } => sys!(libc::SYS_setfsgid, gid),
             &Call::Setgroups { groups, first } => {
@@ -257,10 +271,13 @@ impl Thread {
             Call::Openat2 { at, path, flags, mode, resolve } => {
                 let how = [flags.0, u64::from(mode.0), resolve.0];
                 let path = c(&path.0);
-                let open = || sys!(libc::SYS_openat2, at.0, path.as_ptr(), how.as_ptr(), size_of_val(&how));
+                let open = || {
+                    sys!(libc::SYS_openat2, at.0, path.as_ptr(), how.as_ptr(), size_of_val(&how))
+                };
                 // With `..` in a confined path, any rename on the machine makes the call give up.
                 let confined = resolve.0 & (libc::RESOLVE_BENEATH | libc::RESOLVE_IN_ROOT) != 0;
-                let tries = if confined && resolve.0 & libc::RESOLVE_CACHED == 0 { 1000 } else { 1 };
+                let tries =
+                    if confined && resolve.0 & libc::RESOLVE_CACHED == 0 { 1000 } else { 1 };
                 let mut result = open();
                 for _ in 1..tries {
                     if result != Err(libc::EAGAIN) {
@@ -289,7 +306,9 @@ impl Thread {
                 return filled(length, |b| sys!(libc::SYS_read, fd.0, b.as_mut_ptr(), length));
             }
             Call::Pread { fd, length, offset } => {
-                return filled(length, |b| sys!(libc::SYS_pread64, fd.0, b.as_mut_ptr(), length, offset));
+                return filled(length, |b| {
+                    sys!(libc::SYS_pread64, fd.0, b.as_mut_ptr(), length, offset)
+                });
             }
             Call::Readv { fd, length } => {
                 return filled(length, |b| {
@@ -320,7 +339,9 @@ impl Thread {
                 sys!(libc::SYS_pwritev, fd.0, pieces.as_ptr(), pieces.len(), offset, 0)
             }
             Call::Lseek { fd, offset, whence } => sys!(libc::SYS_lseek, fd.0, offset, whence),
-            Call::Truncate { ref path, length } => sys!(libc::SYS_truncate, c(&path.0).as_ptr(), length),
+            Call::Truncate { ref path, length } => {
+                sys!(libc::SYS_truncate, c(&path.0).as_ptr(), length)
+            }
             Call::Ftruncate { fd, length } => sys!(libc::SYS_ftruncate, fd.0, length),
             Call::Fallocate { fd, mode, offset, length } => {
                 sys!(libc::SYS_fallocate, fd.0, mode.0 as i32, offset, length)
@@ -363,7 +384,9 @@ impl Thread {
 
     fn names(&mut self, call: &Call) -> Outcome {
         let number = match call {
-            Call::Mkdirat { at, path, mode } => sys!(libc::SYS_mkdirat, at.0, c(&path.0).as_ptr(), mode.0),
+            Call::Mkdirat { at, path, mode } => {
+                sys!(libc::SYS_mkdirat, at.0, c(&path.0).as_ptr(), mode.0)
+            }
             Call::Mknodat { at, path, mode, major, minor } => {
                 // The call takes 12 bits of major and 20 of minor.
                 let device = (major & 0xfff) << 8 | minor & 0xff | (minor & 0xfff00) << 12;
@@ -390,8 +413,13 @@ impl Thread {
             }
             Call::Fstatat { at, path, flags } => {
                 let mut stat = zeroed::<libc::stat>();
-                let result =
-                    sys!(libc::SYS_newfstatat, at.0, c(&path.0).as_ptr(), &raw mut stat, flags.0 as i32);
+                let result = sys!(
+                    libc::SYS_newfstatat,
+                    at.0,
+                    c(&path.0).as_ptr(),
+                    &raw mut stat,
+                    flags.0 as i32
+                );
                 return stat_outcome(result, || from_stat(&stat).masked(STATX_BASIC));
             }
             Call::Fstat { fd } => {
@@ -402,7 +430,8 @@ impl Thread {
             Call::Statx { at, path, flags, mask } => {
                 let mut x = zeroed::<libc::statx>();
                 let path = c(&path.0);
-                let result = sys!(libc::SYS_statx, at.0, path.as_ptr(), flags.0 as i32, *mask, &raw mut x);
+                let result =
+                    sys!(libc::SYS_statx, at.0, path.as_ptr(), flags.0 as i32, *mask, &raw mut x);
                 if result.is_ok() {
                     let missing = *mask & (STATX_BASIC | libc::STATX_BTIME) & !x.stx_mask;
                     assert_eq!(missing, 0, "tmpfs gives what it is asked for");
@@ -427,11 +456,13 @@ impl Thread {
                 sys!(libc::SYS_fchownat, at.0, c(&path.0).as_ptr(), *uid, *gid, flags.0 as i32)
             }
             Call::Utimensat { at, path, atime, mtime, flags } => {
-                let times = [atime, mtime].map(|t| libc::timespec { tv_sec: t.seconds, tv_nsec: t.nanos });
+                let times =
+                    [atime, mtime].map(|t| libc::timespec { tv_sec: t.seconds, tv_nsec: t.nanos });
                 sys!(libc::SYS_utimensat, at.0, c(&path.0).as_ptr(), times.as_ptr(), flags.0 as i32)
             }
             Call::Futimens { fd, atime, mtime } => {
-                let times = [atime, mtime].map(|t| libc::timespec { tv_sec: t.seconds, tv_nsec: t.nanos });
+                let times =
+                    [atime, mtime].map(|t| libc::timespec { tv_sec: t.seconds, tv_nsec: t.nanos });
                 sys!(libc::SYS_utimensat, fd.0, null(), times.as_ptr(), 0)
             }
             _ => return self.xattrs(call),
@@ -451,12 +482,21 @@ impl Thread {
             }
             Call::Fsetxattr { fd, name, size, fill, flags } => {
                 let (name, value) = (text(name), value(*size, *fill));
-                sys!(libc::SYS_fsetxattr, fd.0, name.as_ptr(), value.as_ptr(), *size, flags.0 as i32)
+                sys!(
+                    libc::SYS_fsetxattr,
+                    fd.0,
+                    name.as_ptr(),
+                    value.as_ptr(),
+                    *size,
+                    flags.0 as i32
+                )
             }
             Call::Getxattr { path, follow, name, size } => {
                 let number = by(*follow, libc::SYS_getxattr, libc::SYS_lgetxattr);
                 let (path, name) = (text(path), text(name));
-                return filled(*size, |b| sys!(number, path.as_ptr(), name.as_ptr(), b.as_mut_ptr(), *size));
+                return filled(*size, |b| {
+                    sys!(number, path.as_ptr(), name.as_ptr(), b.as_mut_ptr(), *size)
+                });
             }
             Call::Fgetxattr { fd, name, size } => {
                 let name = text(name);
@@ -475,7 +515,9 @@ impl Thread {
                 let number = by(*follow, libc::SYS_removexattr, libc::SYS_lremovexattr);
                 sys!(number, text(path).as_ptr(), text(name).as_ptr())
             }
-            Call::Fremovexattr { fd, name } => sys!(libc::SYS_fremovexattr, fd.0, text(name).as_ptr()),
+            Call::Fremovexattr { fd, name } => {
+                sys!(libc::SYS_fremovexattr, fd.0, text(name).as_ptr())
+            }
             Call::Watch { path, mask } => {
                 sys!(libc::SYS_inotify_add_watch, WATCHER, text(path).as_ptr(), mask.0 as u32)
                     .map(|wd| wd - i64::from(watches_before()))

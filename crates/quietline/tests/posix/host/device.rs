@@ -4,7 +4,8 @@ use crate::names::DEVICES;
 
 /// That no driver has the majors that programs use.
 pub(super) fn check() -> Result<(), String> {
-    let drivers = std::fs::read_to_string("/proc/devices").map_err(|e| format!("/proc/devices: {e}"))?;
+    let drivers =
+        std::fs::read_to_string("/proc/devices").map_err(|e| format!("/proc/devices: {e}"))?;
     for line in drivers.lines() {
         let major = line.split_whitespace().next().and_then(|word| word.parse::<u32>().ok());
         if major.is_some_and(|major| DEVICES.iter().any(|&(used, _)| used == major)) {

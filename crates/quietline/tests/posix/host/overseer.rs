@@ -64,12 +64,22 @@ fn enter() -> Result<(), String> {
     context("unshare", sys!(libc::SYS_unshare, private))?;
     let (root, tmpfs) = (c(b"/"), c(b"tmpfs"));
     let recursive = libc::MS_REC | libc::MS_PRIVATE;
-    context("mount / private", sys!(libc::SYS_mount, null(), root.as_ptr(), null(), recursive, null()))?;
+    context(
+        "mount / private",
+        sys!(libc::SYS_mount, null(), root.as_ptr(), null(), recursive, null()),
+    )?;
     let place = c(std::env::temp_dir().as_os_str().as_encoded_bytes());
     let options = c(b"mode=0755");
     context(
         "mount tmpfs",
-        sys!(libc::SYS_mount, tmpfs.as_ptr(), place.as_ptr(), tmpfs.as_ptr(), 0u64, options.as_ptr()),
+        sys!(
+            libc::SYS_mount,
+            tmpfs.as_ptr(),
+            place.as_ptr(),
+            tmpfs.as_ptr(),
+            0u64,
+            options.as_ptr()
+        ),
     )?;
     let here = c(b".");
     context("chdir", sys!(libc::SYS_chdir, place.as_ptr()))?;
@@ -82,8 +92,10 @@ fn enter() -> Result<(), String> {
     context("inotify_init1", actor::make_watcher())?;
     sys!(libc::SYS_umask, 0o022).expect("umask cannot fail");
     // The root must be the new filesystem, empty: else programs would run over files of the machine.
-    let fd =
-        context("open /", sys!(libc::SYS_openat, -1, root.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY))?;
+    let fd = context(
+        "open /",
+        sys!(libc::SYS_openat, -1, root.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY),
+    )?;
     let names = context("getdents", Thread.dents(fd as i32, 4096))?;
     context("close", sys!(libc::SYS_close, fd))?;
     let alone = names.iter().all(|name| name.name == b"." || name.name == b"..");
@@ -123,7 +135,8 @@ fn lists_newest_first() -> bool {
 /// Whether an inode gets another time at each change after a look: since Linux 6.13.
 fn times_are_fine() -> bool {
     let path = c(b"/probe");
-    let fd = sys!(libc::SYS_openat, -1, path.as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o600).expect("create");
+    let fd = sys!(libc::SYS_openat, -1, path.as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o600)
+        .expect("create");
     let mut seen = Vec::new();
     for mode in 0..32u32 {
         sys!(libc::SYS_fchmod, fd, mode).expect("fchmod");
@@ -138,10 +151,18 @@ fn times_are_fine() -> bool {
 
 fn remount(setting: Setting) {
     // Every inode of tmpfs counts, the root's too.
-    let options = c(format!("size={},nr_inodes={}", setting.pages * 4096, setting.inodes).as_bytes());
+    let options =
+        c(format!("size={},nr_inodes={}", setting.pages * 4096, setting.inodes).as_bytes());
     let (root, tmpfs) = (c(b"/"), c(b"tmpfs"));
-    sys!(libc::SYS_mount, tmpfs.as_ptr(), root.as_ptr(), tmpfs.as_ptr(), libc::MS_REMOUNT, options.as_ptr())
-        .expect("the filesystem is empty, so any limit will do");
+    sys!(
+        libc::SYS_mount,
+        tmpfs.as_ptr(),
+        root.as_ptr(),
+        tmpfs.as_ptr(),
+        libc::MS_REMOUNT,
+        options.as_ptr()
+    )
+    .expect("the filesystem is empty, so any limit will do");
 }
 
 /// What a process is told.
@@ -172,7 +193,8 @@ fn fork() -> Running {
     let watches_before = actor::watches_before();
     let body = move || {
         actor::set_watches_before(watches_before);
-        sys!(libc::SYS_unshare, libc::CLONE_FILES | libc::CLONE_FS).expect("unshare is for everybody");
+        sys!(libc::SYS_unshare, libc::CLONE_FILES | libc::CLONE_FS)
+            .expect("unshare is for everybody");
         ready.send(sys!(libc::SYS_gettid).expect("gettid")).expect("the parent waits");
         live(&work, &reply);
         // When the thread is gone its files are closed: not later.
@@ -188,7 +210,10 @@ fn live(work: &Receiver<Job>, reply: &Sender<Report>) {
         let report = match job {
             Job::Fork => Report::Forked(fork()),
             Job::Run(program, from, to) => Report::Ran(
-                program[from..to].iter().map(|step| composed::call(&mut Thread, &step.call)).collect(),
+                program[from..to]
+                    .iter()
+                    .map(|step| composed::call(&mut Thread, &step.call))
+                    .collect(),
             ),
         };
         if reply.send(report).is_err() {
@@ -228,9 +253,9 @@ fn go(processes: &mut Processes, program: &Arc<[Step]>) -> Vec<Outcome> {
         let same = |step: &&Step| step.who == who && !matches!(step.call, Call::Fork { .. });
         let to = from + program[from..].iter().take_while(same).count();
         match &processes[who] {
-            None => {
-                outcomes.extend(program[from..to].iter().map(|step| composed::call(&mut Thread, &step.call)))
-            }
+            None => outcomes.extend(
+                program[from..to].iter().map(|step| composed::call(&mut Thread, &step.call)),
+            ),
             Some(process) => match process.ask(Job::Run(program.clone(), from, to)) {
                 Report::Ran(more) => outcomes.extend(more),
                 Report::Forked(_) => unreachable!("it was not asked to"),
@@ -261,14 +286,16 @@ fn fork_into(processes: &mut Processes, who: usize, child: usize) -> Outcome {
 /// Removes everything, and makes the root directory what it was at first.
 fn clean() {
     let root = c(b"/");
-    let fd = sys!(libc::SYS_openat, -1, root.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY).expect("open /");
+    let fd = sys!(libc::SYS_openat, -1, root.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY)
+        .expect("open /");
     empty(fd as i32);
     sys!(libc::SYS_fchown, fd, 0, 0).expect("fchown");
     sys!(libc::SYS_fchmod, fd, 0o755).expect("fchmod");
     let now: *const libc::timespec = std::ptr::null();
     sys!(libc::SYS_utimensat, fd, null(), now, 0).expect("utimensat");
     let mut names = vec![0u8; 65536];
-    let length = sys!(libc::SYS_flistxattr, fd, names.as_mut_ptr(), names.len()).expect("flistxattr");
+    let length =
+        sys!(libc::SYS_flistxattr, fd, names.as_mut_ptr(), names.len()).expect("flistxattr");
     for name in names[..length as usize].split(|&b| b == 0).filter(|name| !name.is_empty()) {
         sys!(libc::SYS_fremovexattr, fd, c(name).as_ptr()).expect("fremovexattr");
     }
@@ -279,7 +306,8 @@ fn clean() {
 fn empty(fd: i32) {
     loop {
         let names = Thread.dents(fd, 32768).expect("getdents");
-        let names: Vec<_> = names.into_iter().filter(|n| n.name != b"." && n.name != b"..").collect();
+        let names: Vec<_> =
+            names.into_iter().filter(|n| n.name != b"." && n.name != b"..").collect();
         if names.is_empty() {
             return;
         }

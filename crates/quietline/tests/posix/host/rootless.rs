@@ -34,7 +34,9 @@ pub(crate) fn way(test: &str) -> Way {
     if sys!(libc::SYS_geteuid) == Ok(0) && may_mount() {
         return Way::Here(Rights::Root);
     }
-    println!("not root: in a user namespace, with one user, without devices and privileged attributes");
+    println!(
+        "not root: in a user namespace, with one user, without devices and privileged attributes"
+    );
     let ids = [libc::SYS_geteuid, libc::SYS_getegid].map(|call| sys!(call).expect("ids are there"));
     let maps = ids.map(|id| format!("0 {id} 1"));
     let files = ["/proc/self/setgroups", "/proc/self/uid_map", "/proc/self/gid_map"];

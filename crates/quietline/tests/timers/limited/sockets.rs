@@ -63,7 +63,10 @@ impl Sockets for Host {
             assert_eq!(libc::listen(listener, 1), 0);
             if family == libc::AF_UNIX {
                 let mut ends = [0; 2];
-                assert_eq!(libc::socketpair(family, ty | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()), 0);
+                assert_eq!(
+                    libc::socketpair(family, ty | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()),
+                    0
+                );
                 return [ends[0], ends[1], listener];
             }
             if ty == libc::SOCK_DGRAM {
@@ -119,7 +122,10 @@ impl Sockets for Host {
     }
 
     fn accept(&mut self, fd: i32) -> Said {
-        said(unsafe { libc::accept(fd, std::ptr::null_mut(), std::ptr::null_mut()) } as isize, Vec::new())
+        said(
+            unsafe { libc::accept(fd, std::ptr::null_mut(), std::ptr::null_mut()) } as isize,
+            Vec::new(),
+        )
     }
 
     fn poll(&mut self, fds: [i32; 3]) -> [i16; 3] {

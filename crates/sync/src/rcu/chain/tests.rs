@@ -39,7 +39,8 @@ fn every_way_of_cutting_and_joining_keeps_order_and_length() {
             let address = |h: &Head| h as *const Head as usize;
             let expect: Vec<usize> = a.iter().rev().chain(b.iter().rev()).map(address).collect();
             // SAFETY: the heads outlive the chains, and are on these lists alone.
-            let (mut chain, other) = unsafe { (Chain::of_list(list(&mut a)), Chain::of_list(list(&mut b))) };
+            let (mut chain, other) =
+                unsafe { (Chain::of_list(list(&mut a)), Chain::of_list(list(&mut b))) };
             chain.append(other);
             assert_eq!(chain.len() as usize, expect.len());
             let front = chain.take(cut);

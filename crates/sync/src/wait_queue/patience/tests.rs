@@ -166,7 +166,10 @@ fn a_look_is_as_long_as_it_is_told() {
             began.elapsed()
         });
         let shortest = times.min().unwrap();
-        assert!(shortest >= most && shortest < most + Duration::from_micros(20), "{most:?}: {shortest:?}");
+        assert!(
+            shortest >= most && shortest < most + Duration::from_micros(20),
+            "{most:?}: {shortest:?}"
+        );
     }
 }
 
@@ -258,7 +261,10 @@ fn stress_interrupts() {
             // ORDERING: Release pairs with the acquire above.
             turn.store(round, Ordering::Release);
             let wait = Wait { interrupt: Some(&interrupt), timeout: Some(LONG), ..Wait::default() };
-            assert_eq!(WaitQueue::new().wait_until(&wait, || None::<()>), Err(WaitError::Interrupted));
+            assert_eq!(
+                WaitQueue::new().wait_until(&wait, || None::<()>),
+                Err(WaitError::Interrupted)
+            );
             assert!(interrupt.clear());
         }
     });

@@ -1,11 +1,16 @@
 use super::*;
 use std::collections::HashSet;
 
-const KEYS: Keys =
-    Keys::new([0x1234_5678_9abc_def1, 0x0fed_cba9_8765_4321, 0x1357_9bdf_0246_8ace, 0x7531_8642_fdb9_eca1]);
+const KEYS: Keys = Keys::new([
+    0x1234_5678_9abc_def1,
+    0x0fed_cba9_8765_4321,
+    0x1357_9bdf_0246_8ace,
+    0x7531_8642_fdb9_eca1,
+]);
 
 fn slow_word(bytes: &[u8], i: usize) -> u64 {
-    (0..8).fold(0, |word, b| word | u64::from(bytes.get(8 * i + b).copied().unwrap_or(0)) << (8 * b))
+    (0..8)
+        .fold(0, |word, b| word | u64::from(bytes.get(8 * i + b).copied().unwrap_or(0)) << (8 * b))
 }
 
 #[test]
@@ -71,7 +76,8 @@ fn every_bit_of_a_name_and_the_length_count() {
 #[test]
 fn low_bits_spread() {
     // What a table uses: the low bits choose the slot. 2^16 names into 2^16 slots fill 1 - 1/e of them.
-    let slots: HashSet<u64> =
-        (0..1 << 16).map(|i| Name::new(format!("f{i}").as_bytes(), &KEYS).unwrap().hash() & 0xffff).collect();
+    let slots: HashSet<u64> = (0..1 << 16)
+        .map(|i| Name::new(format!("f{i}").as_bytes(), &KEYS).unwrap().hash() & 0xffff)
+        .collect();
     assert!((40_900..41_950).contains(&slots.len()), "{}", slots.len());
 }

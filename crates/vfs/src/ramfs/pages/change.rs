@@ -19,7 +19,12 @@ impl PageWriter<'_, '_> {
     /// # Errors
     /// When nothing could be written: `ENOSPC` if the quota refuses, `ENOMEM`, `EFBIG` at the largest size.
     #[inline]
-    pub fn write_at(&mut self, quota: &impl Quota, offset: u64, from: &[u8]) -> Result<usize, Errno> {
+    pub fn write_at(
+        &mut self,
+        quota: &impl Quota,
+        offset: u64,
+        from: &[u8],
+    ) -> Result<usize, Errno> {
         self.fill(quota, offset, from.len(), |page, at, piece| page.write(at, &from[piece]))
     }
 
@@ -193,11 +198,13 @@ impl PageWriter<'_, '_> {
                     whole(page, at, piece, &write);
                     self.mark_written(index);
                 }
-                Place::Hole => match self.make(quota, index, true, |page| whole(page, at, piece, &write)) {
-                    Ok(()) => {}
-                    Err(errno) if start == 0 => return Err(errno),
-                    Err(_) => break,
-                },
+                Place::Hole => {
+                    match self.make(quota, index, true, |page| whole(page, at, piece, &write)) {
+                        Ok(()) => {}
+                        Err(errno) if start == 0 => return Err(errno),
+                        Err(_) => break,
+                    }
+                }
             }
             done = end;
         }
@@ -222,7 +229,12 @@ impl PageWriter<'_, '_> {
     }
 
     /// [`make`](Self::make) with room that has been taken.
-    fn make_paid(&mut self, index: u64, written: bool, fill: impl FnOnce(Page<'_>)) -> Result<(), Errno> {
+    fn make_paid(
+        &mut self,
+        index: u64,
+        written: bool,
+        fill: impl FnOnce(Page<'_>),
+    ) -> Result<(), Errno> {
         let made = self.fresh().and_then(|page| {
             fill(page.page());
             self.insert(index, page, written)

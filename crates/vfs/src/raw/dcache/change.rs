@@ -386,7 +386,9 @@ unsafe fn unhash<'k>(dentry: &Dentry, dir: &mut InodeGuard<'_>) -> Option<Dentry
 
 /// Gives those in a directory that is to be taken out their references to it. It is locked.
 fn count_below(dentry: &Dentry) {
-    let Some(names) = dentry.d_children.whole().filter(|names| names.counts().live() > 0) else { return };
+    let Some(names) = dentry.d_children.whole().filter(|names| names.counts().live() > 0) else {
+        return;
+    };
     names.table.each(|child| {
         // SAFETY: what a table has is alive while the directory's lock is held.
         let child = unsafe { child.as_ref() };

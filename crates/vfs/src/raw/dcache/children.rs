@@ -51,7 +51,8 @@ impl Whole {
             let slots = header.byte_add(HEADER).cast();
             // To the model an atomic is more than its bytes.
             #[cfg(loom)]
-            (0..1 << log).for_each(|i| NonNull::<AtomicU64>::write(slots.add(i), AtomicU64::new(0)));
+            (0..1 << log)
+                .for_each(|i| NonNull::<AtomicU64>::write(slots.add(i), AtomicU64::new(0)));
             Ok(Self { table: Table::new(slots, log), header })
         }
     }
@@ -70,7 +71,8 @@ impl Whole {
             // SAFETY: the head is the first field of a header that `alloc` allocated with this layout.
             unsafe {
                 let log = head.cast::<Header>().as_ref().log;
-                let layout = Layout::from_size_align_unchecked(HEADER + (size_of::<AtomicU64>() << log), 64);
+                let layout =
+                    Layout::from_size_align_unchecked(HEADER + (size_of::<AtomicU64>() << log), 64);
                 std::alloc::dealloc(head.as_ptr().cast(), layout);
             }
         }
@@ -133,8 +135,9 @@ impl Children {
         let whole = Whole::alloc(slots.ilog2())?;
         if let Some(old) = old {
             // SAFETY: children in a table are alive while the directory's lock is held.
-            old.table
-                .each(|child| whole.table.insert(whole.counts(), unsafe { child.as_ref() }.hash(), child));
+            old.table.each(|child| {
+                whole.table.insert(whole.counts(), unsafe { child.as_ref() }.hash(), child)
+            });
         }
         self.publish(whole, slots.ilog2());
         if let Some(old) = old {

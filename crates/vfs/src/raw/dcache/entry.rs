@@ -54,7 +54,8 @@ unsafe impl Send for Dentry {}
 unsafe impl Sync for Dentry {}
 
 /// What belongs to the holder of the directory's lock.
-const STATE: DentryFlags = DentryFlags::UNHASHED.union(DentryFlags::PINNED).union(DentryFlags::UNCOUNTED);
+const STATE: DentryFlags =
+    DentryFlags::UNHASHED.union(DentryFlags::PINNED).union(DentryFlags::UNCOUNTED);
 
 /// How a dentry's name compares with one that is looked for.
 pub(super) enum Compared {
@@ -239,7 +240,11 @@ impl Dentry {
         debug_assert!((hash_len & 0xff) as usize <= 8 * N && N <= INLINE_WORDS);
         // Relaxed, both: as in `compare`. Of a name that is no longer than the words, no other word has anything.
         self.hash_len.load(Ordering::Relaxed) == hash_len
-            && self.name.iter().zip(words).all(|(mine, wanted)| mine.load(Ordering::Relaxed) == wanted)
+            && self
+                .name
+                .iter()
+                .zip(words)
+                .all(|(mine, wanted)| mine.load(Ordering::Relaxed) == wanted)
     }
 
     /// Whether this is its name, for the holder of the directory's lock: it does not change.
@@ -248,9 +253,11 @@ impl Dentry {
         // Relaxed, all of it: under the lock.
         self.hash_len.load(Ordering::Relaxed) == name.hash_len
             && match name.bytes().len() > INLINE {
-                false => {
-                    self.name.iter().zip(name.words).all(|(mine, word)| mine.load(Ordering::Relaxed) == word)
-                }
+                false => self
+                    .name
+                    .iter()
+                    .zip(name.words)
+                    .all(|(mine, word)| mine.load(Ordering::Relaxed) == word),
                 true => self.is_called_long(name),
             }
     }
@@ -315,7 +322,8 @@ impl Dentry {
     pub(super) fn long_name(&self) -> Option<LongName> {
         let len = (self.hash_len.load(Ordering::Relaxed) & 0xff) as usize;
         // SAFETY: the caller keeps the name from changing, so word and length belong together.
-        (len > INLINE).then(|| unsafe { LongName::from_word(self.name[0].load(Ordering::Relaxed), len) })
+        (len > INLINE)
+            .then(|| unsafe { LongName::from_word(self.name[0].load(Ordering::Relaxed), len) })
     }
 }
 

@@ -99,7 +99,12 @@ impl<'k> DentryRef<'k> {
     ///
     /// # Errors
     /// As [`new_inode`](Self::new_inode).
-    pub fn new_inode_as(&self, ino: u64, new: NewInode, content: Content) -> Result<InodeRef<'k>, Errno> {
+    pub fn new_inode_as(
+        &self,
+        ino: u64,
+        new: NewInode,
+        content: Content,
+    ) -> Result<InodeRef<'k>, Errno> {
         let inode = self.new_inode(new, content)?;
         // SAFETY: nobody else has seen it.
         unsafe { (&raw mut (*inode.inode.as_ptr()).i_ino).write(ino) };

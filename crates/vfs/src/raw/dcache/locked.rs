@@ -114,7 +114,11 @@ impl<'k> LockedDir<'k> {
     }
 
     #[inline(always)]
-    fn new(guard: InodeGuard<'k>, held: Option<DentryRef<'k>>, dir: ManuallyDrop<DentryRef<'k>>) -> Self {
+    fn new(
+        guard: InodeGuard<'k>,
+        held: Option<DentryRef<'k>>,
+        dir: ManuallyDrop<DentryRef<'k>>,
+    ) -> Self {
         let inode = guard.inode();
         Self { guard: RefCell::new(guard), inode, ended: Ended(Cell::new(None)), _held: held, dir }
     }
@@ -142,7 +146,8 @@ impl<'k> LockedDir<'k> {
     pub(crate) fn find(&self, name: &Name<'_>) -> Option<&Dentry> {
         let table = self.dir.d_children.table()?;
         // SAFETY: what the table has is alive while the lock is held.
-        let found = table.find_locked(name.hash(), |child| unsafe { child.as_ref() }.is_called(name))?;
+        let found =
+            table.find_locked(name.hash(), |child| unsafe { child.as_ref() }.is_called(name))?;
         // SAFETY: as above; what is taken out under the lock, and ends by that, does so when it is free, and this is not used any
         // more.
         Some(unsafe { found.as_ref() })
@@ -160,8 +165,9 @@ impl<'k> LockedDir<'k> {
         }
         // SAFETY: the parent stays until the lock is free, by when the dentry is dropped or in it; and it is pinned, so that it
         // is taken out only as `UNCOUNTED` says.
-        let new =
-            unsafe { NewDentry::alloc(dir.vfs(), dir.super_block(), name, dir.as_ptr().as_ptr(), false) }?;
+        let new = unsafe {
+            NewDentry::alloc(dir.vfs(), dir.super_block(), name, dir.as_ptr().as_ptr(), false)
+        }?;
         Ok(Fresh { new, _of: self })
     }
 
@@ -194,7 +200,11 @@ impl<'k> LockedDir<'k> {
         let state = victim.state();
         let ours = core::ptr::eq(victim.parent_ptr().as_ptr(), self.dir.as_ptr().as_ptr());
         let sole = victim.d_lockref.count() == 1 && self.ended.0.get().is_none();
-        if !ours || !sole || !state.contains(DentryFlags::PINNED) || state.contains(DentryFlags::UNHASHED) {
+        if !ours
+            || !sole
+            || !state.contains(DentryFlags::PINNED)
+            || state.contains(DentryFlags::UNHASHED)
+        {
             return false;
         }
         // Odd before it is dead, so that readers wait here instead of finding a dead dentry again and again.
@@ -239,7 +249,8 @@ impl<'k> LockedDir<'k> {
     ) -> Result<Option<DentryRef<'k>>, Errno> {
         // SAFETY: what a directory has stays while that is locked, as both are: what is replaced has its reference still when this
         // comes back. These are not counted, and never put.
-        let borrow = |dentry| unsafe { ManuallyDrop::new(DentryRef::from_raw(NonNull::from(dentry))) };
+        let borrow =
+            |dentry| unsafe { ManuallyDrop::new(DentryRef::from_raw(NonNull::from(dentry))) };
         let (found, replaced) = (borrow(found), replaced.map(borrow));
         let replaced = replaced.as_deref();
         let mut dir = self.guard.borrow_mut();

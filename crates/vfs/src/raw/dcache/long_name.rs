@@ -27,7 +27,9 @@ pub(super) struct LongName {
 
 impl LongNames {
     pub(crate) fn new(domain: &'static Domain) -> Result<Self, CacheError> {
-        let cache = |name, size| RawCache::new(Options { rcu: Some(domain), ..Options::new(name, size, 64) });
+        let cache = |name, size| {
+            RawCache::new(Options { rcu: Some(domain), ..Options::new(name, size, 64) })
+        };
         Ok(Self { small: cache("dname_small", SMALL)?, large: cache("dname_large", LARGE)? })
     }
 

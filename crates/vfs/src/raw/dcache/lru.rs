@@ -74,7 +74,8 @@ impl List {
 
 impl Lru {
     pub(crate) fn new() -> Result<Self, AllocError> {
-        let list = |_| SpinLock::new(List { first: ptr::null_mut(), last: ptr::null_mut(), len: 0 });
+        let list =
+            |_| SpinLock::new(List { first: ptr::null_mut(), last: ptr::null_mut(), len: 0 });
         Ok(Self { lists: PerCpu::new(list)? })
     }
 

@@ -100,7 +100,8 @@ impl<'k> DentryRef<'k> {
     pub fn alloc(&self, name: &Name<'_>) -> Result<NewDentry<'k>, Errno> {
         let vfs = self.vfs();
         // SAFETY: the parent's reference is taken below, and given to the new dentry.
-        let new = unsafe { NewDentry::alloc(vfs, self.super_block(), name, self.dentry.as_ptr(), true) }?;
+        let new =
+            unsafe { NewDentry::alloc(vfs, self.super_block(), name, self.dentry.as_ptr(), true) }?;
         self.get().d_lockref.get();
         Ok(new)
     }
@@ -201,7 +202,10 @@ unsafe fn put_one(dentry: NonNull<Dentry>) -> Option<NonNull<Dentry>> {
 /// The reference is the caller's.
 #[inline(always)]
 #[must_use = "a dead dentry is to be ended"]
-pub(crate) unsafe fn dput_inside(dentry: NonNull<Dentry>, _section: &Guard<'_>) -> Option<NonNull<Dentry>> {
+pub(crate) unsafe fn dput_inside(
+    dentry: NonNull<Dentry>,
+    _section: &Guard<'_>,
+) -> Option<NonNull<Dentry>> {
     // SAFETY: the reference keeps it alive, then the section does. (Others may hold it, too, but they may be gone until ours is;
     // then it may end under our eyes.)
     let d = unsafe { dentry.as_ref() };
@@ -331,7 +335,8 @@ impl<'k> NewDentry<'k> {
     pub(super) fn set_count(&mut self, count: u32) {
         // SAFETY: nobody else has seen it, so its count is ours alone.
         unsafe {
-            (&raw mut (*self.dentry.dentry.as_ptr()).d_lockref).write(quietline_sync::Lockref::new(count))
+            (&raw mut (*self.dentry.dentry.as_ptr()).d_lockref)
+                .write(quietline_sync::Lockref::new(count))
         };
     }
 }

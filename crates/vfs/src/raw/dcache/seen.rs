@@ -152,7 +152,8 @@ impl<'g, 'k> Seen<'g, 'k> {
                 self.look(child, name)
             };
             // SAFETY: as above.
-            let same = |child: NonNull<Dentry>, seq| !unsafe { child.as_ref() }.d_seq.read_retry(seq);
+            let same =
+                |child: NonNull<Dentry>, seq| !unsafe { child.as_ref() }.d_seq.read_retry(seq);
             match table.find(name.hash(), look, same) {
                 Ok(found) => {
                     if !self.valid() {
@@ -171,7 +172,11 @@ impl<'g, 'k> Seen<'g, 'k> {
     /// To put them off is sound: a sequence count that has not moved between two looks at it says of all that was read in
     /// between, however long that took, that it was so at one moment and is no mixture.
     #[inline(always)]
-    pub(crate) fn child_quick<const N: usize>(self, hash_len: u64, words: [u64; N]) -> Quick<'g, 'k> {
+    pub(crate) fn child_quick<const N: usize>(
+        self,
+        hash_len: u64,
+        words: [u64; N],
+    ) -> Quick<'g, 'k> {
         let Some(table) = self.dentry.d_children.table() else {
             return Quick::Missing;
         };
@@ -184,7 +189,8 @@ impl<'g, 'k> Seen<'g, 'k> {
             return Quick::Unsure;
         };
         // Relaxed: as in `look`.
-        let here = ptr::eq(child.d_parent.load(Ordering::Relaxed), self.dentry) && child.is_hashed();
+        let here =
+            ptr::eq(child.d_parent.load(Ordering::Relaxed), self.dentry) && child.is_hashed();
         if child.is_named(hash_len, words) && here {
             Quick::Found(Seen { dentry: child, seq, of: PhantomData })
         } else {
@@ -198,7 +204,8 @@ impl<'g, 'k> Seen<'g, 'k> {
         let seq = child.d_seq.read_begin();
         let compared = child.compare(name, seq);
         // Relaxed, both: the sequence count says whether they belong together.
-        let here = ptr::eq(child.d_parent.load(Ordering::Relaxed), self.dentry) && child.is_hashed();
+        let here =
+            ptr::eq(child.d_parent.load(Ordering::Relaxed), self.dentry) && child.is_hashed();
         if child.d_seq.read_retry(seq) {
             return Verdict::Changed;
         }

@@ -70,7 +70,8 @@ impl Vfs {
         content: Content,
     ) -> Result<SuperRef<'_>, Errno> {
         self.reap();
-        let sb = SuperBlock::unborn(NonNull::from(self), s_type, s_dev, info).map_err(|_| Errno::NOMEM)?;
+        let sb = SuperBlock::unborn(NonNull::from(self), s_type, s_dev, info)
+            .map_err(|_| Errno::NOMEM)?;
         let sb = NonNull::from(Box::leak(heap::try_box(sb).map_err(|_| Errno::NOMEM)?));
         let entered = {
             let mut list = self.supers.list.lock();
@@ -145,7 +146,8 @@ impl<'k> SuperRef<'k> {
     /// The root of the tree.
     pub fn root(&self) -> DentryRef<'k> {
         // ORDERING: pairs with the release in `new_super`.
-        let root = NonNull::new(self.s_root.load(Ordering::Acquire)).expect("a filesystem has a root");
+        let root =
+            NonNull::new(self.s_root.load(Ordering::Acquire)).expect("a filesystem has a root");
         // SAFETY: the superblock has a reference to it while it has one itself, as we have.
         unsafe {
             root.as_ref().d_lockref.get();

@@ -203,7 +203,11 @@ impl<T> Table<T> {
 
     /// The child that `is` the one, for the writer: nothing moves meanwhile.
     #[inline]
-    pub(crate) fn find_locked(&self, hash: u64, is: impl Fn(NonNull<T>) -> bool) -> Option<NonNull<T>> {
+    pub(crate) fn find_locked(
+        &self,
+        hash: u64,
+        is: impl Fn(NonNull<T>) -> bool,
+    ) -> Option<NonNull<T>> {
         let wanted = tag(hash);
         let mask = self.mask();
         let mut i = hash as usize & mask;
@@ -257,7 +261,8 @@ impl<T> Table<T> {
 
     /// Puts a child into the slot of another one with the same name.
     pub(crate) fn replace(&self, hash: u64, old: NonNull<T>, new: NonNull<T>) {
-        let i = self.place(hash, old).expect("a child that is replaced is in its directory's table");
+        let i =
+            self.place(hash, old).expect("a child that is replaced is in its directory's table");
         // ORDERING: as in `insert`.
         self.slot(i).store(word(hash, new), Ordering::Release);
     }
@@ -282,7 +287,8 @@ impl<T> Table<T> {
 
     /// Takes a child out.
     pub(crate) fn remove(&self, counts: &Counts, hash: u64, child: NonNull<T>) {
-        let mut i = self.place(hash, child).expect("a child that is taken out is in its directory's table");
+        let mut i =
+            self.place(hash, child).expect("a child that is taken out is in its directory's table");
         Counts::add(&counts.live, -1);
         // A slot before one that was never used ends searches as well as that one: none goes on beyond it.
         let end = self.slot((i + 1) & self.mask()).load(Ordering::Relaxed) == EMPTY;

@@ -53,7 +53,8 @@ pub(super) fn with(word: *mut Link, number: NonZeroU8) -> Option<*mut Link> {
     }
     let few = word.addr() | FEW;
     let bytes = (usize::BITS - few.leading_zeros()).div_ceil(8);
-    (bytes <= MOST).then(|| ptr::without_provenance_mut(few | usize::from(number.get()) << (8 * bytes)))
+    (bytes <= MOST)
+        .then(|| ptr::without_provenance_mut(few | usize::from(number.get()) << (8 * bytes)))
 }
 
 /// Calls `each` with the numbers of a word that is not a pointer, first come first.

@@ -22,7 +22,9 @@ impl Watchable for File {
 
     fn enter(&self, each: &mut dyn FnMut(&WaitQueue)) -> u32 {
         // SAFETY: as above.
-        unsafe { Opened::read(self, self.f_status.flags()) }.poll(&mut PollTable::entering(each)).bits()
+        unsafe { Opened::read(self, self.f_status.flags()) }
+            .poll(&mut PollTable::entering(each))
+            .bits()
     }
 
     fn poller(&self) -> Option<&Poller<Self>> {
@@ -146,7 +148,12 @@ impl EventPolls {
 
 impl Instance {
     pub(crate) fn new(all: &EventPolls, uid: u32) -> Self {
-        Self { poller: Poller::new(), all: NonNull::from(all), watches: AtomicPtr::new(ptr::null_mut()), uid }
+        Self {
+            poller: Poller::new(),
+            all: NonNull::from(all),
+            watches: AtomicPtr::new(ptr::null_mut()),
+            uid,
+        }
     }
 
     /// Says which file this is, when that has been opened.
@@ -191,7 +198,8 @@ impl Instance {
         let (all, watches) = (self.all(), self.watches()?);
         let pointer = NonNull::from(file.opened().file());
         let alloc = |item| {
-            let max = i64::try_from(all.max_user_watches.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+            let max =
+                i64::try_from(all.max_user_watches.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
             // Relaxed, above: a tunable.
             if !watches.limited_add(max, 1) {
                 return Err(Errno::NOSPC);

@@ -180,7 +180,9 @@ impl<F: Watchable> Item<F> {
                 own.entries - 1
             });
             assert!(at < QUEUES, "a file has two queues at most");
-            item.entries[at].0.with_mut(|entry| (*entry).write(Entry::new(queue, Wake(this), exclusive)));
+            item.entries[at]
+                .0
+                .with_mut(|entry| (*entry).write(Entry::new(queue, Wake(this), exclusive)));
             item.entry(at).add();
         }
     }

@@ -30,7 +30,8 @@ impl<F: Watchable> List<F> {
         let last = self.last;
         // SAFETY: items that are on a list, or on their way to it, live; the lock is held. So in all of this.
         unsafe {
-            item.as_ref().own(|own| (own.next, own.prev, own.listed) = (ptr::null_mut(), last, true));
+            item.as_ref()
+                .own(|own| (own.next, own.prev, own.listed) = (ptr::null_mut(), last, true));
         }
         self.last = item.as_ptr();
         self.set_next(last, item.as_ptr());

@@ -110,7 +110,10 @@ impl<F: Watchable> Poller<F> {
             drop(walking);
             if let Some(inner) = inner {
                 // Relaxed: a hint, which is never followed.
-                inner.still.above.store(core::ptr::from_ref(&self.ready).cast_mut(), Ordering::Relaxed);
+                inner
+                    .still
+                    .above
+                    .store(core::ptr::from_ref(&self.ready).cast_mut(), Ordering::Relaxed);
             }
             // First it enters the queues, then it looks: what happens meanwhile is announced, or seen.
             let events = file.as_ref().enter(&mut |queue| Item::enter(item, queue));
@@ -236,7 +239,10 @@ impl<F: Watchable> Poller<F> {
 ///
 /// # Safety
 /// Nobody has a reference to the file any more; what it is on still is.
-pub(crate) unsafe fn file_ends<F: Watchable>(file: &F, mut free: impl FnMut(&Poller<F>, NonNull<Item<F>>)) {
+pub(crate) unsafe fn file_ends<F: Watchable>(
+    file: &F,
+    mut free: impl FnMut(&Poller<F>, NonNull<Item<F>>),
+) {
     // SAFETY: an item in the file's list lives while the file's lock is held, and its poller with it; after that the pin
     // keeps the poller.
     unsafe {

@@ -60,7 +60,12 @@ pub(super) fn check_depth<F: Watchable>(
 }
 
 /// Pollers below `poller`, on the longest way; none if `outer` is among them or there are too many.
-fn below<F: Watchable>(poller: &Poller<F>, outer: &Poller<F>, walk: u64, depth: usize) -> Option<usize> {
+fn below<F: Watchable>(
+    poller: &Poller<F>,
+    outer: &Poller<F>,
+    walk: u64,
+    depth: usize,
+) -> Option<usize> {
     if ptr::eq(poller, outer) || depth > MAX_NESTS {
         return None;
     }
@@ -83,7 +88,11 @@ fn below<F: Watchable>(poller: &Poller<F>, outer: &Poller<F>, walk: u64, depth: 
 
 /// Pollers above one that is open and locked, on the longest way. For the holder of the kernel's lock of nesting, in a walk of his;
 /// comes by each of them once.
-pub(super) fn above_poller<F: Watchable>(poller: &Poller<F>, _locked: &Locked<'_, F>, walk: u64) -> usize {
+pub(super) fn above_poller<F: Watchable>(
+    poller: &Poller<F>,
+    _locked: &Locked<'_, F>,
+    walk: u64,
+) -> usize {
     above(poller, walk, 0)
 }
 
@@ -98,7 +107,8 @@ fn above<F: Watchable>(poller: &Poller<F>, walk: u64, depth: usize) -> usize {
         return (known & ((1 << ABOVE_BITS) - 1)) as usize;
     }
     let found = own_file(poller).map_or(0, |file| {
-        each_watcher(file, 0, |most, outer| Ok(most.max(1 + above(outer, walk, depth + 1)))).unwrap_or(0)
+        each_watcher(file, 0, |most, outer| Ok(most.max(1 + above(outer, walk, depth + 1))))
+            .unwrap_or(0)
     });
     poller.height().store(walk << ABOVE_BITS | found as u64, Ordering::Relaxed);
     found

@@ -27,7 +27,8 @@ impl<F: Watchable> Numbers<F> {
             return Some(number);
         }
         let next = self.items.len() + 1;
-        if next > MOST || self.items.try_reserve(1).is_err() || self.free.try_reserve(next).is_err() {
+        if next > MOST || self.items.try_reserve(1).is_err() || self.free.try_reserve(next).is_err()
+        {
             return None;
         }
         self.items.push(ptr::null_mut());
@@ -42,7 +43,8 @@ impl<F: Watchable> Numbers<F> {
     /// Whose number it is. Numbers that were pushed are somebody's: who leaves has waited for those who push.
     #[inline(always)]
     pub(super) fn get(&self, number: NonZeroU8) -> NonNull<Item<F>> {
-        NonNull::new(self.items[usize::from(number.get()) - 1]).expect("an item that was pushed is there")
+        NonNull::new(self.items[usize::from(number.get()) - 1])
+            .expect("an item that was pushed is there")
     }
 
     /// The number is nobody's any more.

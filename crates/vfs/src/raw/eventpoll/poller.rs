@@ -237,7 +237,9 @@ impl<F: Watchable> Poller<F> {
     ) -> Result<R, WaitError> {
         let wait = Wait { key: WaitQueue::ANY, exclusive: true, newest_first: true, ..*wait };
         // A look under the lock: whoever left something on the list has woken after it let go of that.
-        self.still.waiters.wait_until(&wait, || if self.has_under_lock() { collect() } else { None })
+        self.still
+            .waiters
+            .wait_until(&wait, || if self.has_under_lock() { collect() } else { None })
     }
 
     fn has_under_lock(&self) -> bool {

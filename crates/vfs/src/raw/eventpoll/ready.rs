@@ -91,7 +91,8 @@ impl Ready {
             while let Some(with) = few::with(head, number) {
                 // ORDERING: release: who takes the word sees what made the caller wake, also if the number was there; SeqCst for
                 // `wake_exchanged`, which follows: a sleeper that has not been found in its queue finds this. Relaxed: a guess.
-                match self.pushed.compare_exchange(head, with, Ordering::SeqCst, Ordering::Relaxed) {
+                match self.pushed.compare_exchange(head, with, Ordering::SeqCst, Ordering::Relaxed)
+                {
                     Ok(_) => return,
                     Err(now) => head = now,
                 }
@@ -106,7 +107,12 @@ impl Ready {
             // Relaxed: published by the exchange.
             own.next.store(head, Ordering::Relaxed);
             // ORDERING: release publishes the link; SeqCst and Relaxed as above.
-            match self.pushed.compare_exchange(head, link.as_ptr(), Ordering::SeqCst, Ordering::Relaxed) {
+            match self.pushed.compare_exchange(
+                head,
+                link.as_ptr(),
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }

@@ -3,7 +3,8 @@
 //! Longer than most files here: what is freed after a grace period and what is freed at once are two walks of one tree.
 
 use super::{
-    BITS, HEIGHT_SHIFT, MAX_HEIGHT, Node, Page, PageTree, UNWRITTEN, Word, height, slot, span, strip,
+    BITS, HEIGHT_SHIFT, MAX_HEIGHT, Node, Page, PageTree, UNWRITTEN, Word, height, slot, span,
+    strip,
 };
 use crate::ramfs::pages::{PAGE_SIZE, PageCaches};
 use core::fmt;
@@ -234,7 +235,14 @@ impl<'t, 'k> PageWriter<'t, 'k> {
     ///
     /// # Safety
     /// The word is of this tree, and has this height.
-    unsafe fn empty(&self, word: &Word, height: u32, first: u64, last: u64, freed: &mut u64) -> bool {
+    unsafe fn empty(
+        &self,
+        word: &Word,
+        height: u32,
+        first: u64,
+        last: u64,
+        freed: &mut u64,
+    ) -> bool {
         let node = word.load(Ordering::Relaxed);
         if strip(node).is_null() {
             return true;
@@ -254,7 +262,8 @@ impl<'t, 'k> PageWriter<'t, 'k> {
             // SAFETY: a node's slot.
             unsafe {
                 let below = slot(node, height, at * width);
-                if !below.load(Ordering::Relaxed).is_null() && self.empty(below, height - 1, from, to, freed)
+                if !below.load(Ordering::Relaxed).is_null()
+                    && self.empty(below, height - 1, from, to, freed)
                 {
                     used.store(used.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
                 }
@@ -339,8 +348,10 @@ impl<'c> Nodes<'c> {
     /// A node with one slot filled.
     fn take(&mut self, at: usize, below: *mut u8) -> *mut u8 {
         self.left -= 1;
-        let node =
-            self.nodes[self.left].take().expect("as many nodes as are needed were provided").cast::<Node>();
+        let node = self.nodes[self.left]
+            .take()
+            .expect("as many nodes as are needed were provided")
+            .cast::<Node>();
         // SAFETY: memory for a node, nobody else's.
         unsafe {
             node.write(Node::empty());
@@ -406,8 +417,10 @@ impl PageTree<'_> {
         // SAFETY: a node of this height; what is below it is found through it only.
         unsafe {
             let slots = &(*start.cast::<Node>().as_ptr()).slots;
-            let freed =
-                slots.iter().map(|slot| self.free_rcu(slot.load(Ordering::Relaxed), height - 1)).sum();
+            let freed = slots
+                .iter()
+                .map(|slot| self.free_rcu(slot.load(Ordering::Relaxed), height - 1))
+                .sum();
             self.free_node_rcu(word);
             freed
         }
@@ -441,7 +454,9 @@ impl PageTree<'_> {
                     slots.each_ref().map(|slot| NonNull::new(strip(slot.load(Ordering::Relaxed))));
                 caches.page.free_bulk(&mut pages);
             } else {
-                slots.iter().for_each(|slot| self.free_now(slot.load(Ordering::Relaxed), height - 1));
+                slots
+                    .iter()
+                    .for_each(|slot| self.free_now(slot.load(Ordering::Relaxed), height - 1));
             }
             caches.node.free(start);
         }

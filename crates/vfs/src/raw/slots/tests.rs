@@ -33,7 +33,9 @@ fn every_number_has_a_place_of_its_own() {
         );
     }
     let beyond = (FIRST_BUCKET << BUCKETS) - FIRST_BUCKET;
-    assert!(beyond >= NR_OPEN && slots.get(beyond).is_none() && slots.get(i32::MAX as usize).is_none());
+    assert!(
+        beyond >= NR_OPEN && slots.get(beyond).is_none() && slots.get(i32::MAX as usize).is_none()
+    );
 }
 
 #[test]
@@ -56,10 +58,16 @@ fn full_slots_are_found_across_buckets() {
     assert_eq!(slots.next_full(65, 190).map(|(fd, _)| fd), None);
     assert_eq!(slots.next_full(65, 191).map(|(fd, _)| fd), Some(190));
     for fd in full {
-        assert_eq!(slots.get_file(fd, &files).unwrap().payload::<EventFd>().unwrap().count(), fd as u64);
+        assert_eq!(
+            slots.get_file(fd, &files).unwrap().payload::<EventFd>().unwrap().count(),
+            fd as u64
+        );
     }
     slots.clear(&files);
-    assert_eq!((files.nr_files(), fs.live(), slots.next_full(0, usize::MAX).is_none()), (0, 0, true));
+    assert_eq!(
+        (files.nr_files(), fs.live(), slots.next_full(0, usize::MAX).is_none()),
+        (0, 0, true)
+    );
 }
 
 /// Property 8, of files: what a reader of a stale pointer finds is a file, in another life; what it took by then is
@@ -73,7 +81,10 @@ fn a_file_is_reused_as_a_file() {
     // SAFETY: the reference is from `into_raw`.
     drop(unsafe { FileHandle::from_raw(stale, &files) });
     // SAFETY: the memory stays a file's while the section lasts; so below.
-    assert!(unsafe { FileHandle::get_unless_dead(stale, &files) }.is_none(), "nobody gets a dead file");
+    assert!(
+        unsafe { FileHandle::get_unless_dead(stale, &files) }.is_none(),
+        "nobody gets a dead file"
+    );
     let again = eventfd(&fs, &files, 2, 0).unwrap();
     // The CPU's sheaf gives what it got last. (Another CPU's sheaf gives another file.)
     if again.same_file(&unborrowed(&again, stale)) {
@@ -89,9 +100,14 @@ fn a_file_is_reused_as_a_file() {
 }
 
 /// A handle that only compares.
-fn unborrowed<'k>(_like: &FileHandle<'k>, file: NonNull<File>) -> core::mem::ManuallyDrop<FileHandle<'k>> {
+fn unborrowed<'k>(
+    _like: &FileHandle<'k>,
+    file: NonNull<File>,
+) -> core::mem::ManuallyDrop<FileHandle<'k>> {
     // SAFETY: never dropped and never looked through.
-    core::mem::ManuallyDrop::new(unsafe { core::mem::transmute::<NonNull<File>, FileHandle<'k>>(file) })
+    core::mem::ManuallyDrop::new(unsafe {
+        core::mem::transmute::<NonNull<File>, FileHandle<'k>>(file)
+    })
 }
 
 /// The kinds of objects differ, and a payload is only given out as what it is.

@@ -47,7 +47,10 @@ fn a_wheel_is_a_sorted_list() {
                     assert_eq!(due, expected);
                     let first = model.iter().flatten().min();
                     assert_eq!(next.is_some(), first.is_some());
-                    assert!(next.is_none_or(|next| next > at && next <= *first.unwrap()), "not too late");
+                    assert!(
+                        next.is_none_or(|next| next > at && next <= *first.unwrap()),
+                        "not too late"
+                    );
                 }
             }
         }
@@ -60,7 +63,8 @@ fn a_wheel_is_a_sorted_list() {
 #[test]
 fn a_wheel_has_an_end() {
     let slot = ROUND / SLOTS as u64;
-    for start in [0, 1, 63, 66_000_000_000, slot - 1, slot, slot + 1, ROUND - 1, ROUND, ROUND + 5 * slot + 7]
+    for start in
+        [0, 1, 63, 66_000_000_000, slot - 1, slot, slot + 1, ROUND - 1, ROUND, ROUND + 5 * slot + 7]
     {
         for far in [ROUND - slot - 1, ROUND - slot, ROUND - 1, ROUND, u64::MAX / 2 - start] {
             let (late, soon) = (Box::new(Timer::new()), Box::new(Timer::new()));
@@ -70,12 +74,18 @@ fn a_wheel_has_an_end() {
             let mut due: Vec<*const Timer> = Vec::new();
             assert!(wheel.advance(start + 4, |timer| due.push(timer)).is_some());
             assert!(due.is_empty());
-            assert!(wheel.advance(start + 6, |timer| due.push(timer)).is_some(), "the late one is in");
+            assert!(
+                wheel.advance(start + 6, |timer| due.push(timer)).is_some(),
+                "the late one is in"
+            );
             assert_eq!(due, [&raw const *soon]);
             let (end, time) = (wheel.last(), start + far);
             assert!(end >= start + ROUND - slot);
             for before in [end.min(time - 1), time - 1] {
-                assert!(wheel.advance(before, |timer| due.push(timer)).is_some(), "it is in, and not due");
+                assert!(
+                    wheel.advance(before, |timer| due.push(timer)).is_some(),
+                    "it is in, and not due"
+                );
                 assert_eq!(due, [&raw const *soon]);
             }
             assert!(wheel.advance(time, |timer| due.push(timer)).is_none());

@@ -19,7 +19,8 @@ fn screen(report: &Report, sort: Sort) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(100, 12)).unwrap();
     terminal.draw(|frame| draw(frame, report, sort)).unwrap();
     let buffer = terminal.backend().buffer();
-    let row = |y| (0..100).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+    let row =
+        |y| (0..100).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
     (0..12).map(row).collect()
 }
 
@@ -65,7 +66,10 @@ fn the_order() {
 fn keys() {
     let key = |letter| wish(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE));
     assert_eq!([key('q'), key(' '), key('x')], [Some(Wish::End), Some(Wish::Look), None]);
-    assert_eq!([key('c'), key('U')], [Some(Wish::Sort(Sort::CacheSize)), Some(Wish::Sort(Sort::Use))]);
+    assert_eq!(
+        [key('c'), key('U')],
+        [Some(Wish::Sort(Sort::CacheSize)), Some(Wish::Sort(Sort::Use))]
+    );
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(wish(interrupt), Some(Wish::End));
     assert_eq!(wish(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE)), Some(Wish::End));

@@ -8,7 +8,8 @@ use rustix::fs::{self, Mode, OFlags};
 use rustix::io::{self, Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+    SendAncillaryMessage, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType,
+    sockopt,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -73,7 +74,8 @@ impl Calls for Thread {
 
     #[inline(always)]
     fn pair(&self) -> Result<[OwnedFd; 2], Errno> {
-        net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None).map(Into::into)
+        net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)
+            .map(Into::into)
     }
 
     fn unix_listener(&self) -> Result<Listener, Errno> {
@@ -111,7 +113,8 @@ impl Calls for Thread {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
-        let got = net::recvmsg(to, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::empty())?;
+        let got =
+            net::recvmsg(to, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::empty())?;
         let mut came = None;
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
@@ -131,7 +134,8 @@ impl Calls for Thread {
     }
 
     fn open_here(&self) -> Result<Option<usize>, Errno> {
-        let folder = fs::open("/proc/thread-self/fd", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+        let folder =
+            fs::open("/proc/thread-self/fd", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
         let mut n = 0;
         for entry in fs::Dir::read_from(&folder)? {
             entry?;

@@ -59,7 +59,9 @@ pub(super) trait System: Send + Sync + Sized + 'static {
 
 /// An arena for a job.
 pub(super) fn open<S: System>(job: Job, _threads: usize) -> Opened {
-    let Job::Connections(what) = job else { return Err(Unfit::Missing("it has no such job".to_owned())) };
+    let Job::Connections(what) = job else {
+        return Err(Unfit::Missing("it has no such job".to_owned()));
+    };
     Ok(Arc::new(All { system: S::boot()?, what, held: Mutex::new(None) }))
 }
 
@@ -75,7 +77,9 @@ impl<S: System> Arena for All<S> {
         let calls = self.system.enter()?;
         match self.what {
             Connections::Pair => Joiner::seat(calls, |_| Ok(()), |calls, ()| calls.pair()),
-            Connections::Unix => Joiner::seat(calls, S::Calls::unix_listener, S::Calls::unix_connect),
+            Connections::Unix => {
+                Joiner::seat(calls, S::Calls::unix_listener, S::Calls::unix_connect)
+            }
             Connections::Tcp => Joiner::seat(calls, S::Calls::tcp_listener, S::Calls::tcp_connect),
             Connections::PassPipe => Passer::seat(calls, S::Calls::pipe),
             Connections::PassSocket => Passer::seat(calls, S::Calls::pair),
@@ -91,8 +95,10 @@ impl<S: System> Arena for All<S> {
 
 /// Whether a byte that is written to the one is read from the other.
 fn is_joined<C: Calls>(calls: &C, from: &C::Fd, to: &C::Fd, byte: u8) -> Result<(), Fault> {
-    let arrived =
-        calls.write(from, byte).and_then(|went| Ok(went && calls.read(to)? == byte)).map_err(failed)?;
+    let arrived = calls
+        .write(from, byte)
+        .and_then(|went| Ok(went && calls.read(to)? == byte))
+        .map_err(failed)?;
     Fault::unless(arrived, || format!("byte {byte} was sent, and another one came"))
 }
 
@@ -103,7 +109,9 @@ impl Open {
     fn as_before<C: Calls>(&self, calls: &C) -> Result<(), Fault> {
         let now = calls.open_here().map_err(failed)?;
         let before = self.0;
-        Fault::unless(now == before, || format!("{before:?} descriptors were open, and now {now:?}"))
+        Fault::unless(now == before, || {
+            format!("{before:?} descriptors were open, and now {now:?}")
+        })
     }
 }
 

@@ -18,7 +18,12 @@ pub(super) fn open(way: NestedWay, job: Job, threads: usize) -> Opened {
         return Err(Unfit::Missing("it is nested epolls alone".to_owned()));
     }
     let mesh = Mesh::new(way, threads, GROUPS).map_err(failed)?;
-    Ok(Arc::new(World(Arc::new(Shared { mesh, threads, sent: AtomicU64::new(0), taken: AtomicU64::new(0) }))))
+    Ok(Arc::new(World(Arc::new(Shared {
+        mesh,
+        threads,
+        sent: AtomicU64::new(0),
+        taken: AtomicU64::new(0),
+    }))))
 }
 
 struct Shared {

@@ -56,14 +56,17 @@ impl System for Host {
         let data = epoll::EventData::new_u64;
         match what {
             Control::Add(number) => epoll::add(epoll, fd, data(number), epoll::EventFlags::IN),
-            Control::Modify(number) => epoll::modify(epoll, fd, data(number), epoll::EventFlags::IN),
+            Control::Modify(number) => {
+                epoll::modify(epoll, fd, data(number), epoll::EventFlags::IN)
+            }
             Control::Delete => epoll::delete(epoll, fd),
         }
     }
 
     #[inline(always)]
     fn wait(&self, epoll: &OwnedFd, data: &mut [u64; MAX_EVENTS]) -> Result<usize, Errno> {
-        let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+        let none =
+            epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut events = [none; MAX_EVENTS];
         let n = epoll::wait(epoll, &mut events, Some(&NOW))?;
         data.iter_mut().zip(&events[..n]).for_each(|(data, event)| *data = event.data.u64());

@@ -25,7 +25,9 @@ impl<S: System> Subject<S> {
         let (channel, levels) = match what {
             Events::Through(channel, _) => (channel, 0),
             Events::Gift => (Channel::Pipe, 0),
-            Events::Wait { levels, .. } | Events::DeleteAdd { levels } => (Channel::Eventfd, levels),
+            Events::Wait { levels, .. } | Events::DeleteAdd { levels } => {
+                (Channel::Eventfd, levels)
+            }
             Events::Modify => (Channel::Eventfd, 1),
             Events::Poll | Events::Mesh | Events::Shared { .. } => (Channel::Eventfd, 0),
         };
@@ -66,7 +68,10 @@ impl<S: System> Subject<S> {
 }
 
 /// A worker for a job, once the first operations were right.
-pub(super) fn worker<S: System>(subject: Subject<S>, what: Events) -> Result<Box<dyn Worker>, Fault> {
+pub(super) fn worker<S: System>(
+    subject: Subject<S>,
+    what: Events,
+) -> Result<Box<dyn Worker>, Fault> {
     Ok(match what {
         Events::Through(_, 1) => through::<S, 1>(subject),
         Events::Through(_, 8) => through::<S, 8>(subject),
@@ -77,7 +82,8 @@ pub(super) fn worker<S: System>(subject: Subject<S>, what: Events) -> Result<Box
             let mut number = 0;
             looped("a page that is given is taken", move || {
                 number += 1;
-                let found = subject.system.give([&subject.read, &subject.write], number, &mut memory)?;
+                let found =
+                    subject.system.give([&subject.read, &subject.write], number, &mut memory)?;
                 Ok::<_, S::Error>(found == Some([number; 2]))
             })
         }
@@ -100,7 +106,11 @@ pub(super) fn worker<S: System>(subject: Subject<S>, what: Events) -> Result<Box
             let mut number = DATA;
             looped("what is watched can be changed", move || {
                 number = number.wrapping_add(1);
-                subject.system.control(&subject.epolls[0], &subject.read, Control::Modify(number))?;
+                subject.system.control(
+                    &subject.epolls[0],
+                    &subject.read,
+                    Control::Modify(number),
+                )?;
                 Ok::<_, S::Error>(true)
             })
         }

@@ -40,8 +40,12 @@ impl System for Quietline {
                 return Ok([both.clone(), both]);
             }
             Channel::Pipe => self.0.pipe2(O_NONBLOCK | O_ANYFD)?,
-            Channel::Unix => self.0.socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | O_ANYFD, 0)?,
-            Channel::UnixDatagrams => self.0.socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | O_ANYFD, 0)?,
+            Channel::Unix => {
+                self.0.socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | O_ANYFD, 0)?
+            }
+            Channel::UnixDatagrams => {
+                self.0.socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | O_ANYFD, 0)?
+            }
             Channel::Tcp => return Ok(loopback::tcp(&self.0)?.map(Arc::new)),
             Channel::Udp => return Ok(loopback::udp(&self.0)?.map(Arc::new)),
         };

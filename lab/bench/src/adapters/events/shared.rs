@@ -82,7 +82,9 @@ impl<S: System> Arena for Shared<S> {
             };
         }
         let [added, taken] = [&inside.added, &inside.taken].map(|n| n.load(Ordering::Relaxed));
-        Fault::unless(added == taken, || format!("{added} was added to the counters, and {taken} taken"))
+        Fault::unless(added == taken, || {
+            format!("{added} was added to the counters, and {taken} taken")
+        })
     }
 }
 

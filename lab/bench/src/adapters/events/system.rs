@@ -81,7 +81,9 @@ pub(super) trait System: Clone + Send + Sync + Sized + 'static {
 
 /// An arena for a job.
 pub(super) fn open<S: System>(job: Job, threads: usize) -> Opened {
-    let Job::Events(what) = job else { return Err(Unfit::Missing("it has no such job".to_owned())) };
+    let Job::Events(what) = job else {
+        return Err(Unfit::Missing("it has no such job".to_owned()));
+    };
     let system = S::boot()?;
     if what == Events::Mesh {
         return Ok(Arc::new(Mesh::new(system, threads).map_err(failed)?));

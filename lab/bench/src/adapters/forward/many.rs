@@ -189,7 +189,10 @@ impl Aimed {
         let rest = self.many.aims[..rest].iter().fold(0u64, |sum, aim| sum.wrapping_add(aim.link));
         let expected = self.many.sum.wrapping_mul(rounds as u64).wrapping_add(rest);
         Fault::unless(self.came == expected, || {
-            format!("{} packets went to {:#x}, added up, and not to {expected:#x}", self.aimed, self.came)
+            format!(
+                "{} packets went to {:#x}, added up, and not to {expected:#x}",
+                self.aimed, self.came
+            )
         })
     }
 }
@@ -229,7 +232,8 @@ mod tests {
             let mut batch = Batch::new();
             generator.poll(8, &mut batch).expect("packets");
             for skb in batch.iter_mut() {
-                let headers = skb.data_mut().expect("its own").first_chunk_mut().expect("they are there");
+                let headers =
+                    skb.data_mut().expect("its own").first_chunk_mut().expect("they are there");
                 aim(headers, random.next() as u32);
                 aim(headers, [0, u32::MAX, random.next() as u32][random.below(3) as usize]);
             }
@@ -248,7 +252,8 @@ mod tests {
         aimed.aimed = 3 * DESTINATIONS + 1;
         aimed.came = many.sum.wrapping_mul(3).wrapping_add(many.aims[0].link);
         assert!(aimed.check().is_ok());
-        let other = many.aims.iter().find(|aim| aim.link != many.aims[0].link).expect("there are 64");
+        let other =
+            many.aims.iter().find(|aim| aim.link != many.aims[0].link).expect("there are 64");
         aimed.came = aimed.came.wrapping_sub(many.aims[0].link).wrapping_add(other.link);
         assert!(aimed.check().is_err());
     }

@@ -20,7 +20,9 @@ use super::implementation::{Implementation, Opened};
 use crate::harness::{Arena, Column, Seat, Shape};
 use crate::workloads::{Job, Way};
 pub use counts::{Slow, SlowPaths, slow_paths};
-use ways::{Alone, BULK, Buffers, Bulk, Deferred, LIST, Listed, Napi, OnSlub, OneByOne, Pool, SINGLE, Tuned};
+use ways::{
+    Alone, BULK, Buffers, Bulk, Deferred, LIST, Listed, Napi, OnSlub, OneByOne, Pool, SINGLE, Tuned,
+};
 use world::{Shared, World};
 
 /// The slab of 2015 as the seed had it, before and after its patches, tuned, not merged, and the pool that was set aside; the peer; then

@@ -15,7 +15,8 @@ pub(super) struct Borrowed(pub(super) &'static Packets, Tunables);
 
 impl Borrowed {
     pub(super) fn new() -> Result<Self, Fault> {
-        if let Some((packets, tunables)) = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+        if let Some((packets, tunables)) = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        {
             let now = packets.head_cache().tunables();
             Fault::unless(now == tunables, || format!("heads are still tuned: {now:?}"))?;
             return Ok(Self(packets, tunables));

@@ -53,7 +53,8 @@ impl Deref for Router {
 
 /// A router between the networks of the generator and of the sink.
 pub(super) fn router(packets: &'static Packets) -> Result<Forwarder<'static>, Fault> {
-    let [near, far, sink] = [[198, 18, 255, 254], [198, 19, 255, 254], [198, 19, 0, 1]].map(Into::into);
+    let [near, far, sink] =
+        [[198, 18, 255, 254], [198, 19, 255, 254], [198, 19, 0, 1]].map(Into::into);
     let of_ipv6 = |network, last| Ipv6Addr::new(0x2001, 2, 0, network, 0, 0, 0, last);
     let interface = |link, address: Ipv4Addr, network| {
         Interface::new(link, 1500).v4(address, 16).v6(of_ipv6(network, 0xfffe), 64)

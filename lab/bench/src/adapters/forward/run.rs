@@ -147,10 +147,14 @@ impl<B: Buffers> Worker for Run<B> {
         self.world.tell(self.seat, self.generator.made(), self.buffers.slow());
         let tally = self.sink.tally();
         let received = tally.received;
-        Fault::unless(received > 0 && tally.is_exactly(received), || format!("not as sent: {tally:?}"))?;
+        Fault::unless(received > 0 && tally.is_exactly(received), || {
+            format!("not as sent: {tally:?}")
+        })?;
         let made = self.generator.made();
         let all_here = !self.across || self.seat.threads == 1;
-        Fault::unless(!all_here || received == made, || format!("{received} of {made} packets came"))?;
+        Fault::unless(!all_here || received == made, || {
+            format!("{received} of {made} packets came")
+        })?;
         if let Some(aimed) = &self.aimed {
             return aimed.check();
         }

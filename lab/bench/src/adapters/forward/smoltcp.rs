@@ -201,7 +201,8 @@ fn headers(size: usize) -> Result<[u8; HEADERS], Fault> {
     let len = len.ok_or_else(|| Fault::new(format!("{size} bytes are too few")))?;
     let mut packet = vec![0; size];
     let mut frame = EthernetFrame::new_unchecked(&mut packet[..]);
-    let ethernet = EthernetRepr { src_addr: LINKS[0], dst_addr: LINKS[1], ethertype: EthernetProtocol::Ipv4 };
+    let ethernet =
+        EthernetRepr { src_addr: LINKS[0], dst_addr: LINKS[1], ethertype: EthernetProtocol::Ipv4 };
     ethernet.emit(&mut frame);
     let ip = Ipv4Repr {
         src_addr: SOURCE,
@@ -259,8 +260,10 @@ impl Router {
     #[inline(always)]
     fn route(&self, to: Ipv4Address) -> Option<&Port> {
         let to = IpAddress::Ipv4(to);
-        let routes =
-            self.routes.iter().filter(|route| route.expires_at.is_none() && route.cidr.contains_addr(&to));
+        let routes = self
+            .routes
+            .iter()
+            .filter(|route| route.expires_at.is_none() && route.cidr.contains_addr(&to));
         let via = routes.max_by_key(|route| route.cidr.prefix_len())?.via_router;
         self.ports.iter().find(|port| IpAddress::Ipv4(port.address) == via)
     }
@@ -286,7 +289,9 @@ impl Router {
             return None;
         }
         let (source, to, total) = (ip.src_addr(), ip.dst_addr(), usize::from(ip.total_len()));
-        if [source, to].into_iter().any(is_martian) || self.ports.iter().any(|port| port.address == to) {
+        if [source, to].into_iter().any(is_martian)
+            || self.ports.iter().any(|port| port.address == to)
+        {
             return None;
         }
         let port = self.route(to)?;

@@ -7,8 +7,8 @@ use quietline_slab::Tunables;
 
 use super::counts::Slow;
 use super::ways::{
-    Alone, BULK, Buffers, Bulk, CPU_PARTIAL, Deferred, LIST, Listed, MIN_PARTIAL, Napi, OnSlub, OneByOne,
-    Pool, SINGLE, Tuned,
+    Alone, BULK, Buffers, Bulk, CPU_PARTIAL, Deferred, LIST, Listed, MIN_PARTIAL, Napi, OnSlub,
+    OneByOne, Pool, SINGLE, Tuned,
 };
 use super::world::{Shared, World};
 use crate::harness::pin::{allowed_cpus, pin_to};
@@ -16,7 +16,8 @@ use crate::harness::{Arena, Seat};
 use crate::workloads::{Forward, Way};
 
 /// As `ring-64`.
-const RING: Forward = Forward { size: 64, way: Way::Direct, in_flight: crate::workloads::forward::RING };
+const RING: Forward =
+    Forward { size: 64, way: Way::Direct, in_flight: crate::workloads::forward::RING };
 const PACKETS: u64 = 64 * 1024;
 
 /// What so many packets take, after as many that are not counted. On one CPU: another one would have to fill its own sheaves first.
@@ -105,7 +106,8 @@ fn sheaves_keep_packets_from_slabs_in_every_way() {
 #[test]
 fn packets_that_come_out_of_slabs_are_counted() {
     let world = Arc::new(World::<OneByOne<Alone>>::new(RING, 1).expect("a world"));
-    let mut worker = Shared(world.clone()).worker(Seat { thread: 0, threads: 1 }).expect("a worker");
+    let mut worker =
+        Shared(world.clone()).worker(Seat { thread: 0, threads: 1 }).expect("a worker");
     worker.run(PACKETS, &AtomicBool::new(false)).expect("packets");
     worker.check().expect("each packet came once");
     let (_, slow) = world.count();

@@ -144,8 +144,11 @@ impl End for Tuned {
 
     fn prepare(packets: &Packets) -> Result<(), Fault> {
         let heads = packets.head_cache();
-        let tuned = Tunables { cpu_partial: CPU_PARTIAL, min_partial: MIN_PARTIAL, ..heads.tunables() };
-        heads.set_tunables(tuned).map_err(|e| Fault::new(format!("cannot tune the cache of heads: {e}")))?;
+        let tuned =
+            Tunables { cpu_partial: CPU_PARTIAL, min_partial: MIN_PARTIAL, ..heads.tunables() };
+        heads
+            .set_tunables(tuned)
+            .map_err(|e| Fault::new(format!("cannot tune the cache of heads: {e}")))?;
         Fault::unless(heads.tunables() == tuned, || format!("{:?} are in force", heads.tunables()))
     }
 
@@ -165,7 +168,11 @@ impl<E: End> Buffers for OneByOne<E> {
         E::prepare(packets)
     }
 
-    fn new(packets: &'static Packets, _world: &Arc<World<Self>>, _seat: Seat) -> Result<Self, Fault> {
+    fn new(
+        packets: &'static Packets,
+        _world: &Arc<World<Self>>,
+        _seat: Seat,
+    ) -> Result<Self, Fault> {
         Ok(Self { packets, of: PhantomData })
     }
 
@@ -193,7 +200,11 @@ impl<const HOME: bool> Buffers for Napi<HOME> {
 
     type Common = Homebound<HOME>;
 
-    fn new(packets: &'static Packets, _world: &Arc<World<Self>>, _seat: Seat) -> Result<Self, Fault> {
+    fn new(
+        packets: &'static Packets,
+        _world: &Arc<World<Self>>,
+        _seat: Seat,
+    ) -> Result<Self, Fault> {
         Ok(Self(packets.napi().sends_home(HOME)))
     }
 
@@ -234,7 +245,11 @@ impl Buffers for Deferred {
 
     type Common = Homebound<true>;
 
-    fn new(packets: &'static Packets, _world: &Arc<World<Self>>, _seat: Seat) -> Result<Self, Fault> {
+    fn new(
+        packets: &'static Packets,
+        _world: &Arc<World<Self>>,
+        _seat: Seat,
+    ) -> Result<Self, Fault> {
         Ok(Self(packets))
     }
 
@@ -273,7 +288,11 @@ impl Buffers for Bulk {
 
     type Common = ();
 
-    fn new(_packets: &'static Packets, _world: &Arc<World<Self>>, _seat: Seat) -> Result<Self, Fault> {
+    fn new(
+        _packets: &'static Packets,
+        _world: &Arc<World<Self>>,
+        _seat: Seat,
+    ) -> Result<Self, Fault> {
         Ok(Self)
     }
 

@@ -56,7 +56,18 @@ impl<B: Buffers> World<B> {
         let router = Router::of(forward.way, packets.0)?;
         let (over, lanes) = (AtomicU64::new(0), Mutex::new(lanes));
         let told = Mutex::new(vec![Default::default(); threads]);
-        Ok(Self { forward, router, packets, common, over, lanes, threads, told, before, shown: false })
+        Ok(Self {
+            forward,
+            router,
+            packets,
+            common,
+            over,
+            lanes,
+            threads,
+            told,
+            before,
+            shown: false,
+        })
     }
 
     /// What a thread has made and counted until now.
@@ -67,9 +78,11 @@ impl<B: Buffers> World<B> {
     /// What all threads have made and counted until now, and the slab for them.
     pub(super) fn count(&self) -> (u64, Slow) {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let (made, of_ways) =
-            told.iter().fold((0, Slow::default()), |(sum, all), (made, slow)| (sum + made, all.and(*slow)));
-        let of_slab = if B::OF_SLAB { Slow::of(self.packets.0) - self.before } else { Slow::default() };
+        let (made, of_ways) = told
+            .iter()
+            .fold((0, Slow::default()), |(sum, all), (made, slow)| (sum + made, all.and(*slow)));
+        let of_slab =
+            if B::OF_SLAB { Slow::of(self.packets.0) - self.before } else { Slow::default() };
         (made, of_slab.and(of_ways))
     }
 

@@ -71,9 +71,12 @@ fn work<D: Dentries>(
         }),
         Dcache::Short(users) => {
             // The users that are a thread's; where there are more threads than users, each thread has one.
-            let users = (users / seat.threads + usize::from(seat.thread < users % seat.threads)).max(1);
-            let fork = || [on.get(dentry), on.get(&others[0]), on.get(&others[1]), on.get(&others[2])];
-            let exit = |user: [D::Ref; 4]| user.into_iter().fold(true, |right, held| right & on.put(held));
+            let users =
+                (users / seat.threads + usize::from(seat.thread < users % seat.threads)).max(1);
+            let fork =
+                || [on.get(dentry), on.get(&others[0]), on.get(&others[1]), on.get(&others[2])];
+            let exit =
+                |user: [D::Ref; 4]| user.into_iter().fold(true, |right, held| right & on.put(held));
             let mut waiting: Vec<_> = (0..users).map(|_| fork()).collect();
             let (mut job, mut state) = (0, seat.thread as u64 + 1);
             let done = repeat(RULE, ops, stop, || {
@@ -91,7 +94,9 @@ fn work<D: Dentries>(
                     right &= D::same(&parent, dentry) & on.put(parent);
                 }
                 state = compute(state);
-                Ok::<_, Infallible>(places.into_iter().fold(right, |right, place| right & on.put(place)))
+                Ok::<_, Infallible>(
+                    places.into_iter().fold(right, |right, place| right & on.put(place)),
+                )
             })?;
             black_box(state);
             let right = waiting.into_iter().fold(true, |right, user| right & exit(user));
@@ -148,7 +153,9 @@ impl Arena for Tree {
             found.push(dentry_at(&self.process, path)?.count().into());
         }
         let start = self.start.get_or_init(|| found.clone());
-        Fault::unless(found == *start, || format!("not as at the start: {start:?} became {found:?}"))
+        Fault::unless(found == *start, || {
+            format!("not as at the start: {start:?} became {found:?}")
+        })
     }
 }
 
@@ -188,7 +195,14 @@ impl Worker for Holder {
             Dcache::Short(_) => [at("/")?, at(layout::TERMINAL)?, at(layout::PROGRAM)?],
             _ => [dentry.clone(), dentry.clone(), dentry.clone()],
         };
-        work(&InTree(PhantomData), &Subjects { dentry, child, others }, self.what, self.seat, ops, stop)
+        work(
+            &InTree(PhantomData),
+            &Subjects { dentry, child, others },
+            self.what,
+            self.seat,
+            ops,
+            stop,
+        )
     }
 }
 
@@ -262,7 +276,8 @@ struct Woods {
 impl Arena for Woods {
     fn worker(&self, seat: Seat) -> Result<Box<dyn Worker>, Fault> {
         let own = own(seat.thread as u32);
-        let dentry = if matches!(self.what, Dcache::Get(Whose::Own) | Dcache::GetParent(Whose::Own)) {
+        let dentry = if matches!(self.what, Dcache::Get(Whose::Own) | Dcache::GetParent(Whose::Own))
+        {
             own
         } else {
             0
@@ -278,7 +293,9 @@ impl Arena for Woods {
             format!("not as at the start: {:?} became {counts:?}", self.counts)
         })?;
         let dead = self.forest.dead_parents();
-        Fault::unless(dead == 0, || format!("{dead} references to dead parents, and nothing was ever killed"))
+        Fault::unless(dead == 0, || {
+            format!("{dead} references to dead parents, and nothing was ever killed")
+        })
     }
 }
 

@@ -39,8 +39,10 @@ impl World for Host {
         }
         // Relaxed: only different numbers are wanted.
         let number = LAST.fetch_add(1, Ordering::Relaxed);
-        let root = PathBuf::from(format!("{TMPFS}/quietline-bench-{}-{number}", std::process::id()));
-        fs::create_dir(&root).map_err(|e| Fault::new(format!("cannot make {}: {e}", root.display())))?;
+        let root =
+            PathBuf::from(format!("{TMPFS}/quietline-bench-{}-{number}", std::process::id()));
+        fs::create_dir(&root)
+            .map_err(|e| Fault::new(format!("cannot make {}: {e}", root.display())))?;
         // From here on it is removed again.
         let host = Self { root };
         for directory in &layout.directories {

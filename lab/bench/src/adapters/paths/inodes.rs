@@ -31,7 +31,9 @@ pub(super) fn open_sheaf(job: Job, threads: usize) -> Opened {
 }
 
 fn open(way: FreeWay, job: Job, threads: usize) -> Opened {
-    let Job::Unlink(unlink) = job else { return Err(Unfit::Missing("it only makes and removes".to_owned())) };
+    let Job::Unlink(unlink) = job else {
+        return Err(Unfit::Missing("it only makes and removes".to_owned()));
+    };
     let directories = if unlink.directory == Whose::Own { threads as u32 } else { 1 };
     // Room for a batch, and for more than waits for two ticks, in each thread.
     let files = threads as u32 * (unlink.batch as u32 + 4_000);
@@ -48,7 +50,8 @@ impl Arena for Stand {
     fn worker(&self, seat: Seat) -> Result<Box<dyn Worker>, Fault> {
         let thread = seat.thread as u32;
         let directory = if self.unlink.directory == Whose::Own { thread } else { 0 };
-        let names = (0..self.unlink.batch as u64).map(|number| u64::from(thread) << 32 | number).collect();
+        let names =
+            (0..self.unlink.batch as u64).map(|number| u64::from(thread) << 32 | number).collect();
         Ok(Box::new(Files { ramfs: self.ramfs.clone(), directory, names }))
     }
 
@@ -88,8 +91,12 @@ impl Worker for Files {
     fn check(&mut self) -> Result<(), Fault> {
         let mut cpu = self.ramfs.cpu();
         let (directory, name) = (self.directory, self.names[0]);
-        let came = cpu.create(directory, name).is_ok() && cpu.create(directory, name) == Err(Failed::Exists);
-        let went = cpu.unlink(directory, name).is_ok() && cpu.unlink(directory, name) == Err(Failed::NoEntry);
-        Fault::unless(came && went, || format!("{name} does not come and go with create and unlink"))
+        let came = cpu.create(directory, name).is_ok()
+            && cpu.create(directory, name) == Err(Failed::Exists);
+        let went = cpu.unlink(directory, name).is_ok()
+            && cpu.unlink(directory, name) == Err(Failed::NoEntry);
+        Fault::unless(came && went, || {
+            format!("{name} does not come and go with create and unlink")
+        })
     }
 }

@@ -48,7 +48,8 @@ impl World for Vfs {
             for name in self.fs.read_dir(&directory).map_err(failed)? {
                 names += 1;
                 let path = format!("{directory}/{name}");
-                if self.fs.metadata(&path).map_err(failed)?.file_type == vfs::VfsFileType::Directory {
+                if self.fs.metadata(&path).map_err(failed)?.file_type == vfs::VfsFileType::Directory
+                {
                     left.push(path);
                 }
             }

@@ -21,7 +21,8 @@ pub(super) fn open(job: Job, threads: usize) -> Opened {
     let mut directories = vec![(String::new(), ROOT)];
     let place = |directories: &[(String, u32)], path: &str| {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let parent = directories.iter().find(|(other, _)| other == parent).map(|&(_, number)| number);
+        let parent =
+            directories.iter().find(|(other, _)| other == parent).map(|&(_, number)| number);
         (parent.expect("directories come before what is in them"), name.as_bytes().to_vec())
     };
     for path in layout.directories {
@@ -51,7 +52,9 @@ struct Woods {
 impl Arena for Woods {
     fn worker(&self, seat: Seat) -> Result<Box<dyn Worker>, Fault> {
         let (path, there) = match self.what {
-            Dcache::Stat(whose, depth) => (layout::path(whose, depth, seat.thread).into_bytes(), true),
+            Dcache::Stat(whose, depth) => {
+                (layout::path(whose, depth, seat.thread).into_bytes(), true)
+            }
             _ => (b"nothing".to_vec(), false),
         };
         let expected = self.tree.process().stat(&path);

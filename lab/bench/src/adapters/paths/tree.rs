@@ -93,7 +93,9 @@ impl<W: World> Arena for Stand<W> {
                     Ok::<_, <W::Tree as Tree>::Error>(tree.stat(&path)?.is_none())
                 }))
             }
-            Job::Open(open) => open_close(tree, at(layout::path(open.whose, open.depth, seat.thread))?),
+            Job::Open(open) => {
+                open_close(tree, at(layout::path(open.whose, open.depth, seat.thread))?)
+            }
             Job::Unlink(unlink) => {
                 let names = layout::names(unlink, seat.thread).into_iter().map(at);
                 create_unlink(tree, names.collect::<Result<_, _>>()?)
@@ -105,7 +107,9 @@ impl<W: World> Arena for Stand<W> {
     fn settle(&self) -> Result<(), Fault> {
         let census = self.world.census()?;
         let start = self.start.get_or_init(|| census.clone());
-        Fault::unless(census == *start, || format!("not as at the start: {start:?} became {census:?}"))
+        Fault::unless(census == *start, || {
+            format!("not as at the start: {start:?} became {census:?}")
+        })
     }
 }
 

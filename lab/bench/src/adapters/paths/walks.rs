@@ -43,13 +43,19 @@ impl Arena for Walks {
             other => return Err(Fault::new(format!("{path:?}: {other:?}"))),
         };
         let path = path.into_bytes();
-        Ok(Box::new(Walker { process, path, expected: expected.map(|stat| (stat.st_ino, stat.st_size)) }))
+        Ok(Box::new(Walker {
+            process,
+            path,
+            expected: expected.map(|stat| (stat.st_ino, stat.st_size)),
+        }))
     }
 
     fn settle(&self) -> Result<(), Fault> {
         let census = census(&self.kernel);
         let start = self.start.get_or_init(|| census.clone());
-        Fault::unless(census == *start, || format!("not as at the start: {start:?} became {census:?}"))
+        Fault::unless(census == *start, || {
+            format!("not as at the start: {start:?} became {census:?}")
+        })
     }
 }
 

@@ -38,7 +38,8 @@ impl Watches for Place {
 
     fn watch(&self, directory: &CStr) -> Result<(OwnedFd, i32), Errno> {
         let instance = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        let number = inotify::add_watch(&instance, directory, WatchFlags::CREATE | WatchFlags::DELETE)?;
+        let number =
+            inotify::add_watch(&instance, directory, WatchFlags::CREATE | WatchFlags::DELETE)?;
         Ok((instance, number))
     }
 
@@ -131,6 +132,8 @@ impl<W: World<Tree: Watches>> Arena for Stand<W> {
     fn settle(&self) -> Result<(), Fault> {
         let census = self.world.census()?;
         let start = self.start.get_or_init(|| census.clone());
-        Fault::unless(census == *start, || format!("not as at the start: {start:?} became {census:?}"))
+        Fault::unless(census == *start, || {
+            format!("not as at the start: {start:?} became {census:?}")
+        })
     }
 }

@@ -49,7 +49,8 @@ impl System for Host {
 
     #[inline(always)]
     fn wait(&self, epoll: &OwnedFd) -> Result<usize, Errno> {
-        let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+        let none =
+            epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut events = [none];
         epoll::wait(epoll, &mut events, None)
     }

@@ -151,6 +151,7 @@ fn send<L: Lane>(lane: &L, byte: u8) -> Result<(), Fault> {
 
 #[inline(always)]
 fn receive<L: Lane>(lane: &L) -> Result<u8, Fault> {
-    let received = lane.receive().map_err(|error| Fault::new(format!("cannot receive: {error}")))?;
+    let received =
+        lane.receive().map_err(|error| Fault::new(format!("cannot receive: {error}")))?;
     received.ok_or_else(|| Fault::new("the other side has gone"))
 }

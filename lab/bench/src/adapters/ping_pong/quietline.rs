@@ -49,7 +49,12 @@ impl System for Quietline {
 
     fn epoll_on(&self, fd: &Owned) -> Result<Owned, Errno> {
         let epoll = self.own(self.0.epoll_create1(0)?);
-        self.0.epoll_ctl(epoll.fd, EPOLL_CTL_ADD, fd.fd, &EpollEvent { events: EPOLLIN, data: 1 })?;
+        self.0.epoll_ctl(
+            epoll.fd,
+            EPOLL_CTL_ADD,
+            fd.fd,
+            &EpollEvent { events: EPOLLIN, data: 1 },
+        )?;
         Ok(epoll)
     }
 

@@ -31,7 +31,9 @@ fn pattern(at: usize) -> u8 {
 
 /// An arena for a job: a writer and a reader for each two threads.
 pub(super) fn open<S: System>(job: Job, threads: usize) -> Opened {
-    let Job::Throughput(route) = job else { return Err(Unfit::Missing("it has no such job".to_owned())) };
+    let Job::Throughput(route) = job else {
+        return Err(Unfit::Missing("it has no such job".to_owned()));
+    };
     if !threads.is_multiple_of(2) {
         return Err(Unfit::Missing("it takes pairs of threads".to_owned()));
     }
@@ -40,9 +42,11 @@ pub(super) fn open<S: System>(job: Job, threads: usize) -> Opened {
     let mut sides = Vec::with_capacity(threads);
     for _ in 0..threads / 2 {
         for (writes, ends) in [true, false].into_iter().zip(system.ends(route).map_err(failed)?) {
-            let block = vec![0; BLOCK].try_into().map_err(|_| Fault::new("a block has another size"))?;
+            let block =
+                vec![0; BLOCK].try_into().map_err(|_| Fault::new("a block has another size"))?;
             let (system, tally) = (system.clone(), tally.clone());
-            let mut side = Side { system, ends: Some(ends), writes, block, number: 0, done: 0, tally };
+            let mut side =
+                Side { system, ends: Some(ends), writes, block, number: 0, done: 0, tally };
             if writes {
                 MIDDLE.for_each(|at| side.block[at] = pattern(at));
             }
@@ -95,7 +99,8 @@ impl<S: System> Worker for Side<S> {
     #[inline(never)]
     fn run(&mut self, ops: u64, stop: &AtomicBool) -> Result<u64, Fault> {
         let Some(ends) = self.ends.take() else { return Err(Fault::new("the way is broken")) };
-        let done = if self.writes { self.write(&ends.write, ops, stop) } else { self.read(&ends.read) }?;
+        let done =
+            if self.writes { self.write(&ends.write, ops, stop) } else { self.read(&ends.read) }?;
         // Ends that failed are dropped instead.
         self.ends = Some(ends);
         self.done += done;
@@ -112,7 +117,9 @@ impl<S: System> Worker for Side<S> {
         let wrong = MIDDLE.into_iter().find(|at| self.block[*at] != pattern(*at));
         // The next sample's blocks must bring it again.
         self.block[MIDDLE].fill(0);
-        Fault::unless(wrong.is_none(), || format!("byte {wrong:?} of block {} is another one", self.number))
+        Fault::unless(wrong.is_none(), || {
+            format!("byte {wrong:?} of block {} is another one", self.number)
+        })
     }
 }
 

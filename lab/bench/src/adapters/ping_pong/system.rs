@@ -43,7 +43,8 @@ impl<F> Ends<F> {
 
     /// Of two pipes, each its reading and its writing end.
     pub(super) fn crossed([near, far]: [[F; 2]; 2]) -> [Self; 2] {
-        let ([near_read, near_write], [far_read, far_write]) = (near.map(Arc::new), far.map(Arc::new));
+        let ([near_read, near_write], [far_read, far_write]) =
+            (near.map(Arc::new), far.map(Arc::new));
         [Self { read: near_read, write: far_write }, Self { read: far_read, write: near_write }]
     }
 
@@ -55,11 +56,14 @@ impl<F> Ends<F> {
 
 /// An arena for a job.
 pub(super) fn open<S: System>(job: Job, threads: usize) -> Opened {
-    let Job::PingPong(what) = job else { return Err(Unfit::Missing("it has no such job".to_owned())) };
+    let Job::PingPong(what) = job else {
+        return Err(Unfit::Missing("it has no such job".to_owned()));
+    };
     let system = S::boot()?;
     Pairs::open(threads, || {
         let lanes = system.ends(what.route).map_err(failed)?.map(|ends| {
-            let epoll = what.epoll.then(|| system.epoll_on(&ends.read)).transpose().map_err(failed)?;
+            let epoll =
+                what.epoll.then(|| system.epoll_on(&ends.read)).transpose().map_err(failed)?;
             let counts = what.route == Route::Eventfds;
             Ok::<_, Fault>(Wired { system: system.clone(), ends, epoll, counts })
         });
@@ -84,7 +88,10 @@ impl<S: System> Lane for Wired<S> {
     #[inline(always)]
     fn send(&self, byte: u8) -> Result<bool, S::Error> {
         if self.counts {
-            return Ok(self.system.write(&self.ends.write, &(u64::from(byte) + 1).to_ne_bytes())? == 8);
+            return Ok(self
+                .system
+                .write(&self.ends.write, &(u64::from(byte) + 1).to_ne_bytes())?
+                == 8);
         }
         Ok(self.system.write(&self.ends.write, &[byte])? == 1)
     }
@@ -99,7 +106,8 @@ impl<S: System> Lane for Wired<S> {
         if self.counts {
             let mut number = [0; 8];
             let n = self.system.read(&self.ends.read, &mut number)?;
-            let byte = u64::from_ne_bytes(number).checked_sub(1).and_then(|byte| u8::try_from(byte).ok());
+            let byte =
+                u64::from_ne_bytes(number).checked_sub(1).and_then(|byte| u8::try_from(byte).ok());
             return Ok(byte.filter(|_| n == 8));
         }
         let mut byte = [0];

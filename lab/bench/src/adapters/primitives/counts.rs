@@ -68,7 +68,9 @@ pub(super) fn fetch_add_counter() -> Opened {
         }))
     };
     let counter = CachePadded::new(AtomicI64::new(0));
-    Ok(stage(Counted::new(counter), hire, |world: &World| world.says(world.counter.load(Ordering::Relaxed))))
+    Ok(stage(Counted::new(counter), hire, |world: &World| {
+        world.says(world.counter.load(Ordering::Relaxed))
+    }))
 }
 
 const FRESH: &str = "a number is not 0, nor the one before";

@@ -73,7 +73,8 @@ fn opened<L: Lock>(number: L) -> Opened {
             Ok(())
         }))
     };
-    let world = Locked { number: CachePadded::new(number), expected: CachePadded::new(AtomicU64::new(0)) };
+    let world =
+        Locked { number: CachePadded::new(number), expected: CachePadded::new(AtomicU64::new(0)) };
     Ok(stage(world, hire, |world: &Locked<L>| {
         let (number, expected) = (*world.number.lock(), world.expected.load(Ordering::Relaxed));
         Fault::unless(number == expected, || format!("the number is {number}, expected {expected}"))

@@ -98,7 +98,10 @@ type Opened = Result<Arc<dyn Arena>, Fault>;
 
 impl Implementation {
     fn open_of(&self, job: Job) -> Option<Open> {
-        self.opens.iter().find(|(primitive, _)| Job::Primitive(*primitive) == job).map(|&(_, open)| open)
+        self.opens
+            .iter()
+            .find(|(primitive, _)| Job::Primitive(*primitive) == job)
+            .map(|&(_, open)| open)
     }
 }
 
@@ -123,7 +126,9 @@ impl Column for Implementation {
     }
 
     fn open(&self, job: Job, threads: usize) -> Result<Arc<dyn Arena>, Unfit> {
-        let open = self.open_of(job).ok_or_else(|| Unfit::Missing("it has no such primitive".to_owned()))?;
+        let open = self
+            .open_of(job)
+            .ok_or_else(|| Unfit::Missing("it has no such primitive".to_owned()))?;
         let arena = open()?;
         arena.worker(Seat { thread: 0, threads })?.run(PROOF, &AtomicBool::new(false))?;
         arena.settle()?;

@@ -90,7 +90,9 @@ pub(super) fn arc() -> Opened {
             Ok::<_, Infallible>(right)
         }))
     };
-    Ok(stage(Arc::new(CachePadded::new(0)), hire, |object| one_left(Arc::strong_count(object) as i64)))
+    Ok(stage(Arc::new(CachePadded::new(0)), hire, |object| {
+        one_left(Arc::strong_count(object) as i64)
+    }))
 }
 
 pub(super) fn file_ref() -> Opened {

@@ -72,7 +72,10 @@ impl Pattern for Global {
 
 /// The default of [`Heap::bulk_cycles`].
 #[inline(always)]
-pub(super) fn bulk_cycles<H: Heap + ?Sized, const N: usize>(heap: &H, cycles: u64) -> Result<bool, NoMemory> {
+pub(super) fn bulk_cycles<H: Heap + ?Sized, const N: usize>(
+    heap: &H,
+    cycles: u64,
+) -> Result<bool, NoMemory> {
     let (mut objects, mut seen) = ([None; N], 0);
     for _ in 0..cycles {
         if !heap.alloc_bulk(&mut objects) {
@@ -115,7 +118,8 @@ pub(super) fn single_cycles<H: Heap + ?Sized, const N: usize>(
 /// The bits of the first and the last name.
 #[inline(always)]
 fn ends(objects: &[Entry]) -> usize {
-    objects.first().map_or(0, |object| bits(*object)) | objects.last().map_or(0, |object| bits(*object))
+    objects.first().map_or(0, |object| bits(*object))
+        | objects.last().map_or(0, |object| bits(*object))
 }
 
 /// Whether names of which these are all the bits are aligned, and not all null.

@@ -62,7 +62,9 @@ pub(super) unsafe fn all<H: Heap>(heap: &H, objects: &[Entry], size: usize) -> R
     Fault::unless(aligned, || "an object is not aligned to 16".to_owned())?;
     let apart = places.windows(2).all(|pair| pair[1].addr().get() - pair[0].addr().get() >= size);
     Fault::unless(apart, || "two objects overlap".to_owned())?;
-    let ends = |place: &NonNull<u8>| [place.as_ptr(), place.as_ptr().wrapping_add(size - size_of::<u64>())];
+    let ends = |place: &NonNull<u8>| {
+        [place.as_ptr(), place.as_ptr().wrapping_add(size - size_of::<u64>())]
+    };
     for (mark, place) in places.iter().enumerate() {
         for end in ends(place) {
             // SAFETY: the caller's, in the object, which is at least a word long; they may not be aligned to a word.

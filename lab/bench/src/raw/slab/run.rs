@@ -118,5 +118,6 @@ pub(super) fn cycle(
             break;
         }
     }
-    Fault::unless(black_box(right), || format!("a result broke the rule: {RULE}")).map(|()| done * each)
+    Fault::unless(black_box(right), || format!("a result broke the rule: {RULE}"))
+        .map(|()| done * each)
 }

@@ -153,7 +153,9 @@ impl Pattern for Scattered {
         // SAFETY: the thread's own, taken out of the hash.
         let result = unsafe { examine::all(heap, &objects, size) };
         objects.into_iter().for_each(|object| self.insert(heap, object));
-        Fault::unless(count == HASHED, || format!("{count} objects in the hash instead of {HASHED}"))?;
+        Fault::unless(count == HASHED, || {
+            format!("{count} objects in the hash instead of {HASHED}")
+        })?;
         result
     }
 

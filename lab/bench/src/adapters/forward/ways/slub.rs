@@ -75,7 +75,8 @@ struct Others {
 impl Others {
     /// Fills slabs, and keeps of each some objects at random.
     fn new(cpu: &Current<'static>, seat: Seat) -> Result<Self, Fault> {
-        let mut others = Self { held: Box::default(), random: 0x9e37_79b9_7f4a_7c15 + seat.thread as u64 };
+        let mut others =
+            Self { held: Box::default(), random: 0x9e37_79b9_7f4a_7c15 + seat.thread as u64 };
         let all = (0..FIRST).map(|_| cpu.alloc().map(Some)).collect::<Result<Vec<_>, _>>();
         let mut all = all.map_err(|e| Fault::new(format!("no memory for others: {e}")))?;
         for last in (HELD..FIRST).rev() {
@@ -123,8 +124,13 @@ impl<const HOW: u8, const OWN: bool, const TUNED: bool> OnSlub<HOW, OWN, TUNED> 
     #[inline(always)]
     fn free_singly(&mut self, to: &mut Sink<'static>) -> usize {
         let Self { heads, slots, .. } = self;
-        let free =
-            |skb| Slot::put_back(slots, skb).object.take().into_iter().for_each(|object| heads.free(object));
+        let free = |skb| {
+            Slot::put_back(slots, skb)
+                .object
+                .take()
+                .into_iter()
+                .for_each(|object| heads.free(object))
+        };
         to.complete_with(BUDGET, free)
     }
 
@@ -215,12 +221,16 @@ impl<const HOW: u8, const OWN: bool, const TUNED: bool> Buffers for OnSlub<HOW, 
         _ => panic!("a column that has no name"),
     };
     const SAYS: &'static str = match (HOW, OWN, TUNED) {
-        (SINGLE, false, false) => "heads of SLUB of 4.2, freed one by one; others use the same cache",
+        (SINGLE, false, false) => {
+            "heads of SLUB of 4.2, freed one by one; others use the same cache"
+        }
         (BULK, false, false) => {
             "the same, freed by a waitlist of 32 as detached freelists: the seed's patches"
         }
         (LIST, false, false) => "the same, but what waits is linked through the packets",
-        (SINGLE, true, false) => "as history-4.2-single, the others in a cache of their own (slab_nomerge)",
+        (SINGLE, true, false) => {
+            "as history-4.2-single, the others in a cache of their own (slab_nomerge)"
+        }
         (SINGLE, false, true) => "as history-4.2-single, with cpu_partial 256 and min_partial 9",
         (BULK, false, true) => "as history-4.2-bulk, with cpu_partial 256 and min_partial 9",
         _ => "as history-4.2-bulk, the others in a cache of their own (slab_nomerge)",
@@ -232,8 +242,11 @@ impl<const HOW: u8, const OWN: bool, const TUNED: bool> Buffers for OnSlub<HOW, 
     fn new(packets: &'static Packets, world: &Arc<World<Self>>, seat: Seat) -> Result<Self, Fault> {
         let Slub { heads, others, held, .. } = &world.common;
         let says = |e| Fault::new(format!("cannot enter a CPU: {e}"));
-        let elsewhere =
-            others.as_ref().map(|cache| cache.cache.enter(seat.thread)).transpose().map_err(says)?;
+        let elsewhere = others
+            .as_ref()
+            .map(|cache| cache.cache.enter(seat.thread))
+            .transpose()
+            .map_err(says)?;
         let heads = heads.cache.enter(seat.thread).map_err(says)?;
         let slots = (0..memory(seat.threads) / SIZE).map(|_| Slot::default()).collect();
         let others = Others::new(elsewhere.as_ref().unwrap_or(&heads), seat)?;
@@ -248,7 +261,11 @@ impl<const HOW: u8, const OWN: bool, const TUNED: bool> Buffers for OnSlub<HOW, 
         let before = paths(&self.heads);
         self.others.replace(self.elsewhere.as_ref().unwrap_or(&self.heads));
         let after = paths(&self.heads);
-        self.not_ours.iter_mut().zip(after).zip(before).for_each(|((n, after), before)| *n += after - before);
+        self.not_ours
+            .iter_mut()
+            .zip(after)
+            .zip(before)
+            .for_each(|((n, after), before)| *n += after - before);
         from.poll_with(n, out, |len| self.alloc(len))
     }
 
@@ -269,7 +286,11 @@ impl<const HOW: u8, const OWN: bool, const TUNED: bool> Buffers for OnSlub<HOW, 
     fn slow(&self) -> Slow {
         let [words, locks] = paths(&self.heads);
         let [others_words, others_locks] = self.not_ours;
-        Slow { words: Some(words - others_words), locks: Some(locks - others_locks), ..Slow::default() }
+        Slow {
+            words: Some(words - others_words),
+            locks: Some(locks - others_locks),
+            ..Slow::default()
+        }
     }
 }
 
@@ -308,7 +329,9 @@ impl<const OWN: bool, const TUNED: bool> Common for Slub<OWN, TUNED> {
         let held = self.held.load(Ordering::Relaxed);
         let others = self.others.as_ref().map_or(0, |cache| cache.cache.active());
         let active = self.heads.cache.active() + others;
-        Fault::unless(active == held, || format!("{active} objects of the slab are out, {held} may be"))
+        Fault::unless(active == held, || {
+            format!("{active} objects of the slab are out, {held} may be")
+        })
     }
 }
 
@@ -335,7 +358,9 @@ struct Borrowed {
 impl Borrowed {
     fn new(threads: usize, tuned: bool) -> Result<Self, Fault> {
         let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = free.iter().position(|(of, as_is, _)| (*of, *as_is) == (threads, tuned)) {
+        if let Some(place) =
+            free.iter().position(|(of, as_is, _)| (*of, *as_is) == (threads, tuned))
+        {
             return Ok(Self { threads, tuned, cache: free.swap_remove(place).2 });
         }
         let cache = KmemCache::new(SIZE, threads, memory(threads));
@@ -349,7 +374,11 @@ impl Drop for Borrowed {
     fn drop(&mut self) {
         // What a failed run has left behind stays with it.
         if self.cache.active() == 0 {
-            FREE.lock().unwrap_or_else(PoisonError::into_inner).push((self.threads, self.tuned, self.cache));
+            FREE.lock().unwrap_or_else(PoisonError::into_inner).push((
+                self.threads,
+                self.tuned,
+                self.cache,
+            ));
         }
     }
 }

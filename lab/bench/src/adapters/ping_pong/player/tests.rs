@@ -54,7 +54,10 @@ fn the_last_byte_says_so_and_numbers_go_on() {
 
     let mut second = player(false, &[1, 2, 3 | LAST, 4 | LAST], 0);
     assert_eq!((run(&mut second, 1, true), run(&mut second, 9, false)), (Ok(3), Ok(1)));
-    assert_eq!(second.lane.expect("nothing went wrong").sent.into_inner(), [1, 2, 3 | LAST, 4 | LAST]);
+    assert_eq!(
+        second.lane.expect("nothing went wrong").sent.into_inner(),
+        [1, 2, 3 | LAST, 4 | LAST]
+    );
 }
 
 #[test]
@@ -70,5 +73,8 @@ fn a_wrong_byte_is_found_and_ends_the_way() {
 #[test]
 fn who_waits_for_one_that_has_gone_is_told() {
     // Nothing sent, nothing to come.
-    assert_eq!(run(&mut player(false, &[], 0), 5, false), Err("the other side has gone".to_owned()));
+    assert_eq!(
+        run(&mut player(false, &[], 0), 5, false),
+        Err("the other side has gone".to_owned())
+    );
 }

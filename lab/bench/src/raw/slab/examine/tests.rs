@@ -32,7 +32,9 @@ impl Heap for Liar {
         self.out.set(place + 1);
         let start = self.block.as_ptr() as usize;
         let first = start.next_multiple_of(16) - start + self.offset;
-        NonNull::new(self.block.as_ptr().wrapping_byte_add(first + place * self.apart).cast_mut().cast())
+        NonNull::new(
+            self.block.as_ptr().wrapping_byte_add(first + place * self.apart).cast_mut().cast(),
+        )
     }
 
     unsafe fn free(&self, _: NonNull<u8>) {

@@ -49,14 +49,24 @@ mod present {
         fn quietline_dpdk_init(lcores: *const c_char) -> c_int;
         fn quietline_dpdk_enter() -> c_int;
         fn quietline_dpdk_leave();
-        fn quietline_dpdk_create(name: *const c_char, objects: c_uint, size: c_uint) -> *mut c_void;
+        fn quietline_dpdk_create(name: *const c_char, objects: c_uint, size: c_uint)
+        -> *mut c_void;
         fn quietline_dpdk_destroy(pool: *mut c_void);
         fn quietline_dpdk_active(pool: *mut c_void) -> c_uint;
         fn quietline_dpdk_get(pool: *mut c_void, objects: *mut Entry, n: c_uint) -> c_int;
         fn quietline_dpdk_put(pool: *mut c_void, objects: *const Entry, n: c_uint);
-        fn quietline_dpdk_bulk_cycles(pool: *mut c_void, n: c_uint, cycles: u64, seen: *mut usize) -> c_int;
-        fn quietline_dpdk_single_cycles(pool: *mut c_void, n: c_uint, cycles: u64, seen: *mut usize)
-        -> c_int;
+        fn quietline_dpdk_bulk_cycles(
+            pool: *mut c_void,
+            n: c_uint,
+            cycles: u64,
+            seen: *mut usize,
+        ) -> c_int;
+        fn quietline_dpdk_single_cycles(
+            pool: *mut c_void,
+            n: c_uint,
+            cycles: u64,
+            seen: *mut usize,
+        ) -> c_int;
     }
 
     /// Objects of a pool: its size is fixed when it is made.
@@ -109,7 +119,8 @@ mod present {
             }
             // Relaxed: only the number matters.
             let name = format!("quietline-{}\0", POOLS.fetch_add(1, Ordering::Relaxed));
-            let name = CStr::from_bytes_with_nul(name.as_bytes()).map_err(|_| Fault::new("a bad name"))?;
+            let name =
+                CStr::from_bytes_with_nul(name.as_bytes()).map_err(|_| Fault::new("a bad name"))?;
             // SAFETY: DPDK was started.
             let pool = unsafe { quietline_dpdk_create(name.as_ptr(), OBJECTS, size as c_uint) };
             Ok(Self(NonNull::new(pool).ok_or_else(|| Fault::new("DPDK has no memory for a pool"))?))
@@ -169,21 +180,27 @@ mod present {
         #[inline(always)]
         fn alloc_bulk(&self, objects: &mut [Entry]) -> bool {
             // SAFETY: see above.
-            unsafe { quietline_dpdk_get(self.0.as_ptr(), objects.as_mut_ptr(), objects.len() as c_uint) == 0 }
+            unsafe {
+                quietline_dpdk_get(self.0.as_ptr(), objects.as_mut_ptr(), objects.len() as c_uint)
+                    == 0
+            }
         }
 
         #[inline(always)]
         unsafe fn free_bulk(&self, objects: &mut [Entry]) {
             // SAFETY: see above.
-            unsafe { quietline_dpdk_put(self.0.as_ptr(), objects.as_ptr(), objects.len() as c_uint) };
+            unsafe {
+                quietline_dpdk_put(self.0.as_ptr(), objects.as_ptr(), objects.len() as c_uint)
+            };
         }
 
         #[inline(always)]
         fn bulk_cycles<const N: usize>(&self, cycles: u64) -> Result<bool, NoMemory> {
             let mut seen = 0;
             // SAFETY: see above; the array is on the C side.
-            let code =
-                unsafe { quietline_dpdk_bulk_cycles(self.0.as_ptr(), N as c_uint, cycles, &raw mut seen) };
+            let code = unsafe {
+                quietline_dpdk_bulk_cycles(self.0.as_ptr(), N as c_uint, cycles, &raw mut seen)
+            };
             Self::verdict(code, seen)
         }
 
@@ -191,8 +208,9 @@ mod present {
         fn single_cycles<const N: usize>(&self, cycles: u64) -> Result<bool, NoMemory> {
             let mut seen = 0;
             // SAFETY: as in `bulk_cycles`.
-            let code =
-                unsafe { quietline_dpdk_single_cycles(self.0.as_ptr(), N as c_uint, cycles, &raw mut seen) };
+            let code = unsafe {
+                quietline_dpdk_single_cycles(self.0.as_ptr(), N as c_uint, cycles, &raw mut seen)
+            };
             Self::verdict(code, seen)
         }
     }

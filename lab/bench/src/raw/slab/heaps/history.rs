@@ -67,7 +67,8 @@ impl<W: Way> Source for History<W> {
 
     fn heap(&self, seat: Seat) -> Result<Cpu<'_, W>, Fault> {
         let current = self.cache.enter(seat.thread);
-        let current = current.map_err(|error| Fault::new(format!("cannot enter a CPU: {error}")))?;
+        let current =
+            current.map_err(|error| Fault::new(format!("cannot enter a CPU: {error}")))?;
         Ok(Cpu { current, slab_shift: self.slab_shift, way: PhantomData })
     }
 

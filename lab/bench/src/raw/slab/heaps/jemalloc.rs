@@ -38,7 +38,11 @@ impl Source for JemallocBatch {
         let (mut mib, mut length) = ([0; 2], 2);
         // SAFETY: the name ends with a zero, and the array has as many places as `length` says.
         let error = unsafe {
-            mallctlnametomib(c"experimental.batch_alloc".as_ptr(), mib.as_mut_ptr(), &raw mut length)
+            mallctlnametomib(
+                c"experimental.batch_alloc".as_ptr(),
+                mib.as_mut_ptr(),
+                &raw mut length,
+            )
         };
         match error {
             0 => Ok(Self { size, mib }),
@@ -85,7 +89,8 @@ impl Heap for Batch {
     #[inline(always)]
     fn alloc_bulk(&self, objects: &mut [Entry]) -> bool {
         let number = objects.len();
-        let mut packet = Packet { pointers: objects.as_mut_ptr(), number, size: self.size, flags: 0 };
+        let mut packet =
+            Packet { pointers: objects.as_mut_ptr(), number, size: self.size, flags: 0 };
         let (mut filled, mut length) = (0usize, size_of::<usize>());
         // SAFETY: the name's number is jemalloc's own; it writes `number` pointers, whose places are those of entries, and a
         // count.

@@ -30,7 +30,8 @@ impl Stack {
     fn new(size: usize) -> Result<Self, Unfit> {
         let stride = size.next_multiple_of(64);
         let bytes = (OBJECTS * stride).next_power_of_two();
-        let block = pages::alloc(bytes).map_err(|_| Fault::new("no memory for a stack of objects"))?;
+        let block =
+            pages::alloc(bytes).map_err(|_| Fault::new("no memory for a stack of objects"))?;
         // SAFETY: the objects lie in the block one after the other.
         let free = (0..OBJECTS).rev().map(|i| unsafe { block.add(i * stride) }).collect();
         Ok(Self { block, bytes, free: UnsafeCell::new(free) })

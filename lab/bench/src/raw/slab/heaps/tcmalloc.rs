@@ -2,7 +2,9 @@
 
 use std::ffi::c_void;
 
-use libtcmalloc_sys::{BridgeTCMallocInternalNewAlignedNothrow, TCMallocInternalDeleteSizedAligned};
+use libtcmalloc_sys::{
+    BridgeTCMallocInternalNewAlignedNothrow, TCMallocInternalDeleteSizedAligned,
+};
 
 use super::malloc::Functions;
 
