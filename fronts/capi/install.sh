@@ -4,6 +4,7 @@
 #   fronts/capi/install.sh PREFIX            to PREFIX/include, PREFIX/lib and PREFIX/lib/pkgconfig
 #   DESTDIR=ROOT fronts/capi/install.sh PREFIX   the same below ROOT, for packages
 #   LIBDIR=DIR ...                           another directory than PREFIX/lib
+#   QUIETLINE_PROFILE=PROFILE ...            another of Cargo.toml's profiles than "record", which optimises while it links
 set -euo pipefail
 
 if [[ $# != 1 || $1 != /* ]]; then
@@ -13,13 +14,14 @@ fi
 prefix=$1
 libdir=${LIBDIR:-$prefix/lib}
 root=${DESTDIR:-}
+profile=${QUIETLINE_PROFILE:-record}
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 
 # The native libraries that the static one needs are the compiler's to say.
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-cargo rustc --release --locked -p quietline-capi --lib -- --print "native-static-libs=$log"
+cargo rustc --profile "$profile" --locked -p quietline-capi --lib -- --print "native-static-libs=$log"
 native=$(cat "$log")
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
@@ -27,8 +29,8 @@ target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target
 
 install -d "$root$prefix/include" "$root$libdir/pkgconfig"
 install -m 644 "$here"/include/quietline{.h,_inline.h,.hpp} "$root$prefix/include/"
-install -m 644 "$target/release/libquietline.a" "$root$libdir/"
-install -m 755 "$target/release/libquietline.so" "$root$libdir/libquietline.so.$version"
+install -m 644 "$target/$profile/libquietline.a" "$root$libdir/"
+install -m 755 "$target/$profile/libquietline.so" "$root$libdir/libquietline.so.$version"
 ln -sf "libquietline.so.$version" "$root$libdir/libquietline.so.0"
 ln -sf libquietline.so.0 "$root$libdir/libquietline.so"
 for name in quietline quietline-static; do
