@@ -2,7 +2,6 @@
 //! raised here in the order in which Linux raises them; then both queues are read, with buffers of all sizes.
 //!
 //! So the order of the happenings below is also the reference for whoever raises them.
-#![cfg(target_os = "linux")]
 #![allow(unsafe_code)]
 
 use quietline_sync::Shared;

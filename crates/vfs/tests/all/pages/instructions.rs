@@ -1,5 +1,4 @@
 //! How many locked instructions reading and writing a file executes.
-#![cfg(target_arch = "x86_64")]
 
 use quietline_count::{Counts, Error, count};
 use quietline_platform::percpu::{Body, active};

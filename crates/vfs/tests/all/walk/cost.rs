@@ -1,11 +1,9 @@
 //! What a walk by RCU executes: no locked instruction, no fence, no call of the host; and how long it takes.
 
-mod walk_support;
-
+use crate::walk::support::{World, mount, vfs};
 use quietline_vfs::{How, Lookup};
 use std::hint::black_box;
 use std::time::Instant;
-use walk_support::{World, mount, vfs};
 
 const PATHS: [&str; 6] =
     ["/one", "/one/two/three", "/one/two/three/4/5/6/7/8", "three/4", "/link/three", "/mnt/f"];

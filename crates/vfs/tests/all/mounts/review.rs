@@ -1,12 +1,10 @@
 //! Trees of mounts that are copied beside those who mount and unmount in the copies.
 
-mod walk_support;
-
+use crate::walk::support::*;
 use quietline_vfs::{Path, UmountFlags, Vfs};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
-use walk_support::*;
 
 const ROUNDS: u32 = if cfg!(debug_assertions) { 2_000 } else { 8_000 };
 

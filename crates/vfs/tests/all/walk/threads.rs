@@ -1,12 +1,10 @@
 //! Walks beside those who rename, mount and unmount.
 
-mod walk_support;
-
+use crate::walk::support::{World, filesystem, mkdir, vfs};
 use quietline_vfs::{How, MountFlags, Path, UmountFlags};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use walk_support::{World, filesystem, mkdir, vfs};
 
 const TIME: Duration = Duration::from_millis(if cfg!(debug_assertions) { 700 } else { 300 });
 

@@ -1,10 +1,7 @@
 //! How many instructions, and how many locked ones, the steps of the dentry cache execute. A locked instruction is worth
 //! twenty plain ones, and one on a shared line far more.
-#![cfg(target_arch = "x86_64")]
 
-mod dcache_support;
-
-use dcache_support::*;
+use crate::dcache::support::*;
 use quietline_count::{Counts, Error, count};
 use quietline_platform::percpu::{Body, active};
 use quietline_vfs::{Content, Dirs, Step, abi::S_IFREG};

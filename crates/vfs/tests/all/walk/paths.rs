@@ -1,12 +1,10 @@
 //! Paths: what they stand for, and why they stand for nothing.
 
-mod walk_support;
-
+use crate::walk::support::{World, mount, vfs};
 use quietline_vfs::abi::{S_IFDIR, S_IFREG};
 use quietline_vfs::cred::Cred;
 use quietline_vfs::{How, LastKind, Lookup, MountFlags, Reach, Resolve, Start};
 use rustix::io::Errno;
-use walk_support::{World, mount, vfs};
 
 const TREE: &[&str] = &[
     "a/",
@@ -391,7 +389,7 @@ fn a_deep_tree() {
     let mut at = w.path("/").dentry().clone();
     const DEPTH: usize = 1300;
     for _ in 0..DEPTH {
-        at = walk_support::mkdir(&at, "d");
+        at = crate::walk::support::mkdir(&at, "d");
     }
     let path = "d/".repeat(DEPTH);
     assert_eq!(w.ino(&path), Ok(at.inode().unwrap().ino()));
@@ -400,7 +398,7 @@ fn a_deep_tree() {
     assert_eq!(w.ino(&"../".repeat(DEPTH)), w.ino("/"));
     assert_eq!(w.ino(&"../".repeat(DEPTH - 1)), w.ino("/d"));
     for _ in 0..100 {
-        at = walk_support::mkdir(&at, &"n".repeat(100));
+        at = crate::walk::support::mkdir(&at, &"n".repeat(100));
         w.fs.set_pwd(quietline_vfs::Path::new(w.ns.root().mount().clone(), at.clone()));
     }
     assert_eq!(w.getcwd(), Err(Errno::NAMETOOLONG));

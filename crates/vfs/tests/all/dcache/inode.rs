@@ -1,8 +1,6 @@
 //! Inodes: how long they live, and that their attributes are read as of one moment.
 
-mod dcache_support;
-
-use dcache_support::*;
+use crate::dcache::support::*;
 use quietline_vfs::abi::{S_IFIFO, S_IFLNK, Timespec};
 use quietline_vfs::{Changes, Content, InodeFlags};
 use std::thread;

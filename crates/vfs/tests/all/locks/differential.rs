@@ -2,7 +2,6 @@
 //!
 //! Host: processes made by `fork`, each with two open files on one file of /dev/shm, told by pipes what to do. Ours: one
 //! [`FileLocks`], asked in the same order.
-#![cfg(target_os = "linux")]
 #![allow(unsafe_code)]
 
 use quietline_sync::Interrupt;
@@ -19,7 +18,7 @@ unsafe extern "C" {
     fn fork() -> i32;
     fn pipe(fds: *mut i32) -> i32;
     fn open(path: *const core::ffi::c_char, flags: i32, ...) -> i32;
-    fn close(fd: i32) -> i32;
+    safe fn close(fd: i32) -> i32;
     fn read(fd: i32, buffer: *mut u8, size: usize) -> isize;
     fn write(fd: i32, buffer: *const u8, size: usize) -> isize;
     fn fcntl(fd: i32, cmd: i32, ...) -> i32;

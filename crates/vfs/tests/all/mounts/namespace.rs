@@ -1,10 +1,8 @@
 //! Mounting, unmounting, and the trees that processes live in.
 
-mod walk_support;
-
+use crate::walk::support::{World, filesystem, mount, vfs};
 use quietline_vfs::{How, MountFlags, Path, Reach, UmountFlags};
 use rustix::io::Errno;
-use walk_support::{World, filesystem, mount, vfs};
 
 const NONE: UmountFlags = UmountFlags::empty();
 
@@ -206,7 +204,7 @@ fn read_only() {
     assert!(w.path("n").mount().want_write().is_ok());
     assert_eq!(place.mount().want_write().err(), Some(Errno::ROFS));
     assert_eq!(w.ns.remount(&w.path("/m/../n/.."), MountFlags::empty()), Ok(()));
-    let sub = walk_support::mkdir(place.dentry(), "sub");
+    let sub = crate::walk::support::mkdir(place.dentry(), "sub");
     assert_eq!(
         w.ns.remount(&Path::new(place.mount().clone(), sub), MountFlags::empty()),
         Err(Errno::INVAL)
@@ -228,7 +226,7 @@ fn a_namespace_of_ones_own() {
     let ns = w.ns.duplicate(&child).unwrap();
     assert_ne!(ns.id(), w.ns.id());
     assert_eq!(ns.mounts().unwrap().len(), 3);
-    let c = World { vfs: &vfs, fs: child, ns, cred: walk_support::root() };
+    let c = World { vfs: &vfs, fs: child, ns, cred: crate::walk::support::root() };
     assert_eq!((c.ino("/m/f"), c.ino("g")), (w.ino("/m/f"), w.ino("/m/sub/g")));
     assert!(!c.path("/m").mount().same(w.path("/m").mount()));
     assert_eq!(c.getcwd().unwrap(), "/m/sub");
@@ -254,7 +252,7 @@ fn a_mountpoint_that_is_removed() {
     let w = World::with(&vfs, &["d/", "d/m/"]);
     let child = w.fs.duplicate().unwrap();
     let ns = w.ns.duplicate(&child).unwrap();
-    let c = World { vfs: &vfs, fs: child, ns, cred: walk_support::root() };
+    let c = World { vfs: &vfs, fs: child, ns, cred: crate::walk::support::root() };
     let point = w.path("d/m");
     for dev in [2, 3] {
         c.ns.attach(mount(&vfs, dev), c.path("d/m")).unwrap();
@@ -350,7 +348,7 @@ fn invalidation_takes_mounts_off() {
 /// A mount of another kernel, which may go first, is refused.
 #[test]
 fn kernels_do_not_share_mounts() {
-    let (vfs, other) = (vfs(), walk_support::vfs());
+    let (vfs, other) = (vfs(), crate::walk::support::vfs());
     let (w, o) = (World::with(&vfs, &["a/"]), World::with(&other, &["a/"]));
     assert_eq!(w.ns.attach(mount(&other, 2), w.path("a")), Err(Errno::INVAL));
     assert_eq!(w.ns.attach(mount(&vfs, 2), o.path("a")), Err(Errno::INVAL));

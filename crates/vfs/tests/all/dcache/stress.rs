@@ -1,8 +1,6 @@
 //! The dentry cache under storms, at its limits, and without memory.
 
-mod dcache_support;
-
-use dcache_support::*;
+use crate::dcache::support::*;
 use quietline_platform::fault;
 use quietline_sync::rcu;
 use quietline_vfs::{DentryRef, Dirs, Step};

@@ -1,8 +1,6 @@
 //! Dentries: names, references, changes, what is kept and what is given back.
 
-mod dcache_support;
-
-use dcache_support::*;
+use crate::dcache::support::*;
 use quietline_vfs::{DentryFlags, Dirs, PathBuffer, Step};
 use rustix::io::Errno;
 

@@ -1,11 +1,9 @@
 //! The descriptor table beside the simplest table that there could be.
 
-mod support;
-
+use crate::fdtable::support::table_for;
 use quietline_vfs::{EventFd, FdFlags, FdTable, FileHandle, Files, PseudoFs, abi, eventfd};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use support::table_for;
 
 /// A sequence of numbers that looks random and is always the same.
 struct Sequence(u64);

@@ -1,9 +1,6 @@
 //! References that are put while there is no memory, also inside a section: nobody waits, and nothing is lost.
-#![cfg(not(loom))]
 
-mod dcache_support;
-
-use dcache_support::*;
+use crate::dcache::support::*;
 use quietline_platform::fault;
 use quietline_vfs::abi::S_IFREG;
 use quietline_vfs::{Content, DentryRef};

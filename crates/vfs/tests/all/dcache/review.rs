@@ -1,8 +1,6 @@
 //! Dentries that no directory pins, put by some while others take them out of the tree; and filesystems that end.
 
-mod dcache_support;
-
-use dcache_support::*;
+use crate::dcache::support::*;
 use quietline_vfs::DentryRef;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};

@@ -1,7 +1,5 @@
 //! Names that are removed beside those who mount on them.
 
-mod walk_support;
-
 use quietline_vfs::cred::Cred;
 use quietline_vfs::namei::{Caller, New, make, rmdir};
 use quietline_vfs::ramfs::new_ramfs;
@@ -55,7 +53,7 @@ impl<'k> Process<'k> {
 
     fn mount(&self, path: &str) -> Result<(), Errno> {
         let at = self.caller().place(path.as_bytes(), quietline_vfs::How::FOLLOW)?;
-        self.ns.attach(walk_support::mount(self.vfs, 7), at)
+        self.ns.attach(crate::walk::support::mount(self.vfs, 7), at)
     }
 
     fn umount(&self, path: &str) -> Result<(), Errno> {
@@ -66,7 +64,7 @@ impl<'k> Process<'k> {
 
 #[test]
 fn what_another_namespace_has_mounted_on_goes_with_its_name() {
-    let (vfs, files) = (walk_support::vfs(), Files::new(100, true).unwrap());
+    let (vfs, files) = (crate::walk::support::vfs(), Files::new(100, true).unwrap());
     let one = Process::new(&vfs, &files);
     one.mkdir("d").unwrap();
     let other = one.unshare();
@@ -80,7 +78,7 @@ fn what_another_namespace_has_mounted_on_goes_with_its_name() {
 /// Either the name is removed, or something is mounted on it: never both.
 #[test]
 fn a_directory_is_removed_or_mounted_on() {
-    let (vfs, files) = (walk_support::vfs(), Files::new(100, true).unwrap());
+    let (vfs, files) = (crate::walk::support::vfs(), Files::new(100, true).unwrap());
     let one = Process::new(&vfs, &files);
     let (over, mounted, removed) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|s| {

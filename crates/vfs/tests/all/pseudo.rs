@@ -1,7 +1,6 @@
 //! Property 3: what a pseudo object is not part of.
 
-mod support;
-
+use crate::fdtable::support::table_for;
 use quietline_sync::{IdAllocator, Shared, rcu};
 use quietline_vfs::signalfd::Signals;
 use quietline_vfs::{
@@ -9,7 +8,6 @@ use quietline_vfs::{
 };
 use quietline_vfs::{eventfd, pipe2, set_signals, signalfd, timerfd};
 use rustix::io::Errno;
-use support::table_for;
 
 #[test]
 fn its_dentry_is_its_own_parent_and_on_no_list() {

@@ -1,11 +1,9 @@
 //! Many threads on one descriptor table.
 
-mod support;
-
+use crate::fdtable::support::table_for;
 use quietline_vfs::{EventFd, FdFlags, FileHandle, Files, PseudoFs, abi, eventfd};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use support::table_for;
 
 const ANY: FdFlags = FdFlags { cloexec: false, any: true };
 const LOWEST: FdFlags = FdFlags { cloexec: false, any: false };
