@@ -1,7 +1,7 @@
 //! What advertisements of neighbours say, and do not say (RFC 4861, section 7.2.5), and what their questions do (section 7.2.3).
 
 use super::frames::*;
-use super::neighbour;
+use super::neighbours::neighbour;
 use quietline_net::forward::header::{Link, protocol};
 use quietline_net::forward::*;
 use quietline_net::packet::{DropReason, Packets};

@@ -15,7 +15,7 @@ const INSIDE: &str = "QUIETLINE_TEST_INSIDE";
 const REQUIRE: &str = "QUIETLINE_REQUIRE_WIRE";
 
 /// Says how `unshare` makes a network namespace here with all that these tests need, or why it makes none. What `.ci/run` asks, too.
-const NAMESPACE: &str = include_str!("../../../.ci/namespace");
+const NAMESPACE: &str = include_str!("../../../../../.ci/namespace");
 
 /// True in a network namespace that has nothing but a loopback device, which is up. Outside of one, runs the test again there.
 fn inside(test: &str) -> bool {
@@ -35,10 +35,11 @@ fn inside(test: &str) -> bool {
         return false;
     }
     let way = String::from_utf8_lossy(&asked.stdout);
+    let name = format!("device::host::{test}");
     let mut command = Command::new("unshare");
     command.arg(way.trim()).arg(std::env::current_exe().unwrap()).args([
         "--exact",
-        test,
+        &name,
         "--nocapture",
     ]);
     let output = command.env(INSIDE, "1").output().unwrap();

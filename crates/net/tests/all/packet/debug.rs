@@ -255,7 +255,7 @@ fn the_environment_turns_checks_on() {
     let tests = std::env::current_exe().unwrap();
     let mut again = std::process::Command::new(tests);
     let done = again
-        .args(["--exact", "the_environment_turns_checks_on"])
+        .args(["--exact", "packet::debug::the_environment_turns_checks_on"])
         .env(DEBUG, "FZPU,skbuff_*")
         .output()
         .unwrap();

@@ -1,7 +1,7 @@
 //! Tracers of the system find the tracepoints of packets in a program that has the crate in it. (Of `ql` and of the C library the same is
 //! tested beside them.)
 
-#[path = "probes/notes.rs"]
+#[path = "../../probes/notes.rs"]
 mod notes;
 
 use quietline_net::packet::{DropReason, Packets};

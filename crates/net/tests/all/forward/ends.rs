@@ -1,7 +1,7 @@
 //! How packets end: each that came in once, and counted as that.
 
-use super::arp;
 use super::frames::*;
+use super::neighbours::arp;
 use quietline_net::forward::checksum::{Sum, checksum};
 use quietline_net::forward::header::{Ethernet, Icmp, Ipv4, ether, protocol};
 use quietline_net::forward::*;
