@@ -12,7 +12,7 @@ use std::{env, thread};
 const NAME: &str = "QUIETLINE_ISOLATED_TEST";
 
 /// The exit code of a child whose test ran to its end.
-const PASSED: i32 = 42;
+pub const PASSED: i32 = 42;
 
 /// Runs the enclosing test in a process of its own.
 ///
