@@ -1,7 +1,7 @@
 //! What the steps of the dentry cache cost on one thread, in nanoseconds: the least of some rounds.
 //! `cargo run --release -p quietline-vfs --example dcache_cost`.
 
-#[path = "../tests/dcache_support/mod.rs"]
+#[path = "../tests/all/dcache/support.rs"]
 mod dcache_support;
 
 use dcache_support::*;

@@ -18,7 +18,7 @@
 //!
 //! # Source
 //!
-//! `fs/xattr.c`, `mm/shmem.c`, Linux 6.18; compared with the host's tmpfs by `tests/xattr.rs`.
+//! `fs/xattr.c`, `mm/shmem.c`, Linux 6.18; compared with the host's tmpfs by `tests/all/xattr.rs`.
 
 use quietline_platform::{AllocError, fault};
 use rustix::io::Errno;

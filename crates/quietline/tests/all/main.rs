@@ -1,0 +1,47 @@
+//! The tests of this crate, in one program.
+#![cfg(not(loom))]
+
+mod accept;
+mod bytes;
+#[cfg(target_os = "linux")]
+mod concurrent;
+mod descriptors;
+mod differential;
+mod events;
+mod faults {
+    mod calls;
+    mod descriptors;
+}
+mod files {
+    mod calls;
+    mod gifts;
+    #[cfg(target_arch = "x86_64")]
+    mod instructions;
+}
+mod inet;
+mod kernels {
+    mod lifecycle;
+    mod limits;
+    #[cfg(feature = "observe")]
+    mod observe;
+    mod proc;
+    mod scale;
+    mod threads;
+}
+#[cfg(target_os = "linux")]
+mod posix;
+#[cfg(target_os = "linux")]
+mod sleepers;
+mod sockets;
+mod support;
+mod timers;
+mod tree {
+    mod edges;
+    mod faults;
+    mod memory;
+    mod paths;
+    mod races;
+}
+
+#[global_allocator]
+static HEAP: support::heap::Counting = support::heap::Counting;
