@@ -183,18 +183,29 @@ fn threads_fork_at_once() {
     assert_eq!(forks.into_inner(), 40);
 }
 
-/// A lock that forks take.
-struct Lock(AtomicBool);
+/// A ticket lock that forks take. Waiters sleep, and get it in the order in which they came: a thread that releases it
+/// and takes it again at once starves nobody.
+#[derive(Default)]
+struct Lock {
+    next: AtomicU32,
+    serving: AtomicU32,
+}
 
 impl Lock {
     fn lock(&self) {
-        while self.0.swap(true, Acquire) {
-            std::thread::yield_now();
+        let ticket = self.next.fetch_add(1, Relaxed);
+        loop {
+            let serving = self.serving.load(Acquire);
+            if serving == ticket {
+                return;
+            }
+            futex::wait(&self.serving, serving, None);
         }
     }
 
     fn unlock(&self) {
-        self.0.store(false, Release);
+        self.serving.fetch_add(1, Release);
+        futex::wake(&self.serving, u32::MAX);
     }
 }
 
@@ -204,7 +215,11 @@ unsafe impl AtFork for Lock {
         self.lock();
     }
 
-    fn after(&self, _: bool) {
+    fn after(&self, child: bool) {
+        if child {
+            // The parent's waiters do not exist here.
+            self.next.store(self.serving.load(Relaxed) + 1, Relaxed);
+        }
         self.unlock();
     }
 }
@@ -213,7 +228,7 @@ unsafe impl AtFork for Lock {
 #[test]
 fn owners_come_and_go_under_a_lock_of_an_earlier_rank() {
     let _turn = turn();
-    let outer = Registered::new(Rank::Object, Lock(AtomicBool::new(false))).unwrap();
+    let outer = Registered::new(Rank::Object, Lock::default()).unwrap();
     let stop = AtomicBool::new(false);
     let made = AtomicU64::new(0);
     let (done, over) = std::sync::mpsc::channel::<()>();
@@ -231,9 +246,8 @@ fn owners_come_and_go_under_a_lock_of_an_earlier_rank() {
                 outer.lock();
                 for rank in [Rank::Cache, Rank::Domain, Rank::Machine] {
                     // More than the places that there are at first.
-                    let _inner: [_; 9] = std::array::from_fn(|_| {
-                        Registered::new(rank, Lock(AtomicBool::new(false))).unwrap()
-                    });
+                    let _inner: [_; 9] =
+                        std::array::from_fn(|_| Registered::new(rank, Lock::default()).unwrap());
                 }
                 outer.unlock();
                 made.fetch_add(1, Relaxed);
@@ -242,7 +256,7 @@ fn owners_come_and_go_under_a_lock_of_an_earlier_rank() {
         for _ in 0..200 {
             in_child(20, || {
                 outer.lock();
-                drop(Registered::new(Rank::Cache, Lock(AtomicBool::new(false))).unwrap());
+                drop(Registered::new(Rank::Cache, Lock::default()).unwrap());
                 outer.unlock();
             });
         }
