@@ -1,0 +1,21 @@
+//! Budgets of generated tests.
+
+use std::env;
+
+/// Multiplies every default budget.
+const SCALE: &str = "QUIETLINE_TEST_SCALE";
+
+/// Returns the budget of a generated test: the value of the environment variable `variable` if it is
+/// set, else `default` times `QUIETLINE_TEST_SCALE` (1 if unset).
+///
+/// # Panics
+///
+/// If one of the two variables is set and is not a number.
+pub fn budget(variable: &str, default: u64) -> u64 {
+    number(variable).unwrap_or_else(|| default * number(SCALE).unwrap_or(1))
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let value = env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {value:?}")))
+}

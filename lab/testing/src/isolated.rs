@@ -1,0 +1,110 @@
+//! Tests in processes of their own.
+//!
+//! The crates `rusty-fork` and `test-fork` do the same. Both count a child that ran no test as a
+//! success, and their command-line filter produces such a child: the flag after `--nocapture` is
+//! dropped, so `--nocapture --ignored` passes without running anything. A child of this module
+//! reports success by an exit code that only the end of the test's body produces.
+
+use std::process::{Command, Stdio, exit};
+use std::{env, thread};
+
+/// Holds the name of the test that a child process runs.
+const NAME: &str = "QUIETLINE_ISOLATED_TEST";
+
+/// The exit code of a child whose test ran to its end.
+const PASSED: i32 = 42;
+
+/// Runs the enclosing test in a process of its own.
+///
+/// The macro is the first statement of a `#[test]` function that returns nothing and does not have
+/// `#[should_panic]`, which would accept any failure of the child. The child's output goes through the parent's capture, or directly to the terminal under `--nocapture`.
+#[macro_export]
+macro_rules! isolated {
+    () => {
+        fn here() {}
+        let Some(_child) = $crate::enter(std::any::type_name_of_val(&here)) else { return };
+    };
+}
+
+/// A guard held by the child process while the test's body runs. Dropping it ends the process,
+/// with success unless the thread panics.
+pub struct Child(());
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            exit(PASSED);
+        }
+    }
+}
+
+/// Returns a guard in the child process. In the parent it runs the child and returns `None`.
+///
+/// `function` is the type name of a function inside the test: `PROGRAM::MODULES::TEST::here`.
+///
+/// # Panics
+///
+/// If the child fails, is killed, or does not reach the end of the test.
+pub fn enter(function: &str) -> Option<Child> {
+    let name = function.split_once("::").expect("a path").1.rsplit_once("::").expect("a path").0;
+    if env::var(NAME).is_ok_and(|value| value == name) {
+        return Some(Child(()));
+    }
+    let mut child = Command::new(env::current_exe().expect("the path of the test program"));
+    child.args([name, "--exact", "--include-ignored", "--nocapture", "--quiet"]).env(NAME, name);
+    let shown = env::var_os("RUST_TEST_NOCAPTURE").is_some()
+        || env::args().any(|arg| arg == "--nocapture" || arg == "--no-capture");
+    let status = if shown {
+        child.stdin(Stdio::null()).status().expect("a child process")
+    } else {
+        let output = child.output().expect("a child process");
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        output.status
+    };
+    assert!(status.code() == Some(PASSED), "the test's own process failed: {status}");
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::abort;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static RUNNING: AtomicU32 = AtomicU32::new(0);
+
+    #[test]
+    fn a_test_runs_in_a_child() {
+        isolated!();
+        assert_eq!(std::env::var(super::NAME).unwrap(), "isolated::tests::a_test_runs_in_a_child");
+        assert_eq!(RUNNING.fetch_add(1, Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn another_test_shares_no_statics_with_it() {
+        isolated!();
+        assert_eq!(RUNNING.fetch_add(1, Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    #[should_panic = "the test's own process failed"]
+    fn a_panic_fails_the_test() {
+        isolated!();
+        std::panic::set_hook(Box::new(|_| ()));
+        std::panic::resume_unwind(Box::new("expected"));
+    }
+
+    #[test]
+    #[should_panic = "the test's own process failed"]
+    fn an_abort_fails_the_test() {
+        isolated!();
+        abort();
+    }
+
+    #[test]
+    #[should_panic = "the test's own process failed"]
+    fn an_early_exit_fails_the_test() {
+        isolated!();
+        std::process::exit(0);
+    }
+}
