@@ -1,14 +1,12 @@
 //! CPU numbers, and the barrier across CPUs.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::{allowed_cpus, pin};
 use quietline_platform::atomic::{Ordering, compiler_fence};
 use quietline_platform::percpu::{Body, Words, active};
 use quietline_platform::{clock, cpu, membarrier};
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::time::Duration;
-use support::{allowed_cpus, pin};
 
 #[test]
 fn the_current_cpu_is_one_of_them() {

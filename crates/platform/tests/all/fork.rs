@@ -1,8 +1,7 @@
 //! A forked child may use everything at once, whatever the parent's other threads were doing.
 #![cfg(not(any(loom, quietline_sim)))]
 
-mod support;
-
+use crate::support::in_child;
 use quietline_platform::fork::{AtFork, Node, Rank, Registered};
 use quietline_platform::percpu::{OwnedSheaf, Words};
 use quietline_platform::{fault, fork, futex, heap, pages};
@@ -10,7 +9,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
-use support::in_child;
 
 /// Forks of one test would be noticed by another's owners: one test at a time.
 static TURN: Mutex<()> = Mutex::new(());

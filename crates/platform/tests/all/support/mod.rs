@@ -1,5 +1,4 @@
 //! Processor affinity and child processes, for the tests.
-#![allow(dead_code, reason = "each test program uses its part")]
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
