@@ -7,5 +7,6 @@ mod budget;
 mod isolated;
 
 pub use budget::budget;
+pub use isolated::program;
 #[doc(hidden)]
 pub use isolated::{Child, enter};
