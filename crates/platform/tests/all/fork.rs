@@ -7,15 +7,8 @@ use quietline_platform::percpu::{OwnedSheaf, Words};
 use quietline_platform::{fault, fork, futex, heap, pages};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
-
-/// Forks of one test would be noticed by another's owners: one test at a time.
-static TURN: Mutex<()> = Mutex::new(());
-
-fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(|e| e.into_inner())
-}
 
 /// A bit of everything that has a lock or a per-CPU word.
 fn use_everything(shared: &Words<2>, rounds: usize) {
@@ -61,7 +54,7 @@ fn interrupt(every: Duration) {
 
 #[test]
 fn a_child_of_a_busy_parent_works() {
-    let _turn = turn();
+    quietline_testing::isolated!();
     let words = SIGNALLED.get_or_init(|| Words::new().unwrap());
     let stop = AtomicBool::new(false);
     interrupt(Duration::from_millis(2));
@@ -120,7 +113,7 @@ unsafe impl AtFork for Owner {
 
 #[test]
 fn owners_are_told_by_rank_on_both_sides() {
-    let _turn = turn();
+    quietline_testing::isolated!();
     let ranks = [Rank::Machine, Rank::Object, Rank::Domain, Rank::Cache, Rank::Object, Rank::List];
     let owners = ranks.map(|rank| Owner { rank, held: false.into() });
     let mut nodes = ranks.map(Node::new);
@@ -151,7 +144,7 @@ fn owners_are_told_by_rank_on_both_sides() {
 
 #[test]
 fn registering_can_fail() {
-    let _turn = turn();
+    quietline_testing::isolated!();
     let owner = Owner { rank: Rank::Cache, held: false.into() };
     let mut node = Node::new(Rank::Cache);
     fault::fail_nth(1);
@@ -165,7 +158,7 @@ fn registering_can_fail() {
 /// Forks from several threads at once take turns.
 #[test]
 fn threads_fork_at_once() {
-    let _turn = turn();
+    quietline_testing::isolated!();
     let words = Words::<2>::new().unwrap();
     let forks = AtomicU64::new(0);
     std::thread::scope(|s| {
@@ -225,7 +218,7 @@ unsafe impl AtFork for Lock {
 /// A thread that holds a lock of an early rank makes and drops what has locks of later ranks, while another forks.
 #[test]
 fn owners_come_and_go_under_a_lock_of_an_earlier_rank() {
-    let _turn = turn();
+    quietline_testing::isolated!();
     let outer = Registered::new(Rank::Object, Lock::default()).unwrap();
     let stop = AtomicBool::new(false);
     let made = AtomicU64::new(0);

@@ -119,6 +119,7 @@ fn the_operations_are_made_of_plain_instructions() {
 
 #[test]
 fn the_fallback_is_where_the_locked_instructions_are() {
+    quietline_testing::isolated!();
     let words = shim::W::new().unwrap();
     if active() != Body::Fallback {
         eprintln!("not checked: per-CPU operations do not use the fallback");
@@ -149,6 +150,7 @@ fn counted(name: &str, f: impl FnMut()) -> Option<Counts> {
 
 #[test]
 fn a_hit_executes_no_locked_instruction() {
+    quietline_testing::isolated!();
     let mut words = shim::W::new().unwrap();
     if active() != Body::Rseq {
         eprintln!("not checked: per-CPU operations use the fallback");

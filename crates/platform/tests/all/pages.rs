@@ -4,14 +4,7 @@
 use quietline_platform::{fault, pages};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard};
-
-/// Memory in use belongs to the whole process: one test at a time.
-static TURN: Mutex<()> = Mutex::new(());
-
-fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(|e| e.into_inner())
-}
+use std::sync::Mutex;
 
 const SIZES: [usize; 9] =
     [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
@@ -59,7 +52,7 @@ impl Random {
 
 #[test]
 fn blocks_are_aligned_and_apart() {
-    let _turn = turn();
+    quietline_testing::isolated!();
     let before = pages::usage();
     let mut blocks = BTreeMap::new();
     for size in SIZES {
@@ -91,7 +84,7 @@ fn blocks_are_aligned_and_apart() {
 
 #[test]
 fn freed_blocks_are_used_again() {
-    let _turn = turn();
+    quietline_testing::isolated!();
     for size in SIZES.into_iter().filter(|s| *s <= 64 << 10) {
         // The first fills what was open; then the size has a region of its own to come back to.
         let keep = pages::alloc(size).unwrap();
@@ -110,7 +103,7 @@ fn freed_blocks_are_used_again() {
 
 #[test]
 fn memory_goes_back() {
-    let _turn = turn();
+    quietline_testing::isolated!();
     const TOTAL: usize = 64 << 20;
     for size in SIZES {
         let before = resident();
@@ -129,7 +122,7 @@ fn memory_goes_back() {
 
 #[test]
 fn any_order_will_do() {
-    let _turn = turn();
+    quietline_testing::isolated!();
     let before = pages::usage();
     let mut random = Random(7);
     let mut blocks = Vec::new();
@@ -152,7 +145,7 @@ fn any_order_will_do() {
 
 #[test]
 fn threads_share() {
-    let _turn = turn();
+    quietline_testing::isolated!();
     let before = pages::usage();
     // Blocks go from thread to thread: most are given back by another one.
     let exchange = Mutex::new(Vec::new());
@@ -190,7 +183,7 @@ fn threads_share() {
 
 #[test]
 fn the_nth_allocation_fails() {
-    let _turn = turn();
+    quietline_testing::isolated!();
     for nth in 1..=5 {
         fault::fail_nth(nth);
         let results: Vec<_> = (0..5).map(|_| pages::alloc(8192)).collect();
@@ -204,7 +197,7 @@ fn the_nth_allocation_fails() {
 
 #[test]
 fn refusal_by_the_system_is_an_error() {
-    let _turn = turn();
+    quietline_testing::isolated!();
     // More than any address space has.
     assert!(pages::alloc(1 << 62).is_err());
     assert!(pages::alloc(1 << 47).is_err());
@@ -213,7 +206,7 @@ fn refusal_by_the_system_is_an_error() {
 
 #[test]
 fn odd_sizes_are_a_mistake() {
-    let _turn = turn();
+    quietline_testing::isolated!();
     for size in [0, 1, 2048, 4097, 12288] {
         assert!(std::panic::catch_unwind(|| pages::alloc(size)).is_err(), "{size}");
     }
