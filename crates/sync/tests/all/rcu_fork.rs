@@ -45,6 +45,7 @@ fn count(domain: &Domain, n: usize, ran: &Arc<AtomicUsize>) {
 
 #[test]
 fn a_child_has_no_readers_but_all_callbacks() {
+    quietline_testing::isolated!();
     let domain = Domain::new().unwrap();
     let ran = Arc::new(AtomicUsize::new(0));
     let n = 3 * BATCH as usize + 5;
@@ -93,6 +94,7 @@ fn a_child_has_no_readers_but_all_callbacks() {
 /// Children forked while other threads are anywhere inside the machine, and from a callback.
 #[test]
 fn children_of_a_busy_parent() {
+    quietline_testing::isolated!();
     let domain = Domain::new().unwrap();
     let stop = AtomicBool::new(false);
     thread::scope(|s| {

@@ -15,6 +15,7 @@ fn note(stall: &Stall) {
 
 #[test]
 fn a_stall_is_reported_to_the_handler() {
+    quietline_testing::isolated!();
     const PATIENCE: Duration = Duration::from_millis(20);
     let domain = Domain::new().unwrap();
     domain.set_stall_patience(PATIENCE);
