@@ -1,8 +1,7 @@
 //! Property 8: memory stays what it is while a reader may look at it.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::alone;
 use quietline_platform::pages;
 use quietline_slab::{Hook, Options, RawCache, Typesafe, TypesafeCache};
 use quietline_sync::rcu::Domain;
@@ -10,7 +9,6 @@ use std::collections::BTreeMap;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use std::thread;
-use support::alone;
 
 const ALIVE: u64 = 0x6c61_6e64_7065_6f70;
 const ENDED: u64 = 0xdead_dead_dead_dead;
@@ -173,7 +171,7 @@ fn no_page_reuse_before_a_grace_period() {
     let other = RawCache::new(Options::new("other", 100, 4)).unwrap();
     let others: Vec<_> = (0..5000).map(|_| other.alloc().unwrap()).collect();
     for object in &others {
-        support::fill(*object, 100, 0xaa);
+        crate::support::fill(*object, 100, 0xaa);
         assert!(blocks.binary_search(&(object.addr().get() & !(block - 1))).is_err());
     }
     look();

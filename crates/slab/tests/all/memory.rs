@@ -1,14 +1,12 @@
 //! What goes back to the system, and when. Tests here take turns: they look at the whole process.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::{Parcel, Stop, allowed_cpus, alone, pin};
 use quietline_platform::{fault, pages};
 use quietline_slab::{Cache, Entry, Options, RawCache};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use support::{Parcel, Stop, allowed_cpus, alone, pin};
 
 fn used() -> usize {
     pages::usage().used
@@ -95,13 +93,13 @@ fn shrink_beside_users() {
                 while !stop.load(Ordering::Relaxed) {
                     cache.alloc_bulk(&mut objects).unwrap();
                     for object in objects.iter().flatten() {
-                        support::fill(*object, 128, bulk as u8);
+                        crate::support::fill(*object, 128, bulk as u8);
                     }
                     assert!(
                         objects
                             .iter()
                             .flatten()
-                            .all(|object| support::is_filled(*object, 128, bulk as u8))
+                            .all(|object| crate::support::is_filled(*object, 128, bulk as u8))
                     );
                     // SAFETY: allocated above.
                     unsafe { cache.free_bulk(&mut objects) };

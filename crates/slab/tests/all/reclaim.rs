@@ -1,8 +1,7 @@
 //! Idle memory goes back: by decay, under pressure, above a limit. Tests here take turns: they look at the whole process.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::{Parcel, Stop, alone};
 use quietline_platform::{fault, pages};
 use quietline_slab::{
     Entry, Hook, Options, RawCache, decay, memory_used, set_decay_interval, set_memory_limit,
@@ -12,7 +11,6 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{Parcel, Stop, alone};
 
 const SHORT: Duration = Duration::from_millis(2);
 
@@ -332,7 +330,7 @@ fn everything_at_once() {
         for seed in 0..3 {
             let (caches, stop, rounds) = (&caches, &stop, &rounds);
             scope.spawn(move || {
-                let mut random = support::Random::new(seed);
+                let mut random = crate::support::Random::new(seed);
                 let mut held: Vec<(usize, NonNull<u8>)> = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
                     let which = random.below(3);
@@ -341,12 +339,12 @@ fn everything_at_once() {
                     }
                     if held.len() < 600 && random.below(2) == 0 {
                         if let Ok(object) = caches[which].alloc() {
-                            support::fill(object, 64, which as u8);
+                            crate::support::fill(object, 64, which as u8);
                             held.push((which, object));
                         }
                     } else if !held.is_empty() {
                         let (which, object) = held.swap_remove(random.below(held.len()));
-                        assert!(support::is_filled(object, 64, which as u8));
+                        assert!(crate::support::is_filled(object, 64, which as u8));
                         // SAFETY: allocated above.
                         unsafe { caches[which].free(object) };
                     }

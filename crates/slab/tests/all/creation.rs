@@ -1,11 +1,9 @@
 //! Making a cache fails cleanly. Alone in its process: it looks at the address space.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::each_fault;
 use quietline_platform::{fault, pages};
 use quietline_slab::{CacheError, Options, RawCache};
-use support::each_fault;
 
 /// Makes a cache with each of its allocations failing in turn; how many there are.
 fn walk() -> u64 {

@@ -1,8 +1,6 @@
 //! A child forked while other threads are everywhere in a cache uses it at once.
 #![cfg(not(loom))]
 
-mod support;
-
 use quietline_slab::{Entry, Options, RawCache};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,8 +1,6 @@
 //! The system has no more memory: in a child process that may have 64 MiB.
 #![cfg(not(loom))]
 
-mod support;
-
 use quietline_slab::{Entry, Options, RawCache};
 use std::env;
 use std::process::Command;
@@ -33,7 +31,7 @@ fn exhaust() {
             while failures < 3 {
                 match cache.alloc() {
                     Ok(object) => {
-                        support::fill(object, SIZE, round);
+                        crate::support::fill(object, SIZE, round);
                         objects.push(object);
                     }
                     Err(_) => failures += 1,
@@ -44,7 +42,7 @@ fn exhaust() {
             assert_eq!(cache.stats().active, objects.len());
             let count = objects.len();
             for object in objects.drain(..) {
-                assert!(support::is_filled(object, SIZE, round));
+                assert!(crate::support::is_filled(object, SIZE, round));
                 // SAFETY: allocated above.
                 unsafe { cache.free(object) };
             }

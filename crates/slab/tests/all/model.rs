@@ -1,16 +1,12 @@
 //! Property 10: random operations on two caches, held against a model: that of the fuzz targets, for two seconds.
 #![cfg(not(loom))]
 
-#[path = "../../../fuzz/src/input.rs"]
-#[allow(dead_code, unreachable_pub, reason = "public for the fuzz targets, which use more of it")]
-mod input;
-#[path = "../../../fuzz/src/slab/mod.rs"]
+#[path = "../../../../fuzz/src/slab/mod.rs"]
 #[allow(unreachable_pub, reason = "public for the fuzz targets")]
 mod slab;
-mod support;
 
+use crate::support::{Random, alone};
 use std::time::{Duration, Instant};
-use support::{Random, alone};
 
 fn bytes(random: &mut Random) -> Vec<u8> {
     let words = 32 << random.below(8);

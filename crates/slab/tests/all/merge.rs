@@ -1,8 +1,7 @@
 //! Caches that are alike are one if that is asked for. Tests here take turns: `set_merging` is the whole process's.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::{Stop, alone};
 use quietline_slab::{
     Cache, Entry, Hook, Merge, Options, RawCache, Tunables, Typesafe, TypesafeCache, each_cache,
     memory_used, set_merging,
@@ -12,7 +11,6 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{Stop, alone};
 
 fn options(name: &'static str, size: usize) -> Options {
     Options { merge: Merge::Always, ..Options::new(name, size, 8) }
@@ -73,10 +71,10 @@ fn one_handle_less_leaves_the_others() {
     let (one, other) = (cache("one", 64), cache("other", 64));
     let mut objects: [Entry; 100] = [None; 100];
     one.alloc_bulk(&mut objects).unwrap();
-    objects.iter().flatten().for_each(|object| support::fill(*object, 64, 7));
+    objects.iter().flatten().for_each(|object| crate::support::fill(*object, 64, 7));
     drop(one);
     assert_eq!((other.stats().name, other.stats().aliases, other.stats().active), ("one", 0, 100));
-    assert!(objects.iter().flatten().all(|object| support::is_filled(*object, 64, 7)));
+    assert!(objects.iter().flatten().all(|object| crate::support::is_filled(*object, 64, 7)));
     let fourth = cache("again", 64);
     assert!(merged(&fourth, &other));
     drop(other);
@@ -239,14 +237,17 @@ fn alike_caches_come_and_go() {
                     let mine = cache("alike", 136);
                     let mut objects: [Entry; 40] = [None; 40];
                     mine.alloc_bulk(&mut objects).unwrap();
-                    objects.iter().flatten().for_each(|object| support::fill(*object, 136, byte));
+                    objects
+                        .iter()
+                        .flatten()
+                        .for_each(|object| crate::support::fill(*object, 136, byte));
                     aliases.fetch_add(mine.stats().aliases, Ordering::Relaxed);
                     let second = cache("alike", 136);
                     assert!(
                         objects
                             .iter()
                             .flatten()
-                            .all(|object| support::is_filled(*object, 136, byte))
+                            .all(|object| crate::support::is_filled(*object, 136, byte))
                     );
                     // SAFETY: allocated above. While one handle lives, all that are made are handles on the same cache.
                     unsafe { second.free_bulk(&mut objects) };

@@ -1,8 +1,7 @@
 //! Values that readers find without owning them, and objects that are found before they are owned.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::{Random, Stop, each_fault};
 use quietline_platform::fault;
 use quietline_slab::{
     CacheError, Counted, Held, Hook, Options, Place, RcuCache, Typesafe, TypesafeCache,
@@ -13,7 +12,6 @@ use quietline_sync::rcu::Domain;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use support::{Random, Stop, each_fault};
 
 fn domain() -> &'static Domain {
     Box::leak(Domain::new().unwrap())

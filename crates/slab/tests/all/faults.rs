@@ -2,8 +2,7 @@
 //! says so or makes do; nothing is lost, neither pages nor heap nor per-CPU words; the cache works on.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::alone;
 use quietline_platform::{AllocError, fault, pages};
 use quietline_slab::{
     Cache, CacheError, Counted, Debug, Entry, Held, Hook, Merge, Options, Place, RawCache,
@@ -14,7 +13,6 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fmt::Write;
 use std::ptr::NonNull;
-use support::alone;
 
 /// Counts the bytes that each thread has allocated and not freed.
 struct Counting;

@@ -1,5 +1,4 @@
 //! What the tests share.
-#![allow(dead_code)]
 
 use quietline_platform::fault;
 use std::ptr::NonNull;

@@ -13,10 +13,10 @@
 #![cfg(loom)]
 
 #[allow(dead_code)]
-#[path = "../src/sends.rs"]
+#[path = "../../src/sends.rs"]
 mod sends;
 #[allow(dead_code)]
-#[path = "../src/visits.rs"]
+#[path = "../../src/visits.rs"]
 mod visits;
 
 use loom::sync::Mutex;

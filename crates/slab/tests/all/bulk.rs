@@ -1,13 +1,11 @@
 //! Bulk operations.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::{Random, fill, is_filled};
 use quietline_platform::fault;
 use quietline_slab::{Entry, Options, RawCache};
 use std::collections::HashSet;
 use std::ptr::NonNull;
-use support::{Random, fill, is_filled};
 
 const SIZES: [usize; 17] = [0, 1, 2, 3, 4, 8, 16, 30, 32, 34, 48, 64, 128, 158, 250, 1000, 3000];
 

@@ -1,8 +1,7 @@
 //! Checks of objects that are freed after a grace period.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::{Stop, alone, fill, is_filled};
 use quietline_slab::{
     Debug, Invalid, Options, RawCache, Violation, ViolationKind, set_violation_handler,
 };
@@ -10,7 +9,6 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use support::{Stop, alone, fill, is_filled};
 
 static FOUND: Mutex<Vec<Violation>> = Mutex::new(Vec::new());
 

@@ -1,13 +1,11 @@
 //! Every cache of the process is found, and none that is gone. Tests here take turns: they look at the whole process.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::{Stop, alone, each_fault};
 use quietline_platform::fault;
 use quietline_slab::{Options, RawCache, each_cache, memory_used, shrink_all};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use support::{Stop, alone, each_fault};
 
 fn cache(name: &'static str, size: usize) -> RawCache {
     RawCache::new(Options::new(name, size, 8)).unwrap()

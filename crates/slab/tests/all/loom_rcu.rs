@@ -7,7 +7,7 @@ mod stats {
 }
 
 #[allow(dead_code)]
-#[path = "../src/sheaves.rs"]
+#[path = "../../src/sheaves.rs"]
 mod sheaves;
 
 use quietline_platform::percpu::OwnedSheaf;

@@ -2,7 +2,7 @@
 #![cfg(loom)]
 
 #[allow(dead_code)]
-#[path = "../src/freelist.rs"]
+#[path = "../../src/freelist.rs"]
 mod freelist;
 
 use freelist::{Detached, Freelist, Links, NONE, Packed, State};

@@ -12,7 +12,7 @@
 // As in the crate.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
-#[path = "../src/typesafe_place.rs"]
+#[path = "../../src/typesafe_place.rs"]
 mod typesafe_place;
 
 /// As much of a `TypesafeCache` as is used.

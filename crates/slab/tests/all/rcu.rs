@@ -1,8 +1,7 @@
 //! Property 8, by `free_rcu`: nothing is anybody else's before its grace period; everything is released once.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::{Random, Stop, alone, each_fault};
 use quietline_platform::{fault, pages};
 use quietline_slab::{Debug, Hook, Options, RawCache, Tunables, set_memory_limit};
 use quietline_sync::rcu::Domain;
@@ -10,7 +9,6 @@ use std::collections::BTreeSet;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use std::thread;
-use support::{Random, Stop, alone, each_fault};
 
 const ALIVE: u64 = 0x6c61_6e64_7065_6f70;
 const ENDED: u64 = 0xdead_dead_dead_dead;

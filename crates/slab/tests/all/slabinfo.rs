@@ -1,11 +1,9 @@
 //! Caches as text.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::alone;
 use quietline_slab::{Entry, Options, RawCache, SLABINFO_HEADER, SlabinfoRow, slabinfo};
 use std::fmt;
-use support::alone;
 
 fn text() -> String {
     let mut text = String::new();

@@ -2,15 +2,13 @@
 //! is lost.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::{Random, Stop, alone, fill, is_filled};
 use quietline_slab::{Debug, Entry, Options, RawCache, set_violation_handler};
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{Random, Stop, alone, fill, is_filled};
 
 static REPORTS: AtomicUsize = AtomicUsize::new(0);
 

@@ -1,8 +1,7 @@
 //! What checks find: each wrong use of a cache, by its name, and that nothing is corrupt afterwards.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::{alone, each_fault, fill, is_filled};
 use quietline_platform::pages;
 use quietline_slab::{
     Cache, Debug, Entry, Hook, Invalid, Options, RawCache, Side, Violation, ViolationKind,
@@ -10,7 +9,6 @@ use quietline_slab::{
 };
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
-use support::{alone, each_fault, fill, is_filled};
 
 static FOUND: Mutex<Vec<Violation>> = Mutex::new(Vec::new());
 

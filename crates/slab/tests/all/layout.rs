@@ -1,13 +1,11 @@
 //! Where objects lie.
 #![cfg(not(loom))]
 
-mod support;
-
+use crate::support::{fill, is_filled};
 use quietline_platform::cpu;
 use quietline_slab::{CacheError, Hook, MAX_OBJECT, Options, RawCache};
 use quietline_sync::rcu;
 use std::ptr::NonNull;
-use support::{fill, is_filled};
 
 unsafe fn hook(_: NonNull<u8>) {}
 
