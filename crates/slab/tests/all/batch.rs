@@ -94,6 +94,7 @@ fn constructed_before_they_come() {
 
 #[test]
 fn no_memory_is_an_error() {
+    quietline_testing::isolated!();
     let cache = cache(192);
     fault::fail_from(1);
     let failed = cache.alloc_batch(5).is_err();

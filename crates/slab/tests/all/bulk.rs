@@ -70,6 +70,7 @@ fn nulls_anywhere() {
 /// Whatever allocation fails, alone or with all after it: all of the array or nothing of it, nothing leaked.
 #[test]
 fn all_or_nothing() {
+    quietline_testing::isolated!();
     let (mut faults, mut errors) = (0, 0);
     for n in [0, 1, 2, 3, 16, 34, 250, 600] {
         for (capacity, warm) in [(0, 0), (1, 0), (16, 0), (16, 40), (0, 3)] {

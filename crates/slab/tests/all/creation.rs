@@ -25,6 +25,7 @@ fn mapped_pages() -> usize {
 /// Nothing is left behind, whichever allocation fails: not in the heap, not in the per-CPU area, not in the registry.
 #[test]
 fn creation_fails_cleanly() {
+    quietline_testing::isolated!();
     let faults = walk();
     assert!(faults >= 3, "the box, the per-CPU words, the place in the registry");
     (0..200).for_each(|_| assert_eq!(walk(), faults));

@@ -1,7 +1,7 @@
 //! What checks find: each wrong use of a cache, by its name, and that nothing is corrupt afterwards.
 #![cfg(not(loom))]
 
-use crate::support::{alone, each_fault, fill, is_filled};
+use crate::support::{each_fault, fill, is_filled};
 use quietline_platform::pages;
 use quietline_slab::{
     Cache, Debug, Entry, Hook, Invalid, Options, RawCache, Side, Violation, ViolationKind,
@@ -16,12 +16,9 @@ fn found() -> MutexGuard<'static, Vec<Violation>> {
     FOUND.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A turn to look at what is found, and nothing found yet.
-fn turn() -> MutexGuard<'static, ()> {
-    let turn = alone();
+/// Installs the handler that notes what is found.
+fn note_violations() {
     set_violation_handler(|violation| found().push(*violation));
-    found().clear();
-    turn
 }
 
 /// What was found since the last time, which is one thing.
@@ -72,7 +69,8 @@ fn write(object: NonNull<u8>, at: isize, byte: u8) {
 
 #[test]
 fn double_free() {
-    let _turn = turn();
+    quietline_testing::isolated!();
+    note_violations();
     let cache = checked(Debug::ALL);
     let object = allocates_here(&cache);
     frees_here(&cache, object);
@@ -111,7 +109,8 @@ fn double_free() {
 
 #[test]
 fn double_free_in_an_array() {
-    let _turn = turn();
+    quietline_testing::isolated!();
+    note_violations();
     let cache = checked(Debug::CONSISTENCY);
     let mut objects: [Entry; 8] = [None; 8];
     cache.alloc_bulk(&mut objects).unwrap();
@@ -135,7 +134,8 @@ fn double_free_in_an_array() {
 
 #[test]
 fn invalid_pointers() {
-    let _turn = turn();
+    quietline_testing::isolated!();
+    note_violations();
     let cache = checked(Debug::ALL);
     let object = allocates_here(&cache);
     let slab = object.map_addr(|address| {
@@ -185,7 +185,8 @@ fn invalid_pointers() {
 
 #[test]
 fn wrong_cache() {
-    let _turn = turn();
+    quietline_testing::isolated!();
+    note_violations();
     let cache = checked(Debug::ALL);
     for (debug, known) in [(Debug::ALL, true), (Debug::OFF, false)] {
         let other = RawCache::new(Options { debug, ..Options::new("other", 24, 8) }).unwrap();
@@ -215,7 +216,8 @@ fn wrong_cache() {
 
 #[test]
 fn overruns() {
-    let _turn = turn();
+    quietline_testing::isolated!();
+    note_violations();
     let cache = checked(Debug::RED_ZONE | Debug::TRACK);
     assert_eq!(cache.debug(), Debug::RED_ZONE | Debug::TRACK | Debug::CONSISTENCY);
     let objects = [(); 3].map(|()| allocates_here(&cache));
@@ -262,7 +264,8 @@ fn overruns() {
 
 #[test]
 fn use_after_free() {
-    let _turn = turn();
+    quietline_testing::isolated!();
+    note_violations();
     let before = pages::usage().used;
     let cache = checked(Debug::POISON | Debug::TRACK);
     for at in [0, 1, 50, 98, 99] {
@@ -319,7 +322,8 @@ fn use_after_free() {
 /// What is free is looked at a last time before its slab goes.
 #[test]
 fn use_after_free_is_found_by_shrink_and_drop() {
-    let _turn = turn();
+    quietline_testing::isolated!();
+    note_violations();
     for end in [|cache: RawCache| cache.shrink(), drop] {
         let cache = checked(Debug::ALL);
         let object = allocates_here(&cache);
@@ -337,7 +341,8 @@ fn only_is_empty() -> bool {
 /// What lies before the first object is overwritten: links and states. The slab is given up, others serve.
 #[test]
 fn records_overwritten() {
-    let _turn = turn();
+    quietline_testing::isolated!();
+    note_violations();
     for look in [true, false] {
         let cache = checked(Debug::RED_ZONE);
         let objects = [(); 20].map(|()| allocates_here(&cache));
@@ -363,7 +368,8 @@ fn records_overwritten() {
 
 #[test]
 fn leaks() {
-    let _turn = turn();
+    quietline_testing::isolated!();
+    note_violations();
     let cache = checked(Debug::TRACK);
     let mut objects: Vec<Entry> = vec![None; 200];
     cache.alloc_bulk(&mut objects).unwrap();
@@ -387,7 +393,8 @@ fn leaks() {
 /// Objects are checked from the switch on; those from before are checked for what can be known of them.
 #[test]
 fn switched_in_use() {
-    let _turn = turn();
+    quietline_testing::isolated!();
+    note_violations();
     let before = pages::usage().used;
     let cache = checked(Debug::OFF);
     let old = [(); 3].map(|()| allocates_here(&cache));
@@ -436,7 +443,8 @@ fn switched_in_use() {
 
 #[test]
 fn typed_caches() {
-    let _turn = turn();
+    quietline_testing::isolated!();
+    note_violations();
     let options = Options { debug: Debug::ALL, ..Options::new("typed", 8, 8) };
     let cache = Cache::<u64>::with_options(options).unwrap();
     let slot = cache.alloc(7).unwrap();
@@ -472,10 +480,11 @@ fn typed_caches() {
 /// What a constructor made is kept: poison is not for such caches.
 #[test]
 fn constructed_state_is_kept() {
+    quietline_testing::isolated!();
     unsafe fn construct(object: NonNull<u8>) {
         fill(object, 48, 3);
     }
-    let _turn = turn();
+    note_violations();
     let options = Options {
         ctor: Some(Hook::new(construct)),
         debug: Debug::ALL,
@@ -505,7 +514,8 @@ fn constructed_state_is_kept() {
 /// Any object can be checked, and its own bytes are its own.
 #[test]
 fn all_sizes_and_alignments() {
-    let _turn = turn();
+    quietline_testing::isolated!();
+    note_violations();
     for flags in [Debug::ALL, Debug::CONSISTENCY, Debug::RED_ZONE, Debug::POISON] {
         for align in (0..=14).map(|shift| 1 << shift) {
             for size in [0, 1, 4, 5, 16, 63, 192, 1000, 5000, 16384] {
@@ -536,7 +546,8 @@ fn all_sizes_and_alignments() {
 /// Whatever allocation fails, an error and nothing lost.
 #[test]
 fn faults() {
-    let _turn = turn();
+    quietline_testing::isolated!();
+    note_violations();
     let before = pages::usage().used;
     let mut failures = 0;
     let failed = each_fault(|fails| {
@@ -569,6 +580,7 @@ fn faults() {
 
 #[test]
 fn letters() {
+    quietline_testing::isolated!();
     assert_eq!("FZPU".parse(), Ok(Debug::ALL));
     assert_eq!(Debug::parse("uf"), Ok(Debug::CONSISTENCY | Debug::TRACK));
     assert_eq!(Debug::parse("-"), Ok(Debug::OFF));

@@ -31,6 +31,7 @@ fn pair(cache: &RawCache) -> Option<Counts> {
 
 #[test]
 fn off_is_free() {
+    quietline_testing::isolated!();
     let never = RawCache::new(Options::new("never", 64, 8)).unwrap();
     let once = RawCache::new(Options::new("once", 64, 8)).unwrap();
     once.set_debug(Debug::ALL);

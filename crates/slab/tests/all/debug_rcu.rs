@@ -1,7 +1,7 @@
 //! Checks of objects that are freed after a grace period.
 #![cfg(not(loom))]
 
-use crate::support::{Stop, alone, fill, is_filled};
+use crate::support::{Stop, fill, is_filled};
 use quietline_slab::{
     Debug, Invalid, Options, RawCache, Violation, ViolationKind, set_violation_handler,
 };
@@ -25,7 +25,7 @@ fn cache(debug: Debug) -> RawCache {
 /// Readers see a freed object as it was until the grace period is over; then it is filled.
 #[test]
 fn poison_comes_after_the_grace_period() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let cache = cache(Debug::ALL);
     let object = cache.alloc().unwrap();
     fill(object, 80, 7);
@@ -46,7 +46,7 @@ fn poison_comes_after_the_grace_period() {
 
 #[test]
 fn freed_twice_after_grace_periods() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let cache = cache(Debug::TRACK);
     let object = cache.alloc().unwrap();
     let section = quietline_sync::rcu::global().unwrap().read();
@@ -82,7 +82,7 @@ fn freed_twice_after_grace_periods() {
 /// The switch is turned while objects wait.
 #[test]
 fn switched_while_objects_wait() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let cache = cache(Debug::OFF);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -2,7 +2,7 @@
 //! is lost.
 #![cfg(not(loom))]
 
-use crate::support::{Random, Stop, alone, fill, is_filled};
+use crate::support::{Random, Stop, fill, is_filled};
 use quietline_slab::{Debug, Entry, Options, RawCache, set_violation_handler};
 use std::ptr::NonNull;
 use std::sync::Mutex;
@@ -87,7 +87,6 @@ fn churn(
 }
 
 fn switch_while_churning(time: Duration, options: Options) {
-    let _alone = alone();
     count_reports();
     let cache = RawCache::new(options).unwrap();
     let (stop, passed) = (AtomicBool::new(false), Mutex::new(Vec::new()));
@@ -134,11 +133,13 @@ fn switch_while_churning(time: Duration, options: Options) {
 
 #[test]
 fn nothing_is_found_where_nothing_is_wrong() {
+    quietline_testing::isolated!();
     switch_while_churning(Duration::from_secs(4), Options::new("switch", 72, 8));
 }
 
 #[test]
 fn nor_without_sheaves() {
+    quietline_testing::isolated!();
     let options = Options { sheaves: false, ..Options::new("switch", 300, 8) };
     switch_while_churning(Duration::from_secs(1), options);
 }
@@ -146,7 +147,7 @@ fn nor_without_sheaves() {
 /// Two threads at the switch.
 #[test]
 fn two_at_the_switch() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     count_reports();
     let cache = RawCache::new(Options::new("two", 40, 8)).unwrap();
     thread::scope(|scope| {
@@ -170,7 +171,7 @@ fn two_at_the_switch() {
 /// A child forked meanwhile uses the cache at once, and its checks.
 #[test]
 fn fork() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     count_reports();
     let cache = RawCache::new(Options::new("fork", 100, 4)).unwrap();
     let (stop, passed) = (AtomicBool::new(false), Mutex::new(Vec::new()));

@@ -2,11 +2,7 @@
 #![cfg(not(loom))]
 
 use quietline_slab::{Entry, Options, RawCache};
-use std::env;
-use std::process::Command;
 use std::ptr::NonNull;
-
-const IN_CHILD: &str = "QUIETLINE_TEST_IN_CHILD";
 
 /// Limits the address space to what there is now and as many bytes more.
 fn limit(more: usize) {
@@ -18,7 +14,9 @@ fn limit(more: usize) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
-fn exhaust() {
+#[test]
+fn the_system_has_no_more() {
+    quietline_testing::isolated!();
     const MORE: usize = 64 << 20;
     const SIZE: usize = 1000;
     let cache = RawCache::new(Options::new("exhaustion", SIZE, 8)).unwrap();
@@ -57,24 +55,4 @@ fn exhaust() {
     // All but what regions of 2 MiB leave over at the limit, each time.
     println!("{counts:?} objects");
     assert!(counts.iter().all(|count| count * SIZE > MORE - MORE / 4), "{counts:?}");
-}
-
-#[test]
-fn the_system_has_no_more() {
-    if env::var_os(IN_CHILD).is_some() {
-        return exhaust();
-    }
-    let child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "the_system_has_no_more", "--nocapture", "--test-threads=1"])
-        .env(IN_CHILD, "1")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&child.stdout);
-    assert!(
-        child.status.success(),
-        "{}: {said}{}",
-        child.status,
-        String::from_utf8_lossy(&child.stderr)
-    );
-    assert!(said.contains("objects"), "the child ran the test: {said}");
 }

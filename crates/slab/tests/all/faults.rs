@@ -2,7 +2,6 @@
 //! says so or makes do; nothing is lost, neither pages nor heap nor per-CPU words; the cache works on.
 #![cfg(not(loom))]
 
-use crate::support::alone;
 use quietline_platform::{AllocError, fault, pages};
 use quietline_slab::{
     Cache, CacheError, Counted, Debug, Entry, Held, Hook, Merge, Options, Place, RawCache,
@@ -112,7 +111,6 @@ type Script = fn() -> Result<(), Failed>;
 /// Runs a script with each of its allocations failing in turn, alone and with all that follow it.
 #[track_caller]
 fn each_fault(least: u64, script: Script) {
-    let _alone = alone();
     // What is made once is made before.
     script().expect("there is memory");
     let before = held();
@@ -149,6 +147,7 @@ unsafe fn nothing(_: NonNull<u8>) {}
 
 #[test]
 fn caches_are_made() {
+    quietline_testing::isolated!();
     each_fault(20, || {
         let domain = rcu::global().unwrap();
         let plain = Options::new("made", 100, 16);
@@ -181,6 +180,7 @@ fn caches_are_made() {
 
 #[test]
 fn objects_one_by_one_and_many_at_once() {
+    quietline_testing::isolated!();
     each_fault(20, || {
         let options =
             Options { sheaf_capacity: 5, min_partial: 0, ..Options::new("objects", 600, 8) };
@@ -209,6 +209,7 @@ fn objects_one_by_one_and_many_at_once() {
 
 #[test]
 fn settings_change_while_objects_are_out() {
+    quietline_testing::isolated!();
     each_fault(15, || {
         let cache = attempt(|| RawCache::new(Options::new("settings", 200, 8)))?;
         let mut out = Out(&cache, Vec::with_capacity(200));
@@ -240,6 +241,7 @@ fn settings_change_while_objects_are_out() {
 
 #[test]
 fn objects_that_wait_for_a_grace_period() {
+    quietline_testing::isolated!();
     each_fault(10, || {
         let options = Options {
             sheaf_capacity: 4,
@@ -285,6 +287,7 @@ unsafe impl Counted for Session {
 
 #[test]
 fn typed_caches() {
+    quietline_testing::isolated!();
     each_fault(10, || {
         let domain = rcu::global().unwrap();
         let cache = attempt(|| Cache::<Box<u64>>::new("typed"))?;
@@ -316,7 +319,7 @@ fn typed_caches() {
 /// What needs no memory does not ask for any.
 #[test]
 fn what_needs_no_memory() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let cache = RawCache::new(Options::new("quiet", 64, 8)).unwrap();
     let mut objects: Vec<Entry> = vec![None; 3000];
     cache.alloc_bulk(&mut objects).unwrap();

@@ -26,6 +26,7 @@ fn child(cache: &RawCache) -> bool {
 
 #[test]
 fn child_goes_on() {
+    quietline_testing::isolated!();
     let cache =
         RawCache::new(Options { sheaf_capacity: 4, ..Options::new("fork", 200, 8) }).unwrap();
     let stop = AtomicBool::new(false);

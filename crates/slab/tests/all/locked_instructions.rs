@@ -54,6 +54,7 @@ fn locked(look_ahead: usize, order: impl Fn(usize) -> usize) -> Option<u64> {
 
 #[test]
 fn one_for_each_slab() {
+    quietline_testing::isolated!();
     if active() != Body::Rseq {
         eprintln!("not checked: per-CPU operations use the fallback");
         return;

@@ -1,7 +1,7 @@
 //! What goes back to the system, and when. Tests here take turns: they look at the whole process.
 #![cfg(not(loom))]
 
-use crate::support::{Parcel, Stop, allowed_cpus, alone, pin};
+use crate::support::{Parcel, Stop, allowed_cpus, pin};
 use quietline_platform::{fault, pages};
 use quietline_slab::{Cache, Entry, Options, RawCache};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ fn cache(size: usize) -> RawCache {
 
 #[test]
 fn drop_leaks_nothing() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let before = used();
     for size in [1, 64, 192, 5000, 16384] {
         let cache = cache(size);
@@ -40,7 +40,7 @@ fn drop_leaks_nothing() {
 /// As documented: the slabs of objects that are still out stay, and only those.
 #[test]
 fn objects_that_are_out_stay() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let before = used();
     let cache = Cache::<[u64; 24]>::new("out").unwrap();
     let layout = Options::new("out", 192, 8).layout().unwrap();
@@ -55,7 +55,7 @@ fn objects_that_are_out_stay() {
 
 #[test]
 fn shrink_gives_back() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let before = used();
     let cache = cache(256);
     let mut objects: Vec<Entry> = vec![None; 10_000];
@@ -79,7 +79,7 @@ fn shrink_gives_back() {
 /// Threads go on while another one shrinks, and what they leave can be shrunk to nothing.
 #[test]
 fn shrink_beside_users() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let before = used();
     let cache = cache(128);
     let stop = AtomicBool::new(false);
@@ -123,7 +123,7 @@ fn shrink_beside_users() {
 /// CPU 0 allocates, another frees: sheaves travel back, and the slabs do not grow without bound.
 #[test]
 fn remote_free_is_bounded() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let cpus = allowed_cpus();
     let cache = &cache(192);
     let (to_free, objects) = mpsc::sync_channel::<Parcel>(4);
@@ -177,7 +177,7 @@ fn remote_free_is_bounded() {
 /// Single allocations: whatever fails, an error at most, and nothing lost.
 #[test]
 fn alloc_fails_cleanly() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let before = used();
     for (fail, expected) in [(fault::fail_nth as fn(u64), false), (fault::fail_from, true)] {
         let mut failed = 0;
@@ -210,7 +210,7 @@ fn alloc_fails_cleanly() {
 /// Frees go on when no allocation at all succeeds, single or in bulk.
 #[test]
 fn free_never_fails() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let before = used();
     for capacity in [0, 1, 4] {
         let cache =

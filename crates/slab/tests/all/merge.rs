@@ -1,7 +1,7 @@
 //! Caches that are alike are one if that is asked for. Tests here take turns: `set_merging` is the whole process's.
 #![cfg(not(loom))]
 
-use crate::support::{Stop, alone};
+use crate::support::Stop;
 use quietline_slab::{
     Cache, Entry, Hook, Merge, Options, RawCache, Tunables, Typesafe, TypesafeCache, each_cache,
     memory_used, set_merging,
@@ -33,7 +33,7 @@ fn merged(one: &RawCache, other: &RawCache) -> bool {
 
 #[test]
 fn caches_that_are_alike_share_slabs_and_sheaves() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let before = memory_used();
     let (one, other) = (cache("one", 200), cache("other", 200));
     assert!(merged(&one, &other));
@@ -66,7 +66,7 @@ fn caches_that_are_alike_share_slabs_and_sheaves() {
 
 #[test]
 fn one_handle_less_leaves_the_others() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let before = memory_used();
     let (one, other) = (cache("one", 64), cache("other", 64));
     let mut objects: [Entry; 100] = [None; 100];
@@ -88,7 +88,7 @@ fn one_handle_less_leaves_the_others() {
 /// Each of these differs from the first in one thing.
 #[test]
 fn what_is_not_alike_stays_apart() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     unsafe fn hook(_: NonNull<u8>) {}
     let plain = cache("plain", 64);
     let domain = rcu::global().unwrap();
@@ -125,7 +125,7 @@ fn what_is_not_alike_stays_apart() {
 
 #[test]
 fn the_setting_is_for_those_who_leave_it_open() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     struct Off;
     impl Drop for Off {
         fn drop(&mut self) {
@@ -150,7 +150,7 @@ fn the_setting_is_for_those_who_leave_it_open() {
 /// Tunables are those of all handles; a cache that was tuned is alike only to what is asked to be the same.
 #[test]
 fn tunables_are_shared() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let (one, other) = (cache("one", 96), cache("other", 96));
     one.set_tunables(Tunables { sheaf_capacity: 20, ..one.tunables() }).unwrap();
     assert_eq!(other.tunables().sheaf_capacity, 20);
@@ -164,7 +164,7 @@ fn tunables_are_shared() {
 /// What merging is for: see docs/adr/0010-merging-is-asked-for.md.
 #[test]
 fn caches_of_few_objects_take_few_slabs() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let taken = |merge| {
         let before = memory_used();
         let caches: Vec<_> = (0..20)
@@ -187,7 +187,7 @@ fn caches_of_few_objects_take_few_slabs() {
 
 #[test]
 fn typed_caches_of_different_types() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let open = |name| options(name, 24);
     let numbers = Cache::<[u64; 3]>::with_options(open("numbers")).unwrap();
     let texts = Cache::<String>::with_options(open("texts")).unwrap();
@@ -201,7 +201,7 @@ fn typed_caches_of_different_types() {
 
 #[test]
 fn typesafe_caches_never_merge() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     struct Thing(AtomicUsize);
     // SAFETY: there is no LINK_OFFSET.
     unsafe impl Typesafe for Thing {
@@ -225,7 +225,7 @@ fn typesafe_caches_never_merge() {
 /// Handles on one cache, or on several if they come just too late, made and dropped on all sides.
 #[test]
 fn alike_caches_come_and_go() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let before = memory_used();
     let stop = AtomicBool::new(false);
     let (made, aliases) = (AtomicUsize::new(0), AtomicUsize::new(0));

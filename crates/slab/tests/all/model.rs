@@ -5,7 +5,7 @@
 #[allow(unreachable_pub, reason = "public for the fuzz targets")]
 mod slab;
 
-use crate::support::{Random, alone};
+use crate::support::Random;
 use std::time::{Duration, Instant};
 
 fn bytes(random: &mut Random) -> Vec<u8> {
@@ -15,7 +15,6 @@ fn bytes(random: &mut Random) -> Vec<u8> {
 
 /// As many rounds as there is time for, from seeds that a failure names (`QUIETLINE_SEED` repeats one).
 fn rounds(players: usize) {
-    let _alone = alone();
     let round = |seed: u64| {
         let mut random = Random::new(seed);
         let bytes: Vec<Vec<u8>> = (0..players).map(|_| bytes(&mut random)).collect();
@@ -44,18 +43,20 @@ fn rounds(players: usize) {
 
 #[test]
 fn random_operations() {
+    quietline_testing::isolated!();
     rounds(1);
 }
 
 #[test]
 fn random_operations_of_two_threads() {
+    quietline_testing::isolated!();
     rounds(2);
 }
 
 /// Bytes that are none, or few, or all alike, are operations like others.
 #[test]
 fn odd_bytes() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     assert_eq!(slab::run(&[]).operations, 0);
     for byte in 0..=255 {
         for length in [1, 40, 700] {

@@ -1,7 +1,7 @@
 //! Property 8, by `free_rcu`: nothing is anybody else's before its grace period; everything is released once.
 #![cfg(not(loom))]
 
-use crate::support::{Random, Stop, alone, each_fault};
+use crate::support::{Random, Stop, each_fault};
 use quietline_platform::{fault, pages};
 use quietline_slab::{Debug, Hook, Options, RawCache, Tunables, set_memory_limit};
 use quietline_sync::rcu::Domain;
@@ -85,7 +85,7 @@ fn kinds(domain: &'static Domain) -> [Options; 5] {
 /// the cache again.
 #[test]
 fn nothing_is_reused_before_its_grace_period() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     const MANY: usize = 5000;
     for options in kinds(domain()) {
         let domain = options.rcu.unwrap();
@@ -124,7 +124,7 @@ fn nothing_is_reused_before_its_grace_period() {
 /// is bounded; a sheaf is used again whole.
 #[test]
 fn freeing_alone_makes_progress() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let domain = domain();
     let cache = cache(options(domain));
     let before = RELEASED.load(Relaxed);
@@ -153,7 +153,7 @@ fn freeing_alone_makes_progress() {
 /// A few thousand objects begin a grace period, not each sheaf of them; and objects count, not sheaves.
 #[test]
 fn a_backlog_is_counted_in_objects() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let domain = domain();
     let cache = cache(Options { sheaf_capacity: 100, ..options(domain) });
     let guard = domain.read();
@@ -174,7 +174,7 @@ fn a_backlog_is_counted_in_objects() {
 /// sheaves get another size: no reader ever sees one that has ended.
 #[test]
 fn readers_beside_writers() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     const PLACES: usize = 32;
     for (number, options) in kinds(domain()).into_iter().enumerate() {
         let domain = options.rcu.unwrap();
@@ -244,7 +244,7 @@ fn readers_beside_writers() {
 /// Each allocation fails in turn: freeing succeeds all the same, and everything is released once.
 #[test]
 fn every_allocation_fails_once() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let pages_before = pages::usage().used;
     let domain = domain();
     let failed = each_fault(|_| {
@@ -273,7 +273,7 @@ fn every_allocation_fails_once() {
 /// reader keeps all of it waiting, and may be who frees it.
 #[test]
 fn without_any_memory() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     for options in kinds(domain()) {
         let domain = options.rcu.unwrap();
         let cache = cache(options);
@@ -315,7 +315,7 @@ fn without_any_memory() {
 /// Batches without memory, one after the other and from several threads, while readers come and go.
 #[test]
 fn batches_without_memory() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     for options in kinds(domain()) {
         let (domain, cache) = (options.rcu.unwrap(), cache(options));
         let before = RELEASED.load(Relaxed);
@@ -345,7 +345,7 @@ fn batches_without_memory() {
 /// A cache that is dropped while objects wait goes with the last of them, and gives its memory back then.
 #[test]
 fn a_cache_outlives_its_handle() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let pages_before = pages::usage().used;
     for options in kinds(domain()) {
         let domain = options.rcu.unwrap();
@@ -368,7 +368,7 @@ fn a_cache_outlives_its_handle() {
 /// A release function that frees by RCU, into its own cache and another: parents end before their children.
 #[test]
 fn release_may_free_by_rcu() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     static CHILDREN: AtomicPtr<RawCache> = AtomicPtr::new(ptr::null_mut());
     static PARENTS: AtomicUsize = AtomicUsize::new(0);
     unsafe fn release(parent: NonNull<u8>) {
@@ -409,7 +409,7 @@ fn release_may_free_by_rcu() {
 /// Objects of a typesafe cache may be freed by RCU too: then readers keep their very object.
 #[test]
 fn typesafe_memory_by_rcu() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let domain = domain();
     let cache =
         RawCache::new(Options { typesafe: Some(domain), ..Options::new("both", 64, 8) }).unwrap();
@@ -429,7 +429,7 @@ fn typesafe_memory_by_rcu() {
 /// Without a domain of its own a cache uses the global one.
 #[test]
 fn the_global_domain() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let cache = RawCache::new(Options::new("global", 64, 8)).unwrap();
     let guard = quietline_sync::rcu::global().unwrap().read();
     let object = Object::begin(cache.alloc().unwrap());
@@ -445,7 +445,7 @@ fn the_global_domain() {
 /// A flush waits for objects whose sheaf another thread has in hand.
 #[test]
 fn flush_beside_those_who_send() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     static ENDED_OF_MINE: AtomicUsize = AtomicUsize::new(0);
     unsafe fn release(memory: NonNull<u8>) {
         // SAFETY: every object of this test begins with a number.
@@ -486,7 +486,7 @@ fn flush_beside_those_who_send() {
 /// Who allocates may hold a lock that release functions take: none is run, though sheaves are sent when memory runs short.
 #[test]
 fn an_allocation_releases_nothing() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     thread_local! { static ALLOCATES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) } }
     static INSIDE: AtomicUsize = AtomicUsize::new(0);
     unsafe fn release(_: NonNull<u8>) {
@@ -519,7 +519,7 @@ fn an_allocation_releases_nothing() {
 /// A child has what its parent had: it frees by RCU, and waits, while other threads of the parent did the same.
 #[test]
 fn child_goes_on() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let domain = domain();
     let cache = RawCache::new(Options {
         rcu: Some(domain),
@@ -568,7 +568,7 @@ fn child_goes_on() {
 /// go through the barn, whose lock all CPUs share.
 #[test]
 fn what_comes_back_stays_with_the_cpu() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let cache = cache(options(domain()));
     let sheaf = cache.stats().tunables.sheaf_capacity;
     for _ in 0..100 * sheaf {

@@ -257,6 +257,7 @@ fn a_panic_at_the_end_of_a_value() {
 
 #[test]
 fn every_allocation_fails_once() {
+    quietline_testing::isolated!();
     let domain = domain();
     let ends = Arc::new(AtomicUsize::new(0));
     let failed = each_fault(|_| {

@@ -1,7 +1,7 @@
 //! Idle memory goes back: by decay, under pressure, above a limit. Tests here take turns: they look at the whole process.
 #![cfg(not(loom))]
 
-use crate::support::{Parcel, Stop, alone};
+use crate::support::{Parcel, Stop};
 use quietline_platform::{fault, pages};
 use quietline_slab::{
     Entry, Hook, Options, RawCache, decay, memory_used, set_decay_interval, set_memory_limit,
@@ -71,7 +71,7 @@ fn visit_barn(cache: &RawCache) {
 /// A cache that nobody uses gives everything back, step by step, while another one is used.
 #[test]
 fn what_is_idle_decays_by_the_use_of_others() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let _settings = Settings::decay(SHORT);
     let before = memory_used();
     let (idle, busy) = (cache(256), cache(64));
@@ -101,7 +101,7 @@ fn what_is_idle_decays_by_the_use_of_others() {
 /// The same without any use: an event loop asks.
 #[test]
 fn decay_when_asked() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let _settings = Settings::decay(Duration::ZERO);
     let before = memory_used();
     let cache = cache(192);
@@ -122,7 +122,7 @@ fn decay_when_asked() {
 /// With an interval, what is asked for too early is not due.
 #[test]
 fn decay_is_due_after_the_interval() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let _settings = Settings::decay(Duration::from_secs(3600));
     let cache = cache(192);
     fill(&cache, 30_000);
@@ -137,7 +137,7 @@ fn decay_is_due_after_the_interval() {
 /// A cache in use keeps what it uses.
 #[test]
 fn what_is_used_stays() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let _settings = Settings::decay(Duration::ZERO);
     let cache = cache(128);
     fill(&cache, 5000);
@@ -158,7 +158,7 @@ fn what_is_used_stays() {
 /// Pages that one cache cannot have are found in another one, and where nothing is to be found the error comes.
 #[test]
 fn pressure_on_one_cache_shrinks_another() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let _settings = Settings::decay(Duration::ZERO);
     let (rich, poor) =
         (cache(256), RawCache::new(Options { sheaves: false, ..Options::new("poor", 512, 8) }));
@@ -191,7 +191,7 @@ fn pressure_on_one_cache_shrinks_another() {
 /// A cache's own objects that lie with other CPUs are as good as new ones.
 #[test]
 fn pressure_finds_objects_of_the_same_cache() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let _settings = Settings::decay(Duration::ZERO);
     let cache = cache(2048);
     let mut held: Vec<_> =
@@ -219,7 +219,7 @@ fn pressure_finds_objects_of_the_same_cache() {
 /// Above the limit caches give up what they keep, and what is in use grows on.
 #[test]
 fn the_limit_is_soft() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let _settings = Settings::decay(Duration::ZERO);
     let base = memory_used();
     const MIB: usize = 1 << 20;
@@ -251,7 +251,7 @@ fn the_limit_is_soft() {
 
 #[test]
 fn shrink_all_empties_every_cache() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let _settings = Settings::decay(Duration::ZERO);
     let before = memory_used();
     let caches = [cache(64), cache(512), cache(4096)];
@@ -266,7 +266,7 @@ fn shrink_all_empties_every_cache() {
 /// A destructor that is run by decay may do what any user may: allocate, free, shrink, and ask for decay.
 #[test]
 fn hooks_come_back() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let _settings = Settings::decay(Duration::ZERO);
     static OTHER: AtomicPtr<RawCache> = AtomicPtr::new(core::ptr::null_mut());
     static ENDED: AtomicUsize = AtomicUsize::new(0);
@@ -318,7 +318,7 @@ fn hooks_come_back() {
 /// Users, decay, pressure, shrinking, new caches and old ones that go, all at once.
 #[test]
 fn everything_at_once() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let _settings = Settings::decay(Duration::from_micros(20));
     let before = memory_used();
     let caches = [cache(64), cache(700), cache(5000)];
@@ -374,7 +374,7 @@ fn everything_at_once() {
 /// A child forked while others decay and reclaim does so itself.
 #[test]
 fn a_child_decays() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let _settings = Settings::decay(Duration::from_micros(10));
     let caches = [cache(64), cache(700)];
     let stop = AtomicBool::new(false);

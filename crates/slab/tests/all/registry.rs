@@ -1,7 +1,7 @@
 //! Every cache of the process is found, and none that is gone. Tests here take turns: they look at the whole process.
 #![cfg(not(loom))]
 
-use crate::support::{Stop, alone, each_fault};
+use crate::support::{Stop, each_fault};
 use quietline_platform::fault;
 use quietline_slab::{Options, RawCache, each_cache, memory_used, shrink_all};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ fn names() -> Vec<&'static str> {
 
 #[test]
 fn oldest_first_and_none_that_is_gone() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     assert_eq!(names(), Vec::<&str>::new());
     let (a, b, c) = (cache("a", 64), cache("b", 64), cache("c", 64));
     assert_eq!(names(), ["a", "b", "c"]);
@@ -37,7 +37,7 @@ fn oldest_first_and_none_that_is_gone() {
 /// What is visited may go, and so may its neighbours; what is made meanwhile waits for the next time.
 #[test]
 fn a_visitor_makes_and_drops_caches() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let mut old: Vec<_> = ["0", "1", "2", "3", "4", "5"].map(|name| Some(cache(name, 64))).into();
     let mut new = Vec::new();
     let mut seen = Vec::new();
@@ -62,7 +62,7 @@ fn a_visitor_makes_and_drops_caches() {
 /// Statistics are had when there is no memory.
 #[test]
 fn needs_no_memory() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let _cache = cache("memory", 64);
     let mut seen = 0;
     fault::fail_from(1);
@@ -75,7 +75,7 @@ fn needs_no_memory() {
 /// Whatever fails while a cache is made, it is not there.
 #[test]
 fn what_cannot_be_made_is_not_there() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let faults = each_fault(|armed| {
         let made = RawCache::new(Options::new("perhaps", 64, 8));
         let fired = armed && !fault::armed();
@@ -88,7 +88,7 @@ fn what_cannot_be_made_is_not_there() {
 /// Caches come and go while others look at all of them, and shrink them.
 #[test]
 fn visitors_beside_makers() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let before = memory_used();
     let stop = AtomicBool::new(false);
     let (made, seen) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -136,7 +136,7 @@ fn visitors_beside_makers() {
 /// A child forked while caches come and go, and are looked at, makes its own and finds it.
 #[test]
 fn a_child_looks_at_its_caches() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let stop = AtomicBool::new(false);
     drop(cache("first", 200));
     thread::scope(|scope| {

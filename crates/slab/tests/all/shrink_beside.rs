@@ -11,6 +11,7 @@ const SIZES: [usize; 8] = [1, 2, 3, 8, 15, 16, 40, 700];
 
 #[test]
 fn nothing_is_lost() {
+    quietline_testing::isolated!();
     quietline_slab::set_decay_interval(Duration::ZERO);
     let cache =
         RawCache::new(Options { sheaf_capacity: 16, ..Options::new("shrink", 64, 8) }).unwrap();

@@ -1,7 +1,6 @@
 //! Caches as text.
 #![cfg(not(loom))]
 
-use crate::support::alone;
 use quietline_slab::{Entry, Options, RawCache, SLABINFO_HEADER, SlabinfoRow, slabinfo};
 use std::fmt;
 
@@ -14,7 +13,7 @@ fn text() -> String {
 /// The kernel's own header, word for word.
 #[test]
 fn header() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let lines: Vec<_> = SLABINFO_HEADER.lines().collect();
     assert_eq!(lines[0], "slabinfo - version: 2.1");
     assert_eq!(
@@ -36,7 +35,7 @@ fn numbers(line: &str) -> Vec<usize> {
 
 #[test]
 fn rows() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let cache =
         RawCache::new(Options { cpu_partial: 16, ..Options::new("connection", 500, 8) }).unwrap();
     let mut objects: [Entry; 40] = [None; 40];
@@ -67,7 +66,7 @@ fn rows() {
 /// A name cannot break columns or lines.
 #[test]
 fn names() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let row = |name| {
         let cache = RawCache::new(Options::new(name, 8, 8)).unwrap();
         SlabinfoRow::from(&cache.stats()).to_string()
@@ -81,7 +80,7 @@ fn names() {
 /// A writer that has had enough gets no more.
 #[test]
 fn a_writer_that_fails() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     struct Full(usize);
     impl fmt::Write for Full {
         fn write_str(&mut self, text: &str) -> fmt::Result {

@@ -1,7 +1,6 @@
 //! Property 8: memory stays what it is while a reader may look at it.
 #![cfg(not(loom))]
 
-use crate::support::alone;
 use quietline_platform::pages;
 use quietline_slab::{Hook, Options, RawCache, Typesafe, TypesafeCache};
 use quietline_sync::rcu::Domain;
@@ -65,7 +64,7 @@ fn domain() -> &'static Domain {
 /// A constructor runs once for each object, its fields survive reuse, a destructor once.
 #[test]
 fn constructed_once() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let (made, dropped) = (CONSTRUCTED.load(Relaxed), DROPPED.load(Relaxed));
     let domain = domain();
     let cache = TypesafeCache::<Object<1>>::new("once", domain).unwrap();
@@ -103,7 +102,7 @@ fn constructed_once() {
 /// Objects that go back to their slabs, not only to a sheaf, come out as they went in.
 #[test]
 fn slabs_keep_state() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let domain = domain();
     let cache = TypesafeCache::<Object<5>>::new("state", domain).unwrap();
     let objects: Vec<_> = (0..1000).map(|_| cache.alloc().unwrap()).collect();
@@ -142,7 +141,7 @@ fn slabs_keep_state() {
 /// gone; then it is given back.
 #[test]
 fn no_page_reuse_before_a_grace_period() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     let before = pages::usage().used;
     let domain = domain();
     let cache = TypesafeCache::<Object<2>>::new("grace", domain).unwrap();
@@ -187,7 +186,7 @@ fn no_page_reuse_before_a_grace_period() {
 /// what they see is of the type, in this life or another, always.
 #[test]
 fn readers_beside_reuse() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     const PLACES: usize = 64;
     let domain = domain();
     let cache = TypesafeCache::<Object<3>>::new("readers", domain).unwrap();
@@ -259,7 +258,7 @@ fn readers_beside_reuse() {
 /// locked meanwhile.
 #[test]
 fn hooks_may_use_the_cache() {
-    let _alone = alone();
+    quietline_testing::isolated!();
     static CACHE: AtomicPtr<RawCache> = AtomicPtr::new(ptr::null_mut());
     static ENDS: AtomicUsize = AtomicUsize::new(0);
     unsafe fn use_cache(_: NonNull<u8>) {

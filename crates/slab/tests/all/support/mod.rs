@@ -2,7 +2,6 @@
 
 use quietline_platform::fault;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard};
 
 /// xorshift64*: a seed gives the same sequence everywhere.
 pub(crate) struct Random(u64);
@@ -42,12 +41,6 @@ pub(crate) fn pin(cpu: usize) {
         libc::CPU_SET(cpu, &mut set);
         assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
     }
-}
-
-/// For tests that look at numbers of the whole process.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// Calls `f` with its first allocation failing, then its second, until it needs no more; how many failed.
