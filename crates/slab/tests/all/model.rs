@@ -1,12 +1,12 @@
-//! Property 10: random operations on two caches, held against a model: that of the fuzz targets, for two seconds.
+//! Property 10: random operations on two caches, held against a model: that of the fuzz targets, for a second.
 #![cfg(not(loom))]
 
 #[path = "../../../../fuzz/src/slab/mod.rs"]
 #[allow(unreachable_pub, reason = "public for the fuzz targets")]
 mod slab;
 
-use crate::support::Random;
-use std::time::{Duration, Instant};
+use crate::support::{Random, stress_time};
+use std::time::Instant;
 
 fn bytes(random: &mut Random) -> Vec<u8> {
     let words = 32 << random.below(8);
@@ -27,7 +27,8 @@ fn rounds(players: usize) {
     let begun = Instant::now();
     let mut tally = slab::Tally::default();
     let mut seed = 0;
-    while begun.elapsed() < Duration::from_secs(2) || seed < 10 {
+    let time = stress_time(1000);
+    while begun.elapsed() < time || seed < 10 {
         seed += 1;
         match std::panic::catch_unwind(|| round(seed)) {
             Ok(done) => tally += done,

@@ -1,7 +1,7 @@
 //! Property 8, by `free_rcu`: nothing is anybody else's before its grace period; everything is released once.
 #![cfg(not(loom))]
 
-use crate::support::{Random, Stop, each_fault};
+use crate::support::{Random, Stop, each_fault, stress_rounds};
 use quietline_platform::{fault, pages};
 use quietline_slab::{Debug, Hook, Options, RawCache, Tunables, set_memory_limit};
 use quietline_sync::rcu::Domain;
@@ -176,6 +176,7 @@ fn a_backlog_is_counted_in_objects() {
 fn readers_beside_writers() {
     quietline_testing::isolated!();
     const PLACES: usize = 32;
+    let rounds = stress_rounds(12_000);
     for (number, options) in kinds(domain()).into_iter().enumerate() {
         let domain = options.rcu.unwrap();
         let before = RELEASED.load(Relaxed);
@@ -204,7 +205,7 @@ fn readers_beside_writers() {
                 let (cache, places, stop, made) = (&cache, &places, &stop, &made);
                 scope.spawn(move || {
                     let mut random = Random::new(seed + 10 * number as u64);
-                    for round in 0..60_000 {
+                    for round in 0..rounds {
                         if stop.load(Relaxed) {
                             break;
                         }
@@ -247,11 +248,12 @@ fn every_allocation_fails_once() {
     quietline_testing::isolated!();
     let pages_before = pages::usage().used;
     let domain = domain();
-    let failed = each_fault(|_| {
-        for options in kinds(domain) {
+    let mut failed = 0;
+    for options in kinds(domain) {
+        failed += each_fault(|_| {
             let options = Options { sheaf_capacity: options.sheaf_capacity.max(20), ..options };
             // SAFETY: as in `cache`.
-            let Ok(cache) = (unsafe { RawCache::with_hooks(options) }) else { continue };
+            let Ok(cache) = (unsafe { RawCache::with_hooks(options) }) else { return };
             let before = RELEASED.load(Relaxed);
             let objects: Vec<_> =
                 (0..200).filter_map(|_| cache.alloc().ok()).map(Object::begin).collect();
@@ -263,8 +265,8 @@ fn every_allocation_fails_once() {
             assert_eq!((cache.stats().active, cache.stats().waiting), (0, 0));
             drop(cache);
             domain.barrier();
-        }
-    });
+        });
+    }
     assert!(failed > 10, "{failed}");
     assert_eq!(pages::usage().used, pages_before);
 }
@@ -475,7 +477,7 @@ fn flush_beside_those_who_send() {
                 }
             });
         }
-        for round in 1..=3000 {
+        for round in 1..=stress_rounds(1000) {
             free(1);
             cache.flush_rcu();
             assert_eq!(ENDED_OF_MINE.load(SeqCst), round, "flushed, and not released");

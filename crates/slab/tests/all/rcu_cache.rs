@@ -1,7 +1,7 @@
 //! Values that readers find without owning them, and objects that are found before they are owned.
 #![cfg(not(loom))]
 
-use crate::support::{Random, Stop, each_fault};
+use crate::support::{Random, Stop, each_fault, stress_rounds};
 use quietline_platform::fault;
 use quietline_slab::{
     CacheError, Counted, Held, Hook, Options, Place, RcuCache, Typesafe, TypesafeCache,
@@ -306,7 +306,7 @@ fn readers_beside_writers() {
             let (cache, places, ends, made, stop) = (&cache, &places, &ends, &made, &stop);
             scope.spawn(move || {
                 let mut random = Random::new(seed);
-                for round in 0..100_000 {
+                for round in 0..stress_rounds(50_000) {
                     let value = Value::new(random.next(), ends);
                     made.fetch_add(1, Relaxed);
                     drop(places[random.below(PLACES)].replace(cache.alloc(value).unwrap()));

@@ -2,6 +2,7 @@
 
 use quietline_platform::fault;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// xorshift64*: a seed gives the same sequence everywhere.
 pub(crate) struct Random(u64);
@@ -74,6 +75,16 @@ pub(crate) struct Parcel(pub(crate) Vec<Option<NonNull<u8>>>);
 
 // SAFETY: whoever sends objects gives them away.
 unsafe impl Send for Parcel {}
+
+/// Returns the duration of a stress test: `QUIETLINE_STRESS_MILLIS`, or the default times `QUIETLINE_TEST_SCALE`.
+pub(crate) fn stress_time(default_millis: u64) -> Duration {
+    Duration::from_millis(quietline_testing::budget("QUIETLINE_STRESS_MILLIS", default_millis))
+}
+
+/// Returns the rounds of a stress test: `QUIETLINE_STRESS_ROUNDS`, or the default times `QUIETLINE_TEST_SCALE`.
+pub(crate) fn stress_rounds(default: u64) -> usize {
+    quietline_testing::budget("QUIETLINE_STRESS_ROUNDS", default) as usize
+}
 
 /// Sets the flag when it goes, also by a panic: threads of a scope that watch it end.
 pub(crate) struct Stop<'a>(pub(crate) &'a std::sync::atomic::AtomicBool);
