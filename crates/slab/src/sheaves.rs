@@ -14,7 +14,7 @@
 //! An operation that is refused does without: the owner uses the barn, or slabs. Nobody ever waits for the guard. A
 //! cache that shall have no sheaves leaves it up.
 
-use crate::stats;
+use super::stats;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use quietline_platform::AllocError;

@@ -5,7 +5,7 @@
 //! the types see to it: a [`Candidate`] gives no access but [`acquire`](Candidate::acquire) and [`read`](Candidate::read),
 //! which look again.
 
-use crate::typed::{Typesafe, TypesafeCache};
+use super::typed::{Typesafe, TypesafeCache};
 use core::fmt;
 use core::ops::Deref;
 use core::ptr::{self, NonNull};

@@ -50,7 +50,7 @@ pub fn enter(function: &str) -> Option<Child> {
     if env::var(NAME).is_ok_and(|value| value == name) {
         return Some(Child(()));
     }
-    let mut child = Command::new(env::current_exe().expect("the path of the test program"));
+    let mut child = program();
     child.args([name, "--exact", "--include-ignored", "--nocapture", "--quiet"]).env(NAME, name);
     let shown = env::var_os("RUST_TEST_NOCAPTURE").is_some()
         || env::args().any(|arg| arg == "--nocapture" || arg == "--no-capture");
@@ -64,6 +64,17 @@ pub fn enter(function: &str) -> Option<Child> {
     };
     assert!(status.code() == Some(PASSED), "the test's own process failed: {status}");
     None
+}
+
+/// Returns the command that starts this test program. `QUIETLINE_TEST_RUNNER` names an emulator and its
+/// arguments, separated by spaces, where the system cannot execute the program by itself.
+pub fn program() -> Command {
+    let program = env::current_exe().expect("the path of the test program");
+    let Ok(runner) = env::var("QUIETLINE_TEST_RUNNER") else { return Command::new(program) };
+    let mut words = runner.split_whitespace();
+    let mut command = Command::new(words.next().expect("the path of an emulator"));
+    command.args(words).arg(program);
+    command
 }
 
 #[cfg(test)]

@@ -7,6 +7,6 @@ mod budget;
 mod isolated;
 
 pub use budget::budget;
-pub use isolated::PASSED;
 #[doc(hidden)]
 pub use isolated::{Child, enter};
+pub use isolated::{PASSED, program};

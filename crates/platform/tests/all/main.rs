@@ -1,0 +1,10 @@
+//! Tests of the crate in one program, a module for each concept.
+
+mod cpu;
+mod fault;
+mod fork;
+mod futex;
+mod instructions;
+mod pages;
+#[cfg(not(loom))]
+mod support;

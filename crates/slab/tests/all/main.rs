@@ -1,0 +1,40 @@
+//! Tests of the crate in one program, a module for each concept. With `--cfg loom` it has the models only.
+
+mod batch;
+mod bulk;
+mod creation;
+mod debug;
+mod debug_cost;
+mod debug_default;
+mod debug_rcu;
+mod debug_switch;
+mod exhaustion;
+mod faults;
+mod fork;
+/// Part of the model, where its files expect it.
+#[cfg(not(loom))]
+#[path = "../../../../fuzz/src/input.rs"]
+#[allow(dead_code, unreachable_pub, reason = "public for the fuzz targets, which use more of it")]
+mod input;
+mod layout;
+mod locked_instructions;
+mod memory;
+mod merge;
+mod model;
+mod rcu;
+mod rcu_cache;
+mod reclaim;
+mod registry;
+mod shrink_beside;
+mod slabinfo;
+#[cfg(not(loom))]
+mod support;
+mod typed;
+mod typesafe;
+mod wide_registers;
+
+mod loom_freelist;
+mod loom_rcu;
+mod loom_reclaim;
+mod loom_sheaves;
+mod loom_typesafe;
