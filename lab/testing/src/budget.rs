@@ -12,10 +12,20 @@ const SCALE: &str = "QUIETLINE_TEST_SCALE";
 ///
 /// If one of the two variables is set and is not a number.
 pub fn budget(variable: &str, default: u64) -> u64 {
-    number(variable).unwrap_or_else(|| default * number(SCALE).unwrap_or(1))
+    number(variable).unwrap_or_else(|| scaled(default))
+}
+
+/// Returns `default` times `QUIETLINE_TEST_SCALE` (1 if unset).
+///
+/// # Panics
+///
+/// If the variable is set and is not a number.
+pub fn scaled(default: u64) -> u64 {
+    default * number(SCALE).unwrap_or(1)
 }
 
 fn number(variable: &str) -> Option<u64> {
     let value = env::var(variable).ok()?;
-    Some(value.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {value:?}")))
+    let digits = value.replace('_', "");
+    Some(digits.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {value:?}")))
 }

@@ -1,12 +1,15 @@
 //! Test isolation and test budgets, for the test programs of every crate.
 //!
 //! - [`isolated!`] runs a test in a process of its own.
-//! - [`budget`] returns the number of rounds that a generated test runs.
+//! - [`budget`] and [`scaled`] return the number of rounds that a generated test runs.
+//! - [`TimedLoop`] runs for a time, and on until its goal is met.
 
 mod budget;
 mod isolated;
+mod timed;
 
-pub use budget::budget;
+pub use budget::{budget, scaled};
 #[doc(hidden)]
 pub use isolated::{Child, enter};
 pub use isolated::{PASSED, program};
+pub use timed::TimedLoop;

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 #[test]
 fn its_dentry_is_its_own_parent_and_on_no_list() {
+    quietline_testing::isolated!();
     let files = Files::new(100, false).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let file = eventfd(&fs, &files, 3, abi::EFD_SEMAPHORE).unwrap();
@@ -36,6 +37,7 @@ fn its_dentry_is_its_own_parent_and_on_no_list() {
 /// The name can be read by descriptor, and only so.
 #[test]
 fn it_is_named_by_descriptor() {
+    quietline_testing::isolated!();
     let files = Files::new(100, false).unwrap();
     let ino = IdAllocator::starting_at(41).unwrap();
     let pipes = PseudoFs::<Pipe>::new("pipefs").unwrap();
@@ -82,6 +84,7 @@ fn it_is_named_by_descriptor() {
 /// hundred thousand objects need no more memory than one.
 #[test]
 fn it_is_freed_without_a_grace_period() {
+    quietline_testing::isolated!();
     let files = Files::new(100, false).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let domain = rcu::global().unwrap();
@@ -107,6 +110,7 @@ fn it_is_freed_without_a_grace_period() {
 /// Two ends that are closed by two threads at once end the object once.
 #[test]
 fn the_last_of_two_ends_ends_it() {
+    quietline_testing::isolated!();
     let files = Files::new(1_000, false).unwrap();
     let ino = IdAllocator::new().unwrap();
     let pipes = PseudoFs::<Pipe>::new("pipefs").unwrap();
@@ -125,6 +129,7 @@ fn the_last_of_two_ends_ends_it() {
 
 #[test]
 fn limits_and_failures_leave_nothing() {
+    quietline_testing::isolated!();
     use quietline_platform::fault;
     let files = Files::new(1, false).unwrap();
     let ino = IdAllocator::new().unwrap();

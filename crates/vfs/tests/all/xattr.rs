@@ -94,6 +94,7 @@ fn names() -> Vec<Vec<u8>> {
 
 #[test]
 fn like_the_host() {
+    quietline_testing::isolated!();
     let Some(host) = host_file() else {
         eprintln!("skipped: no tmpfs here on which all sorts of attributes may be set");
         return;
@@ -157,6 +158,7 @@ fn like_the_host() {
 /// As many attributes of a size go in as into a tmpfs with as much room.
 #[test]
 fn the_budget_is_that_of_tmpfs() {
+    quietline_testing::isolated!();
     let at = std::env::temp_dir().join(format!("xattr-{}", std::process::id()));
     std::fs::create_dir_all(&at).unwrap();
     // A thread of its own, whose mounts nobody else sees.
@@ -210,6 +212,7 @@ fn count_on_host(at: &std::path::Path) -> Result<Vec<(usize, usize)>, Errno> {
 
 #[test]
 fn who_may() {
+    quietline_testing::isolated!();
     let name = |bytes: &'static [u8]| Name::new(bytes).unwrap();
     let nobody = Asker::default();
     let owner = Asker { owner: true, ..nobody };
@@ -241,6 +244,7 @@ fn who_may() {
 
 #[test]
 fn trusted_names_are_not_shown() {
+    quietline_testing::isolated!();
     let mut ours = Xattrs::new();
     for name in [&b"user.b"[..], b"trusted.x", b"security.c", b"user.a"] {
         set(&mut ours, &(), name, b"v", 0).unwrap();
@@ -256,6 +260,7 @@ fn trusted_names_are_not_shown() {
 /// Every allocation fails once: nothing is changed then.
 #[test]
 fn memory_runs_out() {
+    quietline_testing::isolated!();
     let mut failures = 0;
     for nth in 1.. {
         let (mut ours, limit) = (Xattrs::new(), Limit::new(u64::MAX));

@@ -6,6 +6,7 @@ use rustix::io::Errno;
 
 #[test]
 fn a_generator_without_memory() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let mut generator = Generator::new(&packets, &Traffic::default()).unwrap();
     let mut batch = Batch::new();

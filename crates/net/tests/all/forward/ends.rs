@@ -47,6 +47,7 @@ fn with_options(options: &[u8], fragment: u16, len: usize) -> Vec<u8> {
 
 #[test]
 fn what_is_dropped_was_not_sent_on() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let of = with_neighbours(&packets);
     handle(&of, &packets, 0, &[uncut(B4, 1380), udp6(A6, B6, 64, &[0; 1300])], 0);
@@ -76,6 +77,7 @@ fn what_is_dropped_was_not_sent_on() {
 /// What a device leaves was not sent on; also of a run that was given to it at once.
 #[test]
 fn what_is_not_sent_was_not_sent_on() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     for n in [1, 20, 64, 150] {
         let of = with_neighbours(&packets);
@@ -105,6 +107,7 @@ fn what_is_not_sent_was_not_sent_on() {
 /// What an Ethernet adds to short packets does not go on, whoever has a part in them.
 #[test]
 fn what_is_added_to_short_packets() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let of = with_neighbours(&packets);
     for (short, len) in [(udp4(A4, B4, 64, b""), 42), (udp6(A6, B6, 64, b""), 62)] {
@@ -183,6 +186,7 @@ impl Random {
 /// packet that came in has ended once.
 #[test]
 fn each_packet_ends_once() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let mut random = Random(1);
     let mut seen = [0; 6];
@@ -270,6 +274,7 @@ fn each_packet_ends_once() {
 /// Who waits for a neighbour that is then entered by hand goes, before those that come later.
 #[test]
 fn what_waits_for_a_neighbour_that_is_entered() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let of = forwarder(&packets);
     let frames = |from: u8| -> Vec<Vec<u8>> {
@@ -334,6 +339,7 @@ impl Listener for Told {
 /// What waits for a neighbour when the forwarder ends is dropped, and tracers are told.
 #[test]
 fn what_waits_at_the_end() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let of = forwarder(&packets);
     handle(
@@ -354,6 +360,7 @@ fn what_waits_at_the_end() {
 /// Options that are to be copied are in each piece of a packet that is cut, the others in the first one only (RFC 791).
 #[test]
 fn options_of_pieces() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let of = with_neighbours(&packets);
     // Record route, which is for the first piece; security, which is for all; nothing; router alert; time stamps.
@@ -392,6 +399,7 @@ fn options_of_pieces() {
 /// Who forwards writes his address into a Record Route, where there is room, and nothing else (RFC 791, section 3.1; RFC 1812, section 5.3.13.5).
 #[test]
 fn ways_that_are_recorded() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let left = Interface::new(LEFT, 1500).v4(LEFT4, 24);
     let right = Interface::new(RIGHT, 1280).v4(Ipv4Addr::new(10, 0, 3, 1), 24).v4(RIGHT4, 24);
@@ -455,6 +463,7 @@ fn ways_that_are_recorded() {
 /// Options that make no sense are told to the sender, and where.
 #[test]
 fn options_that_make_no_sense() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let of = with_neighbours(&packets);
     let cases: [(&[u8], u8); 10] = [
@@ -493,6 +502,7 @@ fn options_that_make_no_sense() {
 /// What says that it is from one of our own addresses is not; as on Linux, whatever is asked of other sources.
 #[test]
 fn own_addresses_as_sources() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let of = with_neighbours(&packets);
     let mut frames = Vec::new();

@@ -13,6 +13,7 @@ use std::time::Duration;
 /// Devices that take nothing.
 #[test]
 fn not_sent() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let of = with_neighbours(&packets);
     let mut batch: Vec<_> = (0..200).map(|_| Some(skb(&packets, &udp4(A4, B4, 64, b"")))).collect();
@@ -26,6 +27,7 @@ fn not_sent() {
 /// A link that is too narrow for IPv6 has none, in and out; its IPv4 is as ever.
 #[test]
 fn a_narrow_link_has_no_ipv6() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let with = |mtu| {
         let left = Interface::new(LEFT, 1500).v4(LEFT4, 24).v6(LEFT6, 64);
@@ -69,6 +71,7 @@ fn a_narrow_link_has_no_ipv6() {
 /// Each allocation fails once: packets are lost, never more.
 #[test]
 fn without_memory() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let (mut failed, mut whole) = (0, 0);
     for nth in 1..200 {
@@ -123,6 +126,7 @@ fn without_memory() {
 /// are counted.
 #[test]
 fn several_threads_beside_changes() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let of = with_neighbours(&packets);
     let other = Ipv4Addr::new(10, 0, 2, 10);

@@ -184,6 +184,7 @@ fn random_operations<A: Family>(seed: u64, limit: usize) -> u64 {
 
 #[test]
 fn as_the_model_says() {
+    quietline_testing::isolated!();
     for seed in 0..8 {
         assert_eq!(random_operations::<Ipv4Addr>(seed, 64 << 20), 0, "there is room");
         assert_eq!(random_operations::<Ipv6Addr>(seed, 64 << 20), 0, "there is room");
@@ -193,6 +194,7 @@ fn as_the_model_says() {
 /// With room for some chunks only, insertions are refused, and change nothing; what is given back is used again.
 #[test]
 fn at_the_limit() {
+    quietline_testing::isolated!();
     let refused = |family: fn(u64, usize) -> u64, limit| {
         (100..104).map(|seed| family(seed, limit)).sum::<u64>()
     };
@@ -239,12 +241,14 @@ fn without_memory<A: Family>(seed: u64) {
 
 #[test]
 fn without_memory_nothing_changes() {
+    quietline_testing::isolated!();
     without_memory::<Ipv4Addr>(1);
     without_memory::<Ipv6Addr>(2);
 }
 
 #[test]
 fn prefixes() {
+    quietline_testing::isolated!();
     let bad = Ipv4Addr::new(10, 0, 0, 1);
     assert_eq!(Prefix::new(bad, 8), Err(Errno::INVAL));
     assert_eq!(Prefix::new(bad, 33), Err(Errno::INVAL));
@@ -316,6 +320,7 @@ fn beside_readers<A: Family>(address_of: impl Fn(u8, u8) -> A + Sync, lens: [u32
 
 #[test]
 fn readers_beside_a_writer() {
+    quietline_testing::isolated!();
     beside_readers(|a, b| Ipv4Addr::new(10, b & 1, a, b), [8, 16, 24, 32]);
     beside_readers(
         |a, b| Ipv6Addr::new(0x2001, 0xdb8, a.into(), 0, 0, 0, b.into(), a.into()),
@@ -327,7 +332,7 @@ fn readers_beside_a_writer() {
 fn a_million<A: Family>(mut prefix: impl FnMut(u64, &mut Random) -> Prefix<A>, most: usize) {
     let random = &mut Random(7);
     let routes = Routes::<A>::new().unwrap();
-    let n: u64 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+    let n: u64 = if cfg!(debug_assertions) { quietline_testing::scaled(50_000) } else { 1_000_000 };
     let mut entered: BTreeMap<Prefix<A>, u32> = BTreeMap::new();
     let mut i = 0;
     while entered.len() < n as usize {
@@ -361,6 +366,7 @@ fn a_million<A: Family>(mut prefix: impl FnMut(u64, &mut Random) -> Prefix<A>, m
 
 #[test]
 fn a_million_of_ipv4() {
+    quietline_testing::isolated!();
     let len = |random: &mut Random| match random.below(100) {
         0..=59 => 24,
         60..=94 => 16 + random.below(8) as u32,
@@ -376,6 +382,7 @@ fn a_million_of_ipv4() {
 
 #[test]
 fn a_million_of_ipv6() {
+    quietline_testing::isolated!();
     let random_prefix = |i: u64, random: &mut Random| {
         // Blocks of 32 bits from one of 3, each cut into some of 48 and fewer of 64.
         let block = 0x2000 << 112 | u128::from(random.below(40_000) * 0x9E3_779B % (1 << 29)) << 96;
@@ -387,6 +394,7 @@ fn a_million_of_ipv6() {
 
 #[test]
 fn both_names() {
+    quietline_testing::isolated!();
     assert!(Routes4::new().unwrap().is_empty() && Routes6::new().unwrap().is_empty());
 }
 
@@ -402,6 +410,7 @@ fn by(interface: u32) -> NextHop<Ipv6Addr> {
 /// The way to prefixes is as long as there are places where they part; and again when one that parted from them has gone.
 #[test]
 fn what_prefixes_have_in_common_is_skipped() {
+    quietline_testing::isolated!();
     let routes = Routes6::new().unwrap();
     routes.insert(in_ipv6("2001:db8::1/128"), by(1)).unwrap();
     assert_eq!((routes.usage().chunks, routes.usage().tails), (0, 1));
@@ -429,6 +438,7 @@ fn what_prefixes_have_in_common_is_skipped() {
 /// A chunk that could not become a tail, for lack of memory, and then loses its last prefix, hides nothing that is around it.
 #[test]
 fn a_chunk_that_had_to_stay() {
+    quietline_testing::isolated!();
     let routes = Routes6::with_limit(4096).unwrap();
     let [inside, beside, around] =
         ["2001:db8::/48", "2001:db8:1::/48", "2001:db8::/44"].map(in_ipv6);
@@ -458,6 +468,7 @@ fn a_chunk_that_had_to_stay() {
 /// A change that waits for a reader holds no lock meanwhile: all that takes it may be asked for inside a section.
 #[test]
 fn a_reader_asks_while_a_change_waits() {
+    quietline_testing::isolated!();
     // With room for one tail.
     let routes: &'static Routes<Ipv4Addr> = Box::leak(Box::new(Routes4::with_limit(32).unwrap()));
     let [gone, new] =
@@ -490,11 +501,11 @@ fn a_reader_asks_while_a_change_waits() {
     );
     go.send(()).unwrap();
     let asked = is_done
-        .recv_timeout(Duration::from_secs(30))
+        .recv_timeout(Duration::from_secs(120))
         .expect("the reader does not wait for the change");
     assert_eq!(asked, (None, 0, true, 0, 0));
     let entered = is_entered
-        .recv_timeout(Duration::from_secs(30))
+        .recv_timeout(Duration::from_secs(120))
         .expect("the change goes on behind the reader");
     assert_eq!((entered, routes.get(new), routes.usage().tails), (Ok(None), Some(hop), 1));
 }

@@ -42,6 +42,7 @@ fn assert_empty(packets: &Packets) {
 
 #[test]
 fn lengths_and_their_edges() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let packets = Packets::new().unwrap();
     let mut skb = packets.alloc_skb(100).unwrap();
@@ -80,6 +81,7 @@ fn lengths_and_their_edges() {
 
 #[test]
 fn shared_and_cloned() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let packets = Packets::new().unwrap();
     let mut skb = packets.alloc_skb(100).unwrap();
@@ -121,6 +123,7 @@ fn shared_and_cloned() {
 
 #[test]
 fn fragments() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let packets = Packets::new().unwrap();
     let mut skb = packets.alloc_skb(10).unwrap();
@@ -157,6 +160,7 @@ extern "C" fn ended(n: u64) {
 
 #[test]
 fn destructors_run_once() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let packets = Packets::new().unwrap();
     let with = |n| {
@@ -192,6 +196,7 @@ fn destructors_run_once() {
 /// Bulk is what single frees would be: of each mixture the same references, clones and data stay.
 #[test]
 fn bulk_frees_what_singles_would() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let packets = Packets::new().unwrap();
     type Free = for<'a, 'n> fn(&'a mut [Option<Skb<'n>>]);
@@ -225,6 +230,7 @@ fn bulk_frees_what_singles_would() {
 
 #[test]
 fn a_bulk_of_two_owners() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let [one, two] = [(); 2].map(|()| Packets::new().unwrap());
     let mut batch = [one.alloc_skb(1).ok(), two.alloc_skb(1).ok(), one.alloc_skb(1).ok()];
@@ -238,6 +244,7 @@ fn a_bulk_of_two_owners() {
 
 #[test]
 fn waitlists() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let packets = Packets::new().unwrap();
     let mut list = Waitlist::<8>::new();
@@ -258,6 +265,7 @@ fn waitlists() {
 /// Lists of packets, in bulk, with the reason told of each.
 #[test]
 fn lists_and_their_reasons() {
+    quietline_testing::isolated!();
     static COUNTS: Counts =
         Counts { consumed: AtomicU64::new(0), dropped: [const { AtomicU64::new(0) }; 32] };
     let _alone = alone();
@@ -297,6 +305,7 @@ fn lists_and_their_reasons() {
 
 #[test]
 fn a_stack_of_ones_own() {
+    quietline_testing::isolated!();
     let _alone = alone();
     stay();
     let packets = Packets::new().unwrap();
@@ -320,6 +329,7 @@ fn a_stack_of_ones_own() {
 /// A poller has moved to the CPU that has made what it is about to send home: a flush leaves nothing of that there.
 #[test]
 fn a_poller_that_has_moved_leaves_nothing_at_home() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let packets = Packets::new().unwrap();
     let all = rustix::thread::sched_getaffinity(None).unwrap();
@@ -348,6 +358,7 @@ fn a_poller_that_has_moved_leaves_nothing_at_home() {
 /// A poller ends what another CPU has made: it goes home, with its reason, and is freed there in bulk.
 #[test]
 fn a_poller_sends_packets_home() {
+    quietline_testing::isolated!();
     static COUNTS: Counts =
         Counts { consumed: AtomicU64::new(0), dropped: [const { AtomicU64::new(0) }; 32] };
     let _alone = alone();
@@ -417,6 +428,7 @@ fn a_poller_sends_packets_home() {
 /// Of many packets that end in bulk, those of another CPU, of one reference, go home; the others end here, whatever comes between them.
 #[test]
 fn many_are_sent_home_at_once() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let (packets, others) = (Packets::new().unwrap(), Packets::new().unwrap());
     let cpus = rustix::thread::sched_getaffinity(None).unwrap();
@@ -469,6 +481,7 @@ impl Listener for Counts {
 
 #[test]
 fn a_listener_is_told() {
+    quietline_testing::isolated!();
     static COUNTS: Counts =
         Counts { consumed: AtomicU64::new(0), dropped: [const { AtomicU64::new(0) }; 32] };
     let _alone = alone();
@@ -493,6 +506,7 @@ fn a_listener_is_told() {
 /// Memory is gone from the n-th allocation on, for every n: an error, and nothing is lost.
 #[test]
 fn memory_runs_out() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let work = |packets: &Packets| -> Result<(), PacketError> {
         let mut batch: [Option<Skb<'_>>; 70] = [const { None }; 70];
@@ -527,6 +541,7 @@ fn memory_runs_out() {
 /// Property 11 with threads: packets, references and clones that go from thread to thread, and end in every way.
 #[test]
 fn stress_everything_ends_once() {
+    quietline_testing::isolated!();
     const THREADS: usize = 3;
     const ROUNDS: usize = 4_000;
     let _alone = alone();

@@ -57,6 +57,7 @@ fn said(f: impl FnOnce()) -> String {
 /// Two who end the last two references at the same moment both have one, whichever is the last.
 #[test]
 fn the_last_two_references_may_end_at_once() {
+    quietline_testing::isolated!();
     let packets = Packets::new().unwrap();
     let barrier = std::sync::Barrier::new(2);
     let (sender, receiver) = std::sync::mpsc::sync_channel(0);
@@ -81,6 +82,7 @@ fn the_last_two_references_may_end_at_once() {
 
 #[test]
 fn a_debug_build_finds_a_second_end() {
+    quietline_testing::isolated!();
     let _alone = alone();
     type End = for<'n> fn(&'n Packets, Skb<'n>);
     let ends: [(&str, End); 8] = [
@@ -120,6 +122,7 @@ fn a_debug_build_finds_a_second_end() {
 #[cfg(debug_assertions)]
 #[test]
 fn a_debug_build_finds_a_use_after_the_end() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let packets = Packets::new().unwrap();
     let skb = packets.alloc_skb(60).unwrap();
@@ -149,6 +152,7 @@ fn a_debug_build_finds_a_use_after_the_end() {
 #[cfg(debug_assertions)]
 #[test]
 fn a_debug_build_finds_lengths_that_cannot_be() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let packets = Packets::new().unwrap();
     let skb = core::mem::ManuallyDrop::new(packets.alloc_skb(60).unwrap());
@@ -161,6 +165,7 @@ fn a_debug_build_finds_lengths_that_cannot_be() {
 #[cfg(not(debug_assertions))]
 #[test]
 fn checks_find_a_second_end() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let packets = Packets::new().unwrap();
     packets.set_debug(Debug::CONSISTENCY);
@@ -174,6 +179,7 @@ fn checks_find_a_second_end() {
 
 #[test]
 fn checks_find_who_writes_to_what_has_ended() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let packets = Packets::new().unwrap();
     let before = packets.alloc_skb(1500).unwrap();
@@ -206,6 +212,7 @@ fn checks_find_who_writes_to_what_has_ended() {
 
 #[test]
 fn checks_find_who_writes_behind_the_buffer() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let packets = Packets::new().unwrap();
     packets.set_debug(Debug::RED_ZONE);

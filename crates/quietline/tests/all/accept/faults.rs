@@ -24,6 +24,7 @@ fn prepare(p: &Process, family: i32, fill: bool) -> i32 {
 
 #[test]
 fn a_connection_is_accepted_or_stays() {
+    quietline_testing::isolated!();
     for family in FAMILIES {
         for (fill, any) in [(false, 0), (true, 0), (false, O_ANYFD), (true, O_ANYFD)] {
             let mut refused = 0;
@@ -74,6 +75,7 @@ fn a_connection_is_accepted_or_stays() {
 /// Two wait for a place at a local listener. The first is woken when there is one, and has no memory to take it: then the second is.
 #[test]
 fn who_cannot_take_a_place_passes_it_on() {
+    quietline_testing::isolated!();
     let (mut passed, mut taken) = (0, 0);
     // Where the thread runs, and what that CPU has at hand, decides how many allocations there are before it sleeps.
     for n in (1..30).cycle().take(3_000) {

@@ -241,6 +241,7 @@ fn with_acceptor(
 
 #[test]
 fn the_descriptor_comes_first() {
+    quietline_testing::isolated!();
     for family in FAMILIES {
         let name = format!("quietline-accept-{}", std::process::id());
         let ours = Kernel::boot(Config::default()).unwrap().process().unwrap();

@@ -154,6 +154,7 @@ fn listener(p: &Process, family: i32, name: &str) -> (i32, Vec<u8>) {
 
 #[test]
 fn nothing_is_lost_where_everything_runs_out() {
+    quietline_testing::isolated!();
     let seconds =
         std::env::var("QUIETLINE_ACCEPT_SECONDS").map_or(3, |text| text.parse().expect("a number"));
     let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();

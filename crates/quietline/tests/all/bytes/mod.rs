@@ -45,20 +45,24 @@ fn compare(kind: program::Kind) {
 
 #[test]
 fn pipes() {
+    quietline_testing::isolated!();
     compare(program::Kind::Pipes);
 }
 
 #[test]
 fn counters() {
+    quietline_testing::isolated!();
     compare(program::Kind::Counters);
 }
 
 #[test]
 fn fifos() {
+    quietline_testing::isolated!();
     compare(program::Kind::Fifos);
 }
 
 #[test]
 fn transfers() {
+    quietline_testing::isolated!();
     compare(program::Kind::Transfers);
 }

@@ -30,6 +30,7 @@ fn process() -> Process {
 /// Bytes that writers put into one pipe are those that readers take out of it, whatever the sizes.
 #[test]
 fn what_goes_in_comes_out() {
+    quietline_testing::isolated!();
     for (writers, readers, flags) in [(1, 1, 0), (3, 1, 0), (1, 3, 0), (3, 3, 0), (2, 2, O_DIRECT)]
     {
         within_a_minute(move || {
@@ -96,6 +97,7 @@ fn what_goes_in_comes_out() {
 /// A write of at most a page comes out in one piece.
 #[test]
 fn small_writes_are_not_mixed() {
+    quietline_testing::isolated!();
     within_a_minute(|| {
         let p = &process();
         let [reader, writer] = p.pipe2(0).unwrap();
@@ -121,6 +123,7 @@ fn small_writes_are_not_mixed() {
 /// Counters: what is added is what is taken, with several of both.
 #[test]
 fn counts_are_exact() {
+    quietline_testing::isolated!();
     for flags in [0, EFD_SEMAPHORE] {
         within_a_minute(move || {
             let p = &process();
@@ -165,6 +168,7 @@ fn counts_are_exact() {
 /// A counter that would be too much lets its writer wait until somebody takes.
 #[test]
 fn a_full_counter_waits() {
+    quietline_testing::isolated!();
     within_a_minute(|| {
         let p = &process();
         let fd = p.eventfd(0, 0).unwrap();
@@ -183,6 +187,7 @@ fn a_full_counter_waits() {
 /// What a reader takes may be too little for the writer that has waited longest, and enough for the next.
 #[test]
 fn a_small_number_passes_a_large_one() {
+    quietline_testing::isolated!();
     within_a_minute(|| {
         let p = &process();
         let fd = p.eventfd(0, EFD_SEMAPHORE).unwrap();
@@ -219,6 +224,7 @@ fn cut_write(p: &Process, writer: i32, cut: impl FnOnce()) -> (usize, bool, Resu
 /// was reset waits for the next call.
 #[test]
 fn what_a_cut_write_does_not_say() {
+    quietline_testing::isolated!();
     within_a_minute(|| {
         let p = &process();
         let ends = |cut: [i32; 2]| {
@@ -246,6 +252,7 @@ fn what_a_cut_write_does_not_say() {
 /// Two who splice from one pipe: the one that finds it emptied by the other waits on, and does not take that for the end.
 #[test]
 fn an_empty_pipe_is_not_its_end() {
+    quietline_testing::isolated!();
     within_a_minute(|| {
         let p = &process();
         let [reader, writer] = p.pipe2(0).unwrap();
@@ -285,6 +292,7 @@ fn an_empty_pipe_is_not_its_end() {
 /// Nor to who duplicates what is in it, when another reader or another writer of the target was faster.
 #[test]
 fn an_empty_pipe_is_not_its_end_for_tee() {
+    quietline_testing::isolated!();
     let written = AtomicU64::new(0);
     watched(&written, || {
         let p = &process();
@@ -330,6 +338,7 @@ fn an_empty_pipe_is_not_its_end_for_tee() {
 /// What a splice has taken out of a pipe and waits with is still in it: nobody is told of its end, or given what comes after it.
 #[test]
 fn what_a_splice_waits_with_is_not_gone() {
+    quietline_testing::isolated!();
     within_a_minute(|| {
         let p = &process();
         for pages in [1, 2] {
@@ -384,6 +393,7 @@ fn what_a_splice_waits_with_is_not_gone() {
 /// A fifo has no position, also while an epoll watches it.
 #[test]
 fn locks_count_from_the_beginning_of_a_fifo() {
+    quietline_testing::isolated!();
     let p = process();
     p.mknod("/f", S_IFIFO | 0o600, 0).unwrap();
     let (fd, ep) = (p.open("/f", O_RDWR, 0).unwrap(), p.epoll_create1(0).unwrap());
@@ -400,6 +410,7 @@ fn locks_count_from_the_beginning_of_a_fifo() {
 /// Those who sleep learn that the other end is gone.
 #[test]
 fn ends_that_go_wake_the_others() {
+    quietline_testing::isolated!();
     within_a_minute(|| {
         let p = &process();
         let [reader, writer] = p.pipe2(0).unwrap();
@@ -422,6 +433,7 @@ fn ends_that_go_wake_the_others() {
 /// A descriptor that is closed while a call waits on it: the call goes on.
 #[test]
 fn a_closed_descriptor_does_not_end_a_call() {
+    quietline_testing::isolated!();
     within_a_minute(|| {
         let p = &process();
         let [reader, writer] = p.pipe2(0).unwrap();
@@ -440,6 +452,7 @@ fn a_closed_descriptor_does_not_end_a_call() {
 /// Objects that are used by one thread while another one closes and makes them.
 #[test]
 fn uses_race_with_closes() {
+    quietline_testing::isolated!();
     within_a_minute(|| {
         let p = &process();
         thread::scope(|scope| {
@@ -477,6 +490,7 @@ fn uses_race_with_closes() {
 
 #[test]
 fn waits_are_interrupted() {
+    quietline_testing::isolated!();
     within_a_minute(|| {
         let p = &process();
         let [reader, writer] = p.pipe2(0).unwrap();
@@ -505,6 +519,7 @@ fn waits_are_interrupted() {
 /// Those who open a fifo wait for each other, in either order, and also for one that comes and goes.
 #[test]
 fn fifo_openers_meet() {
+    quietline_testing::isolated!();
     within_a_minute(|| {
         let p = &process();
         p.mknod("/f", S_IFIFO | 0o600, 0).unwrap();
@@ -539,6 +554,7 @@ fn first_reads(p: &Process, fd: i32) -> bool {
 /// Every allocation of a write fails once: what the call says is what is there.
 #[test]
 fn memory_that_runs_out() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let (mut reported, mut short) = (0, 0);
     for n in 1..1000 {

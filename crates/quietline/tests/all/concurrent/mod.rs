@@ -92,6 +92,7 @@ fn count() -> u64 {
 
 #[test]
 fn on_one_machine() {
+    quietline_testing::isolated!();
     let seen = programs(None, count());
     assert_seldom_late(&seen);
     // The programs come to what they are there for.
@@ -110,6 +111,7 @@ fn on_one_machine() {
 
 #[test]
 fn over_the_loopback_device() {
+    quietline_testing::isolated!();
     let seen = programs(Some(generate::INET), count() / 4);
     assert_seldom_late(&seen);
     assert!(

@@ -57,6 +57,7 @@ fn outcomes(row: &Row, kind: Kind) -> [Result<i64, i32>; 2] {
 
 #[test]
 fn every_call_with_every_kind_of_descriptor() {
+    quietline_testing::isolated!();
     let (mut differ, mut counts) = (Vec::new(), BTreeMap::<Kind, [u32; 3]>::new());
     let not_here = Host::passed_over();
     for (name, why) in &not_here {

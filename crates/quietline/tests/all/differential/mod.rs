@@ -54,6 +54,7 @@ fn compare(
 
 #[test]
 fn creating_calls_agree_over_the_grid() {
+    quietline_testing::isolated!();
     for who in [Who::Root, Who::Nobody] {
         let report = compare(who, grid::run_creating);
         assert!(report.succeeded > 200, "most of the grid are errors, but not all of it");
@@ -62,6 +63,7 @@ fn creating_calls_agree_over_the_grid() {
 
 #[test]
 fn calls_on_descriptors_agree_over_the_grid() {
+    quietline_testing::isolated!();
     for who in [Who::Root, Who::Nobody] {
         let report = compare(who, grid::run_using);
         assert!(report.succeeded > 1000);
@@ -70,6 +72,7 @@ fn calls_on_descriptors_agree_over_the_grid() {
 
 #[test]
 fn random_sequences_agree() {
+    quietline_testing::isolated!();
     let calls = number("QUIETLINE_DIFF_CASES", 200_000);
     let seed = number("QUIETLINE_DIFF_SEED", 1);
     println!("seed {seed}");

@@ -39,6 +39,7 @@ fn wait(p: &Process, ep: i32) -> usize {
 
 #[test]
 fn calls_that_wait() {
+    quietline_testing::isolated!();
     let p = Kernel::boot(Config::default()).unwrap().process().unwrap();
     let (ep, outer) = (p.epoll_create1(0).unwrap(), p.epoll_create1(0).unwrap());
     let fd = p.eventfd(0, EFD_NONBLOCK).unwrap();

@@ -73,6 +73,7 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn generated_programs() {
+    quietline_testing::isolated!();
     let (first, programs) =
         (number("QUIETLINE_EVENTS_SEED", 1), number("QUIETLINE_EVENTS_PROGRAMS", 20_000));
     let mut seen = [0u64; 2];
@@ -90,6 +91,7 @@ fn generated_programs() {
 /// A comparison that finds nothing must be able to find something.
 #[test]
 fn a_difference_is_found() {
+    quietline_testing::isolated!();
     use call::Kind;
     let program = [Call::Make { at: 0, kind: Kind::Counter }, Call::Write { at: 0, n: 1 }];
     assert!(first_difference(&program).is_none());
@@ -103,6 +105,7 @@ fn a_difference_is_found() {
 /// What few programs of that length come upon.
 #[test]
 fn limits_of_nesting() {
+    quietline_testing::isolated!();
     use call::Kind;
     let add = |ep, at| Call::Control { ep, op: 1, at, events: 1, data: at as u64 };
     // Chains of all lengths, built from above, from below and from the middle, with and without a leaf.
@@ -139,6 +142,7 @@ fn limits_of_nesting() {
 /// So many epolls that watch one, so many paths to what it watches: the limits are reached on both at the same number.
 #[test]
 fn limits_of_paths() {
+    quietline_testing::isolated!();
     let (mut host, mut ours) = (Host::default(), Ours::new());
     for depth in 1..=4usize {
         let reached = [paths(&mut host, depth), paths(&mut ours, depth)];

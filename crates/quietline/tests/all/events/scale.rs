@@ -41,6 +41,7 @@ fn time_to_close(n: i32) -> Duration {
 /// Sixteen times the files take some sixteen times as long, not two hundred times.
 #[test]
 fn an_epoll_closes_in_the_time_of_its_files() {
+    quietline_testing::isolated!();
     let (few, many) = (time_to_close(20_000), time_to_close(320_000));
     assert!(many < few * 60, "20,000 files: {few:?}, 320,000 files: {many:?}");
 }
@@ -49,6 +50,7 @@ fn an_epoll_closes_in_the_time_of_its_files() {
 /// by each epoll once is not seen here: it would be milliseconds.) A fifth layer fits, a sixth does not, nor does what would close a circle.
 #[test]
 fn layers_that_all_watch_each_other() {
+    quietline_testing::isolated!();
     const WIDTH: usize = 40;
     let p = process();
     let layers: [Vec<i32>; 4] =

@@ -113,21 +113,25 @@ fn nothing_is_lost(events: u32, levels: usize, waiters: usize) {
 
 #[test]
 fn level_triggered() {
+    quietline_testing::isolated!();
     nothing_is_lost(0, 1, 2);
 }
 
 #[test]
 fn edge_triggered() {
+    quietline_testing::isolated!();
     nothing_is_lost(EPOLLET, 1, 2);
 }
 
 #[test]
 fn one_shot() {
+    quietline_testing::isolated!();
     nothing_is_lost(EPOLLONESHOT, 1, 3);
 }
 
 #[test]
 fn nested() {
+    quietline_testing::isolated!();
     nothing_is_lost(0, 2, 2);
     nothing_is_lost(EPOLLET, 3, 1);
 }
@@ -135,6 +139,7 @@ fn nested() {
 /// One waiter, edge-triggered, without any timeout to save it: every wake-up counts.
 #[test]
 fn a_round_trip_needs_every_wake_up() {
+    quietline_testing::isolated!();
     for (levels, events) in [(1, EPOLLET), (1, 0), (2, EPOLLET), (5, EPOLLET)] {
         let p = process();
         let [there, back] = [0, 1].map(|_| {
@@ -173,6 +178,7 @@ fn a_round_trip_needs_every_wake_up() {
 /// Files and epolls are made, added, changed, written to, waited for and closed by threads that know nothing of each other.
 #[test]
 fn everything_at_once() {
+    quietline_testing::isolated!();
     let kernel = Kernel::boot(Config::default()).unwrap();
     {
         let p = kernel.process().unwrap();
@@ -224,6 +230,7 @@ fn everything_at_once() {
 /// Each of many sleepers of one epoll gets one of as many one-shot events: no wake-up is lost, and none is wasted.
 #[test]
 fn each_sleeper_gets_one() {
+    quietline_testing::isolated!();
     const MANY: usize = 40;
     let p = process();
     let ep = p.epoll_create1(0).unwrap();
@@ -256,6 +263,7 @@ fn connection(p: &Process) -> [i32; 2] {
 /// Of epolls that watch a file exclusively a write wakes one, whatever is written to.
 #[test]
 fn exclusive() {
+    quietline_testing::isolated!();
     let p = process();
     let fd = counter(&p);
     wakes_one(&p, "counter", fd, EPOLLIN, || write(&p, fd));
@@ -280,6 +288,7 @@ fn exclusive() {
 /// The same for room, of a connection that was full and is emptied.
 #[test]
 fn exclusive_for_room() {
+    quietline_testing::isolated!();
     let p = process();
     let [here, there] = connection(&p);
     let block = vec![0; 1 << 16];
@@ -346,6 +355,7 @@ fn wakes_one(p: &Process, what: &str, fd: i32, events: u32, mut cause: impl FnMu
 
 #[test]
 fn waits_are_interrupted() {
+    quietline_testing::isolated!();
     let p = process();
     let (ep, fd) = (p.epoll_create1(0).unwrap(), p.eventfd(0, 0).unwrap());
     let inotify = p.inotify_init1(0).unwrap();
@@ -379,6 +389,7 @@ fn waits_are_interrupted() {
 
 #[test]
 fn timeouts() {
+    quietline_testing::isolated!();
     let p = process();
     let (ep, fd) = (p.epoll_create1(0).unwrap(), counter(&p));
     add(&p, ep, fd, EPOLLIN);
@@ -418,6 +429,7 @@ fn timeouts() {
 
 #[test]
 fn timers_ring() {
+    quietline_testing::isolated!();
     let p = process();
     let fd = p.timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK).unwrap();
     let ep = p.epoll_create1(0).unwrap();
@@ -464,6 +476,7 @@ fn timers_ring() {
 /// Timers armed, changed and closed by several threads, with readers that wait.
 #[test]
 fn timers_of_many_threads() {
+    quietline_testing::isolated!();
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = kernel.process().unwrap();
     thread::scope(|scope| {
@@ -496,6 +509,7 @@ fn timers_of_many_threads() {
 
 #[test]
 fn signals_wait_to_be_read() {
+    quietline_testing::isolated!();
     let p = process();
     let fd = p.signalfd(-1, 1 << (10 - 1) | 1 << (40 - 1) | 1 << (13 - 1), SFD_NONBLOCK).unwrap();
     let mut infos = [0; 4 * 128];
@@ -520,6 +534,7 @@ fn signals_wait_to_be_read() {
 
 #[test]
 fn a_broken_pipe_is_told_as_it_was_asked() {
+    quietline_testing::isolated!();
     let p = process();
     let [read, write] = p.pipe2(0).unwrap();
     p.close(read).unwrap();
@@ -535,6 +550,7 @@ fn a_broken_pipe_is_told_as_it_was_asked() {
 
 #[test]
 fn inotify_can_be_waited_for() {
+    quietline_testing::isolated!();
     let p = process();
     p.mkdir("/d", 0o755).unwrap();
     let fd = p.inotify_init1(O_NONBLOCK).unwrap();

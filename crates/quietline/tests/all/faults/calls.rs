@@ -509,6 +509,8 @@ fn run(step: &Step, nth: u64, arm: fn(u64), reported: &mut u64, made_do: &mut u6
 
 #[test]
 fn each_allocation_of_each_call() {
+    quietline_testing::isolated!();
+    crate::support::heap::start();
     let _alone = alone();
     // What is made once is made before; the list of those who look after a fork of the host grows with what waits for its end.
     let crowd: Vec<_> = (0..20).map(|_| world()).collect();

@@ -48,6 +48,7 @@ fn process() -> Process {
 
 #[test]
 fn boot() {
+    quietline_testing::isolated!();
     let _alone = alone();
     drop(process());
     let before = pages_used();
@@ -67,6 +68,7 @@ fn boot() {
 
 #[test]
 fn processes_and_forks() {
+    quietline_testing::isolated!();
     let _alone = alone();
     drop(process());
     let before = pages_used();
@@ -111,6 +113,7 @@ const CREATING: [(&str, Create); 5] = [
 
 #[test]
 fn creating_calls() {
+    quietline_testing::isolated!();
     let _alone = alone();
     drop(process());
     let before = pages_used();
@@ -143,6 +146,7 @@ fn creating_calls() {
 
 #[test]
 fn calls_on_descriptors() {
+    quietline_testing::isolated!();
     let _alone = alone();
     drop(process());
     let before = pages_used();
@@ -175,6 +179,7 @@ fn calls_on_descriptors() {
 
 #[test]
 fn descriptors_that_are_there_need_no_memory() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let p = process();
     for n in 0..100 {

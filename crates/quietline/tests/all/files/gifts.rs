@@ -67,6 +67,7 @@ fn pages_in_use(p: &Process) -> usize {
 
 #[test]
 fn it_is_the_same_page() {
+    quietline_testing::isolated!();
     with_process(|p| {
         let [reader, writer] = p.pipe2(0).unwrap();
         let pattern: Vec<u8> = (0..4096).map(|n| ((n * 7) >> 3) as u8).collect();
@@ -100,6 +101,7 @@ fn it_is_the_same_page() {
 
 #[test]
 fn a_part_that_was_read_is_gone() {
+    quietline_testing::isolated!();
     with_process(|p| {
         let [reader, writer] = p.pipe2(0).unwrap();
         p.vmsplice_gift(writer, &mut [page(p, b"abcdef")], 0).unwrap();
@@ -115,6 +117,7 @@ fn a_part_that_was_read_is_gone() {
 /// Gifts and writes, of few bytes beside the lock and of many, come out as they went in, whether they are read or taken.
 #[test]
 fn order_is_kept() {
+    quietline_testing::isolated!();
     for takes in [false, true] {
         with_process(|p| {
             let [reader, writer] = p.pipe2(O_NONBLOCK).unwrap();
@@ -150,6 +153,7 @@ fn order_is_kept() {
 
 #[test]
 fn a_full_pipe_takes_what_it_has_room_for() {
+    quietline_testing::isolated!();
     with_process(|p| {
         let [reader, writer] = p.pipe2(0).unwrap();
         let mut pages: Vec<_> = (0..20).map(|n| page(p, &[n; 10])).collect();
@@ -189,6 +193,7 @@ fn a_full_pipe_takes_what_it_has_room_for() {
 
 #[test]
 fn what_cannot_be_given() {
+    quietline_testing::isolated!();
     with_process(|p| {
         let [reader, writer] = p.pipe2(0).unwrap();
         let event = p.eventfd(0, 0).unwrap();
@@ -222,6 +227,7 @@ fn what_cannot_be_given() {
 
 #[test]
 fn nobody_reads() {
+    quietline_testing::isolated!();
     with_process(|p| {
         let [reader, writer] = p.pipe2(0).unwrap();
         p.vmsplice_gift(writer, &mut [page(p, b"lost")], 0).unwrap();
@@ -240,6 +246,7 @@ fn nobody_reads() {
 /// Packets stay what they are beside pages, which are none; taken, each is a page.
 #[test]
 fn packets() {
+    quietline_testing::isolated!();
     with_process(|p| {
         let [reader, writer] = p.pipe2(O_DIRECT).unwrap();
         let fill = || {
@@ -267,6 +274,7 @@ fn packets() {
 /// What a tee has of a page stays as it is, whatever is written behind it, and whoever takes the page.
 #[test]
 fn shared_pages_do_not_change() {
+    quietline_testing::isolated!();
     with_process(|p| {
         let [reader, writer] = p.pipe2(0).unwrap();
         let [other, other_end] = p.pipe2(0).unwrap();
@@ -304,6 +312,7 @@ fn shared_pages_do_not_change() {
 /// Two have a page at once. Who is the last to have it may write there, and not before the other has read it.
 #[test]
 fn the_last_of_two_writes() {
+    quietline_testing::isolated!();
     with_process(|p| {
         let [reader, writer] = p.pipe2(0).unwrap();
         let [other, other_end] = p.pipe2(0).unwrap();
@@ -343,6 +352,7 @@ fn the_last_of_two_writes() {
 /// A part of a page goes to another pipe, the rest stays, and each is what it was.
 #[test]
 fn spliced_pages() {
+    quietline_testing::isolated!();
     with_process(|p| {
         let [reader, writer] = p.pipe2(0).unwrap();
         let [other, other_end] = p.pipe2(0).unwrap();
@@ -371,6 +381,7 @@ fn spliced_pages() {
 /// Who gives waits for room, who takes for a page; either is interrupted.
 #[test]
 fn who_waits() {
+    quietline_testing::isolated!();
     within_a_minute(|| {
         with_process(|p| {
             let [reader, writer] = p.pipe2(0).unwrap();
@@ -421,6 +432,7 @@ fn who_waits() {
 /// Two who give and two who take, at once: every number comes once, and to each taker those of one giver in their order.
 #[test]
 fn among_threads() {
+    quietline_testing::isolated!();
     const EACH: u64 = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
     let taken = AtomicU64::new(0);
     watched(&taken, || {

@@ -52,6 +52,7 @@ fn process() -> Process {
 
 #[test]
 fn socket_by_handle() {
+    quietline_testing::isolated!();
     let p = process();
     // 1: the file's count goes to dead when the handle is dropped, unless somebody else took a reference: a CAS, as
     //    anybody with the file may be counting at the time.
@@ -62,6 +63,7 @@ fn socket_by_handle() {
 
 #[test]
 fn socket_at_any_descriptor() {
+    quietline_testing::isolated!();
     let p = process();
     // 1: the slot is emptied by a CAS: two threads may close one descriptor, and one must win.
     // 2: the file's count, as above.
@@ -73,6 +75,7 @@ fn socket_at_any_descriptor() {
 
 #[test]
 fn socket_at_the_lowest_descriptor() {
+    quietline_testing::isolated!();
     let p = process();
     // 1: the table's lock, to take the lowest number. (Unlocking is a store.)
     // 2: the table's lock, to give it back.
@@ -85,6 +88,7 @@ fn socket_at_the_lowest_descriptor() {
 
 #[test]
 fn pipes() {
+    quietline_testing::isolated!();
     let p = process();
     // 1, 2: each end's count. 3: the dentry has two references, and the first to go is given back by a CAS; the
     // second is then the only one, which nobody else can be counting. 4: the pipe's lock, for the first to go tells the other.
@@ -101,6 +105,7 @@ fn pipes() {
 
 #[test]
 fn bytes() {
+    quietline_testing::isolated!();
     let p = process();
     let [reader, writer] = p.pipe2(0).unwrap();
     // 1, 2: the pipe's lock. No reference is taken to the file.
@@ -118,6 +123,7 @@ fn bytes() {
 
 #[test]
 fn anonymous_descriptors() {
+    quietline_testing::isolated!();
     let p = process();
     // As sockets.
     assert_locked("eventfd_file and drop", 1, || drop(p.eventfd_file(0, 0).unwrap()));
@@ -136,6 +142,7 @@ fn anonymous_descriptors() {
 
 #[test]
 fn calls_on_descriptors() {
+    quietline_testing::isolated!();
     let p = process();
     let fd = p.eventfd(0, 0).unwrap();
     // Looked at within a read section, which is two per-CPU additions; no reference is taken.
@@ -150,6 +157,7 @@ fn calls_on_descriptors() {
 
 #[test]
 fn calls_on_paths() {
+    quietline_testing::isolated!();
     let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
     let p = kernel.process().unwrap();
     p.mkdir("/own", 0o755).unwrap();

@@ -318,6 +318,7 @@ fn datagrams(
 
 #[test]
 fn datagrams_with_control_messages_are_those_of_the_host() {
+    quietline_testing::isolated!();
     let ours = Kernel::boot(Config::default()).unwrap().process().unwrap();
     let mut all = Vec::new();
     for (family, to, bound) in [
@@ -365,6 +366,7 @@ fn bytes(system: &dyn System) -> Vec<String> {
 
 #[test]
 fn streams_with_control_messages_are_those_of_the_host() {
+    quietline_testing::isolated!();
     let ours = Kernel::boot(Config::default()).unwrap().process().unwrap();
     for (own, host) in bytes(&ours).iter().zip(&bytes(&Host)) {
         assert_eq!(own, host);

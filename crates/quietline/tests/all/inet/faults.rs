@@ -45,6 +45,7 @@ fn name(process: &Process, fd: i32) -> SockAddr {
 
 #[test]
 fn setting_up_fails_as_a_whole() {
+    quietline_testing::isolated!();
     let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
     let process = kernel.process().unwrap();
     for ty in [SOCK_STREAM, SOCK_DGRAM] {
@@ -76,6 +77,7 @@ fn setting_up_fails_as_a_whole() {
 
 #[test]
 fn a_connection_is_made_or_not() {
+    quietline_testing::isolated!();
     let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
     let process = kernel.process().unwrap();
     let listener = socket(&process, SOCK_STREAM);
@@ -117,6 +119,7 @@ fn a_connection_is_made_or_not() {
 /// The same where nothing is at hand: a kernel of its own for each attempt, whose caches are empty.
 #[test]
 fn the_first_connection_is_made_or_not() {
+    quietline_testing::isolated!();
     for nth in 1.. {
         let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
         let process = kernel.process().unwrap();
@@ -150,6 +153,7 @@ fn the_first_connection_is_made_or_not() {
 /// One of two that wait for a place cannot be let in: then the other one is, or is told why not.
 #[test]
 fn a_place_goes_to_the_next_if_there_is_no_memory() {
+    quietline_testing::isolated!();
     let mut refused = 0;
     // Until it is the state of what would be accepted that there is no memory for: others take what is at hand.
     let mut tries = (0..300).flat_map(|others| (1..10).map(move |nth| (others, nth)));
@@ -201,6 +205,7 @@ fn a_place_goes_to_the_next_if_there_is_no_memory() {
 
 #[test]
 fn bytes_are_sent_or_not() {
+    quietline_testing::isolated!();
     let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
     let process = kernel.process().unwrap();
     let listener = socket(&process, SOCK_STREAM);
@@ -247,6 +252,7 @@ fn bytes_are_sent_or_not() {
 
 #[test]
 fn a_datagram_is_sent_or_not() {
+    quietline_testing::isolated!();
     let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
     let process = kernel.process().unwrap();
     let (sender, receiver) = (socket(&process, SOCK_DGRAM), socket(&process, SOCK_DGRAM));

@@ -41,6 +41,7 @@ fn switch(process: &Process, fd: i32, option: i32) {
 /// Every port of the range can be had once; then none; and one that was given back again.
 #[test]
 fn ports_run_out_and_come_back() {
+    quietline_testing::isolated!();
     const PORTS: usize = 60999 - 32768 + 1;
     let process = process();
     let listener = stream(&process);
@@ -84,6 +85,7 @@ fn ports_run_out_and_come_back() {
 
 #[test]
 fn a_backlog_holds_one_more_than_it_says() {
+    quietline_testing::isolated!();
     let process = process();
     for backlog in [0, 1, 5] {
         let listener = stream(&process);
@@ -110,6 +112,7 @@ fn a_backlog_holds_one_more_than_it_says() {
 
 #[test]
 fn connections_are_spread_over_listeners() {
+    quietline_testing::isolated!();
     let process = process();
     let listeners: Vec<i32> = (0..4).map(|_| stream(&process)).collect();
     for &fd in &listeners {
@@ -132,6 +135,7 @@ fn connections_are_spread_over_listeners() {
 
 #[test]
 fn datagrams_have_their_sizes() {
+    quietline_testing::isolated!();
     let process = process();
     let (sender, receiver) = (datagrams(&process), datagrams(&process));
     process.bind(receiver, &address(LO, 0)).unwrap();
@@ -164,6 +168,7 @@ fn datagrams_have_their_sizes() {
 
 #[test]
 fn groups_and_strangers_are_refused() {
+    quietline_testing::isolated!();
     let process = process();
     let fd = datagrams(&process);
     for (ip, errno) in [
@@ -198,6 +203,7 @@ fn groups_and_strangers_are_refused() {
 
 #[test]
 fn a_receiver_is_told_where_a_datagram_was_sent() {
+    quietline_testing::isolated!();
     let process = process();
     let (sender, receiver) = (datagrams(&process), datagrams(&process));
     process.bind(receiver, &address([0; 4], 0)).unwrap();
@@ -220,6 +226,7 @@ fn a_receiver_is_told_where_a_datagram_was_sent() {
 /// A stream holds about as much as on Linux, and is writable again when a third is free.
 #[test]
 fn a_full_stream_is_writable_again_later() {
+    quietline_testing::isolated!();
     let process = process();
     let listener = process.socket(AF_INET6, SOCK_STREAM, 0).unwrap();
     process.listen(listener, 1).unwrap();

@@ -90,6 +90,7 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn programs_give_what_the_host_gives() {
+    quietline_testing::isolated!();
     let (first, programs) =
         (number("QUIETLINE_INET_SEED", 1), number("QUIETLINE_INET_PROGRAMS", 3000));
     let mut chance = Chance::new(programs, ONE_IN);
@@ -127,6 +128,7 @@ fn programs_give_what_the_host_gives() {
 /// The programs do what they are there for: each kind of call succeeds often.
 #[test]
 fn programs_reach_what_they_are_to_test() {
+    quietline_testing::isolated!();
     let mut counts = std::collections::BTreeMap::new();
     for seed in 1..800 {
         let mut ours = World::new(Ours::new());

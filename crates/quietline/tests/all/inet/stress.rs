@@ -67,6 +67,7 @@ fn listener(process: &Process, v6: bool, option: Option<i32>) -> (i32, Vec<u8>) 
 /// and answer with the sum of what has come.
 #[test]
 fn every_byte_arrives_in_order() {
+    quietline_testing::isolated!();
     let connections = number("QUIETLINE_INET_CONNECTIONS", 10_000);
     let messages = number("QUIETLINE_INET_MESSAGES", 100);
     let kernel = Kernel::boot(Config::default()).unwrap();
@@ -143,6 +144,7 @@ fn serve(process: &Process, listener: i32) {
 /// Both ends send and receive at the same time, with buffers of any size, over a queue that is nearly always full or empty.
 #[test]
 fn both_directions_at_once() {
+    quietline_testing::isolated!();
     let kernel = Kernel::boot(Config::default()).unwrap();
     let process = &kernel.process().unwrap();
     let (listener, address) = listener(process, true, None);
@@ -216,6 +218,7 @@ fn run(bytes: &[u8]) -> Option<usize> {
 /// Several threads read a connection, by large calls, and one looks: what one call gets has no hole, and nothing is lost.
 #[test]
 fn what_one_call_reads_has_no_hole() {
+    quietline_testing::isolated!();
     const BLOCK: usize = 96 * 1024;
     let blocks = number("QUIETLINE_INET_BYTES", 200_000_000) as usize / BLOCK;
     let kernel = Kernel::boot(Config::default()).unwrap();
@@ -287,6 +290,7 @@ fn what_one_call_reads_has_no_hole() {
 /// Several threads wait on one socket for connections and datagrams: none is lost, none comes twice.
 #[test]
 fn many_wait_on_one() {
+    quietline_testing::isolated!();
     let kernel = Kernel::boot(Config::default()).unwrap();
     let process = &kernel.process().unwrap();
     let receiver = process.socket(AF_INET, SOCK_DGRAM, 0).unwrap();
@@ -336,6 +340,7 @@ fn many_wait_on_one() {
 /// Sockets are closed while others connect to them, send to them and wait for them.
 #[test]
 fn nothing_is_left_when_everything_ends_at_once() {
+    quietline_testing::isolated!();
     let kernel = Kernel::boot(Config::default()).unwrap();
     let rounds = number("QUIETLINE_INET_ROUNDS", 3000);
     within(Duration::from_secs(200), || {

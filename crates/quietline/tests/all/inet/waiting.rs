@@ -55,6 +55,7 @@ fn timeval(time: Duration) -> [u8; 16] {
 
 #[test]
 fn a_reader_waits_for_bytes_and_for_the_end() {
+    quietline_testing::isolated!();
     let process = &process();
     let (client, server) = pair(process);
     let mut buffer = [0; 10];
@@ -79,6 +80,7 @@ fn a_reader_waits_for_bytes_and_for_the_end() {
 
 #[test]
 fn a_reader_that_wants_all_gets_all_or_the_rest() {
+    quietline_testing::isolated!();
     let process = &process();
     let (client, server) = pair(process);
     let mut buffer = [0; 10];
@@ -97,6 +99,7 @@ fn a_reader_that_wants_all_gets_all_or_the_rest() {
 
 #[test]
 fn a_writer_waits_for_room() {
+    quietline_testing::isolated!();
     let process = &process();
     let (client, server) = pair(process);
     let all = vec![7; 9_000_000];
@@ -123,6 +126,7 @@ fn a_writer_waits_for_room() {
 /// More room on either side is told to whoever waits for it, and to whoever polls.
 #[test]
 fn a_writer_waits_until_there_may_be_more() {
+    quietline_testing::isolated!();
     let process = &process();
     let set = |fd, name, value: i32| {
         process.setsockopt(fd, libc::SOL_SOCKET, name, &value.to_ne_bytes()).unwrap();
@@ -172,6 +176,7 @@ fn a_writer_waits_until_there_may_be_more() {
 
 #[test]
 fn an_acceptor_waits_for_a_connection_and_is_told_of_the_end() {
+    quietline_testing::isolated!();
     let process = &process();
     let (listener, address) = listener(process, 1);
     let client = process.socket(AF_INET, SOCK_STREAM, 0).unwrap();
@@ -186,6 +191,7 @@ fn an_acceptor_waits_for_a_connection_and_is_told_of_the_end() {
 
 #[test]
 fn a_connection_waits_for_a_place_in_a_full_backlog() {
+    quietline_testing::isolated!();
     let process = &process();
     let (listener, address) = listener(process, 0);
     let client = |flags| process.socket(AF_INET, SOCK_STREAM | flags, 0).unwrap();
@@ -218,6 +224,7 @@ fn a_connection_waits_for_a_place_in_a_full_backlog() {
 /// A backlog that becomes longer has places for those that wait.
 #[test]
 fn a_connection_gets_a_place_in_a_longer_backlog() {
+    quietline_testing::isolated!();
     let process = &process();
     let (listener, address) = listener(process, 0);
     let client = |flags| process.socket(AF_INET, SOCK_STREAM | flags, 0).unwrap();
@@ -233,6 +240,7 @@ fn a_connection_gets_a_place_in_a_longer_backlog() {
 /// A socket that has waited for one listener and now waits for another is not taken in by the first.
 #[test]
 fn a_connection_that_was_given_up_is_not_made() {
+    quietline_testing::isolated!();
     let process = &process();
     let [(one, first), (two, second)] = [listener(process, 0), listener(process, 0)];
     let client = |flags| process.socket(AF_INET, SOCK_STREAM | flags, 0).unwrap();
@@ -257,6 +265,7 @@ fn a_connection_that_was_given_up_is_not_made() {
 
 #[test]
 fn times_run_out_and_interrupts_come_through() {
+    quietline_testing::isolated!();
     let process = &process();
     let (client, server) = pair(process);
     for (level, name) in
@@ -298,6 +307,7 @@ fn times_run_out_and_interrupts_come_through() {
 
 #[test]
 fn a_datagram_is_waited_for() {
+    quietline_testing::isolated!();
     let process = &process();
     let receiver = process.socket(AF_INET, SOCK_DGRAM, 0).unwrap();
     process.bind(receiver, &loopback(0)).unwrap();

@@ -19,6 +19,7 @@ fn one_of_each(process: &Process, any: i32) -> Vec<i32> {
 
 #[test]
 fn dropping_a_process_closes_everything() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let kernel = Kernel::boot(Config::default()).unwrap();
     let process = kernel.process().unwrap();
@@ -42,6 +43,7 @@ fn dropping_a_process_closes_everything() {
 
 #[test]
 fn nothing_is_left_of_a_kernel() {
+    quietline_testing::isolated!();
     let _alone = alone();
     drop(Kernel::boot(Config::default()).unwrap());
     let before = pages_used();
@@ -63,6 +65,7 @@ fn nothing_is_left_of_a_kernel() {
 
 #[test]
 fn a_handle_keeps_a_file_open() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let kernel = Kernel::boot(Config::default()).unwrap();
     let process = kernel.process().unwrap();
@@ -93,6 +96,7 @@ fn a_handle_keeps_a_file_open() {
 
 #[test]
 fn files_without_descriptors_take_none() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let kernel = Kernel::boot(Config::default().nofile(0)).unwrap();
     let process = kernel.process().unwrap();
@@ -111,6 +115,7 @@ fn files_without_descriptors_take_none() {
 
 #[test]
 fn fork_shares_open_files_and_not_descriptors() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let kernel = Kernel::boot(Config::default()).unwrap();
     let parent = kernel.process().unwrap();
@@ -151,6 +156,7 @@ fn fork_shares_open_files_and_not_descriptors() {
 
 #[test]
 fn a_fork_of_many_descriptors() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let kernel = Kernel::boot(Config::default()).unwrap();
     let parent = kernel.process().unwrap();
@@ -170,6 +176,7 @@ fn a_fork_of_many_descriptors() {
 
 #[test]
 fn kernels_do_not_know_each_other() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let kernels = [1, 2, 3].map(|_| Kernel::boot(Config::default().file_max(10)).unwrap());
     let processes = kernels.each_ref().map(|k| k.process().unwrap());

@@ -14,6 +14,7 @@ fn process(config: Config) -> Process {
 
 #[test]
 fn nofile_is_exact() {
+    quietline_testing::isolated!();
     for nofile in [0, 1, 2, 63, 64, 65, 1024, 1 << 20] {
         for any in [0, O_ANYFD] {
             let p = process(Config::default().nofile(nofile));
@@ -46,6 +47,7 @@ fn nofile_is_exact() {
 
 #[test]
 fn nofile_has_a_limit_itself() {
+    quietline_testing::isolated!();
     let p = process(Config::default().nofile(usize::MAX));
     assert_eq!(p.nofile(), 1 << 20);
     assert_eq!(p.set_nofile((1 << 20) + 1), Err(Errno::PERM));
@@ -58,6 +60,7 @@ fn nofile_has_a_limit_itself() {
 
 #[test]
 fn a_lowered_limit_closes_nothing() {
+    quietline_testing::isolated!();
     for any in [0, O_ANYFD] {
         let p = process(Config::default().nofile(100));
         let fds: Vec<i32> = (0..100).map(|n| p.eventfd(n, any).unwrap()).collect();
@@ -79,6 +82,7 @@ fn a_lowered_limit_closes_nothing() {
 
 #[test]
 fn file_max_is_exact_for_one_thread() {
+    quietline_testing::isolated!();
     for file_max in [0, 1, 2, 31, 32, 33, 64, 200, 1000] {
         let p = process(Config::default().file_max(file_max));
         for n in 0..file_max {
@@ -111,6 +115,7 @@ fn file_max_is_exact_for_one_thread() {
 
 #[test]
 fn a_pipe_needs_two_files() {
+    quietline_testing::isolated!();
     let p = process(Config::default().file_max(3));
     p.pipe2(0).unwrap();
     assert_eq!(p.pipe2(0), Err(Errno::NFILE));
@@ -126,6 +131,7 @@ fn a_pipe_needs_two_files() {
 
 #[test]
 fn who_is_privileged_has_no_file_max() {
+    quietline_testing::isolated!();
     let p = process(Config::default().file_max(1).privileged(true));
     for fd in 0..1000 {
         assert_eq!(p.eventfd(0, 0), Ok(fd));
@@ -135,6 +141,7 @@ fn who_is_privileged_has_no_file_max() {
 /// Which of two errors: Linux takes a descriptor first, but for a pipe the files first.
 #[test]
 fn descriptors_run_out_before_files() {
+    quietline_testing::isolated!();
     let p = process(Config::default().nofile(2).file_max(2));
     p.pipe2(0).unwrap();
     for any in [0, O_ANYFD] {
@@ -157,6 +164,7 @@ fn descriptors_run_out_before_files() {
 
 #[test]
 fn file_max_is_exceeded_by_threads_in_flight_at_most() {
+    quietline_testing::isolated!();
     const THREADS: usize = 4;
     for (round, file_max) in (0..40).zip([0, 1, 50, 700].into_iter().cycle()) {
         let kernel = Kernel::boot(Config::default().file_max(file_max)).unwrap();
@@ -187,6 +195,7 @@ fn file_max_is_exceeded_by_threads_in_flight_at_most() {
 /// Numbers that another CPU keeps for itself are found when there are no others.
 #[test]
 fn a_full_table_is_full_on_every_cpu() {
+    quietline_testing::isolated!();
     let cpus = allowed_cpus();
     for nofile in [1, 2, 8, 64, 65, 200] {
         let p = process(Config::default().nofile(nofile));
@@ -281,6 +290,7 @@ impl Model {
 /// Threads on several CPUs take turns, so that each call has one right answer.
 #[test]
 fn the_lowest_number_is_the_lowest_whatever_cpus_keep() {
+    quietline_testing::isolated!();
     const THREADS: usize = 4;
     let cpus = allowed_cpus();
     for limit in [5, 70, 1500] {
@@ -308,6 +318,7 @@ fn the_lowest_number_is_the_lowest_whatever_cpus_keep() {
 /// Threads that do not wait for each other: no number has two owners, and the books are right in the end.
 #[test]
 fn no_number_has_two_owners() {
+    quietline_testing::isolated!();
     const THREADS: usize = 4;
     const LIMIT: usize = 300;
     let p = process(Config::default().nofile(LIMIT));

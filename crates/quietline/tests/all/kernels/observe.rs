@@ -89,6 +89,7 @@ fn check(report: &Report, pid: u32) {
 
 #[test]
 fn another_process_is_found_and_asked() {
+    quietline_testing::isolated!();
     let runtime = folder("default");
     let mut part = Part::start("part_that_publishes", &runtime, "1");
     let path = PathBuf::from(part.line("PATH"));
@@ -108,6 +109,7 @@ fn another_process_is_found_and_asked() {
 
 #[test]
 fn a_path_of_its_own() {
+    quietline_testing::isolated!();
     let runtime = folder("path");
     let path = runtime.join("mine.sock");
     let mut part = Part::start("part_that_publishes", &runtime, path.to_str().unwrap());
@@ -132,6 +134,7 @@ fn a_path_of_its_own() {
 /// What is no socket is not removed, nor is what says something else believed.
 #[test]
 fn what_is_not_ours() {
+    quietline_testing::isolated!();
     let runtime = folder("foreign");
     let path = runtime.join("file.sock");
     std::fs::write(&path, "text").unwrap();
@@ -155,6 +158,7 @@ fn what_is_not_ours() {
 /// In an event loop: ready when somebody asks, and answers without waiting.
 #[test]
 fn in_an_event_loop() {
+    quietline_testing::isolated!();
     let runtime = folder("loop");
     let observer = Observer::bind_to(runtime.join("loop.sock")).unwrap();
     let cache = RawCache::new(quietline_slab::Options::new("loop", 24, 8)).unwrap();
@@ -197,6 +201,7 @@ mod metrics {
 
     #[test]
     fn values_units_and_names() {
+        quietline_testing::isolated!();
         let text = text(&report(&[("packets", 7)]));
         for line in [
             "# TYPE quietline_slab_objects gauge",
@@ -218,6 +223,7 @@ mod metrics {
     /// The rules of the format that a scraper relies on.
     #[test]
     fn well_formed() {
+        quietline_testing::isolated!();
         let text = text(&report(&[("a", 1), ("b", 2), ("a", 3)]));
         assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1);
         let mut types = Vec::new();
@@ -254,6 +260,7 @@ mod metrics {
 
     #[test]
     fn names_are_escaped() {
+        quietline_testing::isolated!();
         let text = text(&report(&[("a \"quoted\" \\ name\nof two lines", 1)]));
         let escaped = r#"cache="a \"quoted\" \\ name\nof two lines","#;
         assert!(text.contains(escaped), "{text}");
@@ -264,6 +271,7 @@ mod metrics {
 
     #[test]
     fn no_caches() {
+        quietline_testing::isolated!();
         assert!(text(&report(&[])).ends_with("# EOF\n"));
     }
 }

@@ -64,6 +64,7 @@ fn numbers(text: &str) -> Vec<i64> {
 
 #[test]
 fn numbers_are_those_of_the_kernel() {
+    quietline_testing::isolated!();
     let _alone = crate::support::alone();
     let k = kernel();
     let p = k.process().unwrap();
@@ -90,6 +91,7 @@ fn numbers_are_those_of_the_kernel() {
 
 #[test]
 fn slabinfo_has_every_cache() {
+    quietline_testing::isolated!();
     let k = kernel();
     let p = k.process().unwrap();
     let fd = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
@@ -122,6 +124,7 @@ fn slabinfo_has_every_cache() {
 
 #[test]
 fn a_tunable_takes_what_linux_takes() {
+    quietline_testing::isolated!();
     let k = kernel();
     let p = k.process().unwrap();
     let path = "/proc/sys/fs/file-max";
@@ -169,6 +172,7 @@ fn a_tunable_takes_what_linux_takes() {
 
 #[test]
 fn as_many_are_watched_as_the_tunable_says() {
+    quietline_testing::isolated!();
     let k = kernel();
     let p = k.process().unwrap();
     let path = "/proc/sys/fs/epoll/max_user_watches";
@@ -192,6 +196,7 @@ fn as_many_are_watched_as_the_tunable_says() {
 
 #[test]
 fn modes_are_linuxs() {
+    quietline_testing::isolated!();
     let k = kernel();
     let p = k.process().unwrap();
     for (path, mode) in [
@@ -247,6 +252,7 @@ fn modes_are_linuxs() {
 
 #[test]
 fn others_may_look_but_not_change() {
+    quietline_testing::isolated!();
     let k = kernel();
     let (root, p) = (k.process().unwrap(), k.process().unwrap());
     p.setresgid(1000, 1000, 1000).unwrap();
@@ -271,6 +277,7 @@ fn others_may_look_but_not_change() {
 
 #[test]
 fn descriptors_are_links() {
+    quietline_testing::isolated!();
     let k = kernel();
     let p = k.process().unwrap();
     assert_eq!(link(&p, "/proc/self"), Ok("1".into()));
@@ -331,6 +338,7 @@ fn descriptors_are_links() {
 
 #[test]
 fn fdinfo_says_how_a_file_is_open() {
+    quietline_testing::isolated!();
     let k = kernel();
     let p = k.process().unwrap();
     let fd = p.open("/file", O_CREAT | O_RDWR | O_APPEND | O_CLOEXEC, 0o644).unwrap();
@@ -352,6 +360,7 @@ fn fdinfo_says_how_a_file_is_open() {
 
 #[test]
 fn a_text_is_of_one_moment() {
+    quietline_testing::isolated!();
     let k = kernel();
     let p = k.process().unwrap();
     let fd = p.open("/proc/sys/fs/file-nr", O_RDONLY, 0).unwrap();
@@ -388,6 +397,7 @@ fn a_text_is_of_one_moment() {
 
 #[test]
 fn processes_come_and_go() {
+    quietline_testing::isolated!();
     let _alone = crate::support::alone();
     let k = kernel();
     let p = k.process().unwrap();
@@ -421,6 +431,7 @@ fn processes_come_and_go() {
 
 #[test]
 fn listing_goes_on_while_descriptors_come_and_go() {
+    quietline_testing::isolated!();
     let k = kernel();
     let p = k.process().unwrap();
     // These stay.
@@ -454,6 +465,7 @@ fn listing_goes_on_while_descriptors_come_and_go() {
 
 #[test]
 fn numbers_of_files_are_those_that_stat_tells() {
+    quietline_testing::isolated!();
     let k = kernel();
     let p = k.process().unwrap();
     for dir in
@@ -469,6 +481,7 @@ fn numbers_of_files_are_those_that_stat_tells() {
 
 #[test]
 fn caches_are_tuned_by_files() {
+    quietline_testing::isolated!();
     let k = kernel();
     let p = k.process().unwrap();
     let listed: Vec<String> = names(&p, "/sys/kernel/slab", 256)
@@ -537,6 +550,7 @@ fn caches_are_tuned_by_files() {
 
 #[test]
 fn mounts_are_listed_as_a_process_sees_them() {
+    quietline_testing::isolated!();
     let k = Kernel::boot(Config::default().owner(0, 0)).unwrap();
     let p = k.process().unwrap();
     assert_eq!(p.stat("/proc").map(drop), Err(Errno::NOENT), "not unless it is asked for");
@@ -581,6 +595,7 @@ fn mounts_are_listed_as_a_process_sees_them() {
 
 #[test]
 fn nothing_is_kept() {
+    quietline_testing::isolated!();
     let _alone = crate::support::alone();
     let k = Kernel::boot(Config::default().owner(0, 0)).unwrap();
     let p = k.process().unwrap();
@@ -615,6 +630,7 @@ fn nothing_is_kept() {
 
 #[test]
 fn without_memory_nothing_is_half_done() {
+    quietline_testing::isolated!();
     let _alone = crate::support::alone();
     let k = kernel();
     let p = k.process().unwrap();
@@ -676,6 +692,7 @@ fn job_fork(p: &Process, k: &Kernel) {
 
 #[test]
 fn processes_end_while_others_look_at_them() {
+    quietline_testing::isolated!();
     let k = kernel();
     let p = k.process().unwrap();
     let kept = p.open("/file", O_CREAT | O_RDWR, 0o644).unwrap();

@@ -82,12 +82,14 @@ fn a_million(what: &str, any: i32, bound: usize, open: impl Fn(&Process) -> i32)
 
 #[test]
 fn a_million_sockets() {
+    quietline_testing::isolated!();
     let open = |p: &Process| p.socket(AF_INET, SOCK_STREAM, 0).unwrap();
     a_million("sockets, lowest descriptors", 0, 256, open);
 }
 
 #[test]
 fn a_million_sockets_at_any_descriptor() {
+    quietline_testing::isolated!();
     let open = |p: &Process| p.socket(AF_INET, SOCK_STREAM | O_ANYFD, 0).unwrap();
     a_million("sockets, any descriptors", O_ANYFD, 256, open);
 }
@@ -105,6 +107,7 @@ fn small(n: usize) -> (Kernel, Process) {
 
 #[test]
 fn ten_thousand_kernels_one_after_the_other() {
+    quietline_testing::isolated!();
     const KERNELS: usize = 10_000;
     let _alone = alone();
     (0..100).for_each(|n| drop(small(n)));
@@ -140,6 +143,7 @@ fn ten_thousand_kernels_one_after_the_other() {
 
 #[test]
 fn a_thousand_kernels_side_by_side() {
+    quietline_testing::isolated!();
     const KERNELS: usize = 1_000;
     let _alone = alone();
     (0..10).for_each(|n| drop(small(n)));

@@ -77,6 +77,7 @@ fn look(p: &Process, targets: &[Target], target: usize) {
 /// made anew for another descriptor.
 #[test]
 fn a_lookup_finds_what_is_there() {
+    quietline_testing::isolated!();
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = kernel.process().unwrap();
     let targets: Vec<Target> = (0..TARGETS).map(|_| Target::default()).collect();
@@ -129,6 +130,7 @@ fn a_lookup_finds_what_is_there() {
 /// meet it, which is rare: this is a stress, and the proof is the model of the slots in quietline-vfs.)
 #[test]
 fn a_recycled_file_is_not_mistaken() {
+    quietline_testing::isolated!();
     const ELSEWHERE: u32 = u32::MAX;
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = kernel.process().unwrap();
@@ -160,6 +162,7 @@ fn a_recycled_file_is_not_mistaken() {
 /// books are right.
 #[test]
 fn everything_at_once() {
+    quietline_testing::isolated!();
     const SHARED: u32 = 40;
     let kernel = Kernel::boot(Config::default().nofile(200)).unwrap();
     let p = kernel.process().unwrap();
@@ -221,6 +224,7 @@ fn everything_at_once() {
 
 #[test]
 fn close_range_and_openers() {
+    quietline_testing::isolated!();
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = kernel.process().unwrap();
     let stop = AtomicBool::new(false);
@@ -256,6 +260,7 @@ fn close_range_and_openers() {
 /// thread goes on with the kernels and processes that it finds.
 #[test]
 fn a_child_process_goes_on() {
+    quietline_testing::isolated!();
     const THREADS: usize = 3;
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = kernel.process().unwrap();
@@ -324,6 +329,7 @@ fn a_child_process_goes_on() {
 /// The thread that rings timers does not come along, and nobody waits for its end.
 #[test]
 fn timers_end_in_a_child() {
+    quietline_testing::isolated!();
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = kernel.process().unwrap();
     let fd = p.timerfd_create(CLOCK_MONOTONIC, 0).unwrap();

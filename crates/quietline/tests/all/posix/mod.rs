@@ -85,6 +85,7 @@ fn tell(report: &Report) {
 
 #[test]
 fn a_script_is_read_as_it_is_written() {
+    quietline_testing::isolated!();
     with_hosts("posix::a_script_is_read_as_it_is_written", |[mut host], root| {
         for number in 0..50 {
             let (_, program, _) = drive::make(
@@ -131,6 +132,7 @@ fn survey(path: &str, left: &mut dyn Sys, right: &mut dyn Sys, plan: Plan) {
 
 #[test]
 fn quietline_agrees_with_the_host() {
+    quietline_testing::isolated!();
     with_hosts("posix::quietline_agrees_with_the_host", |[mut host], root| {
         let mut ours = Quietline::default();
         let plan = plan(1, root);
@@ -158,6 +160,7 @@ fn quietline_agrees_with_the_host() {
 
 #[test]
 fn quietline_agrees_with_the_host_on_the_scripts() {
+    quietline_testing::isolated!();
     with_hosts("posix::quietline_agrees_with_the_host_on_the_scripts", |[mut host], root| {
         if !root {
             return println!("SKIPPED: the scripts are for root, over several users");
@@ -168,6 +171,7 @@ fn quietline_agrees_with_the_host_on_the_scripts() {
 
 #[test]
 fn two_hosts_agree() {
+    quietline_testing::isolated!();
     with_hosts("posix::two_hosts_agree", |[mut left, mut right], root| {
         let plan = plan(3, root);
         let (report, failure) = drive::until_difference(&mut left, &mut right, plan);
@@ -185,6 +189,7 @@ fn two_hosts_agree() {
 
 #[test]
 fn planted_faults_are_found() {
+    quietline_testing::isolated!();
     /// By then every fault must have been met.
     const CALLS: u64 = 200_000;
     with_hosts("posix::planted_faults_are_found", |[mut left, mut right], root| {
@@ -255,6 +260,7 @@ fn run_scripts(left: &mut dyn Sys, right: &mut dyn Sys) {
 
 #[test]
 fn two_hosts_agree_on_the_scripts() {
+    quietline_testing::isolated!();
     with_hosts("posix::two_hosts_agree_on_the_scripts", |[mut left, mut right], root| {
         if !root {
             return println!("SKIPPED: the scripts are for root, over several users");
@@ -266,6 +272,7 @@ fn two_hosts_agree_on_the_scripts() {
 /// With `QUIETLINE_POSIX_SCRIPT` the host and quietline run a script, and what each says to it is shown.
 #[test]
 fn a_script_is_replayed() {
+    quietline_testing::isolated!();
     let Ok(path) = std::env::var("QUIETLINE_POSIX_SCRIPT") else { return };
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
     with_hosts("posix::a_script_is_replayed", |[mut host], _| {

@@ -135,6 +135,7 @@ fn writers(both: &mut Both, dice: &mut Random, semaphore: bool) {
 
 #[test]
 fn who_takes() {
+    quietline_testing::isolated!();
     let both = rounds(count(), |both, dice| {
         let semaphore = dice.below(2) == 0;
         readers(both, dice, semaphore);
@@ -144,6 +145,7 @@ fn who_takes() {
 
 #[test]
 fn who_adds() {
+    quietline_testing::isolated!();
     let both = rounds(count(), |both, dice| {
         let semaphore = dice.below(2) == 0;
         writers(both, dice, semaphore);

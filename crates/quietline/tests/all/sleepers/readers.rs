@@ -132,6 +132,7 @@ fn unlike(both: &mut Both, dice: &mut Random, fds: [[i32; 2]; 2], low: i32, loca
 
 #[test]
 fn of_a_local_stream() {
+    quietline_testing::isolated!();
     let both = rounds(count(), |both, dice| {
         let fds = both.each(|on| on.pair());
         match dice.below(4) {
@@ -146,6 +147,7 @@ fn of_a_local_stream() {
 /// Packets take their time: so nothing is said of how often one is waited for.
 #[test]
 fn of_a_connection() {
+    quietline_testing::isolated!();
     rounds(count() / 2, |both, dice| {
         let fds = both.each(connection);
         match dice.below(4) {
@@ -160,6 +162,7 @@ fn of_a_connection() {
 /// alone, would sleep on, and the other beside the bytes. (A reader of the host's TCP is not told of less than the mark by then.)
 #[test]
 fn a_low_water_mark_that_comes_later_is_for_later_calls() {
+    quietline_testing::isolated!();
     for by_recv in [false, true] {
         rounds(1, |both, _| {
             let fds = both.each(|on| on.pair());

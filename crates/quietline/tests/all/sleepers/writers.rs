@@ -113,6 +113,7 @@ fn one_after_the_other(both: &mut Both, dice: &mut Random) {
 
 #[test]
 fn of_a_local_stream() {
+    quietline_testing::isolated!();
     let both = rounds(count(), one_after_the_other);
     both.assert_seldom_late();
 }
@@ -120,6 +121,7 @@ fn of_a_local_stream() {
 /// How much fits into a connection is another number here; how much goes through is not.
 #[test]
 fn of_a_connection() {
+    quietline_testing::isolated!();
     rounds(count() / 5, |both, dice| {
         let fds = both.each(|on| {
             let fds = connection(on);

@@ -181,6 +181,7 @@ fn few(system: &dyn System, tcp: bool, low: usize) -> Vec<String> {
 
 #[test]
 fn a_reader_waits_for_as_much_as_he_wants() {
+    quietline_testing::isolated!();
     let ours = Ours(process());
     for tcp in [false, true] {
         for low in [2, 100, 3000] {
@@ -231,6 +232,7 @@ fn none(system: &dyn System, tcp: bool) -> Vec<String> {
 
 #[test]
 fn a_reader_who_wants_nothing_waits_all_the_same() {
+    quietline_testing::isolated!();
     let ours = Ours(process());
     for tcp in [false, true] {
         assert_eq!(none(&ours, tcp), none(&Host, tcp), "tcp {tcp}");
@@ -240,6 +242,7 @@ fn a_reader_who_wants_nothing_waits_all_the_same() {
 /// A stream's reader who wants nothing is not told of an interrupt, as on Linux.
 #[test]
 fn a_reader_who_wants_nothing_may_be_interrupted() {
+    quietline_testing::isolated!();
     let ours = Ours(process());
     for (tcp, says) in [(false, Err(Errno::INTR)), (true, Ok(0))] {
         let [_writer, reader] = ours.ends(tcp);
@@ -279,6 +282,7 @@ fn many(system: &dyn System, tcp: bool, len: usize) -> [Result<usize, i32>; 2] {
 
 #[test]
 fn a_reader_who_wants_more_than_there_is_room_for_gets_it() {
+    quietline_testing::isolated!();
     let ours = Ours(process());
     for (tcp, len) in [(false, 500_000), (true, 4_000_000)] {
         let host = many(&Host, tcp, len);
@@ -290,6 +294,7 @@ fn a_reader_who_wants_more_than_there_is_room_for_gets_it() {
 /// Long and short segments go into buffers of any lengths, none included: each byte to its place, and no more than was there.
 #[test]
 fn segments_go_into_several_buffers() {
+    quietline_testing::isolated!();
     let p = &process();
     let mut dice = Random(7);
     for round in 0..2_000 {
@@ -338,6 +343,7 @@ fn message<'a>(buffers: &'a [&'a [u8]]) -> SendMsg<'a> {
 
 #[test]
 fn several_messages_go_with_one_call() {
+    quietline_testing::isolated!();
     let p = &process();
     for ty in [SOCK_DGRAM, SOCK_SEQPACKET] {
         let [a, b] = p.socketpair(AF_UNIX, ty, 0).unwrap();
@@ -368,6 +374,7 @@ fn several_messages_go_with_one_call() {
 /// As the host does it (Linux 6.18): what is left of a message that went in part does not come after the next one.
 #[test]
 fn several_messages_end_with_one_that_does_not_go() {
+    quietline_testing::isolated!();
     let p = &process();
     // One that goes in part.
     let [a, b] = p.socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0).unwrap();
@@ -407,6 +414,7 @@ fn several_messages_end_with_one_that_does_not_go() {
 /// An error after the first message is told by the next call, whichever that is.
 #[test]
 fn an_error_after_the_first_message_is_kept() {
+    quietline_testing::isolated!();
     let p = &process();
     let udp = || {
         let fd = p.socket(AF_INET, SOCK_DGRAM, 0).unwrap();
@@ -440,6 +448,7 @@ fn an_error_after_the_first_message_is_kept() {
 /// `MSG_WAITFORONE` waits for the first, a time ends with the first message after it, and without either all are waited for.
 #[test]
 fn several_messages_are_waited_for() {
+    quietline_testing::isolated!();
     let p = &process();
     let [a, b] = p.socketpair(AF_UNIX, SOCK_DGRAM, 0).unwrap();
     let receive = |flags, time: Option<&mut Duration>| {
@@ -477,6 +486,7 @@ fn several_messages_are_waited_for() {
 /// The messages of a call come from, and go to, the socket that it began with, whatever becomes of the descriptor.
 #[test]
 fn several_messages_are_of_one_socket() {
+    quietline_testing::isolated!();
     let p = &process();
     let [a, b] = p.socketpair(AF_UNIX, SOCK_DGRAM, 0).unwrap();
     let [other, other_end] = p.socketpair(AF_UNIX, SOCK_DGRAM, 0).unwrap();

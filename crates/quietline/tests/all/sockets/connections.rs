@@ -347,6 +347,7 @@ fn rounds(name: &str, address: impl Fn(&Process, i32) -> Vec<u8>, family: i32) {
 
 #[test]
 fn unix() {
+    quietline_testing::isolated!();
     let named = |p: &Process, listener: i32| {
         let name = [&(AF_UNIX as u16).to_ne_bytes()[..], b"\0connections"].concat();
         p.bind(listener, &name).unwrap();
@@ -357,6 +358,7 @@ fn unix() {
 
 #[test]
 fn tcp() {
+    quietline_testing::isolated!();
     let loopback = |p: &Process, listener: i32| {
         let any = [&(AF_INET as u16).to_ne_bytes()[..], &[0, 0, 127, 0, 0, 1], &[0; 8]].concat();
         p.bind(listener, &any).unwrap();

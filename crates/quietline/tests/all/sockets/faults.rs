@@ -67,12 +67,14 @@ fn pair(p: &Process, ty: i32) -> [i32; 2] {
 
 #[test]
 fn socketpairs() {
+    quietline_testing::isolated!();
     let reported = each_fault(|_| (), |p, ()| p.socketpair(AF_UNIX, SOCK_STREAM, 0), |_, (), _| ());
     assert!(reported >= 4, "{reported}");
 }
 
 #[test]
 fn names() {
+    quietline_testing::isolated!();
     for address in [name(), path()] {
         let reported = each_fault(
             |p| p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap(),
@@ -85,6 +87,7 @@ fn names() {
 
 #[test]
 fn connections() {
+    quietline_testing::isolated!();
     let reported = each_fault(
         |p| {
             let listener = p.socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0).unwrap();
@@ -121,6 +124,7 @@ fn connections() {
 
 #[test]
 fn bytes() {
+    quietline_testing::isolated!();
     for ty in [SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM] {
         for len in [1, 200, 3_000] {
             let data: Vec<u8> = (0..len).map(|n| n as u8).collect();
@@ -145,6 +149,7 @@ fn bytes() {
 
 #[test]
 fn files() {
+    quietline_testing::isolated!();
     let receive = |p: &Process, fd: i32, flags: i32| {
         let (mut byte, mut control) = ([0; 8], [0; 64]);
         let buffers: &mut [&mut [u8]] = &mut [&mut byte];

@@ -60,6 +60,7 @@ fn load(body: usize, plan: Plan) {
 
 #[test]
 fn every_byte_of_a_load_is_right() {
+    quietline_testing::isolated!();
     for body in [0, 1, 1024] {
         load(body, PLAN);
     }
@@ -68,6 +69,7 @@ fn every_byte_of_a_load_is_right() {
 
 #[test]
 fn requests_one_behind_the_other() {
+    quietline_testing::isolated!();
     load(100, Plan { pipeline: 32, ..PLAN });
     // More than is answered before the rest waits, on both ways.
     load(20_000, Plan { pipeline: 64, connections: 5, until: Until::Requests(1000), ..PLAN });
@@ -75,17 +77,20 @@ fn requests_one_behind_the_other() {
 
 #[test]
 fn bodies_that_do_not_fit() {
+    quietline_testing::isolated!();
     load(3 << 20, Plan { connections: 4, until: Until::Requests(20), ..PLAN });
     load(700_001, Plan { connections: 3, pipeline: 3, until: Until::Requests(50), ..PLAN });
 }
 
 #[test]
 fn workers_at_one_listener() {
+    quietline_testing::isolated!();
     load(1024, Plan { accept: Accept::Exclusive, workers: 3, connections: 40, ..PLAN });
 }
 
 #[test]
 fn more_threads_than_connections() {
+    quietline_testing::isolated!();
     load(10, Plan { workers: 4, clients: 3, connections: 2, until: Until::Requests(50), ..PLAN });
 }
 
@@ -238,6 +243,7 @@ fn cases() -> Vec<(String, Vec<u16>)> {
 
 #[test]
 fn what_is_wrong_is_told_and_what_is_right_goes_on() {
+    quietline_testing::isolated!();
     for (bytes, expected) in cases() {
         let begin: String = bytes.chars().take(60).collect();
         let all = bytes + END;
@@ -256,6 +262,7 @@ fn what_is_wrong_is_told_and_what_is_right_goes_on() {
 
 #[test]
 fn requests_in_pieces() {
+    quietline_testing::isolated!();
     let all: String =
         cases().into_iter().take(15).map(|(bytes, _)| bytes).collect::<String>() + END;
     let expected = on_both!(|os| conversation(os, all.as_bytes(), all.len()));
@@ -269,6 +276,7 @@ fn requests_in_pieces() {
 
 #[test]
 fn an_answer_to_the_letter() {
+    quietline_testing::isolated!();
     let ours = on_both!(|os| conversation(os, END.as_bytes(), 1)).0.0;
     let expected = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 0\r\n\
                     Connection: close\r\n\r\n";
@@ -282,6 +290,7 @@ fn an_answer_to_the_letter() {
 
 #[test]
 fn a_reader_that_is_slow_does_not_hold_up_others() {
+    quietline_testing::isolated!();
     fn slow<O: Os>(os: O) -> Tally {
         let site = Site::new(1 << 20);
         let ask = format!("GET {BODY} HTTP/1.1\r\nHost: x\r\n\r\n").repeat(20) + END;
@@ -314,6 +323,7 @@ fn a_reader_that_is_slow_does_not_hold_up_others() {
 
 #[test]
 fn a_client_that_goes_in_the_middle_costs_nothing() {
+    quietline_testing::isolated!();
     fn rude<O: Os>(os: O) -> Tally {
         let site = Site::new(1 << 20);
         let served = served(os, &site, |port| {
@@ -358,6 +368,7 @@ fn judged<O: Os>(os: O, site: &Site, answer: &[u8]) -> Result<u64, String> {
 
 #[test]
 fn a_wrong_answer_is_noticed() {
+    quietline_testing::isolated!();
     let site = Site::new(5);
     let mut right = Vec::new();
     site.find(PAGE).unwrap().answer(true, After::Stays, &mut right);

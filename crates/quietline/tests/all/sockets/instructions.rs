@@ -36,6 +36,7 @@ fn process() -> Process {
 
 #[test]
 fn pairs() {
+    quietline_testing::isolated!();
     let p = process();
     // 1, 2: the files' counts, as of any socket. 3, 4: each end's lock, to take what was not read. 5: the other's lock, of the first
     // end to go, to tell it. 6, 7: the first's references to both states; the second's are the last, and nobody else can be counting.
@@ -69,6 +70,7 @@ fn pass(p: &Process, [from, to]: [i32; 2], fd: i32, flags: i32) {
 
 #[test]
 fn descriptors_in_messages() {
+    quietline_testing::isolated!();
     let p = process();
     let pair = p.socketpair(AF_UNIX, SOCK_STREAM, 0).unwrap();
     let [event, socket] = [p.eventfd(0, 0).unwrap(), p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap()];
@@ -91,6 +93,7 @@ fn connect(p: &Process, family: i32, listener: i32, address: &[u8]) {
 
 #[test]
 fn local_connections() {
+    quietline_testing::isolated!();
     let p = process();
     let address = [&(AF_UNIX as u16).to_ne_bytes()[..], b"\0here"].concat();
     let listener = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
@@ -106,6 +109,7 @@ fn local_connections() {
 
 #[test]
 fn tcp_connections() {
+    quietline_testing::isolated!();
     let p = process();
     let listener = p.socket(AF_INET, SOCK_STREAM, 0).unwrap();
     p.listen(listener, 1).unwrap();

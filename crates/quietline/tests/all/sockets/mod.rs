@@ -157,6 +157,7 @@ fn report(place: &Place, tag: u64, calls: &[Call]) -> ! {
 
 #[test]
 fn programs_do_here_what_they_do_on_linux() {
+    quietline_testing::isolated!();
     crate::support::own_network();
     crate::support::assert_dgram_queues();
     let (programs, first) =
@@ -189,6 +190,7 @@ fn programs_do_here_what_they_do_on_linux() {
 
 #[test]
 fn programs_that_have_differed_do_not() {
+    quietline_testing::isolated!();
     crate::support::own_network();
     let place = Place::new();
     for (tag, calls) in (0..).zip(found::all()) {
@@ -201,6 +203,7 @@ fn programs_that_have_differed_do_not() {
 /// The programs do what they are there for: each kind of call succeeds often.
 #[test]
 fn programs_reach_what_they_are_to_test() {
+    quietline_testing::isolated!();
     let place = Place::new();
     let mut counts = BTreeMap::<String, [u32; 2]>::new();
     let mut files = 0;

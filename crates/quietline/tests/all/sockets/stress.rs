@@ -72,6 +72,7 @@ fn serve(p: &Process, fd: i32) -> u64 {
 
 #[test]
 fn connections_lose_nothing() {
+    quietline_testing::isolated!();
     let connections = number(
         "QUIETLINE_SOCKETS_CONNECTIONS",
         if cfg!(debug_assertions) { 1_000 } else { 10_000 },
@@ -116,6 +117,7 @@ fn connections_lose_nothing() {
 /// of the stream, with no gap that another has filled.
 #[test]
 fn a_read_is_a_piece_of_the_stream() {
+    quietline_testing::isolated!();
     const WORDS: u32 = 200_000_000;
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = &kernel.process().unwrap();
@@ -175,6 +177,7 @@ fn read_pieces(p: &Process, fd: i32, seed: u64, got: &AtomicU64) -> Vec<Range<u3
 /// Sockets and counters travel in messages between threads that open and close what they like: in the end nothing is left.
 #[test]
 fn files_in_flight_are_not_lost() {
+    quietline_testing::isolated!();
     let rounds = number("QUIETLINE_SOCKETS_ROUNDS", 3_000);
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = &kernel.process().unwrap();
@@ -238,6 +241,7 @@ fn files_in_flight_are_not_lost() {
 /// listeners with connections that nobody has accepted: nothing that can be reached is taken from anybody.
 #[test]
 fn what_can_be_reached_is_left_alone() {
+    quietline_testing::isolated!();
     let rounds = number("QUIETLINE_SOCKETS_ROUNDS", 3_000);
     let kernel = Kernel::boot(Config::default()).unwrap();
     let moves = &AtomicU64::new(0);

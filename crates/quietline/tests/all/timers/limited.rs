@@ -250,6 +250,7 @@ fn first_difference(
 
 #[test]
 fn programs_of_limited_waits() {
+    quietline_testing::isolated!();
     let first = crate::timers::number("QUIETLINE_TIMERS_SEED", 1);
     let programs = crate::timers::number("QUIETLINE_TIMERS_PROGRAMS", 3_000) / 10;
     crate::support::own_network();

@@ -12,6 +12,7 @@ fn root() -> Process {
 /// A path with a zero byte in it, wherever it is, is refused by every call that takes one, and makes nothing.
 #[test]
 fn a_zero_byte_is_in_no_name() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let p = root();
     p.mkdir("/d", 0o755).unwrap();
@@ -85,6 +86,7 @@ fn a_zero_byte_is_in_no_name() {
 
 #[test]
 fn names_and_paths_have_a_length() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let p = root();
     let longest = "n".repeat(NAME_MAX);
@@ -106,6 +108,7 @@ fn names_and_paths_have_a_length() {
 
 #[test]
 fn forty_links_and_no_more() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let p = root();
     p.mkdir("/end", 0o755).unwrap();
@@ -128,6 +131,7 @@ fn forty_links_and_no_more() {
 /// A tree 4,000 deep: made, walked, told, moved and taken down.
 #[test]
 fn a_tree_4000_deep() {
+    quietline_testing::isolated!();
     let _alone = alone();
     const DEEP: usize = 4000;
     let p = root();
@@ -159,6 +163,7 @@ fn a_tree_4000_deep() {
 /// A directory with a million names: each is found, each is listed once, all go, and so does their memory.
 #[test]
 fn a_million_names_in_a_directory() {
+    quietline_testing::isolated!();
     let _alone = alone();
     const NAMES: usize = 1_000_000;
     let before = pages_used();
@@ -204,6 +209,7 @@ fn a_million_names_in_a_directory() {
 /// Room for files and bytes: the last one fits, one more does not, and what goes makes room.
 #[test]
 fn room_ends_where_it_says() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let config = Config::default().privileged(true).fs_size(8 << 12).fs_inodes(4);
     let p = Kernel::boot(config).unwrap().process().unwrap();
@@ -232,6 +238,7 @@ fn room_ends_where_it_says() {
 /// In debug builds numbers begin a little below 2^32, so that this is about those beyond.
 #[test]
 fn inode_numbers_have_64_bits() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let p = root();
     let mut last = 0;

@@ -49,6 +49,8 @@ const MANY: usize = 200_000;
 
 #[test]
 fn what_names_and_files_cost() {
+    quietline_testing::isolated!();
+    crate::support::heap::start();
     let _alone = alone();
     let nothing = pages_used();
     let p = Kernel::boot(Config::default()).unwrap().process().unwrap();

@@ -16,6 +16,7 @@ fn root() -> Process {
 /// what is exchanged or replaced is never missing, what stands still is always found, and nobody finds what was never there.
 #[test]
 fn a_million_renames_beside_lookups() {
+    quietline_testing::isolated!();
     let _alone = alone();
     let before = pages_used();
     let p = root();
@@ -120,6 +121,7 @@ fn a_million_renames_beside_lookups() {
 /// there; a lazy one takes the place away from under those who use it, whose files go on. Afterwards nothing is left.
 #[test]
 fn unmounting_under_load() {
+    quietline_testing::isolated!();
     const ROUNDS: usize = if cfg!(debug_assertions) { 400 } else { 2_000 };
     let _alone = alone();
     let before = pages_used();
@@ -214,6 +216,7 @@ fn unmounting_under_load() {
 /// Making a mount read-only is refused only while somebody goes on writing, not because somebody makes a name just now.
 #[test]
 fn who_is_soon_done_keeps_no_mount_writable() {
+    quietline_testing::isolated!();
     const ROUNDS: usize = 2_000;
     let _alone = alone();
     let p = root();

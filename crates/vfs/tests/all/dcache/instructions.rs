@@ -53,6 +53,7 @@ fn assert_locked(what: &str, locked: u64, f: impl FnMut()) {
 
 #[test]
 fn locked_instructions_of_each_step() {
+    quietline_testing::isolated!();
     let vfs = vfs();
     let sb = filesystem(&vfs);
     let root = sb.root();

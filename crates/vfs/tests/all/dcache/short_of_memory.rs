@@ -26,6 +26,7 @@ fn crowd<'k>(root: &DentryRef<'k>) -> Vec<DentryRef<'k>> {
 /// return.
 #[test]
 fn a_put_inside_a_section_waits_for_nobody() {
+    quietline_testing::isolated!();
     let vfs = vfs();
     let sb = filesystem(&vfs);
     let root = sb.root();
@@ -51,6 +52,7 @@ fn a_put_inside_a_section_waits_for_nobody() {
 /// the memory of all of them.
 #[test]
 fn one_shrink_is_enough() {
+    quietline_testing::isolated!();
     let vfs = vfs();
     let sb = filesystem(&vfs);
     let root = sb.root();

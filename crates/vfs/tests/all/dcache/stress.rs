@@ -8,9 +8,13 @@ use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-/// So many times fewer where every instruction costs more.
-const fn n(full: u32) -> u32 {
-    if cfg!(debug_assertions) { full / 4 } else { full }
+/// A sixteenth of the full number where every instruction costs more, times the scale.
+fn n(full: u32) -> u32 {
+    if cfg!(debug_assertions) {
+        quietline_testing::scaled(u64::from(full / 16)) as u32
+    } else {
+        full
+    }
 }
 
 struct Random(u64);
@@ -59,6 +63,7 @@ fn beside(write: impl FnOnce() + Send, look: impl Fn(&mut Random) + Sync) -> u64
 
 #[test]
 fn a_million_exchanges_never_hide_a_name() {
+    quietline_testing::isolated!();
     let vfs = vfs();
     let sb = filesystem(&vfs);
     let root = sb.root();
@@ -83,6 +88,7 @@ fn a_million_exchanges_never_hide_a_name() {
 
 #[test]
 fn a_million_replacements_never_hide_a_name() {
+    quietline_testing::isolated!();
     let vfs = vfs();
     let sb = filesystem(&vfs);
     let root = sb.root();
@@ -108,6 +114,7 @@ fn a_million_replacements_never_hide_a_name() {
 
 #[test]
 fn a_file_on_its_way_round_has_one_name() {
+    quietline_testing::isolated!();
     let vfs = vfs();
     let sb = filesystem(&vfs);
     let root = sb.root();
@@ -149,6 +156,7 @@ fn go<'k>(
 /// Property 6 with two directories: each parent that is found is where the file was at one moment.
 #[test]
 fn parents_and_paths_while_files_and_directories_move() {
+    quietline_testing::isolated!();
     let vfs = vfs();
     let sb = filesystem(&vfs);
     let root = sb.root();
@@ -181,6 +189,7 @@ fn parents_and_paths_while_files_and_directories_move() {
 
 #[test]
 fn making_and_ending_the_same_names_on_all_threads() {
+    quietline_testing::isolated!();
     let vfs = vfs();
     let sb = filesystem(&vfs);
     let root = sb.root();
@@ -214,6 +223,7 @@ fn making_and_ending_the_same_names_on_all_threads() {
 
 #[test]
 fn unpinned_dentries_under_use_and_pressure() {
+    quietline_testing::isolated!();
     let vfs = vfs();
     let sb = filesystem(&vfs);
     let root = sb.root();
@@ -247,7 +257,8 @@ fn unpinned_dentries_under_use_and_pressure() {
 
 #[test]
 fn a_million_names_in_one_directory() {
-    let count = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+    quietline_testing::isolated!();
+    let count = i64::from(n(1_000_000));
     let vfs = vfs();
     let sb = filesystem(&vfs);
     let root = sb.root();
@@ -283,6 +294,7 @@ fn a_million_names_in_one_directory() {
 
 #[test]
 fn without_memory_nothing_changes_and_nothing_is_lost() {
+    quietline_testing::isolated!();
     let vfs = vfs();
     let sb = filesystem(&vfs);
     let root = sb.root();
@@ -338,6 +350,7 @@ fn without_memory_nothing_changes_and_nothing_is_lost() {
 
 #[test]
 fn filesystems_end_while_their_files_are_in_use() {
+    quietline_testing::isolated!();
     let vfs = vfs();
     for round in 0..n(400) {
         let sb = filesystem(&vfs);

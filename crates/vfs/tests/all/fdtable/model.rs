@@ -203,6 +203,7 @@ impl<'k> World<'k> {
 
 #[test]
 fn like_the_simplest_table() {
+    quietline_testing::isolated!();
     for (seed, limit) in [(1, 64), (2, 200), (3, 1_500)] {
         let files = Files::new(1_000_000, false).unwrap();
         let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
@@ -214,7 +215,7 @@ fn like_the_simplest_table() {
             random: Sequence(seed),
             made: 0,
         };
-        (0..70_000).for_each(|_| world.step());
+        (0..quietline_testing::scaled(20_000)).for_each(|_| world.step());
         world.table.clear(&files);
         assert_eq!((files.nr_files(), fs.live()), (0, 0));
     }
@@ -223,6 +224,7 @@ fn like_the_simplest_table() {
 /// A table with several hundred thousand descriptors, filled, copied and closed.
 #[test]
 fn many_descriptors() {
+    quietline_testing::isolated!();
     const MANY: usize = 300_000;
     let files = Files::new(1_000_000, false).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
@@ -250,6 +252,7 @@ fn many_descriptors() {
 /// Every allocation fails once: the call says so, and nothing is lost.
 #[test]
 fn memory_runs_out() {
+    quietline_testing::isolated!();
     use quietline_platform::fault;
     let files = Files::new(1_000, false).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
@@ -297,6 +300,7 @@ fn memory_runs_out() {
 /// `EBUSY` is for races only: a number in a CPU's store is free to whoever wants exactly it.
 #[test]
 fn a_number_in_a_store_is_free() {
+    quietline_testing::isolated!();
     let files = Files::new(1_000, false).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let mut table = table_for(10);

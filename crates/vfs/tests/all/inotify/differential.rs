@@ -357,8 +357,8 @@ impl Drop for Pair {
 /// Random operations, watches and reads: every byte is the host's.
 #[test]
 fn random_scripts() {
-    let steps: usize =
-        std::env::var("QUIETLINE_INOTIFY_STEPS").map_or(60_000, |steps| steps.parse().unwrap());
+    quietline_testing::isolated!();
+    let steps = quietline_testing::budget("QUIETLINE_INOTIFY_STEPS", 20_000) as usize;
     let mut pair = Pair::new("random");
     let mut random = Random(11);
     for _ in 0..steps {
@@ -376,6 +376,7 @@ fn random_scripts() {
 /// More events than a queue takes, read in part, and more again.
 #[test]
 fn overflow() {
+    quietline_testing::isolated!();
     let mut pair = Pair::new("overflow");
     pair.create(0);
     pair.create(1);

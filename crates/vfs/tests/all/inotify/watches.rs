@@ -36,6 +36,7 @@ fn read(inotify: &Inotify) -> Vec<(i32, u32)> {
 
 #[test]
 fn limits_of_a_user() {
+    quietline_testing::isolated!();
     let limits = limits();
     limits.max_user_instances().store(2, Ordering::Relaxed);
     limits.max_user_watches().store(3, Ordering::Relaxed);
@@ -62,6 +63,7 @@ fn limits_of_a_user() {
 
 #[test]
 fn masks_and_flags() {
+    quietline_testing::isolated!();
     assert_eq!(
         (check_init_flags(IN_CLOEXEC | IN_NONBLOCK), check_init_flags(1)),
         (Ok(()), Err(Errno::INVAL))
@@ -79,6 +81,7 @@ fn masks_and_flags() {
 
 #[test]
 fn nobody_is_told_what_nobody_wants() {
+    quietline_testing::isolated!();
     let (limits, file) = (limits(), file());
     assert!(!file.wants(IN_ALL_EVENTS));
     let inotify = Inotify::new(&limits, 0).unwrap();
@@ -93,6 +96,7 @@ fn nobody_is_told_what_nobody_wants() {
 
 #[test]
 fn an_unmount_is_told_to_all() {
+    quietline_testing::isolated!();
     let (limits, file) = (limits(), file());
     let instances = [0; 2].map(|_| Inotify::new(&limits, 0).unwrap());
     for inotify in &instances {
@@ -108,6 +112,7 @@ fn an_unmount_is_told_to_all() {
 /// Both instances of a file's one-shot watches get one event each, and their ends.
 #[test]
 fn one_shot_watches_of_two() {
+    quietline_testing::isolated!();
     let (limits, file) = (limits(), file());
     let instances = [0; 2].map(|_| Inotify::new(&limits, 0).unwrap());
     for inotify in &instances {
@@ -123,6 +128,7 @@ fn one_shot_watches_of_two() {
 
 #[test]
 fn a_reader_waits() {
+    quietline_testing::isolated!();
     let (limits, file) = (limits(), file());
     let (inotify, interrupt) = (Inotify::new(&limits, 0).unwrap(), Interrupt::new());
     inotify.add_watch(&file, IN_OPEN).unwrap();
@@ -145,6 +151,7 @@ fn a_reader_waits() {
 /// Every allocation fails once: a call fails and changes nothing, a lost event is told as an overflow.
 #[test]
 fn without_memory() {
+    quietline_testing::isolated!();
     let limits = limits();
     let mut failed = 0;
     let inotify = loop {
@@ -194,6 +201,7 @@ fn without_memory() {
 /// Events are raised while watches and instances come and go and readers read; at the end nothing is left.
 #[test]
 fn stress() {
+    quietline_testing::isolated!();
     const ROUNDS: u32 = 3_000;
     let (limits, files) = (limits(), [file(), file()]);
     let done = AtomicBool::new(false);

@@ -46,6 +46,7 @@ const B: LockOwner = LockOwner::Process(2);
 
 #[test]
 fn ranges() {
+    quietline_testing::isolated!();
     let range =
         |l_start, l_len| LockRange::new(0, l_start, l_len).map(|range| (range.start, range.end));
     assert_eq!(range(5, 3), Ok((5, 7)));
@@ -62,6 +63,7 @@ fn ranges() {
 
 #[test]
 fn closing_drops_what_is_whose() {
+    quietline_testing::isolated!();
     let kernel = Kernel::default();
     assert!(kernel.locks.is_unlocked());
     kernel.set(A, Some(LockKind::Read), 0, 9).unwrap();
@@ -80,6 +82,7 @@ fn closing_drops_what_is_whose() {
 
 #[test]
 fn leases_are_refused() {
+    quietline_testing::isolated!();
     assert_eq!(set_lease(), Err(Errno::INVAL));
     assert_eq!(get_lease(), i32::from(F_UNLCK));
 }
@@ -87,6 +90,7 @@ fn leases_are_refused() {
 /// A conversion that is not to be had has given up the old lock.
 #[test]
 fn a_flock_conversion_is_not_atomic() {
+    quietline_testing::isolated!();
     let kernel = Kernel::default();
     let flock =
         |file, operation| kernel.locks.flock(&kernel.waits, file, operation | LOCK_NB, None);
@@ -98,6 +102,7 @@ fn a_flock_conversion_is_not_atomic() {
 /// A deadlock that comes about when a lock changes hands, not when somebody begins to wait.
 #[test]
 fn a_deadlock_that_comes_later() {
+    quietline_testing::isolated!();
     let kernel = Kernel::default();
     let wait = |owner, at| {
         let range = LockRange { start: at, end: at + 1 };
@@ -124,6 +129,7 @@ fn a_deadlock_that_comes_later() {
 /// The oldest waiter first, and those who can share together.
 #[test]
 fn waiters_get_it_in_order() {
+    quietline_testing::isolated!();
     let kernel = Kernel::default();
     let turn = AtomicU32::new(0);
     kernel.set(A, Some(LockKind::Write), 0, 9).unwrap();
@@ -150,6 +156,7 @@ fn waiters_get_it_in_order() {
 /// One who stops waiting sets free those whom he held up.
 #[test]
 fn an_interrupted_waiter_is_out_of_the_way() {
+    quietline_testing::isolated!();
     let kernel = Kernel::default();
     let interrupt = Interrupt::new();
     kernel.set(A, Some(LockKind::Read), 0, 9).unwrap();
@@ -178,6 +185,7 @@ fn an_interrupted_waiter_is_out_of_the_way() {
 /// Every allocation fails once: `ENOLCK`, and nothing has changed.
 #[test]
 fn without_memory() {
+    quietline_testing::isolated!();
     let kernel = Kernel::default();
     let mut failures = 0;
     let mut insist = |change: &dyn Fn() -> Result<(), Errno>| {
@@ -231,6 +239,7 @@ fn without_memory() {
 /// excludes each other.
 #[test]
 fn stress() {
+    quietline_testing::isolated!();
     const ROUNDS: u64 = 20_000;
     const BYTES: i64 = 2;
     let kernel = Kernel::default();

@@ -40,7 +40,7 @@ fn the_last_put_is_told() {
 /// detached. The destroyer must find nobody left.
 #[test]
 fn references_that_cross_cpus() {
-    for round in 0..60 {
+    for round in 0..quietline_testing::scaled(30) {
         let mount = Mount::ordinary("ramfs").unwrap();
         let (held, destroyed, start) = (AtomicU64::new(0), AtomicU32::new(0), Barrier::new(4));
         // Who is told that it was the last put checks that nobody holds a reference.
@@ -112,7 +112,7 @@ fn references_that_cross_cpus() {
 /// put here. The sums are never equal until the end.
 #[test]
 fn a_reference_that_wanders() {
-    for _ in 0..20 {
+    for _ in 0..quietline_testing::scaled(4) {
         let mount = Mount::ordinary("ramfs").unwrap();
         mount.get();
         assert!(!mount.detach());

@@ -366,6 +366,7 @@ fn check_empty(caches: &PageCaches) {
 
 #[test]
 fn like_a_model_and_like_the_host() {
+    quietline_testing::isolated!();
     let host = host_file().is_some();
     if !host {
         eprintln!("no memory files on this host: compared with the model only");
@@ -385,6 +386,7 @@ fn like_a_model_and_like_the_host() {
 
 #[test]
 fn the_largest_file() {
+    quietline_testing::isolated!();
     let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
     let tree = PageTree::new(&caches);
     let mut writer = tree.write();
@@ -417,6 +419,7 @@ fn the_largest_file() {
 
 #[test]
 fn a_full_filesystem() {
+    quietline_testing::isolated!();
     let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
     let limit = Limit::new(5);
     let mut tree = PageTree::new(&caches);
@@ -452,6 +455,7 @@ fn a_full_filesystem() {
 /// Every allocation fails once: the call says so, what it did not do is not done, and nothing is lost.
 #[test]
 fn memory_runs_out() {
+    quietline_testing::isolated!();
     let mut failures = 0;
     for nth in 1.. {
         let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
@@ -533,6 +537,7 @@ fn a_section_of_another_domain() {
 /// What there is not room for takes none from others while it finds that out; and gives all back if memory ends before.
 #[test]
 fn all_room_is_taken_at_once_or_none() {
+    quietline_testing::isolated!();
     /// Remembers how full it was.
     struct Tide(Limit, Cell<u64>);
     impl Quota for Tide {

@@ -32,6 +32,7 @@ fn world(vfs: &quietline_vfs::Vfs) -> World<'_> {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn no_locked_instructions() {
+    quietline_testing::isolated!();
     use quietline_count::{Error, count};
     use quietline_platform::percpu::{Body, active};
     if active() != Body::Rseq {
@@ -101,6 +102,7 @@ fn no_locked_instructions() {
 /// Prints; asserts only that two threads find what one finds.
 #[test]
 fn times() {
+    quietline_testing::isolated!();
     let vfs = vfs();
     let w = world(&vfs);
     let rounds: u32 = if cfg!(debug_assertions) { 20_000 } else { 500_000 };
