@@ -24,6 +24,16 @@ pub fn scaled(default: u64) -> u64 {
     default * number(SCALE).unwrap_or(1)
 }
 
+/// Returns the step by which a grid of cases is thinned: `default` divided by
+/// `QUIETLINE_TEST_SCALE` (1 if unset), and 1, the whole grid, at least.
+///
+/// # Panics
+///
+/// If the variable is set and is not a number.
+pub fn stride(default: usize) -> usize {
+    default.div_ceil(number(SCALE).unwrap_or(1).max(1) as usize).max(1)
+}
+
 fn number(variable: &str) -> Option<u64> {
     let value = env::var(variable).ok()?;
     let digits = value.replace('_', "");

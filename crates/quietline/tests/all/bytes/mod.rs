@@ -25,8 +25,10 @@ fn number(name: &str, default: u64) -> u64 {
 /// Runs programs of a kind; one that tells the sides apart is cut down to the calls that it takes.
 fn compare(kind: program::Kind) {
     let _alone = HOST.lock().unwrap_or_else(PoisonError::into_inner);
-    let (programs, seed) =
-        (number("QUIETLINE_BYTES_PROGRAMS", 400), number("QUIETLINE_BYTES_SEED", 1));
+    let (programs, seed) = (
+        quietline_testing::budget("QUIETLINE_BYTES_PROGRAMS", 150),
+        number("QUIETLINE_BYTES_SEED", 1),
+    );
     let mut calls = 0;
     for n in 0..programs {
         let program = Program::random(kind, seed + n);

@@ -10,14 +10,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Runs `f`, which takes a second or so; if it has not ended after a minute, somebody has been left asleep.
-fn within_a_minute(f: impl FnOnce() + Send + 'static) {
+/// Runs `f`, which takes a second or so; if it has not ended after three minutes, somebody has been left asleep.
+fn within_minutes(f: impl FnOnce() + Send + 'static) {
     let (done, over) = mpsc::channel();
     let worker = thread::spawn(move || {
         f();
         let _ = done.send(());
     });
-    match over.recv_timeout(Duration::from_secs(60)) {
+    match over.recv_timeout(Duration::from_secs(180)) {
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("somebody has been left asleep"),
         _ => worker.join().unwrap(),
     }
@@ -33,7 +33,7 @@ fn what_goes_in_comes_out() {
     quietline_testing::isolated!();
     for (writers, readers, flags) in [(1, 1, 0), (3, 1, 0), (1, 3, 0), (3, 3, 0), (2, 2, O_DIRECT)]
     {
-        within_a_minute(move || {
+        within_minutes(move || {
             let p = &process();
             let [reader, writer] = p.pipe2(flags).unwrap();
             p.fcntl(writer, F_SETPIPE_SZ, 8192).unwrap();
@@ -98,7 +98,7 @@ fn what_goes_in_comes_out() {
 #[test]
 fn small_writes_are_not_mixed() {
     quietline_testing::isolated!();
-    within_a_minute(|| {
+    within_minutes(|| {
         let p = &process();
         let [reader, writer] = p.pipe2(0).unwrap();
         thread::scope(|scope| {
@@ -125,7 +125,7 @@ fn small_writes_are_not_mixed() {
 fn counts_are_exact() {
     quietline_testing::isolated!();
     for flags in [0, EFD_SEMAPHORE] {
-        within_a_minute(move || {
+        within_minutes(move || {
             let p = &process();
             let fd = p.eventfd(0, flags).unwrap();
             let all = 2 * 30_000u64;
@@ -169,7 +169,7 @@ fn counts_are_exact() {
 #[test]
 fn a_full_counter_waits() {
     quietline_testing::isolated!();
-    within_a_minute(|| {
+    within_minutes(|| {
         let p = &process();
         let fd = p.eventfd(0, 0).unwrap();
         p.write(fd, &(u64::MAX - 1).to_ne_bytes()).unwrap();
@@ -188,7 +188,7 @@ fn a_full_counter_waits() {
 #[test]
 fn a_small_number_passes_a_large_one() {
     quietline_testing::isolated!();
-    within_a_minute(|| {
+    within_minutes(|| {
         let p = &process();
         let fd = p.eventfd(0, EFD_SEMAPHORE).unwrap();
         p.write(fd, &(u64::MAX - 1).to_ne_bytes()).unwrap();
@@ -225,7 +225,7 @@ fn cut_write(p: &Process, writer: i32, cut: impl FnOnce()) -> (usize, bool, Resu
 #[test]
 fn what_a_cut_write_does_not_say() {
     quietline_testing::isolated!();
-    within_a_minute(|| {
+    within_minutes(|| {
         let p = &process();
         let ends = |cut: [i32; 2]| {
             cut_write(p, cut[1], || {
@@ -253,7 +253,7 @@ fn what_a_cut_write_does_not_say() {
 #[test]
 fn an_empty_pipe_is_not_its_end() {
     quietline_testing::isolated!();
-    within_a_minute(|| {
+    within_minutes(|| {
         let p = &process();
         let [reader, writer] = p.pipe2(0).unwrap();
         let pieces = 20_000;
@@ -339,7 +339,7 @@ fn an_empty_pipe_is_not_its_end_for_tee() {
 #[test]
 fn what_a_splice_waits_with_is_not_gone() {
     quietline_testing::isolated!();
-    within_a_minute(|| {
+    within_minutes(|| {
         let p = &process();
         for pages in [1, 2] {
             let [reader, writer] = p.pipe2(O_DIRECT).unwrap();
@@ -411,7 +411,7 @@ fn locks_count_from_the_beginning_of_a_fifo() {
 #[test]
 fn ends_that_go_wake_the_others() {
     quietline_testing::isolated!();
-    within_a_minute(|| {
+    within_minutes(|| {
         let p = &process();
         let [reader, writer] = p.pipe2(0).unwrap();
         thread::scope(|scope| {
@@ -434,7 +434,7 @@ fn ends_that_go_wake_the_others() {
 #[test]
 fn a_closed_descriptor_does_not_end_a_call() {
     quietline_testing::isolated!();
-    within_a_minute(|| {
+    within_minutes(|| {
         let p = &process();
         let [reader, writer] = p.pipe2(0).unwrap();
         thread::scope(|scope| {
@@ -453,7 +453,7 @@ fn a_closed_descriptor_does_not_end_a_call() {
 #[test]
 fn uses_race_with_closes() {
     quietline_testing::isolated!();
-    within_a_minute(|| {
+    within_minutes(|| {
         let p = &process();
         thread::scope(|scope| {
             for _ in 0..2 {
@@ -491,7 +491,7 @@ fn uses_race_with_closes() {
 #[test]
 fn waits_are_interrupted() {
     quietline_testing::isolated!();
-    within_a_minute(|| {
+    within_minutes(|| {
         let p = &process();
         let [reader, writer] = p.pipe2(0).unwrap();
         p.mknod("/f", S_IFIFO | 0o600, 0).unwrap();
@@ -520,7 +520,7 @@ fn waits_are_interrupted() {
 #[test]
 fn fifo_openers_meet() {
     quietline_testing::isolated!();
-    within_a_minute(|| {
+    within_minutes(|| {
         let p = &process();
         p.mknod("/f", S_IFIFO | 0o600, 0).unwrap();
         for [first, second] in [[O_RDONLY, O_WRONLY], [O_WRONLY, O_RDONLY]] {

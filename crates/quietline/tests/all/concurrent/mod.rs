@@ -83,11 +83,11 @@ fn programs(kinds: Option<&'static [Kind]>, count: u64) -> Seen {
 /// Few steps end only when one system is waited for: otherwise it would be chance that they end alike.
 #[track_caller]
 fn assert_seldom_late(seen: &Seen) {
-    assert!(seen.programs < 100 || seen.late * 50 <= seen.calls, "{seen:?}");
+    assert!(seen.programs < 100 || seen.late * 10 <= seen.calls, "{seen:?}");
 }
 
 fn count() -> u64 {
-    number("QUIETLINE_CONCURRENT_PROGRAMS", 600)
+    quietline_testing::budget("QUIETLINE_CONCURRENT_PROGRAMS", 200)
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn on_one_machine() {
     let seen = programs(None, count());
     assert_seldom_late(&seen);
     // The programs come to what they are there for.
-    if seen.programs >= 500 {
+    if seen.programs >= 150 {
         assert!(seen.slept > 2 * seen.programs && seen.interrupted > seen.programs, "{seen:?}");
         assert!(seen.woken > seen.programs / 2 && seen.together > seen.programs / 20, "{seen:?}");
         assert!(seen.spliced > seen.programs / 20 && seen.files > seen.programs / 50, "{seen:?}");

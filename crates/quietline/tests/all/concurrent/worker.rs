@@ -137,7 +137,7 @@ impl Worker {
 
 /// Waits until each has ended its call or sleeps in it, for as long as that takes within reason; whether they came to that.
 pub(crate) fn rest(workers: &[&Worker]) -> bool {
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_secs(180);
     let (since, mut before) = (Instant::now(), None);
     for round in 0.. {
         let mut now = [At::Ended; 2 * super::call::THREADS];

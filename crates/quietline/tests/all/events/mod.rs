@@ -74,8 +74,10 @@ fn number(name: &str, default: u64) -> u64 {
 #[test]
 fn generated_programs() {
     quietline_testing::isolated!();
-    let (first, programs) =
-        (number("QUIETLINE_EVENTS_SEED", 1), number("QUIETLINE_EVENTS_PROGRAMS", 20_000));
+    let (first, programs) = (
+        number("QUIETLINE_EVENTS_SEED", 1),
+        quietline_testing::budget("QUIETLINE_EVENTS_PROGRAMS", 6_000),
+    );
     let mut seen = [0u64; 2];
     for seed in first..first + programs {
         let program = generate::program(&mut Dice(seed));

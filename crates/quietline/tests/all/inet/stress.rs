@@ -68,13 +68,13 @@ fn listener(process: &Process, v6: bool, option: Option<i32>) -> (i32, Vec<u8>) 
 #[test]
 fn every_byte_arrives_in_order() {
     quietline_testing::isolated!();
-    let connections = number("QUIETLINE_INET_CONNECTIONS", 10_000);
+    let connections = quietline_testing::budget("QUIETLINE_INET_CONNECTIONS", 2_000);
     let messages = number("QUIETLINE_INET_MESSAGES", 100);
     let kernel = Kernel::boot(Config::default()).unwrap();
     let process = &kernel.process().unwrap();
     let (listener, address) = &listener(process, false, None);
     let (begun, ended) = (AtomicU64::new(0), AtomicU64::new(0));
-    within(Duration::from_secs(300), || {
+    within(Duration::from_secs(600), || {
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| serve(process, *listener));
@@ -155,8 +155,8 @@ fn both_directions_at_once() {
     process.connect(client, &address).unwrap();
     let (server, _) = process.accept(listener).unwrap();
     process.setsockopt(server, libc::SOL_SOCKET, libc::SO_SNDBUF, &3000i32.to_ne_bytes()).unwrap();
-    let total = number("QUIETLINE_INET_BYTES", 100_000_000) as usize;
-    within(Duration::from_secs(300), || {
+    let total = quietline_testing::budget("QUIETLINE_INET_BYTES", 20_000_000) as usize;
+    within(Duration::from_secs(600), || {
         thread::scope(|scope| {
             for (own, seed) in [(client, 1), (server, 2)] {
                 scope.spawn(move || {
@@ -220,7 +220,7 @@ fn run(bytes: &[u8]) -> Option<usize> {
 fn what_one_call_reads_has_no_hole() {
     quietline_testing::isolated!();
     const BLOCK: usize = 96 * 1024;
-    let blocks = number("QUIETLINE_INET_BYTES", 200_000_000) as usize / BLOCK;
+    let blocks = quietline_testing::budget("QUIETLINE_INET_BYTES", 40_000_000) as usize / BLOCK;
     let kernel = Kernel::boot(Config::default()).unwrap();
     let process = &kernel.process().unwrap();
     let (listener, address) = listener(process, false, None);
@@ -230,7 +230,7 @@ fn what_one_call_reads_has_no_hole() {
     let (got, large, done) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     let holes = AtomicUsize::new(0);
     let look = |bytes: &[u8]| run(bytes).unwrap_or_else(|| holes.fetch_add(1, Ordering::Relaxed));
-    within(Duration::from_secs(200), || {
+    within(Duration::from_secs(600), || {
         thread::scope(|scope| {
             let readers = [(); 2].map(|()| {
                 scope.spawn(|| {
@@ -296,9 +296,9 @@ fn many_wait_on_one() {
     let receiver = process.socket(AF_INET, SOCK_DGRAM, 0).unwrap();
     process.bind(receiver, &loopback(false, [0, 0])).unwrap();
     let address = &process.getsockname(receiver).unwrap();
-    let count = number("QUIETLINE_INET_DATAGRAMS", 200_000) as usize;
+    let count = quietline_testing::budget("QUIETLINE_INET_DATAGRAMS", 40_000) as usize;
     let (got, sum) = (AtomicUsize::new(0), AtomicU64::new(0));
-    within(Duration::from_secs(200), || {
+    within(Duration::from_secs(600), || {
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
@@ -342,8 +342,8 @@ fn many_wait_on_one() {
 fn nothing_is_left_when_everything_ends_at_once() {
     quietline_testing::isolated!();
     let kernel = Kernel::boot(Config::default()).unwrap();
-    let rounds = number("QUIETLINE_INET_ROUNDS", 3000);
-    within(Duration::from_secs(200), || {
+    let rounds = quietline_testing::budget("QUIETLINE_INET_ROUNDS", 600);
+    within(Duration::from_secs(600), || {
         let process = &kernel.process().unwrap();
         for round in 0..rounds {
             let (listener, address) = listener(process, false, Some(libc::SO_REUSEADDR));

@@ -302,7 +302,7 @@ fn the_lowest_number_is_the_lowest_whatever_cpus_keep() {
                 scope.spawn(move || {
                     pin(cpu);
                     let mut random = Random((limit * THREADS + n) as u64);
-                    for _ in 0..500 {
+                    for _ in 0..quietline_testing::scaled(150) {
                         let mut model = model.lock().unwrap();
                         (0..20).for_each(|_| model.step(p, &mut random));
                         assert!(p.open_fds().unwrap().iter().eq(&model.open));

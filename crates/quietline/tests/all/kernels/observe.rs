@@ -167,7 +167,7 @@ fn in_an_event_loop() {
     let start = Instant::now();
     observer.answer().unwrap();
     let report = asked.join().unwrap();
-    assert!(start.elapsed() < Duration::from_secs(20));
+    assert!(start.elapsed() < Duration::from_secs(120));
     assert!(report.caches.iter().any(|seen| seen.name == "loop" && seen.size == 24));
     drop((cache, observer));
     std::fs::remove_dir_all(runtime).unwrap();

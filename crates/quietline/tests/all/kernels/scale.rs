@@ -108,7 +108,7 @@ fn small(n: usize) -> (Kernel, Process) {
 #[test]
 fn ten_thousand_kernels_one_after_the_other() {
     quietline_testing::isolated!();
-    const KERNELS: usize = 10_000;
+    const KERNELS: usize = if cfg!(debug_assertions) { 2_000 } else { 10_000 };
     let _alone = alone();
     (0..100).for_each(|n| drop(small(n)));
     trim();

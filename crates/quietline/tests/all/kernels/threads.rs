@@ -1,6 +1,8 @@
 //! Threads that share a process, without taking turns.
 
-use crate::support::{StopOnDrop, allowed_cpus, assert_nothing_open, in_child, pin};
+use crate::support::{
+    StopOnDrop, allowed_cpus, assert_nothing_open, in_child, pin, until_others_sleep,
+};
 use quietline::abi::*;
 use quietline::{Config, Errno, EventFd, ItimerSpec, Kernel, Process};
 use std::collections::BTreeSet;
@@ -292,7 +294,7 @@ fn a_child_process_goes_on() {
         }
         started.wait();
         for _ in 0..30 {
-            in_child(20, || {
+            in_child(180, || {
                 assert_eq!(p.file(kept).unwrap().payload::<EventFd>().unwrap().count(), 77);
                 let mut seen: BTreeSet<i32> = p.open_fds().unwrap().into_iter().collect();
                 for n in 0..300 {
@@ -336,8 +338,8 @@ fn timers_end_in_a_child() {
     let far = ItimerSpec { value: Duration::from_secs(1000), ..ItimerSpec::default() };
     p.timerfd_settime(fd, 0, far).unwrap();
     // Until the thread sleeps: it has a wheel's lock while it looks, which a fork does not wait for.
-    thread::sleep(Duration::from_millis(50));
-    in_child(10, move || {
+    until_others_sleep();
+    in_child(180, move || {
         assert!(p.timerfd_gettime(fd).unwrap().value > Duration::from_secs(900));
         drop(p);
         assert_nothing_open(&kernel);

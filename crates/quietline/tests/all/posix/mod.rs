@@ -41,15 +41,6 @@ use host::Host;
 use host::rootless::{Rights, Way, way};
 use sys::Sys;
 
-fn number(variable: &str, default: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) => {
-            text.replace('_', "").parse().unwrap_or_else(|e| panic!("{variable}={text}: {e}"))
-        }
-        Err(_) => default,
-    }
-}
-
 /// Runs a test with so many tmpfs of the host, or says why it does not. (In a user namespace the test runs again,
 /// from the start, under its name.)
 fn with_hosts<const N: usize>(test: &str, f: impl FnOnce([Host; N], bool)) {
@@ -111,7 +102,7 @@ fn seeds() -> Vec<u64> {
 
 /// What the environment asks for, by its first seed, or this share of the usual number of calls.
 fn plan(share: u64, root: bool) -> Plan {
-    let calls = number("QUIETLINE_POSIX_CALLS", 300_000) / share;
+    let calls = quietline_testing::budget("QUIETLINE_POSIX_CALLS", 60_000) / share;
     Plan { seed: seeds()[0], calls, root }
 }
 
@@ -188,6 +179,7 @@ fn two_hosts_agree() {
 }
 
 #[test]
+#[ignore = "soak: compares the host with a spoilt host, and not this library, for 20 s"]
 fn planted_faults_are_found() {
     quietline_testing::isolated!();
     /// By then every fault must have been met.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long one system may take to do what the other has done: for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A system, and what its threads have come to in this round.
 pub(crate) struct Side {
@@ -156,12 +156,7 @@ impl Both {
     #[track_caller]
     pub(crate) fn assert_seldom_late(&self) {
         println!("{} rests, {} late", self.rests, self.late);
-        assert!(
-            self.rests < 100 || self.late * 20 <= self.rests,
-            "{} of {}",
-            self.late,
-            self.rests
-        );
+        assert!(self.rests < 100 || self.late * 5 <= self.rests, "{} of {}", self.late, self.rests);
     }
 }
 

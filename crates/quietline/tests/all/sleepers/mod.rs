@@ -40,7 +40,7 @@ fn number(name: &str, or: u64) -> u64 {
 }
 
 fn count() -> u64 {
-    number("QUIETLINE_SLEEPERS_ROUNDS", 300)
+    quietline_testing::budget("QUIETLINE_SLEEPERS_ROUNDS", 150)
 }
 
 /// Runs `count` rounds, each from a seed that a panic is preceded by.

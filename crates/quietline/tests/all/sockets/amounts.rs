@@ -204,7 +204,7 @@ fn none(system: &dyn System, tcp: bool) -> Vec<String> {
         say("not before", &(begun.elapsed() >= SOON));
     }
     // So that a test that fails comes to an end.
-    system.set(reader, SO_RCVTIMEO, &timeval(Duration::from_secs(10)));
+    system.set(reader, SO_RCVTIMEO, &timeval(Duration::from_secs(60)));
     let waiting = |then: &dyn Fn()| {
         std::thread::scope(|scope| {
             let waiting =
@@ -221,7 +221,7 @@ fn none(system: &dyn System, tcp: bool) -> Vec<String> {
     system.write(reader, b"unread").unwrap();
     let begun = Instant::now();
     while system.poll(writer) & libc::POLLIN == 0 {
-        assert!(begun.elapsed() < Duration::from_secs(10), "it does not come");
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not come");
     }
     say("it ends", &waiting(&|| system.close(writer)));
     say("how", &system.recv(reader, &mut [0; 4], MSG_DONTWAIT));
@@ -265,8 +265,8 @@ fn many(system: &dyn System, tcp: bool, len: usize) -> [Result<usize, i32>; 2] {
     let [writer, reader] = system.ends(tcp);
     system.set(reader, SO_RCVLOWAT, &(len as i32).to_ne_bytes());
     // So that a test that fails comes to an end.
-    system.set(reader, SO_RCVTIMEO, &timeval(Duration::from_secs(3)));
-    system.set(writer, SO_SNDTIMEO, &timeval(Duration::from_secs(2)));
+    system.set(reader, SO_RCVTIMEO, &timeval(Duration::from_secs(60)));
+    system.set(writer, SO_SNDTIMEO, &timeval(Duration::from_secs(60)));
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| {
             let mut room = vec![0; len];
@@ -510,7 +510,7 @@ fn several_messages_are_of_one_socket() {
     // Some fit, and the rest waits.
     let [a, b] = p.socketpair(AF_UNIX, SOCK_DGRAM, 0).unwrap();
     // So that a test that fails comes to an end.
-    p.setsockopt(b, SOL_SOCKET, SO_RCVTIMEO, &timeval(Duration::from_secs(10))).unwrap();
+    p.setsockopt(b, SOL_SOCKET, SO_RCVTIMEO, &timeval(Duration::from_secs(60))).unwrap();
     let sent = std::thread::scope(|scope| {
         let waiting = spawn_asleep(scope, || p.sendmmsg(a, &mut [message(&[&[7; 10_000]]); 40], 0));
         assert!(!waiting.is_finished(), "all fitted");

@@ -272,7 +272,7 @@ impl Session {
 /// Some rounds over a family's connections.
 fn rounds(name: &str, address: impl Fn(&Process, i32) -> Vec<u8>, family: i32) {
     let _alone = alone();
-    let at_once = number(
+    let at_once = quietline_testing::budget(
         "QUIETLINE_CONNECTIONS_AT_ONCE",
         if cfg!(debug_assertions) { 1_000 } else { 10_000 },
     );

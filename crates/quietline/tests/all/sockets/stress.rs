@@ -13,10 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const MESSAGES: u64 = 100;
 const CLIENTS: u64 = 3;
 
-fn number(name: &str, or: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or)
-}
-
 fn name() -> Vec<u8> {
     [&1u16.to_ne_bytes()[..], b"\0stress"].concat()
 }
@@ -73,7 +69,7 @@ fn serve(p: &Process, fd: i32) -> u64 {
 #[test]
 fn connections_lose_nothing() {
     quietline_testing::isolated!();
-    let connections = number(
+    let connections = quietline_testing::budget(
         "QUIETLINE_SOCKETS_CONNECTIONS",
         if cfg!(debug_assertions) { 1_000 } else { 10_000 },
     );
@@ -178,7 +174,7 @@ fn read_pieces(p: &Process, fd: i32, seed: u64, got: &AtomicU64) -> Vec<Range<u3
 #[test]
 fn files_in_flight_are_not_lost() {
     quietline_testing::isolated!();
-    let rounds = number("QUIETLINE_SOCKETS_ROUNDS", 3_000);
+    let rounds = quietline_testing::budget("QUIETLINE_SOCKETS_ROUNDS", 600);
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = &kernel.process().unwrap();
     let hub: Vec<[i32; 2]> =
@@ -242,7 +238,7 @@ fn files_in_flight_are_not_lost() {
 #[test]
 fn what_can_be_reached_is_left_alone() {
     quietline_testing::isolated!();
-    let rounds = number("QUIETLINE_SOCKETS_ROUNDS", 3_000);
+    let rounds = quietline_testing::budget("QUIETLINE_SOCKETS_ROUNDS", 600);
     let kernel = Kernel::boot(Config::default()).unwrap();
     let moves = &AtomicU64::new(0);
     let travelling = &AtomicU64::new(2);

@@ -104,7 +104,7 @@ impl<R> Asleep<'_, R> {
                 break;
             }
             self.times = now;
-            assert!(began.elapsed() < Duration::from_secs(60), "the call does not wait");
+            assert!(began.elapsed() < Duration::from_secs(180), "the call does not wait");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -124,6 +124,39 @@ impl<R> Asleep<'_, R> {
         let in_call = of("syscall")?.split(' ').next() == Some(&self.call.to_string());
         (field("State:")?.starts_with('S') && in_call)
             .then(|| field("voluntary_ctxt_switches:").map(str::to_owned))?
+    }
+}
+
+/// Returns once all other threads of the process sleep, and have not run between two looks 5 ms
+/// apart. The test is isolated: otherwise other tests' threads run.
+#[track_caller]
+pub(crate) fn until_others_sleep() {
+    // SAFETY: asks for a number.
+    let own = unsafe { libc::gettid() }.to_string();
+    let look = || -> Option<Vec<String>> {
+        let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+        let others =
+            tasks.map(|task| task.expect("a thread").path()).filter(|path| !path.ends_with(&own));
+        others
+            .map(|path| {
+                let status = std::fs::read_to_string(path.join("status")).ok()?;
+                let field = |name: &str| {
+                    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+                };
+                let sleeps = field("State:")?.starts_with('S');
+                sleeps.then(|| field("voluntary_ctxt_switches:").map(str::to_owned))?
+            })
+            .collect()
+    };
+    let (began, mut before) = (Instant::now(), None);
+    loop {
+        let now = look();
+        if now.is_some() && now == before {
+            return;
+        }
+        before = now;
+        assert!(began.elapsed() < Duration::from_secs(180), "another thread does not sleep");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -248,7 +281,7 @@ pub(crate) fn in_child(seconds: u32, f: impl FnOnce()) {
 }
 
 /// How long nothing may happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Runs `work`, which counts in `done` what it has done: ends the program if that stands still for too long.
 pub(crate) fn watched<R>(done: &AtomicU64, work: impl FnOnce() -> R) -> R {

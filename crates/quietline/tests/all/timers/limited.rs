@@ -252,7 +252,7 @@ fn first_difference(
 fn programs_of_limited_waits() {
     quietline_testing::isolated!();
     let first = crate::timers::number("QUIETLINE_TIMERS_SEED", 1);
-    let programs = crate::timers::number("QUIETLINE_TIMERS_PROGRAMS", 3_000) / 10;
+    let programs = quietline_testing::budget("QUIETLINE_TIMERS_PROGRAMS", 1_000) / 10;
     crate::support::own_network();
     let tick = tick(&mut Host);
     let mut chance = Chance::new(programs, crate::timers::ONE_IN);

@@ -104,8 +104,10 @@ fn generated_programs() {
     if own::elsewhere("timers::generated_programs") {
         return;
     }
-    let (first, programs) =
-        (number("QUIETLINE_TIMERS_SEED", 1), number("QUIETLINE_TIMERS_PROGRAMS", 3_000));
+    let (first, programs) = (
+        number("QUIETLINE_TIMERS_SEED", 1),
+        quietline_testing::budget("QUIETLINE_TIMERS_PROGRAMS", 1_000),
+    );
     let (mut calls, mut chance) = (0, Chance::new(programs, ONE_IN));
     for seed in first..first + programs {
         own::begins(seed);

@@ -64,7 +64,7 @@ fn watch() {
             let now = (RUNS.load(Ordering::Relaxed), CALL.load(Ordering::Relaxed));
             if now != last {
                 (last, since) = (now, Instant::now());
-            } else if now.0 != 0 && since.elapsed() > Duration::from_secs(60) {
+            } else if now.0 != 0 && since.elapsed() > Duration::from_secs(180) {
                 eprintln!("seed {} hangs at call {}", now.0, now.1);
                 let program = crate::timers::generate::program(now.0);
                 program.iter().take(now.1 + 1).for_each(|call| eprintln!("    {call:?}"));

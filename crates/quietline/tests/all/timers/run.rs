@@ -23,7 +23,7 @@ pub(crate) enum Outcome {
 const SIGPIPE: u64 = 1 << (libc::SIGPIPE - 1);
 
 /// Longer than anything takes that comes at all.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) struct World<'a> {
     pub(crate) host: &'a mut dyn System,

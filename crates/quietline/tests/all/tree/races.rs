@@ -6,7 +6,10 @@ use quietline::{Config, Errno, Kernel, Process};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-const RENAMES: u64 = if cfg!(debug_assertions) { 300_000 } else { 1_000_000 };
+/// How often a directory is renamed: a million times at the full scale.
+fn renames() -> u64 {
+    if cfg!(debug_assertions) { quietline_testing::scaled(60_000) } else { 1_000_000 }
+}
 
 fn root() -> Process {
     Kernel::boot(Config::default().privileged(true)).unwrap().process().unwrap()
@@ -17,6 +20,7 @@ fn root() -> Process {
 #[test]
 fn a_million_renames_beside_lookups() {
     quietline_testing::isolated!();
+    let full = renames();
     let _alone = alone();
     let before = pages_used();
     let p = root();
@@ -40,7 +44,7 @@ fn a_million_renames_beside_lookups() {
         // Who renames: each its own names, so that none fails.
         scope.spawn(|| {
             let _stop = StopOnDrop(&stop);
-            while renames.load(Relaxed) < RENAMES || lookups.load(Relaxed) < RENAMES {
+            while renames.load(Relaxed) < full || lookups.load(Relaxed) < full {
                 p.renameat2(
                     AT_FDCWD,
                     "/x",
@@ -122,7 +126,8 @@ fn a_million_renames_beside_lookups() {
 #[test]
 fn unmounting_under_load() {
     quietline_testing::isolated!();
-    const ROUNDS: usize = if cfg!(debug_assertions) { 400 } else { 2_000 };
+    let full = if cfg!(debug_assertions) { quietline_testing::scaled(80) } else { 2_000 };
+    let full = full as usize;
     let _alone = alone();
     let before = pages_used();
     let p = root();
@@ -167,7 +172,9 @@ fn unmounting_under_load() {
             });
         }
         let _stop = StopOnDrop(&stop);
-        for round in 0..ROUNDS {
+        let mut round = 0;
+        // On until the mount has been found busy.
+        while round < full || busy.load(Relaxed) == 0 && round < 1_000 * full {
             p.mount("", "/m", "tmpfs", 0).unwrap();
             // Until it is in use.
             let before = used.load(Relaxed);
@@ -188,13 +195,14 @@ fn unmounting_under_load() {
                 Ok(()) => _ = away.fetch_add(1, Relaxed),
                 Err(errno) => assert_eq!(errno, Errno::INVAL, "nothing is mounted there any more"),
             }
+            round += 1;
         }
     });
     let [used, busy, away] = [used, busy, away].map(AtomicU64::into_inner);
     println!(
-        "{ROUNDS} mounts: used {used} times, found busy {busy} times, {away} unmounted lazily"
+        "{full} mounts and more: used {used} times, found busy {busy} times, {away} unmounted lazily"
     );
-    assert!(busy > 0 && away > ROUNDS as u64 / 2 - 1);
+    assert!(busy > 0 && away > full as u64 / 2 - 1);
     p.kernel().shrink();
     for user in 0..3 {
         // What was made below while nothing was mounted.
@@ -217,7 +225,7 @@ fn unmounting_under_load() {
 #[test]
 fn who_is_soon_done_keeps_no_mount_writable() {
     quietline_testing::isolated!();
-    const ROUNDS: usize = 2_000;
+    const ROUNDS: usize = 500;
     let _alone = alone();
     let p = root();
     p.mkdir("/m", 0o755).unwrap();
@@ -243,7 +251,7 @@ fn who_is_soon_done_keeps_no_mount_writable() {
         }
         let _stop = StopOnDrop(&stop);
         let mut rounds = 0;
-        while rounds < ROUNDS || made.load(Relaxed) < 1000 {
+        while rounds < ROUNDS || made.load(Relaxed) < 250 {
             p.mount("", "/m", "", quietline::MS_REMOUNT | quietline::MS_BIND | 1)
                 .expect("nobody has a file open");
             assert_eq!(p.mkdir("/m/main", 0o755), Err(Errno::ROFS));
