@@ -76,13 +76,14 @@ fn like_a_sorted_map() {
 #[test]
 fn millions_of_names() {
     quietline_testing::isolated!();
-    const MANY: usize = if cfg!(debug_assertions) { 400_000 } else { 2_000_000 };
+    let many = if cfg!(debug_assertions) { quietline_testing::scaled(400_000) } else { 2_000_000 };
+    let many = many as usize;
     let mut log = DirLog::new();
-    for item in 0..MANY {
+    for item in 0..many {
         assert_eq!(log.append(item), Ok(item as u64 + FIRST));
     }
-    assert_eq!(log.len(), MANY);
-    assert!(log.memory() < 17 * MANY, "{} bytes", log.memory());
+    assert_eq!(log.len(), many);
+    assert!(log.memory() < 17 * many, "{} bytes", log.memory());
     // A reader in pieces, with names going away behind it and before it.
     let (mut place, mut seen, mut random) = (u64::MAX, 0, Sequence(3));
     while log.last_before(place).is_some() {
@@ -97,27 +98,27 @@ fn millions_of_names() {
             left > 0
         });
         for _ in 0..500 {
-            log.remove(FIRST + random.below(MANY) as u64);
+            log.remove(FIRST + random.below(many) as u64);
         }
     }
-    assert!(seen > MANY / 2, "{seen} were seen");
+    assert!(seen > many / 2, "{seen} were seen");
     check_memory(&log);
     // All but every hundredth, in an order that has no end in common with the log's.
     let step = 1_299_709;
     let mut at = 0;
-    for _ in 0..MANY {
-        at = (at + step) % MANY;
+    for _ in 0..many {
+        at = (at + step) % many;
         if at % 100 != 0 {
             log.remove(at as u64 + FIRST);
         }
     }
-    assert!(log.len() <= MANY / 100);
+    assert!(log.len() <= many / 100);
     check_memory(&log);
     for (place, _) in all(&log) {
         assert!(log.remove(place).is_some());
     }
     assert_eq!((log.len(), log.memory()), (0, 0));
-    assert_eq!(log.append(1), Ok(MANY as u64 + FIRST), "no place is given twice");
+    assert_eq!(log.append(1), Ok(many as u64 + FIRST), "no place is given twice");
 }
 
 /// Some names stay for ever, and others come and go beside them.

@@ -19,7 +19,7 @@
 //! before. Where the host lets it the
 //! programs have a network of their own, and every thousand a new one: other programs' ports are there no more.
 //!
-//! `QUIETLINE_INET_PROGRAMS=1000000` runs so many (3,000 by default), `QUIETLINE_INET_SEED` begins elsewhere.
+//! `QUIETLINE_INET_PROGRAMS=1000000` runs so many (500 by default), `QUIETLINE_INET_SEED` begins elsewhere.
 #![allow(unsafe_code, reason = "the host's calls")]
 
 mod call;

@@ -63,7 +63,7 @@ fn listener(process: &Process, v6: bool, option: Option<i32>) -> (i32, Vec<u8>) 
     (fd, process.getsockname(fd).unwrap().bytes().to_vec())
 }
 
-/// 10,000 connections with 100 messages each by default: half of the threads connect and send, the others accept, receive
+/// 2,000 connections with 100 messages each by default: half of the threads connect and send, the others accept, receive
 /// and answer with the sum of what has come.
 #[test]
 fn every_byte_arrives_in_order() {

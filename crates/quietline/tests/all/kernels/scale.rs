@@ -108,13 +108,14 @@ fn small(n: usize) -> (Kernel, Process) {
 #[test]
 fn ten_thousand_kernels_one_after_the_other() {
     quietline_testing::isolated!();
-    const KERNELS: usize = if cfg!(debug_assertions) { 2_000 } else { 10_000 };
+    let kernels = if cfg!(debug_assertions) { quietline_testing::scaled(2_000) } else { 10_000 };
+    let kernels = kernels as usize;
     let _alone = alone();
     (0..100).for_each(|n| drop(small(n)));
     trim();
     let (start, start_used) = (resident(), pages::usage().used);
     let mut most = 0;
-    for n in 0..KERNELS {
+    for n in 0..kernels {
         let (kernel, process) = small(n);
         assert_eq!(kernel.nr_files(), 4);
         // Either may go first.
@@ -132,7 +133,7 @@ fn ten_thousand_kernels_one_after_the_other() {
     trim();
     let left = grown(start);
     println!(
-        "{KERNELS} kernels, one after the other: {} KiB more at most, {} KiB left",
+        "{kernels} kernels, one after the other: {} KiB more at most, {} KiB left",
         most >> 10,
         left >> 10
     );

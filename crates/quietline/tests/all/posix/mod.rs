@@ -4,7 +4,7 @@
 //!
 //! The tester is tested too: two tmpfs of the host must agree, and a side with a fault planted must be found out.
 //!
-//! `QUIETLINE_POSIX_CALLS` is the number of calls (default 300,000), `QUIETLINE_POSIX_SEED` their seed, or several with commas
+//! `QUIETLINE_POSIX_CALLS` is the number of calls (default 100,000), `QUIETLINE_POSIX_SEED` their seed, or several with commas
 //! between them, for as many calls each; `QUIETLINE_POSIX_SCRIPT` a file with a program to run instead, as failures print them. With `QUIETLINE_POSIX_SURVEY`
 //! a run goes on after a difference, and writes the shortest program for each kind of them to that file.
 //!
@@ -102,7 +102,7 @@ fn seeds() -> Vec<u64> {
 
 /// What the environment asks for, by its first seed, or this share of the usual number of calls.
 fn plan(share: u64, root: bool) -> Plan {
-    let calls = quietline_testing::budget("QUIETLINE_POSIX_CALLS", 60_000) / share;
+    let calls = quietline_testing::budget("QUIETLINE_POSIX_CALLS", 100_000) / share;
     Plan { seed: seeds()[0], calls, root }
 }
 

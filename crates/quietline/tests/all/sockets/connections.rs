@@ -272,11 +272,11 @@ impl Session {
 /// Some rounds over a family's connections.
 fn rounds(name: &str, address: impl Fn(&Process, i32) -> Vec<u8>, family: i32) {
     let _alone = alone();
-    let at_once = quietline_testing::budget(
+    let at_once = number(
         "QUIETLINE_CONNECTIONS_AT_ONCE",
         if cfg!(debug_assertions) { 1_000 } else { 10_000 },
     );
-    let rounds = number("QUIETLINE_CONNECTIONS_ROUNDS", 1);
+    let rounds = quietline_testing::budget("QUIETLINE_CONNECTIONS_ROUNDS", 1);
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = &kernel.process().unwrap();
     let listener = p.socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0).unwrap();

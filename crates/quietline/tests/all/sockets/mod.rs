@@ -9,7 +9,7 @@
 //! failure, too. And what is different must be the host: made here alone, the calls have to give each time what they gave beside
 //! it. So what goes wrong here now and then is a failure when it is first seen.
 //!
-//! `QUIETLINE_SOCKETS_PROGRAMS=N` makes N programs (default 3,000), `QUIETLINE_SOCKETS_SEED=N` begins with another.
+//! `QUIETLINE_SOCKETS_PROGRAMS=N` makes N programs (default 300), `QUIETLINE_SOCKETS_SEED=N` begins with another.
 
 mod amounts;
 mod call;

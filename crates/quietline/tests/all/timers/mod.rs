@@ -33,7 +33,7 @@
 //!   the process's. So a broken pipe is written to where none waits, and none is sent until it is read.
 //! * Reads of what has nothing to read and waits: nobody would end them.
 //!
-//! `QUIETLINE_TIMERS_PROGRAMS=1000000` runs so many (3,000 by default), `QUIETLINE_TIMERS_SEED` begins elsewhere.
+//! `QUIETLINE_TIMERS_PROGRAMS=1000000` runs so many (1,000 by default), `QUIETLINE_TIMERS_SEED` begins elsewhere.
 #![allow(unsafe_code, reason = "the host's calls")]
 
 mod call;

@@ -6,7 +6,9 @@ use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 
-const ROUNDS: u32 = if cfg!(debug_assertions) { 500 } else { 8_000 };
+fn rounds() -> u64 {
+    if cfg!(debug_assertions) { quietline_testing::scaled(500) } else { 8_000 }
+}
 
 /// Says that it is over, also by a panic.
 struct Over<'a>(&'a AtomicBool);
@@ -56,7 +58,7 @@ fn bind_beside(meddle: impl Fn(&World<'_>, &AtomicU32) + Sync) {
                         Err(errno) => panic!("{errno}"),
                     }
                 }
-                if round >= ROUNDS && done.load(Relaxed) > 20 {
+                if round >= rounds() && done.load(Relaxed) > 20 {
                     break;
                 }
             }
