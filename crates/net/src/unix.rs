@@ -130,6 +130,12 @@ impl UnixEnd {
         self.sock.get().is_some()
     }
 
+    /// Returns `true` if there is nothing to close and nothing to drop; for the owner of the last reference.
+    #[inline(always)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.sock.bits() | self.peer.bits() == 0
+    }
+
     #[inline(always)]
     fn get(&self) -> Option<&Sock> {
         self.sock.get()

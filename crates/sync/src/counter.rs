@@ -146,6 +146,14 @@ impl Counter {
         self.shared.count.load(Ordering::Relaxed)
     }
 
+    /// Returns the part of the count that is folded: off by less than batch · CPUs, and negative where `read` is. Of a
+    /// counter with an endless batch, which folds nothing, always 0. Writes no line.
+    #[inline]
+    pub fn read_near(&self) -> i64 {
+        // Relaxed: as in `read`.
+        self.shared.count.load(Ordering::Relaxed)
+    }
+
     /// [`read`](Self::read), or 0 when that is negative: for a count that never is, but whose parts are.
     #[inline]
     pub fn read_positive(&self) -> i64 {

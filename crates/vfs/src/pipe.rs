@@ -154,7 +154,8 @@ pub fn pipe2<'k>(
         return Err(Errno::NOPKG);
     }
     let inode = PseudoInode { i_ino: last_ino.next(), i_mode: S_IFIFO | 0o600 };
-    let pipe = Pipe { inode, core: PipeCore::new(vfs.pipe_pages.of_a_pipe(), 1, 1) };
+    let slots = vfs.pipe_pages.of_a_pipe();
+    let pipe = || Pipe { inode, core: PipeCore::new(slots, 1, 1) };
     // Packets are made where they are written: the end to read from does not show O_DIRECT.
     let read = O_RDONLY | (flags & O_NONBLOCK);
     let write = O_WRONLY | (flags & (O_NONBLOCK | O_DIRECT));

@@ -3,12 +3,12 @@
 use super::dcache::refs::{dput_inside, end_dead};
 use super::eventpoll::watched_file_ends;
 use super::mount::{MountRef, TreeMount};
-use super::pseudo::{self, Kind, Payload};
+use super::pseudo::{Kind, Payload};
 use super::walk_path::{Path, PathRef};
 use crate::cred::Cred;
 use crate::dentry::Dentry;
 use crate::dentry::PseudoDentry;
-use crate::file::{Direction, File, FileMode, Files, Io, Ioctl, Position, Sink, Source};
+use crate::file::{Direction, Ended, File, FileMode, Files, Io, Ioctl, Position, Sink, Source};
 use crate::inode::{Content, Inode, PseudoInode};
 use crate::mount::Mount;
 use crate::pipe::{Pipe, PipeCore};
@@ -73,15 +73,13 @@ impl<'k> FileHandle<'k> {
             Ok(file) => file,
             Err(errno) => {
                 // SAFETY: the reference was given to us.
-                unsafe {
-                    pseudo::file_ends(dentry, kind, mode.bits(), false);
-                    pseudo::dput(dentry, kind);
-                }
+                unsafe { (kind.end_file)(dentry, Ended::unopened(mode.bits())) };
                 return Err(errno);
             }
         };
         files.nr_files.inc();
-        mount.get();
+        // References to it need not be counted.
+        debug_assert!(mount.is_internal(), "pseudo objects are on a kernel's own mounts");
         // SAFETY: a fresh file is ours; readers may look at it, so its fields are atomics.
         let f = unsafe { file.as_ref() };
         quietline_platform::name_words!(*f => "File" { f_ref, f_status, f_mode, f_dentry, f_mnt, f_kind, f_files });
@@ -639,19 +637,16 @@ unsafe fn release(file: NonNull<File>) {
         if kind.is_null() {
             return release_tree(f, files);
         }
-        let (mount, kind) = (&*f.f_mnt.load(Ordering::Relaxed), &*kind);
         let dentry: NonNull<PseudoDentry> =
             NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast());
         let ended = f.f_mode.end();
         if ended.is_watched() {
             watched_file_ends(f);
         }
-        pseudo::file_ends(dentry, kind, ended.mode(), ended.is_met());
-        pseudo::dput(dentry, kind);
         files.cache.free(file);
-        let last = mount.put();
-        debug_assert!(!last, "a kernel's mounts outlive its files");
         files.nr_files.dec();
+        // Last, so that nothing of the file has to be kept across the call: the compiler makes it a jump.
+        ((*kind).end_file)(dentry, ended);
     }
 }
 
