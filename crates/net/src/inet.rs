@@ -120,10 +120,10 @@ impl InetEnd {
         self.tcp.get().is_some() || self.udp.get().is_some()
     }
 
-    /// Returns `true` if there is nothing to close and nothing to drop; for the owner of the last reference.
+    /// Returns 0 if there is nothing to close and nothing to drop; for the owner of the last reference.
     #[inline(always)]
-    pub(crate) fn is_idle(&self) -> bool {
-        self.tcp.bits() | self.udp.bits() == 0
+    pub(crate) fn bits(&self) -> usize {
+        self.tcp.bits() | self.udp.bits()
     }
 
     /// The state, made if there is none.

@@ -95,8 +95,8 @@ impl Payload for Socket {
 
     /// Most have no state: then there is nothing to end.
     #[inline(always)]
-    fn is_idle(&self) -> bool {
-        self.unix.is_idle() && self.inet.is_idle()
+    fn is_idle(&mut self) -> bool {
+        self.unix.bits() | self.inet.bits() == 0
     }
 
     fn inode(&self) -> Option<&PseudoInode> {

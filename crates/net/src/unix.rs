@@ -130,10 +130,10 @@ impl UnixEnd {
         self.sock.get().is_some()
     }
 
-    /// Returns `true` if there is nothing to close and nothing to drop; for the owner of the last reference.
+    /// Returns 0 if there is nothing to close and nothing to drop; for the owner of the last reference.
     #[inline(always)]
-    pub(crate) fn is_idle(&self) -> bool {
-        self.sock.bits() | self.peer.bits() == 0
+    pub(crate) fn bits(&self) -> usize {
+        self.sock.bits() | self.peer.bits()
     }
 
     #[inline(always)]

@@ -95,6 +95,11 @@ impl Payload for Pipe {
     const CLOSES: bool = true;
     const CLOSES_ALONE: bool = false;
 
+    #[inline(always)]
+    fn is_idle(&mut self) -> bool {
+        self.core.is_bare()
+    }
+
     fn inode(&self) -> Option<&PseudoInode> {
         Some(&self.inode)
     }
@@ -139,7 +144,7 @@ impl Payload for Pipe {
 /// # Errors
 /// `EINVAL` for a flag that is unknown; `ENOPKG` for a notification pipe, which needs a queue of kernel events that
 /// quietline has not; `ENFILE`, `ENOMEM`.
-#[inline]
+#[inline(always)]
 pub fn pipe2<'k>(
     fs: &'k PseudoFs<Pipe>,
     files: &'k Files,

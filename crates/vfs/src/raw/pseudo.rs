@@ -44,10 +44,9 @@ pub trait Payload: Send + Sync + Sized + 'static {
     /// Whether `lseek` says 0, and not that there is no position.
     const SEEKS: bool = false;
 
-    /// Returns `true` if neither [`closed`](Self::closed) nor dropping the payload would do anything, for the owner of the last
-    /// reference. Neither is then called.
+    /// Returns `true` if neither [`closed`](Self::closed) nor dropping the payload would do anything. Neither is then called.
     #[inline(always)]
-    fn is_idle(&self) -> bool {
+    fn is_idle(&mut self) -> bool {
         !(Self::CLOSES && Self::CLOSES_ALONE) && !core::mem::needs_drop::<Self>()
     }
 
@@ -135,7 +134,7 @@ unsafe impl<P: Payload> Sync for Pseudo<P> {}
 ///
 /// Each may be called with the dentry of a living object of this kind.
 pub struct Kind {
-    payload: fn() -> TypeId,
+    payload: TypeId,
     /// Ends a file's part in an object and gives back the file's reference to it.
     ///
     /// # Safety
@@ -200,7 +199,7 @@ pub struct PseudoFs<P: Payload> {
 
 impl<P: Payload> PseudoFs<P> {
     const KIND: &'static Kind = &Kind {
-        payload: TypeId::of::<P>,
+        payload: TypeId::of::<P>(),
         end_file: end_file::<P>,
         name: name::<P>,
         read: read::<P>,
@@ -300,8 +299,27 @@ impl<P: Payload> PseudoFs<P> {
         flags: i32,
         mode: FileMode,
     ) -> Result<FileHandle<'k>, Errno> {
-        let dentry = self.create(make, 1)?;
+        let Some(memory) = self.cache.try_alloc() else {
+            return self.open_slow(files, make(), flags, mode);
+        };
+        let dentry = self.init(memory, make, 1);
         // SAFETY: the new dentry's reference is ours to give; it lives in this filesystem, which lives for 'k.
+        unsafe { FileHandle::open(files, &self.mount, dentry, Self::KIND, flags, mode) }
+    }
+
+    /// [`open_with`](Self::open_with) when the CPU's sheaf has no object.
+    #[cold]
+    #[inline(never)]
+    fn open_slow<'k>(
+        &'k self,
+        files: &'k Files,
+        payload: P,
+        flags: i32,
+        mode: FileMode,
+    ) -> Result<FileHandle<'k>, Errno> {
+        let memory = self.cache.alloc().map_err(|_| Errno::NOMEM)?;
+        let dentry = self.init(memory, || payload, 1);
+        // SAFETY: as in `open_with`.
         unsafe { FileHandle::open(files, &self.mount, dentry, Self::KIND, flags, mode) }
     }
 
@@ -309,28 +327,67 @@ impl<P: Payload> PseudoFs<P> {
     ///
     /// # Errors
     /// As [`open`](Self::open); then neither file is open.
-    #[inline]
+    #[inline(always)]
     pub fn open_pair<'k>(
         &'k self,
         files: &'k Files,
         make: impl FnOnce() -> P,
         ends: [(i32, FileMode); 2],
     ) -> Result<[FileHandle<'k>; 2], Errno> {
-        let dentry = self.create(make, 2)?;
-        let [first, second] = ends.map(|(flags, mode)| {
-            // SAFETY: the new dentry has two references, one for each file; the rest as in `open`.
-            unsafe { FileHandle::open(files, &self.mount, dentry, Self::KIND, flags, mode) }
-        });
-        Ok([first?, second?])
+        let Some(memory) = self.cache.try_alloc() else {
+            return self.open_pair_slow(files, make(), ends);
+        };
+        let dentry = self.init(memory, make, 2);
+        self.open_ends(files, dentry, ends)
     }
 
+    /// [`open_pair`](Self::open_pair) when the CPU's sheaf has no object.
+    #[cold]
+    #[inline(never)]
+    fn open_pair_slow<'k>(
+        &'k self,
+        files: &'k Files,
+        payload: P,
+        ends: [(i32, FileMode); 2],
+    ) -> Result<[FileHandle<'k>; 2], Errno> {
+        let memory = self.cache.alloc().map_err(|_| Errno::NOMEM)?;
+        let dentry = self.init(memory, || payload, 2);
+        self.open_ends(files, dentry, ends)
+    }
+
+    /// Opens two files on a new object, whose two references go to them.
     #[inline(always)]
-    fn create(
+    fn open_ends<'k>(
+        &'k self,
+        files: &'k Files,
+        dentry: NonNull<PseudoDentry>,
+        [first, second]: [(i32, FileMode); 2],
+    ) -> Result<[FileHandle<'k>; 2], Errno> {
+        // SAFETY: the new dentry has two references, one for each file; the rest as in `open_with`. A file that cannot be opened
+        // gives its reference back, and one that is not tried does so here.
+        unsafe {
+            let open = |(flags, mode)| {
+                FileHandle::open(files, &self.mount, dentry, Self::KIND, flags, mode)
+            };
+            match open(first) {
+                Ok(first) => Ok([first, open(second)?]),
+                Err(errno) => {
+                    end_file::<P>(dentry, Ended::unopened(second.1.bits()));
+                    Err(errno)
+                }
+            }
+        }
+    }
+
+    /// Makes an object in fresh memory of the cache.
+    #[inline(always)]
+    fn init(
         &self,
+        memory: NonNull<u8>,
         make: impl FnOnce() -> P,
         references: u32,
-    ) -> Result<NonNull<PseudoDentry>, Errno> {
-        let memory = self.cache.alloc().map_err(|_| Errno::NOMEM)?.cast::<Pseudo<P>>();
+    ) -> NonNull<PseudoDentry> {
+        let memory = memory.cast::<Pseudo<P>>();
         let at = memory.as_ptr();
         // SAFETY: fresh memory of the object's size and alignment, and ours. Each field is written where it stays: an object
         // that is built elsewhere first is copied, which costs more than to build it.
@@ -343,7 +400,7 @@ impl<P: Payload> PseudoFs<P> {
         quietline_platform::name_words!(*_object => "Pseudo" { fs, payload });
         quietline_platform::name_words!(_object.dentry, "Dentry");
         quietline_platform::name_words!(_object.dentry.d_lockref, "Dentry.d_lockref");
-        Ok(memory.cast())
+        memory.cast()
     }
 }
 
@@ -373,7 +430,7 @@ unsafe fn end<P: Payload>(object: NonNull<u8>) {
 /// # Safety
 /// The reference is the caller's, on a `Pseudo<P>`, whose filesystem lives.
 unsafe fn end_file<P: Payload>(dentry: NonNull<PseudoDentry>, ended: Ended) {
-    let object = dentry.cast::<Pseudo<P>>();
+    let mut object = dentry.cast::<Pseudo<P>>();
     // SAFETY: the dentry is the first field of an object of this type, which the caller's reference keeps alive.
     let pseudo = unsafe { object.as_ref() };
     if ended.is_met() {
@@ -385,17 +442,18 @@ unsafe fn end_file<P: Payload>(dentry: NonNull<PseudoDentry>, ended: Ended) {
     // ORDERING: `is_sole` loads with acquire, which the last of several holders needs as much as the sole one (it pairs
     // with the release of the puts before, of which the load finds the last): what they did to the object comes before
     // its end.
-    let sole = pseudo.dentry.d_lockref.is_sole();
-    let idle = pseudo.payload.is_idle();
-    // SAFETY: passed on.
+    //
+    // SAFETY: passed on. Calls at the end, which the compiler makes jumps: the usual path saves no register for them.
     unsafe {
-        if !sole {
+        if !pseudo.dentry.d_lockref.is_sole() {
             return put_shared::<P>(object, ended);
         }
         if pseudo.dentry.is_met() {
             return end_met::<P>(object, ended);
         }
-        if !idle {
+        // Nobody else can have it any more.
+        let pseudo = object.as_mut();
+        if !pseudo.payload.is_idle() {
             return end_busy::<P>(object, ended);
         }
         pseudo.fs.as_ref().cache.free(object.cast());
@@ -626,11 +684,12 @@ impl Kind {
     ///
     /// # Safety
     /// The dentry is that of an object of this kind, alive for `'a`.
+    #[inline(always)]
     pub(super) unsafe fn payload<'a, P: Payload>(
         &self,
         dentry: NonNull<PseudoDentry>,
     ) -> Option<&'a P> {
         // SAFETY: by contract, and the type is the object's.
-        ((self.payload)() == TypeId::of::<P>()).then(|| unsafe { state(dentry) })
+        (self.payload == TypeId::of::<P>()).then(|| unsafe { state(dentry) })
     }
 }
