@@ -55,6 +55,13 @@ impl<P: Counted> Once<P> {
         unsafe { self.value.load(Ordering::Acquire).as_ref() }
     }
 
+    /// Returns the value's address, or 0 if it is not set: for a look that orders nothing.
+    #[inline(always)]
+    pub(crate) fn bits(&self) -> usize {
+        // Relaxed: only compared.
+        self.value.load(Ordering::Relaxed).addr()
+    }
+
     /// A share of the value, if it is set.
     pub(crate) fn share(&self) -> Option<P> {
         // SAFETY: the value is such a pointer's, of which this owns a share.

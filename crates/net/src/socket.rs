@@ -50,9 +50,9 @@ pub struct Socket {
 impl Socket {
     /// A socket without state.
     #[inline(always)]
-    fn new(net: &Net, last_ino: &IdAllocator, family: i32, ty: i32, protocol: Protocol) -> Self {
+    fn new(net: &Net, i_ino: u32, family: i32, ty: i32, protocol: Protocol) -> Self {
         Self {
-            inode: PseudoInode { i_ino: last_ino.next(), i_mode: S_IFSOCK | 0o777 },
+            inode: PseudoInode { i_ino, i_mode: S_IFSOCK | 0o777 },
             family: family as u16,
             ty: ty as u16,
             protocol,
@@ -92,6 +92,12 @@ impl Socket {
 impl Payload for Socket {
     const CACHE: &'static str = "sock_inode_cache";
     const CLOSES: bool = true;
+
+    /// Most have no state: then there is nothing to end.
+    #[inline(always)]
+    fn is_idle(&mut self) -> bool {
+        self.unix.bits() | self.inet.bits() == 0
+    }
 
     fn inode(&self) -> Option<&PseudoInode> {
         Some(&self.inode)
@@ -189,7 +195,9 @@ impl<'k> Maker<'k> {
         let flags = flags_of(ty)?;
         let (ty, protocol) =
             family::resolve(family, ty & SOCK_TYPE_MASK, protocol, May { raw: may_raw })?;
-        self.open(Socket::new(self.net, self.last_ino, family, ty, protocol), flags)
+        let i_ino = self.last_ino.next();
+        let socket = || Socket::new(self.net, i_ino, family, ty, protocol);
+        self.fs.open_with(self.files, socket, O_RDWR | (flags & O_NONBLOCK), BOTH)
     }
 
     /// Makes two sockets that are connected to each other (`socketpair`).
@@ -210,8 +218,8 @@ impl<'k> Maker<'k> {
         if family != AF_UNIX {
             return Err(Errno::OPNOTSUPP);
         }
-        let mut one = Socket::new(self.net, self.last_ino, family, ty, protocol);
-        let mut two = Socket::new(self.net, self.last_ino, family, ty, protocol);
+        let mut one = Socket::new(self.net, self.last_ino.next(), family, ty, protocol);
+        let mut two = Socket::new(self.net, self.last_ino.next(), family, ty, protocol);
         UnixEnd::pair(&mut one, &mut two, who)?;
         let one = self.open(one, flags).inspect_err(|_| two.unix.unpair())?;
         Ok([one, self.open(two, flags)?])
@@ -224,7 +232,7 @@ impl<'k> Maker<'k> {
     /// As `accept4(2)`, but for descriptors.
     pub fn accept(&self, on: &On<'_>, flags: i32) -> Result<(FileHandle<'k>, SockAddr), Errno> {
         let old = on.socket;
-        let new = Socket::new(self.net, self.last_ino, old.family(), old.ty(), old.protocol);
+        let new = Socket::new(self.net, self.last_ino.next(), old.family(), old.ty(), old.protocol);
         // Before the connection is taken: who has no room leaves it there.
         let file = self.open(new, flags)?;
         let address = {
@@ -234,7 +242,6 @@ impl<'k> Maker<'k> {
         Ok((file, address))
     }
 
-    #[inline(always)]
     fn open(&self, socket: Socket, flags: i32) -> Result<FileHandle<'k>, Errno> {
         self.fs.open(self.files, socket, O_RDWR | (flags & O_NONBLOCK), BOTH)
     }

@@ -55,7 +55,7 @@ pub use sheaf::{Chain, OwnedSheaf, Sheaf};
 
 #[cfg(all(test, not(any(loom, quietline_sim))))]
 use body::fence;
-pub use body::{Body, active};
+pub use body::{Body, active, is_fallback};
 #[cfg(not(loom))]
 pub(crate) use body::{fork_after, fork_before};
 
@@ -134,6 +134,13 @@ impl<const N: usize> Words<N> {
         self.area.add_within(index, value, bound)
     }
 
+    /// As [`add_within`](Self::add_within) by the restartable body alone: false also [in the fallback](is_fallback). For callers
+    /// whose slow path then asks for the whole operation, so that their fast path has one way out.
+    #[inline(always)]
+    pub fn add_within_restartable(&self, index: usize, value: i64, bound: i64) -> bool {
+        self.area.add_within_restartable(index, value, bound)
+    }
+
     /// Takes the next number of a batch, unless the batch is at its end (`get_next_ino`).
     ///
     /// ```text
@@ -144,6 +151,12 @@ impl<const N: usize> Words<N> {
     #[inline(always)]
     pub fn increment_unless(&self, index: usize, mask: u64) -> Option<u64> {
         self.area.increment_unless(index, mask)
+    }
+
+    /// As [`increment_unless`](Self::increment_unless) by the restartable body alone: none also [in the fallback](is_fallback).
+    #[inline(always)]
+    pub fn increment_unless_restartable(&self, index: usize, mask: u64) -> Option<u64> {
+        self.area.increment_unless_restartable(index, mask)
     }
 
     /// Replaces a word that has the expected value (`this_cpu_cmpxchg`).
@@ -318,6 +331,16 @@ impl<const N: usize> Words<N> {
         unsafe { self.area.sheaf_pop(index) }
     }
 
+    /// As [`sheaf_pop`](Self::sheaf_pop) by the restartable body alone: 0 also [in the fallback](is_fallback).
+    ///
+    /// # Safety
+    /// As [`sheaf_pop`](Self::sheaf_pop).
+    #[inline(always)]
+    pub unsafe fn sheaf_pop_restartable(&self, index: usize) -> usize {
+        // SAFETY: passed on.
+        unsafe { self.area.sheaf_pop_restartable(index) }
+    }
+
     /// Pushes a value; false when the sheaf is full.
     ///
     /// ```text
@@ -332,6 +355,16 @@ impl<const N: usize> Words<N> {
     pub unsafe fn sheaf_push(&self, index: usize, value: usize) -> bool {
         // SAFETY: passed on.
         unsafe { self.area.sheaf_push(index, value) }
+    }
+
+    /// As [`sheaf_push`](Self::sheaf_push) by the restartable body alone: false also [in the fallback](is_fallback).
+    ///
+    /// # Safety
+    /// As [`sheaf_pop`](Self::sheaf_pop).
+    #[inline(always)]
+    pub unsafe fn sheaf_push_restartable(&self, index: usize, value: usize) -> bool {
+        // SAFETY: passed on.
+        unsafe { self.area.sheaf_push_restartable(index, value) }
     }
 
     /// Pops up to `n` values into `dst` in one commit; how many. The values that were pushed last come out, in

@@ -68,10 +68,17 @@ impl RawCache {
     /// [`AllocError`] when the system gives no memory.
     #[inline(always)]
     pub fn alloc(&self) -> Result<NonNull<u8>, AllocError> {
-        match NonNull::new(self.sheaves.pop() as *mut u8) {
+        match self.try_alloc() {
             Some(object) => Ok(object),
             None => self.inner.alloc_slow(),
         }
+    }
+
+    /// As [`alloc`](Self::alloc) from the CPU's sheaf alone; none if that is empty, and the caller calls
+    /// [`alloc`](Self::alloc): for fast paths that leave the rest to a function of its own.
+    #[inline(always)]
+    pub fn try_alloc(&self) -> Option<NonNull<u8>> {
+        NonNull::new(self.sheaves.pop_restartable() as *mut u8)
     }
 
     /// Gives an object back. Never fails.
@@ -82,11 +89,22 @@ impl RawCache {
     /// `object` came from this cache, and nobody uses it any more. (In a typesafe cache, readers may still look.)
     #[inline(always)]
     pub unsafe fn free(&self, object: NonNull<u8>) {
-        #[cfg(debug_assertions)]
-        self.inner.check_owner(object);
-        if !self.sheaves.push(object.as_ptr() as usize) {
+        // SAFETY: passed on.
+        if unsafe { !self.try_free(object) } {
             self.inner.free_slow(object.as_ptr() as usize);
         }
+    }
+
+    /// Gives an object back if the CPU's sheaf has room, and returns `true`. Else it is still the caller's, who
+    /// [frees](Self::free) it: for fast paths that leave the rest to a function of its own.
+    ///
+    /// # Safety
+    /// As [`free`](Self::free).
+    #[inline(always)]
+    pub unsafe fn try_free(&self, object: NonNull<u8>) -> bool {
+        #[cfg(debug_assertions)]
+        self.inner.check_owner(object);
+        self.sheaves.push_restartable(object.as_ptr() as usize)
     }
 
     /// The layout of objects in slabs that are made from now on.

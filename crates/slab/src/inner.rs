@@ -16,7 +16,7 @@ use crate::visits::Visits;
 use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 use quietline_platform::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use quietline_platform::percpu::OwnedSheaf;
+use quietline_platform::percpu::{self, OwnedSheaf};
 use quietline_platform::{AllocError, fork, fork::AtFork};
 use quietline_sync::{Shared, SpinLock};
 
@@ -134,6 +134,11 @@ impl Inner {
     #[cold]
     #[inline(never)]
     pub(crate) fn alloc_slow(&self) -> Result<NonNull<u8>, AllocError> {
+        if percpu::is_fallback()
+            && let Some(object) = NonNull::new(self.sheaves.pop() as *mut u8)
+        {
+            return Ok(object);
+        }
         if self.checks.on() {
             return debug::alloc(self);
         }
@@ -216,6 +221,9 @@ impl Inner {
     #[cold]
     #[inline(never)]
     pub(crate) fn free_slow(&self, object: usize) {
+        if percpu::is_fallback() && self.sheaves.push(object) {
+            return;
+        }
         if self.checks.on() {
             return debug::free(self, object);
         }

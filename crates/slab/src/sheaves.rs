@@ -19,6 +19,8 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU64, Ordering};
+#[cfg(doc)]
+use quietline_platform::percpu;
 use quietline_platform::percpu::{Chain, OwnedSheaf, Sheaf, Words};
 use quietline_sync::SpinLock;
 
@@ -136,6 +138,20 @@ impl Sheaves {
         // `sheaf_replace`, which cannot happen during an operation on the CPU, or by `take_all`, which fences before
         // it gives them on.
         unsafe { self.words.sheaf_pop(MAIN) }
+    }
+
+    /// As [`pop`](Self::pop); 0 also [in the fallback](percpu::is_fallback), in which the caller's slow path pops.
+    #[inline(always)]
+    pub(crate) fn pop_restartable(&self) -> usize {
+        // SAFETY: as in `pop`.
+        unsafe { self.words.sheaf_pop_restartable(MAIN) }
+    }
+
+    /// As [`push`](Self::push); false also [in the fallback](percpu::is_fallback), in which the caller's slow path pushes.
+    #[inline(always)]
+    pub(crate) fn push_restartable(&self, object: usize) -> bool {
+        // SAFETY: as in `pop`.
+        unsafe { self.words.sheaf_push_restartable(MAIN, object) }
     }
 
     /// Adds an object to the CPU's main sheaf; false if it is full.

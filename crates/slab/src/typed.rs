@@ -282,6 +282,13 @@ impl<T: Typesafe> TypesafeCache<T> {
         Ok(self.raw.alloc()?.cast())
     }
 
+    /// As [`alloc`](Self::alloc) from the CPU's sheaf alone; none if that is empty, and the caller calls
+    /// [`alloc`](Self::alloc).
+    #[inline(always)]
+    pub fn try_alloc(&self) -> Option<NonNull<T>> {
+        self.raw.try_alloc().map(NonNull::cast)
+    }
+
     /// Gives a `T` back, in whatever state; readers may go on looking at it, and it may be reused at once.
     ///
     /// # Safety
@@ -292,6 +299,17 @@ impl<T: Typesafe> TypesafeCache<T> {
     pub unsafe fn free(&self, object: NonNull<T>) {
         // SAFETY: passed on.
         unsafe { self.raw.free(object.cast()) };
+    }
+
+    /// Gives a `T` back if the CPU's sheaf has room, and returns `true`. Else it is still the caller's, who
+    /// [frees](Self::free) it.
+    ///
+    /// # Safety
+    /// As [`free`](Self::free).
+    #[inline(always)]
+    pub unsafe fn try_free(&self, object: NonNull<T>) -> bool {
+        // SAFETY: passed on.
+        unsafe { self.raw.try_free(object.cast()) }
     }
 
     /// Whose read sections keep objects from becoming anything else.

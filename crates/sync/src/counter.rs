@@ -7,7 +7,7 @@ use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicI64, Ordering};
 #[cfg(not(loom))]
 use quietline_platform::fork::AtFork;
-use quietline_platform::percpu::Words;
+use quietline_platform::percpu::{self, Words};
 
 use crate::SpinLock;
 use crate::slow_half::{SlowHalf, slow_half};
@@ -112,9 +112,16 @@ impl Counter {
     /// instruction; once in a batch it writes the shared word's line under a lock.
     #[inline]
     pub fn add(&self, amount: i64) {
-        if !self.words.add_within(0, amount, self.batch) {
+        if !self.try_add(amount) {
             self.add_slow(amount);
         }
+    }
+
+    /// Adds `amount` if that is within the batch, and returns `true`. Else nothing is added, and the caller calls
+    /// [`add`](Self::add): for fast paths that leave the rest to a function of its own.
+    #[inline(always)]
+    pub fn try_add(&self, amount: i64) -> bool {
+        self.words.add_within_restartable(0, amount, self.batch)
     }
 
     /// Subtracts `amount`; as [`add`](Self::add).
@@ -143,6 +150,14 @@ impl Counter {
             return self.sum();
         }
         // Relaxed: an approximate number, by which nothing is ordered.
+        self.shared.count.load(Ordering::Relaxed)
+    }
+
+    /// Returns the part of the count that is folded: off by less than batch · CPUs, and negative where `read` is. Of a
+    /// counter with an endless batch, which folds nothing, always 0. Writes no line.
+    #[inline]
+    pub fn read_near(&self) -> i64 {
+        // Relaxed: as in `read`.
         self.shared.count.load(Ordering::Relaxed)
     }
 
@@ -205,7 +220,11 @@ impl Counter {
     }
 
     #[cold]
+    #[inline(never)]
     fn add_slow(&self, amount: i64) {
+        if percpu::is_fallback() && self.words.add_within(0, amount, self.batch) {
+            return;
+        }
         let _fold = self.shared.fold.lock();
         self.fold_locked(amount);
     }

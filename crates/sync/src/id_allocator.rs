@@ -8,7 +8,7 @@ use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU64, Ordering};
 use quietline_platform::cpu;
 use quietline_platform::heap;
-use quietline_platform::percpu::Words;
+use quietline_platform::percpu::{self, Words};
 
 /// Ids that a CPU takes from the shared word at a time. A power of two: a CPU's word that is a multiple of it has
 /// none left.
@@ -137,7 +137,7 @@ impl IdAllocator {
 
     #[inline]
     fn next_wide(&self) -> u64 {
-        match self.words.increment_unless(0, MASK) {
+        match self.words.increment_unless_restartable(0, MASK) {
             Some(id) => id,
             None => self.next_slow(),
         }
@@ -145,7 +145,13 @@ impl IdAllocator {
 
     /// Takes an id from the pool, and the rest of its batch for this CPU.
     #[cold]
+    #[inline(never)]
     fn next_slow(&self) -> u64 {
+        if percpu::is_fallback()
+            && let Some(id) = self.words.increment_unless(0, MASK)
+        {
+            return id;
+        }
         let id = self.pool.take();
         let rest = id + 1;
         if rest & MASK != 0 && !self.install(rest) {

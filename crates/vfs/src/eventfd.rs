@@ -147,10 +147,10 @@ pub fn eventfd<'k>(
     if flags & !(EFD_SEMAPHORE | O_CLOEXEC | O_NONBLOCK) != 0 {
         return Err(Errno::INVAL);
     }
-    let state = EventFd {
+    let state = || EventFd {
         count: AtomicU64::new(count.into()),
         semaphore: flags & EFD_SEMAPHORE != 0,
         queue: WaitQueue::new(),
     };
-    fs.open(files, state, O_RDWR | (flags & O_NONBLOCK), FileMode::READ.union(FileMode::WRITE))
+    fs.open_with(files, state, O_RDWR | (flags & O_NONBLOCK), FileMode::READ.union(FileMode::WRITE))
 }

@@ -25,7 +25,7 @@ use crate::file::Files;
 use crate::numbers::Numbers;
 use crate::raw::dcache::seen::Section;
 use crate::raw::handle::{FileHandle, Opened};
-use crate::raw::slots::{LockedTable, Slots, Table, Taken};
+use crate::raw::slots::{LockedTable, Slot, Slots, Table, Taken};
 use crate::raw::store::Store;
 use crate::raw::word::{ANYFD, CLOEXEC, Occupied};
 use quietline_platform::AllocError;
@@ -126,8 +126,8 @@ impl FdTable {
         let errno = {
             let mut table = self.table.lock();
             match self.reserve(&mut table, from) {
-                Ok(fd) => {
-                    table.slots.install(fd, file, flags.tags() & !ANYFD);
+                Ok((fd, slot)) => {
+                    Slots::fill(slot, file, flags.tags() & !ANYFD);
                     return Ok(fd as i32);
                 }
                 Err(errno) => errno,
@@ -149,19 +149,19 @@ impl FdTable {
         files: [FileHandle<'_>; 2],
         flags: FdFlags,
     ) -> Result<[i32; 2], Errno> {
-        let fds = self.reserve_pair(flags)?;
+        let [(one, one_slot), (two, two_slot)] = self.reserve_pair(flags)?;
         let [first, second] = files;
-        self.table.slots.install(fds[0], first, flags.tags());
-        self.table.slots.install(fds[1], second, flags.tags());
-        Ok(fds.map(|fd| fd as i32))
+        Slots::fill(one_slot, first, flags.tags());
+        Slots::fill(two_slot, second, flags.tags());
+        Ok([one as i32, two as i32])
     }
 
     #[inline(always)]
-    fn reserve_pair(&self, flags: FdFlags) -> Result<[usize; 2], Errno> {
+    fn reserve_pair(&self, flags: FdFlags) -> Result<[(usize, &Slot); 2], Errno> {
         if flags.any {
             let first = self.reserve_any()?;
             return match self.reserve_any() {
-                Ok(second) => Ok([first, second]),
+                Ok(second) => Ok([first, second].map(|fd| (fd, self.table.slots.reserved(fd)))),
                 Err(errno) => {
                     self.return_any(first);
                     Err(errno)
@@ -173,7 +173,7 @@ impl FdTable {
         match self.reserve(&mut table, 0) {
             Ok(second) => Ok([first, second]),
             Err(errno) => {
-                table.numbers.give_back(first);
+                table.numbers.give_back(first.0);
                 Err(errno)
             }
         }
@@ -189,9 +189,28 @@ impl FdTable {
         }
     }
 
-    /// Takes the lowest free number from `from` on.
+    /// Takes the lowest free number from `from` on, and returns it with its slot.
     #[inline(always)]
-    fn reserve(&self, table: &mut LockedTable<'_>, from: usize) -> Result<usize, Errno> {
+    fn reserve<'t>(
+        &self,
+        table: &mut LockedTable<'t>,
+        from: usize,
+    ) -> Result<(usize, &'t Slot), Errno> {
+        let slots = table.slots;
+        if from == 0
+            && let Some(taken) = table.numbers.take_next(self.limit(), |fd| slots.get(fd))
+        {
+            return Ok(taken);
+        }
+        self.reserve_slow(table, from)
+    }
+
+    #[inline(never)]
+    fn reserve_slow<'t>(
+        &self,
+        table: &mut LockedTable<'t>,
+        from: usize,
+    ) -> Result<(usize, &'t Slot), Errno> {
         let mut fd = table.numbers.lowest_free(from);
         if table.numbers.leases_up_to(fd) {
             self.revoke(table, fd);
@@ -200,16 +219,15 @@ impl FdTable {
         if fd >= self.limit() {
             return Err(Errno::MFILE);
         }
-        self.take_number(table, fd)?;
-        Ok(fd)
+        Ok((fd, self.take_number(table, fd)?))
     }
 
     #[inline(always)]
-    fn take_number(&self, table: &mut LockedTable<'_>, fd: usize) -> Result<(), Errno> {
+    fn take_number<'t>(&self, table: &mut LockedTable<'t>, fd: usize) -> Result<&'t Slot, Errno> {
         table.numbers.grow(fd).map_err(|_| Errno::NOMEM)?;
-        table.slots.grow(fd).map_err(|_| Errno::NOMEM)?;
+        let slot = table.slots.grow(fd).map_err(|_| Errno::NOMEM)?;
         table.numbers.take(fd);
-        Ok(())
+        Ok(slot)
     }
 
     /// Closes a descriptor.
@@ -222,7 +240,8 @@ impl FdTable {
     #[inline(always)]
     pub fn close(&self, fd: i32, files: &Files) -> Result<(), Errno> {
         let fd = number(fd)?;
-        match self.table.slots.take_anyfd(fd, files) {
+        let slot = self.table.slots.get(fd).ok_or(Errno::BADF)?;
+        match Slots::take_anyfd(slot, files) {
             Taken::Empty => Err(Errno::BADF),
             Taken::File(file) => {
                 // The two locked instructions next to each other: the second finds few stores to wait for.
@@ -231,7 +250,7 @@ impl FdTable {
                 Ok(())
             }
             Taken::Ordinary => {
-                self.take_locked(fd, files).ok_or(Errno::BADF)?.close();
+                self.take_locked(fd, slot, files).ok_or(Errno::BADF)?.close();
                 Ok(())
             }
         }
@@ -239,9 +258,9 @@ impl FdTable {
 
     /// Empties a slot under the lock, and frees its number.
     #[inline(always)]
-    fn take_locked<'k>(&self, fd: usize, files: &'k Files) -> Option<FileHandle<'k>> {
+    fn take_locked<'k>(&self, fd: usize, slot: &Slot, files: &'k Files) -> Option<FileHandle<'k>> {
         let mut table = self.table.lock();
-        let (file, leased) = table.take(fd, files)?;
+        let (file, leased) = table.take(slot, files)?;
         // Since the caller looked, another thread may have closed the descriptor and made it anew.
         if leased {
             table.numbers.give_back_leased(fd)
@@ -307,8 +326,8 @@ impl FdTable {
             let mut table = self.table.lock();
             let (file, _) = table.get_file(old, files).ok_or(Errno::BADF)?;
             match self.reserve(&mut table, from) {
-                Ok(fd) => {
-                    table.slots.install(fd, file, flags.tags() & !ANYFD);
+                Ok((fd, slot)) => {
+                    Slots::fill(slot, file, flags.tags() & !ANYFD);
                     return Ok(fd as i32);
                 }
                 Err(errno) => (errno, file),
@@ -356,7 +375,7 @@ impl FdTable {
         if table.numbers.is_taken(fd) {
             return Err(Errno::BUSY);
         }
-        self.take_number(table, fd)
+        self.take_number(table, fd).map(drop)
     }
 
     /// Closes every descriptor from `first` to `last`, or sets `FD_CLOEXEC` on it (`close_range`): the last first, as who watches

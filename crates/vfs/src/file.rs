@@ -20,7 +20,7 @@ pub use dirent::{Dirent, Dirents, dirents};
 pub use iov::{Sink, Source};
 pub use listing::list;
 pub use locking::{flock, lock_bytes, process_closes};
-pub(crate) use mode::Mode;
+pub(crate) use mode::{Ended, Mode};
 pub use operations::{Direction, Io, Ioctl, read_object, write_object};
 pub(crate) use position::Position;
 pub(crate) use tree::closed;
@@ -30,7 +30,7 @@ use crate::mount::Mount;
 use crate::raw::pseudo::Kind;
 use crate::status::Status;
 use core::ptr;
-use quietline_platform::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use quietline_platform::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use quietline_platform::cpu;
 use quietline_slab::{CacheError, Stats, TypesafeCache};
 use quietline_sync::{Counter, FileRef, rcu};
@@ -106,6 +106,8 @@ pub struct Files {
     pub(crate) domain: &'static rcu::Domain,
     pub(crate) nr_files: Counter,
     max_files: AtomicU64,
+    /// While the approximate count of files is below this, one more file may be opened.
+    near_max: AtomicI64,
     /// How far the approximate count of files may be from the count.
     slack: u64,
     /// Whether the limit binds (`CAP_SYS_ADMIN` lifts it).
@@ -120,10 +122,12 @@ impl Files {
     pub fn new(max_files: u64, privileged: bool) -> Result<Self, CacheError> {
         let domain = rcu::global()?;
         let nr_files = Counter::new()?;
+        let slack = nr_files.batch().unsigned_abs().saturating_mul(cpu::nr_cpus() as u64);
         Ok(Self {
             cache: TypesafeCache::new("filp", domain)?,
             domain,
-            slack: nr_files.batch().unsigned_abs().saturating_mul(cpu::nr_cpus() as u64),
+            near_max: AtomicI64::new(near_max(max_files, slack)),
+            slack,
             nr_files,
             max_files: AtomicU64::new(max_files),
             privileged,
@@ -143,8 +147,9 @@ impl Files {
 
     /// Changes the limit; files that are open stay.
     pub fn set_max_files(&self, max: u64) {
-        // Relaxed: a tunable.
+        // Relaxed, both: a tunable.
         self.max_files.store(max, Ordering::Relaxed);
+        self.near_max.store(near_max(max, self.slack), Ordering::Relaxed);
     }
 
     /// What the cache of files holds.
@@ -160,13 +165,28 @@ impl Files {
     /// Whether one more file may be opened. Reads two shared lines, which are seldom written.
     #[inline]
     pub(crate) fn may_open(&self) -> bool {
-        let near = self.nr_files.read_positive() as u64;
-        near.saturating_add(self.slack) < self.max_files() || self.may_open_slow()
+        self.is_far_from_max() || self.may_open_slow()
+    }
+
+    /// Whether one more file may be opened for certain: else the exact count [decides](Self::may_open).
+    #[inline(always)]
+    pub(crate) fn is_far_from_max(&self) -> bool {
+        // Relaxed: a tunable.
+        self.nr_files.read_near() < self.near_max.load(Ordering::Relaxed)
     }
 
     /// Near the limit the exact sum decides.
     #[cold]
     fn may_open_slow(&self) -> bool {
         self.privileged || (self.nr_files.sum().max(0) as u64) < self.max_files()
+    }
+}
+
+/// Returns the approximate count of files from which on only the exact one tells whether there are fewer than `max`.
+fn near_max(max: u64, slack: u64) -> i64 {
+    match max.checked_sub(slack) {
+        // A count below zero is one of zero, and zero is near the limit.
+        None | Some(0) => i64::MIN,
+        Some(near) => i64::try_from(near).unwrap_or(i64::MAX),
     }
 }

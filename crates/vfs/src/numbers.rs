@@ -162,6 +162,31 @@ impl Numbers {
         self.end()
     }
 
+    /// Takes the lowest free number, if it lies below `limit` and all leases, and in the word of the bitmap that the search begins
+    /// with. `slot` returns the number's slot; without one nothing is taken. None: the caller searches by
+    /// [`lowest_free`](Self::lowest_free).
+    #[inline(always)]
+    pub(crate) fn take_next<R>(
+        &mut self,
+        limit: usize,
+        slot: impl FnOnce(usize) -> Option<R>,
+    ) -> Option<(usize, R)> {
+        let at = self.next / BITS;
+        let word = &mut self.taken.0.get_mut(at / WORDS)?.0[at % WORDS];
+        // Numbers below `next` are all taken, so that no bit need be masked.
+        let fd = at * BITS + word.trailing_ones() as usize;
+        let taken = *word | word.wrapping_add(1);
+        // A word that is full, or becomes full, is for the general way.
+        if taken == u64::MAX || fd >= limit || fd >= self.lowest_lease {
+            return None;
+        }
+        let slot = slot(fd)?;
+        *word = taken;
+        self.next = fd + 1;
+        self.top = self.top.max(fd + 1);
+        Some((fd, slot))
+    }
+
     /// Makes room in the bitmap for `fd`.
     #[inline]
     pub(crate) fn grow(&mut self, fd: usize) -> Result<(), AllocError> {
@@ -193,11 +218,14 @@ impl Numbers {
     }
 
     /// Gives a number back.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn give_back(&mut self, fd: usize) {
         debug_assert!(self.is_taken(fd), "number {fd} is given back twice");
-        self.taken[fd / BITS] &= !(1 << (fd % BITS));
-        self.full[fd / BITS / BITS] &= !(1 << (fd / BITS % BITS));
+        let word = &mut self.taken[fd / BITS];
+        if *word == u64::MAX {
+            self.full[fd / BITS / BITS] &= !(1 << (fd / BITS % BITS));
+        }
+        *word &= !(1 << (fd % BITS));
         self.next = self.next.min(fd);
     }
 

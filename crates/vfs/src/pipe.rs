@@ -95,6 +95,11 @@ impl Payload for Pipe {
     const CLOSES: bool = true;
     const CLOSES_ALONE: bool = false;
 
+    #[inline(always)]
+    fn is_idle(&mut self) -> bool {
+        self.core.is_bare()
+    }
+
     fn inode(&self) -> Option<&PseudoInode> {
         Some(&self.inode)
     }
@@ -139,7 +144,7 @@ impl Payload for Pipe {
 /// # Errors
 /// `EINVAL` for a flag that is unknown; `ENOPKG` for a notification pipe, which needs a queue of kernel events that
 /// quietline has not; `ENFILE`, `ENOMEM`.
-#[inline]
+#[inline(always)]
 pub fn pipe2<'k>(
     fs: &'k PseudoFs<Pipe>,
     files: &'k Files,
@@ -154,7 +159,8 @@ pub fn pipe2<'k>(
         return Err(Errno::NOPKG);
     }
     let inode = PseudoInode { i_ino: last_ino.next(), i_mode: S_IFIFO | 0o600 };
-    let pipe = Pipe { inode, core: PipeCore::new(vfs.pipe_pages.of_a_pipe(), 1, 1) };
+    let slots = vfs.pipe_pages.of_a_pipe();
+    let pipe = || Pipe { inode, core: PipeCore::new(slots, 1, 1) };
     // Packets are made where they are written: the end to read from does not show O_DIRECT.
     let read = O_RDONLY | (flags & O_NONBLOCK);
     let write = O_WRONLY | (flags & (O_NONBLOCK | O_DIRECT));

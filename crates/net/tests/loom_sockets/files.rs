@@ -61,6 +61,7 @@ pub struct PseudoInode {
 pub trait Payload: Send + Sync + Sized + 'static {
     const CACHE: &'static str;
     const CLOSES: bool = false;
+    fn is_idle(&mut self) -> bool;
     fn inode(&self) -> Option<&PseudoInode>;
     fn name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
     fn try_read(&self, io: Io, to: &mut Sink<'_, '_>) -> Result<usize, Errno>;
@@ -96,6 +97,16 @@ impl<P> PseudoFs<P> {
 }
 
 impl<P: Payload> PseudoFs<P> {
+    pub fn open_with<'k>(
+        &self,
+        files: &'k Files,
+        make: impl FnOnce() -> P,
+        flags: i32,
+        mode: FileMode,
+    ) -> Result<FileHandle<'k>, Errno> {
+        self.open(files, make(), flags, mode)
+    }
+
     pub fn open<'k>(
         &self,
         _files: &'k Files,

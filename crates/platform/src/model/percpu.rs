@@ -19,6 +19,11 @@ pub fn active() -> Body {
     Body::Model
 }
 
+/// Returns `false`: every operation has one body here, whatever its name ends in.
+pub fn is_fallback() -> bool {
+    false
+}
+
 #[derive(Debug)]
 struct Copy {
     words: Vec<AtomicU64>,
@@ -57,8 +62,16 @@ impl<const N: usize> Area<N> {
         self.step(|w| w.add_within(index, value, bound))
     }
 
+    pub(crate) fn add_within_restartable(&self, index: usize, value: i64, bound: i64) -> bool {
+        self.add_within(index, value, bound)
+    }
+
     pub(crate) fn increment_unless(&self, index: usize, mask: u64) -> Option<u64> {
         self.step(|w| w.increment_unless(index, mask))
+    }
+
+    pub(crate) fn increment_unless_restartable(&self, index: usize, mask: u64) -> Option<u64> {
+        self.increment_unless(index, mask)
     }
 
     pub(crate) fn compare_store(&self, index: usize, expect: u64, new: u64) -> bool {
@@ -104,9 +117,19 @@ impl<const N: usize> Area<N> {
         self.step(|w| unsafe { w.sheaf_pop(index) })
     }
 
+    pub(crate) unsafe fn sheaf_pop_restartable(&self, index: usize) -> usize {
+        // SAFETY: passed on.
+        unsafe { self.sheaf_pop(index) }
+    }
+
     pub(crate) unsafe fn sheaf_push(&self, index: usize, value: usize) -> bool {
         // SAFETY: passed on.
         self.step(|w| unsafe { w.sheaf_push(index, value) })
+    }
+
+    pub(crate) unsafe fn sheaf_push_restartable(&self, index: usize, value: usize) -> bool {
+        // SAFETY: passed on.
+        unsafe { self.sheaf_push(index, value) }
     }
 
     pub(crate) unsafe fn sheaf_pop_many(&self, index: usize, dst: *mut usize, n: usize) -> usize {

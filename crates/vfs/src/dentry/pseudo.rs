@@ -1,33 +1,26 @@
 //! Dentries of pseudo objects: sockets, pipes, anonymous descriptors.
 
 use super::DentryFlags;
-use core::ptr::{self, NonNull};
-use quietline_platform::atomic::{AtomicBool, AtomicPtr, Ordering};
+use quietline_platform::atomic::{AtomicBool, Ordering};
 use quietline_sync::Lockref;
 
 /// A dentry that is in no tree (`d_alloc_pseudo`). It lies in one allocation with what it names.
+///
+/// Flags and parent are the same for all of them, and therefore not stored: a socket that is opened and closed would pay for
+/// their stores.
 #[derive(Debug)]
 pub struct PseudoDentry {
     /// References: one for each file.
     pub(crate) d_lockref: Lockref,
-    d_flags: DentryFlags,
-    d_parent: AtomicPtr<PseudoDentry>,
     /// Whether a reader without a reference may be looking at the object.
     met: AtomicBool,
 }
 
 impl PseudoDentry {
-    /// A dentry of a pseudo object, before it has its place in memory.
+    /// Returns the dentry of a new pseudo object.
     #[inline(always)]
-    pub(crate) fn pseudo(references: u32) -> Self {
-        Self {
-            d_lockref: Lockref::new(references),
-            d_flags: DentryFlags::UNHASHED
-                .union(DentryFlags::DISCONNECTED)
-                .union(DentryFlags::NORCU),
-            d_parent: AtomicPtr::new(ptr::null_mut()),
-            met: AtomicBool::new(false),
-        }
+    pub(crate) fn new(references: u32) -> Self {
+        Self { d_lockref: Lockref::new(references), met: AtomicBool::new(false) }
     }
 
     /// Notes, before a reference is put, that readers may have found the object by way of it.
@@ -43,22 +36,14 @@ impl PseudoDentry {
         self.met.load(Ordering::Relaxed)
     }
 
-    /// Makes a dentry that has its place its own parent.
-    #[inline(always)]
-    pub(crate) fn adopt_self(&self) {
-        // Relaxed: the dentry is not shared yet.
-        self.d_parent.store(NonNull::from(self).as_ptr(), Ordering::Relaxed);
-    }
-
     /// What it is.
     pub fn flags(&self) -> DentryFlags {
-        self.d_flags
+        DentryFlags::UNHASHED.union(DentryFlags::DISCONNECTED).union(DentryFlags::NORCU)
     }
 
-    /// Whether it is the root of its own tree, as every pseudo dentry is (`IS_ROOT`).
+    /// Returns `true`: every pseudo dentry is the root of its own tree (`IS_ROOT`).
     pub fn is_root(&self) -> bool {
-        // Relaxed: only compared.
-        ptr::eq(self.d_parent.load(Ordering::Relaxed), self)
+        true
     }
 
     /// References to it.

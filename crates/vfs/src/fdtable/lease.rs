@@ -9,7 +9,7 @@
 use super::{FdFlags, FdTable};
 use crate::raw::handle::FileHandle;
 use crate::raw::slots::LockedTable;
-use quietline_platform::AllocError;
+use quietline_platform::{AllocError, percpu};
 use rustix::io::Errno;
 
 /// Numbers that are leased to a CPU at a time.
@@ -26,7 +26,7 @@ impl FdTable {
     /// Takes a number from the CPU's store.
     #[inline(always)]
     pub(super) fn reserve_any(&self) -> Result<usize, Errno> {
-        match self.store.pop() {
+        match self.store.pop_restartable() {
             Some(fd) if fd < self.limit() => Ok(fd),
             unusable => self.lease_slow(unusable),
         }
@@ -35,7 +35,7 @@ impl FdTable {
     /// Gives a number that was leased back to the CPU's store.
     #[inline(always)]
     pub(super) fn return_any(&self, fd: usize) {
-        if !self.store.push(fd) {
+        if !self.store.push_restartable(fd) {
             self.return_slow(fd);
         }
     }
@@ -74,7 +74,13 @@ impl FdTable {
     /// the limit any more.
     #[cold]
     #[inline(never)]
-    fn lease_slow(&self, above: Option<usize>) -> Result<usize, Errno> {
+    fn lease_slow(&self, mut above: Option<usize>) -> Result<usize, Errno> {
+        if above.is_none() && percpu::is_fallback() {
+            above = self.store.pop();
+            if let Some(fd) = above.filter(|&fd| fd < self.limit()) {
+                return Ok(fd);
+            }
+        }
         self.store.provide();
         let mut table = self.table.lock();
         if let Some(fd) = above {
@@ -103,6 +109,9 @@ impl FdTable {
     #[cold]
     #[inline(never)]
     fn return_slow(&self, fd: usize) {
+        if percpu::is_fallback() && self.store.push(fd) {
+            return;
+        }
         if self.store.provide() && self.store.push(fd) {
             return;
         }

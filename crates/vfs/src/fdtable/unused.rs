@@ -28,8 +28,11 @@ impl FdTable {
     /// `EMFILE` when all numbers below the limit are taken; `ENOMEM`.
     #[inline]
     pub fn get_unused_fd(&self, flags: FdFlags) -> Result<UnusedFd<'_>, Errno> {
-        let fd =
-            if flags.any { self.reserve_any()? } else { self.reserve(&mut self.table.lock(), 0)? };
+        let fd = if flags.any {
+            self.reserve_any()?
+        } else {
+            self.reserve(&mut self.table.lock(), 0)?.0
+        };
         Ok(UnusedFd { table: self, fd, flags })
     }
 }

@@ -131,7 +131,14 @@ impl Mode {
 }
 
 impl Ended {
+    /// Returns the word of a file that could not be opened for `mode`.
+    #[cold]
+    pub(crate) fn unopened(mode: u32) -> Self {
+        Self(mode)
+    }
+
     /// What the file was opened for.
+    #[inline(always)]
     pub(crate) fn mode(self) -> u32 {
         self.0 & !OWN
     }

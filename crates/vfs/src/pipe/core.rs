@@ -195,25 +195,43 @@ impl PipeCore {
         let mut state = self.state.lock();
         state.readers -= u32::from(mode.contains(FileMode::READ));
         state.writers -= u32::from(mode.contains(FileMode::WRITE));
-        let mut before = None;
-        let one_sided = (state.readers == 0) != (state.writers == 0);
-        if state.readers == 0 && state.writers == 0 {
-            state.clear(self.pages);
-            self.set_now(self.now().without_few());
-            state.polled = false;
-            // The size that it was given goes, too.
-            before = if state.ring.size() == pipe_ring::FEW {
-                None
-            } else {
-                state.ring.resize(pipe_ring::FEW, None)
-            };
+        let ends = (state.readers, state.writers);
+        if ends == (0, 0) {
+            return self.closed_last(state);
         }
-        self.release(state);
-        drop(before);
-        if one_sided {
+        let before = self.now();
+        let now = before.one_closed(state.readers == 0, state.writers == 0);
+        debug_assert_eq!(now, state.now(before), "only the ends have changed");
+        if before != now {
+            self.set_now(now);
+        }
+        drop(state);
+        if ends.0 == 0 || ends.1 == 0 {
             self.readers.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
             self.writers.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
         }
+    }
+
+    #[inline(never)]
+    fn closed_last(&self, mut state: SpinLockGuard<'_, State>) {
+        state.clear(self.pages);
+        self.set_now(self.now().without_few());
+        state.polled = false;
+        // The size that it was given goes, too.
+        let before = if state.ring.size() == pipe_ring::FEW {
+            None
+        } else {
+            state.ring.resize(pipe_ring::FEW, None)
+        };
+        self.release(state);
+        drop(before);
+    }
+
+    /// Returns `true` if dropping it would do nothing.
+    #[inline(always)]
+    pub(super) fn is_bare(&mut self) -> bool {
+        let state = self.state.get_mut();
+        state.spare.is_none() && state.ring.is_bare()
     }
 }
 

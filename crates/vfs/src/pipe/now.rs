@@ -75,6 +75,16 @@ impl Now {
         Self(u64::from(events.bits()) | flags | few)
     }
 
+    /// After a file was closed: whether nobody has it open for reading any more, and whether for writing. Without readers it takes
+    /// no few.
+    #[inline(always)]
+    pub(super) fn one_closed(self, no_readers: bool, no_writers: bool) -> Self {
+        let (no_readers, no_writers) = (u64::from(no_readers), u64::from(no_writers));
+        let ends =
+            no_readers * u64::from(Events::ERR.bits()) | no_writers * u64::from(Events::HUP.bits());
+        Self((self.0 | ends) & !(no_readers * TAKES_FEW))
+    }
+
     /// Without the few.
     #[inline(always)]
     pub(super) fn without_few(self) -> Self {

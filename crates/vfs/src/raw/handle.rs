@@ -3,12 +3,12 @@
 use super::dcache::refs::{dput_inside, end_dead};
 use super::eventpoll::watched_file_ends;
 use super::mount::{MountRef, TreeMount};
-use super::pseudo::{self, Kind, Payload};
+use super::pseudo::{Kind, Payload};
 use super::walk_path::{Path, PathRef};
 use crate::cred::Cred;
 use crate::dentry::Dentry;
 use crate::dentry::PseudoDentry;
-use crate::file::{Direction, File, FileMode, Files, Io, Ioctl, Position, Sink, Source};
+use crate::file::{Direction, Ended, File, FileMode, Files, Io, Ioctl, Position, Sink, Source};
 use crate::inode::{Content, Inode, PseudoInode};
 use crate::mount::Mount;
 use crate::pipe::{Pipe, PipeCore};
@@ -65,29 +65,63 @@ impl<'k> FileHandle<'k> {
         flags: i32,
         mode: FileMode,
     ) -> Result<Self, Errno> {
+        if files.is_far_from_max()
+            && let Some(file) = files.cache.try_alloc()
+        {
+            return Ok(Self::begin_object(file, files, mount, dentry, kind, flags, mode));
+        }
+        // SAFETY: passed on.
+        unsafe { Self::open_slow(files, mount, dentry, kind, flags, mode) }
+    }
+
+    /// [`open`](Self::open) near the limit, or when the CPU's sheaf has no file.
+    ///
+    /// # Safety
+    /// As [`open`](Self::open).
+    #[cold]
+    #[inline(never)]
+    unsafe fn open_slow(
+        files: &'k Files,
+        mount: &'k Mount,
+        dentry: NonNull<PseudoDentry>,
+        kind: &'static Kind,
+        flags: i32,
+        mode: FileMode,
+    ) -> Result<Self, Errno> {
         let file = match files.may_open() {
             true => files.cache.alloc().map_err(|_| Errno::NOMEM),
             false => Err(Errno::NFILE),
         };
-        let file = match file {
-            Ok(file) => file,
+        match file {
+            Ok(file) => Ok(Self::begin_object(file, files, mount, dentry, kind, flags, mode)),
             Err(errno) => {
                 // SAFETY: the reference was given to us.
-                unsafe {
-                    pseudo::file_ends(dentry, kind, mode.bits(), false);
-                    pseudo::dput(dentry, kind);
-                }
-                return Err(errno);
+                unsafe { (kind.end_file)(dentry, Ended::unopened(mode.bits())) };
+                Err(errno)
             }
-        };
+        }
+    }
+
+    /// Begins the life of a file on a pseudo object.
+    #[inline(always)]
+    fn begin_object(
+        file: NonNull<File>,
+        files: &'k Files,
+        mount: &'k Mount,
+        dentry: NonNull<PseudoDentry>,
+        kind: &'static Kind,
+        flags: i32,
+        mode: FileMode,
+    ) -> Self {
         files.nr_files.inc();
-        mount.get();
+        // References to it need not be counted.
+        debug_assert!(mount.is_internal(), "pseudo objects are on a kernel's own mounts");
         // SAFETY: a fresh file is ours; readers may look at it, so its fields are atomics.
         let f = unsafe { file.as_ref() };
         quietline_platform::name_words!(*f => "File" { f_ref, f_status, f_mode, f_dentry, f_mnt, f_kind, f_files });
         let (mount, kind) = ((mount as *const Mount).cast_mut(), (kind as *const Kind).cast_mut());
         begin(f, files, flags, mode, dentry.as_ptr().cast(), mount, kind);
-        Ok(Self { file, of: PhantomData })
+        Self { file, of: PhantomData }
     }
 
     /// Opens a file of the tree. A file that is open for writing has leave to write by the mount, which the caller has got and
@@ -595,33 +629,41 @@ fn begin(
 
 /// Gives a reference to a file back (`fput`).
 ///
+/// What is seldom is called at the end, here and in [`release`], which the compiler makes jumps: the usual path saves no
+/// register for it.
+///
 /// # Safety
 /// The reference is the caller's.
 #[inline(always)]
 unsafe fn put(file: NonNull<File>) {
-    // SAFETY: the reference keeps it alive.
-    let f = unsafe { file.as_ref() };
-    // SAFETY: as above.
-    let last = f.f_ref.put_sole() || unsafe { put_shared(file) };
-    if last {
-        // SAFETY: that was the last.
-        unsafe { release(file) };
+    // SAFETY: the reference keeps it alive, and passed on: the last put releases.
+    unsafe {
+        if !file.as_ref().f_ref.put_sole() {
+            return put_shared(file);
+        }
+        release(file);
     }
 }
 
-/// Gives back a reference that is not the only one; whether it was the last all the same.
+/// Gives back a reference that is not the only one. If it was the last all the same, the file ends.
 ///
 /// A put that gave up the last reference looks at the count once more, and by then a reader that had found the file in
 /// a table may have taken another reference, put it, and so ended the file: the section keeps the memory mapped.
 ///
 /// # Safety
 /// The reference is the caller's.
-#[inline(always)]
-unsafe fn put_shared(file: NonNull<File>) -> bool {
+#[inline(never)]
+unsafe fn put_shared(file: NonNull<File>) {
     // SAFETY: the reference keeps it alive, and the files that it is of.
     let (f, files) = unsafe { (file.as_ref(), &*file.as_ref().f_files.load(Ordering::Relaxed)) };
-    let _section = files.domain.read();
-    f.f_ref.put()
+    let last = {
+        let _section = files.domain.read();
+        f.f_ref.put()
+    };
+    if last {
+        // SAFETY: that was the last.
+        unsafe { release(file) };
+    }
 }
 
 /// Ends a file that has no reference left (`__fput`).
@@ -634,35 +676,91 @@ unsafe fn release(file: NonNull<File>) {
     // it points to outlives it. Relaxed: the last put has seen everything that holders did.
     unsafe {
         let f = file.as_ref();
-        let files = &*f.f_files.load(Ordering::Relaxed);
         let kind = f.f_kind.load(Ordering::Relaxed);
         if kind.is_null() {
-            return release_tree(f, files);
+            return release_tree(f);
         }
-        let (mount, kind) = (&*f.f_mnt.load(Ordering::Relaxed), &*kind);
         let dentry: NonNull<PseudoDentry> =
             NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast());
         let ended = f.f_mode.end();
         if ended.is_watched() {
-            watched_file_ends(f);
+            return release_watched(file, dentry, kind, ended);
         }
-        pseudo::file_ends(dentry, kind, ended.mode(), ended.is_met());
-        pseudo::dput(dentry, kind);
-        files.cache.free(file);
-        let last = mount.put();
-        debug_assert!(!last, "a kernel's mounts outlive its files");
-        files.nr_files.dec();
+        let files = &*f.f_files.load(Ordering::Relaxed);
+        if !files.cache.try_free(file) {
+            return release_slow(file, dentry, kind, ended);
+        }
+        if !files.nr_files.try_add(-1) {
+            return release_counted(files, dentry, kind, ended);
+        }
+        ((*kind).end_file)(dentry, ended);
     }
+}
+
+/// [`release`] of a file that pollers are told of.
+///
+/// # Safety
+/// As [`release`], whose `dentry`, `kind` and `ended` these are; so in the next two functions.
+#[inline(never)]
+unsafe fn release_watched(
+    file: NonNull<File>,
+    dentry: NonNull<PseudoDentry>,
+    kind: *const Kind,
+    ended: Ended,
+) {
+    // SAFETY: as in `release`.
+    unsafe {
+        watched_file_ends(file.as_ref());
+        release_slow(file, dentry, kind, ended);
+    }
+}
+
+/// [`release`] of a file that the CPU's sheaf has no room for.
+///
+/// # Safety
+/// As [`release_watched`].
+#[cold]
+#[inline(never)]
+unsafe fn release_slow(
+    file: NonNull<File>,
+    dentry: NonNull<PseudoDentry>,
+    kind: *const Kind,
+    ended: Ended,
+) {
+    // SAFETY: as in `release`.
+    unsafe {
+        let files = &*file.as_ref().f_files.load(Ordering::Relaxed);
+        files.cache.free(file);
+        release_counted(files, dentry, kind, ended);
+    }
+}
+
+/// [`release`] of a file that has been freed, from the count on.
+///
+/// # Safety
+/// As [`release_watched`].
+#[cold]
+#[inline(never)]
+unsafe fn release_counted(
+    files: &Files,
+    dentry: NonNull<PseudoDentry>,
+    kind: *const Kind,
+    ended: Ended,
+) {
+    files.nr_files.dec();
+    // SAFETY: as in `release`.
+    unsafe { ((*kind).end_file)(dentry, ended) };
 }
 
 /// Ends a file of the tree.
 ///
 /// # Safety
 /// As [`release`].
-#[inline]
-unsafe fn release_tree(f: &File, files: &Files) {
-    // SAFETY: nobody else uses the file, whose references are ours.
+#[inline(never)]
+unsafe fn release_tree(f: &File) {
+    // SAFETY: nobody else uses the file, whose references are ours, and which its files outlive.
     unsafe {
+        let files = &*f.f_files.load(Ordering::Relaxed);
         let dentry: NonNull<Dentry> =
             NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast());
         let vfs = dentry.as_ref().super_block().vfs.as_ref();

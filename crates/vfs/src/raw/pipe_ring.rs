@@ -71,6 +71,12 @@ impl Ring {
         self.head == self.tail && self.returned.is_none()
     }
 
+    /// Returns `true` if dropping it would do nothing, and nothing is in it.
+    #[inline(always)]
+    pub(crate) fn is_bare(&self) -> bool {
+        self.is_empty() && self.many.is_none()
+    }
+
     /// Whether there is no room for another one.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {

@@ -14,7 +14,7 @@
 //! Making one touches the CPU's sheaf, nothing else.
 
 use crate::dentry::PseudoDentry;
-use crate::file::{Direction, Io, Ioctl, Sink, Source};
+use crate::file::{Direction, Ended, Io, Ioctl, Sink, Source};
 use crate::inode::PseudoInode;
 use crate::mount::Mount;
 use crate::poll::{Events, PollTable};
@@ -43,6 +43,12 @@ pub trait Payload: Send + Sync + Sized + 'static {
     const CLOSES_ALONE: bool = true;
     /// Whether `lseek` says 0, and not that there is no position.
     const SEEKS: bool = false;
+
+    /// Returns `true` if neither [`closed`](Self::closed) nor dropping the payload would do anything. Neither is then called.
+    #[inline(always)]
+    fn is_idle(&mut self) -> bool {
+        !(Self::CLOSES && Self::CLOSES_ALONE) && !core::mem::needs_drop::<Self>()
+    }
 
     /// The inode, if it has its own.
     fn inode(&self) -> Option<&PseudoInode>;
@@ -128,8 +134,12 @@ unsafe impl<P: Payload> Sync for Pseudo<P> {}
 ///
 /// Each may be called with the dentry of a living object of this kind.
 pub struct Kind {
-    payload: fn() -> TypeId,
-    release: unsafe fn(NonNull<PseudoDentry>),
+    payload: TypeId,
+    /// Ends a file's part in an object and gives back the file's reference to it.
+    ///
+    /// # Safety
+    /// The reference is the caller's; the object's filesystem lives.
+    pub(super) end_file: unsafe fn(NonNull<PseudoDentry>, Ended),
     name: unsafe fn(NonNull<PseudoDentry>, &mut fmt::Formatter<'_>) -> fmt::Result,
     read: unsafe fn(NonNull<PseudoDentry>, Io, &mut Sink<'_, '_>) -> Outcome,
     write: unsafe fn(NonNull<PseudoDentry>, Io, &mut Source<'_, '_>) -> Outcome,
@@ -140,9 +150,6 @@ pub struct Kind {
     pub(super) timeout: unsafe fn(NonNull<PseudoDentry>, Direction) -> Option<Duration>,
     pub(super) ioctl: unsafe fn(NonNull<PseudoDentry>, Io, Ioctl) -> Result<i32, Errno>,
     pub(super) opened: unsafe fn(NonNull<PseudoDentry>, FileMode),
-    /// None if it is not to be called.
-    closed: Option<unsafe fn(NonNull<PseudoDentry>, FileMode)>,
-    closes_alone: bool,
     pub(super) seeks: bool,
 }
 
@@ -192,8 +199,8 @@ pub struct PseudoFs<P: Payload> {
 
 impl<P: Payload> PseudoFs<P> {
     const KIND: &'static Kind = &Kind {
-        payload: TypeId::of::<P>,
-        release: release::<P>,
+        payload: TypeId::of::<P>(),
+        end_file: end_file::<P>,
         name: name::<P>,
         read: read::<P>,
         write: write::<P>,
@@ -204,8 +211,6 @@ impl<P: Payload> PseudoFs<P> {
         timeout: timeout::<P>,
         ioctl: ioctl::<P>,
         opened: opened::<P>,
-        closed: if P::CLOSES { Some(closed::<P>) } else { None },
-        closes_alone: P::CLOSES_ALONE,
         seeks: P::SEEKS,
     };
 
@@ -279,8 +284,42 @@ impl<P: Payload> PseudoFs<P> {
         flags: i32,
         mode: FileMode,
     ) -> Result<FileHandle<'k>, Errno> {
-        let dentry = self.create(payload, 1)?;
+        self.open_with(files, || payload, flags, mode)
+    }
+
+    /// As [`open`](Self::open) with a payload that `make` returns, which is built in the object's memory.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    #[inline(always)]
+    pub fn open_with<'k>(
+        &'k self,
+        files: &'k Files,
+        make: impl FnOnce() -> P,
+        flags: i32,
+        mode: FileMode,
+    ) -> Result<FileHandle<'k>, Errno> {
+        let Some(memory) = self.cache.try_alloc() else {
+            return self.open_slow(files, make(), flags, mode);
+        };
+        let dentry = self.init(memory, make, 1);
         // SAFETY: the new dentry's reference is ours to give; it lives in this filesystem, which lives for 'k.
+        unsafe { FileHandle::open(files, &self.mount, dentry, Self::KIND, flags, mode) }
+    }
+
+    /// [`open_with`](Self::open_with) when the CPU's sheaf has no object.
+    #[cold]
+    #[inline(never)]
+    fn open_slow<'k>(
+        &'k self,
+        files: &'k Files,
+        payload: P,
+        flags: i32,
+        mode: FileMode,
+    ) -> Result<FileHandle<'k>, Errno> {
+        let memory = self.cache.alloc().map_err(|_| Errno::NOMEM)?;
+        let dentry = self.init(memory, || payload, 1);
+        // SAFETY: as in `open_with`.
         unsafe { FileHandle::open(files, &self.mount, dentry, Self::KIND, flags, mode) }
     }
 
@@ -288,35 +327,80 @@ impl<P: Payload> PseudoFs<P> {
     ///
     /// # Errors
     /// As [`open`](Self::open); then neither file is open.
+    #[inline(always)]
     pub fn open_pair<'k>(
+        &'k self,
+        files: &'k Files,
+        make: impl FnOnce() -> P,
+        ends: [(i32, FileMode); 2],
+    ) -> Result<[FileHandle<'k>; 2], Errno> {
+        let Some(memory) = self.cache.try_alloc() else {
+            return self.open_pair_slow(files, make(), ends);
+        };
+        let dentry = self.init(memory, make, 2);
+        self.open_ends(files, dentry, ends)
+    }
+
+    /// [`open_pair`](Self::open_pair) when the CPU's sheaf has no object.
+    #[cold]
+    #[inline(never)]
+    fn open_pair_slow<'k>(
         &'k self,
         files: &'k Files,
         payload: P,
         ends: [(i32, FileMode); 2],
     ) -> Result<[FileHandle<'k>; 2], Errno> {
-        let dentry = self.create(payload, 2)?;
-        let [first, second] = ends.map(|(flags, mode)| {
-            // SAFETY: the new dentry has two references, one for each file; the rest as in `open`.
-            unsafe { FileHandle::open(files, &self.mount, dentry, Self::KIND, flags, mode) }
-        });
-        Ok([first?, second?])
+        let memory = self.cache.alloc().map_err(|_| Errno::NOMEM)?;
+        let dentry = self.init(memory, || payload, 2);
+        self.open_ends(files, dentry, ends)
     }
 
+    /// Opens two files on a new object, whose two references go to them.
     #[inline(always)]
-    fn create(&self, payload: P, references: u32) -> Result<NonNull<PseudoDentry>, Errno> {
-        let memory = self.cache.alloc().map_err(|_| Errno::NOMEM)?.cast::<Pseudo<P>>();
-        let object =
-            Pseudo { dentry: PseudoDentry::pseudo(references), fs: NonNull::from(self), payload };
-        // SAFETY: fresh memory of the object's size and alignment, and ours.
-        let object = unsafe {
-            memory.write(object);
+    fn open_ends<'k>(
+        &'k self,
+        files: &'k Files,
+        dentry: NonNull<PseudoDentry>,
+        [first, second]: [(i32, FileMode); 2],
+    ) -> Result<[FileHandle<'k>; 2], Errno> {
+        // SAFETY: the new dentry has two references, one for each file; the rest as in `open_with`. A file that cannot be opened
+        // gives its reference back, and one that is not tried does so here.
+        unsafe {
+            let open = |(flags, mode)| {
+                FileHandle::open(files, &self.mount, dentry, Self::KIND, flags, mode)
+            };
+            match open(first) {
+                Ok(first) => Ok([first, open(second)?]),
+                Err(errno) => {
+                    end_file::<P>(dentry, Ended::unopened(second.1.bits()));
+                    Err(errno)
+                }
+            }
+        }
+    }
+
+    /// Makes an object in fresh memory of the cache.
+    #[inline(always)]
+    fn init(
+        &self,
+        memory: NonNull<u8>,
+        make: impl FnOnce() -> P,
+        references: u32,
+    ) -> NonNull<PseudoDentry> {
+        let memory = memory.cast::<Pseudo<P>>();
+        let at = memory.as_ptr();
+        // SAFETY: fresh memory of the object's size and alignment, and ours. Each field is written where it stays: an object
+        // that is built elsewhere first is copied, which costs more than to build it.
+        let _object = unsafe {
+            (&raw mut (*at).dentry).write(PseudoDentry::new(references));
+            (&raw mut (*at).fs).write(NonNull::from(self));
+            (&raw mut (*at).payload).write(make());
             memory.as_ref()
         };
-        quietline_platform::name_words!(*object => "Pseudo" { fs, payload });
-        quietline_platform::name_words!(object.dentry, "Dentry");
-        quietline_platform::name_words!(object.dentry.d_lockref, "Dentry.d_lockref");
-        object.dentry.adopt_self();
-        Ok(memory.cast())
+        quietline_platform::name_words!(*_object => "Pseudo" { fs, payload });
+        quietline_platform::name_words!(_object.dentry, "Dentry");
+        quietline_platform::name_words!(_object.dentry.d_lockref, "Dentry.d_lockref");
+        memory.cast()
     }
 }
 
@@ -340,64 +424,119 @@ unsafe fn end<P: Payload>(object: NonNull<u8>) {
     }
 }
 
-/// Ends a file's part in an object, which was open for `mode`. Whether a reader without a reference may have `met` it counts
-/// for the object from here on.
+/// Ends a file's part in an object and gives the file's reference to it back (`dput`). The last one ends the object: at once,
+/// unless a reader may have found it by way of a descriptor.
 ///
 /// # Safety
-/// As [`dput`], which is called next.
-#[inline(always)]
-pub(super) unsafe fn file_ends(dentry: NonNull<PseudoDentry>, kind: &Kind, mode: u32, met: bool) {
-    // SAFETY: the caller's reference keeps it alive.
-    let pseudo = unsafe { dentry.as_ref() };
-    if met {
-        pseudo.meet();
+/// The reference is the caller's, on a `Pseudo<P>`, whose filesystem lives.
+unsafe fn end_file<P: Payload>(dentry: NonNull<PseudoDentry>, ended: Ended) {
+    let mut object = dentry.cast::<Pseudo<P>>();
+    // SAFETY: the dentry is the first field of an object of this type, which the caller's reference keeps alive.
+    let pseudo = unsafe { object.as_ref() };
+    if ended.is_met() {
+        pseudo.dentry.meet();
     }
-    if let Some(closed) = kind.closed
-        && (kind.closes_alone || pseudo.is_met() || !pseudo.d_lockref.is_sole())
-    {
-        // SAFETY: of this kind, and alive.
-        unsafe { closed(dentry, FileMode::from_bits_truncate(mode)) };
-    }
-}
-
-/// Gives back a file's reference to its dentry (`dput`). The last one ends the object: at once, unless a reader may have
-/// found it by way of a descriptor.
-///
-/// # Safety
-/// The reference is the caller's, on an object of `kind`, whose filesystem lives.
-#[inline(always)]
-pub(super) unsafe fn dput(dentry: NonNull<PseudoDentry>, kind: &Kind) {
-    // SAFETY: the caller's reference keeps it alive.
-    let lockref = unsafe { &dentry.as_ref().d_lockref };
     // A new reference comes only from an old one, and a sole holder has the only one: then there is nobody to
     // agree with, and no need for a locked instruction.
     //
     // ORDERING: `is_sole` loads with acquire, which the last of several holders needs as much as the sole one (it pairs
     // with the release of the puts before, of which the load finds the last): what they did to the object comes before
-    // its end. Nobody takes a pseudo dentry's lock, so a put is never told to wait for it.
-    let last = lockref.is_sole() || {
-        let left = lockref.put_return();
-        debug_assert!(left.is_some(), "nobody takes a pseudo dentry's lock");
-        // Never true here; asked for its acquire.
-        left == Some(0) && !lockref.is_sole()
-    };
-    if last {
-        // SAFETY: that was the last reference, on an object of this kind.
-        unsafe { (kind.release)(dentry) };
+    // its end.
+    //
+    // SAFETY: passed on. Calls at the end, which the compiler makes jumps: the usual path saves no register for them.
+    unsafe {
+        if !pseudo.dentry.d_lockref.is_sole() {
+            return put_shared::<P>(object, ended);
+        }
+        if pseudo.dentry.is_met() {
+            return end_met::<P>(object, ended);
+        }
+        // Nobody else can have it any more.
+        let pseudo = object.as_mut();
+        if !pseudo.payload.is_idle() {
+            return end_busy::<P>(object, ended);
+        }
+        pseudo.fs.as_ref().cache.free(object.cast());
     }
 }
 
+/// [`end_file`] of the only file of an object that no reader may look at, but that has something to close or to drop.
+///
 /// # Safety
-/// As [`dput`], with no other reference left.
-unsafe fn release<P: Payload>(dentry: NonNull<PseudoDentry>) {
-    let object = dentry.cast::<Pseudo<P>>();
-    // SAFETY: the dentry is the first field of an object of this type, whose last reference was the caller's; its
-    // filesystem lives. Where readers may look at it, it is dropped after a grace period: those who find it later do so by a
-    // file, and there is none.
+/// As [`end_file`].
+#[inline(never)]
+unsafe fn end_busy<P: Payload>(object: NonNull<Pseudo<P>>, ended: Ended) {
+    // SAFETY: alive until its last reference, the caller's, is put: here, when it is dropped.
+    unsafe {
+        let pseudo = object.as_ref();
+        if P::CLOSES && P::CLOSES_ALONE {
+            pseudo.payload.closed(FileMode::from_bits_truncate(ended.mode()));
+        }
+        let cache = &pseudo.fs.as_ref().cache;
+        object.drop_in_place();
+        cache.free(object.cast());
+    }
+}
+
+/// [`end_file`] of the only file of an object that readers may look at: it is dropped after a grace period. Those who find it
+/// later do so by a file, and there is none.
+///
+/// # Safety
+/// As [`end_file`].
+#[inline(never)]
+unsafe fn end_met<P: Payload>(object: NonNull<Pseudo<P>>, ended: Ended) {
+    // SAFETY: alive until it is given to the cache.
+    unsafe {
+        let pseudo = object.as_ref();
+        if P::CLOSES {
+            pseudo.payload.closed(FileMode::from_bits_truncate(ended.mode()));
+        }
+        let fs = pseudo.fs.as_ref();
+        // Relaxed, so above: for who flushes, when all this is over. A look first, not to write a line that all have.
+        if !fs.waited.load(Ordering::Relaxed) {
+            fs.waited.store(true, Ordering::Relaxed);
+        }
+        fs.cache.free_rcu(object.cast());
+    }
+}
+
+/// [`end_file`] of a file that is not the only one of its object.
+///
+/// # Safety
+/// As [`end_file`].
+#[inline(never)]
+unsafe fn put_shared<P: Payload>(object: NonNull<Pseudo<P>>, ended: Ended) {
+    // SAFETY: the caller's reference keeps it alive until it is put.
+    unsafe {
+        let pseudo = object.as_ref();
+        if P::CLOSES {
+            pseudo.payload.closed(FileMode::from_bits_truncate(ended.mode()));
+        }
+        let lockref = &pseudo.dentry.d_lockref;
+        // Nobody takes a pseudo dentry's lock, so a put is never told to wait for it. ORDERING: as in `end_file`.
+        let last = lockref.is_sole() || {
+            let left = lockref.put_return();
+            debug_assert!(left.is_some(), "nobody takes a pseudo dentry's lock");
+            // Never true here; asked for its acquire.
+            left == Some(0) && !lockref.is_sole()
+        };
+        if last {
+            end_last::<P>(object);
+        }
+    }
+}
+
+/// Ends an object whose files have all ended.
+///
+/// # Safety
+/// The caller has put the last reference to a `Pseudo<P>`, whose filesystem lives.
+#[cold]
+unsafe fn end_last<P: Payload>(object: NonNull<Pseudo<P>>) {
+    // SAFETY: nobody else has it, but for readers if it is met; see `end_met`.
     unsafe {
         let fs = object.as_ref().fs.as_ref();
-        if dentry.as_ref().is_met() {
-            // Relaxed, so above: for who flushes, when all this is over. A look first, not to write a line that all have.
+        if object.as_ref().dentry.is_met() {
+            // Relaxed: as in `end_met`.
             if !fs.waited.load(Ordering::Relaxed) {
                 fs.waited.store(true, Ordering::Relaxed);
             }
@@ -494,13 +633,6 @@ unsafe fn opened<P: Payload>(of: NonNull<PseudoDentry>, mode: FileMode) {
 }
 
 /// # Safety
-/// As above.
-unsafe fn closed<P: Payload>(of: NonNull<PseudoDentry>, mode: FileMode) {
-    // SAFETY: by contract.
-    unsafe { state::<P>(of) }.closed(mode);
-}
-
-/// # Safety
 /// The dentry is that of a living object of this kind.
 unsafe fn name<P: Payload>(
     dentry: NonNull<PseudoDentry>,
@@ -552,11 +684,12 @@ impl Kind {
     ///
     /// # Safety
     /// The dentry is that of an object of this kind, alive for `'a`.
+    #[inline(always)]
     pub(super) unsafe fn payload<'a, P: Payload>(
         &self,
         dentry: NonNull<PseudoDentry>,
     ) -> Option<&'a P> {
         // SAFETY: by contract, and the type is the object's.
-        ((self.payload)() == TypeId::of::<P>()).then(|| unsafe { state(dentry) })
+        (self.payload == TypeId::of::<P>()).then(|| unsafe { state(dentry) })
     }
 }

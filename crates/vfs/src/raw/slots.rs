@@ -26,7 +26,7 @@ const FIRST_BUCKET: usize = 64;
 /// Enough for [`NR_OPEN`](crate::abi::NR_OPEN) numbers.
 const BUCKETS: usize = 15;
 
-type Slot = SlotWord<File>;
+pub(crate) type Slot = SlotWord<File>;
 
 const PER_LINE: usize = 8;
 
@@ -45,7 +45,8 @@ fn spread(n: usize) -> usize {
 /// All slots of a table.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    /// The first slot of each bucket, or null. Written once.
+    /// For each bucket, where its slots would begin if those of all buckets before lay in front of them, and as many more as the
+    /// first bucket has: [`locate`] indexes from there. Or null. Written once.
     buckets: [AtomicPtr<Slot>; BUCKETS],
 }
 
@@ -59,12 +60,18 @@ pub(crate) enum Taken<'k> {
     Empty,
 }
 
-/// Which bucket, and where in it.
+/// Which bucket, and which slot counted from what [`Slots`] knows of the bucket.
 #[inline(always)]
 fn locate(fd: usize) -> (usize, usize) {
     let place = fd + FIRST_BUCKET;
     let bucket = place.ilog2() as usize - FIRST_BUCKET.ilog2() as usize;
-    (bucket, place - (FIRST_BUCKET << bucket))
+    (bucket, place)
+}
+
+/// The number of slots in a bucket, and of those in front of its first one, as [`locate`] counts.
+#[inline(always)]
+fn slots_in(bucket: usize) -> usize {
+    FIRST_BUCKET << bucket
 }
 
 impl Slots {
@@ -72,44 +79,54 @@ impl Slots {
         Self { buckets: [const { AtomicPtr::new(ptr::null_mut()) }; BUCKETS] }
     }
 
+    /// The slot of a number, if its bucket exists.
     #[inline(always)]
-    fn get(&self, fd: usize) -> Option<&Slot> {
+    pub(crate) fn get(&self, fd: usize) -> Option<&Slot> {
         let (bucket, place) = locate(fd);
         // ORDERING: pairs with the exchange in `grow_slow`: who finds the bucket finds its slots empty, or as they are
         // since. Who finds none is told that the descriptor is not open, which was true.
-        let first = NonNull::new(self.buckets.get(bucket)?.load(Ordering::Acquire))?;
-        // SAFETY: a bucket has `FIRST_BUCKET << bucket` slots, `place` is below that, and it stays for our life.
-        Some(unsafe { first.add(spread(place)).as_ref() })
+        let base = NonNull::new(self.buckets.get(bucket)?.load(Ordering::Acquire))?;
+        // SAFETY: a bucket has `slots_in(bucket)` slots from the place of that number on, `place` is one of those, and it stays for
+        // our life. (The base itself lies in front of the allocation, therefore `wrapping_add`.)
+        unsafe {
+            let slot = base.as_ptr().wrapping_add(spread(place));
+            core::hint::assert_unchecked(!slot.is_null());
+            Some(&*slot)
+        }
     }
 
-    /// Makes the bucket of `fd`, if it is not there yet.
+    /// The slot of a number; its bucket is made if it is not there yet.
     #[inline(always)]
-    pub(crate) fn grow(&self, fd: usize) -> Result<(), AllocError> {
-        if self.get(fd).is_some() { Ok(()) } else { self.grow_slow(fd) }
+    pub(crate) fn grow(&self, fd: usize) -> Result<&Slot, AllocError> {
+        match self.get(fd) {
+            Some(slot) => Ok(slot),
+            None => self.grow_slow(fd),
+        }
     }
 
     #[cold]
     #[inline(never)]
-    fn grow_slow(&self, fd: usize) -> Result<(), AllocError> {
+    fn grow_slow(&self, fd: usize) -> Result<&Slot, AllocError> {
         let (bucket, _) = locate(fd);
-        let lines = (FIRST_BUCKET << bucket) / PER_LINE;
+        let lines = slots_in(bucket) / PER_LINE;
         let slots =
             heap::try_boxed_slice(lines, |_| Line(core::array::from_fn(|_| Slot::empty())))?;
         quietline_platform::name_words!(slots[..], "files_struct.fd");
-        let first = Box::into_raw(slots).cast::<Slot>();
+        let base = Box::into_raw(slots).cast::<Slot>().wrapping_sub(slots_in(bucket));
+        assert!(!base.is_null(), "the heap lies above the first pages");
         // ORDERING: release pairs with the acquire in `get`. Should another thread have been faster, we only need to
-        // know that it was.
+        // know that it was: `get` acquires what it made.
         let set = self.buckets[bucket].compare_exchange(
             ptr::null_mut(),
-            first,
+            base,
             Ordering::Release,
             Ordering::Relaxed,
         );
         if set.is_err() {
             // SAFETY: made above, and nobody has seen it.
-            unsafe { free_bucket(bucket, first) };
+            unsafe { free_bucket(bucket, base) };
         }
-        Ok(())
+        self.get(fd).ok_or(AllocError)
     }
 
     /// What is at `fd`, if it is full.
@@ -124,7 +141,7 @@ impl Slots {
         while from < end {
             let (bucket, place) = locate(from);
             if self.get(from).is_none() {
-                from += (FIRST_BUCKET << bucket) - place;
+                from += 2 * slots_in(bucket) - place;
             } else if let Some(seen) = self.load(from) {
                 return Some((from, seen));
             } else {
@@ -138,9 +155,9 @@ impl Slots {
     pub(crate) fn last_full(&self, from: usize, end: usize) -> Option<(usize, Occupied<File>)> {
         let mut end = end.min((FIRST_BUCKET << BUCKETS) - FIRST_BUCKET);
         while end > from {
-            let (_, place) = locate(end - 1);
+            let (bucket, place) = locate(end - 1);
             if self.get(end - 1).is_none() {
-                end -= place + 1;
+                end -= place - slots_in(bucket) + 1;
             } else if let Some(seen) = self.load(end - 1) {
                 return Some((end - 1, seen));
             } else {
@@ -153,14 +170,24 @@ impl Slots {
     /// Fills an empty slot whose number the caller has reserved, and whose bucket exists.
     #[inline(always)]
     pub(crate) fn install(&self, fd: usize, file: FileHandle<'_>, tags: usize) {
-        let file = file.into_raw();
-        self.get(fd).expect("the bucket of a reserved number exists").fill(file, tags);
+        Self::fill(self.reserved(fd), file, tags);
+    }
+
+    /// The slot of a number that the caller has reserved.
+    #[inline(always)]
+    pub(crate) fn reserved(&self, fd: usize) -> &Slot {
+        self.get(fd).expect("the bucket of a reserved number exists")
+    }
+
+    /// Fills an empty slot whose number the caller has reserved.
+    #[inline(always)]
+    pub(crate) fn fill(slot: &Slot, file: FileHandle<'_>, tags: usize) {
+        slot.fill(file.into_raw(), tags);
     }
 
     /// Empties a slot without the table's lock, if its number is of a CPU's store.
     #[inline(always)]
-    pub(crate) fn take_anyfd<'k>(&self, fd: usize, files: &'k Files) -> Taken<'k> {
-        let Some(slot) = self.get(fd) else { return Taken::Empty };
+    pub(crate) fn take_anyfd<'k>(slot: &Slot, files: &'k Files) -> Taken<'k> {
         loop {
             match slot.load() {
                 None => return Taken::Empty,
@@ -253,23 +280,24 @@ impl Slots {
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        for (bucket, first) in self.buckets.iter().enumerate() {
+        for (bucket, base) in self.buckets.iter().enumerate() {
             // Relaxed: nobody else has the table.
-            let first = first.load(Ordering::Relaxed);
-            if !first.is_null() {
+            let base = base.load(Ordering::Relaxed);
+            if !base.is_null() {
                 // SAFETY: made by `grow_slow` for this bucket, and not used any more.
-                unsafe { free_bucket(bucket, first) };
+                unsafe { free_bucket(bucket, base) };
             }
         }
     }
 }
 
 /// # Safety
-/// `first` came from `grow_slow` for this bucket, and nobody uses it.
-unsafe fn free_bucket(bucket: usize, first: *mut Slot) {
-    let lines = (FIRST_BUCKET << bucket) / PER_LINE;
+/// `base` came from `grow_slow` for this bucket, and nobody uses it.
+unsafe fn free_bucket(bucket: usize, base: *mut Slot) {
+    let lines = slots_in(bucket) / PER_LINE;
+    let first = base.wrapping_add(slots_in(bucket)).cast::<Line>();
     // SAFETY: by contract this was a box of so many lines.
-    drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first.cast::<Line>(), lines)) });
+    drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first, lines)) });
 }
 
 #[inline(always)]
@@ -333,8 +361,8 @@ impl Table {
 impl LockedTable<'_> {
     /// Empties a full slot: its file, and whether its number belongs to a CPU's store.
     #[inline(always)]
-    pub(crate) fn take<'k>(&self, fd: usize, files: &'k Files) -> Option<(FileHandle<'k>, bool)> {
-        let was = self.slots.get(fd)?.take()?;
+    pub(crate) fn take<'k>(&self, slot: &Slot, files: &'k Files) -> Option<(FileHandle<'k>, bool)> {
+        let was = slot.take()?;
         // SAFETY: whoever empties a slot owns the reference that it held.
         Some((unsafe { owned(was, files) }, was.is_anyfd()))
     }

@@ -82,10 +82,24 @@ impl<const N: usize> Area<N> {
     }
 
     #[inline(always)]
+    pub(crate) fn add_within_restartable(&self, index: usize, value: i64, bound: i64) -> bool {
+        let (at, offset) = (self.at(index), offset());
+        // SAFETY: as in `dispatch`; so below.
+        offset != 0 && unsafe { rseq::add_within(offset, at, value, bound) }
+    }
+
+    #[inline(always)]
     pub(crate) fn increment_unless(&self, index: usize, mask: u64) -> Option<u64> {
         let at = self.at(index);
         dispatch!(self, |o| rseq::increment_unless(o, at, mask), |w: Locked| w
             .increment_unless(index, mask))
+    }
+
+    #[inline(always)]
+    pub(crate) fn increment_unless_restartable(&self, index: usize, mask: u64) -> Option<u64> {
+        let (at, offset) = (self.at(index), offset());
+        // SAFETY: as above.
+        if offset != 0 { unsafe { rseq::increment_unless(offset, at, mask) } } else { None }
     }
 
     #[inline(always)]
@@ -150,9 +164,23 @@ impl<const N: usize> Area<N> {
     }
 
     #[inline(always)]
+    pub(crate) unsafe fn sheaf_pop_restartable(&self, index: usize) -> usize {
+        let (at, offset) = (self.at(index), offset());
+        // SAFETY: as above, and passed on.
+        if offset != 0 { unsafe { rseq::sheaf_pop(offset, at) } } else { 0 }
+    }
+
+    #[inline(always)]
     pub(crate) unsafe fn sheaf_push(&self, index: usize, value: usize) -> bool {
         let at = self.at(index);
         dispatch!(self, |o| rseq::sheaf_push(o, at, value), |w: Locked| w.sheaf_push(index, value))
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn sheaf_push_restartable(&self, index: usize, value: usize) -> bool {
+        let (at, offset) = (self.at(index), offset());
+        // SAFETY: as above, and passed on.
+        offset != 0 && unsafe { rseq::sheaf_push(offset, at, value) }
     }
 
     #[inline(always)]

@@ -16,7 +16,7 @@ pub(crate) mod slots;
 
 pub(crate) use area::Area;
 pub(crate) use chunk::{fork_after, fork_before};
-pub use mode::{Body, active};
+pub use mode::{Body, active, is_fallback};
 pub(crate) use mode::{current, offset, slots};
 #[cfg(test)]
 pub(crate) use rseq::inject;

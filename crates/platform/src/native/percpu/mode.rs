@@ -34,6 +34,12 @@ pub fn active() -> Body {
     if offset() != 0 { Body::Rseq } else { Body::Fallback }
 }
 
+/// Returns `true` if operations whose name ends in `_restartable` do nothing, because the fallback is in use.
+#[inline]
+pub fn is_fallback() -> bool {
+    offset() == 0
+}
+
 pub(crate) fn slots() -> usize {
     // Relaxed: written once, inside `decide`, which synchronises.
     match SLOTS.load(Ordering::Relaxed) {

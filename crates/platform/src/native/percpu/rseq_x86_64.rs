@@ -102,7 +102,8 @@ macro_rules! sequence_asm {
     };
 }
 
-/// A restartable sequence whose body finds the CPU's offset in `{t}`. Its last instruction is the commit.
+/// A restartable sequence whose body finds the CPU's offset in `{t}`. Its last instruction is the commit. It may also be left by a
+/// jump to an operand of the kind `label`, before the commit.
 macro_rules! sequence {
     ([$($body:expr),* $(,)?], $o:expr, $($operands:tt)*) => {
         sequence_asm!(
@@ -174,7 +175,6 @@ pub(crate) unsafe fn add(o: isize, word: *mut u64, value: u64) {
 /// As [`add`].
 #[inline(always)]
 pub(crate) unsafe fn add_within(o: isize, word: *mut u64, value: i64, bound: i64) -> bool {
-    let within: u64;
     // -bound < x < bound  <=>  x + (bound - 1) <= 2 * (bound - 1), unsigned.
     let edge = bound.wrapping_sub(1);
     // SAFETY: see `add`.
@@ -185,41 +185,37 @@ pub(crate) unsafe fn add_within(o: isize, word: *mut u64, value: i64, bound: i64
                 "add {x}, {v}",
                 "lea {r}, [{x} + {e}]",
                 "cmp {r}, {e2}",
-                "mov {r:e}, 0",
-                "ja 4f",
-                "mov {r:e}, 1",
+                "ja {beyond}",
                 delay!(),
                 "mov [{b} + {t}], {x}",
             ],
             o, b = in(reg) word, v = in(reg) value, e = in(reg) edge, e2 = in(reg) edge.wrapping_mul(2),
-            x = out(reg) _, r = out(reg) within
+            x = out(reg) _, r = out(reg) _, beyond = label { return false }
         )
     };
-    within != 0
+    true
 }
 
 /// # Safety
 /// As [`add`].
 #[inline(always)]
 pub(crate) unsafe fn increment_unless(o: isize, word: *mut u64, mask: u64) -> Option<u64> {
-    let (v, taken): (u64, u32);
+    let v: u64;
     // SAFETY: see `add`.
     unsafe {
         sequence!(
             [
                 "mov {v}, [{b} + {t}]",
                 "test {v}, {m}",
-                "mov {r:e}, 0",
                 "jz 4f",
                 "lea {x}, [{v} + 1]",
-                "mov {r:e}, 1",
                 delay!(),
                 "mov [{b} + {t}], {x}",
             ],
-            o, b = in(reg) word, m = in(reg) mask, x = out(reg) _, v = out(reg) v, r = out(reg) taken
+            o, b = in(reg) word, m = in(reg) mask, x = out(reg) _, v = out(reg) v
         )
     };
-    (taken != 0).then_some(v)
+    (v & mask != 0).then_some(v)
 }
 
 /// # Safety
@@ -403,7 +399,6 @@ pub(crate) unsafe fn sheaf_pop(o: isize, word: *mut u64) -> usize {
 /// As [`sheaf_pop`].
 #[inline(always)]
 pub(crate) unsafe fn sheaf_push(o: isize, word: *mut u64, value: usize) -> bool {
-    let room: u64;
     // SAFETY: see `add`.
     unsafe {
         sequence!(
@@ -411,18 +406,17 @@ pub(crate) unsafe fn sheaf_push(o: isize, word: *mut u64, value: usize) -> bool 
                 "mov {t}, [{b} + {t}]",
                 "mov {i}, [{t}]",
                 "cmp {i}, [{t} + {capacity}]",
-                "sbb {r}, {r}",
-                "jae 4f",
+                "jae {full}",
                 "mov [{t} + 8*{i} + {slots}], {v}",
                 "add {i}, 1",
                 delay!(),
                 "mov [{t}], {i}",
             ],
-            o, b = in(reg) word, v = in(reg) value, i = out(reg) _, r = out(reg) room,
-            slots = const field::SLOTS, capacity = const field::CAPACITY
+            o, b = in(reg) word, v = in(reg) value, i = out(reg) _, slots = const field::SLOTS,
+            capacity = const field::CAPACITY, full = label { return false }
         )
     };
-    room != 0
+    true
 }
 
 /// What is lost in a sequence with [`copy!`]: all vector registers, since `vzeroupper`, without which code for narrow registers
