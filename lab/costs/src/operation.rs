@@ -1,0 +1,30 @@
+//! An operation with a row in the ledger.
+
+/// Closure that runs one operation, on the CPU that it was made on, and checks its result.
+pub type Worker = Box<dyn FnMut()>;
+
+/// Factory of workers: called once on each CPU, with the CPU's number.
+pub type Scene = Box<dyn Fn(usize) -> Worker + Sync>;
+
+/// Owner of the objects that the CPUs of a scene work on. Operations below processes (caches, counters, packets) have a set of
+/// objects in place of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// All CPUs share one process.
+    OneProcess,
+    /// Each CPU has a process of its own, in one kernel.
+    OwnProcesses,
+}
+
+/// A public operation whose cost the ledger records.
+#[derive(Debug, Clone, Copy)]
+pub struct Operation {
+    /// Unique name in kebab case: the key of the row.
+    pub name: &'static str,
+    /// Group of rows that are shown together.
+    pub group: &'static str,
+    /// Description in one line.
+    pub about: &'static str,
+    /// Sets up kernel, processes and files, and returns the factory of the workers.
+    pub scene: fn(Sharing) -> Scene,
+}
