@@ -3,6 +3,7 @@
 mod operation;
 mod operations;
 mod processes;
+mod raw;
 
 pub use operation::{Operation, Scene, Sharing, Worker};
 pub use operations::operations;

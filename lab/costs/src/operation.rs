@@ -6,8 +6,8 @@ pub type Worker = Box<dyn FnMut()>;
 /// Factory of workers: called once on each CPU, with the CPU's number.
 pub type Scene = Box<dyn Fn(usize) -> Worker + Sync>;
 
-/// Owner of the objects that the CPUs of a scene work on. Operations below processes (caches, counters, packets) have a set of
-/// objects in place of a process.
+/// Owner of the objects that the CPUs of a scene work on. Operations below processes (caches,
+/// counters, packets) have a set of objects in place of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
     /// All CPUs share one process.
@@ -27,4 +27,24 @@ pub struct Operation {
     pub about: &'static str,
     /// Sets up kernel, processes and files, and returns the factory of the workers.
     pub scene: fn(Sharing) -> Scene,
+    /// Elementary operations in one call of a worker: more than one in a row that covers what is
+    /// done once in a batch. Warm-up and windows are shorter by this factor.
+    pub repeats: usize,
+}
+
+impl Operation {
+    /// An operation of a group.
+    pub(crate) const fn new(
+        group: &'static str,
+        name: &'static str,
+        about: &'static str,
+        scene: fn(Sharing) -> Scene,
+    ) -> Self {
+        Self { name, group, about, scene, repeats: 1 }
+    }
+
+    /// The same, with this many elementary operations in one call of a worker.
+    pub(crate) const fn repeats(self, repeats: usize) -> Self {
+        Self { repeats, ..self }
+    }
 }

@@ -1,10 +1,17 @@
 //! The operations, by group.
 
+mod bytes;
+mod connections;
 mod descriptors;
+mod directories;
 mod events;
+mod forward;
+mod messages;
+mod packets;
 mod paths;
 mod primitives;
 mod slab;
+mod slab_rcu;
 
 use crate::Operation;
 
@@ -12,20 +19,17 @@ use crate::Operation;
 pub fn operations() -> Vec<Operation> {
     [
         slab::operations(),
+        slab_rcu::operations(),
         primitives::operations(),
         descriptors::operations(),
+        bytes::operations(),
+        messages::operations(),
+        connections::operations(),
         events::operations(),
         paths::operations(),
+        directories::operations(),
+        packets::operations(),
+        forward::operations(),
     ]
     .concat()
-}
-
-/// Returns an operation of a group.
-const fn row(
-    group: &'static str,
-    name: &'static str,
-    about: &'static str,
-    scene: fn(crate::Sharing) -> crate::Scene,
-) -> Operation {
-    Operation { name, group, about, scene }
 }

@@ -27,3 +27,8 @@ pub(crate) fn of_objects<T: Send + Sync + 'static>(
         Sharing::OwnProcesses => Box::new(move |cpu| make(Arc::new(create()), cpu)),
     }
 }
+
+/// Value that lives as long as the program: packets and places borrow it.
+pub(crate) fn leak<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
