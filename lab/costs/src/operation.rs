@@ -1,5 +1,7 @@
 //! An operation with a row in the ledger.
 
+use crate::Plant;
+
 /// Closure that runs one operation, on the CPU that it was made on, and checks its result.
 pub type Worker = Box<dyn FnMut()>;
 
@@ -33,6 +35,15 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// Sets the scene, with the slowdown that is planted in the operation, if any.
+    pub fn open(&self, sharing: Sharing) -> Scene {
+        let scene = (self.scene)(sharing);
+        match Plant::from_environment(self.name) {
+            Some(plant) => plant.add_to(scene),
+            None => scene,
+        }
+    }
+
     /// An operation of a group.
     pub(crate) const fn new(
         group: &'static str,
