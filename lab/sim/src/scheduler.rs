@@ -109,6 +109,9 @@ impl Scheduler {
         let waits = {
             let mut borrowed = self.state.borrow_mut();
             let state = &mut *borrowed;
+            if state.progress.counts(state.cpus[cpu].ops) {
+                state.ledger.keep_footprint(cpu);
+            }
             state.cpus[cpu].ops += 1;
             state.ledger.op_done(cpu);
             state.accesses_at_last_op = state.accesses;

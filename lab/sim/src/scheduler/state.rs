@@ -43,7 +43,11 @@ impl State {
         let runnable = cpus.iter().enumerate().map(|(i, cpu)| Reverse((cpu.clock, i, 0))).collect();
         Self {
             directory: Directory::new(topology, plan.cpus, jitter.clone()),
-            ledger: Ledger::new(plan.cpus),
+            ledger: if plan.own_windows {
+                Ledger::with_footprints(plan.cpus)
+            } else {
+                Ledger::new(plan.cpus)
+            },
             touched: Touched::default(),
             cpus,
             runnable,
@@ -78,7 +82,7 @@ impl State {
             .map(|cpu| cpu.clock)
             .max()
             .unwrap_or(0);
-        self.progress.settle();
+        self.progress.settle(latest);
         for (number, cpu) in self.cpus.iter_mut().enumerate() {
             if cpu.doing == Doing::Gathered {
                 cpu.turn += 1;
@@ -100,7 +104,7 @@ impl State {
         let now = self.cpus[cpu].clock;
         let outcome = self.directory.arrive(cpu, line, kind, asked, now);
         self.ledger.by(word, kind, place.by);
-        if self.progress.counts() {
+        if self.progress.counts(self.cpus[cpu].ops) {
             self.ledger.count(cpu, word, kind, asked, &outcome);
         }
         let c = &mut self.cpus[cpu];
