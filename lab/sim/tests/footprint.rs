@@ -1,4 +1,4 @@
-//! Windows of the CPUs' own, and the footprints of operations.
+//! CPUs that take turns, and the footprints of operations.
 #![cfg(quietline_sim)]
 
 use quietline_platform::atomic::{AtomicU64, Ordering};
@@ -13,14 +13,22 @@ struct Apart<T>(T);
 /// CPUs, and operations of each that count.
 const CPUS: usize = 4;
 const WINDOW: u64 = 64;
+/// Nanoseconds between the beginnings of two operations of a CPU.
+const TURN_NS: u64 = 100_000;
 
 /// Each operation reads a common line and writes a line of its CPU's own, twice; each eighth of a CPU
 /// writes a line that all share. CPU 0 does nine times the work of the others.
 fn run(seed: u64) -> Run {
     let stage = Stage::new(CPUS);
     let words = Rc::new([const { Apart(AtomicU64::new(0)) }; CPUS + 2]);
-    let plan =
-        Plan { cpus: CPUS, seed, warm_up: 20, ops: WINDOW, own_windows: true, ..Plan::default() };
+    let plan = Plan {
+        cpus: CPUS,
+        seed,
+        warm_up: 20,
+        ops: WINDOW,
+        turn_ns: Some(TURN_NS),
+        ..Plan::default()
+    };
     let machine = Topology::load("one-socket-16").expect("a machine of our own");
     let worker = |cpu: usize| -> Box<dyn FnMut()> {
         let words = Rc::clone(&words);
@@ -45,6 +53,7 @@ fn each_cpu_counts_exactly_its_window() {
         let run = run(seed);
         let ledger = &run.ledger;
         assert_eq!(run.ops, WINDOW * CPUS as u64);
+        assert!((1_000..TURN_NS * 1000 / CPUS as u64).contains(&run.longest), "{}", run.longest);
         let footprints: Vec<_> = ledger.footprints().expect("they are kept").iter().collect();
         assert_eq!(footprints.len() as u64, run.ops);
         let eighths = footprints.iter().filter(|footprint| footprint.touched == 3).count() as u64;
@@ -58,7 +67,7 @@ fn each_cpu_counts_exactly_its_window() {
 }
 
 #[test]
-fn a_plan_without_own_windows_keeps_no_footprints() {
+fn a_plan_without_turns_keeps_no_footprints() {
     let stage = Stage::new(2);
     let machine = Topology::load("one-socket-16").expect("a machine of our own");
     let run = stage.run(&machine, &Plan::default(), |_| Box::new(|| ())).expect("it ends");

@@ -15,22 +15,15 @@ pub struct Plan {
     pub ops: u64,
     /// Nanoseconds of each operation that concern no line: work that the scene leaves out.
     pub work_ns: f64,
-    /// Each CPU counts exactly `ops` operations, the first of which follows its `warm_up`th, and the
-    /// ledger keeps the footprint of each operation. Events that recur after a fixed number of a
-    /// CPU's operations are then counted equally often, whatever the timing.
-    pub own_windows: bool,
+    /// Nanoseconds between the beginnings of two operations of a CPU, if CPUs take turns. Their
+    /// beginnings are evenly spaced, so operations do not overlap if they are short enough. Each CPU
+    /// counts exactly `ops` operations, the first of which follows its `warm_up`th, and the ledger
+    /// keeps the footprint of each. What is counted then does not depend on latencies and noise.
+    pub turn_ns: Option<u64>,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self {
-            cpus: 2,
-            seed: 1,
-            jitter: 5.0,
-            warm_up: 200,
-            ops: 400,
-            work_ns: 0.0,
-            own_windows: false,
-        }
+        Self { cpus: 2, seed: 1, jitter: 5.0, warm_up: 200, ops: 400, work_ns: 0.0, turn_ns: None }
     }
 }

@@ -30,8 +30,8 @@ pub(super) struct Progress {
     warm_up: u64,
     settle: u64,
     target: u64,
-    /// The operations of each CPU that count, by number, if each CPU has a window of its own.
-    own_window: Option<Range<u64>>,
+    /// The operations of each CPU that count, by number, if CPUs take turns.
+    window: Option<Range<u64>>,
 }
 
 impl Progress {
@@ -43,15 +43,15 @@ impl Progress {
             warm_up: plan.warm_up,
             settle: plan.warm_up / 4 * cpus,
             target: plan.ops.max(1) * cpus,
-            own_window: plan
-                .own_windows
-                .then(|| plan.warm_up.max(1)..plan.warm_up.max(1) + plan.ops.max(1)),
+            window: plan
+                .turn_ns
+                .map(|_| plan.warm_up.max(1)..plan.warm_up.max(1) + plan.ops.max(1)),
         }
     }
 
     /// Returns whether the operation of a CPU with this number, counted from 0, is in its window.
     fn is_in_window(&self, number: u64) -> bool {
-        self.own_window.as_ref().is_none_or(|window| window.contains(&number))
+        self.window.as_ref().is_none_or(|window| window.contains(&number))
     }
 
     /// An operation was done, its CPU's `own`th, at this time. Whether the CPU has warmed up now, and waits for the others.
@@ -76,9 +76,9 @@ impl Progress {
         false
     }
 
-    /// Ends the warm-up. Windows of the CPUs' own begin at once.
+    /// Ends the warm-up. If CPUs take turns, the measurement begins at once.
     pub(super) fn settle(&mut self, now: Ps) {
-        self.phase = match self.own_window {
+        self.phase = match self.window {
             Some(_) => Phase::Measured { since: now, ops: 0 },
             None => Phase::Settles { ops: 0 },
         };
