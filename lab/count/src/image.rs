@@ -4,6 +4,7 @@ use crate::raw::quietline_count_anchor;
 use object::{Object, ObjectSymbol, SymbolKind};
 use std::ffi::c_void;
 use std::fmt;
+use std::io;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -60,6 +61,18 @@ impl Image {
         // Several symbols may name one address, and a symbol may lie inside another.
         self.functions[..after].iter().rev().take(8).find(|(range, _)| range.contains(&address))
     }
+}
+
+/// The addresses of the program's own code: the executable parts of its file, as it is mapped.
+pub(crate) fn own_code() -> io::Result<Range<u64>> {
+    let anchor = quietline_count_anchor as *const () as u64;
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let parse = |line: &str| -> Option<Range<u64>> {
+        let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+        Some(u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?)
+    };
+    let unknown = || io::Error::other("/proc/self/maps does not list the program's code");
+    maps.lines().filter_map(parse).find(|range| range.contains(&anchor)).ok_or_else(unknown)
 }
 
 /// The addresses of the function that `address` lies in.

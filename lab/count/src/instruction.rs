@@ -16,6 +16,15 @@ pub enum Kind {
     Syscall,
 }
 
+/// A decoded instruction of the child.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Decoded {
+    pub(crate) instruction: Instruction,
+    pub(crate) kind: Option<Kind>,
+    /// Whether it belongs to the program's own code.
+    pub(crate) own: bool,
+}
+
 /// Decodes the instruction at `address`, whose bytes are at the start of `bytes`.
 pub(crate) fn decode(bytes: &[u8], address: u64) -> Instruction {
     Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode()

@@ -13,6 +13,11 @@
 //! * [`count`](count()) runs a closure in a forked child, one instruction at a time, and counts what it *did*
 //!   execute, through all calls and into the C library: instructions, locked ones, fences, system calls.
 //!
+//! * [`count_operations`](count_operations()) does that for an operation over and over, with the counts of each time by
+//!   itself, in a child whose clocks and random numbers are the tracer's: two runs give the same counts. Instructions of
+//!   the program's own file are counted apart from those of shared libraries, because the C library chooses
+//!   functions by CPU.
+//!
 //! ```text
 //!     count(f) --- fork ---> child: int3; f(); int3; exit
 //!        |                     ^
@@ -40,14 +45,18 @@
 
 #![cfg(target_arch = "x86_64")]
 
+mod counts;
 mod image;
 mod instruction;
 #[allow(unsafe_code)]
 mod raw;
+mod stand_in;
+mod stepper;
 mod trace;
 mod walk;
 
+pub use counts::{Counts, OwnCounts, Site};
 pub use image::Frame;
 pub use instruction::Kind;
-pub use trace::{Counts, Error, Site, count};
+pub use trace::{Error, count, count_operations};
 pub use walk::{Shape, locked_instructions, walk};

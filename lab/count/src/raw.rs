@@ -1,15 +1,17 @@
 //! What cannot be said in safe Rust: `fork`, `ptrace`, and reading code as bytes.
 
 use std::arch::asm;
+use std::fs::File;
 use std::io::{self, PipeWriter, Write};
 use std::mem::{self, MaybeUninit};
+use std::os::unix::fs::FileExt;
 use std::ptr;
 use std::sync::{Once, OnceLock};
 
-/// In `rax` at the second marker when the closure came back.
-pub(crate) const CAME_BACK: u64 = 0x5ca1_ab1e;
-/// In `rax` at the second marker when it panicked.
-const PANICKED: u64 = 0xdead;
+/// In `rax` at a marker that a closure has reached.
+const REACHED: u64 = 0x5ca1_ab1e;
+/// In `rax` at the marker of a panic.
+pub(crate) const PANICKED: u64 = 0xdead;
 
 /// Seconds after which a child is taken to hang.
 const PATIENCE: libc::c_uint = 120;
@@ -45,6 +47,7 @@ pub(crate) enum Stop {
 pub(crate) struct Child {
     pid: libc::pid_t,
     gone: std::cell::Cell<bool>,
+    memory: File,
     affinity: libc::cpu_set_t,
 }
 
@@ -55,7 +58,7 @@ fn leave() -> ! {
 }
 
 impl Child {
-    /// Forks a child that stops, stops again at a marker, calls `f`, and comes to the second marker.
+    /// Forks a child that stops, runs `f`, which has markers in it, and comes to a last marker.
     pub(crate) fn fork(f: &mut dyn FnMut(), says: PipeWriter) -> io::Result<Self> {
         install_hook();
         let affinity = pin()?;
@@ -75,11 +78,23 @@ impl Child {
                     }
                     libc::raise(libc::SIGSTOP);
                 }
-                between_markers(f, says);
+                live(f, says);
                 leave()
             }
             pid => {
-                let child = Self { pid, gone: false.into(), affinity };
+                let memory = match File::open(format!("/proc/{pid}/mem")) {
+                    Ok(memory) => memory,
+                    Err(error) => {
+                        // SAFETY: the child is ours and has not been waited for.
+                        unsafe {
+                            libc::kill(pid, libc::SIGKILL);
+                            libc::waitpid(pid, ptr::null_mut(), libc::__WALL);
+                        }
+                        unpin(&affinity);
+                        return Err(error);
+                    }
+                };
+                let child = Self { pid, gone: false.into(), memory, affinity };
                 match child.wait()? {
                     Stop::Signal(libc::SIGSTOP) => {}
                     _ => return Err(io::Error::from_raw_os_error(libc::EPERM)),
@@ -88,10 +103,6 @@ impl Child {
                 Ok(child)
             }
         }
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.pid as u32
     }
 
     /// The address of the child's rseq area; 0 when it has none.
@@ -123,6 +134,36 @@ impl Child {
         self.request(libc::PTRACE_POKEUSER, mem::offset_of!(libc::user_regs_struct, rip) as u64, ip)
     }
 
+    /// Returns from the function whose entry the child has reached, with this result.
+    pub(crate) fn return_from_entry(
+        &self,
+        at: &libc::user_regs_struct,
+        result: u64,
+    ) -> io::Result<()> {
+        let caller = self.peek(at.rsp)?;
+        let mut after = libc::user_regs_struct { rip: caller, rsp: at.rsp + 8, rax: result, ..*at };
+        let after = ptr::from_mut(&mut after) as u64;
+        self.request(libc::PTRACE_SETREGS, 0, after)
+    }
+
+    /// Makes the first byte of an instruction a breakpoint.
+    pub(crate) fn set_breakpoint(&self, address: u64) -> io::Result<()> {
+        let word = self.peek(address)?;
+        self.poke(address, word & !0xff | 0xcc)
+    }
+
+    /// Reads bytes of the child's memory, up to the end of the mapping. Returns their number.
+    pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        self.memory.read_at(bytes, address)
+    }
+
+    /// Reads a word of the child's memory.
+    pub(crate) fn peek(&self, address: u64) -> io::Result<u64> {
+        let mut word = [0; 8];
+        self.memory.read_exact_at(&mut word, address)?;
+        Ok(u64::from_ne_bytes(word))
+    }
+
     /// Writes a word of the child's memory.
     pub(crate) fn poke(&self, address: u64, value: u64) -> io::Result<()> {
         self.request(libc::PTRACE_POKEDATA, address, value)
@@ -140,9 +181,9 @@ impl Child {
         self.wait()
     }
 
-    /// Lets it run over the second marker to its end.
+    /// Lets it run from the last marker to its end.
     pub(crate) fn finish(&self) {
-        let past = self.registers().and_then(|r| self.jump(r.rip + 1)).and_then(|()| self.resume());
+        let past = self.resume();
         // If it did not end, dropping it ends it.
         debug_assert!(!matches!(past, Ok(Stop::Trap)));
     }
@@ -187,19 +228,23 @@ impl Drop for Child {
     }
 }
 
-/// The child's life: everything between the two `int3` is counted.
+/// The child's life.
 #[inline(never)]
-fn between_markers(f: &mut dyn FnMut(), says: PipeWriter) {
+fn live(f: &mut dyn FnMut(), says: PipeWriter) {
     if SAYS.set(says).is_err() {
         leave();
     }
     // SAFETY: ends the child should it wait for what never comes.
     unsafe { libc::alarm(PATIENCE) };
-    // SAFETY: a trap that the tracer takes.
-    unsafe { asm!("int3") };
     f();
-    // SAFETY: as above; `rax` says why.
-    unsafe { asm!("int3", in("rax") CAME_BACK) };
+    marker();
+}
+
+/// Stops at the tracer.
+#[inline(always)]
+pub(crate) fn marker() {
+    // SAFETY: a trap that the tracer takes.
+    unsafe { asm!("int3", in("rax") REACHED) };
 }
 
 /// Where a child says why it panicked; set in children alone.
@@ -217,7 +262,7 @@ fn install_hook() {
             let place = panic.location().map(|l| format!(" at {l}")).unwrap_or_default();
             // If the parent is gone, nobody wants to know.
             let _ = says.write_all(format!("{text}{place}").as_bytes());
-            // SAFETY: as in `between_markers`.
+            // SAFETY: as in `marker`.
             unsafe { asm!("int3", in("rax") PANICKED) };
             leave()
         }));

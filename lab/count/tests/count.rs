@@ -2,7 +2,7 @@
 #![cfg(target_arch = "x86_64")]
 #![allow(unsafe_code, reason = "instructions that only assembly can place")]
 
-use quietline_count::{Counts, Error, count};
+use quietline_count::{Counts, Error, count, count_operations};
 use std::arch::asm;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -108,6 +108,90 @@ fn a_panic_is_told() {
 fn a_child_that_dies_is_told() {
     match count(|| std::process::abort()) {
         Err(Error::Lost(_)) => {}
+        Err(Error::Refused(e)) => eprintln!("not checked: this system refuses to trace: {e}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The counts of three operations, or none on a system that does not let us trace.
+fn three<F: FnMut()>(prepare: impl FnOnce() -> F) -> Option<Vec<Counts>> {
+    match count_operations(prepare, 10, |counts| counts.len() == 3) {
+        Ok(counts) => Some(counts),
+        Err(Error::Refused(e)) => {
+            eprintln!("not checked: this system refuses to trace: {e}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+#[test]
+fn operations_are_counted_one_by_one() {
+    let operation = || {
+        let mut rounds = 0;
+        move || {
+            rounds += 1;
+            // After 10 to warm up, the second of three.
+            let times = if black_box(rounds) == 12 { 5 } else { 1 };
+            (0..times).for_each(|_| {
+                black_box(WORD.fetch_add(1, Ordering::Relaxed));
+            });
+        }
+    };
+    let Some(counts) = three(operation) else { return };
+    assert_eq!(counts.iter().map(|c| c.own.locked).collect::<Vec<_>>(), [1, 5, 1]);
+    assert_eq!(counts[0].own.instructions, counts[2].own.instructions);
+    assert!(counts[1].own.instructions > counts[0].own.instructions);
+}
+
+#[test]
+fn library_calls_are_counted_apart_with_the_bytes_that_they_request() {
+    let operation = || {
+        || {
+            black_box(vec![1_u8; black_box(100)]);
+            black_box(std::process::id());
+        }
+    };
+    let Some(counts) = three(operation) else { return };
+    let own = &counts[0].own;
+    assert_eq!(own.bytes_requested, 100);
+    // malloc, free and getpid; memset, unless the compiler knows better.
+    assert!((3..=4).contains(&own.library_calls), "{own:?}");
+    assert!(own.instructions < counts[0].instructions);
+    assert_eq!(own.profile.values().sum::<u64>(), own.instructions);
+    let functions = own.by_function();
+    assert_eq!(functions.iter().map(|(_, n)| n).sum::<u64>(), own.instructions);
+    assert!(functions.iter().any(|(name, _)| name.contains("alloc")), "{functions:?}");
+}
+
+#[test]
+fn clocks_and_random_numbers_do_not_depend_on_the_run() {
+    let operation = || {
+        // A map's hasher has random keys.
+        let keys = std::collections::HashMap::from([("key", 0)]);
+        let start = std::time::Instant::now();
+        move || {
+            let nanoseconds = black_box(start.elapsed()).as_nanos();
+            assert!(nanoseconds.is_multiple_of(1_000) && nanoseconds < 1_000_000);
+            black_box(keys.get(black_box("key")));
+        }
+    };
+    let Some(counts) = three(operation) else { return };
+    assert_eq!(counts[0].syscalls, 0);
+    assert_eq!(counts[0].own.library_calls, 2, "the clock and memcmp");
+    assert_eq!(Some(counts), three(operation));
+}
+
+#[test]
+fn a_panic_while_the_operation_is_prepared_is_told() {
+    let prepare = || {
+        assert!(black_box(false), "no operation");
+        || ()
+    };
+    match count_operations(prepare, 0, |_| true) {
+        Err(Error::Panicked(message)) => {
+            assert!(message.starts_with("no operation at "), "{message}")
+        }
         Err(Error::Refused(e)) => eprintln!("not checked: this system refuses to trace: {e}"),
         other => panic!("{other:?}"),
     }

@@ -4,6 +4,7 @@ use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quietline_lines::Operation;
 use quietline_lines::conflicts::Conflicts;
+use quietline_lines::costs;
 use quietline_lines::forecast::{self, Forecast, Limit};
 use quietline_lines::gate::Gate;
 use quietline_lines::ladder::{self, Ladder};
@@ -11,7 +12,7 @@ use quietline_lines::sensitivity::{self, Conclusion};
 use quietline_lines::validation::{self, Validation};
 use quietline_sim::report::html;
 use quietline_sim::topology::Topology;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Cache lines on simulated machines: which lines an operation dirties, who else wants them, and what that means on many
@@ -42,6 +43,20 @@ enum Command {
         /// Write the numbers as JSON to FILE
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
+    },
+    /// The columns of the cost ledger that the model counts, for operations of `ql costs`
+    Costs {
+        /// Operations by name; without one, all
+        operations: Vec<String>,
+        /// Write the rows as JSON to FILE; - is standard output, in place of the table
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+    /// One row of the cost ledger, as JSON
+    #[command(hide = true)]
+    CostsRow {
+        operation: String,
+        sharing: String,
     },
     /// The model beside this machine
     Validate {
@@ -121,10 +136,12 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Lines(arguments) => lines(&arguments),
         Command::Forecast(arguments) => draw(&arguments),
-        Command::Ladder { machine, json } => ladder(&machine, json.as_ref()),
-        Command::Gate { json } => gate(json.as_ref()),
+        Command::Ladder { machine, json } => ladder(&machine, json.as_deref()),
+        Command::Gate { json } => gate(json.as_deref()),
+        Command::Costs { operations, json } => costs(&operations, json.as_deref()),
+        Command::CostsRow { operation, sharing } => costs_row(&operation, &sharing),
         Command::Validate { machine, cpus, json } => {
-            validate(machine.as_deref(), cpus, json.as_ref())
+            validate(machine.as_deref(), cpus, json.as_deref())
         }
         Command::Point { column, machine, cpus, seed, work } => {
             point(&column, &machine, cpus, seed, work)
@@ -139,7 +156,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn write_json(value: &impl serde::Serialize, file: Option<&PathBuf>) -> Outcome {
+fn write_json(value: &impl serde::Serialize, file: Option<&Path>) -> Outcome {
     if let Some(file) = file {
         std::fs::write(file, serde_json::to_string_pretty(value)?)?;
     }
@@ -161,7 +178,7 @@ fn lines(arguments: &Lines) -> Outcome {
     let plan = forecast::plan(&operation, arguments.cpus, arguments.seed);
     let (_, report) = operation.simulate(&machine, &plan)?;
     println!("{report}");
-    write_json(&report, arguments.json.as_ref())?;
+    write_json(&report, arguments.json.as_deref())?;
     if let Some(file) = &arguments.html {
         std::fs::write(file, html::page(&report))?;
     }
@@ -171,6 +188,32 @@ fn lines(arguments: &Lines) -> Outcome {
 fn point(column: &str, machine: &str, cpus: usize, seed: u64, work_ns: f64) -> Outcome {
     let point = forecast::point(column, &Topology::load(machine)?, cpus, seed, work_ns)?;
     println!("{}", serde_json::to_string(&point)?);
+    Ok(())
+}
+
+fn costs(operations: &[String], json: Option<&Path>) -> Outcome {
+    let bar = progress();
+    let done = |operation: &str, rows: usize| {
+        bar.set_length(rows as u64);
+        bar.set_message(operation.to_owned());
+        bar.inc(1);
+    };
+    let sheet = costs::sheet(operations, &std::env::current_exe()?, done)?;
+    bar.finish_and_clear();
+    match json {
+        Some(file) if file == Path::new("-") => {
+            println!("{}", serde_json::to_string_pretty(&sheet)?);
+            Ok(())
+        }
+        file => {
+            print!("{sheet}");
+            write_json(&sheet, file)
+        }
+    }
+}
+
+fn costs_row(operation: &str, sharing: &str) -> Outcome {
+    println!("{}", serde_json::to_string(&costs::simulate(operation, sharing)?)?);
     Ok(())
 }
 
@@ -193,7 +236,7 @@ fn draw(arguments: &ForecastArgs) -> Outcome {
     let forecast = forecast::forecast(workload, name, &cpus, *seed, *work, &program, done)?;
     bar.finish_and_clear();
     print(&forecast, &cpus);
-    write_json(&forecast, arguments.json.as_ref())?;
+    write_json(&forecast, arguments.json.as_deref())?;
     if let Some(file) = &arguments.svg {
         std::fs::write(file, forecast::svg(&forecast)?)?;
     }
@@ -252,7 +295,7 @@ struct Climbed {
     conflicts: Conflicts,
 }
 
-fn ladder(machine: &str, json: Option<&PathBuf>) -> Outcome {
+fn ladder(machine: &str, json: Option<&Path>) -> Outcome {
     let machine = Topology::load(machine)?;
     let mut ladders = Vec::new();
     for latencies in sensitivity::LATENCIES {
@@ -267,7 +310,7 @@ fn ladder(machine: &str, json: Option<&PathBuf>) -> Outcome {
     write_json(&Climbed { ladders, conclusions, conflicts }, json)
 }
 
-fn gate(json: Option<&PathBuf>) -> Outcome {
+fn gate(json: Option<&Path>) -> Outcome {
     let gate = Gate::run()?;
     println!("{gate}");
     write_json(&gate, json)?;
@@ -277,7 +320,7 @@ fn gate(json: Option<&PathBuf>) -> Outcome {
     }
 }
 
-fn validate(machine: Option<&str>, cpus: usize, json: Option<&PathBuf>) -> Outcome {
+fn validate(machine: Option<&str>, cpus: usize, json: Option<&Path>) -> Outcome {
     let machine = match machine {
         Some(machine) => Topology::load(machine)?,
         None => validation::machine_with(cpus)?,

@@ -1,5 +1,6 @@
 //! Throughput on machines that are not there: points in processes of their own, curves, and a plot.
 
+use crate::children;
 use crate::operation::{Operation, Period};
 use crate::rungs::{self, Object};
 use plotters::prelude::*;
@@ -8,9 +9,6 @@ use quietline_sim::simulation::Plan;
 use quietline_sim::topology::Topology;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A workload's columns: operations side by side, ours and the rungs of the seed's series.
 pub fn columns(workload: &str) -> Option<Vec<Cow<'static, str>>> {
@@ -185,21 +183,19 @@ pub fn forecast(
     let mut jobs: Vec<(&str, usize)> =
         columns.iter().flat_map(|c| cpus.iter().map(move |n| (c.as_ref(), *n))).collect();
     jobs.sort_by_key(|(_, n)| core::cmp::Reverse(*n));
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        // Relaxed: a number that orders nothing.
-        while let Some((column, n)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let result = child(program, column, machine, *n, seed, work_ns);
-            results.lock().unwrap_or_else(|e| e.into_inner()).push((*column, result));
-            done(column, *n, jobs.len());
-        }
-    };
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
-    let results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    let arguments: Vec<Vec<String>> = jobs
+        .iter()
+        .map(|(column, n)| {
+            let numbers = [n.to_string(), seed.to_string(), work_ns.to_string()];
+            let words = ["point", column, machine].map(str::to_owned);
+            words.into_iter().chain(numbers).collect()
+        })
+        .collect();
+    let results =
+        children::run(program, &arguments, |job| done(jobs[job].0, jobs[job].1, jobs.len()));
     let mut curves = Vec::new();
     for column in &columns {
-        let points = results.iter().filter(|(of, _)| *of == column.as_ref());
+        let points = jobs.iter().zip(&results).filter(|((of, _), _)| *of == column.as_ref());
         let mut points =
             points.map(|(_, result)| result.clone()).collect::<Result<Vec<Point>, String>>()?;
         points.sort_by_key(|p| p.cpus);
@@ -212,31 +208,6 @@ pub fn forecast(
         work_ns,
         curves,
     })
-}
-
-fn child(
-    program: &std::path::Path,
-    column: &str,
-    machine: &str,
-    cpus: usize,
-    seed: u64,
-    work_ns: f64,
-) -> Result<Point, String> {
-    let output = Command::new(program)
-        .args([
-            "point",
-            column,
-            machine,
-            &cpus.to_string(),
-            &seed.to_string(),
-            &work_ns.to_string(),
-        ])
-        .output()
-        .map_err(|error| format!("{}: {error}", program.display()))?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
 }
 
 fn knee(points: &[Point]) -> usize {

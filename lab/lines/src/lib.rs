@@ -26,7 +26,9 @@
 //! Those of the model (`docs/lines.md`): ranking, knees and the names of bottlenecks, not absolute times.
 #![cfg(quietline_sim)]
 
+mod children;
 pub mod conflicts;
+pub mod costs;
 mod dcache;
 mod epoll;
 pub mod forecast;

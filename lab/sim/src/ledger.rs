@@ -2,6 +2,7 @@
 
 use crate::cpu_set::CpuSet;
 use crate::directory::{From, Kind, LineId, Outcome};
+use crate::footprint::Footprints;
 use crate::topology::Ps;
 use core::panic::Location;
 
@@ -118,6 +119,7 @@ pub struct Ledger {
     /// For each CPU: the lines that the operation under way had to fetch.
     moved: Vec<Vec<LineId>>,
     op: Vec<u32>,
+    footprints: Option<Footprints>,
 }
 
 impl Ledger {
@@ -129,6 +131,16 @@ impl Ledger {
             op: vec![1; cpus],
             ..Self::default()
         }
+    }
+
+    /// Returns an empty ledger that keeps the footprint of each operation.
+    pub fn with_footprints(cpus: usize) -> Self {
+        Self { footprints: Some(Footprints::new(cpus)), ..Self::new(cpus) }
+    }
+
+    /// Returns the footprints, if the ledger keeps them.
+    pub fn footprints(&self) -> Option<&Footprints> {
+        self.footprints.as_ref()
     }
 
     /// Enters a new line, which has the next number.
@@ -208,12 +220,25 @@ impl Ledger {
         if stamps[id as usize] != self.op[cpu] {
             stamps[id as usize] = self.op[cpu];
             line.ops += 1;
+            if let Some(footprints) = &mut self.footprints {
+                footprints.touch(cpu);
+            }
+        }
+        if write && let Some(footprints) = &mut self.footprints {
+            footprints.write(cpu, id, self.op[cpu]);
         }
     }
 
     /// Somebody waited until this word was written.
     pub fn waited(&mut self, word: usize, time: Ps) {
         self.words[word].counts.waited += time;
+    }
+
+    /// Keeps the footprint of the operation that the CPU is about to end.
+    pub fn keep_footprint(&mut self, cpu: usize) {
+        if let Some(footprints) = &mut self.footprints {
+            footprints.keep(cpu);
+        }
     }
 
     /// The CPU has done an operation.

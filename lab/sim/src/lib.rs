@@ -49,6 +49,7 @@ pub mod cache;
 pub mod check;
 pub mod cpu_set;
 pub mod directory;
+pub mod footprint;
 pub mod jitter;
 mod label;
 pub mod ledger;

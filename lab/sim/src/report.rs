@@ -261,6 +261,11 @@ fn picture(ledger: &Ledger) -> Vec<Transfer> {
     transfers
 }
 
+/// Returns the names of the fields on a line. The scene must still exist.
+pub fn line_name(ledger: &Ledger, line: LineId) -> String {
+    describe(ledger, line).0
+}
+
 /// What is on a line, who writes it, and how long was waited for it.
 fn describe(ledger: &Ledger, line: LineId) -> (String, Vec<String>, u64) {
     let mut names = Vec::new();

@@ -48,6 +48,7 @@ pub(crate) struct Measured {
     pub(crate) window: Ps,
     pub(crate) ops: u64,
     pub(crate) accesses: u64,
+    pub(crate) longest: Ps,
 }
 
 impl Scheduler {
@@ -98,17 +99,14 @@ impl Scheduler {
     /// The current CPU has done an operation.
     pub(crate) fn op_done(&self) {
         let cpu = self.current.get();
-        {
-            let mut state = self.state.borrow_mut();
-            // The loop around the operation, too: one that does nothing else must not stand still.
-            let (work, turn) = (state.work, state.directory.topology().core.issue.max(100));
-            let work = state.jitter.around(work);
-            state.cpus[cpu].clock += work + turn;
-        }
+        self.state.borrow_mut().rest(cpu);
         self.order();
         let waits = {
             let mut borrowed = self.state.borrow_mut();
             let state = &mut *borrowed;
+            if state.progress.counts(state.cpus[cpu].ops) {
+                state.ledger.keep_footprint(cpu);
+            }
             state.cpus[cpu].ops += 1;
             state.ledger.op_done(cpu);
             state.accesses_at_last_op = state.accesses;
@@ -132,7 +130,8 @@ impl Scheduler {
     pub(crate) fn finish(self) -> Measured {
         let state = self.state.into_inner();
         let (window, ops) = state.progress.result();
-        Measured { ledger: state.ledger, window, ops, accesses: state.accesses }
+        let State { ledger, accesses, longest, .. } = state;
+        Measured { ledger, window, ops, accesses, longest }
     }
 
     /// Stops the current CPU until it is its turn again; nothing of the state may be borrowed.

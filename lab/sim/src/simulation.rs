@@ -33,6 +33,8 @@ pub struct Run {
     pub ledger: Ledger,
     /// Accesses in the whole simulation.
     pub accesses: u64,
+    /// How long the longest of the measured operations took.
+    pub longest: Ps,
 }
 
 impl Run {
@@ -142,6 +144,7 @@ impl Stage {
             window: measured.window,
             ledger: measured.ledger,
             accesses: measured.accesses,
+            longest: measured.longest,
         })
     }
 }

@@ -15,10 +15,15 @@ pub struct Plan {
     pub ops: u64,
     /// Nanoseconds of each operation that concern no line: work that the scene leaves out.
     pub work_ns: f64,
+    /// Nanoseconds between the beginnings of two operations of a CPU, if CPUs take turns. Their
+    /// beginnings are evenly spaced, so operations do not overlap if they are short enough. Each CPU
+    /// counts exactly `ops` operations, the first of which follows its `warm_up`th, and the ledger
+    /// keeps the footprint of each. What is counted then does not depend on latencies and noise.
+    pub turn_ns: Option<u64>,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { cpus: 2, seed: 1, jitter: 5.0, warm_up: 200, ops: 400, work_ns: 0.0 }
+        Self { cpus: 2, seed: 1, jitter: 5.0, warm_up: 200, ops: 400, work_ns: 0.0, turn_ns: None }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::plan::Plan;
 use crate::topology::Ps;
+use core::ops::Range;
 
 /// The parts of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub(super) struct Progress {
     warm_up: u64,
     settle: u64,
     target: u64,
+    /// The operations of each CPU that count, by number, if CPUs take turns.
+    window: Option<Range<u64>>,
 }
 
 impl Progress {
@@ -40,11 +43,20 @@ impl Progress {
             warm_up: plan.warm_up,
             settle: plan.warm_up / 4 * cpus,
             target: plan.ops.max(1) * cpus,
+            window: plan
+                .turn_ns
+                .map(|_| plan.warm_up.max(1)..plan.warm_up.max(1) + plan.ops.max(1)),
         }
+    }
+
+    /// Returns whether the operation of a CPU with this number, counted from 0, is in its window.
+    fn is_in_window(&self, number: u64) -> bool {
+        self.window.as_ref().is_none_or(|window| window.contains(&number))
     }
 
     /// An operation was done, its CPU's `own`th, at this time. Whether the CPU has warmed up now, and waits for the others.
     pub(super) fn op_done(&mut self, own: u64, now: Ps) -> bool {
+        let in_window = self.is_in_window(own - 1);
         match &mut self.phase {
             Phase::WarmUp => return own >= self.warm_up,
             Phase::Settles { ops } => {
@@ -54,7 +66,7 @@ impl Progress {
                 }
             }
             Phase::Measured { since, ops } => {
-                *ops += 1;
+                *ops += u64::from(in_window);
                 if *ops >= self.target {
                     self.phase = Phase::Over { window: now - *since, ops: *ops };
                 }
@@ -64,14 +76,17 @@ impl Progress {
         false
     }
 
-    /// All have warmed up.
-    pub(super) fn settle(&mut self) {
-        self.phase = Phase::Settles { ops: 0 };
+    /// Ends the warm-up. If CPUs take turns, the measurement begins at once.
+    pub(super) fn settle(&mut self, now: Ps) {
+        self.phase = match self.window {
+            Some(_) => Phase::Measured { since: now, ops: 0 },
+            None => Phase::Settles { ops: 0 },
+        };
     }
 
-    /// Whether what happens now counts.
-    pub(super) fn counts(&self) -> bool {
-        matches!(self.phase, Phase::Measured { .. })
+    /// Returns whether accesses count now, of a CPU that has done `own` operations.
+    pub(super) fn counts(&self, own: u64) -> bool {
+        matches!(self.phase, Phase::Measured { .. }) && self.is_in_window(own)
     }
 
     /// Whether it is over.

@@ -30,6 +30,10 @@ pub(super) struct State {
     pub(super) jitter: Jitter,
     pub(super) progress: Progress,
     pub(super) work: Ps,
+    /// Time between the beginnings of two operations of a CPU, if CPUs take turns.
+    pub(super) turn: Option<Ps>,
+    /// The longest operation that counted.
+    pub(super) longest: Ps,
     pub(super) accesses: u64,
     pub(super) accesses_at_last_op: u64,
     pub(super) patience_used: u32,
@@ -43,7 +47,11 @@ impl State {
         let runnable = cpus.iter().enumerate().map(|(i, cpu)| Reverse((cpu.clock, i, 0))).collect();
         Self {
             directory: Directory::new(topology, plan.cpus, jitter.clone()),
-            ledger: Ledger::new(plan.cpus),
+            ledger: if plan.turn_ns.is_some() {
+                Ledger::with_footprints(plan.cpus)
+            } else {
+                Ledger::new(plan.cpus)
+            },
             touched: Touched::default(),
             cpus,
             runnable,
@@ -52,6 +60,8 @@ impl State {
             jitter,
             progress: Progress::new(plan),
             work: (plan.work_ns * 1000.0) as Ps,
+            longest: 0,
+            turn: plan.turn_ns.map(|ns| ns.max(1) * 1000),
             accesses: 0,
             accesses_at_last_op: 0,
             patience_used: 0,
@@ -78,18 +88,35 @@ impl State {
             .map(|cpu| cpu.clock)
             .max()
             .unwrap_or(0);
-        self.progress.settle();
+        self.progress.settle(latest);
+        let cpus = self.cpus.len();
         for (number, cpu) in self.cpus.iter_mut().enumerate() {
             if cpu.doing == Doing::Gathered {
                 cpu.turn += 1;
                 cpu.doing = Doing::Running;
-                self.runnable.push(Reverse((
-                    latest + self.jitter.below(1_000_000),
-                    number,
-                    cpu.turn,
-                )));
+                let at = match self.turn {
+                    Some(turn) => next_turn(turn, number, cpus, latest),
+                    None => latest + self.jitter.below(1_000_000),
+                };
+                cpu.began = at;
+                self.runnable.push(Reverse((at, number, cpu.turn)));
             }
         }
+    }
+
+    /// Lets time pass between two operations of a CPU.
+    pub(super) fn rest(&mut self, cpu: usize) {
+        let (cpus, clock) = (self.cpus.len(), self.cpus[cpu].clock);
+        if self.progress.counts(self.cpus[cpu].ops) {
+            self.longest = self.longest.max(clock - self.cpus[cpu].began);
+        }
+        // The loop around the operation, too: one that does nothing else must not stand still.
+        let least = clock + self.directory.topology().core.issue.max(100);
+        self.cpus[cpu].clock = match self.turn {
+            Some(turn) => next_turn(turn, cpu, cpus, least),
+            None => least + self.jitter.around(self.work),
+        };
+        self.cpus[cpu].began = self.cpus[cpu].clock;
     }
 
     /// Does an access that the CPU began at `asked`; what is to be had from others is at its clock.
@@ -100,7 +127,7 @@ impl State {
         let now = self.cpus[cpu].clock;
         let outcome = self.directory.arrive(cpu, line, kind, asked, now);
         self.ledger.by(word, kind, place.by);
-        if self.progress.counts() {
+        if self.progress.counts(self.cpus[cpu].ops) {
             self.ledger.count(cpu, word, kind, asked, &outcome);
         }
         let c = &mut self.cpus[cpu];
@@ -137,4 +164,10 @@ impl State {
             self.cpus[cpu].clock = drained + self.jitter.below(NOTICE);
         }
     }
+}
+
+/// Returns the time at which a CPU's next turn begins, not before `least`.
+fn next_turn(turn: Ps, cpu: usize, cpus: usize, least: Ps) -> Ps {
+    let first = turn * cpu as Ps / cpus as Ps;
+    first + least.saturating_sub(first).next_multiple_of(turn)
 }

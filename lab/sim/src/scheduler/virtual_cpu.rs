@@ -32,6 +32,8 @@ pub(super) struct Cpu {
     pub(super) in_step: bool,
     pub(super) ops: u64,
     pub(super) last_word: Option<usize>,
+    /// When its operation under way began.
+    pub(super) began: Ps,
 }
 
 impl Cpu {
@@ -46,6 +48,7 @@ impl Cpu {
             in_step: false,
             ops: 0,
             last_word: None,
+            began: clock,
         }
     }
 }

@@ -54,7 +54,7 @@ impl State {
             let missed = write.visible.saturating_sub(ahead).max(now);
             // They notice in no particular order.
             let at = missed.max(c.clock) + self.jitter.below(notice);
-            if self.progress.counts() {
+            if self.progress.counts(c.ops) {
                 self.ledger.waited(word, at - since);
             }
             c.turn += 1;
