@@ -4,7 +4,7 @@
 //! Each row is one operation of `quietline-costs` with one kind of sharing, simulated in a process
 //! of its own. CPUs take turns: no two operations overlap, so a lock is never waited for, and the
 //! counts say which lines the CPUs share, not how often they meet there. Each CPU counts exactly
-//! [`WINDOW`] operations. The counts therefore do not depend on the model's latencies.
+//! the same number of operations. The counts therefore do not depend on the model's latencies.
 
 use crate::children;
 use core::fmt;
@@ -22,8 +22,12 @@ use std::time::Duration;
 /// Virtual CPUs.
 pub const CPUS: usize = 4;
 
-/// Measured operations of each CPU: four batches of inode numbers, and twelve sheaves of 341 objects.
-pub const WINDOW: u64 = 4096;
+/// Measured operations of each CPU: whole batches of 1,024 inode numbers. Operations that repeat
+/// something have shorter windows.
+const WINDOW: u64 = 1024;
+
+/// Measured operations of each CPU at least.
+const LEAST: u64 = 16;
 
 /// Operations of each CPU before its window: its batch of inode numbers has ended once, and its
 /// sheaves have been exchanged.
@@ -107,23 +111,24 @@ pub fn simulate(operation: &str, sharing: &str) -> Result<Row, String> {
         .find(|(name, _)| *name == sharing)
         .ok_or_else(|| format!("no kind of sharing is called {sharing}"))?;
     let machine = Topology::load(MACHINE).map_err(|error| error.to_string())?;
+    let repeats = operation.repeats as u64;
     let plan = Plan {
         cpus: CPUS,
-        warm_up: WARM_UP,
-        ops: WINDOW,
+        warm_up: (WARM_UP / repeats).max(LEAST),
+        ops: (WINDOW / repeats).max(LEAST),
         turn_ns: Some(TURN_NS),
         ..Plan::default()
     };
     // Decay of idle memory depends on the time.
     quietline_slab::set_decay_interval(Duration::ZERO);
     let stage = Stage::new(CPUS);
-    let scene = (operation.scene)(kind);
+    let scene = operation.open(kind);
     let run = stage.run(&machine, &plan, |cpu| scene(cpu)).map_err(|error| error.to_string())?;
     if run.longest > TURN_NS * 1000 / CPUS as u64 {
         return Err(format!("an operation takes {} ns, so turns overlap", run.longest / 1000));
     }
     // Fields have names only while the scene exists.
-    let row = Row::new(operation.name, sharing, &run.ledger);
+    let row = Row::new(operation.name, sharing, plan.ops, &run.ledger);
     drop(scene);
     Ok(row)
 }
@@ -173,7 +178,7 @@ pub fn sheet(
 }
 
 impl Row {
-    fn new(operation: &str, sharing: &str, ledger: &Ledger) -> Self {
+    fn new(operation: &str, sharing: &str, window: u64, ledger: &Ledger) -> Self {
         let footprints = ledger.footprints().expect("in the plan CPUs take turns");
         let (mut touched, mut shared) = (Vec::new(), Vec::new());
         let mut contended: BTreeMap<LineId, u64> = BTreeMap::new();
@@ -195,7 +200,7 @@ impl Row {
         Self {
             operation: operation.to_owned(),
             sharing: sharing.to_owned(),
-            window: WINDOW,
+            window,
             lines_touched: Count::of(touched),
             shared_lines_written: Count::of(shared),
             contended: by_name
@@ -210,7 +215,7 @@ impl fmt::Display for Sheet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "Cache lines by operation, {} CPUs of {}, {WINDOW} operations of each CPU",
+            "Cache lines by operation, {} CPUs of {}: the median and the mean",
             self.cpus, self.machine
         )?;
         writeln!(
