@@ -1,6 +1,7 @@
 //! The command `ql`: arguments in, a library call, an exit status out.
 
 mod bench_command;
+mod costs_command;
 mod forward;
 mod lines_command;
 mod memory_command;
@@ -27,6 +28,8 @@ enum Command {
     Lines(lines_command::LinesArgs),
     /// Throughput by number of CPUs, on a simulated machine
     Forecast(lines_command::LinesArgs),
+    /// Count what public operations cost, and compare the counts with those of the ledger
+    Costs(costs_command::CostsArgs),
     Slabtop(slabtop::SlabtopArgs),
     Memory(memory_command::MemoryArgs),
     Mount(mount_command::MountArgs),
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench_command::run(arguments),
         Command::Lines(arguments) => lines_command::run("lines", arguments),
         Command::Forecast(arguments) => lines_command::run("forecast", arguments),
+        Command::Costs(arguments) => costs_command::run(arguments),
         Command::Slabtop(arguments) => slabtop::run(arguments),
         Command::Memory(arguments) => memory_command::run(arguments),
         Command::Mount(arguments) => mount_command::run(arguments),

@@ -9,6 +9,7 @@ use quietline_costs::{
     Acceptance, COLUMNS, Checkout, Ledger, Operation, Sheet, compare, count, count_row, measure,
     measure_bytes, operations, plant_every_row, render,
 };
+use quietline_count::run_reproducibly;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -284,8 +285,11 @@ fn run_child(child: Child) -> anyhow::Result<ExitCode> {
             println!("{}", numbers.join(" "));
         }
         Child::MeasureBytes { operation } => {
-            let bytes = measure_bytes(&find(&operation)?);
-            println!("{} {}", bytes.allocated, bytes.retained);
+            let operation = find(&operation)?;
+            run_reproducibly(|| {
+                let bytes = measure_bytes(&operation);
+                println!("{} {}", bytes.allocated, bytes.retained);
+            })?;
         }
         Child::ExplainRow { operation } => {
             let counts = count(&find(&operation)?)?.with_frames();

@@ -58,5 +58,5 @@ mod walk;
 pub use counts::{Counts, OwnCounts, Site};
 pub use image::Frame;
 pub use instruction::Kind;
-pub use trace::{Error, count, count_operations};
+pub use trace::{Error, count, count_operations, run_reproducibly};
 pub use walk::{Shape, locked_instructions, walk};

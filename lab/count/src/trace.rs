@@ -81,6 +81,22 @@ pub fn count_operations<F: FnMut()>(
     Ok(all)
 }
 
+/// Runs `f` in a forked child with the clocks and random numbers of [`count_operations`], and counts
+/// nothing. The caller does not see changes of memory. `f` flushes its own output.
+///
+/// # Errors
+/// See [`Error`].
+pub fn run_reproducibly(f: impl FnOnce()) -> Result<(), Error> {
+    let mut f = Some(f);
+    let mut life = || f.take().map_or((), |f| f());
+    let (said, says) = io::pipe().map_err(Error::Refused)?;
+    let child = Child::fork(&mut life, says).map_err(Error::Refused)?;
+    let stand_ins = StandIns::install(&child).map_err(Error::Refused)?;
+    let reached = Stepper::new(&child, stand_ins)?.resume()?;
+    child.finish();
+    check(reached, &said)
+}
+
 /// An error if the marker is the panic hook's.
 fn check(marker: u64, said: &PipeReader) -> Result<(), Error> {
     if marker != raw::PANICKED {

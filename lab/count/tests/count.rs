@@ -2,7 +2,7 @@
 #![cfg(target_arch = "x86_64")]
 #![allow(unsafe_code, reason = "instructions that only assembly can place")]
 
-use quietline_count::{Counts, Error, count, count_operations};
+use quietline_count::{Counts, Error, count, count_operations, run_reproducibly};
 use std::arch::asm;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -193,6 +193,32 @@ fn a_panic_while_the_operation_is_prepared_is_told() {
             assert!(message.starts_with("no operation at "), "{message}")
         }
         Err(Error::Refused(e)) => eprintln!("not checked: this system refuses to trace: {e}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_run_has_the_same_clock_and_random_numbers_as_another() {
+    use std::hash::{BuildHasher, RandomState};
+    use std::io::{Read, Write};
+    let run = || {
+        let (mut said, mut says) = std::io::pipe().unwrap();
+        let result = run_reproducibly(|| {
+            // A thread's first hasher has keys of its own; the child is a thread's copy.
+            let keys = std::collections::HashMap::<u8, u8, RandomState>::default();
+            let now = std::time::SystemTime::now();
+            writeln!(says, "{} {now:?}", keys.hasher().hash_one(7)).unwrap();
+        });
+        drop(says);
+        let mut text = String::new();
+        said.read_to_string(&mut text).unwrap();
+        result.map(|()| text)
+    };
+    match [run(), run()] {
+        [Ok(one), Ok(two)] => assert!(one.len() > 20 && one == two, "{one}{two}"),
+        [Err(Error::Refused(e)), _] => {
+            eprintln!("not checked: this system refuses to trace: {e}")
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -4,7 +4,8 @@ use core::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;
 
-/// A count per operation, in thousandths. Most counts are whole; means over many operations are not.
+/// A count per operation, in thousandths. Most counts are whole; means over many operations are
+/// not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Amount(u64);
 

@@ -1,7 +1,7 @@
 //! Bytes that an operation allocates and retains.
 //!
-//! A cache counts allocations only on its slow path. With checks on, every allocation takes the slow
-//! path; so an operation is measured in a process whose environment switches checks on.
+//! A cache counts allocations only on its slow path. With checks on, every allocation takes the
+//! slow path; so an operation is measured in a process with checks on.
 
 use crate::{Operation, Sharing, raw};
 use quietline_slab::each_cache;
@@ -11,7 +11,7 @@ use quietline_sync::rcu;
 pub(super) const ENVIRONMENT: (&str, &str) = ("QUIETLINE_SLAB_DEBUG", "F");
 
 /// Operations before the first measured one.
-const WARM_UP: usize = 200;
+const WARM_UP: usize = 2000;
 /// Operations whose allocations are measured, each by itself.
 const MEASURED: usize = 5;
 /// Operations whose leaks are measured, together.

@@ -5,7 +5,7 @@ use crate::processes::{leak, of_objects};
 use crate::raw::Session;
 use crate::{Operation, Scene, Sharing};
 use quietline_slab::{Held, Place, RcuCache, TypesafeCache, TypesafePlace, Unlinked};
-use quietline_sync::rcu::Domain;
+use quietline_sync::rcu::{self, Domain};
 
 /// Objects that wait for a grace period together.
 const SHEAF: usize = 341;
@@ -29,8 +29,7 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 fn domain() -> &'static Domain {
-    // Caches borrow their domain for the program's life.
-    Box::leak(Domain::new().expect("memory for a domain"))
+    rcu::global().expect("memory for a domain")
 }
 
 fn cache() -> RcuCache<Object> {
