@@ -60,12 +60,12 @@ impl Count {
     }
 }
 
-/// A contended line, or all contended lines of the same name.
+/// A line that operations write after other CPUs, or all such lines of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contended {
     /// The fields on the line.
     pub line: String,
-    /// Number of operations that write the line.
+    /// Number of operations that write the line after another CPU.
     pub written: u64,
 }
 
@@ -80,7 +80,8 @@ pub struct Row {
     pub window: u64,
     /// Distinct lines that an operation reads or writes.
     pub lines_touched: Count,
-    /// Distinct lines that an operation writes and that another CPU reads or writes in its window.
+    /// Distinct lines that an operation writes and has to get from other CPUs: another CPU has read
+    /// or written them since.
     pub shared_lines_written: Count,
     /// The lines behind `shared_lines_written`.
     pub contended: Vec<Contended>,
@@ -180,29 +181,22 @@ pub fn sheet(
 impl Row {
     fn new(operation: &str, sharing: &str, window: u64, ledger: &Ledger) -> Self {
         let footprints = ledger.footprints().expect("in the plan CPUs take turns");
-        let (mut touched, mut shared) = (Vec::new(), Vec::new());
-        let mut contended: BTreeMap<LineId, u64> = BTreeMap::new();
-        for footprint in footprints.iter() {
-            touched.push(footprint.touched as u64);
-            let written =
-                footprint.written.iter().filter(|id| ledger.lines[**id as usize].is_contended());
-            let mut count = 0;
-            for line in written {
-                count += 1;
-                *contended.entry(*line).or_default() += 1;
-            }
-            shared.push(count);
+        let mut by_line: BTreeMap<LineId, u64> = BTreeMap::new();
+        for line in footprints.iter().flat_map(|footprint| footprint.shared) {
+            *by_line.entry(*line).or_default() += 1;
         }
         let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
-        for (line, written) in contended {
+        for (line, written) in by_line {
             *by_name.entry(line_name(ledger, line)).or_default() += written;
         }
         Self {
             operation: operation.to_owned(),
             sharing: sharing.to_owned(),
             window,
-            lines_touched: Count::of(touched),
-            shared_lines_written: Count::of(shared),
+            lines_touched: Count::of(footprints.iter().map(|f| f.touched as u64).collect()),
+            shared_lines_written: Count::of(
+                footprints.iter().map(|f| f.shared.len() as u64).collect(),
+            ),
             contended: by_name
                 .into_iter()
                 .map(|(line, written)| Contended { line, written })

@@ -1,4 +1,4 @@
-//! Footprints: the cache lines that single operations touch and write.
+//! Footprints: the cache lines that single operations touch, and those that they take from others.
 
 use crate::directory::LineId;
 
@@ -7,17 +7,18 @@ use crate::directory::LineId;
 pub struct Footprint<'a> {
     /// Number of distinct lines that the operation read or wrote.
     pub touched: usize,
-    /// The distinct lines that the operation wrote.
-    pub written: &'a [LineId],
+    /// The distinct lines that the operation wrote and had to get from other CPUs: since the CPU
+    /// touched such a line before, another CPU has read or written it.
+    pub shared: &'a [LineId],
 }
 
 /// A log of footprints, in the order in which the operations ended.
 #[derive(Debug, Default)]
 pub struct Footprints {
     under_way: Vec<UnderWay>,
-    /// For each operation: the number of lines touched, and the end of its part of `written`.
+    /// For each operation: the number of lines touched, and the end of its part of `shared`.
     ops: Vec<(usize, usize)>,
-    written: Vec<LineId>,
+    shared: Vec<LineId>,
 }
 
 /// The footprint of a CPU's operation under way.
@@ -53,11 +54,12 @@ impl Footprints {
         }
     }
 
-    /// Ends the CPU's operation, and keeps its footprint.
-    pub(crate) fn keep(&mut self, cpu: usize) {
+    /// Ends the CPU's operation, which got the lines `moved` from other CPUs, and keeps its
+    /// footprint.
+    pub(crate) fn keep(&mut self, cpu: usize, moved: &[LineId]) {
         let under_way = &mut self.under_way[cpu];
-        self.written.append(&mut under_way.written);
-        self.ops.push((core::mem::take(&mut under_way.touched), self.written.len()));
+        self.shared.extend(under_way.written.drain(..).filter(|line| moved.contains(line)));
+        self.ops.push((core::mem::take(&mut under_way.touched), self.shared.len()));
     }
 
     /// Returns the footprints of all operations.
@@ -65,7 +67,7 @@ impl Footprints {
         let begins = core::iter::once(0).chain(self.ops.iter().map(|(_, end)| *end));
         self.ops.iter().zip(begins).map(|(&(touched, end), begin)| Footprint {
             touched,
-            written: &self.written[begin..end],
+            shared: &self.shared[begin..end],
         })
     }
 }

@@ -237,7 +237,7 @@ impl Ledger {
     /// Keeps the footprint of the operation that the CPU is about to end.
     pub fn keep_footprint(&mut self, cpu: usize) {
         if let Some(footprints) = &mut self.footprints {
-            footprints.keep(cpu);
+            footprints.keep(cpu, &self.moved[cpu]);
         }
     }
 

@@ -56,7 +56,7 @@ fn distances() {
 
 #[test]
 fn bad_files_are_refused() {
-    let good = include_str!("../machines/one-socket-2.toml");
+    let good = include_str!("../../machines/one-socket-2.toml");
     assert!(Topology::parse(good).is_ok());
     for (from, to, says) in [
         ("cycles = 2\n", "cycles = 2\nns = 1\n", "one of them"),

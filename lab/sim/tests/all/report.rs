@@ -74,7 +74,7 @@ fn the_page_says_what_the_report_says() {
     let cells = texts(&page, "#conflicts tbody td");
     assert_eq!(
         cells[..6],
-        ["word +0 written at lab/sim/tests/report.rs:25", "1", "0", "2", "1.00", "0.90"]
+        ["word +0 written at lab/sim/tests/all/report.rs:25", "1", "0", "2", "1.00", "0.90"]
     );
     assert_eq!(texts(&page, "#fields tbody tr").len(), report.fields.len());
     assert_eq!(texts(&page, "#sources li").len(), report.sources.len());

@@ -43,7 +43,7 @@ fn child() {
 
 fn in_a_process_of_its_own(operation: &str, clutter: usize) -> String {
     let program = std::env::current_exe().expect("this program");
-    let arguments = ["child", "--exact", "--nocapture", "--test-threads", "1"];
+    let arguments = ["determinism::child", "--exact", "--nocapture", "--test-threads", "1"];
     let mut child = Command::new(program);
     child.args(arguments).env(REPORT, operation).env(CLUTTER, clutter.to_string());
     let output = child.output().expect("it starts");

@@ -1,0 +1,7 @@
+//! Tests of the crate in one program, a module for each concept.
+
+mod determinism;
+mod forecast;
+mod gate;
+mod ladder;
+mod validation;
