@@ -149,25 +149,30 @@ impl FdTable {
         files: [FileHandle<'_>; 2],
         flags: FdFlags,
     ) -> Result<[i32; 2], Errno> {
-        let [(one, one_slot), (two, two_slot)] = self.reserve_pair(flags)?;
+        let tags = flags.tags();
+        if flags.any {
+            let one = self.reserve_any()?;
+            let two = match self.reserve_any() {
+                Ok(two) => two,
+                Err(errno) => {
+                    self.return_any(one);
+                    return Err(errno);
+                }
+            };
+            let [first, second] = files;
+            self.table.slots.install(one, first, tags);
+            self.table.slots.install(two, second, tags);
+            return Ok([one as i32, two as i32]);
+        }
+        let [(one, one_slot), (two, two_slot)] = self.reserve_pair()?;
         let [first, second] = files;
-        Slots::fill(one_slot, first, flags.tags());
-        Slots::fill(two_slot, second, flags.tags());
+        Slots::fill(one_slot, first, tags);
+        Slots::fill(two_slot, second, tags);
         Ok([one as i32, two as i32])
     }
 
     #[inline(always)]
-    fn reserve_pair(&self, flags: FdFlags) -> Result<[(usize, &Slot); 2], Errno> {
-        if flags.any {
-            let first = self.reserve_any()?;
-            return match self.reserve_any() {
-                Ok(second) => Ok([first, second].map(|fd| (fd, self.table.slots.reserved(fd)))),
-                Err(errno) => {
-                    self.return_any(first);
-                    Err(errno)
-                }
-            };
-        }
+    fn reserve_pair(&self) -> Result<[(usize, &Slot); 2], Errno> {
         let mut table = self.table.lock();
         let first = self.reserve(&mut table, 0)?;
         match self.reserve(&mut table, 0) {

@@ -165,14 +165,14 @@ impl Files {
     /// Whether one more file may be opened. Reads two shared lines, which are seldom written.
     #[inline]
     pub(crate) fn may_open(&self) -> bool {
-        self.is_far_from_max() || self.may_open_slow()
+        self.is_far_from_max(1) || self.may_open_slow()
     }
 
-    /// Whether one more file may be opened for certain: else the exact count [decides](Self::may_open).
+    /// Whether so many more files may be opened for certain: else the exact count [decides](Self::may_open).
     #[inline(always)]
-    pub(crate) fn is_far_from_max(&self) -> bool {
+    pub(crate) fn is_far_from_max(&self, more: i64) -> bool {
         // Relaxed: a tunable.
-        self.nr_files.read_near() < self.near_max.load(Ordering::Relaxed)
+        self.nr_files.read_near() < self.near_max.load(Ordering::Relaxed).saturating_sub(more - 1)
     }
 
     /// Near the limit the exact sum decides.

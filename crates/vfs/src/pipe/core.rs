@@ -195,21 +195,18 @@ impl PipeCore {
         let mut state = self.state.lock();
         state.readers -= u32::from(mode.contains(FileMode::READ));
         state.writers -= u32::from(mode.contains(FileMode::WRITE));
-        let ends = (state.readers, state.writers);
-        if ends == (0, 0) {
-            return self.closed_last(state);
+        match (state.readers, state.writers) {
+            (0, 0) => return self.closed_last(state),
+            (0, _) | (_, 0) => {}
+            _ => return,
         }
         let before = self.now();
-        let now = before.one_closed(state.readers == 0, state.writers == 0);
+        let now = before.one_sided(state.readers == 0);
         debug_assert_eq!(now, state.now(before), "only the ends have changed");
-        if before != now {
-            self.set_now(now);
-        }
+        self.set_now(now);
         drop(state);
-        if ends.0 == 0 || ends.1 == 0 {
-            self.readers.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
-            self.writers.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
-        }
+        self.readers.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
+        self.writers.wake_ordered(WaitQueue::ANY, WaitQueue::ALL);
     }
 
     #[inline(never)]

@@ -75,14 +75,13 @@ impl Now {
         Self(u64::from(events.bits()) | flags | few)
     }
 
-    /// After a file was closed: whether nobody has it open for reading any more, and whether for writing. Without readers it takes
-    /// no few.
+    /// Returns it for a pipe that nobody has open for reading any more, and that takes no few therefore, or, if that is not so, that
+    /// nobody has open for writing.
     #[inline(always)]
-    pub(super) fn one_closed(self, no_readers: bool, no_writers: bool) -> Self {
-        let (no_readers, no_writers) = (u64::from(no_readers), u64::from(no_writers));
-        let ends =
-            no_readers * u64::from(Events::ERR.bits()) | no_writers * u64::from(Events::HUP.bits());
-        Self((self.0 | ends) & !(no_readers * TAKES_FEW))
+    pub(super) fn one_sided(self, no_readers: bool) -> Self {
+        let hung_up = self.0 | u64::from(Events::HUP.bits());
+        let broken = (self.0 | u64::from(Events::ERR.bits())) & !TAKES_FEW;
+        Self(if no_readers { broken } else { hung_up })
     }
 
     /// Without the few.

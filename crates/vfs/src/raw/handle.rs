@@ -65,9 +65,10 @@ impl<'k> FileHandle<'k> {
         flags: i32,
         mode: FileMode,
     ) -> Result<Self, Errno> {
-        if files.is_far_from_max()
+        if files.is_far_from_max(1)
             && let Some(file) = files.cache.try_alloc()
         {
+            files.nr_files.inc();
             return Ok(Self::begin_object(file, files, mount, dentry, kind, flags, mode));
         }
         // SAFETY: passed on.
@@ -93,7 +94,10 @@ impl<'k> FileHandle<'k> {
             false => Err(Errno::NFILE),
         };
         match file {
-            Ok(file) => Ok(Self::begin_object(file, files, mount, dentry, kind, flags, mode)),
+            Ok(file) => {
+                files.nr_files.inc();
+                Ok(Self::begin_object(file, files, mount, dentry, kind, flags, mode))
+            }
             Err(errno) => {
                 // SAFETY: the reference was given to us.
                 unsafe { (kind.end_file)(dentry, Ended::unopened(mode.bits())) };
@@ -102,7 +106,66 @@ impl<'k> FileHandle<'k> {
         }
     }
 
-    /// Begins the life of a file on a pseudo object.
+    /// Opens two files on a pseudo object that has two references for them. They are counted together.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); then neither file is open.
+    ///
+    /// # Safety
+    /// As [`open`](Self::open), for both references.
+    #[inline(always)]
+    pub(super) unsafe fn open_pair(
+        files: &'k Files,
+        mount: &'k Mount,
+        dentry: NonNull<PseudoDentry>,
+        kind: &'static Kind,
+        ends: [(i32, FileMode); 2],
+    ) -> Result<[Self; 2], Errno> {
+        if files.is_far_from_max(2)
+            && let Some(one) = files.cache.try_alloc()
+        {
+            if let Some(two) = files.cache.try_alloc() {
+                files.nr_files.add(2);
+                let begin = |file, (flags, mode)| {
+                    Self::begin_object(file, files, mount, dentry, kind, flags, mode)
+                };
+                return Ok([begin(one, ends[0]), begin(two, ends[1])]);
+            }
+            // SAFETY: just allocated.
+            unsafe { files.cache.free(one) };
+        }
+        // SAFETY: passed on.
+        unsafe { Self::open_pair_slow(files, mount, dentry, kind, ends) }
+    }
+
+    /// [`open_pair`](Self::open_pair) near the limit, or when the CPU's sheaf has less than two files.
+    ///
+    /// # Safety
+    /// As [`open_pair`](Self::open_pair).
+    #[cold]
+    #[inline(never)]
+    unsafe fn open_pair_slow(
+        files: &'k Files,
+        mount: &'k Mount,
+        dentry: NonNull<PseudoDentry>,
+        kind: &'static Kind,
+        [first, second]: [(i32, FileMode); 2],
+    ) -> Result<[Self; 2], Errno> {
+        // SAFETY: passed on. A file that cannot be opened gives its reference back, and one that is not tried does so here.
+        unsafe {
+            match Self::open(files, mount, dentry, kind, first.0, first.1) {
+                Ok(first) => {
+                    Ok([first, Self::open(files, mount, dentry, kind, second.0, second.1)?])
+                }
+                Err(errno) => {
+                    (kind.end_file)(dentry, Ended::unopened(second.1.bits()));
+                    Err(errno)
+                }
+            }
+        }
+    }
+
+    /// Begins the life of a file on a pseudo object. The file has been counted.
     #[inline(always)]
     fn begin_object(
         file: NonNull<File>,
@@ -113,7 +176,6 @@ impl<'k> FileHandle<'k> {
         flags: i32,
         mode: FileMode,
     ) -> Self {
-        files.nr_files.inc();
         // References to it need not be counted.
         debug_assert!(mount.is_internal(), "pseudo objects are on a kernel's own mounts");
         // SAFETY: a fresh file is ours; readers may look at it, so its fields are atomics.

@@ -338,7 +338,8 @@ impl<P: Payload> PseudoFs<P> {
             return self.open_pair_slow(files, make(), ends);
         };
         let dentry = self.init(memory, make, 2);
-        self.open_ends(files, dentry, ends)
+        // SAFETY: the new dentry has two references, one for each file; the rest as in `open_with`.
+        unsafe { FileHandle::open_pair(files, &self.mount, dentry, Self::KIND, ends) }
     }
 
     /// [`open_pair`](Self::open_pair) when the CPU's sheaf has no object.
@@ -352,31 +353,8 @@ impl<P: Payload> PseudoFs<P> {
     ) -> Result<[FileHandle<'k>; 2], Errno> {
         let memory = self.cache.alloc().map_err(|_| Errno::NOMEM)?;
         let dentry = self.init(memory, || payload, 2);
-        self.open_ends(files, dentry, ends)
-    }
-
-    /// Opens two files on a new object, whose two references go to them.
-    #[inline(always)]
-    fn open_ends<'k>(
-        &'k self,
-        files: &'k Files,
-        dentry: NonNull<PseudoDentry>,
-        [first, second]: [(i32, FileMode); 2],
-    ) -> Result<[FileHandle<'k>; 2], Errno> {
-        // SAFETY: the new dentry has two references, one for each file; the rest as in `open_with`. A file that cannot be opened
-        // gives its reference back, and one that is not tried does so here.
-        unsafe {
-            let open = |(flags, mode)| {
-                FileHandle::open(files, &self.mount, dentry, Self::KIND, flags, mode)
-            };
-            match open(first) {
-                Ok(first) => Ok([first, open(second)?]),
-                Err(errno) => {
-                    end_file::<P>(dentry, Ended::unopened(second.1.bits()));
-                    Err(errno)
-                }
-            }
-        }
+        // SAFETY: as in `open_pair`.
+        unsafe { FileHandle::open_pair(files, &self.mount, dentry, Self::KIND, ends) }
     }
 
     /// Makes an object in fresh memory of the cache.
