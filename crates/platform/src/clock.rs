@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+#[inline]
 fn read(clock: libc::clockid_t) -> Duration {
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: ts is valid for writing; these clocks exist on every Linux.
@@ -19,6 +20,7 @@ pub fn monotonic() -> Duration {
 }
 
 /// The time of day, since 1970, as of the host's last tick: some milliseconds old, and cheap.
+#[inline]
 pub fn realtime_coarse() -> Duration {
     #[cfg(quietline_sim)]
     if let Some(now) = crate::sim::now() {

@@ -18,8 +18,9 @@ pub use watching::{MFD_ALLOW_SEALING, MFD_CLOEXEC};
 
 use crate::abi::AT_FDCWD;
 use crate::{Errno, FileHandle, Process};
+use quietline_vfs::cred::CredCell;
 use quietline_vfs::namei::Caller;
-use quietline_vfs::{How, Lookup, PathRef, Start};
+use quietline_vfs::{Found, How, Lookup, PathRef, Start};
 
 /// What a path stands for, as the flags of the `*at` calls ask for it.
 fn how(flags: i32, follow: bool) -> How {
@@ -95,6 +96,50 @@ impl Process {
             return self.call(|caller| f(caller, path));
         }
         self.call_from(dirfd, |caller| f(caller, path))
+    }
+
+    /// Calls `f` with a path's object, inside a read section: [`Caller::look`] with credentials
+    /// that are read in the walk's own section, unless the walk must wait or begins at a
+    /// descriptor.
+    ///
+    /// # Errors
+    /// As [`call_at`](Self::call_at), and those of a walk.
+    #[inline(always)]
+    pub(crate) fn look_inside<R>(
+        &self,
+        dirfd: i32,
+        path: &[u8],
+        flags: i32,
+        how: How,
+        f: impl Fn(&Found<'_, '_>) -> R,
+    ) -> Result<R, Errno> {
+        let path = checked(path)?;
+        if path.is_empty() && flags & crate::abi::AT_EMPTY_PATH == 0 {
+            return Err(Errno::NOENT);
+        }
+        if dirfd == AT_FDCWD || path.first() == Some(&b'/') {
+            let vfs = &self.inner().vfs;
+            let section = vfs.read();
+            let cred = self.cred.load_in_walk(&section);
+            match vfs.look_fast(Start::cwd(self.here()), path, how, cred, &section) {
+                Ok(found) => return Ok(f(&found)),
+                Err(Some(errno)) => return Err(errno),
+                Err(None) => {}
+            }
+        }
+        self.look_slow(dirfd, path, flags, how, f)
+    }
+
+    #[inline(never)]
+    fn look_slow<R>(
+        &self,
+        dirfd: i32,
+        path: &[u8],
+        flags: i32,
+        how: How,
+        f: impl Fn(&Found<'_, '_>) -> R,
+    ) -> Result<R, Errno> {
+        self.call_at(dirfd, path, flags, |c, path| c.look(path, how, &f))
     }
 
     /// Calls `f` with who calls and two paths, if both begin in the working directory or at the root, and nothing is wrong with them; none

@@ -16,9 +16,9 @@ use core::mem::transmute;
 use core::ptr::NonNull;
 use quietline_platform::atomic::{AtomicPtr, Ordering};
 use quietline_platform::heap;
-use quietline_sync::rcu::{Domain, Guard, Head};
-use quietline_vfs::cred::Cred;
-use quietline_vfs::{FdTable, FsStruct, Namespace, Vfs};
+use quietline_sync::rcu::{self, Domain, Guard, Head};
+use quietline_vfs::cred::{Cred, CredCell};
+use quietline_vfs::{FdTable, FsStruct, Namespace, Section, Vfs};
 
 /// A table for a [`Process`](crate::Process), and for nobody else.
 pub(crate) fn table(limit: usize) -> Result<FdTable, Errno> {
@@ -82,26 +82,34 @@ impl KernelRef {
     }
 }
 
-/// Who a process is: read by its calls while other threads change it.
+/// A process's credentials: read by its calls while other threads change them.
+///
+/// Replaced credentials stay for two grace periods in a row: that of the calls that may wait, then
+/// that of the walks.
 #[derive(Debug)]
 pub(crate) struct CredPlace {
     now: AtomicPtr<Somebody>,
-    /// Whose sections keep what was replaced.
+    /// The domain of the calls that may wait.
     domain: &'static Domain,
+    /// The domain of the walks.
+    walks: &'static Domain,
 }
 
 #[repr(C)]
 struct Somebody {
     head: Head,
+    /// The domain of the walks.
+    walks: &'static Domain,
     cred: Cred,
 }
 
 impl CredPlace {
     pub(crate) fn new(cred: Cred) -> Result<Self, Errno> {
         let domain = cred_domain()?;
+        let walks = rcu::global().map_err(|_| Errno::NOMEM)?;
         let somebody =
-            heap::try_box(Somebody { head: Head::new(), cred }).map_err(|_| Errno::NOMEM)?;
-        Ok(Self { now: AtomicPtr::new(Box::into_raw(somebody)), domain })
+            heap::try_box(Somebody { head: Head::new(), walks, cred }).map_err(|_| Errno::NOMEM)?;
+        Ok(Self { now: AtomicPtr::new(Box::into_raw(somebody)), domain, walks })
     }
 
     /// Opens a section, for as long as somebody's credentials are looked at.
@@ -113,6 +121,7 @@ impl CredPlace {
     /// Does a share of the work of freeing what was replaced. Not inside a section of this.
     pub(crate) fn help(&self) {
         self.domain.poll();
+        self.walks.help();
     }
 
     /// Who it is now.
@@ -135,8 +144,13 @@ impl CredPlace {
             // SAFETY: the head is the first field of a box, and nobody can see it any more.
             drop(unsafe { Box::from_raw(head.cast::<Somebody>().as_ptr()) });
         }
-        let new =
-            heap::try_box(Somebody { head: Head::new(), cred: new }).map_err(|_| Errno::NOMEM)?;
+        unsafe fn wait_for_walks(head: NonNull<Head>) {
+            // SAFETY: the head is the first field of a box that no call sees any more and no walk
+            // finds; it is unqueued.
+            unsafe { head.cast::<Somebody>().as_ref().walks.queue(head, free) };
+        }
+        let new = heap::try_box(Somebody { head: Head::new(), walks: self.walks, cred: new })
+            .map_err(|_| Errno::NOMEM)?;
         let new = Box::into_raw(new);
         let now = self.now.load(Ordering::Relaxed);
         // SAFETY: it was there in the section, so it is not freed.
@@ -150,8 +164,19 @@ impl CredPlace {
             return Ok(false);
         }
         // SAFETY: never null, and a section that begins later does not find it.
-        unsafe { self.domain.queue(NonNull::new_unchecked(now).cast(), free) };
+        unsafe { self.domain.queue(NonNull::new_unchecked(now).cast(), wait_for_walks) };
         Ok(true)
+    }
+}
+
+impl CredCell for CredPlace {
+    #[inline(always)]
+    fn load_in_walk<'g>(&'g self, section: &'g Section) -> &'g Cred {
+        debug_assert!(core::ptr::eq(section.guard().domain(), self.walks));
+        // ORDERING: as in `load`.
+        // SAFETY: never null; replaced credentials are freed when the walks are over that might
+        // have found them.
+        unsafe { &(*self.now.load(Ordering::Acquire)).cred }
     }
 }
 

@@ -94,6 +94,7 @@ impl Lockref {
     ///
     /// If `count` is above [`MAX`](Self::MAX).
     #[cfg(not(loom))]
+    #[inline]
     pub const fn new(count: u32) -> Self {
         assert!(count <= Self::MAX, "too many references");
         Self { word: AtomicU64::new(unlocked(count)) }
@@ -275,6 +276,17 @@ impl Lockref {
         // of the puts (what was done under the references put so far is seen). A failure decides nothing.
         self.word.compare_exchange(word, held, Ordering::Acquire, Ordering::Relaxed).ok()?;
         Some(LockrefGuard::new(self, count, word & DEAD != 0))
+    }
+
+    /// Takes the lock if it is free and there is exactly one reference. One locked instruction, and
+    /// no other read.
+    #[inline]
+    pub fn try_lock_sole(&self) -> Option<LockrefGuard<'_>> {
+        const SOLE: u64 = unlocked(1);
+        const HELD: u64 = SOLE | 1 << FROZEN_SHIFT | LOCKED;
+        // ORDERING: as in try_lock.
+        self.word.compare_exchange(SOLE, HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(LockrefGuard::new(self, 1, false))
     }
 
     /// Ends the lock's hold with this count; the additions that went astray meanwhile are gone.

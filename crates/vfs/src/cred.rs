@@ -13,6 +13,7 @@
 //!
 //! `kernel/cred.c`, `security/commoncap.c`; `credentials(7)`, `capabilities(7)`.
 
+use crate::raw::dcache::seen::Section;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::heap;
@@ -125,6 +126,13 @@ impl Ids {
             saved: pick(saved, self.saved),
         })
     }
+}
+
+/// Credentials of a caller, which another thread may replace.
+pub trait CredCell {
+    /// Returns the current credentials. They stay as long as the read section is open, in which the
+    /// caller does not wait.
+    fn load_in_walk<'g>(&'g self, section: &'g Section) -> &'g Cred;
 }
 
 impl Cred {

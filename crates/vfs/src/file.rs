@@ -140,6 +140,7 @@ impl Files {
     }
 
     /// The limit on open files.
+    #[inline]
     pub fn max_files(&self) -> u64 {
         // Relaxed: a tunable.
         self.max_files.load(Ordering::Relaxed)

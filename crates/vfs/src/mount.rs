@@ -103,7 +103,7 @@ impl Mount {
 
     /// Takes a reference to a mount that the caller has seen mounted in a read section that is still open, if it is
     /// mounted yet (`legitimize_mnt`). Writes no shared line while it is.
-    #[inline]
+    #[inline(always)]
     pub fn get_mounted(&self) -> Got {
         let Some(counts) = &self.counts else { return Got::Reference };
         counts.words.add(GETS, 1);

@@ -165,20 +165,25 @@ pub(crate) fn moved(
 /// it open by another name that it had.
 #[inline]
 pub(crate) fn dentry_ended(inode: &Inode) {
-    if let Some(watches) = inode.i_watches.get()
-        && inode.nlink() == 0
-    {
-        watches.deleted(inode.is_dir());
+    if !inode.i_watches.is_empty() && inode.nlink() == 0 {
+        ended_slow(inode);
     }
 }
 
 /// An inode has no reference left.
 #[inline]
 pub(crate) fn ended(inode: &Inode) {
-    if let Some(watches) = inode.i_watches.get() {
-        match inode.nlink() {
-            0 => watches.deleted(inode.is_dir()),
-            _ => watches.unmounted(inode.is_dir()),
-        }
+    if !inode.i_watches.is_empty() {
+        ended_slow(inode);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn ended_slow(inode: &Inode) {
+    let Some(watches) = inode.i_watches.get() else { return };
+    match inode.nlink() {
+        0 => watches.deleted(inode.is_dir()),
+        _ => watches.unmounted(inode.is_dir()),
     }
 }

@@ -5,16 +5,18 @@
 
 mod flags;
 
+use flags::TMPFILE;
 pub use flags::{OpenHow, Opening};
 
 use crate::abi::{
-    O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NONBLOCK, O_PATH, O_TRUNC, S_IFBLK,
-    S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
+    O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_TRUNC,
+    S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
 };
+use crate::cred::CredCell;
 use crate::dcache::name::Name;
 use crate::dentry::Dentry;
-use crate::file::FileMode;
-use crate::inode::{Content, Inode};
+use crate::file::{FileMode, Files};
+use crate::inode::{Content, Inode, InodeFlags};
 use crate::namei::{
     Caller, create, inode_of, not_removed, ownership, ramfs, set_length, tmpfile, unnamed,
 };
@@ -26,8 +28,9 @@ use crate::raw::dcache::refs::DentryRef;
 use crate::raw::dcache::seen::{Seen, Step};
 use crate::raw::handle::FileHandle;
 use crate::raw::mount::{Leave, MountRef, Writing};
-use crate::raw::walk_path::Path;
-use crate::walk::{How, Last, LastKind, Lookup, Resolve};
+use crate::raw::walk_path::{Debris, Path};
+use crate::vfs::Vfs;
+use crate::walk::{How, Last, LastKind, Lookup, Resolve, Start};
 use core::cell::Cell;
 use rustix::io::Errno;
 
@@ -41,13 +44,10 @@ pub fn open<'k>(
     path: &[u8],
     opening: Opening,
 ) -> Result<FileHandle<'k>, Errno> {
-    let mut lookup = Lookup::empty();
-    lookup.set(Lookup::FOLLOW, opening.follows());
-    let how = How { lookup, resolve: Resolve::from_bits_truncate(opening.resolve) };
     if opening.has(O_CREAT) {
-        return open_or_create(caller, path, how, opening);
+        return open_or_create_slow(caller, path, opening);
     }
-    let mut how = how;
+    let mut how = how(opening);
     how.lookup.set(Lookup::DIRECTORY, opening.has(O_DIRECTORY));
     let place = caller.path(path, how)?;
     if opening.is_tmpfile() {
@@ -56,13 +56,91 @@ pub fn open<'k>(
     open_place(caller, place, opening, false)
 }
 
-/// `open` with `O_CREAT`.
-fn open_or_create<'k>(
+/// [`open`] for an existing regular file or directory, with credentials that are read in the walk's
+/// own section.
+///
+/// Returns `None`, with no effect, if the walk must wait or the file or the flags need [`open`]'s
+/// other steps.
+///
+/// # Errors
+/// As [`open`].
+#[inline]
+pub fn open_fast<'k>(
+    vfs: &'k Vfs,
+    files: &'k Files,
+    start: Start<'_, 'k>,
+    cred: &impl CredCell,
+    path: &[u8],
+    opening: Opening,
+) -> Option<Result<FileHandle<'k>, Errno>> {
+    if opening.flags & SPECIAL != 0 || opening.resolve != 0 {
+        return None;
+    }
+    let mut lookup = Lookup::empty();
+    lookup.set(Lookup::FOLLOW, !opening.has(O_NOFOLLOW));
+    lookup.set(Lookup::DIRECTORY, opening.has(O_DIRECTORY));
+    let mode = opening.file_mode();
+    let mut debris = Debris::default();
+    let (place, opener) = {
+        let section = vfs.read();
+        let cred = cred.load_in_walk(&section);
+        let spot = match vfs.walk_fast(start, path, How::of(lookup), cred, &section) {
+            Ok(spot) => spot,
+            Err(Some(errno)) => return Some(Err(errno)),
+            Err(None) => return None,
+        };
+        let inode = spot.seen.inode()?;
+        let openable = match inode.mode() & S_IFMT {
+            S_IFREG => true,
+            S_IFDIR => mode == FileMode::READ,
+            _ => false,
+        };
+        let generated = inode.flags().contains(InodeFlags::NODE);
+        if !openable || generated || permission(inode, cred, opening.access()).is_err() {
+            return None;
+        }
+        // The dentry is checked again once it is counted.
+        (spot.acquire(vfs, &section, &mut debris)?, cred.id())
+    };
+    if mode.contains(FileMode::WRITE) {
+        match place.mount().want_write() {
+            Ok(leave) => leave.keep(),
+            Err(errno) => return Some(Err(errno)),
+        }
+    }
+    Some(open_told(vfs, files, place, opening, mode, opener))
+}
+
+/// Flags that [`open_fast`] leaves to [`open`].
+const SPECIAL: i32 = O_CREAT | O_EXCL | O_TRUNC | O_PATH | O_DIRECT | O_NOATIME | TMPFILE;
+
+#[inline(always)]
+fn how(opening: Opening) -> How {
+    let mut lookup = Lookup::empty();
+    lookup.set(Lookup::FOLLOW, opening.follows());
+    How { lookup, resolve: Resolve::from_bits_truncate(opening.resolve) }
+}
+
+#[inline(never)]
+fn open_or_create_slow<'k>(
     caller: &Caller<'_, 'k>,
     path: &[u8],
-    how: How,
     opening: Opening,
 ) -> Result<FileHandle<'k>, Errno> {
+    open_or_create(caller, path, opening)
+}
+
+/// [`open`] with `O_CREAT`, in line: for one caller.
+///
+/// # Errors
+/// As [`open`].
+#[inline(always)]
+pub fn open_or_create<'k>(
+    caller: &Caller<'_, 'k>,
+    path: &[u8],
+    opening: Opening,
+) -> Result<FileHandle<'k>, Errno> {
+    let how = how(opening);
     // Made as seldom as not: looked for under the lock only if it is to be made.
     let mut there = false;
     let wanted = |dir: Seen<'_, 'k>, name: &Name<'_>, slash: bool| {
@@ -150,7 +228,9 @@ fn create_name<'k>(
     not_removed(dir.inode())?;
     match create(caller, dir, name, opening.mode, leave.as_ref().err().copied()) {
         Ok(dentry) => {
-            leave.into_iter().for_each(Writing::keep);
+            if let Ok(leave) = leave {
+                leave.keep();
+            }
             Ok(dentry)
         }
         Err(errno) => Err(errno),
@@ -188,22 +268,38 @@ fn open_made<'k>(
         mount.drop_write();
         return open_place(caller, Path::new(mount, dentry), opening, true);
     }
-    open_told(caller, Path::new(mount, dentry), opening, mode)
+    let place = Path::new(mount, dentry);
+    open_told(caller.vfs, caller.files, place, opening, mode, caller.cred.id())
 }
 
 /// Opens a file, with leave to write if that is wanted, and tells who watches it: before anything is done with it.
 #[inline(always)]
 fn open_told<'k>(
-    caller: &Caller<'_, 'k>,
+    vfs: &'k Vfs,
+    files: &'k Files,
     place: Path<'k>,
     opening: Opening,
     mode: FileMode,
+    opener: u32,
 ) -> Result<FileHandle<'k>, Errno> {
-    let file = FileHandle::open_tree(caller.files, place, opening.status(), mode, caller.cred)?;
-    if let Some((_, dentry)) = file.opened().tree() {
-        notify::file(caller.vfs, dentry, Event::OPEN);
+    match FileHandle::open_tree(files, place, opening.status(), mode, opener) {
+        Ok(file) => {
+            if notify::is_on(vfs) {
+                tell_opened(vfs, &file);
+            }
+            Ok(file)
+        }
+        Err(errno) => Err(errno),
     }
-    Ok(file)
+}
+
+/// Reports an open to the watches of the file.
+#[cold]
+#[inline(never)]
+fn tell_opened(vfs: &Vfs, file: &FileHandle<'_>) {
+    if let Some((_, dentry)) = file.opened().tree() {
+        notify::file(vfs, dentry, Event::OPEN);
+    }
 }
 
 /// Whether the directory of a path's last component is one in which names can be made.
@@ -274,6 +370,14 @@ fn open_tmpfile<'k>(
     open_place(caller, Path::new(mount, dentry), opening, true)
 }
 
+/// Keeps leave to write, if there is any, for a file.
+#[inline(always)]
+fn keep(leave: Option<Writing<'_>>) {
+    if let Some(leave) = leave {
+        leave.keep();
+    }
+}
+
 /// Opens what is at a place. What the caller has just made needs no permission.
 #[inline]
 fn open_place<'k>(
@@ -288,7 +392,7 @@ fn open_place<'k>(
             place,
             opening.status(),
             FileMode::PATH,
-            caller.cred,
+            caller.cred.id(),
         );
     }
     let inode = inode_of(place.dentry())?;
@@ -315,12 +419,12 @@ fn open_place<'k>(
     // What is made when it is read has no length to be set.
     let made = made || inode.node().is_some();
     if opening.has(O_TRUNC) && !made && inode.mode() & S_IFMT == S_IFREG {
-        leave.into_iter().for_each(Writing::keep);
+        keep(leave);
         return open_emptied(caller, place, opening);
     }
     // The file has the leave from here on, and gives it back when it is closed.
-    leave.into_iter().for_each(Writing::keep);
-    open_told(caller, place, opening, mode)
+    keep(leave);
+    open_told(caller.vfs, caller.files, place, opening, mode, caller.cred.id())
 }
 
 /// What is no regular file is not for `O_DIRECT`, which Linux finds out so late that it tells of the end of what never began.
@@ -343,7 +447,7 @@ fn open_emptied<'k>(
     // Once: who makes the mount read-only waits for who has begun.
     let mount = (!mode.contains(FileMode::WRITE)).then(|| place.mount().clone());
     let _leave = mount.as_ref().map(|mount| mount.want_write()).transpose()?;
-    let file = open_told(caller, place, opening, mode)?;
+    let file = open_told(caller.vfs, caller.files, place, opening, mode, caller.cred.id())?;
     if let Some((_, dentry)) = file.opened().tree()
         && let Some(inode) = dentry.inode()
     {
@@ -371,8 +475,8 @@ fn open_fifo<'k>(
         true => Err(not_direct(caller, &dentry, mode)),
         false => {
             // The file has the leave from here on, also if there is none.
-            leave.into_iter().for_each(Writing::keep);
-            FileHandle::open_tree(caller.files, place, opening.status(), mode, caller.cred)
+            keep(leave);
+            FileHandle::open_tree(caller.files, place, opening.status(), mode, caller.cred.id())
         }
     };
     match &file {

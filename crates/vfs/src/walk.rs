@@ -175,6 +175,50 @@ impl Vfs {
         }
     }
 
+    /// [`look`](Self::look) inside a read section that is open.
+    ///
+    /// Writes no shared line.
+    ///
+    /// # Errors
+    /// Those of a walk, or `None` if the walk must start again by reference, outside the section.
+    #[inline(always)]
+    pub fn look_fast<'g, 'k>(
+        &'k self,
+        start: Start<'g, 'k>,
+        path: &[u8],
+        how: How,
+        cred: &Cred,
+        section: &'g Section,
+    ) -> Result<Found<'g, 'k>, Option<Errno>> {
+        let spot = self.walk_fast(start, path, how, cred, section)?;
+        // The inode of what a walk has found stays to the end of the section.
+        match spot.seen.inode() {
+            Some(inode) => Ok(Found { spot, inode }),
+            None => Err(Some(Errno::NOENT)),
+        }
+    }
+
+    /// Walks to a path's object inside a read section that is open.
+    ///
+    /// # Errors
+    /// As [`look_fast`](Self::look_fast).
+    #[inline(always)]
+    pub(crate) fn walk_fast<'g, 'k>(
+        &'k self,
+        start: Start<'g, 'k>,
+        path: &[u8],
+        how: How,
+        cred: &Cred,
+        section: &'g Section,
+    ) -> Result<Spot<'g, 'k>, Option<Errno>> {
+        component::check(path).map_err(Some)?;
+        match self.by_rcu(start, path, how, cred, section) {
+            Ok(spot) => Ok(spot),
+            Err(Stop::Errno(errno)) => Err(Some(errno)),
+            Err(Stop::Retry) => Err(None),
+        }
+    }
+
     /// Walks to what a path stands for, and takes references to it: two, of which that to the mount is to the CPU's own line.
     ///
     /// # Errors

@@ -74,9 +74,7 @@ impl Process {
             return Err(Errno::INVAL);
         }
         let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
-        self.call_at(dirfd, path, flags, |c, path| {
-            c.look(path, how, |found| stat_of(found.inode()))
-        })
+        self.look_inside(dirfd, path, flags, how, |found| stat_of(found.inode()))
     }
 
     /// Describes the file at a path at length. All that is known is told, whatever `mask` asks for.
@@ -101,9 +99,7 @@ impl Process {
             return Err(Errno::INVAL);
         }
         let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
-        self.call_at(dirfd, path, flags, |c, path| {
-            c.look(path, how, |found| statx_of(found.mount(), found.dentry()))?
-        })
+        self.look_inside(dirfd, path, flags, how, |found| statx_of(found.mount(), found.dentry()))?
     }
 
     /// Describes the filesystem that a path is in.

@@ -50,11 +50,36 @@ impl Process {
         self.open_as(dirfd, path.as_ref(), opening)
     }
 
+    #[inline]
     fn open_as(&self, dirfd: i32, path: &[u8], opening: Opening) -> Result<FileHandle<'_>, Errno> {
         let path = checked(path)?;
         if path.is_empty() {
             return Err(Errno::NOENT);
         }
+        let k = self.inner();
+        if opening.resolve != 0 || (dirfd != AT_FDCWD && path[0] != b'/') {
+            return self.open_slow(dirfd, path, opening);
+        }
+        let start = Start::cwd(self.here());
+        if opening.has(O_CREAT) {
+            let section = self.cred.section();
+            let cred = self.cred.load(&section);
+            let caller = Caller { vfs: &k.vfs, files: &k.files, start, cred };
+            return quietline_vfs::open_or_create(&caller, path, opening);
+        }
+        match quietline_vfs::open_fast(&k.vfs, &k.files, start, &self.cred, path, opening) {
+            Some(opened) => opened,
+            None => self.open_slow(dirfd, path, opening),
+        }
+    }
+
+    #[inline(never)]
+    fn open_slow(
+        &self,
+        dirfd: i32,
+        path: &[u8],
+        opening: Opening,
+    ) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
         let section = self.cred.section();
         let cred = self.cred.load(&section);

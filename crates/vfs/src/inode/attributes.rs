@@ -69,12 +69,14 @@ pub struct Changes {
     pub ctime: Option<Timespec>,
 }
 
+#[inline]
 fn store(secs: &AtomicI64, nsecs: &AtomicU32, time: Timespec) {
     // Relaxed: the sequence count tells readers what belongs together.
     secs.store(time.tv_sec, Ordering::Relaxed);
     nsecs.store(time.tv_nsec as u32, Ordering::Relaxed);
 }
 
+#[inline]
 fn load(secs: &AtomicI64, nsecs: &AtomicU32) -> Timespec {
     // Relaxed: as above.
     let nsecs = nsecs.load(Ordering::Relaxed) & !TOLD;
@@ -103,6 +105,7 @@ impl Times {
 
 impl Inode {
     /// All attributes as of one moment. Writes nothing; waits while somebody changes them.
+    #[inline]
     pub fn attributes(&self) -> Attributes {
         loop {
             let began = self.i_seq.read_begin();

@@ -234,6 +234,7 @@ fn fill_inode<'k>(
 ///
 /// # Errors
 /// `EEXIST` if there is something of that name by now; `ENOENT`, `EACCES`, `EROFS`, `ENOSPC`, `ENOMEM`.
+#[inline(always)]
 pub(crate) fn create<'k>(
     caller: &Caller<'_, 'k>,
     dir: &LockedDir<'k>,

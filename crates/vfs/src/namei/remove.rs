@@ -91,6 +91,7 @@ fn removed(caller: &Caller<'_, '_>, held: Held<'_>) -> Result<(), Errno> {
 
 /// Removes a name from a locked directory; or what it is of, if that is for the long way: somebody is to be told of it, has it
 /// open, or has mounted something on it.
+#[inline(always)]
 fn unlink_name<'k>(
     caller: &Caller<'_, 'k>,
     dir: &LockedDir<'k>,

@@ -68,7 +68,7 @@ impl Writers {
     }
 
     /// [`begin`](Self::begin) for who does not wait: none while somebody counts.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn try_begin(&self) -> Option<Result<(), Errno>> {
         self.words.add(BEGUN, 1);
         // ORDERING: the sequence in `add` is a barrier for the compiler, which pairs with the fence in `close`: either this

@@ -1,11 +1,13 @@
 //! An instance of the filesystem.
 
+use super::xattr::Xattrs;
 use super::{Limits, PAGE};
 use crate::abi::S_IFDIR;
 use crate::inode::{Changes, Content, Inode, NewInode};
 use crate::super_block::{FileSystem, SuperRef};
 use crate::vfs::Vfs;
 use quietline_platform::heap;
+use quietline_sync::SpinLock;
 use rustix::io::Errno;
 
 /// Links up to this length, the zero at their end included, take no page.
@@ -41,6 +43,12 @@ impl RamFs {
     }
 }
 
+#[cold]
+#[inline(never)]
+fn clear_xattrs(xattrs: &SpinLock<Xattrs>, limits: &Limits) {
+    xattrs.lock().clear(limits);
+}
+
 impl FileSystem for RamFs {
     fn evict(&self, inode: &Inode) {
         match inode.content() {
@@ -49,7 +57,7 @@ impl FileSystem for RamFs {
             _ => {}
         }
         if let Some(xattrs) = inode.i_xattrs.get() {
-            xattrs.lock().clear(&self.limits);
+            clear_xattrs(xattrs, &self.limits);
         }
         self.limits.uncharge_inode();
     }

@@ -186,8 +186,8 @@ impl<'k> FileHandle<'k> {
         Self { file, of: PhantomData }
     }
 
-    /// Opens a file of the tree. A file that is open for writing has leave to write by the mount, which the caller has got and
-    /// gives away.
+    /// Opens a file of the tree with the credentials that `opener` numbers. A file that is open for
+    /// writing has leave to write by the mount, which the caller has got and gives away.
     ///
     /// # Errors
     /// `ENFILE` at the limit, `ENOMEM`. Place and leave are given back.
@@ -197,7 +197,7 @@ impl<'k> FileHandle<'k> {
         place: Path<'k>,
         flags: i32,
         mode: FileMode,
-        cred: &Cred,
+        opener: u32,
     ) -> Result<Self, Errno> {
         let file = match files.may_open() {
             true => files.cache.alloc().map_err(|_| Errno::NOMEM),
@@ -218,7 +218,7 @@ impl<'k> FileHandle<'k> {
         let (mount, dentry) = place.into_parts();
         let (mount, dentry) = (mount.into_raw().as_ptr(), dentry.into_raw().as_ptr());
         // Relaxed: `FileRef::init` publishes it.
-        f.link.store(cred.id(), Ordering::Relaxed);
+        f.link.store(opener, Ordering::Relaxed);
         begin(f, files, flags, mode, dentry.cast(), mount, core::ptr::null_mut());
         Ok(Self { file, of: PhantomData })
     }
@@ -826,11 +826,18 @@ unsafe fn release_tree(f: &File) {
         let dentry: NonNull<Dentry> =
             NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast());
         let vfs = dentry.as_ref().super_block().vfs.as_ref();
-        if f.f_mode.end().is_watched() {
+        let ended = f.f_mode.end();
+        if ended.is_watched() {
             watched_file_ends(f);
         }
-        crate::file::closed(Opened::read(f, f.f_status.flags()), vfs);
         let mount = NonNull::new_unchecked(f.f_mnt.load(Ordering::Relaxed));
+        crate::file::closed(
+            mount.cast().as_ref(),
+            dentry.as_ref(),
+            FileMode::from_bits_truncate(ended.mode()),
+            || Opened::read(f, f.f_status.flags()),
+            vfs,
+        );
         files.cache.free(NonNull::from(f));
         files.nr_files.dec();
         // In one section: whoever else puts his reference now may end the dentry, or the mount, under our eyes.

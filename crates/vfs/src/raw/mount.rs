@@ -240,6 +240,7 @@ impl<'k> MountRef<'k> {
     }
 
     /// The reference as a pointer, for an open file.
+    #[inline]
     pub(crate) fn into_raw(self) -> NonNull<Mount> {
         ManuallyDrop::new(self).mount.cast()
     }
@@ -248,6 +249,7 @@ impl<'k> MountRef<'k> {
     ///
     /// # Safety
     /// `mount` came from [`into_raw`](Self::into_raw), once, and the kernel lives for `'k`.
+    #[inline]
     pub(crate) unsafe fn from_raw(mount: NonNull<Mount>) -> Self {
         Self { mount: mount.cast(), of: PhantomData }
     }

@@ -63,12 +63,18 @@ impl FileData {
     }
 
     /// Gives all pages back: the inode has no reference left.
+    #[inline]
     pub(crate) fn end(&self) {
         if self.pages.page_count() != 0 {
-            // SAFETY: nobody refers to the inode, so nobody has its lock: there is no other writer.
-            let mut writer = unsafe { self.pages.write_unlocked() };
-            writer.truncate(self.fs().limits(), 0).expect("no size is smaller");
+            self.end_slow();
         }
+    }
+
+    #[inline(never)]
+    fn end_slow(&self) {
+        // SAFETY: no reference to the inode is left, so its lock is free: there is no other writer.
+        let mut writer = unsafe { self.pages.write_unlocked() };
+        writer.truncate(self.fs().limits(), 0).expect("no size is smaller");
     }
 }
 

@@ -186,6 +186,7 @@ impl<'k> FsStruct<'k> {
     }
 
     /// The bits that new files do not get.
+    #[inline]
     pub fn umask(&self) -> u32 {
         // Relaxed: a word of its own.
         self.umask.load(Ordering::Relaxed)

@@ -44,6 +44,7 @@ pub(crate) struct Debris {
 
 impl<'k> Path<'k> {
     /// A place of these two.
+    #[inline]
     pub fn new(mount: MountRef<'k>, dentry: DentryRef<'k>) -> Self {
         Self { dentry, mount }
     }
@@ -67,6 +68,7 @@ impl<'k> Path<'k> {
     }
 
     /// Both.
+    #[inline]
     pub fn into_parts(self) -> (MountRef<'k>, DentryRef<'k>) {
         (self.mount, self.dentry)
     }

@@ -55,11 +55,13 @@ impl<'a> Dirs<'_, 'a> {
 }
 
 /// Whether a dentry is what the locked inode is the inode of.
+#[inline]
 fn locks(dir: &InodeGuard<'_>, dentry: &Dentry) -> bool {
     dentry.inode().is_some_and(|inode| inode.same(dir.inode()))
 }
 
 /// The directory that a dentry is in, if that is the locked one: then it stays so.
+#[inline]
 fn directory<'d>(dir: &InodeGuard<'_>, dentry: &'d Dentry) -> Option<&'d Dentry> {
     // SAFETY: a dentry's parent is alive while the dentry is, which the caller has by reference or inside a section.
     let parent = unsafe { dentry.parent_ptr().as_ref() };
@@ -355,8 +357,17 @@ fn swap(a: &quietline_platform::atomic::AtomicU64, b: &quietline_platform::atomi
     b.store(old, Ordering::Relaxed);
 }
 
+#[inline(always)]
 pub(super) fn whole(dir: &Dentry) -> Whole {
-    dir.d_children.whole().expect("a directory that has a dentry has a table")
+    #[cold]
+    #[inline(never)]
+    fn missing() -> ! {
+        panic!("a directory that has a dentry has a table")
+    }
+    match dir.d_children.whole() {
+        Some(whole) => whole,
+        None => missing(),
+    }
 }
 
 /// The lock of a directory that is to be taken out, from under which nobody's name is then: see [`LockedDir`]. None if the

@@ -27,11 +27,10 @@ const _: () = assert!(HEADER == 64);
 /// The low bits of the word.
 const LOG: usize = 63;
 
-/// A table, and what its writer keeps beside it.
+/// A table with the writer's header before its slots in memory.
 #[derive(Clone, Copy)]
 pub(super) struct Whole {
     pub(super) table: Table<Dentry>,
-    header: NonNull<Header>,
 }
 
 fn layout(log: u32) -> Result<Layout, AllocError> {
@@ -53,13 +52,20 @@ impl Whole {
             #[cfg(loom)]
             (0..1 << log)
                 .for_each(|i| NonNull::<AtomicU64>::write(slots.add(i), AtomicU64::new(0)));
-            Ok(Self { table: Table::new(slots, log), header })
+            Ok(Self { table: Table::new(slots, log) })
         }
     }
 
+    #[inline(always)]
+    fn header(&self) -> NonNull<Header> {
+        // SAFETY: the header lies before the slots, in the same allocation.
+        unsafe { self.table.slots().byte_sub(HEADER).cast() }
+    }
+
+    #[inline(always)]
     pub(super) fn counts(&self) -> &Counts {
         // SAFETY: valid while the table is: a writer holds the lock, so it is not freed.
-        unsafe { &self.header.as_ref().counts }
+        unsafe { &self.header().as_ref().counts }
     }
 
     /// Frees it after a grace period. Takes no lock and runs nothing.
@@ -77,7 +83,7 @@ impl Whole {
             }
         }
         // SAFETY: the head is the header's, which is ours to give; what runs frees memory.
-        unsafe { domain.queue(self.header.cast(), free) };
+        unsafe { domain.queue(self.header().cast(), free) };
     }
 }
 
@@ -97,21 +103,16 @@ impl Children {
     }
 
     /// The table, for the writer.
+    #[inline(always)]
     pub(super) fn whole(&self) -> Option<Whole> {
         let word = self.0.load(Ordering::Relaxed);
         let slots = NonNull::new(word.map_addr(|word| word & !LOG))?;
-        // SAFETY: as in `table`; the header lies before the slots.
-        Some(unsafe {
-            Whole {
-                table: Table::new(slots, (word.addr() & LOG) as u32),
-                header: slots.byte_sub(HEADER).cast(),
-            }
-        })
+        // SAFETY: as in `table`.
+        Some(unsafe { Whole { table: Table::new(slots, (word.addr() & LOG) as u32) } })
     }
 
     fn publish(&self, whole: Whole, log: u32) {
-        // SAFETY: the slots follow the header in the same allocation.
-        let slots = unsafe { whole.header.as_ptr().byte_add(HEADER) }.cast::<AtomicU64>();
+        let slots = whole.table.slots().as_ptr();
         // ORDERING: pairs with the acquire in `table`.
         self.0.store(slots.map_addr(|slots| slots | log as usize), Ordering::Release);
     }
@@ -148,6 +149,7 @@ impl Children {
     }
 
     /// A child has been taken out: takes a smaller table if this one is nearly empty, and there is memory for it.
+    #[inline]
     pub(super) fn sparse(&self, whole: Whole, domain: &Domain) {
         if whole.table.len() > 8 * LEAST && whole.counts().live() * 16 < whole.table.len() {
             // Without memory the large table serves as well.

@@ -123,6 +123,7 @@ impl Dentry {
     }
 
     /// Says whether a directory has it, and whether for good: under that directory's lock.
+    #[inline]
     pub(super) fn set_state(&self, state: DentryFlags) {
         debug_assert!(STATE.contains(state));
         // Relaxed: as in `flags`.
@@ -177,6 +178,7 @@ impl Dentry {
     }
 
     /// Where its directory's log has it; 0 if nobody said.
+    #[inline]
     pub(crate) fn offset(&self) -> u64 {
         // Relaxed: under the directory's lock.
         self.d_offset.load(Ordering::Relaxed)
@@ -189,6 +191,7 @@ impl Dentry {
     }
 
     /// Under the directory's lock.
+    #[inline]
     pub(crate) fn set_offset(&self, offset: u64) {
         // Relaxed: as above.
         self.d_offset.store(offset, Ordering::Relaxed);
@@ -201,6 +204,7 @@ impl Dentry {
     }
 
     /// The name's hash, for those who keep it from changing.
+    #[inline]
     pub(super) fn hash(&self) -> u64 {
         // Relaxed: does not change.
         self.hash_len.load(Ordering::Relaxed) >> 8
@@ -319,6 +323,7 @@ impl Dentry {
     }
 
     /// The block of a long name, for who ends the dentry or writes its name.
+    #[inline]
     pub(super) fn long_name(&self) -> Option<LongName> {
         let len = (self.hash_len.load(Ordering::Relaxed) & 0xff) as usize;
         // SAFETY: the caller keeps the name from changing, so word and length belong together.

@@ -74,9 +74,18 @@ unsafe fn end(dentry: NonNull<Dentry>) {
     // SAFETY: by contract; a parent that it leaves is the caller's to put.
     unsafe {
         if let Some(parent) = life::end(dentry) {
-            dput(parent);
+            put_parent(parent);
         }
     }
+}
+
+/// # Safety
+/// The reference is the caller's.
+#[cold]
+#[inline(never)]
+unsafe fn put_parent(parent: NonNull<Dentry>) {
+    // SAFETY: by contract.
+    unsafe { dput(parent) };
 }
 
 impl<'k> LockedDir<'k> {
@@ -194,12 +203,12 @@ impl<'k> LockedDir<'k> {
     /// has no name.
     ///
     /// One locked instruction.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove_sole(&self, victim: &Dentry) -> bool {
         // Relaxed: under the lock; the count, a guess.
         let state = victim.state();
         let ours = core::ptr::eq(victim.parent_ptr().as_ptr(), self.dir.as_ptr().as_ptr());
-        let sole = victim.d_lockref.count() == 1 && self.ended.0.get().is_none();
+        let sole = victim.d_lockref.is_sole() && self.ended.0.get().is_none();
         if !ours
             || !sole
             || !state.contains(DentryFlags::PINNED)
@@ -209,10 +218,7 @@ impl<'k> LockedDir<'k> {
         }
         // Odd before it is dead, so that readers wait here instead of finding a dead dentry again and again.
         let writing = victim.d_seq.write();
-        let Some(mut count) = victim.d_lockref.try_lock() else { return false };
-        if count.count() != 1 {
-            return false;
-        }
+        let Some(mut count) = victim.d_lockref.try_lock_sole() else { return false };
         self.dir.vfs().lru.remove(victim);
         count.mark_dead();
         drop(count);

@@ -96,12 +96,18 @@ impl Lru {
     }
 
     /// Takes a dentry off its list, if it is on one. Its `d_lockref` is locked.
+    #[inline]
     pub(super) fn remove(&self, d: &Dentry) {
         let state = d.lru_state.load(Ordering::Relaxed);
         if state & ON != 0 {
-            self.lists[(state >> CPU_SHIFT) as usize].lock().remove(d);
-            d.lru_state.store(0, Ordering::Relaxed);
+            self.remove_slow(d, state);
         }
+    }
+
+    #[inline(never)]
+    fn remove_slow(&self, d: &Dentry, state: u32) {
+        self.lists[(state >> CPU_SHIFT) as usize].lock().remove(d);
+        d.lru_state.store(0, Ordering::Relaxed);
     }
 }
 

@@ -185,7 +185,7 @@ unsafe fn put_one(dentry: NonNull<Dentry>) -> Option<NonNull<Dentry>> {
     // SAFETY: the reference keeps it alive, its superblock while it is, and the kernel while that is.
     let dead = unsafe {
         let d = dentry.as_ref();
-        if d.d_lockref.count() > 1 {
+        if !d.d_lockref.is_sole() {
             let section = d.super_block().vfs.as_ref().domain.read();
             dput_inside(dentry, &section)
         } else {
@@ -210,7 +210,7 @@ pub(crate) unsafe fn dput_inside(
     // then it may end under our eyes.)
     let d = unsafe { dentry.as_ref() };
     let lockref = &d.d_lockref;
-    if lockref.count() > 1 {
+    if !lockref.is_sole() {
         match lockref.put_return() {
             Some(0) => {
                 let guard = lockref.lock();
@@ -314,11 +314,13 @@ impl<'k> NewDentry<'k> {
     }
 
     /// A reference to it as it is, in no directory (`O_TMPFILE`).
+    #[inline]
     pub fn into_unhashed(self) -> DentryRef<'k> {
         self.dentry
     }
 
     /// For those who put it into a directory.
+    #[inline]
     pub(crate) fn dentry(&self) -> &Dentry {
         self.dentry.get()
     }
@@ -332,6 +334,7 @@ impl<'k> NewDentry<'k> {
     }
 
     /// Sets the count before anybody sees it.
+    #[inline]
     pub(super) fn set_count(&mut self, count: u32) {
         // SAFETY: nobody else has seen it, so its count is ours alone.
         unsafe {
