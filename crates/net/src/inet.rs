@@ -120,7 +120,8 @@ impl InetEnd {
         self.tcp.get().is_some() || self.udp.get().is_some()
     }
 
-    /// Returns 0 if there is nothing to close and nothing to drop; for the owner of the last reference.
+    /// Returns 0 if there is nothing to close and nothing to drop; for the owner of the last
+    /// reference.
     #[inline(always)]
     pub(crate) fn bits(&self) -> usize {
         self.tcp.bits() | self.udp.bits()

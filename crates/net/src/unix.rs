@@ -130,7 +130,8 @@ impl UnixEnd {
         self.sock.get().is_some()
     }
 
-    /// Returns 0 if there is nothing to close and nothing to drop; for the owner of the last reference.
+    /// Returns 0 if there is nothing to close and nothing to drop; for the owner of the last
+    /// reference.
     #[inline(always)]
     pub(crate) fn bits(&self) -> usize {
         self.sock.bits() | self.peer.bits()

@@ -134,8 +134,9 @@ impl<const N: usize> Words<N> {
         self.area.add_within(index, value, bound)
     }
 
-    /// As [`add_within`](Self::add_within) by the restartable body alone: false also [in the fallback](is_fallback). For callers
-    /// whose slow path then asks for the whole operation, so that their fast path has one way out.
+    /// As [`add_within`](Self::add_within) by the restartable body alone: false also [in the
+    /// fallback](is_fallback). For callers whose slow path then asks for the whole operation, so
+    /// that their fast path has one way out.
     #[inline(always)]
     pub fn add_within_restartable(&self, index: usize, value: i64, bound: i64) -> bool {
         self.area.add_within_restartable(index, value, bound)
@@ -153,7 +154,8 @@ impl<const N: usize> Words<N> {
         self.area.increment_unless(index, mask)
     }
 
-    /// As [`increment_unless`](Self::increment_unless) by the restartable body alone: none also [in the fallback](is_fallback).
+    /// As [`increment_unless`](Self::increment_unless) by the restartable body alone: none also [in
+    /// the fallback](is_fallback).
     #[inline(always)]
     pub fn increment_unless_restartable(&self, index: usize, mask: u64) -> Option<u64> {
         self.area.increment_unless_restartable(index, mask)
@@ -331,7 +333,8 @@ impl<const N: usize> Words<N> {
         unsafe { self.area.sheaf_pop(index) }
     }
 
-    /// As [`sheaf_pop`](Self::sheaf_pop) by the restartable body alone: 0 also [in the fallback](is_fallback).
+    /// As [`sheaf_pop`](Self::sheaf_pop) by the restartable body alone: 0 also [in the
+    /// fallback](is_fallback).
     ///
     /// # Safety
     /// As [`sheaf_pop`](Self::sheaf_pop).
@@ -357,7 +360,8 @@ impl<const N: usize> Words<N> {
         unsafe { self.area.sheaf_push(index, value) }
     }
 
-    /// As [`sheaf_push`](Self::sheaf_push) by the restartable body alone: false also [in the fallback](is_fallback).
+    /// As [`sheaf_push`](Self::sheaf_push) by the restartable body alone: false also [in the
+    /// fallback](is_fallback).
     ///
     /// # Safety
     /// As [`sheaf_pop`](Self::sheaf_pop).

@@ -107,9 +107,11 @@
 //!
 //! # Guarantees
 //!
-//! * Results and errors are those of Linux, but for what `docs/differences.md` lists. Differential tests hold the calls against the
-//!   host's kernel: `tests/all/posix` (the tree), `tests/all/bytes`, `tests/all/events`, `tests/all/sockets`, `tests/all/inet`, `tests/all/differential`
-//!   (descriptors), `tests/all/concurrent` (threads that wait for each other).
+//! * Results and errors are those of Linux, but for what `docs/differences.md` lists. Differential
+//!   tests hold the calls against the host's kernel: `tests/all/posix` (the tree),
+//!   `tests/all/bytes`, `tests/all/events`, `tests/all/sockets`, `tests/all/inet`,
+//!   `tests/all/differential` (descriptors), `tests/all/concurrent` (threads that wait for each
+//!   other).
 //! * Dropping a [`Process`] closes its descriptors; dropping the last owner of a [`Kernel`] frees all it had.
 //! * After a `fork` of the host process, kernels and processes go on in the child: it forks processes, changes directories, makes and
 //!   closes descriptors and whole kernels, whatever the parent's other threads were doing.

@@ -74,8 +74,8 @@ impl RawCache {
         }
     }
 
-    /// As [`alloc`](Self::alloc) from the CPU's sheaf alone; none if that is empty, and the caller calls
-    /// [`alloc`](Self::alloc): for fast paths that leave the rest to a function of its own.
+    /// As [`alloc`](Self::alloc) from the CPU's sheaf alone; none if that is empty, and the caller
+    /// calls [`alloc`](Self::alloc): for fast paths that leave the rest to a function of its own.
     #[inline(always)]
     pub fn try_alloc(&self) -> Option<NonNull<u8>> {
         NonNull::new(self.sheaves.pop_restartable() as *mut u8)
@@ -95,8 +95,9 @@ impl RawCache {
         }
     }
 
-    /// Gives an object back if the CPU's sheaf has room, and returns `true`. Else it is still the caller's, who
-    /// [frees](Self::free) it: for fast paths that leave the rest to a function of its own.
+    /// Gives an object back if the CPU's sheaf has room, and returns `true`. Else it is still the
+    /// caller's, who [frees](Self::free) it: for fast paths that leave the rest to a function of
+    /// its own.
     ///
     /// # Safety
     /// As [`free`](Self::free).

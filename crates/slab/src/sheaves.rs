@@ -140,14 +140,16 @@ impl Sheaves {
         unsafe { self.words.sheaf_pop(MAIN) }
     }
 
-    /// As [`pop`](Self::pop); 0 also [in the fallback](percpu::is_fallback), in which the caller's slow path pops.
+    /// As [`pop`](Self::pop); 0 also [in the fallback](percpu::is_fallback), in which the caller's
+    /// slow path pops.
     #[inline(always)]
     pub(crate) fn pop_restartable(&self) -> usize {
         // SAFETY: as in `pop`.
         unsafe { self.words.sheaf_pop_restartable(MAIN) }
     }
 
-    /// As [`push`](Self::push); false also [in the fallback](percpu::is_fallback), in which the caller's slow path pushes.
+    /// As [`push`](Self::push); false also [in the fallback](percpu::is_fallback), in which the
+    /// caller's slow path pushes.
     #[inline(always)]
     pub(crate) fn push_restartable(&self, object: usize) -> bool {
         // SAFETY: as in `pop`.

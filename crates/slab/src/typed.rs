@@ -282,8 +282,8 @@ impl<T: Typesafe> TypesafeCache<T> {
         Ok(self.raw.alloc()?.cast())
     }
 
-    /// As [`alloc`](Self::alloc) from the CPU's sheaf alone; none if that is empty, and the caller calls
-    /// [`alloc`](Self::alloc).
+    /// As [`alloc`](Self::alloc) from the CPU's sheaf alone; none if that is empty, and the caller
+    /// calls [`alloc`](Self::alloc).
     #[inline(always)]
     pub fn try_alloc(&self) -> Option<NonNull<T>> {
         self.raw.try_alloc().map(NonNull::cast)
@@ -301,8 +301,8 @@ impl<T: Typesafe> TypesafeCache<T> {
         unsafe { self.raw.free(object.cast()) };
     }
 
-    /// Gives a `T` back if the CPU's sheaf has room, and returns `true`. Else it is still the caller's, who
-    /// [frees](Self::free) it.
+    /// Gives a `T` back if the CPU's sheaf has room, and returns `true`. Else it is still the
+    /// caller's, who [frees](Self::free) it.
     ///
     /// # Safety
     /// As [`free`](Self::free).

@@ -117,8 +117,9 @@ impl Counter {
         }
     }
 
-    /// Adds `amount` if that is within the batch, and returns `true`. Else nothing is added, and the caller calls
-    /// [`add`](Self::add): for fast paths that leave the rest to a function of its own.
+    /// Adds `amount` if that is within the batch, and returns `true`. Else nothing is added, and
+    /// the caller calls [`add`](Self::add): for fast paths that leave the rest to a function of its
+    /// own.
     #[inline(always)]
     pub fn try_add(&self, amount: i64) -> bool {
         self.words.add_within_restartable(0, amount, self.batch)
@@ -153,8 +154,9 @@ impl Counter {
         self.shared.count.load(Ordering::Relaxed)
     }
 
-    /// Returns the part of the count that is folded: off by less than batch · CPUs, and negative where `read` is. Of a
-    /// counter with an endless batch, which folds nothing, always 0. Writes no line.
+    /// Returns the part of the count that is folded: off by less than batch · CPUs, and negative
+    /// where `read` is. Of a counter with an endless batch, which folds nothing, always 0. Writes
+    /// no line.
     #[inline]
     pub fn read_near(&self) -> i64 {
         // Relaxed: as in `read`.

@@ -169,7 +169,8 @@ impl Files {
         self.is_far_from_max(1) || self.may_open_slow()
     }
 
-    /// Whether so many more files may be opened for certain: else the exact count [decides](Self::may_open).
+    /// Whether so many more files may be opened for certain: else the exact count
+    /// [decides](Self::may_open).
     #[inline(always)]
     pub(crate) fn is_far_from_max(&self, more: i64) -> bool {
         // Relaxed: a tunable.
@@ -183,7 +184,8 @@ impl Files {
     }
 }
 
-/// Returns the approximate count of files from which on only the exact one tells whether there are fewer than `max`.
+/// Returns the approximate count of files from which on only the exact one tells whether there are
+/// fewer than `max`.
 fn near_max(max: u64, slack: u64) -> i64 {
     match max.checked_sub(slack) {
         // A count below zero is one of zero, and zero is near the limit.

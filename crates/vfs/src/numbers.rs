@@ -162,9 +162,9 @@ impl Numbers {
         self.end()
     }
 
-    /// Takes the lowest free number, if it lies below `limit` and all leases, and in the word of the bitmap that the search begins
-    /// with. `slot` returns the number's slot; without one nothing is taken. None: the caller searches by
-    /// [`lowest_free`](Self::lowest_free).
+    /// Takes the lowest free number, if it lies below `limit` and all leases, and in the word of
+    /// the bitmap that the search begins with. `slot` returns the number's slot; without one
+    /// nothing is taken. None: the caller searches by [`lowest_free`](Self::lowest_free).
     #[inline(always)]
     pub(crate) fn take_next<R>(
         &mut self,

@@ -26,8 +26,8 @@
 //!                └── rendered: docs/costs.md
 //! ```
 //!
-//! * *Instructions* are those of the program's own file: the product, its inlined dependencies, and the
-//!   operation's checks of its results. A row is the median of three consecutive operations.
+//! * *Instructions* are those of the program's own file: the product, its inlined dependencies, and
+//!   the operation's checks of its results. A row is the median of three consecutive operations.
 //! * *Library calls* are counted, and library instructions are not: the C library chooses its
 //!   functions by CPU.
 //! * *Lines touched* and *shared lines* come from the model, with 4 CPUs that share one process or

@@ -9,7 +9,8 @@ use std::fmt;
 /// What a closure executed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All instructions, those of the C library included. A repeated string instruction counts once.
+    /// All instructions, those of the C library included. A repeated string instruction counts
+    /// once.
     pub instructions: u64,
     /// Instructions with a `lock` prefix, and exchanges with memory, which lock without one.
     pub locked: u64,
@@ -112,8 +113,8 @@ impl Counts {
         }
     }
 
-    /// Looks up the functions at each site. (The child is a copy of this process: its addresses mean
-    /// the same here.)
+    /// Looks up the functions at each site. (The child is a copy of this process: its addresses
+    /// mean the same here.)
     #[must_use]
     pub fn with_frames(mut self) -> Self {
         let sites = self.locked_at.iter_mut().chain(&mut self.fences_at);

@@ -13,10 +13,10 @@
 //! * [`count`](count()) runs a closure in a forked child, one instruction at a time, and counts what it *did*
 //!   execute, through all calls and into the C library: instructions, locked ones, fences, system calls.
 //!
-//! * [`count_operations`](count_operations()) does that for an operation over and over, with the counts of each time by
-//!   itself, in a child whose clocks and random numbers are the tracer's: two runs give the same counts. Instructions of
-//!   the program's own file are counted apart from those of shared libraries, because the C library chooses
-//!   functions by CPU.
+//! * [`count_operations`](count_operations()) does that for an operation over and over, with the
+//!   counts of each time by itself, in a child whose clocks and random numbers are the tracer's:
+//!   two runs give the same counts. Instructions of the program's own file are counted apart from
+//!   those of shared libraries, because the C library chooses functions by CPU.
 //!
 //! ```text
 //!     count(f) --- fork ---> child: int3; f(); int3; exit

@@ -1,5 +1,5 @@
-//! Library functions that the tracer answers in the child's stead: the clock and the random numbers. So a run does not depend on
-//! when it runs.
+//! Library functions that the tracer answers in the child's stead: the clock and the random
+//! numbers. So a run does not depend on when it runs.
 
 use crate::raw::Child;
 use std::io;
@@ -13,7 +13,8 @@ const BOOT: u64 = 1_000 * 1_000_000_000;
 /// The first reading of clocks that count from 1970.
 const EPOCH: u64 = 1_700_000_000 * 1_000_000_000;
 
-/// Tracer-side replacements of `clock_gettime` and `getrandom`, and the addresses of the functions that allocate memory.
+/// Tracer-side replacements of `clock_gettime` and `getrandom`, and the addresses of the functions
+/// that allocate memory.
 pub(crate) struct StandIns {
     enabled: bool,
     /// Clock readings so far.

@@ -10,7 +10,8 @@ use iced_x86::{FlowControl, Instruction, Mnemonic, OpAccess, OpKind, Register};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Offset of `rseq_cs`, the pointer to the armed sequence, in the area that a thread shares with the kernel.
+/// Offset of `rseq_cs`, the pointer to the armed sequence, in the area that a thread shares with
+/// the kernel.
 const RSEQ_CS: u64 = 8;
 
 /// Executes a child's instructions one at a time, and counts them.
@@ -21,7 +22,8 @@ pub(crate) struct Stepper<'c> {
     /// Addresses of the program's own code.
     own: Range<u64>,
     decoded: HashMap<u64, Decoded>,
-    /// Address of the repeated string instruction that was executed last. It stops after each round.
+    /// Address of the repeated string instruction that was executed last. It stops after each
+    /// round.
     repeating: Option<u64>,
     /// Whether the last instruction was a call or a jump of the program's own code.
     leaving: bool,
@@ -63,8 +65,8 @@ impl<'c> Stepper<'c> {
             }
         }
         if self.area != 0 {
-            // The kernel forgets a sequence that the thread is not in whenever it stops; this is for
-            // kernels that might put that off.
+            // The kernel forgets a sequence that the thread is not in whenever it stops; this is
+            // for kernels that might put that off.
             self.child.poke(self.area + RSEQ_CS, 0).map_err(Error::Refused)?;
         }
         Ok(self.child.registers().map_err(Error::Refused)?.rax)

@@ -46,9 +46,10 @@ pub fn count(mut f: impl FnMut()) -> Result<Counts, Error> {
 
 /// Counts of several consecutive operations, each by itself.
 ///
-/// In a forked child, `prepare` makes the operation; it runs `warm_up` times, and then step by step until `enough` says so, which
-/// gets the counts so far. The child has clocks that advance by a microsecond at each reading, and random numbers that are the
-/// same in each run, from the beginning of `prepare` on.
+/// In a forked child, `prepare` makes the operation; it runs `warm_up` times, and then step by step
+/// until `enough` says so, which gets the counts so far. The child has clocks that advance by a
+/// microsecond at each reading, and random numbers that are the same in each run, from the
+/// beginning of `prepare` on.
 ///
 /// # Errors
 /// See [`Error`].
@@ -81,8 +82,8 @@ pub fn count_operations<F: FnMut()>(
     Ok(all)
 }
 
-/// Runs `f` in a forked child with the clocks and random numbers of [`count_operations`], and counts
-/// nothing. The caller does not see changes of memory. `f` flushes its own output.
+/// Runs `f` in a forked child with the clocks and random numbers of [`count_operations`], and
+/// counts nothing. The caller does not see changes of memory. `f` flushes its own output.
 ///
 /// # Errors
 /// See [`Error`].

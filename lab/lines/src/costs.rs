@@ -33,7 +33,8 @@ const LEAST: u64 = 16;
 /// sheaves have been exchanged.
 const WARM_UP: u64 = 1100;
 
-/// Nanoseconds between the beginnings of two operations of a CPU: no operation lasts a quarter of it.
+/// Nanoseconds between the beginnings of two operations of a CPU: no operation lasts a quarter of
+/// it.
 const TURN_NS: u64 = 1_000_000;
 
 /// The machine by name.

@@ -16,8 +16,8 @@ const WINDOW: u64 = 64;
 /// Nanoseconds between the beginnings of two operations of a CPU.
 const TURN_NS: u64 = 100_000;
 
-/// Each operation reads a common line and writes a line of its CPU's own, twice; each eighth of a CPU
-/// writes a line that all share. CPU 0 does nine times the work of the others.
+/// Each operation reads a common line and writes a line of its CPU's own, twice; each eighth of a
+/// CPU writes a line that all share. CPU 0 does nine times the work of the others.
 fn run(seed: u64) -> Run {
     let stage = Stage::new(CPUS);
     let words = Rc::new([const { Apart(AtomicU64::new(0)) }; CPUS + 2]);

@@ -5,8 +5,8 @@ use std::env;
 /// Multiplies every default budget.
 const SCALE: &str = "QUIETLINE_TEST_SCALE";
 
-/// Returns the budget of a generated test: the value of the environment variable `variable` if it is
-/// set, else `default` times `QUIETLINE_TEST_SCALE` (1 if unset).
+/// Returns the budget of a generated test: the value of the environment variable `variable` if it
+/// is set, else `default` times `QUIETLINE_TEST_SCALE` (1 if unset).
 ///
 /// # Panics
 ///

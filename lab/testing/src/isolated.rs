@@ -17,7 +17,8 @@ pub const PASSED: i32 = 42;
 /// Runs the enclosing test in a process of its own.
 ///
 /// The macro is the first statement of a `#[test]` function that returns nothing and does not have
-/// `#[should_panic]`, which would accept any failure of the child. The child's output goes through the parent's capture, or directly to the terminal under `--nocapture`.
+/// `#[should_panic]`, which would accept any failure of the child. The child's output goes through
+/// the parent's capture, or directly to the terminal under `--nocapture`.
 #[macro_export]
 macro_rules! isolated {
     () => {
@@ -66,8 +67,8 @@ pub fn enter(function: &str) -> Option<Child> {
     None
 }
 
-/// Returns the command that starts this test program. `QUIETLINE_TEST_RUNNER` names an emulator and its
-/// arguments, separated by spaces, where the system cannot execute the program by itself.
+/// Returns the command that starts this test program. `QUIETLINE_TEST_RUNNER` names an emulator and
+/// its arguments, separated by spaces, where the system cannot execute the program by itself.
 pub fn program() -> Command {
     let program = env::current_exe().expect("the path of the test program");
     let Ok(runner) = env::var("QUIETLINE_TEST_RUNNER") else { return Command::new(program) };

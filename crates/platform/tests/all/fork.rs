@@ -174,8 +174,8 @@ fn threads_fork_at_once() {
     assert_eq!(forks.into_inner(), 40);
 }
 
-/// A ticket lock that forks take. Waiters sleep, and get it in the order in which they came: a thread that releases it
-/// and takes it again at once starves nobody.
+/// A ticket lock that forks take. Waiters sleep, and get it in the order in which they came: a
+/// thread that releases it and takes it again at once starves nobody.
 #[derive(Default)]
 struct Lock {
     next: AtomicU32,

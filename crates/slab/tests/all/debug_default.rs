@@ -9,8 +9,8 @@ use std::process::Output;
 /// Set in the processes that the tests start.
 const IN_CHILD: &str = "QUIETLINE_TEST_IN_CHILD";
 
-/// Runs `body` in a process of its own with `QUIETLINE_SLAB_DEBUG` set to `environment`. Returns `None` in that process,
-/// which is this program with one test.
+/// Runs `body` in a process of its own with `QUIETLINE_SLAB_DEBUG` set to `environment`. Returns
+/// `None` in that process, which is this program with one test.
 fn run(test: &str, environment: &str, body: fn()) -> Option<(Output, String)> {
     if std::env::var_os(IN_CHILD).is_some() {
         body();

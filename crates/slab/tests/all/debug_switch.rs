@@ -25,7 +25,8 @@ struct Shared(NonNull<u8>);
 // SAFETY: whoever puts an object where others find it gives it away.
 unsafe impl Send for Shared {}
 
-/// Allocates, writes, reads, frees, singly, in bulk and for one another, until it is time. Counts its rounds in `done`.
+/// Allocates, writes, reads, frees, singly, in bulk and for one another, until it is time. Counts
+/// its rounds in `done`.
 fn churn(
     cache: &RawCache,
     size: usize,

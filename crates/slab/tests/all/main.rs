@@ -1,4 +1,5 @@
-//! Tests of the crate in one program, a module for each concept. With `--cfg loom` it has the models only.
+//! Tests of the crate in one program, a module for each concept. With `--cfg loom` it has the
+//! models only.
 
 mod batch;
 mod bulk;

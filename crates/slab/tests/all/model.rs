@@ -1,4 +1,5 @@
-//! Property 10: random operations on two caches, held against a model: that of the fuzz targets, for a second.
+//! Property 10: random operations on two caches, held against a model: that of the fuzz targets,
+//! for a second.
 #![cfg(not(loom))]
 
 #[path = "../../../../fuzz/src/slab/mod.rs"]

@@ -6,8 +6,8 @@ use quietline_sync::Lockref;
 
 /// A dentry that is in no tree (`d_alloc_pseudo`). It lies in one allocation with what it names.
 ///
-/// Flags and parent are the same for all of them, and therefore not stored: a socket that is opened and closed would pay for
-/// their stores.
+/// Flags and parent are the same for all of them, and therefore not stored: a socket that is opened
+/// and closed would pay for their stores.
 #[derive(Debug)]
 pub struct PseudoDentry {
     /// References: one for each file.

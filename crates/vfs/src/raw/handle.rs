@@ -106,7 +106,8 @@ impl<'k> FileHandle<'k> {
         }
     }
 
-    /// Opens two files on a pseudo object that has two references for them. They are counted together.
+    /// Opens two files on a pseudo object that has two references for them. They are counted
+    /// together.
     ///
     /// # Errors
     /// As [`open`](Self::open); then neither file is open.
@@ -138,7 +139,8 @@ impl<'k> FileHandle<'k> {
         unsafe { Self::open_pair_slow(files, mount, dentry, kind, ends) }
     }
 
-    /// [`open_pair`](Self::open_pair) near the limit, or when the CPU's sheaf has less than two files.
+    /// [`open_pair`](Self::open_pair) near the limit, or when the CPU's sheaf has less than two
+    /// files.
     ///
     /// # Safety
     /// As [`open_pair`](Self::open_pair).
@@ -151,7 +153,8 @@ impl<'k> FileHandle<'k> {
         kind: &'static Kind,
         [first, second]: [(i32, FileMode); 2],
     ) -> Result<[Self; 2], Errno> {
-        // SAFETY: passed on. A file that cannot be opened gives its reference back, and one that is not tried does so here.
+        // SAFETY: passed on. A file that cannot be opened gives its reference back, and one that is
+        // not tried does so here.
         unsafe {
             match Self::open(files, mount, dentry, kind, first.0, first.1) {
                 Ok(first) => {
@@ -691,8 +694,8 @@ fn begin(
 
 /// Gives a reference to a file back (`fput`).
 ///
-/// What is seldom is called at the end, here and in [`release`], which the compiler makes jumps: the usual path saves no
-/// register for it.
+/// What is seldom is called at the end, here and in [`release`], which the compiler makes jumps:
+/// the usual path saves no register for it.
 ///
 /// # Safety
 /// The reference is the caller's.

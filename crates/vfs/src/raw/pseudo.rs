@@ -44,7 +44,8 @@ pub trait Payload: Send + Sync + Sized + 'static {
     /// Whether `lseek` says 0, and not that there is no position.
     const SEEKS: bool = false;
 
-    /// Returns `true` if neither [`closed`](Self::closed) nor dropping the payload would do anything. Neither is then called.
+    /// Returns `true` if neither [`closed`](Self::closed) nor dropping the payload would do
+    /// anything. Neither is then called.
     #[inline(always)]
     fn is_idle(&mut self) -> bool {
         !(Self::CLOSES && Self::CLOSES_ALONE) && !core::mem::needs_drop::<Self>()
@@ -287,7 +288,8 @@ impl<P: Payload> PseudoFs<P> {
         self.open_with(files, || payload, flags, mode)
     }
 
-    /// As [`open`](Self::open) with a payload that `make` returns, which is built in the object's memory.
+    /// As [`open`](Self::open) with a payload that `make` returns, which is built in the object's
+    /// memory.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -367,8 +369,9 @@ impl<P: Payload> PseudoFs<P> {
     ) -> NonNull<PseudoDentry> {
         let memory = memory.cast::<Pseudo<P>>();
         let at = memory.as_ptr();
-        // SAFETY: fresh memory of the object's size and alignment, and ours. Each field is written where it stays: an object
-        // that is built elsewhere first is copied, which costs more than to build it.
+        // SAFETY: fresh memory of the object's size and alignment, and ours. Each field is written
+        // where it stays: an object that is built elsewhere first is copied, which costs more than
+        // to build it.
         let _object = unsafe {
             (&raw mut (*at).dentry).write(PseudoDentry::new(references));
             (&raw mut (*at).fs).write(NonNull::from(self));
@@ -402,14 +405,15 @@ unsafe fn end<P: Payload>(object: NonNull<u8>) {
     }
 }
 
-/// Ends a file's part in an object and gives the file's reference to it back (`dput`). The last one ends the object: at once,
-/// unless a reader may have found it by way of a descriptor.
+/// Ends a file's part in an object and gives the file's reference to it back (`dput`). The last one
+/// ends the object: at once, unless a reader may have found it by way of a descriptor.
 ///
 /// # Safety
 /// The reference is the caller's, on a `Pseudo<P>`, whose filesystem lives.
 unsafe fn end_file<P: Payload>(dentry: NonNull<PseudoDentry>, ended: Ended) {
     let mut object = dentry.cast::<Pseudo<P>>();
-    // SAFETY: the dentry is the first field of an object of this type, which the caller's reference keeps alive.
+    // SAFETY: the dentry is the first field of an object of this type, which the caller's reference
+    // keeps alive.
     let pseudo = unsafe { object.as_ref() };
     if ended.is_met() {
         pseudo.dentry.meet();
@@ -421,7 +425,8 @@ unsafe fn end_file<P: Payload>(dentry: NonNull<PseudoDentry>, ended: Ended) {
     // with the release of the puts before, of which the load finds the last): what they did to the object comes before
     // its end.
     //
-    // SAFETY: passed on. Calls at the end, which the compiler makes jumps: the usual path saves no register for them.
+    // SAFETY: passed on. Calls at the end, which the compiler makes jumps: the usual path saves no
+    // register for them.
     unsafe {
         if !pseudo.dentry.d_lockref.is_sole() {
             return put_shared::<P>(object, ended);
@@ -438,7 +443,8 @@ unsafe fn end_file<P: Payload>(dentry: NonNull<PseudoDentry>, ended: Ended) {
     }
 }
 
-/// [`end_file`] of the only file of an object that no reader may look at, but that has something to close or to drop.
+/// [`end_file`] of the only file of an object that no reader may look at, but that has something to
+/// close or to drop.
 ///
 /// # Safety
 /// As [`end_file`].
@@ -456,8 +462,8 @@ unsafe fn end_busy<P: Payload>(object: NonNull<Pseudo<P>>, ended: Ended) {
     }
 }
 
-/// [`end_file`] of the only file of an object that readers may look at: it is dropped after a grace period. Those who find it
-/// later do so by a file, and there is none.
+/// [`end_file`] of the only file of an object that readers may look at: it is dropped after a grace
+/// period. Those who find it later do so by a file, and there is none.
 ///
 /// # Safety
 /// As [`end_file`].
@@ -470,7 +476,8 @@ unsafe fn end_met<P: Payload>(object: NonNull<Pseudo<P>>, ended: Ended) {
             pseudo.payload.closed(FileMode::from_bits_truncate(ended.mode()));
         }
         let fs = pseudo.fs.as_ref();
-        // Relaxed, so above: for who flushes, when all this is over. A look first, not to write a line that all have.
+        // Relaxed, so above: for who flushes, when all this is over. A look first, not to write a
+        // line that all have.
         if !fs.waited.load(Ordering::Relaxed) {
             fs.waited.store(true, Ordering::Relaxed);
         }
@@ -491,7 +498,8 @@ unsafe fn put_shared<P: Payload>(object: NonNull<Pseudo<P>>, ended: Ended) {
             pseudo.payload.closed(FileMode::from_bits_truncate(ended.mode()));
         }
         let lockref = &pseudo.dentry.d_lockref;
-        // Nobody takes a pseudo dentry's lock, so a put is never told to wait for it. ORDERING: as in `end_file`.
+        // Nobody takes a pseudo dentry's lock, so a put is never told to wait for it. ORDERING: as
+        // in `end_file`.
         let last = lockref.is_sole() || {
             let left = lockref.put_return();
             debug_assert!(left.is_some(), "nobody takes a pseudo dentry's lock");

@@ -45,8 +45,9 @@ fn spread(n: usize) -> usize {
 /// All slots of a table.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    /// For each bucket, where its slots would begin if those of all buckets before lay in front of them, and as many more as the
-    /// first bucket has: [`locate`] indexes from there. Or null. Written once.
+    /// For each bucket, where its slots would begin if those of all buckets before lay in front of
+    /// them, and as many more as the first bucket has: [`locate`] indexes from there. Or null.
+    /// Written once.
     buckets: [AtomicPtr<Slot>; BUCKETS],
 }
 
@@ -86,8 +87,9 @@ impl Slots {
         // ORDERING: pairs with the exchange in `grow_slow`: who finds the bucket finds its slots empty, or as they are
         // since. Who finds none is told that the descriptor is not open, which was true.
         let base = NonNull::new(self.buckets.get(bucket)?.load(Ordering::Acquire))?;
-        // SAFETY: a bucket has `slots_in(bucket)` slots from the place of that number on, `place` is one of those, and it stays for
-        // our life. (The base itself lies in front of the allocation, therefore `wrapping_add`.)
+        // SAFETY: a bucket has `slots_in(bucket)` slots from the place of that number on, `place`
+        // is one of those, and it stays for our life. (The base itself lies in front of the
+        // allocation, therefore `wrapping_add`.)
         unsafe {
             let slot = base.as_ptr().wrapping_add(spread(place));
             core::hint::assert_unchecked(!slot.is_null());

@@ -16,9 +16,10 @@ pub struct Plan {
     /// Nanoseconds of each operation that concern no line: work that the scene leaves out.
     pub work_ns: f64,
     /// Nanoseconds between the beginnings of two operations of a CPU, if CPUs take turns. Their
-    /// beginnings are evenly spaced, so operations do not overlap if they are short enough. Each CPU
-    /// counts exactly `ops` operations, the first of which follows its `warm_up`th, and the ledger
-    /// keeps the footprint of each. What is counted then does not depend on latencies and noise.
+    /// beginnings are evenly spaced, so operations do not overlap if they are short enough. Each
+    /// CPU counts exactly `ops` operations, the first of which follows its `warm_up`th, and the
+    /// ledger keeps the footprint of each. What is counted then does not depend on latencies and
+    /// noise.
     pub turn_ns: Option<u64>,
 }
 

@@ -92,8 +92,9 @@ fn ipv6_goes_on() {
     assert_eq!(of.counts()[Count::Forwarded6], 2);
 }
 
-/// Packets of all kinds in one batch: each goes where it goes alone, and those of one interface in their order; also those of which
-/// others have a part, or that are in pieces, which are not written where they lie.
+/// Packets of all kinds in one batch: each goes where it goes alone, and those of one interface in
+/// their order; also those of which others have a part, or that are in pieces, which are not
+/// written where they lie.
 #[test]
 fn all_kinds_in_one_batch() {
     let packets = Packets::new().unwrap();

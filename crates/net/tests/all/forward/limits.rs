@@ -122,8 +122,8 @@ fn without_memory() {
     assert!(failed > 20 && whole > 20, "{failed} {whole}");
 }
 
-/// Two threads forward while routes and neighbours change: each packet goes out whole by one of the two ways, or is dropped, and all
-/// are counted.
+/// Two threads forward while routes and neighbours change: each packet goes out whole by one of the
+/// two ways, or is dropped, and all are counted.
 #[test]
 fn several_threads_beside_changes() {
     quietline_testing::isolated!();

@@ -83,7 +83,8 @@ fn neighbours_of_ipv4() {
     assert_eq!(handle(&of, &packets, 0, &frames[..1], at).len(), 1, "the last");
     let sent = handle(&of, &packets, 0, &frames[..1], at + 1);
     assert_eq!(one(sent).1[..6], [0xff; 6], "and another question to all");
-    // Two questions more, and then who sent it is told. (A, whose time is over too, is asked whether it is still there.)
+    // Two questions more, and then who sent it is told. (A, whose time is over too, is asked
+    // whether it is still there.)
     for _ in 1..TRIES {
         at += 1001;
         let sent = handle(&of, &packets, 0, &[], at);
@@ -103,8 +104,8 @@ pub(super) fn neighbour(link_option: u8, target: Ipv6Addr, link: Link) -> Vec<u8
         .to_vec()
 }
 
-/// What a route remembers of its gateway is true: one that moves, gets old, is forgotten, or whose place is another's now, is seen by
-/// the next packet.
+/// What a route remembers of its gateway is true: one that moves, gets old, is forgotten, or whose
+/// place is another's now, is seen by the next packet.
 #[test]
 fn a_gateway_that_is_remembered() {
     let packets = Packets::new().unwrap();
@@ -168,7 +169,8 @@ fn a_gateway_that_is_remembered() {
     assert!(all_to(far(40, later + 3), 40, A));
 }
 
-/// Who was entered by hand is where he was entered, whatever the link says, and is never asked for or forgotten.
+/// Who was entered by hand is where he was entered, whatever the link says, and is never asked for
+/// or forgotten.
 #[test]
 fn entered_for_good() {
     let packets = Packets::new().unwrap();
@@ -261,7 +263,8 @@ fn neighbours_of_ipv6() {
     let sent = handle(&of, &packets, 1, &[answer(B, 0x60)], 20);
     let last: Vec<u8> = sent.iter().map(|(_, bytes)| *bytes.last().unwrap()).collect();
     assert_eq!(last, [1, 2, 3]);
-    // Another link address only if it is said to replace the one that is known; else that one is asked.
+    // Another link address only if it is said to replace the one that is known; else that one is
+    // asked.
     let moved = [2, 9, 9, 9, 9, 9];
     handle(&of, &packets, 1, &[answer(moved, 0x40)], 30);
     let sent = handle(&of, &packets, 0, &frames[..1], 40);

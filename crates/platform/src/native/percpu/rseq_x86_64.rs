@@ -102,8 +102,8 @@ macro_rules! sequence_asm {
     };
 }
 
-/// A restartable sequence whose body finds the CPU's offset in `{t}`. Its last instruction is the commit. It may also be left by a
-/// jump to an operand of the kind `label`, before the commit.
+/// A restartable sequence whose body finds the CPU's offset in `{t}`. Its last instruction is the
+/// commit. It may also be left by a jump to an operand of the kind `label`, before the commit.
 macro_rules! sequence {
     ([$($body:expr),* $(,)?], $o:expr, $($operands:tt)*) => {
         sequence_asm!(

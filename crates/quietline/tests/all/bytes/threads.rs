@@ -10,7 +10,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Runs `f`, which takes a second or so; if it has not ended after three minutes, somebody has been left asleep.
+/// Runs `f`, which takes a second or so; if it has not ended after three minutes, somebody has been
+/// left asleep.
 fn within_minutes(f: impl FnOnce() + Send + 'static) {
     let (done, over) = mpsc::channel();
     let worker = thread::spawn(move || {

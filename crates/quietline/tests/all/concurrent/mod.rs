@@ -14,9 +14,11 @@
 //! Calls are chosen by chance from what there is, with seeds. Where Linux leaves the outcome to chance a call is passed over:
 //! [`model`] has the rules (`model/rules.rs`). A program that differs is printed in full, and then with fewer calls.
 //!
-//! `QUIETLINE_CONCURRENT_PROGRAMS=100000` runs so many (500 by default, and a quarter as many over the loopback device),
-//! `QUIETLINE_CONCURRENT_SEED` begins elsewhere, `QUIETLINE_CONCURRENT_SHRINK` says for how many seconds calls are left out.
-//! With `QUIETLINE_CONCURRENT_CLOSES=0` no descriptor is closed or replaced while somebody sleeps on its file.
+//! `QUIETLINE_CONCURRENT_PROGRAMS=100000` runs so many (500 by default, and a quarter as many over
+//! the loopback device), `QUIETLINE_CONCURRENT_SEED` begins elsewhere,
+//! `QUIETLINE_CONCURRENT_SHRINK` says for how many seconds calls are left out. With
+//! `QUIETLINE_CONCURRENT_CLOSES=0` no descriptor is closed or replaced while somebody sleeps on its
+//! file.
 #![allow(unsafe_code, reason = "the host's calls")]
 
 mod call;

@@ -5,7 +5,8 @@
 //!
 //! Differences that are meant are listed, with their reasons, in `explained.rs`, and nowhere else.
 //!
-//! `QUIETLINE_DIFF_CASES` is the number of random calls (default 20,000), `QUIETLINE_DIFF_SEED` their seed.
+//! `QUIETLINE_DIFF_CASES` is the number of random calls (default 20,000), `QUIETLINE_DIFF_SEED`
+//! their seed.
 #![allow(
     unsafe_code,
     reason = "system calls with arguments that no safe wrapper would let through"

@@ -6,7 +6,8 @@
 //! in one thread, so that there is one right answer, and nothing is laid to chance: a program that differs once is a failure. Programs
 //! come from seeds; one that differs is cut down to the calls that matter.
 //!
-//! `QUIETLINE_EVENTS_PROGRAMS=1000000` runs so many (6,000 by default), `QUIETLINE_EVENTS_SEED` begins elsewhere.
+//! `QUIETLINE_EVENTS_PROGRAMS=1000000` runs so many (6,000 by default), `QUIETLINE_EVENTS_SEED`
+//! begins elsewhere.
 #![allow(unsafe_code, reason = "the host's calls")]
 
 mod call;

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 const NOW: u32 = SPLICE_F_NONBLOCK;
 
-/// Runs `f`, which takes a second or so; if it has not ended after three minutes, somebody has been left asleep.
+/// Runs `f`, which takes a second or so; if it has not ended after three minutes, somebody has been
+/// left asleep.
 fn within_minutes(f: impl FnOnce() + Send + 'static) {
     let (done, over) = mpsc::channel();
     let worker = thread::spawn(move || {

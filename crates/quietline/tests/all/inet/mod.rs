@@ -8,18 +8,21 @@
 //!
 //! # When a difference is one
 //!
-//! The host's loopback device may be late. So a program that differs is run [`crate::support::chance::AGAIN`] times more, and the device is given
-//! time after each call. If it differs in two of these runs, the test fails. If it does not, the difference is printed, with its
-//! seed, and laid to chance; of that there may be as much as [`ONE_IN`] says, and more is a failure, too. And what is different
-//! must be the host: made here alone, the calls have to give each time what they gave beside it. So what goes wrong here now and
-//! then is a failure when it is first seen.
+//! The host's loopback device may be late. So a program that differs is run
+//! [`crate::support::chance::AGAIN`] times more, and the device is given time after each call. If
+//! it differs in two of these runs, the test fails. If it does not, the difference is printed, with
+//! its seed, and laid to chance; of that there may be as much as [`ONE_IN`] says, and more is a
+//! failure, too. And what is different must be the host: made here alone, the calls have to give
+//! each time what they gave beside it. So what goes wrong here now and then is a failure when it is
+//! first seen.
 //!
 //! Left out, because Linux keeps a port for a minute after a connection has ended (TIME_WAIT): binding to a port by its number
 //! once there were connections, to listen there once one has ended, and to connect two ports that were connected to each other
 //! before. Where the host lets it the
 //! programs have a network of their own, and every thousand a new one: other programs' ports are there no more.
 //!
-//! `QUIETLINE_INET_PROGRAMS=1000000` runs so many (500 by default), `QUIETLINE_INET_SEED` begins elsewhere.
+//! `QUIETLINE_INET_PROGRAMS=1000000` runs so many (500 by default), `QUIETLINE_INET_SEED` begins
+//! elsewhere.
 #![allow(unsafe_code, reason = "the host's calls")]
 
 mod call;

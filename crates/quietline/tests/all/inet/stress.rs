@@ -63,8 +63,8 @@ fn listener(process: &Process, v6: bool, option: Option<i32>) -> (i32, Vec<u8>) 
     (fd, process.getsockname(fd).unwrap().bytes().to_vec())
 }
 
-/// 2,000 connections with 100 messages each by default: half of the threads connect and send, the others accept, receive
-/// and answer with the sum of what has come.
+/// 2,000 connections with 100 messages each by default: half of the threads connect and send, the
+/// others accept, receive and answer with the sum of what has come.
 #[test]
 fn every_byte_arrives_in_order() {
     quietline_testing::isolated!();

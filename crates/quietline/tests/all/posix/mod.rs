@@ -4,9 +4,10 @@
 //!
 //! The tester is tested too: two tmpfs of the host must agree, and a side with a fault planted must be found out.
 //!
-//! `QUIETLINE_POSIX_CALLS` is the number of calls (default 100,000), `QUIETLINE_POSIX_SEED` their seed, or several with commas
-//! between them, for as many calls each; `QUIETLINE_POSIX_SCRIPT` a file with a program to run instead, as failures print them. With `QUIETLINE_POSIX_SURVEY`
-//! a run goes on after a difference, and writes the shortest program for each kind of them to that file.
+//! `QUIETLINE_POSIX_CALLS` is the number of calls (default 100,000), `QUIETLINE_POSIX_SEED` their
+//! seed, or several with commas between them, for as many calls each; `QUIETLINE_POSIX_SCRIPT` a
+//! file with a program to run instead, as failures print them. With `QUIETLINE_POSIX_SURVEY` a run
+//! goes on after a difference, and writes the shortest program for each kind of them to that file.
 //!
 //! ```text
 //!   generate ── Program ──┬── host (a tmpfs, a thread for each process) ── outcomes ──┐

@@ -8,8 +8,8 @@
 //! * where not, the same sums; and on each system nobody sleeps beside bytes, or beside room for his number;
 //! * in the end, all bytes once and in one piece, and the same errors as often.
 //!
-//! Rounds are made by chance, with seeds. `QUIETLINE_SLEEPERS_ROUNDS=10000` makes so many of each kind (150 by default),
-//! `QUIETLINE_SLEEPERS_SEED` begins elsewhere.
+//! Rounds are made by chance, with seeds. `QUIETLINE_SLEEPERS_ROUNDS=10000` makes so many of each
+//! kind (150 by default), `QUIETLINE_SLEEPERS_SEED` begins elsewhere.
 #![allow(unsafe_code, reason = "the host's calls")]
 
 mod both;

@@ -3,13 +3,16 @@
 //!
 //! # When a difference is one
 //!
-//! The host looks for sockets that nobody can reach when it has the time. So a program that differs is run [`crate::support::chance::AGAIN`]
-//! times more, and the host is given time after each call. If it differs in two of these runs, the test fails. If it does not,
-//! the difference is printed, with its seed, and laid to chance; of that there may be as much as [`ONE_IN`] says, and more is a
-//! failure, too. And what is different must be the host: made here alone, the calls have to give each time what they gave beside
-//! it. So what goes wrong here now and then is a failure when it is first seen.
+//! The host looks for sockets that nobody can reach when it has the time. So a program that differs
+//! is run [`crate::support::chance::AGAIN`] times more, and the host is given time after each call.
+//! If it differs in two of these runs, the test fails. If it does not, the difference is printed,
+//! with its seed, and laid to chance; of that there may be as much as [`ONE_IN`] says, and more is
+//! a failure, too. And what is different must be the host: made here alone, the calls have to give
+//! each time what they gave beside it. So what goes wrong here now and then is a failure when it is
+//! first seen.
 //!
-//! `QUIETLINE_SOCKETS_PROGRAMS=N` makes N programs (default 300), `QUIETLINE_SOCKETS_SEED=N` begins with another.
+//! `QUIETLINE_SOCKETS_PROGRAMS=N` makes N programs (default 300), `QUIETLINE_SOCKETS_SEED=N` begins
+//! with another.
 
 mod amounts;
 mod call;

@@ -8,9 +8,10 @@
 //!
 //! # When a difference is one
 //!
-//! A program that differs is run [`crate::support::chance::AGAIN`] times more. If it differs in two of these runs as well, the test fails. If it does not, the
-//! difference is printed, and laid to chance (a thread that rings a timer, of either system, came later than who looked); of that there
-//! may be as much as [`crate::support::chance::allowed`] says, and more is a failure, too.
+//! A program that differs is run [`crate::support::chance::AGAIN`] times more. If it differs in two
+//! of these runs as well, the test fails. If it does not, the difference is printed, and laid to
+//! chance (a thread that rings a timer, of either system, came later than who looked); of that
+//! there may be as much as [`crate::support::chance::allowed`] says, and more is a failure, too.
 //!
 //! # How an outcome is one
 //!
@@ -33,7 +34,8 @@
 //!   the process's. So a broken pipe is written to where none waits, and none is sent until it is read.
 //! * Reads of what has nothing to read and waits: nobody would end them.
 //!
-//! `QUIETLINE_TIMERS_PROGRAMS=1000000` runs so many (1,000 by default), `QUIETLINE_TIMERS_SEED` begins elsewhere.
+//! `QUIETLINE_TIMERS_PROGRAMS=1000000` runs so many (1,000 by default), `QUIETLINE_TIMERS_SEED`
+//! begins elsewhere.
 #![allow(unsafe_code, reason = "the host's calls")]
 
 mod call;

@@ -76,12 +76,14 @@ pub(crate) struct Parcel(pub(crate) Vec<Option<NonNull<u8>>>);
 // SAFETY: whoever sends objects gives them away.
 unsafe impl Send for Parcel {}
 
-/// Returns the duration of a stress test: `QUIETLINE_STRESS_MILLIS`, or the default times `QUIETLINE_TEST_SCALE`.
+/// Returns the duration of a stress test: `QUIETLINE_STRESS_MILLIS`, or the default times
+/// `QUIETLINE_TEST_SCALE`.
 pub(crate) fn stress_time(default_millis: u64) -> Duration {
     Duration::from_millis(quietline_testing::budget("QUIETLINE_STRESS_MILLIS", default_millis))
 }
 
-/// Returns the rounds of a stress test: `QUIETLINE_STRESS_ROUNDS`, or the default times `QUIETLINE_TEST_SCALE`.
+/// Returns the rounds of a stress test: `QUIETLINE_STRESS_ROUNDS`, or the default times
+/// `QUIETLINE_TEST_SCALE`.
 pub(crate) fn stress_rounds(default: u64) -> usize {
     quietline_testing::budget("QUIETLINE_STRESS_ROUNDS", default) as usize
 }

@@ -27,8 +27,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Runs two readers beside a writer until the time is over, each reader has looked 100 times and the
-/// goal is met. The writer asks whether it goes on.
+/// Runs two readers beside a writer until the time is over, each reader has looked 100 times and
+/// the goal is met. The writer asks whether it goes on.
 fn beside(
     read: impl Fn(&mut Sequence) + Sync,
     goal: impl Fn() -> bool,
