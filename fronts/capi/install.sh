@@ -4,7 +4,7 @@
 #   fronts/capi/install.sh PREFIX            to PREFIX/include, PREFIX/lib and PREFIX/lib/pkgconfig
 #   DESTDIR=ROOT fronts/capi/install.sh PREFIX   the same below ROOT, for packages
 #   LIBDIR=DIR ...                           another directory than PREFIX/lib
-#   QUIETLINE_PROFILE=PROFILE ...            another of Cargo.toml's profiles than "record", which optimises while it links
+#   QUIETLINE_PROFILE=PROFILE ...            another profile of Cargo.toml than "record"
 set -euo pipefail
 
 if [[ $# != 1 || $1 != /* ]]; then
@@ -21,7 +21,8 @@ cd "$here/../.."
 # The native libraries that the static one needs are the compiler's to say.
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-cargo rustc --profile "$profile" --locked -p quietline-capi --lib -- --print "native-static-libs=$log"
+cargo rustc --profile "$profile" --locked -p quietline-capi --lib -- \
+    --print "native-static-libs=$log"
 native=$(cat "$log")
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')

@@ -141,10 +141,10 @@ pub unsafe extern "C" fn ql_forwarder_set_route(
         let interfaces = forwarder.interfaces().len();
         match prefix.either()? {
             Either::V4(prefix) => {
-                drop(forwarder.routes4().insert(prefix, hop.resolve(interfaces)?)?)
+                forwarder.routes4().insert(prefix, hop.resolve(interfaces)?)?;
             }
             Either::V6(prefix) => {
-                drop(forwarder.routes6().insert(prefix, hop.resolve(interfaces)?)?)
+                forwarder.routes6().insert(prefix, hop.resolve(interfaces)?)?;
             }
         }
         Ok(())

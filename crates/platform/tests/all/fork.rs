@@ -175,7 +175,7 @@ fn threads_fork_at_once() {
 }
 
 /// A ticket lock that forks take. Waiters sleep, and get it in the order in which they came: a
-/// thread that releases it and takes it again at once starves nobody.
+/// thread that releases it and takes it again at once starves no other.
 #[derive(Default)]
 struct Lock {
     next: AtomicU32,

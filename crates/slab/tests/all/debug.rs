@@ -16,7 +16,7 @@ fn found() -> MutexGuard<'static, Vec<Violation>> {
     FOUND.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Installs the handler that notes what is found.
+/// Installs the handler that notes findings.
 fn note_violations() {
     set_violation_handler(|violation| found().push(*violation));
 }

@@ -75,8 +75,8 @@ impl Now {
         Self(u64::from(events.bits()) | flags | few)
     }
 
-    /// Returns it for a pipe that nobody has open for reading any more, and that takes no few
-    /// therefore, or, if that is not so, that nobody has open for writing.
+    /// Returns it for a pipe without readers, and that takes no few
+    /// therefore, or, if that is not so, without writers.
     #[inline(always)]
     pub(super) fn one_sided(self, no_readers: bool) -> Self {
         let hung_up = self.0 | u64::from(Events::HUP.bits());

@@ -694,7 +694,7 @@ fn begin(
 
 /// Gives a reference to a file back (`fput`).
 ///
-/// What is seldom is called at the end, here and in [`release`], which the compiler makes jumps:
+/// The rare case is called at the end, here and in [`release`], which the compiler makes jumps:
 /// the usual path saves no register for it.
 ///
 /// # Safety
@@ -823,7 +823,7 @@ unsafe fn release_counted(
 /// As [`release`].
 #[inline(never)]
 unsafe fn release_tree(f: &File) {
-    // SAFETY: nobody else uses the file, whose references are ours, and which its files outlive.
+    // SAFETY: all references to the file are ours, so no other thread uses it.
     unsafe {
         let files = &*f.f_files.load(Ordering::Relaxed);
         let dentry: NonNull<Dentry> =

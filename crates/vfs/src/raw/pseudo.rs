@@ -434,7 +434,7 @@ unsafe fn end_file<P: Payload>(dentry: NonNull<PseudoDentry>, ended: Ended) {
         if pseudo.dentry.is_met() {
             return end_met::<P>(object, ended);
         }
-        // Nobody else can have it any more.
+        // No other thread can have it any more.
         let pseudo = object.as_mut();
         if !pseudo.payload.is_idle() {
             return end_busy::<P>(object, ended);

@@ -294,7 +294,7 @@ impl Drop for Slots {
 }
 
 /// # Safety
-/// `base` came from `grow_slow` for this bucket, and nobody uses it.
+/// `base` came from `grow_slow` for this bucket, and no other thread uses it.
 unsafe fn free_bucket(bucket: usize, base: *mut Slot) {
     let lines = slots_in(bucket) / PER_LINE;
     let first = base.wrapping_add(slots_in(bucket)).cast::<Line>();

@@ -4,7 +4,7 @@ use crate::Amount;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-/// What is counted of an operation.
+/// A count of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Column {
     /// Instructions of the program's own code.
@@ -15,7 +15,7 @@ pub enum Column {
     Fences,
     /// System calls.
     SystemCalls,
-    /// Calls into shared libraries, whose instructions are not counted.
+    /// Calls into shared libraries. Instructions there are not counted.
     LibraryCalls,
     /// Distinct cache lines that an operation reads or writes, in the model.
     LinesTouched,

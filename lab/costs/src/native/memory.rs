@@ -22,7 +22,7 @@ const RETAINED: usize = 1000;
 pub struct Bytes {
     /// Slab objects that the median operation allocates.
     pub allocated: u64,
-    /// Growth of what is allocated, over many operations.
+    /// Growth of the allocated bytes, over many operations.
     pub retained: u64,
 }
 
@@ -40,7 +40,7 @@ fn in_use() -> u64 {
     bytes
 }
 
-/// Measures an operation in this process, whose environment is [`ENVIRONMENT`].
+/// Measures an operation in this process. Its environment must be [`ENVIRONMENT`].
 ///
 /// # Panics
 /// If the environment is another one; if the operation panics.

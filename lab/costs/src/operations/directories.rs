@@ -1,4 +1,4 @@
-//! Directories, links, and what is known of a file by its name.
+//! Directories, links, and metadata by name.
 
 use crate::operations::paths::grow;
 use crate::processes::in_process;

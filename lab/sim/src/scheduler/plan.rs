@@ -18,7 +18,7 @@ pub struct Plan {
     /// Nanoseconds between the beginnings of two operations of a CPU, if CPUs take turns. Their
     /// beginnings are evenly spaced, so operations do not overlap if they are short enough. Each
     /// CPU counts exactly `ops` operations, the first of which follows its `warm_up`th, and the
-    /// ledger keeps the footprint of each. What is counted then does not depend on latencies and
+    /// ledger keeps the footprint of each. These counts do not depend on latencies and
     /// noise.
     pub turn_ns: Option<u64>,
 }

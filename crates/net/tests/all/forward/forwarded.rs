@@ -99,7 +99,7 @@ fn ipv6_goes_on() {
 fn all_kinds_in_one_batch() {
     let packets = Packets::new().unwrap();
     let link_local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
-    // Who is told of errors is known.
+    // Errors go to the packet's source address.
     let fresh = || {
         let of = with_neighbours(&packets);
         of.set_neighbour6(0, link_local, A).unwrap();
@@ -127,7 +127,7 @@ fn all_kinds_in_one_batch() {
             12 => numbered6("::ffff:10.0.1.9".parse().unwrap(), B6, 64, number),
             13 => udp6(A6, FAR6, 64, &[number as u8; 1300]),
             14 => udp4(A4, FAR4, 64, &[number as u8; 1300]),
-            // Extension headers go on as what they are in front of does.
+            // Packets with extension headers are forwarded like packets without.
             15 => {
                 let options = [17, 0, 1, 4, 0, 0, 0, number as u8];
                 frame(LEFT, A, ether::IPV6, &[ip6(A6, FAR6, 0, 64, 8).as_bytes(), &options])
@@ -205,7 +205,7 @@ fn a_run_that_is_not_taken() {
     }
 }
 
-/// What is not right is dropped, and nothing is said.
+/// Malformed packets are dropped without an ICMP error.
 #[test]
 fn dropped_in_silence() {
     let packets = Packets::new().unwrap();

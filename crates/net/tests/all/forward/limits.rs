@@ -48,7 +48,7 @@ fn a_narrow_link_has_no_ipv6() {
         let refused = Forwarder::new(&packets, vec![v6]).err();
         assert_eq!(refused, narrow.then_some(Errno::INVAL), "an address");
         let of = with(mtu);
-        // Out: whoever sent it is told; never that the link is narrower than it may be.
+        // Out: the sender is told; never that the link is narrower than it may be.
         let (out, bytes) = one(handle(&of, &packets, 0, &[udp6(A6, B6, 64, b"")], 0));
         assert_eq!(out, u32::from(!narrow));
         if narrow {

@@ -27,12 +27,12 @@ pub(super) fn arp(operation: u16, sender: (Link, Ipv4Addr), target: (Link, Ipv4A
 fn neighbours_of_ipv4() {
     let packets = Packets::new().unwrap();
     let of = forwarder(&packets);
-    // Somebody asks for us: it is answered, and known from then on.
+    // A neighbour asks for our address: it is answered, and known from then on.
     let (interface, reply) = one(handle(&of, &packets, 0, &[arp(1, (A, A4), ([0; 6], LEFT4))], 0));
     assert_eq!((interface, &reply[..6]), (0, &A[..]));
     assert_eq!(reply[14..], arp(2, (LEFT, LEFT4), (A, A4))[14..]);
     assert_eq!(of.neighbours(), [1, 0]);
-    // For somebody else, or from elsewhere: nothing.
+    // A question for another address, or from elsewhere: nothing.
     let others = [
         arp(1, (B, Ipv4Addr::new(10, 0, 1, 77)), ([0; 6], Ipv4Addr::new(10, 0, 1, 78))),
         arp(1, (B, Ipv4Addr::new(10, 9, 9, 9)), ([0; 6], LEFT4)),
@@ -127,7 +127,7 @@ fn a_gateway_that_is_remembered() {
         says(link, 30 + round);
         assert!(all_to(far(3, 30 + round), 3, link), "{round}");
     }
-    // By hand, and back: who was entered by hand stays.
+    // By hand, and back: a neighbour entered by hand stays.
     of.set_neighbour4(1, B4, A).unwrap();
     assert!(all_to(far(3, 400), 3, A));
 
@@ -151,7 +151,7 @@ fn a_gateway_that_is_remembered() {
     assert!(all_to(sent, 3, B), "two packets, and the question whether it is there");
     says(B, old + 10);
     assert!(all_to(far(40, old + 20), 40, B));
-    // Nobody uses it: it is forgotten, and others come into its place.
+    // An unused neighbour is forgotten, and others take its slot.
     let later = old + 200_000;
     handle(&of, &packets, 0, &[], later);
     assert_eq!(of.neighbours(), [0, 0]);
@@ -169,7 +169,7 @@ fn a_gateway_that_is_remembered() {
     assert!(all_to(far(40, later + 3), 40, A));
 }
 
-/// Who was entered by hand is where he was entered, whatever the link says, and is never asked for
+/// A neighbour entered by hand stays where it was entered, whatever the link says, and is never asked for
 /// or forgotten.
 #[test]
 fn entered_for_good() {
@@ -204,7 +204,7 @@ fn neighbours_of_ipv6() {
         let [.., b, c, d] = address.octets();
         (format!("ff02::1:ff{b:02x}:{c:02x}{d:02x}").parse().unwrap(), [0x33, 0x33, 0xff, b, c, d])
     };
-    // Somebody asks for us.
+    // A neighbour asks for our address.
     let (group, link) = group_of(LEFT6);
     let question = icmp6(link, A6, group, 255, 135, [0; 4], &neighbour(1, LEFT6, A));
     let sent = handle(&of, &packets, 0, std::slice::from_ref(&question), 0);
@@ -271,7 +271,7 @@ fn neighbours_of_ipv6() {
     assert!(sent.len() == 2 && sent.iter().all(|(_, bytes)| bytes[..6] == B), "{sent:x?}");
     handle(&of, &packets, 1, &[answer(moved, 0x60)], 50);
     assert_eq!(one(handle(&of, &packets, 0, &frames[..1], 60)).1[..6], moved);
-    // Who does not answer: the sender is told.
+    // A neighbour that does not answer: the sender is told.
     let nobody: Ipv6Addr = "2001:db8:2::dead".parse().unwrap();
     assert_eq!(handle(&of, &packets, 0, &[udp6(A6, nobody, 64, b"")], 2_000).len(), 1);
     assert_eq!(handle(&of, &packets, 0, &[], 3_100).len(), 1);

@@ -34,7 +34,7 @@ pub fn active() -> Body {
     if offset() != 0 { Body::Rseq } else { Body::Fallback }
 }
 
-/// Returns `true` if operations whose name ends in `_restartable` do nothing, because the fallback
+/// Returns `true` if the `_restartable` operations do nothing, because the fallback
 /// is in use.
 #[inline]
 pub fn is_fallback() -> bool {

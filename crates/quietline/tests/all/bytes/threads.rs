@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Runs `f`, which takes a second or so; if it has not ended after three minutes, somebody has been
+/// Runs `f`, which takes a second or so; if it has not ended after three minutes, a thread has been
 /// left asleep.
 fn within_minutes(f: impl FnOnce() + Send + 'static) {
     let (done, over) = mpsc::channel();
@@ -19,7 +19,7 @@ fn within_minutes(f: impl FnOnce() + Send + 'static) {
         let _ = done.send(());
     });
     match over.recv_timeout(Duration::from_secs(180)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("somebody has been left asleep"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("a thread has been left asleep"),
         _ => worker.join().unwrap(),
     }
 }
@@ -281,7 +281,7 @@ fn an_empty_pipe_is_not_its_end() {
             thread::sleep(Duration::from_millis(10));
             assert!(
                 readers.iter().all(|reader| !reader.is_finished()),
-                "somebody has been told of an end"
+                "a thread has been told of an end"
             );
             p.close(writer).unwrap();
             readers.into_iter().map(|reader| reader.join().unwrap()).sum()
@@ -326,7 +326,7 @@ fn an_empty_pipe_is_not_its_end_for_tee() {
                 written.fetch_add(1, Ordering::Relaxed);
             }
             thread::sleep(Duration::from_millis(10));
-            assert!(tees.iter().all(|tee| !tee.is_finished()), "somebody has been told of an end");
+            assert!(tees.iter().all(|tee| !tee.is_finished()), "a thread has been told of an end");
             p.close(writer).unwrap();
             let teed: usize = tees.into_iter().map(|tee| tee.join().unwrap()).sum();
             p.close(target).unwrap();

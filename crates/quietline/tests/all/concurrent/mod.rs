@@ -17,7 +17,7 @@
 //! `QUIETLINE_CONCURRENT_PROGRAMS=100000` runs so many (500 by default, and a quarter as many over
 //! the loopback device), `QUIETLINE_CONCURRENT_SEED` begins elsewhere,
 //! `QUIETLINE_CONCURRENT_SHRINK` says for how many seconds calls are left out. With
-//! `QUIETLINE_CONCURRENT_CLOSES=0` no descriptor is closed or replaced while somebody sleeps on its
+//! `QUIETLINE_CONCURRENT_CLOSES=0` no descriptor is closed or replaced while a thread sleeps on its
 //! file.
 #![allow(unsafe_code, reason = "the host's calls")]
 

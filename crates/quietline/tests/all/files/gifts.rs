@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const NOW: u32 = SPLICE_F_NONBLOCK;
 
-/// Runs `f`, which takes a second or so; if it has not ended after three minutes, somebody has been
+/// Runs `f`, which takes a second or so; if it has not ended after three minutes, a thread has been
 /// left asleep.
 fn within_minutes(f: impl FnOnce() + Send + 'static) {
     let (done, over) = mpsc::channel();
@@ -20,7 +20,7 @@ fn within_minutes(f: impl FnOnce() + Send + 'static) {
         let _ = done.send(());
     });
     match over.recv_timeout(Duration::from_secs(180)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("somebody has been left asleep"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("a thread has been left asleep"),
         _ => worker.join().unwrap(),
     }
 }

@@ -12,8 +12,8 @@
 //! [`crate::support::chance::AGAIN`] times more, and the device is given time after each call. If
 //! it differs in two of these runs, the test fails. If it does not, the difference is printed, with
 //! its seed, and laid to chance; of that there may be as much as [`ONE_IN`] says, and more is a
-//! failure, too. And what is different must be the host: made here alone, the calls have to give
-//! each time what they gave beside it. So what goes wrong here now and then is a failure when it is
+//! failure, too. The difference must be the host's: made here alone, the calls have to give
+//! each time what they gave beside it. An error here now and then is a failure when it is
 //! first seen.
 //!
 //! Left out, because Linux keeps a port for a minute after a connection has ended (TIME_WAIT): binding to a port by its number

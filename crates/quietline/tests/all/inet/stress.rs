@@ -64,7 +64,7 @@ fn listener(process: &Process, v6: bool, option: Option<i32>) -> (i32, Vec<u8>) 
 }
 
 /// 2,000 connections with 100 messages each by default: half of the threads connect and send, the
-/// others accept, receive and answer with the sum of what has come.
+/// others accept, receive and answer with the sum of the received bytes.
 #[test]
 fn every_byte_arrives_in_order() {
     quietline_testing::isolated!();

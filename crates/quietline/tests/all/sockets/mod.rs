@@ -3,12 +3,12 @@
 //!
 //! # When a difference is one
 //!
-//! The host looks for sockets that nobody can reach when it has the time. So a program that differs
+//! The host looks for unreachable sockets when it has the time. So a program that differs
 //! is run [`crate::support::chance::AGAIN`] times more, and the host is given time after each call.
 //! If it differs in two of these runs, the test fails. If it does not, the difference is printed,
 //! with its seed, and laid to chance; of that there may be as much as [`ONE_IN`] says, and more is
-//! a failure, too. And what is different must be the host: made here alone, the calls have to give
-//! each time what they gave beside it. So what goes wrong here now and then is a failure when it is
+//! a failure, too. The difference must be the host's: made here alone, the calls have to give
+//! each time what they gave beside it. An error here now and then is a failure when it is
 //! first seen.
 //!
 //! `QUIETLINE_SOCKETS_PROGRAMS=N` makes N programs (default 300), `QUIETLINE_SOCKETS_SEED=N` begins
@@ -49,7 +49,7 @@ struct Place {
     machine: Machine,
 }
 
-/// What a call did here and on the host, and whether both were made to look for sockets that nobody can reach.
+/// What a call did here and on the host, and whether both were made to look for unreachable sockets.
 struct Pair {
     steps: [Step; 2],
     collected: bool,
@@ -70,7 +70,7 @@ impl Place {
 
     /// Runs a program on both, to the first step in which they differ: that step's number, and all steps.
     ///
-    /// The host looks for sockets that nobody can reach any more when any program of the machine closes one, and does it later.
+    /// The host looks for unreachable sockets any more when any program of the machine closes one, and does it later.
     /// So when a call did the same and sockets show something else, both are made to look for them, and the host is given time.
     /// With `slow` that is done after each call, to its end.
     fn run(&self, tag: u64, calls: &[Call], slow: bool) -> (Option<usize>, Vec<Pair>) {
