@@ -75,8 +75,8 @@ impl Now {
         Self(u64::from(events.bits()) | flags | few)
     }
 
-    /// Returns it for a pipe without readers, and that takes no few
-    /// therefore, or, if that is not so, without writers.
+    /// Returns the state of a pipe that has no readers, and takes no short writes therefore, or, if
+    /// `no_readers` is false, of one that has no writers.
     #[inline(always)]
     pub(super) fn one_sided(self, no_readers: bool) -> Self {
         let hung_up = self.0 | u64::from(Events::HUP.bits());

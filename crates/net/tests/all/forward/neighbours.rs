@@ -169,8 +169,8 @@ fn a_gateway_that_is_remembered() {
     assert!(all_to(far(40, later + 3), 40, A));
 }
 
-/// A neighbour entered by hand stays where it was entered, whatever the link says, and is never asked for
-/// or forgotten.
+/// A neighbour entered by hand stays where it was entered, whatever the link says, and is never
+/// asked for or forgotten.
 #[test]
 fn entered_for_good() {
     let packets = Packets::new().unwrap();

@@ -70,7 +70,7 @@ impl Place {
 
     /// Runs a program on both, to the first step in which they differ: that step's number, and all steps.
     ///
-    /// The host looks for unreachable sockets any more when any program of the machine closes one, and does it later.
+    /// The host looks for unreachable sockets when any program of the machine closes one, and does it later.
     /// So when a call did the same and sockets show something else, both are made to look for them, and the host is given time.
     /// With `slow` that is done after each call, to its end.
     fn run(&self, tag: u64, calls: &[Call], slow: bool) -> (Option<usize>, Vec<Pair>) {
