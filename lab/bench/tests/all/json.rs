@@ -1,10 +1,8 @@
 //! The form that machines read: every name of the contract, with its type.
 
-mod columns;
-
 use std::time::Duration;
 
-use columns::{Flaw, Toy};
+use crate::columns::{Flaw, Toy};
 use quietline_bench::harness::{Plan, Progress, measure};
 use quietline_bench::machine::{self, Machine};
 use quietline_bench::workloads::forward::FORWARD;

@@ -1,7 +1,5 @@
 //! Columns made for tests: they count, and some of them are wrong on purpose.
 
-#![allow(dead_code, reason = "each test file uses some of these")]
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 

@@ -1,10 +1,8 @@
 //! Names and patterns on the command line.
 
-mod columns;
-
 use std::sync::Arc;
 
-use columns::{Flaw, Toy};
+use crate::columns::{Flaw, Toy};
 use quietline_bench::adapters;
 use quietline_bench::harness::Column;
 use quietline_bench::select::{self, Batch, matches};

@@ -1,10 +1,8 @@
 //! In which order and on which CPUs samples are taken.
 
-mod columns;
-
 use std::time::Duration;
 
-use columns::{Flaw, Log, Toy};
+use crate::columns::{Flaw, Log, Toy};
 use quietline_bench::harness::{Plan, Progress, measure, pin};
 use quietline_bench::workloads::pipes::PIPES;
 

@@ -1,11 +1,9 @@
 //! A column that is wrong has no figures and fails the run; the others keep theirs.
 
-mod columns;
-
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use columns::{Flaw, Toy};
+use crate::columns::{Flaw, Toy};
 use quietline_bench::harness::{Measured, Plan, Progress, looped, measure};
 use quietline_bench::machine::Machine;
 use quietline_bench::workloads::{
