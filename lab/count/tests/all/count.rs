@@ -34,7 +34,7 @@ fn a_pair_of_locked_additions_is_two() {
     let here = |s: &quietline_count::Site| {
         s.frames
             .iter()
-            .any(|f| f.line.as_ref().is_some_and(|(file, _)| file.ends_with("tests/count.rs")))
+            .any(|f| f.line.as_ref().is_some_and(|(file, _)| file.ends_with("tests/all/count.rs")))
     };
     assert!(counts.locked_at.iter().all(here), "each site knows its place: {counts}");
 }
