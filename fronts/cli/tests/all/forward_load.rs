@@ -1,12 +1,6 @@
 //! `ql forward` under load, on the wire: many datagrams, each of which comes once or is counted where it was dropped. A router between
 //! namespaces, over TAP devices and over packet sockets on `veth`s.
 
-#[path = "wire/load.rs"]
-mod load;
-// Not all of it is for these tests.
-#[allow(dead_code)]
-mod wire;
-
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,9 +10,9 @@ use quietline_net::packet::DropReason;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use load::{Arrived, not_sent, udp_load};
-use wire::talk::udp;
-use wire::{Forward, Host, PATIENCE, inside, ip};
+use crate::wire::load::{Arrived, not_sent, udp_load};
+use crate::wire::talk::udp;
+use crate::wire::{Forward, Host, PATIENCE, inside, ip};
 
 const ROUTED: &str = "=10.0.1.1/24,fd00:1::1/64 --out packet:qb=10.0.2.1/24,fd00:2::1/64";
 const ADDRESSES: [[&str; 2]; 2] =
@@ -147,14 +141,14 @@ fn each_comes_or_is_counted(between: Between) {
 
 #[test]
 fn datagrams_over_taps() {
-    if inside("datagrams_over_taps", &["tc"]) {
+    if inside("forward_load::datagrams_over_taps", &["tc"]) {
         each_comes_or_is_counted(Between::taps());
     }
 }
 
 #[test]
 fn datagrams_over_packet_sockets() {
-    if inside("datagrams_over_packet_sockets", &["tc"]) {
+    if inside("forward_load::datagrams_over_packet_sockets", &["tc"]) {
         each_comes_or_is_counted(Between::veths());
     }
 }
@@ -205,14 +199,14 @@ fn iperf3_through(between: Between) {
 
 #[test]
 fn iperf3_over_taps() {
-    if inside("iperf3_over_taps", &["iperf3", "tc"]) {
+    if inside("forward_load::iperf3_over_taps", &["iperf3", "tc"]) {
         iperf3_through(Between::taps());
     }
 }
 
 #[test]
 fn iperf3_over_packet_sockets() {
-    if inside("iperf3_over_packet_sockets", &["iperf3", "tc"]) {
+    if inside("forward_load::iperf3_over_packet_sockets", &["iperf3", "tc"]) {
         iperf3_through(Between::veths());
     }
 }
@@ -220,7 +214,7 @@ fn iperf3_over_packet_sockets() {
 /// In a terminal, the line of rates says how many packets the router has dropped.
 #[test]
 fn a_terminal_shows_what_the_router_drops() {
-    if !inside("a_terminal_shows_what_the_router_drops", &[]) {
+    if !inside("forward_load::a_terminal_shows_what_the_router_drops", &[]) {
         return;
     }
     ip("tuntap add dev qa mode tap");

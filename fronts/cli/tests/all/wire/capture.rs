@@ -7,7 +7,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::wire::{Host, until};
+use super::{Host, until};
 
 /// `tcpdump` on a device: what the host receives by it, which is what the other end of the cable has sent. (What the host sends may have
 /// checksums that are still to be made.)

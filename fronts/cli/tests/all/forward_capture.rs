@@ -1,20 +1,16 @@
 //! What `ql forward` puts on the wire, as others read it: captured by tcpdump at the receiving host, and looked at by tshark, packet by
 //! packet. Without these programs the tests say that they are skipped.
 
-#[path = "wire/capture.rs"]
-mod capture;
-mod wire;
-
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
 use rustix::net::sockopt;
 
-use capture::{Capture, assert_seen, assert_well_formed, frames, packets};
-use wire::echo::{Listener, ping, sum, until_answered};
-use wire::talk::{tcp, udp};
-use wire::{Forward, Host, inside, ip};
+use crate::wire::capture::{Capture, assert_seen, assert_well_formed, frames, packets};
+use crate::wire::echo::{Listener, ping, sum, until_answered};
+use crate::wire::talk::{tcp, udp};
+use crate::wire::{Forward, Host, inside, ip};
 
 /// As traceroute does: datagrams to a port where nobody is, with so many hops, until there is an error of this kind about one.
 fn trace(from: &Host, near: &str, far: SocketAddr, hops: u8, kind: [u8; 2]) {
@@ -43,7 +39,7 @@ fn is_last(packet: &[u8]) -> bool {
 
 #[test]
 fn an_analyser_finds_nothing_wrong() {
-    if !inside("an_analyser_finds_nothing_wrong", &["tcpdump", "tshark"]) {
+    if !inside("forward_capture::an_analyser_finds_nothing_wrong", &["tcpdump", "tshark"]) {
         return;
     }
     ip("tuntap add dev qa mode tap");
@@ -209,7 +205,7 @@ fn told(said: &str, what: &str) -> u64 {
 
 #[test]
 fn generated_packets_come_out_of_a_tap() {
-    if !inside("generated_packets_come_out_of_a_tap", &["tcpdump"]) {
+    if !inside("forward_capture::generated_packets_come_out_of_a_tap", &["tcpdump"]) {
         return;
     }
     ip("tuntap add dev qg mode tap");

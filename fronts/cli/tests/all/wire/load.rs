@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 
-use super::wire::{Host, run};
+use super::{Host, run};
 
 /// What became of datagrams.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,7 +3,9 @@
 //! Nothing here takes a time for granted: whatever has to be there is waited for until it is, [`PATIENCE`] at most, and what may be lost
 //! on a machine that is busy is sent again.
 
+pub(crate) mod capture;
 pub(crate) mod echo;
+pub(crate) mod load;
 pub(crate) mod talk;
 
 use std::fs;
@@ -33,7 +35,7 @@ fn skip(test: &str, optional: bool, why: &str) -> bool {
 }
 
 /// Says how `unshare` makes a network namespace here in which these tests can run, or why it makes none. What `.ci/run` asks, too.
-const NAMESPACE: &str = include_str!("../../../../.ci/namespace");
+const NAMESPACE: &str = include_str!("../../../../../.ci/namespace");
 
 /// True in a network namespace of the test's own, with TAP devices and the programs that it needs. Outside of one, runs the test again
 /// there, or says why not.

@@ -1,16 +1,14 @@
 //! `ql forward`: in memory, and on the wire: hosts in network namespaces, joined by TAP devices, as a cable and as a router.
 
-mod wire;
-
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use wire::echo::ping;
-use wire::talk::{tcp, udp};
-use wire::{Forward, Host, inside, ip, text, until};
+use crate::wire::echo::ping;
+use crate::wire::talk::{tcp, udp};
+use crate::wire::{Forward, Host, inside, ip, text, until};
 
 fn ql(arguments: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ql"));
@@ -126,7 +124,7 @@ fn both_ways(a: &Host, b: &Host, [near, far]: [&str; 2]) {
 
 #[test]
 fn a_cable() {
-    if !inside("a_cable", &[]) {
+    if !inside("forward::a_cable", &[]) {
         return;
     }
     let forward = Forward::start("--in tap:qa --out tap:qb");
@@ -152,7 +150,7 @@ fn a_cable() {
 
 #[test]
 fn a_router() {
-    if !inside("a_router", &[]) {
+    if !inside("forward::a_router", &[]) {
         return;
     }
     ip("tuntap add dev qa mode tap");
@@ -211,7 +209,7 @@ fn veth(host: &Host, name: &str, end: &str, addresses: &[&str], gateways: &[&str
 
 #[test]
 fn a_cable_between_interfaces_whose_checksums_are_unmade() {
-    if !inside("a_cable_between_interfaces_whose_checksums_are_unmade", &[]) {
+    if !inside("forward::a_cable_between_interfaces_whose_checksums_are_unmade", &[]) {
         return;
     }
     let (a, b) = (Host::new(), Host::new());
@@ -229,7 +227,7 @@ fn a_cable_between_interfaces_whose_checksums_are_unmade() {
 
 #[test]
 fn an_interface_that_goes_away_ends_it_with_what_was_counted() {
-    if !inside("an_interface_that_goes_away_ends_it_with_what_was_counted", &[]) {
+    if !inside("forward::an_interface_that_goes_away_ends_it_with_what_was_counted", &[]) {
         return;
     }
     ip("link add qa type veth peer name qb");
@@ -253,7 +251,7 @@ fn rate(said: &str, device: &str) -> f64 {
 
 #[test]
 fn generated_packets_wait_for_the_neighbour_and_are_counted() {
-    if !inside("generated_packets_wait_for_the_neighbour_and_are_counted", &[]) {
+    if !inside("forward::generated_packets_wait_for_the_neighbour_and_are_counted", &[]) {
         return;
     }
     ip("tuntap add dev qa mode tap");
