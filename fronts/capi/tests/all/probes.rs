@@ -1,6 +1,6 @@
 //! Tracers of the system find the tracepoints of packets in the C library.
 
-#[path = "../../../crates/net/tests/probes/notes.rs"]
+#[path = "../../../../crates/net/tests/probes/notes.rs"]
 mod notes;
 
 #[test]
