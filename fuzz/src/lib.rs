@@ -3,7 +3,7 @@
 //! ```text
 //!   fuzz_targets/*.rs              libFuzzer chooses the bytes          cargo +nightly fuzz run slab
 //!   src/bin/storm.rs               a seed chooses them, by the billion  storm --operations 1000000000 --seed 1
-//!   crates/slab/tests/             two seconds of the same              cargo test -p quietline-slab --test model
+//!   crates/slab/tests/             a second of the same                 cargo test -p quietline-slab --test all model
 //!            \                      |
 //!             {slab,paths,routes,forward,device,packets,arguments}::run(bytes): interpreters; each byte is a decision
 //! ```

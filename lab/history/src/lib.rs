@@ -57,7 +57,7 @@
 //! # What each rung writes
 //!
 //! The shared words that an open and a close of a socket write, besides the process's own `file_lock` and
-//! `next_fd`; `tests/shared_words.rs` counts them.
+//! `next_fd`; `tests/all/shared_words.rs` counts them.
 //!
 //! | word | open | close | last written on |
 //! |---|---|---|---|
