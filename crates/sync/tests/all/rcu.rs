@@ -11,6 +11,11 @@ use std::time::{Duration, Instant};
 const GOOD: u64 = 0x600D;
 const POISON: u64 = 0xDEAD;
 
+/// Returns the duration of a stress test: `QUIETLINE_STRESS_MILLIS`, or the default times `QUIETLINE_TEST_SCALE`.
+fn stress_time(default_millis: u64) -> Duration {
+    Duration::from_millis(quietline_testing::budget("QUIETLINE_STRESS_MILLIS", default_millis))
+}
+
 struct Item(AtomicU64);
 
 /// A pointer that a writer swaps among items of its own; an item comes back into use after many rounds, so that a
@@ -138,7 +143,7 @@ fn property_8_torture() {
                 rounds.fetch_add(i, Ordering::Relaxed);
             });
         }
-        let end = Instant::now() + Duration::from_millis(1500);
+        let end = Instant::now() + stress_time(1000);
         while Instant::now() < end {
             thread::yield_now();
         }
@@ -163,7 +168,7 @@ fn property_8_an_entry_on_its_way_is_seen() {
             let _guard = domain.read();
             check(place.read(), 30);
         });
-        let end = Instant::now() + Duration::from_millis(700);
+        let end = Instant::now() + stress_time(500);
         let mut i = 0;
         while i % 64 != 0 || Instant::now() < end {
             place[0].swap(i, || domain.synchronize());

@@ -102,6 +102,7 @@ fn every_case_has_quietline_and_somebody_beside_it() {
 
 #[test]
 fn a_worker_does_what_it_is_asked_in_whole_batches_and_leaves_nothing() {
+    quietline_testing::isolated!();
     let (go_on, stop) = (AtomicBool::new(false), AtomicBool::new(true));
     for (case, column) in pairs() {
         let what = format!("{} in {}", case.name, column.name());

@@ -6,6 +6,7 @@ use quietline_bench::workloads::unlink::UNLINK;
 /// What is left behind is found: a name that some other program made in the directory.
 #[test]
 fn a_host_arena_that_is_not_as_it_was_does_not_settle() {
+    quietline_testing::isolated!();
     let case = &UNLINK.cases[0];
     let host =
         adapters::all().into_iter().find(|column| column.name() == "host" && column.does(case.job));

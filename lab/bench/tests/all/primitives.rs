@@ -30,6 +30,7 @@ fn bundle(job: Job) -> u64 {
 
 #[test]
 fn a_worker_does_what_it_is_asked_in_whole_bundles_and_leaves_nothing() {
+    quietline_testing::isolated!();
     let (go_on, stop) = (AtomicBool::new(false), AtomicBool::new(true));
     for (case, column) in pairs() {
         let what = format!("{} in {}", case.name, column.name());
@@ -49,6 +50,7 @@ fn a_worker_does_what_it_is_asked_in_whole_bundles_and_leaves_nothing() {
 
 #[test]
 fn quietlines_descriptors_are_counted_by_thread() {
+    quietline_testing::isolated!();
     let pair = pairs().into_iter().find(|(case, _)| case.name == "dup").expect("quietline's");
     let arena = pair.1.open(pair.0.job, 2).expect("two processes");
     let first = arena.worker(Seat { thread: 0, threads: 2 }).expect("a worker");

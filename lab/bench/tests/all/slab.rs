@@ -101,6 +101,7 @@ fn every_case_has_quietline_the_old_kernels_and_a_peer() {
 
 #[test]
 fn a_worker_does_what_it_is_asked_in_whole_bundles_and_leaves_nothing() {
+    quietline_testing::isolated!();
     let (go_on, stop) = (AtomicBool::new(false), AtomicBool::new(true));
     for (case, column) in pairs().into_iter().filter(|(case, _)| pattern(case) != Pattern::Remote) {
         let what = format!("{} in {}", case.name, column.name());
@@ -143,6 +144,7 @@ fn passed(arena: &dyn Arena, ops: u64, stop: &AtomicBool) -> [u64; 2] {
 
 #[test]
 fn what_one_thread_allocates_another_frees() {
+    quietline_testing::isolated!();
     let (go_on, stop) = (AtomicBool::new(false), AtomicBool::new(true));
     for (case, column) in pairs().into_iter().filter(|(case, _)| pattern(case) == Pattern::Remote) {
         assert!(matches!(column.open(case.job, 1), Err(Unfit::Missing(_))), "{}", column.name());

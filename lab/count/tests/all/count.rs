@@ -23,6 +23,7 @@ fn counted(f: impl FnMut()) -> Option<Counts> {
 
 #[test]
 fn a_pair_of_locked_additions_is_two() {
+    quietline_testing::isolated!();
     let Some(counts) = counted(|| {
         WORD.fetch_add(1, Ordering::Relaxed);
         WORD.fetch_sub(1, Ordering::Relaxed);
@@ -41,6 +42,7 @@ fn a_pair_of_locked_additions_is_two() {
 
 #[test]
 fn plain_code_is_none() {
+    quietline_testing::isolated!();
     let Some(counts) = counted(|| WORD.store(black_box(7), Ordering::Release)) else { return };
     assert_eq!((counts.locked, counts.fences, counts.syscalls), (0, 0, 0), "{counts}");
     assert_eq!(WORD.load(Ordering::Relaxed) & 7, 0, "what the child stored stays in the child");
@@ -48,6 +50,7 @@ fn plain_code_is_none() {
 
 #[test]
 fn loops_calls_and_the_c_library_are_followed() {
+    quietline_testing::isolated!();
     let Some(counts) = counted(|| {
         for _ in 0..10 {
             WORD.fetch_add(1, Ordering::Relaxed);
@@ -63,6 +66,7 @@ fn loops_calls_and_the_c_library_are_followed() {
 
 #[test]
 fn fences_and_exchanges() {
+    quietline_testing::isolated!();
     let Some(counts) = counted(|| {
         // SAFETY: fences touch nothing; the exchange is with a word of our own.
         unsafe {
@@ -76,6 +80,7 @@ fn fences_and_exchanges() {
 
 #[test]
 fn instructions_are_counted_one_by_one() {
+    quietline_testing::isolated!();
     let Some(empty) = counted(|| {}) else { return };
     assert!(empty.instructions < 12, "calling a closure and coming back: {empty}");
     // SAFETY: does nothing; so below.
@@ -97,6 +102,7 @@ fn instructions_are_counted_one_by_one() {
 
 #[test]
 fn a_panic_is_told() {
+    quietline_testing::isolated!();
     match count(|| panic!("number {}", black_box(5))) {
         Err(Error::Panicked(message)) => assert!(message.starts_with("number 5 at "), "{message}"),
         Err(Error::Refused(e)) => eprintln!("not checked: this system refuses to trace: {e}"),
@@ -106,6 +112,7 @@ fn a_panic_is_told() {
 
 #[test]
 fn a_child_that_dies_is_told() {
+    quietline_testing::isolated!();
     match count(|| std::process::abort()) {
         Err(Error::Lost(_)) => {}
         Err(Error::Refused(e)) => eprintln!("not checked: this system refuses to trace: {e}"),

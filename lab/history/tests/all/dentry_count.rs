@@ -28,13 +28,14 @@ fn counts_and_ends() {
 /// the patch changes its mind.
 #[test]
 fn stress_no_reference_is_lost() {
+    let rounds = quietline_testing::budget("QUIETLINE_STRESS_ROUNDS", 20_000);
     for way in BOTH {
         let forest = Forest::new(way, 1).unwrap();
         thread::scope(|s| {
             for hold in 1..=3 {
                 let forest = &forest;
                 s.spawn(move || {
-                    for _ in 0..100_000 {
+                    for _ in 0..rounds {
                         (0..hold).for_each(|_| forest.dget(0));
                         (0..hold).for_each(|_| assert_eq!(forest.dput(0), Put::Used));
                     }

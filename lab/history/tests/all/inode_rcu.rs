@@ -58,6 +58,7 @@ fn grace_periods_end() {
 
 #[test]
 fn stress_cpus_in_one_directory_and_in_their_own() {
+    let rounds = quietline_testing::budget("QUIETLINE_STRESS_ROUNDS", 10);
     for way in WAYS {
         for directories in [1, 3] {
             let ramfs = Ramfs::new(way, directories, 20_000).unwrap();
@@ -68,7 +69,7 @@ fn stress_cpus_in_one_directory_and_in_their_own() {
                         let mut cpu = ramfs.cpu();
                         let directory = thread % directories;
                         let name = |i: u64| u64::from(thread) << 32 | i;
-                        for _ in 0..50 {
+                        for _ in 0..rounds {
                             (0..100)
                                 .for_each(|i| assert_eq!(cpu.create(directory, name(i)), Ok(())));
                             (0..100)
