@@ -116,11 +116,9 @@ fn through(traffic: Traffic) {
 
 #[test]
 fn each_packet_comes_through_once_and_in_order() {
-    let count = match std::env::var("QUIETLINE_FORWARD_PACKETS") {
-        Ok(count) => count.parse().expect("QUIETLINE_FORWARD_PACKETS is a number"),
-        Err(_) if cfg!(debug_assertions) => 300_000,
-        Err(_) => 10_000_000,
-    };
+    quietline_testing::isolated!();
+    let default = if cfg!(debug_assertions) { 100_000 } else { 10_000_000 };
+    let count = quietline_testing::budget("QUIETLINE_FORWARD_PACKETS", default);
     let usual = Traffic { count: Some(count), ..Traffic::default() };
     through(usual);
     let many =

@@ -48,6 +48,7 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn every_format() {
+    quietline_testing::isolated!();
     let runtime = Runtime::new("formats");
     let path = runtime.0.join("test.sock");
     let cache = Cache::<[u64; 25]>::new("passengers").unwrap();
@@ -55,10 +56,11 @@ fn every_format() {
     publish(&path);
     let path = path.to_str().unwrap();
     let table = text(&runtime.ql(&["slabtop", path]));
-    assert!(table.contains(&format!(
-        " Process                            : {} (slabtop",
-        std::process::id()
-    )));
+    // By the name that the system cuts off.
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap();
+    let process =
+        format!(" Process                            : {} ({}", std::process::id(), name.trim());
+    assert!(table.contains(&process), "{process} is not in {table}");
     let heading = table.lines().find(|line| line.contains("OBJ SIZE")).unwrap();
     let row = table.lines().find(|line| line.contains("passengers")).unwrap();
     assert!(heading.split_whitespace().take(3).eq(["OBJS", "ACTIVE", "USE"]), "{heading}");
@@ -128,6 +130,7 @@ fn beside_a_bench() {
 /// Whoever is not found is told how to be.
 #[test]
 fn nobody_there() {
+    quietline_testing::isolated!();
     let runtime = Runtime::new("nobody");
     let failed = |arguments: &[&str]| {
         let output = runtime.ql(arguments);

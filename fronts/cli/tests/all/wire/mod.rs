@@ -59,11 +59,8 @@ pub(crate) fn inside(test: &str, programs: &[&str]) -> bool {
         }
     }
     let mut command = Command::new("unshare");
-    command.arg(way.trim()).arg(std::env::current_exe().unwrap()).args([
-        "--exact",
-        test,
-        "--nocapture",
-    ]);
+    command.arg(way.trim()).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--include-ignored", "--nocapture"]);
     let output = command.env(INSIDE, "1").output().unwrap();
     let (said, error) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
