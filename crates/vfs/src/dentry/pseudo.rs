@@ -24,6 +24,7 @@ impl PseudoDentry {
     }
 
     /// Notes, before a reference is put, that readers may have found the object by way of it.
+    #[inline(always)]
     pub(crate) fn meet(&self) {
         // Relaxed: the put publishes it.
         self.met.store(true, Ordering::Relaxed);

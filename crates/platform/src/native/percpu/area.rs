@@ -13,6 +13,9 @@ use core::sync::atomic::AtomicU64;
 #[derive(Debug)]
 pub(crate) struct Area<const N: usize> {
     words: NonNull<AtomicU64>,
+    /// [`offset`], constant once there are words: here it lies beside what every operation reads, and needs no look into the
+    /// table of addresses of other crates' variables.
+    offset: isize,
 }
 
 // SAFETY: words are atomics, reached by per-CPU operations that are indivisible on their CPU.
@@ -23,7 +26,7 @@ unsafe impl<const N: usize> Sync for Area<N> {}
 /// One operation: the restartable body on the words of whatever CPU it runs on, or the fallback's on a slot's.
 macro_rules! dispatch {
     ($self:ident, $rseq:expr, $slot:expr) => {{
-        let offset = offset();
+        let offset = $self.offset;
         if offset != 0 {
             // SAFETY: a non-zero offset is that of this thread's rseq area; the pointers are into our words.
             unsafe { $rseq(offset) }
@@ -46,7 +49,9 @@ fn on_slot_slow<R>(operate: impl FnOnce(&Slot) -> R) -> R {
 
 impl<const N: usize> Area<N> {
     pub(crate) fn new() -> Result<Self, AllocError> {
-        Ok(Self { words: chunk::alloc(N * 8)?.cast() })
+        let words = chunk::alloc(N * 8)?.cast();
+        // After the first allocation, which decides.
+        Ok(Self { words, offset: offset() })
     }
 
     pub(crate) fn word(&self, cpu: usize, index: usize) -> &AtomicU64 {
@@ -83,7 +88,7 @@ impl<const N: usize> Area<N> {
 
     #[inline(always)]
     pub(crate) fn add_within_restartable(&self, index: usize, value: i64, bound: i64) -> bool {
-        let (at, offset) = (self.at(index), offset());
+        let (at, offset) = (self.at(index), self.offset);
         // SAFETY: as in `dispatch`; so below.
         offset != 0 && unsafe { rseq::add_within(offset, at, value, bound) }
     }
@@ -97,7 +102,7 @@ impl<const N: usize> Area<N> {
 
     #[inline(always)]
     pub(crate) fn increment_unless_restartable(&self, index: usize, mask: u64) -> Option<u64> {
-        let (at, offset) = (self.at(index), offset());
+        let (at, offset) = (self.at(index), self.offset);
         // SAFETY: as above.
         if offset != 0 { unsafe { rseq::increment_unless(offset, at, mask) } } else { None }
     }
@@ -165,7 +170,7 @@ impl<const N: usize> Area<N> {
 
     #[inline(always)]
     pub(crate) unsafe fn sheaf_pop_restartable(&self, index: usize) -> usize {
-        let (at, offset) = (self.at(index), offset());
+        let (at, offset) = (self.at(index), self.offset);
         // SAFETY: as above, and passed on.
         if offset != 0 { unsafe { rseq::sheaf_pop(offset, at) } } else { 0 }
     }
@@ -178,7 +183,7 @@ impl<const N: usize> Area<N> {
 
     #[inline(always)]
     pub(crate) unsafe fn sheaf_push_restartable(&self, index: usize, value: usize) -> bool {
-        let (at, offset) = (self.at(index), offset());
+        let (at, offset) = (self.at(index), self.offset);
         // SAFETY: as above, and passed on.
         offset != 0 && unsafe { rseq::sheaf_push(offset, at, value) }
     }
