@@ -16,6 +16,7 @@ mod both;
 mod counters;
 mod readers;
 mod systems;
+#[allow(clippy::duplicate_mod, reason = "each copy works with the module `call` beside it")]
 #[path = "../concurrent/worker.rs"]
 mod worker;
 mod writers;

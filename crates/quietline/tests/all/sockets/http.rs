@@ -3,16 +3,16 @@
 
 #[path = "../../../examples/http/main.rs"]
 #[allow(dead_code, reason = "its `main` and its table are not run here")]
-mod http;
+mod example;
 
-use http::client::{Failure, Load, Until, asks, drive};
-use http::connection::Tally;
-use http::host_os::Host;
-use http::os::Os;
-use http::quietline_os::Quietline;
-use http::round::{Plan, run};
-use http::server::{Accept, Server};
-use http::site::{After, BODY, PAGE, Site};
+use example::client::{Failure, Load, Until, asks, drive};
+use example::connection::Tally;
+use example::host_os::Host;
+use example::os::Os;
+use example::quietline_os::Quietline;
+use example::round::{Plan, run};
+use example::server::{Accept, Server};
+use example::site::{After, BODY, PAGE, Site};
 use quietline::{Config, Errno, Kernel};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
