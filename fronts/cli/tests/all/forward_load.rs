@@ -112,7 +112,8 @@ fn what_is_said_of_drops_is_understood() {
     assert_eq!(dropped(said), 4 + 2 + 7);
 }
 
-/// Datagrams at a time: `QUIETLINE_WIRE_DATAGRAMS`, or the default times `QUIETLINE_TEST_SCALE`, up to 50,000.
+/// Returns the number of datagrams at a time: `QUIETLINE_WIRE_DATAGRAMS`, or the default times
+/// `QUIETLINE_TEST_SCALE`, at most 50,000.
 fn count() -> u64 {
     quietline_testing::budget("QUIETLINE_WIRE_DATAGRAMS", 10_000).min(50_000)
 }
