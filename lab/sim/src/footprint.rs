@@ -65,9 +65,9 @@ impl Footprints {
     /// Returns the footprints of all operations.
     pub fn iter(&self) -> impl Iterator<Item = Footprint<'_>> {
         let begins = core::iter::once(0).chain(self.ops.iter().map(|(_, end)| *end));
-        self.ops.iter().zip(begins).map(|(&(touched, end), begin)| Footprint {
-            touched,
-            shared: &self.shared[begin..end],
-        })
+        self.ops
+            .iter()
+            .zip(begins)
+            .map(|(&(touched, end), begin)| Footprint { touched, shared: &self.shared[begin..end] })
     }
 }
