@@ -5,6 +5,7 @@ use crate::operation::{Allowance, Operation, Period, Scene, Worker};
 use quietline::abi::{O_ANYFD, O_NONBLOCK};
 use quietline::eventpoll::EPOLL_CTL_ADD;
 use quietline::{Config, EpollEvent, Events, Kernel, Process};
+use quietline_costs::Sharing;
 use quietline_history::NestedWay;
 use quietline_history::eventpoll::Mesh;
 use std::sync::Arc;
@@ -27,35 +28,14 @@ pub(crate) fn operations() -> Vec<Operation> {
         name: format!("history-{}", way.name()).into(),
         ..Operation::new("", says(way), Allowance::Any, move |cpus| history(way, cpus))
     });
-    let own = |name, says, make: fn(&Process) -> Fds, op: fn(&Process, &Fds)| {
-        Operation::new(name, says, Allowance::Never, move |_| own(make, op))
-    };
+    let one =
+        |name, ledger| Operation::of_ledger(name, ledger, Sharing::OneProcess, Allowance::Never);
     let mut operations = vec![
-        own(
-            "pipe-write-read",
-            "a byte through an own pipe, all CPUs in one process",
-            pipe,
-            through,
-        ),
-        own(
-            "eventfd-write-read",
-            "write and read of an own eventfd, all CPUs in one process",
-            eventfd,
-            through,
-        ),
-        own(
-            "epoll-wait-none",
-            "epoll_wait of an own epoll with nothing ready, no time",
-            watched,
-            nothing,
-        ),
-        own(
-            "epoll-wake",
-            "write to an own eventfd, epoll_wait, read; all CPUs in one process",
-            watched,
-            wake,
-        ),
-        own("epoll-wake-nested", "the same, by an epoll that watches the epoll", nested, wake),
+        one("pipe-write-read", "pipe-1"),
+        one("eventfd-write-read", "eventfd-write-read"),
+        one("epoll-wait-none", "epoll-wait-0"),
+        one("epoll-wake", "epoll-message"),
+        one("epoll-wake-nested", "epoll-nested"),
         Operation {
             period: Period::Short,
             ..Operation::new(
@@ -92,48 +72,13 @@ pub(crate) fn operations() -> Vec<Operation> {
     operations
 }
 
-/// Descriptors of a scene: where is written, where is read, and the epolls, outermost first.
-struct Fds {
-    write: i32,
-    read: i32,
-    epolls: Vec<i32>,
-}
-
 fn process() -> Arc<Process> {
     let kernel = Kernel::boot(Config::default()).expect("a kernel");
     Arc::new(kernel.process().expect("a process"))
 }
 
-/// All CPUs in one process, each with descriptors of its own.
-fn own(make: fn(&Process) -> Fds, op: fn(&Process, &Fds)) -> Scene {
-    let process = process();
-    Box::new(move |_| {
-        let process = Arc::clone(&process);
-        let fds = make(&process);
-        Box::new(move || op(&process, &fds))
-    })
-}
-
-fn pipe(process: &Process) -> Fds {
-    let [read, write] = process.pipe2(O_NONBLOCK | O_ANYFD).expect("a pipe");
-    Fds { write, read, epolls: Vec::new() }
-}
-
-fn eventfd(process: &Process) -> Fds {
-    let fd = process.eventfd(0, O_NONBLOCK | O_ANYFD).expect("an eventfd");
-    Fds { write: fd, read: fd, epolls: Vec::new() }
-}
-
-fn watched(process: &Process) -> Fds {
-    let fds = eventfd(process);
-    let epoll = watch(process, &[fds.read]);
-    Fds { epolls: vec![epoll], ..fds }
-}
-
-fn nested(process: &Process) -> Fds {
-    let fds = watched(process);
-    let outer = watch(process, &fds.epolls);
-    Fds { epolls: vec![outer, fds.epolls[0]], ..fds }
+fn eventfd(process: &Process) -> i32 {
+    process.eventfd(0, O_NONBLOCK | O_ANYFD).expect("an eventfd")
 }
 
 /// An epoll that watches these, for input.
@@ -146,31 +91,10 @@ fn watch(process: &Process, fds: &[i32]) -> i32 {
     epoll
 }
 
-/// Eight bytes there and back.
-fn through(process: &Process, fds: &Fds) {
-    let mut bytes = [0; 8];
-    assert_eq!(process.write(fds.write, &1_u64.to_ne_bytes()), Ok(8));
-    assert_eq!(process.read(fds.read, &mut bytes), Ok(8));
-}
-
-fn nothing(process: &Process, fds: &Fds) {
-    let mut events = [EpollEvent::default(); 1];
-    assert_eq!(process.epoll_wait(fds.epolls[0], &mut events, 0), Ok(0));
-}
-
-fn wake(process: &Process, fds: &Fds) {
-    let mut events = [EpollEvent::default(); 1];
-    assert_eq!(process.write(fds.write, &1_u64.to_ne_bytes()), Ok(8));
-    for epoll in &fds.epolls {
-        assert_eq!(process.epoll_wait(*epoll, &mut events, 0), Ok(1));
-    }
-    assert_eq!(process.read(fds.read, &mut [0; 8]), Ok(8));
-}
-
 /// An eventfd for each CPU, all of which one epoll watches; whether it is asked after each write, and what it tells of is taken.
 fn shared(cpus: usize, asks: bool) -> Scene {
     let process = process();
-    let counters: Vec<i32> = (0..cpus).map(|_| eventfd(&process).read).collect();
+    let counters: Vec<i32> = (0..cpus).map(|_| eventfd(&process)).collect();
     let epoll = watch(&process, &counters);
     let scene = Arc::new((process, counters));
     Box::new(move |me| {

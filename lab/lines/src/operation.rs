@@ -1,6 +1,7 @@
 //! The operations, by name.
 
 use crate::{dcache, epoll, forward, kernels, paths, product, rungs, slab, sockets, vfs};
+use quietline_costs::Sharing;
 use quietline_sim::report::{Basis, Report};
 use quietline_sim::simulation::{Failed, Plan, Run, Stage};
 use quietline_sim::topology::Topology;
@@ -17,7 +18,7 @@ pub struct Operation {
     /// As `ql lines` takes it.
     pub name: Cow<'static, str>,
     /// What it does, in a line.
-    pub says: &'static str,
+    pub says: Cow<'static, str>,
     /// Sets the scene for so many CPUs.
     pub scene: Box<dyn Fn(usize) -> Scene>,
     /// What the gate holds it to.
@@ -89,7 +90,36 @@ impl Operation {
         allowance: Allowance,
         scene: impl Fn(usize) -> Scene + 'static,
     ) -> Self {
-        Self { name: name.into(), says, scene: Box::new(scene), allowance, period: Period::Batch }
+        Self {
+            name: name.into(),
+            says: says.into(),
+            scene: Box::new(scene),
+            allowance,
+            period: Period::Batch,
+        }
+    }
+
+    /// Returns an operation whose scene is the one of an operation of the cost ledger.
+    ///
+    /// # Panics
+    /// If the cost ledger has no such operation.
+    pub(crate) fn of_ledger(
+        name: &'static str,
+        ledger_name: &'static str,
+        sharing: Sharing,
+        allowance: Allowance,
+    ) -> Self {
+        let operation = quietline_costs::operations()
+            .into_iter()
+            .find(|operation| operation.name == ledger_name)
+            .unwrap_or_else(|| panic!("no operation of the ledger is called {ledger_name}"));
+        let owner = match sharing {
+            Sharing::OneProcess => "one process, or one set of objects, for all CPUs",
+            Sharing::OwnProcesses => "a process, or a set of objects, for each CPU",
+        };
+        let scene = move |_| operation.open(sharing);
+        let says = format!("{}; {owner}", operation.about).into();
+        Self { says, ..Self::new(name, "", allowance, scene) }
     }
 
     /// All of them.

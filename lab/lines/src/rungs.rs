@@ -26,7 +26,7 @@ pub(crate) fn operation(object: Object, rung: Rung) -> Operation {
     };
     Operation {
         name: format!("history-{kind}{}", rung.name()).into(),
-        says: rung.says(),
+        says: rung.says().into(),
         scene: Box::new(move |cpus| scene(object, rung, cpus)),
         allowance: Allowance::Any,
         period: if rung < Rung::TypesafeFiles { Period::Ticks } else { Period::Batch },

@@ -96,6 +96,21 @@ impl Scheduler {
         self.state.borrow().progress.is_over()
     }
 
+    /// The current CPU has made its worker.
+    pub(crate) fn worker_made(&self) {
+        let waits = {
+            let mut state = self.state.borrow_mut();
+            let waits = state.progress.is_set_up_together();
+            if waits {
+                state.gather(self.current.get());
+            }
+            waits
+        };
+        if waits {
+            self.stop();
+        }
+    }
+
     /// The current CPU has done an operation.
     pub(crate) fn op_done(&self) {
         let cpu = self.current.get();
@@ -113,11 +128,7 @@ impl Scheduler {
             state.patience_used = 0;
             let waits = state.progress.op_done(state.cpus[cpu].ops, state.cpus[cpu].clock);
             if waits {
-                state.cpus[cpu].doing = Doing::Gathered;
-                let behind = |c: &Cpu| !matches!(c.doing, Doing::Gathered | Doing::Ended);
-                if !state.cpus.iter().any(behind) {
-                    state.begin();
-                }
+                state.gather(cpu);
             }
             waits
         };

@@ -118,6 +118,7 @@ impl Stage {
             let (scheduler, worker) = (Rc::clone(&scheduler), Rc::clone(&worker));
             Fibre::new(Box::new(move || {
                 let mut op = worker(cpu);
+                scheduler.worker_made();
                 while !scheduler.is_over() {
                     op();
                     scheduler.op_done();

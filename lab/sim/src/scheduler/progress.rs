@@ -7,6 +7,9 @@ use core::ops::Range;
 /// The parts of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// If CPUs take turns, each makes its worker, and waits for the others: they enter the warm-up in
+    /// the order of their numbers.
+    SetUp,
     /// Each CPU does its share, and waits for those who are behind: what is done once (a first sheaf, a first slab) is done.
     WarmUp,
     /// So many operations more, all at once, until queues have the length that they will have.
@@ -39,7 +42,7 @@ impl Progress {
     pub(super) fn new(plan: &Plan) -> Self {
         let cpus = plan.cpus as u64;
         Self {
-            phase: Phase::WarmUp,
+            phase: if plan.turn_ns.is_some() { Phase::SetUp } else { Phase::WarmUp },
             warm_up: plan.warm_up,
             settle: plan.warm_up / 4 * cpus,
             target: plan.ops.max(1) * cpus,
@@ -71,16 +74,23 @@ impl Progress {
                     self.phase = Phase::Over { window: now - *since, ops: *ops };
                 }
             }
-            Phase::Over { .. } => {}
+            Phase::SetUp | Phase::Over { .. } => {}
         }
         false
     }
 
-    /// Ends the warm-up. If CPUs take turns, the measurement begins at once.
+    /// Returns whether a CPU that has made its worker waits for the others.
+    pub(super) fn is_set_up_together(&self) -> bool {
+        self.phase == Phase::SetUp
+    }
+
+    /// Ends the phase in which all CPUs wait for each other. If they take turns, the measurement
+    /// follows the warm-up at once.
     pub(super) fn settle(&mut self, now: Ps) {
-        self.phase = match self.window {
-            Some(_) => Phase::Measured { since: now, ops: 0 },
-            None => Phase::Settles { ops: 0 },
+        self.phase = match (self.phase, &self.window) {
+            (Phase::SetUp, _) => Phase::WarmUp,
+            (_, Some(_)) => Phase::Measured { since: now, ops: 0 },
+            (_, None) => Phase::Settles { ops: 0 },
         };
     }
 

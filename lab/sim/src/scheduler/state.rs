@@ -79,6 +79,15 @@ impl State {
         (line, self.ledger.word(line, address))
     }
 
+    /// Lets a CPU wait until all others wait too; then all go on.
+    pub(super) fn gather(&mut self, cpu: usize) {
+        self.cpus[cpu].doing = Doing::Gathered;
+        let behind = |c: &Cpu| !matches!(c.doing, Doing::Gathered | Doing::Ended);
+        if !self.cpus.iter().any(behind) {
+            self.begin();
+        }
+    }
+
     /// All go on from here, at about the same time.
     pub(super) fn begin(&mut self) {
         let latest = self

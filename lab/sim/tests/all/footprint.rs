@@ -2,6 +2,7 @@
 #![cfg(quietline_sim)]
 
 use quietline_platform::atomic::{AtomicU64, Ordering};
+use quietline_sim::footprint::Footprint;
 use quietline_sim::simulation::{Plan, Run, Stage};
 use quietline_sim::topology::Topology;
 use std::rc::Rc;
@@ -56,13 +57,9 @@ fn each_cpu_counts_exactly_its_window() {
         assert!((1_000..TURN_NS * 1000 / CPUS as u64).contains(&run.longest), "{}", run.longest);
         let footprints: Vec<_> = ledger.footprints().expect("they are kept").iter().collect();
         assert_eq!(footprints.len() as u64, run.ops);
-        let eighths = footprints.iter().filter(|footprint| footprint.touched == 3).count() as u64;
-        assert_eq!(eighths, run.ops / 8);
-        assert!(footprints.iter().all(|f| f.written.len() == f.touched - 1));
-        let contended = |f: &&quietline_sim::footprint::Footprint<'_>| {
-            f.written.iter().any(|line| ledger.lines[*line as usize].is_contended())
-        };
-        assert_eq!(footprints.iter().filter(contended).count() as u64, eighths);
+        let shared = |footprint: &&Footprint<'_>| footprint.shared.len() == 1;
+        assert_eq!(footprints.iter().filter(shared).count() as u64, run.ops / 8);
+        assert!(footprints.iter().all(|f| f.touched == 2 + f.shared.len()));
     }
 }
 
