@@ -16,6 +16,8 @@ mod poll {
         pub struct Events: u32 {
             const IN = 1;
             const OUT = 4;
+            const ERR = 8;
+            const HUP = 0x10;
             const RDNORM = 0x40;
             const WRNORM = 0x100;
         }

@@ -48,7 +48,7 @@ pub trait Payload: Send + Sync + Sized + 'static {
     /// anything. Neither is then called.
     #[inline(always)]
     fn is_idle(&mut self) -> bool {
-        !(Self::CLOSES && Self::CLOSES_ALONE) && !core::mem::needs_drop::<Self>()
+        !(Self::CLOSES && Self::CLOSES_ALONE || core::mem::needs_drop::<Self>())
     }
 
     /// The inode, if it has its own.

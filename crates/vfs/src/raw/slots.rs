@@ -194,8 +194,8 @@ impl Slots {
             match slot.load() {
                 None => return Taken::Empty,
                 Some(seen) if !seen.is_anyfd() => return Taken::Ordinary,
-                // SAFETY: whoever empties a slot owns the reference that it held.
                 Some(seen) if slot.take_anyfd(seen) => {
+                    // SAFETY: whoever empties a slot owns the reference that it held.
                     return Taken::File(unsafe { owned(seen, files) });
                 }
                 Some(_) => {}

@@ -135,8 +135,8 @@ impl Children {
         let slots = ((live + 1) * 2).next_power_of_two().max(LEAST);
         let whole = Whole::alloc(slots.ilog2())?;
         if let Some(old) = old {
-            // SAFETY: children in a table are alive while the directory's lock is held.
             old.table.each(|child| {
+                // SAFETY: children in a table are alive while the directory's lock is held.
                 whole.table.insert(whole.counts(), unsafe { child.as_ref() }.hash(), child)
             });
         }
