@@ -375,3 +375,97 @@ fn the_end_runs_everything() {
         assert!(objects.iter().all(|o| o.runs.load(SeqCst) == 1));
     });
 }
+
+/// An object that readers of two domains see.
+#[repr(C)]
+struct SharedObject {
+    object: Object,
+    second: *const Domain,
+}
+
+/// Two domains, and an object that is hidden before it is freed.
+struct TwoDomains {
+    first: Box<Domain>,
+    second: Box<Domain>,
+    hidden: AtomicUsize,
+    shared: SharedObject,
+}
+
+// SAFETY: the model watches every access to the cell inside; the domains live as long as this.
+unsafe impl Send for TwoDomains {}
+// SAFETY: as above.
+unsafe impl Sync for TwoDomains {}
+
+impl TwoDomains {
+    fn new() -> Arc<Self> {
+        let (first, second) = (Domain::new().unwrap(), Domain::new().unwrap());
+        let shared = SharedObject { object: Object::new(0), second: &raw const *second };
+        Arc::new(Self { first, second, hidden: AtomicUsize::new(0), shared })
+    }
+
+    fn look(&self, domain: &Domain) {
+        let _guard = domain.read();
+        if self.hidden.load(Relaxed) == 0 {
+            // SAFETY: loom finds a concurrent write.
+            let value = self.shared.object.value.with(|v| unsafe { *v });
+            assert_ne!(value, POISON, "poisoned before both grace periods were over");
+        }
+    }
+
+    /// The callback of the first domain, which hands the object to the second.
+    unsafe fn hand_over(head: NonNull<Head>) {
+        // SAFETY: the head is the first field of a shared object, which lives as long as its world,
+        // as the second domain does; its first callback is running, so it is unqueued.
+        unsafe {
+            let second = &*head.cast::<SharedObject>().as_ref().second;
+            second.queue(head, Object::callback);
+        }
+    }
+
+    /// Hides the object, and frees it by way of `run`, a callback of the first domain.
+    fn replace(&self, run: unsafe fn(NonNull<Head>)) {
+        self.hidden.store(1, Relaxed);
+        // SAFETY: queued once, and lives as long as the world.
+        unsafe { self.first.queue(NonNull::from(&self.shared).cast(), run) };
+        self.first.barrier();
+    }
+}
+
+/// The credentials of a process: a reader of either domain keeps what is freed by both in a row.
+#[test]
+fn two_domains_in_a_row() {
+    check(2, || {
+        let world = TwoDomains::new();
+        let readers = [0, 1].map(|cpu| {
+            let world = world.clone();
+            thread::spawn(move || {
+                cpu::migrate(cpu);
+                world.look(if cpu == 0 { &world.first } else { &world.second });
+            })
+        });
+        cpu::migrate(1);
+        world.replace(TwoDomains::hand_over);
+        world.second.barrier();
+        assert_eq!(world.shared.object.runs.load(SeqCst), 1);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    });
+}
+
+/// The same with the first domain's grace period alone: the model finds the reader of the second.
+#[test]
+#[should_panic]
+fn one_domain_is_not_enough_for_two() {
+    check(2, || {
+        let world = TwoDomains::new();
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || {
+                cpu::migrate(0);
+                world.look(&world.second);
+            })
+        };
+        cpu::migrate(1);
+        world.replace(Object::callback);
+        reader.join().unwrap();
+    });
+}

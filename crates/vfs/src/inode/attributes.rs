@@ -107,9 +107,17 @@ impl Inode {
     /// All attributes as of one moment. Writes nothing; waits while somebody changes them.
     #[inline]
     pub fn attributes(&self) -> Attributes {
+        self.snapshot::<true>().0
+    }
+
+    /// All attributes as of one moment, the time of birth only if asked for, and whether the time of
+    /// the last change has the mark of [`tell`](Self::tell).
+    #[inline(always)]
+    fn snapshot<const BIRTH: bool>(&self) -> (Attributes, bool) {
         loop {
             let began = self.i_seq.read_begin();
             let times = &self.i_times;
+            let ctime_nsec = times.ctime_nsec.load(Ordering::Relaxed);
             // Relaxed, all of them: the sequence count tells whether they belong together.
             let attributes = Attributes {
                 ino: self.i_ino,
@@ -122,25 +130,28 @@ impl Inode {
                 blocks: self.i_blocks.load(Ordering::Relaxed),
                 atime: load(&times.atime, &times.atime_nsec),
                 mtime: load(&times.mtime, &times.mtime_nsec),
-                ctime: load(&times.ctime, &times.ctime_nsec),
-                btime: load(&times.btime, &times.btime_nsec),
+                ctime: Timespec {
+                    tv_sec: times.ctime.load(Ordering::Relaxed),
+                    tv_nsec: (ctime_nsec & !TOLD).into(),
+                },
+                btime: match BIRTH {
+                    true => load(&times.btime, &times.btime_nsec),
+                    false => Timespec::default(),
+                },
             };
             if !self.i_seq.read_retry(began) {
-                return attributes;
+                return (attributes, ctime_nsec & TOLD != 0);
             }
         }
     }
 
-    /// All attributes as of one moment, for somebody who may compare them with later ones: the next change will have another
-    /// time. Writes a mark, once after each change.
+    /// All attributes but the time of birth as of one moment, for a caller that may compare them with
+    /// later ones: the next change will have another time. Writes a mark, once after each change.
     #[inline]
     pub fn tell(&self) -> Attributes {
         loop {
-            let attributes = self.attributes();
-            // Relaxed: whether the mark was there before the attributes were read does not matter if they are the same still.
-            if self.i_times.ctime_nsec.load(Ordering::Relaxed)
-                == attributes.ctime.tv_nsec as u32 | TOLD
-            {
+            let (attributes, told) = self.snapshot::<false>();
+            if told {
                 return attributes;
             }
             self.mark_told();
