@@ -1,4 +1,5 @@
-//! Devices: rings and their edges, and packets that are counted at the other end: none lost, none twice, none kept.
+//! Devices: rings and their edges, and packets that are counted at the other end: none lost, none
+//! twice, none kept.
 
 use quietline_net::device::*;
 use quietline_net::packet::{DropReason, PacketError, Packets, Skb};
@@ -153,7 +154,8 @@ fn what_has_no_room_is_dropped_and_counted() {
     assert_empty(&packets);
 }
 
-/// The sum of the words, by a loop that cannot be wrong, over parts that each begin at an even place.
+/// The sum of the words, by a loop that cannot be wrong, over parts that each begin at an even
+/// place.
 fn check(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {

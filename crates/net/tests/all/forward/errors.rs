@@ -116,8 +116,8 @@ fn errors_of_ipv6() {
     assert_eq!(packets.head_stats().active, 0);
 }
 
-/// Errors by an interface without an address that is known beyond its link come from another one's, as those of IPv4 do; to the link, and if
-/// there is none, from its own.
+/// Errors by an interface without an address that is known beyond its link come from another one's,
+/// as those of IPv4 do; to the link, and if there is none, from its own.
 #[test]
 fn errors_of_an_interface_without_a_global_address() {
     let packets = Packets::new().unwrap();
@@ -235,7 +235,8 @@ fn echoes() {
     assert_eq!(packets.head_stats().active, 0);
 }
 
-/// The answer to an echo that is too long for its way back is cut, of IPv4, whether or not the request might be; of IPv6 it is dropped as what it is.
+/// The answer to an echo that is too long for its way back is cut, of IPv4, whether or not the
+/// request might be; of IPv6 it is dropped as what it is.
 #[test]
 fn echoes_too_long_for_the_way_back() {
     let packets = Packets::new().unwrap();
@@ -326,12 +327,14 @@ fn fragments() {
     assert_eq!(packets.head_stats().active, 0);
 }
 
-/// A fragment that would end behind the longest packet is not cut: its pieces would say that they are somewhere else. One that ends just there is.
+/// A fragment that would end behind the longest packet is not cut: its pieces would say that they
+/// are somewhere else. One that ends just there is.
 #[test]
 fn fragments_behind_the_end() {
     let packets = Packets::new().unwrap();
     let of = with_neighbours(&packets);
-    // Bytes, 1,256 of which fit into the first piece; the place of the fragment; and those of its pieces.
+    // Bytes, 1,256 of which fit into the first piece; the place of the fragment; and those of its
+    // pieces.
     let pieces = |len: usize, offset: u16| -> Vec<u16> {
         let mut ip = ip4(A4, B4, 17, 64, len);
         ip.fragment = offset.into();

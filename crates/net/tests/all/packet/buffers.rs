@@ -1,5 +1,6 @@
-//! Packet buffers: lengths, sharing, bulk, and property 11 (a reference that is not the last frees nothing; destructors run
-//! once, before storage is released; a flush leaves none; an empty one is ignored; what is deferred ends on the CPU that made it).
+//! Packet buffers: lengths, sharing, bulk, and property 11 (a reference that is not the last frees
+//! nothing; destructors run once, before storage is released; a flush leaves none; an empty one is
+//! ignored; what is deferred ends on the CPU that made it).
 
 use quietline_net::packet::*;
 use quietline_platform::fault;
@@ -326,7 +327,8 @@ fn a_stack_of_ones_own() {
     assert_empty(&packets);
 }
 
-/// A poller has moved to the CPU that has made what it is about to send home: a flush leaves nothing of that there.
+/// A poller has moved to the CPU that has made what it is about to send home: a flush leaves
+/// nothing of that there.
 #[test]
 fn a_poller_that_has_moved_leaves_nothing_at_home() {
     quietline_testing::isolated!();
@@ -355,7 +357,8 @@ fn a_poller_that_has_moved_leaves_nothing_at_home() {
     rustix::thread::sched_setaffinity(None, &all).unwrap();
 }
 
-/// A poller ends what another CPU has made: it goes home, with its reason, and is freed there in bulk.
+/// A poller ends what another CPU has made: it goes home, with its reason, and is freed there in
+/// bulk.
 #[test]
 fn a_poller_sends_packets_home() {
     quietline_testing::isolated!();
@@ -425,7 +428,8 @@ fn a_poller_sends_packets_home() {
     assert_empty(&packets);
 }
 
-/// Of many packets that end in bulk, those of another CPU, of one reference, go home; the others end here, whatever comes between them.
+/// Of many packets that end in bulk, those of another CPU, of one reference, go home; the others
+/// end here, whatever comes between them.
 #[test]
 fn many_are_sent_home_at_once() {
     quietline_testing::isolated!();
@@ -538,7 +542,8 @@ fn memory_runs_out() {
     assert!(fault::check().is_ok());
 }
 
-/// Property 11 with threads: packets, references and clones that go from thread to thread, and end in every way.
+/// Property 11 with threads: packets, references and clones that go from thread to thread, and end
+/// in every way.
 #[test]
 fn stress_everything_ends_once() {
     quietline_testing::isolated!();
@@ -567,7 +572,8 @@ fn stress_everything_ends_once() {
     assert_eq!(ENDED.load(Ordering::Relaxed), made.into_inner(), "each once");
 }
 
-/// Makes packets for the next thread, and ends what the one before has made: one made in each round.
+/// Makes packets for the next thread, and ends what the one before has made: one made in each
+/// round.
 fn worker<'n, const THREADS: usize>(
     me: usize,
     packets: &'n Packets,

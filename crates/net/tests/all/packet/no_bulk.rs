@@ -1,5 +1,5 @@
-//! Where nothing may be freed: what ends there waits, whole, whatever way it ends in, and is freed elsewhere, once. A real signal handler
-//! that interrupts the allocator may end packets.
+//! Where nothing may be freed: what ends there waits, whole, whatever way it ends in, and is freed
+//! elsewhere, once. A real signal handler that interrupts the allocator may end packets.
 #![allow(unsafe_code)]
 
 use quietline_net::device::{Batch, TxRing};
@@ -35,7 +35,8 @@ fn counted(packets: &Packets, len: usize) -> Skb<'_> {
     skb
 }
 
-/// Packets of all sizes, some with a clone, of which each counts; some of one's own other references stay in `kept`.
+/// Packets of all sizes, some with a clone, of which each counts; some of one's own other
+/// references stay in `kept`.
 fn mixture<'n>(packets: &'n Packets, kept: &mut Vec<Skb<'n>>) -> Vec<Skb<'n>> {
     let mut all = Vec::new();
     for i in 0..50 {
@@ -136,7 +137,8 @@ fn every_way_waits() {
             "{name}: nothing is freed"
         );
         assert!(kept.iter().all(|skb| !skb.is_shared()), "{name}: references are given up at once");
-        // The first that ends elsewhere. (Packets that were sent home to another CPU, if the test was moved, wait for more.)
+        // The first that ends elsewhere. (Packets that were sent home to another CPU, if the test
+        // was moved, wait for more.)
         drop(packets.alloc_skb(1).unwrap());
         packets.shrink();
         assert_eq!(ENDED.load(Ordering::Relaxed), 50, "{name}");
@@ -338,7 +340,8 @@ fn interrupted(packets: &'static Packets, rounds: usize, mut work: impl FnMut())
     });
 }
 
-/// The thread holds a lock of the cache nearly all the time: that of its checks, and then, now and then, that of its barn.
+/// The thread holds a lock of the cache nearly all the time: that of its checks, and then, now and
+/// then, that of its barn.
 #[test]
 fn a_signal_interrupts_the_allocator() {
     quietline_testing::isolated!();

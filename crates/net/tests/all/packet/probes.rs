@@ -1,5 +1,5 @@
-//! Tracers of the system find the tracepoints of packets in a program that has the crate in it. (Of `ql` and of the C library the same is
-//! tested beside them.)
+//! Tracers of the system find the tracepoints of packets in a program that has the crate in it. (Of
+//! `ql` and of the C library the same is tested beside them.)
 
 #[path = "../../probes/notes.rs"]
 mod notes;

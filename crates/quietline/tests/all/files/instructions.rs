@@ -1,16 +1,16 @@
-//! How many locked instructions each call executes on its fast path, and why not fewer. A locked instruction is worth
-//! twenty plain ones, and one on a shared line far more.
+//! How many locked instructions each call executes on its fast path, and why not fewer. A locked
+//! instruction is worth twenty plain ones, and one on a shared line far more.
 //!
-//! The restartable sequences of the per-CPU operations are counted as they are; where they are replaced by the fallback,
-//! which locks, there is nothing to count.
+//! The restartable sequences of the per-CPU operations are counted as they are; where they are
+//! replaced by the fallback, which locks, there is nothing to count.
 
 use quietline::abi::*;
 use quietline::{Config, Kernel, Process};
 use quietline_count::{Counts, Error, count};
 use quietline_platform::percpu::{Body, active};
 
-/// Counts one run of `f` after some to warm up; none, said aloud, where that cannot be. A system that refuses to trace
-/// is a failure where `QUIETLINE_REQUIRE_COUNTS` is 1.
+/// Counts one run of `f` after some to warm up; none, said aloud, where that cannot be. A system
+/// that refuses to trace is a failure where `QUIETLINE_REQUIRE_COUNTS` is 1.
 fn counted(what: &str, mut f: impl FnMut()) -> Option<Counts> {
     if active() != Body::Rseq {
         eprintln!("not checked: per-CPU operations use the fallback");
@@ -54,7 +54,8 @@ fn process() -> Process {
 fn socket_by_handle() {
     quietline_testing::isolated!();
     let p = process();
-    // 1: the file's count goes to dead when the handle is dropped, unless somebody else took a reference: a CAS, as
+    // 1: the file's count goes to dead when the handle is dropped, unless somebody else took a
+    // reference: a CAS, as
     //    anybody with the file may be counting at the time.
     assert_locked("socket_file and drop", 1, || {
         drop(p.socket_file(AF_INET, SOCK_STREAM, 0).unwrap())
@@ -90,8 +91,9 @@ fn socket_at_the_lowest_descriptor() {
 fn pipes() {
     quietline_testing::isolated!();
     let p = process();
-    // 1, 2: each end's count. 3: the dentry has two references, and the first to go is given back by a CAS; the
-    // second is then the only one, which nobody else can be counting. 4: the pipe's lock, for the first to go tells the other.
+    // 1, 2: each end's count. 3: the dentry has two references, and the first to go is given back
+    // by a CAS; the second is then the only one, which nobody else can be counting. 4: the pipe's
+    // lock, for the first to go tells the other.
     assert_locked("pipe_files and drop", 4, || drop(p.pipe_files(0).unwrap()));
     // 5, 6: two slots.
     assert_locked("pipe2 with O_ANYFD and two close", 6, || {
@@ -166,8 +168,9 @@ fn calls_on_paths() {
     assert_locked("stat", 0, || assert!(p.stat("/own/a").is_ok()));
     // The dentry's count up and down; the table's lock, twice; the file's count.
     assert_locked("open and close", 5, || p.close(p.open("/own/a", O_RDONLY, 0).unwrap()).unwrap());
-    // The directory's lock, and nothing for its count, or for the new name's; the table's lock. Closed: the table's lock, the
-    // file's count, the dentry's. Removed: the directory's lock; and the dentry's, whose only reference was the directory's.
+    // The directory's lock, and nothing for its count, or for the new name's; the table's lock.
+    // Closed: the table's lock, the file's count, the dentry's. Removed: the directory's lock; and
+    // the dentry's, whose only reference was the directory's.
     assert_locked("create, close and unlink", 7, || {
         p.close(create("/own/new")).unwrap();
         p.unlink("/own/new").unwrap();
@@ -177,7 +180,8 @@ fn calls_on_paths() {
         p.mkdir("/own/new", 0o755).unwrap();
         p.rmdir("/own/new").unwrap();
     });
-    // The directory's lock, the file's, and its count. Then the directory's lock, the dentry's, the file's, and its count.
+    // The directory's lock, the file's, and its count. Then the directory's lock, the dentry's, the
+    // file's, and its count.
     assert_locked("link and unlink", 7, || {
         p.link("/own/a", "/own/b").unwrap();
         p.unlink("/own/b").unwrap();
@@ -193,8 +197,9 @@ fn calls_on_paths() {
         p.rename("/own/a", "/other/a").unwrap();
         p.rename("/other/a", "/own/a").unwrap();
     });
-    // As above until it is closed: 5. The directory's lock, that of the file which is replaced, and of the one which comes. The name
-    // that goes gets a reference to its directory, and is given back with that: 3.
+    // As above until it is closed: 5. The directory's lock, that of the file which is replaced, and
+    // of the one which comes. The name that goes gets a reference to its directory, and is given
+    // back with that: 3.
     p.close(create("/own/over")).unwrap();
     assert_locked("create, close and rename over", 11, || {
         p.close(create("/own/new")).unwrap();

@@ -1,4 +1,5 @@
-//! How much a call takes: what a reader waits for (`SO_RCVLOWAT`), beside the host; and several messages with one call.
+//! How much a call takes: what a reader waits for (`SO_RCVLOWAT`), beside the host; and several
+//! messages with one call.
 
 use crate::support::{Random, spawn_asleep, spawn_asleep_in};
 use quietline::abi::*;
@@ -190,7 +191,8 @@ fn a_reader_waits_for_as_much_as_he_wants() {
     }
 }
 
-/// What one is told who wants no bytes at all: at once, when the time is up, and when something comes while he waits.
+/// What one is told who wants no bytes at all: at once, when the time is up, and when something
+/// comes while he waits.
 fn none(system: &dyn System, tcp: bool) -> Vec<String> {
     let mut seen = Vec::new();
     let mut say = |what: &str, said: &dyn std::fmt::Debug| seen.push(format!("{what}: {said:?}"));
@@ -291,7 +293,8 @@ fn a_reader_who_wants_more_than_there_is_room_for_gets_it() {
     }
 }
 
-/// Long and short segments go into buffers of any lengths, none included: each byte to its place, and no more than was there.
+/// Long and short segments go into buffers of any lengths, none included: each byte to its place,
+/// and no more than was there.
 #[test]
 fn segments_go_into_several_buffers() {
     quietline_testing::isolated!();
@@ -371,7 +374,8 @@ fn several_messages_go_with_one_call() {
     assert_eq!(p.recvmmsg(-1, &mut [], 0, None), Err(Errno::BADF));
 }
 
-/// As the host does it (Linux 6.18): what is left of a message that went in part does not come after the next one.
+/// As the host does it (Linux 6.18): what is left of a message that went in part does not come
+/// after the next one.
 #[test]
 fn several_messages_end_with_one_that_does_not_go() {
     quietline_testing::isolated!();
@@ -445,7 +449,8 @@ fn an_error_after_the_first_message_is_kept() {
     }
 }
 
-/// `MSG_WAITFORONE` waits for the first, a time ends with the first message after it, and without either all are waited for.
+/// `MSG_WAITFORONE` waits for the first, a time ends with the first message after it, and without
+/// either all are waited for.
 #[test]
 fn several_messages_are_waited_for() {
     quietline_testing::isolated!();
@@ -483,7 +488,8 @@ fn several_messages_are_waited_for() {
     assert!(time < Duration::from_secs(1000) && time > Duration::from_secs(900), "{time:?}");
 }
 
-/// The messages of a call come from, and go to, the socket that it began with, whatever becomes of the descriptor.
+/// The messages of a call come from, and go to, the socket that it began with, whatever becomes of
+/// the descriptor.
 #[test]
 fn several_messages_are_of_one_socket() {
     quietline_testing::isolated!();

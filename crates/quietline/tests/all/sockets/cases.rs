@@ -136,8 +136,8 @@ fn connections_wait_for_room_and_for_each_other() {
     assert_eq!(mode & S_IFMT, S_IFSOCK);
 }
 
-/// Who was woken for a place in a backlog and does not take it, because another thread has connected his socket meanwhile, leaves
-/// it to the next.
+/// Who was woken for a place in a backlog and does not take it, because another thread has
+/// connected his socket meanwhile, leaves it to the next.
 #[test]
 fn a_place_that_is_not_taken_is_the_next_ones() {
     let kernel = kernel();
@@ -176,8 +176,9 @@ fn a_place_that_is_not_taken_is_the_next_ones() {
     p.accept(another).unwrap();
 }
 
-/// As on Linux: a datagram that has room with its sender waits for a place with the receiver, and what becomes of its sender meanwhile is of no
-/// matter; what becomes of the receiver is told when there is a place.
+/// As on Linux: a datagram that has room with its sender waits for a place with the receiver, and
+/// what becomes of its sender meanwhile is of no matter; what becomes of the receiver is told when
+/// there is a place.
 #[test]
 fn who_waits_for_a_place_is_not_woken_by_a_shutdown() {
     let kernel = kernel();
@@ -295,8 +296,9 @@ fn files_that_are_passed_are_the_same_files() {
     }
 }
 
-/// Descriptors that arrive are the lowest that are free, unless any will do: then one that was closed on this CPU is taken again, as
-/// for `O_ANYFD`, and the call does not say that it was asked for that.
+/// Descriptors that arrive are the lowest that are free, unless any will do: then one that was
+/// closed on this CPU is taken again, as for `O_ANYFD`, and the call does not say that it was asked
+/// for that.
 #[test]
 fn what_arrives_takes_the_lowest_number_or_any() {
     crate::support::pin(crate::support::allowed_cpus()[0]);
@@ -326,8 +328,9 @@ fn what_arrives_takes_the_lowest_number_or_any() {
     assert!(fds.contains(&next), "it lies in the CPU's store: {next}, {fds:?}");
 }
 
-/// Files for which there is no descriptor are closed when the call is over, in the middle of a message's files as at its first: what comes
-/// next in the same call does not find the other end, which is one of them, gone.
+/// Files for which there is no descriptor are closed when the call is over, in the middle of a
+/// message's files as at its first: what comes next in the same call does not find the other end,
+/// which is one of them, gone.
 #[test]
 fn what_finds_no_descriptor_is_closed_when_the_call_is_over() {
     // The other end is in the message behind all that find one.
@@ -537,8 +540,8 @@ fn a_receive_that_comes_to_sockets_loses_and_doubles_nothing() {
     assert_eq!((p.read(b, &mut buffer), unread(p, a)), (Ok(1), 0));
 }
 
-/// Two threads send from one socket, each to a receiver that has no room. The first that waited is not the one for whom there is
-/// room again.
+/// Two threads send from one socket, each to a receiver that has no room. The first that waited is
+/// not the one for whom there is room again.
 #[test]
 fn two_who_wait_for_two_receivers_are_each_told_of_theirs() {
     let kernel = kernel();
@@ -567,7 +570,8 @@ fn two_who_wait_for_two_receivers_are_each_told_of_theirs() {
     });
 }
 
-/// A listener goes, and another one that is as full stands at its path: who waits for a place has waited, and has what is left of his time.
+/// A listener goes, and another one that is as full stands at its path: who waits for a place has
+/// waited, and has what is left of his time.
 #[test]
 fn a_connect_that_waits_again_waits_for_what_is_left() {
     let kernel = kernel();
@@ -614,8 +618,8 @@ fn ends<R>(thread: &crate::support::Asleep<'_, R>) -> bool {
     true
 }
 
-/// As on Linux, who waits for a place has had room of his own: when it is his turn he sends, and is not lost where his socket has sent
-/// elsewhere meanwhile, what it may.
+/// As on Linux, who waits for a place has had room of his own: when it is his turn he sends, and is
+/// not lost where his socket has sent elsewhere meanwhile, what it may.
 #[test]
 fn who_waits_for_a_place_has_had_room_of_his_own() {
     let kernel = kernel();
@@ -654,8 +658,8 @@ fn who_waits_for_a_place_has_had_room_of_his_own() {
     });
 }
 
-/// A sender that takes the place that he was woken for does not wake the next, who would lose his turn for nothing: also where the
-/// receiver is told by name.
+/// A sender that takes the place that he was woken for does not wake the next, who would lose his
+/// turn for nothing: also where the receiver is told by name.
 #[test]
 fn who_sends_by_name_waits_in_turn_too() {
     let kernel = kernel();
@@ -721,7 +725,8 @@ fn each_message_wakes_one_reader_and_he_wakes_nobody() {
     for ty in [SOCK_DGRAM, SOCK_SEQPACKET] {
         let [a, b] = pair(p, ty);
         std::thread::scope(|scope| {
-            // They are woken in this order, and who only looks uses up the wake-up of what he leaves there.
+            // They are woken in this order, and who only looks uses up the wake-up of what he
+            // leaves there.
             let looks =
                 crate::support::spawn_asleep(scope, move || p.recv(a, &mut [0; 10], MSG_PEEK));
             let reads = crate::support::spawn_asleep(scope, move || p.read(a, &mut [0; 10]));

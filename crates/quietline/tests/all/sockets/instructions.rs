@@ -1,5 +1,5 @@
-//! How many locked instructions it takes to make, connect and close sockets that can carry data, and why not fewer: see
-//! `locked_instructions.rs`.
+//! How many locked instructions it takes to make, connect and close sockets that can carry data,
+//! and why not fewer: see `locked_instructions.rs`.
 
 use quietline::abi::*;
 use quietline::{Config, Kernel, Process, RecvMsg, SendMsg};
@@ -38,8 +38,9 @@ fn process() -> Process {
 fn pairs() {
     quietline_testing::isolated!();
     let p = process();
-    // 1, 2: the files' counts, as of any socket. 3, 4: each end's lock, to take what was not read. 5: the other's lock, of the first
-    // end to go, to tell it. 6, 7: the first's references to both states; the second's are the last, and nobody else can be counting.
+    // 1, 2: the files' counts, as of any socket. 3, 4: each end's lock, to take what was not read.
+    // 5: the other's lock, of the first end to go, to tell it. 6, 7: the first's references to both
+    // states; the second's are the last, and nobody else can be counting.
     assert_locked("socketpair_files and drop", 7, || {
         drop(p.socketpair_files(AF_UNIX, SOCK_STREAM, 0).unwrap());
     });
@@ -74,8 +75,9 @@ fn descriptors_in_messages() {
     let p = process();
     let pair = p.socketpair(AF_UNIX, SOCK_STREAM, 0).unwrap();
     let [event, socket] = [p.eventfd(0, 0).unwrap(), p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap()];
-    // Sent: the sender's file held and let go, for it may sleep; the file in the message held; the receiver's lock. Received: the
-    // receiver's lock. Closed: the number's slot, and the file let go.
+    // Sent: the sender's file held and let go, for it may sleep; the file in the message held; the
+    // receiver's lock. Received: the receiver's lock. Closed: the number's slot, and the file let
+    // go.
     assert_locked("a descriptor passed to any number", 7, || pass(&p, pair, event, MSG_CMSG_ANYFD));
     // The table's lock, twice, instead of the slot.
     assert_locked("a descriptor passed", 8, || pass(&p, pair, event, 0));
@@ -99,11 +101,12 @@ fn local_connections() {
     let listener = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
     p.bind(listener, &address).unwrap();
     p.listen(listener, 1).unwrap();
-    // Socket: the table's lock. Connect: the file's count up and down; the state is set, and held; the name's bucket, and the
-    // listener held; both locks; the listener's name held, and the new state, for both ends; the listener let go. Accept: the
-    // table's lock; the listener's. Closed: twice the table's lock, the file's count, and the end's own lock; the other
-    // end's, of the first to go. Then three references to states are given back (two more are the last of theirs), and one to
-    // the name.
+    // Socket: the table's lock. Connect: the file's count up and down; the state is set, and held;
+    // the name's bucket, and the listener held; both locks; the listener's name held, and the new
+    // state, for both ends; the listener let go. Accept: the table's lock; the listener's. Closed:
+    // twice the table's lock, the file's count, and the end's own lock; the other end's, of the
+    // first to go. Then three references to states are given back (two more are the last of
+    // theirs), and one to the name.
     assert_locked("connect, accept and two close", 24, || connect(&p, AF_UNIX, listener, &address));
 }
 
@@ -116,9 +119,10 @@ fn tcp_connections() {
     let name = p.getsockname(listener).unwrap();
     let mut address = name.bytes().to_vec();
     address[4..8].copy_from_slice(&[127, 0, 0, 1]);
-    // As above for the files and the table. Each end has more locks (who changes it, what it sends, what it receives), which are
-    // taken once when it is connected and when it is closed; the port's bucket is locked when it is taken, looked up, joined, and
-    // let go by either; and flags are changed by exchanges, so that who waits may look at them.
+    // As above for the files and the table. Each end has more locks (who changes it, what it sends,
+    // what it receives), which are taken once when it is connected and when it is closed; the
+    // port's bucket is locked when it is taken, looked up, joined, and let go by either; and flags
+    // are changed by exchanges, so that who waits may look at them.
     assert_locked("TCP connect, accept and two close", 48, || {
         connect(&p, AF_INET, listener, &address)
     });

@@ -1,4 +1,5 @@
-//! The tree under many hands: renames beside lookups, with what must hold at every moment; unmounting under load.
+//! The tree under many hands: renames beside lookups, with what must hold at every moment;
+//! unmounting under load.
 
 use crate::support::{StopOnDrop, alone, pages_used};
 use quietline::abi::*;
@@ -15,8 +16,9 @@ fn root() -> Process {
     Kernel::boot(Config::default().privileged(true)).unwrap().process().unwrap()
 }
 
-/// A million renames of five kinds beside lookups by path, by descriptor, upwards and of the working directory:
-/// what is exchanged or replaced is never missing, what stands still is always found, and nobody finds what was never there.
+/// A million renames of five kinds beside lookups by path, by descriptor, upwards and of the
+/// working directory: what is exchanged or replaced is never missing, what stands still is always
+/// found, and nobody finds what was never there.
 #[test]
 fn a_million_renames_beside_lookups() {
     quietline_testing::isolated!();
@@ -121,8 +123,9 @@ fn a_million_renames_beside_lookups() {
     assert_eq!(pages_used(), before);
 }
 
-/// Filesystems that are mounted, used by all, and unmounted while they are: an ordinary unmount is refused or finds nobody
-/// there; a lazy one takes the place away from under those who use it, whose files go on. Afterwards nothing is left.
+/// Filesystems that are mounted, used by all, and unmounted while they are: an ordinary unmount is
+/// refused or finds nobody there; a lazy one takes the place away from under those who use it,
+/// whose files go on. Afterwards nothing is left.
 #[test]
 fn unmounting_under_load() {
     quietline_testing::isolated!();
@@ -138,7 +141,8 @@ fn unmounting_under_load() {
         for user in 0..3 {
             let (p, stop, used) = (&p, &stop, &used);
             scope.spawn(move || {
-                // What may happen to who uses what is unmounted: it is not there, or is the empty directory below.
+                // What may happen to who uses what is unmounted: it is not there, or is the empty
+                // directory below.
                 let allowed = |errno: Errno| {
                     assert!(
                         matches!(errno, Errno::NOENT | Errno::NOTEMPTY | Errno::XDEV),
@@ -200,7 +204,7 @@ fn unmounting_under_load() {
     });
     let [used, busy, away] = [used, busy, away].map(AtomicU64::into_inner);
     println!(
-        "{full} mounts and more: used {used} times, found busy {busy} times, {away} unmounted lazily"
+        "{full} mounts: used {used} times, found busy {busy} times, {away} unmounted lazily"
     );
     assert!(busy > 0 && away > full as u64 / 2 - 1);
     p.kernel().shrink();
@@ -221,7 +225,8 @@ fn unmounting_under_load() {
     assert_eq!(pages_used(), before);
 }
 
-/// Making a mount read-only is refused only while somebody goes on writing, not because somebody makes a name just now.
+/// Making a mount read-only is refused only while somebody goes on writing, not because somebody
+/// makes a name just now.
 #[test]
 fn who_is_soon_done_keeps_no_mount_writable() {
     quietline_testing::isolated!();
@@ -256,7 +261,8 @@ fn who_is_soon_done_keeps_no_mount_writable() {
                 .expect("nobody has a file open");
             assert_eq!(p.mkdir("/m/main", 0o755), Err(Errno::ROFS));
             p.mount("", "/m", "", quietline::MS_REMOUNT | quietline::MS_BIND).unwrap();
-            // Now and then until somebody has made something, or the others run only while they may not.
+            // Now and then until somebody has made something, or the others run only while they may
+            // not.
             let before = made.load(Relaxed);
             let patience = if rounds % 2 == 0 { 100 } else { 0 };
             for _ in 0..patience {

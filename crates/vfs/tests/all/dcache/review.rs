@@ -1,4 +1,5 @@
-//! Dentries that no directory pins, put by some while others take them out of the tree; and filesystems that end.
+//! Dentries that no directory pins, put by some while others take them out of the tree; and
+//! filesystems that end.
 
 use crate::dcache::support::*;
 use quietline_vfs::DentryRef;
@@ -17,8 +18,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Runs `take_out` again and again on a directory with an unpinned "x", beside two threads that look "x" up and put what
-/// they found, so that the last reference goes at any moment of it.
+/// Runs `take_out` again and again on a directory with an unpinned "x", beside two threads that
+/// look "x" up and put what they found, so that the last reference goes at any moment of it.
 fn beside_puts(take_out: impl Fn(&DentryRef<'_>) + Sync) {
     let vfs = vfs();
     let sb = filesystem(&vfs);

@@ -122,8 +122,8 @@ pub(crate) fn assert_only_roots(vfs: &Vfs, filesystems: i64) {
     assert_eq!((state.nr_dentry, state.nr_unused, state.nr_negative), (filesystems, 0, 0));
     assert_eq!(vfs.nr_inodes(), filesystems);
     let roots = filesystems as usize;
-    // What waits for a grace period in a CPU's sheaf counts as active, and callbacks that another test's thread has taken over
-    // run when it gets to them: so it may take a moment.
+    // What waits for a grace period in a CPU's sheaf counts as active, and callbacks that another
+    // test's thread has taken over run when it gets to them: so it may take a moment.
     let end = std::time::Instant::now() + std::time::Duration::from_secs(120);
     loop {
         vfs.shrink();

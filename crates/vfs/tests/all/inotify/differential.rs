@@ -1,5 +1,6 @@
-//! inotify beside the host kernel's: a script of operations runs on a directory of /dev/shm, and the same happenings are
-//! raised here in the order in which Linux raises them; then both queues are read, with buffers of all sizes.
+//! inotify beside the host kernel's: a script of operations runs on a directory of /dev/shm, and
+//! the same happenings are raised here in the order in which Linux raises them; then both queues
+//! are read, with buffers of all sizes.
 //!
 //! So the order of the happenings below is also the reference for whoever raises them.
 #![allow(unsafe_code)]

@@ -1,7 +1,7 @@
 //! The locks of a file beside the host kernel's, command by command.
 //!
-//! Host: processes made by `fork`, each with two open files on one file of /dev/shm, told by pipes what to do. Ours: one
-//! [`FileLocks`], asked in the same order.
+//! Host: processes made by `fork`, each with two open files on one file of /dev/shm, told by pipes
+//! what to do. Ours: one [`FileLocks`], asked in the same order.
 #![allow(unsafe_code)]
 
 use quietline_sync::Interrupt;
@@ -109,14 +109,15 @@ impl Host {
     fn is_done(&self, process: usize) -> bool {
         const POLLIN: i32 = 1;
         let mut fds = [self.children[process].from, POLLIN];
-        // SAFETY: laid out as one pollfd: the descriptor, then the events in the lower half of the second word.
+        // SAFETY: laid out as one pollfd: the descriptor, then the events in the lower half of the
+        // second word.
         unsafe { poll(&mut fds, 1, 0) == 1 }
     }
 
     /// If it sleeps in `fcntl` or `flock`: how often it has gone to sleep since it began.
     ///
-    /// One that has been woken and has not run yet is still found in its call, so the call alone does not tell: its state
-    /// does.
+    /// One that has been woken and has not run yet is still found in its call, so the call alone
+    /// does not tell: its state does.
     fn sleeps(&self, process: usize) -> Option<u64> {
         let of = |file: &str| {
             std::fs::read_to_string(format!("/proc/{}/{file}", self.children[process].pid)).unwrap()
@@ -134,8 +135,9 @@ impl Host {
         calls.contains(&number).then_some(sleeps)
     }
 
-    /// Waits until everybody who was told to do something has done it or sleeps; says what came out. Looks twice: one
-    /// who was asleep at the first look may have been woken since, by one who was looked at later and sleeps again.
+    /// Waits until everybody who was told to do something has done it or sleeps; says what came
+    /// out. Looks twice: one who was asleep at the first look may have been woken since, by one who
+    /// was looked at later and sleeps again.
     fn rest(&self, busy: [bool; PROCESSES]) -> [Option<Outcome>; PROCESSES] {
         let mut outcomes = [None; PROCESSES];
         let mut before = None;
@@ -168,7 +170,8 @@ impl Drop for Host {
     fn drop(&mut self) {
         for child in &self.children {
             const SIGKILL: i32 = 9;
-            // SAFETY: our own descriptors and children. A child may be asleep for ever, so it is killed.
+            // SAFETY: our own descriptors and children. A child may be asleep for ever, so it is
+            // killed.
             unsafe {
                 kill(child.pid, SIGKILL);
                 close(child.to);
@@ -322,8 +325,9 @@ impl Random {
 }
 
 impl Random {
-    /// Mostly locks of a process on one or two of three bytes, so that there is something to wait for. None of open
-    /// files': the host does not see a deadlock when one of those waits in between, and we do.
+    /// Mostly locks of a process on one or two of three bytes, so that there is something to wait
+    /// for. None of open files': the host does not see a deadlock when one of those waits in
+    /// between, and we do.
     fn waiting_step(&mut self, all_kinds: bool) -> Step {
         let flock = Flock {
             l_type: self.of(&[
@@ -375,8 +379,8 @@ fn commands_that_do_not_wait() {
     assert!(conflicts > steps / 100);
 }
 
-/// Random commands that wait: after each one the same processes sleep, and those that come back have the same results,
-/// `EDEADLK` among them.
+/// Random commands that wait: after each one the same processes sleep, and those that come back
+/// have the same results, `EDEADLK` among them.
 #[test]
 fn commands_that_wait() {
     quietline_testing::isolated!();
@@ -402,9 +406,9 @@ struct Seen {
 
 /// Commands until everybody sleeps: then flocks are in the cycle, which nobody looks for.
 ///
-/// With two processes there is one that can be in the way. With three the locks are exclusive and of one byte, so that
-/// again at most one is in the way: of several, the host follows the one that came first, which after a common
-/// wake-up is chance.
+/// With two processes there is one that can be in the way. With three the locks are exclusive and
+/// of one byte, so that again at most one is in the way: of several, the host follows the one that
+/// came first, which after a common wake-up is chance.
 fn episode(random: &mut Random, seen: &mut Seen, processes: usize) {
     const EDEADLK: i32 = 35;
     const EINTR: i32 = 4;
@@ -461,7 +465,8 @@ fn episode(random: &mut Random, seen: &mut Seen, processes: usize) {
                 }
                 std::thread::yield_now();
             }
-            // One that the host has woken may sleep for a moment on its way out, on a lock of its kernel's.
+            // One that the host has woken may sleep for a moment on its way out, on a lock of its
+            // kernel's.
             let since = Instant::now();
             while answers != theirs && since.elapsed() < Duration::from_secs(20) {
                 let late = host.rest(core::array::from_fn(|p| asleep[p] && theirs[p].is_none()));

@@ -1,4 +1,5 @@
-//! What a walk by RCU executes: no locked instruction, no fence, no call of the host; and how long it takes.
+//! What a walk by RCU executes: no locked instruction, no fence, no call of the host; and how long
+//! it takes.
 
 use crate::walk::support::{World, mount, vfs};
 use quietline_vfs::{How, Lookup};
