@@ -203,9 +203,7 @@ fn unmounting_under_load() {
         }
     });
     let [used, busy, away] = [used, busy, away].map(AtomicU64::into_inner);
-    println!(
-        "{full} mounts: used {used} times, found busy {busy} times, {away} unmounted lazily"
-    );
+    println!("{full} mounts: used {used} times, found busy {busy} times, {away} unmounted lazily");
     assert!(busy > 0 && away > full as u64 / 2 - 1);
     p.kernel().shrink();
     for user in 0..3 {
