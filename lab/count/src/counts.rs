@@ -106,11 +106,13 @@ impl Counts {
         if instruction.mnemonic() == Mnemonic::Syscall {
             text = format!("{text} {rax}");
         }
-        let address = instruction.ip();
-        match sites.iter_mut().find(|s| s.address == address && s.text == text) {
-            Some(site) => site.times += 1,
-            None => sites.push(Site { address, times: 1, text, frames: Vec::new() }),
-        }
+        add_site(sites, instruction.ip(), text);
+    }
+
+    /// Counts a system call of a library that is not stepped through.
+    pub(crate) fn note_library_syscall(&mut self, address: u64, number: u64) {
+        self.syscalls += 1;
+        add_site(&mut self.syscalls_at, address, format!("syscall {number}"));
     }
 
     /// Looks up the functions at each site. (The child is a copy of this process: its addresses
@@ -139,5 +141,13 @@ impl OwnCounts {
         let mut sums: Vec<_> = sums.into_iter().collect();
         sums.sort_by(|(f, m), (g, n)| n.cmp(m).then_with(|| f.cmp(g)));
         sums
+    }
+}
+
+/// Counts an execution of an instruction at a site.
+fn add_site(sites: &mut Vec<Site>, address: u64, text: String) {
+    match sites.iter_mut().find(|s| s.address == address && s.text == text) {
+        Some(site) => site.times += 1,
+        None => sites.push(Site { address, times: 1, text, frames: Vec::new() }),
     }
 }

@@ -34,8 +34,10 @@ pub(crate) fn word(address: u64) -> u64 {
 /// How a stopped child came to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// A step or a marker.
+    /// A step, a breakpoint or a marker.
     Trap,
+    /// The entry or the exit of a system call.
+    Syscall,
     /// A signal was sent to it.
     Signal(i32),
     /// It is gone, with this status.
@@ -99,7 +101,8 @@ impl Child {
                     Stop::Signal(libc::SIGSTOP) => {}
                     _ => return Err(io::Error::from_raw_os_error(libc::EPERM)),
                 }
-                child.request(libc::PTRACE_SETOPTIONS, 0, libc::PTRACE_O_EXITKILL as u64)?;
+                let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
+                child.request(libc::PTRACE_SETOPTIONS, 0, options as u64)?;
                 Ok(child)
             }
         }
@@ -181,6 +184,12 @@ impl Child {
         self.wait()
     }
 
+    /// Lets it run to the next breakpoint, or the next entry or exit of a system call.
+    pub(crate) fn resume_to_syscall(&self) -> io::Result<Stop> {
+        self.request(libc::PTRACE_SYSCALL, 0, 0)?;
+        self.wait()
+    }
+
     /// Lets it run from the last marker to its end.
     pub(crate) fn finish(&self) {
         let past = self.resume();
@@ -209,6 +218,7 @@ impl Child {
                     return Ok(Stop::Gone(status));
                 }
                 _ if libc::WSTOPSIG(status) == libc::SIGTRAP => return Ok(Stop::Trap),
+                _ if libc::WSTOPSIG(status) == libc::SIGTRAP | 0x80 => return Ok(Stop::Syscall),
                 _ => return Ok(Stop::Signal(libc::WSTOPSIG(status))),
             }
         }

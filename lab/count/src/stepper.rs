@@ -27,11 +27,13 @@ pub(crate) struct Stepper<'c> {
     repeating: Option<u64>,
     /// Whether the last instruction was a call or a jump of the program's own code.
     leaving: bool,
+    /// Whether library functions run at full speed, and only their system calls are counted.
+    skips_libraries: bool,
     stand_ins: StandIns,
 }
 
 impl<'c> Stepper<'c> {
-    /// A stepper of a stopped child.
+    /// A stepper of a stopped child, which counts library code too.
     ///
     /// # Errors
     /// [`Error::Refused`].
@@ -43,8 +45,14 @@ impl<'c> Stepper<'c> {
             decoded: HashMap::new(),
             repeating: None,
             leaving: false,
+            skips_libraries: false,
             stand_ins,
         })
+    }
+
+    /// Lets library functions run at full speed.
+    pub(crate) fn skip_libraries(self) -> Self {
+        Self { skips_libraries: true, ..self }
     }
 
     /// Lets the child run to its next marker. Returns the content of `rax` there.
@@ -81,12 +89,16 @@ impl<'c> Stepper<'c> {
         loop {
             let registers = self.child.registers().map_err(Error::Refused)?;
             let ip = registers.rip;
-            if self.leaving && !self.own.contains(&ip) {
+            let called = self.leaving && !self.own.contains(&ip);
+            self.leaving = false;
+            if called {
                 counts.own.library_calls += 1;
                 counts.own.bytes_requested += self.stand_ins.requested(ip, &registers);
             }
-            self.leaving = false;
             if self.stand_ins.answer(self.child, ip, &registers).map_err(Error::Refused)? {
+                continue;
+            }
+            if called && self.skips_libraries && self.run_library(&registers, counts)? {
                 continue;
             }
             let decoded = self.decode(ip)?;
@@ -117,6 +129,47 @@ impl<'c> Stepper<'c> {
                 stop => return Err(Error::Lost(format!("{stop:?}"))),
             }
         }
+    }
+
+    /// Lets the library function run whose entry the child has reached, up to its return. Returns
+    /// `false` if it does not return to the program's own code.
+    fn run_library(
+        &mut self,
+        registers: &libc::user_regs_struct,
+        counts: &mut Counts,
+    ) -> Result<bool, Error> {
+        let child = self.child;
+        let caller = child.peek(registers.rsp).map_err(Error::Refused)?;
+        if !self.own.contains(&caller) {
+            return Ok(false);
+        }
+        let code = child.peek(caller).map_err(Error::Refused)?;
+        child.set_breakpoint(caller).map_err(Error::Refused)?;
+        let mut enters = true;
+        loop {
+            let stop = child.resume_to_syscall().map_err(Error::Refused)?;
+            let registers = child.registers().map_err(Error::Refused)?;
+            match stop {
+                // Each system call stops at its entry and at its exit.
+                Stop::Syscall => {
+                    if enters {
+                        counts.note_library_syscall(registers.rip - 2, registers.orig_rax);
+                    }
+                    enters = !enters;
+                }
+                Stop::Trap if registers.rip - 1 == caller => break,
+                Stop::Trap => {
+                    let answered = self.stand_ins.answer(child, registers.rip - 1, &registers);
+                    if !answered.map_err(Error::Refused)? {
+                        return Err(Error::Lost(format!("a trap at {:#x}", registers.rip)));
+                    }
+                }
+                stop => return Err(Error::Lost(format!("{stop:?}"))),
+            }
+        }
+        child.poke(caller, code).map_err(Error::Refused)?;
+        child.jump(caller).map_err(Error::Refused)?;
+        Ok(true)
     }
 
     fn decode(&mut self, ip: u64) -> Result<Decoded, Error> {
