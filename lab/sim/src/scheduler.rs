@@ -30,7 +30,7 @@ use core::cmp::Reverse;
 use quietline_platform::sim::{Access, Machine, Place};
 use state::State;
 use std::time::Duration;
-use virtual_cpu::{Cpu, Doing};
+use virtual_cpu::Doing;
 
 /// Accesses without an operation done, for each CPU, before that is called a livelock.
 const ACCESSES: u64 = 4_000_000;

@@ -104,7 +104,8 @@ impl State {
                 cpu.turn += 1;
                 cpu.doing = Doing::Running;
                 let at = match self.turn {
-                    Some(turn) => next_turn(turn, number, cpus, latest),
+                    // CPU 0 is the first.
+                    Some(turn) => next_turn(turn, number, cpus, latest.next_multiple_of(turn)),
                     None => latest + self.jitter.below(1_000_000),
                 };
                 cpu.began = at;
