@@ -50,8 +50,8 @@ pub fn count(mut f: impl FnMut()) -> Result<Counts, Error> {
 /// until `enough`, which gets the counts so far, returns `true`. Functions of shared libraries run
 /// at full speed: of them, calls and system calls are counted, and no instructions. The child has
 /// clocks that advance by a microsecond at each reading, and random numbers that are the same in
-/// each run, from the beginning of `prepare` on. (A thread that has used a `HashMap` before hands the
-/// keys of its hashers on to the child.)
+/// each run, from the beginning of `prepare` on. (A thread that has used a `HashMap` before hands
+/// the keys of its hashers on to the child.)
 ///
 /// # Errors
 /// See [`Error`].

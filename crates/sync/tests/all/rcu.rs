@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 const GOOD: u64 = 0x600D;
 const POISON: u64 = 0xDEAD;
 
-/// Returns the duration of a stress test: `QUIETLINE_STRESS_MILLIS`, or the default times `QUIETLINE_TEST_SCALE`.
+/// Returns the duration of a stress test: `QUIETLINE_STRESS_MILLIS`, or the default times
+/// `QUIETLINE_TEST_SCALE`.
 fn stress_time(default_millis: u64) -> Duration {
     Duration::from_millis(quietline_testing::budget("QUIETLINE_STRESS_MILLIS", default_millis))
 }

@@ -110,8 +110,8 @@ impl Inode {
         self.snapshot::<true>().0
     }
 
-    /// All attributes as of one moment, the time of birth only if asked for, and whether the time of
-    /// the last change has the mark of [`tell`](Self::tell).
+    /// All attributes as of one moment, the time of birth only if asked for, and whether the time
+    /// of the last change has the mark of [`tell`](Self::tell).
     #[inline(always)]
     fn snapshot<const BIRTH: bool>(&self) -> (Attributes, bool) {
         loop {
@@ -145,8 +145,9 @@ impl Inode {
         }
     }
 
-    /// All attributes but the time of birth as of one moment, for a caller that may compare them with
-    /// later ones: the next change will have another time. Writes a mark, once after each change.
+    /// All attributes but the time of birth as of one moment, for a caller that may compare them
+    /// with later ones: the next change will have another time. Writes a mark, once after each
+    /// change.
     #[inline]
     pub fn tell(&self) -> Attributes {
         loop {

@@ -823,7 +823,8 @@ unsafe fn release_counted(
 /// As [`release`].
 #[inline(never)]
 unsafe fn release_tree(f: &File) {
-    // SAFETY: all references to the file are ours, so no other thread uses it; its files outlive it.
+    // SAFETY: all references to the file are ours, so no other thread uses it; its files outlive
+    // it.
     unsafe {
         let files = &*f.f_files.load(Ordering::Relaxed);
         let dentry: NonNull<Dentry> =

@@ -1,5 +1,6 @@
 //! The committed header is what the sources say. The feature `header` builds it, and
-//! `QUIETLINE_BLESS=1 cargo test -p quietline-capi --features header --test all header` writes it anew.
+//! `QUIETLINE_BLESS=1 cargo test -p quietline-capi --features header --test all header` writes it
+//! anew.
 
 use std::path::Path;
 

@@ -36,8 +36,8 @@ fn every_column_does_every_job_rightly() {
                 row.ops() > 0 && row.samples.iter().all(|sample| sample.wall.len() == row.threads)
             );
         }
-        // Every column has each of its jobs at all thread counts, or says once that it has not; one that takes pairs
-        // of threads has it at one of them, and says so.
+        // Every column has each of its jobs at all thread counts, or says once that it has not; one
+        // that takes pairs of threads has it at one of them, and says so.
         let there = |case: &&Case| columns.iter().filter(|column| column.does(case.job)).count();
         let (paired, others): (Vec<_>, Vec<_>) = cases.iter().partition(|case| takes_pairs(case));
         let expected = |cases: &[&Case]| cases.iter().map(there).sum::<usize>();

@@ -34,8 +34,8 @@ fn shared(sheet: &str, sharing: &str) -> (u64, String) {
     (typical, row["contended"].to_string())
 }
 
-/// The layout of the process, the limit of its stack and the processor's features that the C library
-/// uses differ.
+/// The layout of the process, the limit of its stack and the processor's features that the C
+/// library uses differ.
 #[test]
 fn counts_do_not_depend_on_the_environment() {
     let operations = ["rename-1", "inotify-add-rm", "udp-bind", "tcp-connect", "forward-ipv4"];

@@ -7,8 +7,8 @@ use core::ops::Range;
 /// The parts of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// If CPUs take turns, each makes its worker, and waits for the others: they enter the warm-up in
-    /// the order of their numbers.
+    /// If CPUs take turns, each makes its worker, and waits for the others: they enter the warm-up
+    /// in the order of their numbers.
     SetUp,
     /// Each CPU does its share, and waits for those who are behind: what is done once (a first sheaf, a first slab) is done.
     WarmUp,

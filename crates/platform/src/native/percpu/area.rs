@@ -13,8 +13,8 @@ use core::sync::atomic::AtomicU64;
 #[derive(Debug)]
 pub(crate) struct Area<const N: usize> {
     words: NonNull<AtomicU64>,
-    /// [`offset`], constant once there are words: here it lies beside what every operation reads, and needs no look into the
-    /// table of addresses of other crates' variables.
+    /// [`offset`], constant once there are words: here it lies beside what every operation reads,
+    /// and needs no look into the table of addresses of other crates' variables.
     offset: isize,
 }
 

@@ -1,9 +1,9 @@
 //! Clients, acceptors and one who shuts listeners, all of them short of memory, and the acceptors short of descriptors too: whoever is
 //! connected to a listener that stays is served, once, and in the end nothing is left.
 //!
-//! `QUIETLINE_ACCEPT_SECONDS=60` goes on for so long (2 seconds by default), and longer if no connection
-//! was reset by then or something has not run out. A thread left asleep is found by the time:
-//! twenty seconds in which no thread is served.
+//! `QUIETLINE_ACCEPT_SECONDS=60` goes on for so long (2 seconds by default), and longer if no
+//! connection was reset by then or something has not run out. A thread left asleep is found by the
+//! time: twenty seconds in which no thread is served.
 
 use crate::accept::{FAMILIES, address};
 use crate::support::{Random, StopOnDrop};

@@ -49,7 +49,8 @@ struct Place {
     machine: Machine,
 }
 
-/// What a call did here and on the host, and whether both were made to look for unreachable sockets.
+/// What a call did here and on the host, and whether both were made to look for unreachable
+/// sockets.
 struct Pair {
     steps: [Step; 2],
     collected: bool,
@@ -70,9 +71,9 @@ impl Place {
 
     /// Runs a program on both, to the first step in which they differ: that step's number, and all steps.
     ///
-    /// The host looks for unreachable sockets when any program of the machine closes one, and does it later.
-    /// So when a call did the same and sockets show something else, both are made to look for them, and the host is given time.
-    /// With `slow` that is done after each call, to its end.
+    /// The host looks for unreachable sockets when any program of the machine closes one, and does
+    /// it later. So when a call did the same and sockets show something else, both are made to look
+    /// for them, and the host is given time. With `slow` that is done after each call, to its end.
     fn run(&self, tag: u64, calls: &[Call], slow: bool) -> (Option<usize>, Vec<Pair>) {
         let mut ours = World::new(Box::new(Ours::new(&self.machine)), &self.directory.0, tag);
         let mut host = World::new(Box::new(Host), &self.directory.0, tag);

@@ -1,5 +1,5 @@
-//! A counting allocator on top of the system's, for tests that ask for the bytes left on the heap. It is
-//! the program's allocator, and counts once a test has called [`start`].
+//! A counting allocator on top of the system's, for tests that ask for the bytes left on the heap.
+//! It is the program's allocator, and counts once a test has called [`start`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -10,8 +10,9 @@
 //!
 //! A program that differs is run [`crate::support::chance::AGAIN`] times more. If it differs in two
 //! of these runs as well, the test fails. If it does not, the difference is printed, and laid to
-//! chance (a thread that rings a timer, of either system, came later than the thread that looked); of that
-//! there may be as much as [`crate::support::chance::allowed`] says, and more is a failure, too.
+//! chance (a thread that rings a timer, of either system, came later than the thread that looked);
+//! of that there may be as much as [`crate::support::chance::allowed`] says, and more is a failure,
+//! too.
 //!
 //! # How an outcome is one
 //!
