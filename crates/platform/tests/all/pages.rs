@@ -30,12 +30,14 @@ fn is_filled(block: NonNull<u8>, size: usize) -> bool {
     (0..size).step_by(512).all(|i| unsafe { block.add(i).cast::<u64>().read() } == word + i as u64)
 }
 
-/// Bytes of memory that the process has.
+/// Returns the bytes of anonymous memory that are resident. Pages of the program's own file come
+/// and go as the system likes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    let mut pages = statm.split(' ').skip(1).map(|pages| pages.parse::<usize>().unwrap());
+    let (resident, of_files) = (pages.next().unwrap(), pages.next().unwrap());
     // SAFETY: sysconf reads a number.
-    pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize
+    (resident - of_files) * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize
 }
 
 /// xorshift64*.

@@ -408,13 +408,13 @@ fn stress_ping_pong() {
 /// Entries come and go while others wake: callbacks run only between the two.
 #[test]
 fn stress_entries_come_and_go() {
-    const ROUNDS: u32 = 20_000;
+    let rounds = quietline_testing::budget("QUIETLINE_STRESS_ROUNDS", 4000) as u32;
     let queue = WaitQueue::new();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let owners = [0, 1].map(|_| {
             scope.spawn(|| {
-                for round in 0..ROUNDS {
+                for round in 0..rounds {
                     let inside = Arc::new(AtomicBool::new(true));
                     let callback = {
                         let inside = inside.clone();
