@@ -24,6 +24,7 @@ pub fn render(ledger: &Ledger) -> String {
         let Some(row) = newest.get(operation.name) else { continue };
         if operation.group != group {
             text += &std::mem::take(&mut about);
+            text += if group.is_empty() { "" } else { "\n" };
             group = operation.group;
             let headers = COLUMNS.map(|column| column.header().trim().replace("-\n", ""));
             let headers = headers.map(|header| header.replace('\n', " ")).join(" | ");
@@ -110,13 +111,14 @@ mod tests {
             profile: "release".into(),
             reason: "word ".repeat(60),
             adr: Some(24),
-            rows: [("stat-1".to_owned(), Some(row))].into(),
+            rows: ["stat-1", "spinlock"].map(|name| (name.to_owned(), Some(row))).into(),
         };
         let text = render(&Ledger { entries: vec![entry] });
         assert!(text.contains("| stat-1 | 123456 |"), "{text}");
-        assert!(text.contains("* 2026-11-23, 0123456789ab, 1 rows, decision 24: word"), "{text}");
+        assert!(text.contains("* 2026-11-23, 0123456789ab, 2 rows, decision 24: word"), "{text}");
         assert!(text.contains("* `stat-1`: stat of a file"), "{text}");
         assert!(!text.contains("stat-3"), "rows that are not in the ledger are not shown");
+        assert!(text.contains("unlock\n\n## paths\n"), "{text}");
         let rows = |line: &&str| !line.starts_with('|');
         assert!(text.lines().filter(rows).all(|line| line.chars().count() <= WIDTH), "{text}");
     }
