@@ -103,9 +103,8 @@ pub unsafe extern "C" fn ql_cache_alloc(cache: *mut ql_cache) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ql_cache_free(cache: *mut ql_cache, object: *mut c_void) {
     // SAFETY: by contract.
-    if let (Some(cache), Some(object)) =
-        (unsafe { cache.as_ref() }, NonNull::new(object.cast::<u8>()))
-    {
+    let cache = unsafe { cache.as_ref() };
+    if let (Some(cache), Some(object)) = (cache, NonNull::new(object.cast::<u8>())) {
         // SAFETY: by contract.
         unsafe { cache.raw().free(object) };
     }

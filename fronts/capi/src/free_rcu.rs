@@ -17,9 +17,8 @@ use core::ptr::NonNull;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ql_cache_free_rcu(cache: *mut ql_cache, object: *mut c_void) {
     // SAFETY: by contract; so below.
-    if let (Some(cache), Some(object)) =
-        (unsafe { cache.as_ref() }, NonNull::new(object.cast::<u8>()))
-    {
+    let cache = unsafe { cache.as_ref() };
+    if let (Some(cache), Some(object)) = (cache, NonNull::new(object.cast::<u8>())) {
         // SAFETY: as above.
         unsafe { cache.raw().free_rcu(object) };
     }

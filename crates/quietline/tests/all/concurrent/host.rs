@@ -20,12 +20,8 @@ impl Host {
         // SAFETY: a string that lives; so below.
         unsafe { libc::unlink(fifo.as_ptr()) };
         // SAFETY: as above.
-        assert_eq!(
-            unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) },
-            0,
-            "{}",
-            io::Error::last_os_error()
-        );
+        let made = unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) };
+        assert_eq!(made, 0, "{}", io::Error::last_os_error());
         Self { fifo }
     }
 }

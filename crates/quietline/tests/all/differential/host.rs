@@ -90,11 +90,8 @@ fn capable() -> bool {
 impl Host {
     fn enter(who: Who) -> Self {
         // SAFETY: from here on the thread's table is a copy.
-        assert_eq!(
-            unsafe { libc::unshare(libc::CLONE_FILES) },
-            0,
-            "a table of one's own is for everybody"
-        );
+        let unshared = unsafe { libc::unshare(libc::CLONE_FILES) };
+        assert_eq!(unshared, 0, "a table of one's own is for everybody");
         sys!(SYS_close_range, 0u32, u32::MAX, 0u32).expect("close_range");
         if who == Who::Nobody {
             const NOBODY: u32 = 65534;
