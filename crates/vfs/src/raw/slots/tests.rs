@@ -81,10 +81,8 @@ fn a_file_is_reused_as_a_file() {
     // SAFETY: the reference is from `into_raw`.
     drop(unsafe { FileHandle::from_raw(stale, &files) });
     // SAFETY: the memory stays a file's while the section lasts; so below.
-    assert!(
-        unsafe { FileHandle::get_unless_dead(stale, &files) }.is_none(),
-        "nobody gets a dead file"
-    );
+    let dead = unsafe { FileHandle::get_unless_dead(stale, &files) };
+    assert!(dead.is_none(), "nobody gets a dead file");
     let again = eventfd(&fs, &files, 2, 0).unwrap();
     // The CPU's sheaf gives what it got last. (Another CPU's sheaf gives another file.)
     if again.same_file(&unborrowed(&again, stale)) {
