@@ -45,11 +45,8 @@ fn nothing_is_lost() {
                             }
                             for object in objects.iter().flatten() {
                                 // SAFETY: still ours.
-                                assert_eq!(
-                                    unsafe { object.cast::<u64>().read() },
-                                    mark,
-                                    "given out twice"
-                                );
+                                let found = unsafe { object.cast::<u64>().read() };
+                                assert_eq!(found, mark, "given out twice");
                             }
                             // SAFETY: allocated above, each once.
                             unsafe { cache.free_bulk(&mut objects) };
