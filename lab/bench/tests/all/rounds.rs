@@ -49,12 +49,18 @@ fn a_budget_ends_the_rounds_but_not_before_the_first() {
 fn a_sample_is_about_as_long_as_planned() {
     let columns = [Toy::logged("a", &Log::default())];
     let plan = Plan { sample: Duration::from_millis(4), rounds: 9, ..Plan::smoke(vec![1]) };
-    let measured = measure(&PIPES, &[&PIPES.cases[0]], &columns, &plan, &Progress::hidden());
-    let cpu_ns =
-        measured.rows[0].samples.iter().map(|sample| sample.cpu_ns() * sample.ops[0] as f64);
-    // Generous, because a shared machine may have interrupted the calibration.
-    let shortest = cpu_ns.fold(f64::MAX, f64::min);
-    assert!((400_000.0..40_000_000.0).contains(&shortest), "{shortest} ns");
+    let shortest = || {
+        let measured = measure(&PIPES, &[&PIPES.cases[0]], &columns, &plan, &Progress::hidden());
+        let samples = measured.rows[0].samples.iter();
+        samples.map(|sample| sample.cpu_ns() * sample.ops[0] as f64).fold(f64::MAX, f64::min)
+    };
+    // A machine with other load interrupts a calibration, but not each one.
+    let is_about = |ns: &f64| (400_000.0..40_000_000.0).contains(ns);
+    let mut tries = Vec::new();
+    while !tries.last().is_some_and(is_about) {
+        assert!(tries.len() < 20, "{tries:?} ns");
+        tries.push(shortest());
+    }
 }
 
 #[test]

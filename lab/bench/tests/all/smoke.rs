@@ -20,9 +20,9 @@ fn takes_pairs(case: &Case) -> bool {
 fn every_column_does_every_job_rightly() {
     quietline_testing::isolated!();
     let columns = adapters::all();
-    // One more than there are CPUs on a small machine is most of the time.
-    let most = quietline_testing::budget("QUIETLINE_SMOKE_THREADS", 2).clamp(2, 3) as usize;
-    let plan = Plan::smoke((1..=most).collect());
+    // In company only, unless there is more time.
+    let most = quietline_testing::budget("QUIETLINE_SMOKE_THREADS", 1).min(3) as usize;
+    let plan = Plan::smoke(if most == 1 { vec![2] } else { (1..=most).collect() });
     let mut whole = Report::new(Machine::observe(), machine::commit(), plan.clone());
     for &workload in workloads::ALL {
         // Three threads that wait for tickets on two CPUs would be minutes at a batch of ten thousand.
@@ -49,7 +49,8 @@ fn every_column_does_every_job_rightly() {
             measured.missing.iter().filter(|row| of(cases, row.case)).count()
         };
         assert_eq!(rows(&others) / most + missing(&others), expected(&others));
-        assert_eq!((rows(&paired), missing(&paired)), (expected(&paired), expected(&paired)));
+        let refused = if most == 1 { 0 } else { expected(&paired) };
+        assert_eq!((rows(&paired), missing(&paired)), (expected(&paired), refused));
         whole.push(measured, Duration::from_millis(1));
     }
     assert_eq!(whole.verdict(), Verdict::Checked);

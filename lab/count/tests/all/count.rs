@@ -134,6 +134,7 @@ fn three<F: FnMut()>(prepare: impl FnOnce() -> F) -> Option<Vec<Counts>> {
 
 #[test]
 fn operations_are_counted_one_by_one() {
+    quietline_testing::isolated!();
     let operation = || {
         let mut rounds = 0;
         move || {
@@ -147,12 +148,15 @@ fn operations_are_counted_one_by_one() {
     };
     let Some(counts) = three(operation) else { return };
     assert_eq!(counts.iter().map(|c| c.own.locked).collect::<Vec<_>>(), [1, 5, 1]);
-    assert_eq!(counts[0].own.instructions, counts[2].own.instructions);
+    // The compiler may peel the first round of the loop that calls the operation.
+    let (first, third) = (counts[0].own.instructions, counts[2].own.instructions);
+    assert!(first.abs_diff(third) <= 4, "{first} and {third} instructions");
     assert!(counts[1].own.instructions > counts[0].own.instructions);
 }
 
 #[test]
 fn library_calls_are_counted_apart_with_the_bytes_that_they_request() {
+    quietline_testing::isolated!();
     let operation = || {
         || {
             black_box(vec![1_u8; black_box(100)]);
@@ -174,6 +178,7 @@ fn library_calls_are_counted_apart_with_the_bytes_that_they_request() {
 
 #[test]
 fn clocks_and_random_numbers_do_not_depend_on_the_run() {
+    quietline_testing::isolated!();
     let operation = || {
         // A map's hasher has random keys.
         let keys = std::collections::HashMap::from([("key", 0)]);
@@ -192,6 +197,7 @@ fn clocks_and_random_numbers_do_not_depend_on_the_run() {
 
 #[test]
 fn a_panic_while_the_operation_is_prepared_is_told() {
+    quietline_testing::isolated!();
     let prepare = || {
         assert!(black_box(false), "no operation");
         || ()
@@ -207,6 +213,7 @@ fn a_panic_while_the_operation_is_prepared_is_told() {
 
 #[test]
 fn a_run_has_the_same_clock_and_random_numbers_as_another() {
+    quietline_testing::isolated!();
     use std::io::{Read, Write};
     let run = || {
         let (mut said, mut says) = std::io::pipe().unwrap();
