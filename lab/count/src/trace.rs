@@ -66,8 +66,7 @@ pub fn count_operations<F: FnMut()>(
         let mut operation = prepare();
         (0..warm_up).for_each(|_| operation());
         loop {
-            raw::marker();
-            operation();
+            marked(&mut operation);
         }
     };
     let (said, says) = io::pipe().map_err(Error::Refused)?;
@@ -82,6 +81,14 @@ pub fn count_operations<F: FnMut()>(
         all.push(counts);
     }
     Ok(all)
+}
+
+/// Executes a marker and then the operation. It is not inlined, so that the compiler does not peel a
+/// round of the loop around it, and each operation comes with the same instructions of the loop.
+#[inline(never)]
+fn marked(operation: &mut dyn FnMut()) {
+    raw::marker();
+    operation();
 }
 
 /// Runs `f` in a forked child with the clocks and random numbers of [`count_operations`], and
