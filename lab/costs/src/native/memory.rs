@@ -40,7 +40,7 @@ fn in_use() -> u64 {
     bytes
 }
 
-/// Measures an operation in this process. Its environment must be [`ENVIRONMENT`].
+/// Measures an operation in this process. Its environment must have `QUIETLINE_SLAB_DEBUG=F`.
 ///
 /// # Panics
 /// If the environment is another one; if the operation panics.
