@@ -83,8 +83,8 @@ pub fn count_operations<F: FnMut()>(
     Ok(all)
 }
 
-/// Executes a marker and then the operation. It is not inlined, so that the compiler does not peel a
-/// round of the loop around it, and each operation comes with the same instructions of the loop.
+/// Executes a marker and then the operation. It is not inlined, so that the compiler does not peel
+/// a round of the loop around it, and each operation comes with the same instructions of the loop.
 #[inline(never)]
 fn marked(operation: &mut dyn FnMut()) {
     raw::marker();
