@@ -74,8 +74,8 @@ impl RawCache {
         }
     }
 
-    /// As [`alloc`](Self::alloc) from the CPU's sheaf alone; none if that is empty, and the caller
-    /// calls [`alloc`](Self::alloc): for fast paths that leave the rest to a function of its own.
+    /// Allocates from the CPU's sheaf alone. Returns `None` if the sheaf is empty; the caller then
+    /// calls [`alloc`](Self::alloc), in a function of its own that the fast path does not inline.
     #[inline(always)]
     pub fn try_alloc(&self) -> Option<NonNull<u8>> {
         NonNull::new(self.sheaves.pop_restartable() as *mut u8)

@@ -148,8 +148,8 @@ impl Sheaves {
         unsafe { self.words.sheaf_pop_restartable(MAIN) }
     }
 
-    /// As [`push`](Self::push); false also [in the fallback](percpu::is_fallback), in which the
-    /// caller's slow path pushes.
+    /// As [`push`](Self::push), but also returns `false` [in the fallback](percpu::is_fallback),
+    /// where the caller's slow path pushes.
     #[inline(always)]
     pub(crate) fn push_restartable(&self, object: usize) -> bool {
         // SAFETY: as in `pop`.

@@ -282,7 +282,7 @@ impl<T: Typesafe> TypesafeCache<T> {
         Ok(self.raw.alloc()?.cast())
     }
 
-    /// As [`alloc`](Self::alloc) from the CPU's sheaf alone; none if that is empty, and the caller
+    /// Allocates from the CPU's sheaf alone. Returns `None` if the sheaf is empty; the caller then
     /// calls [`alloc`](Self::alloc).
     #[inline(always)]
     pub fn try_alloc(&self) -> Option<NonNull<T>> {

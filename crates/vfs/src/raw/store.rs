@@ -41,16 +41,16 @@ impl Store {
         unsafe { self.words.sheaf_push(STACK, fd + 1) }
     }
 
-    /// As [`pop`](Self::pop); none also [in the fallback](percpu::is_fallback), in which the
-    /// caller's slow path pops.
+    /// As [`pop`](Self::pop), but also returns `None` [in the fallback](percpu::is_fallback), where
+    /// the caller's slow path pops.
     #[inline(always)]
     pub(crate) fn pop_restartable(&self) -> Option<usize> {
         // SAFETY: as in `pop`.
         unsafe { self.words.sheaf_pop_restartable(STACK) }.checked_sub(1)
     }
 
-    /// As [`push`](Self::push); false also [in the fallback](percpu::is_fallback), in which the
-    /// caller's slow path pushes.
+    /// As [`push`](Self::push), but also returns `false` [in the fallback](percpu::is_fallback),
+    /// where the caller's slow path pushes.
     #[inline(always)]
     pub(crate) fn push_restartable(&self, fd: usize) -> bool {
         // SAFETY: as in `pop`.

@@ -31,7 +31,7 @@ pub struct Entry {
     pub reason: String,
     /// Number of the decision record that allows growth of more than 3 %.
     pub adr: Option<u32>,
-    /// Rows that changed, by the operation's name; none for an operation that is no more.
+    /// Rows that changed, by the operation's name. A removed operation has `None`.
     pub rows: BTreeMap<String, Option<Row>>,
 }
 

@@ -7,8 +7,8 @@ fn program(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     program.args(arguments).envs(variables.iter().copied()).output().expect("the program runs")
 }
 
-/// The numbers that a command prints; none on a system that lets no program trace its child, which
-/// is a failure if `QUIETLINE_REQUIRE_COUNTS` is 1.
+/// Returns the numbers that a command prints, or `None` if the system lets no program trace its
+/// child, which is a failure if `QUIETLINE_REQUIRE_COUNTS` is 1.
 fn numbers(arguments: &[&str], variables: &[(&str, &str)]) -> Option<Vec<u64>> {
     let output = program(arguments, variables);
     let said = String::from_utf8_lossy(&output.stderr);
