@@ -18,6 +18,7 @@ pub(crate) mod mount;
 pub(crate) mod mount_book;
 pub(crate) mod mount_table;
 pub(crate) mod once;
+pub(crate) mod opened;
 pub(crate) mod page_tree;
 pub(crate) mod pipe_page;
 pub(crate) mod pipe_ring;

@@ -3,7 +3,8 @@
 use super::flags::*;
 use super::{EpollEvent, EventPoll};
 use crate::raw::eventpoll::Wanted;
-use crate::raw::handle::{FileHandle, Opened};
+use crate::raw::handle::FileHandle;
+use crate::raw::opened::Opened;
 use rustix::io::Errno;
 
 /// Begins to watch a file.

@@ -1,7 +1,7 @@
 //! `epoll_wait`.
 
 use super::{EpollEvent, EventPoll};
-use crate::raw::handle::Opened;
+use crate::raw::opened::Opened;
 use core::time::Duration;
 use quietline_sync::{Wait, WaitError};
 use rustix::io::Errno;

@@ -5,8 +5,8 @@ use crate::abi::{S_IFIFO, S_IFMT};
 use crate::dentry::Dentry;
 use crate::inode::{Inode, InodeFlags};
 use crate::notify::{self, Event};
-use crate::raw::handle::Opened;
 use crate::raw::mount::TreeMount;
+use crate::raw::opened::Opened;
 use crate::vfs::Vfs;
 
 /// [`closed`] for a generated file, a named pipe, or a file that was ever locked.

@@ -2,25 +2,21 @@
 
 use super::dcache::refs::{dput_inside, end_dead};
 use super::eventpoll::watched_file_ends;
-use super::mount::{MountRef, TreeMount};
+use super::mount::MountRef;
+use super::opened::Opened;
 use super::pseudo::{Kind, Payload};
 use super::walk_path::{Path, PathRef};
 use crate::cred::Cred;
-use crate::dentry::Dentry;
-use crate::dentry::PseudoDentry;
-use crate::file::{Direction, Ended, File, FileMode, Files, Io, Ioctl, Position, Sink, Source};
-use crate::inode::{Content, Inode, PseudoInode};
+use crate::dentry::{Dentry, PseudoDentry};
+use crate::file::{Ended, File, FileMode, Files, Position};
+use crate::inode::PseudoInode;
 use crate::mount::Mount;
-use crate::pipe::{Pipe, PipeCore};
-use crate::poll::{Events, PollTable};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use core::time::Duration;
 use quietline_platform::atomic::Ordering;
 use quietline_slab::Typesafe;
-use quietline_sync::WaitQueue;
 use rustix::io::Errno;
 
 // SAFETY: nobody reads or drops the link's four bytes.
@@ -426,245 +422,6 @@ impl<'k> FileHandle<'k> {
     /// Whether both are the same open file.
     pub fn same_file(&self, other: &FileHandle<'_>) -> bool {
         self.file == other.file
-    }
-}
-
-/// What an open file is on, as it was at one moment.
-///
-/// What it refers to stays readable for `'g`, also if the file is closed meanwhile; pseudo objects can also be used.
-#[derive(Clone, Copy)]
-pub struct Opened<'g> {
-    file: &'g File,
-    dentry: NonNull<()>,
-    mount: NonNull<Mount>,
-    kind: Option<&'static Kind>,
-    mode: FileMode,
-    flags: i32,
-}
-
-impl<'g> Opened<'g> {
-    /// # Safety
-    /// What is read belongs to one life of the file (see [`Status`](crate::status::Status)), and the references of that life
-    /// are not given back before `'g` ends, or in sections that begin later. If it is on a pseudo object, that is so for the
-    /// caller has a reference, or has [met](crate::file::Mode) the file.
-    #[inline(always)]
-    pub(super) unsafe fn read(file: &'g File, flags: u32) -> Self {
-        let mode = FileMode::from_bits_truncate(file.f_mode.get());
-        // ORDERING: pairs with the releases in `begin`.
-        let (dentry, mount) =
-            (file.f_dentry.load(Ordering::Acquire), file.f_mnt.load(Ordering::Acquire));
-        // SAFETY: a file that has lived has these; its kind is a static, or null.
-        unsafe {
-            Self {
-                file,
-                dentry: NonNull::new_unchecked(dentry),
-                mount: NonNull::new_unchecked(mount),
-                kind: file.f_kind.load(Ordering::Acquire).as_ref(),
-                mode,
-                flags: flags as i32,
-            }
-        }
-    }
-
-    /// The file itself.
-    #[inline(always)]
-    pub(super) fn file(self) -> &'g File {
-        self.file
-    }
-
-    /// What may be done with the file.
-    #[inline(always)]
-    pub fn mode(self) -> FileMode {
-        self.mode
-    }
-
-    /// Status flags and access mode.
-    #[inline(always)]
-    pub fn flags(self) -> i32 {
-        self.flags
-    }
-
-    /// The place in the tree that the file is on, if it is on one.
-    #[inline(always)]
-    pub fn tree(self) -> Option<(&'g TreeMount, &'g Dentry)> {
-        // SAFETY: a file without a kind is of the tree, and its mount is the first part of a mount of a tree; both are freed by
-        // RCU, after the file's references were given back.
-        self.kind
-            .is_none()
-            .then(|| unsafe { (self.mount.cast().as_ref(), self.dentry.cast().as_ref()) })
-    }
-
-    /// The inode of the tree that the file is on, if it is on one.
-    #[inline(always)]
-    pub fn inode(self) -> Option<&'g Inode> {
-        self.tree()?.1.inode()
-    }
-
-    /// Whether the file is on a pseudo object, and not on one of the tree.
-    #[inline(always)]
-    pub fn is_object(self) -> bool {
-        self.kind.is_some()
-    }
-
-    /// The pipe behind a file of the tree that is open on a fifo.
-    #[inline]
-    pub(crate) fn fifo(self) -> Option<&'g PipeCore> {
-        match self.inode()?.content() {
-            Content::Fifo(fifo) if !self.mode.contains(FileMode::PATH) => fifo.pipe(),
-            _ => None,
-        }
-    }
-
-    /// The pipe that the file is an end of, also one with a name.
-    pub fn pipe(self) -> Option<&'g PipeCore> {
-        if self.is_object() { self.payload::<Pipe>().map(Pipe::core) } else { self.fifo() }
-    }
-
-    /// Whether it is read and written by [`try_read`](Self::try_read) and [`try_write`](Self::try_write), which may say that
-    /// the caller is to wait.
-    #[inline(always)]
-    pub fn waits(self) -> bool {
-        self.is_object() || self.fifo().is_some()
-    }
-
-    /// Whether it says where it stands, though it stands nowhere.
-    pub(crate) fn seeks(self) -> bool {
-        self.kind.is_some_and(|kind| kind.seeks)
-    }
-
-    /// Whether both are of one open file.
-    pub fn is_same(self, other: Opened<'_>) -> bool {
-        core::ptr::eq(self.file, other.file) && self.dentry == other.dentry
-    }
-
-    /// The state of the pseudo object that the file is on, if it is of this type.
-    #[inline(always)]
-    pub fn payload<P: Payload>(self) -> Option<&'g P> {
-        // SAFETY: the object stays for 'g, as `read` was promised.
-        self.kind.and_then(|kind| unsafe { kind.payload(self.dentry.cast()) })
-    }
-
-    /// What calls of the object's own know of the file.
-    #[inline(always)]
-    pub fn io(self) -> Io {
-        Io { flags: self.flags, mode: self.mode }
-    }
-
-    /// Reads what is there: see [`Payload::try_read`].
-    ///
-    /// # Errors
-    /// `EBADF` for a file that is not open for reading; as [`Payload::try_read`].
-    #[inline(always)]
-    pub fn try_read(self, to: &mut Sink<'_, '_>) -> Result<usize, Errno> {
-        if !self.mode.contains(FileMode::READ) {
-            return Err(Errno::BADF);
-        }
-        match self.kind {
-            // SAFETY: the object stays for 'g.
-            Some(kind) => unsafe { kind.try_read(self.dentry.cast(), self.io(), to) },
-            None => {
-                let n = self.fifo().ok_or(Errno::INVAL)?.try_read(self.io(), to)?;
-                self.fifo_did(Direction::Read, n);
-                Ok(n)
-            }
-        }
-    }
-
-    /// Writes as much as fits: see [`Payload::try_write`].
-    ///
-    /// # Errors
-    /// `EBADF` for a file that is not open for writing; as [`Payload::try_write`].
-    #[inline(always)]
-    pub fn try_write(self, from: &mut Source<'_, '_>) -> Result<usize, Errno> {
-        if !self.mode.contains(FileMode::WRITE) {
-            return Err(Errno::BADF);
-        }
-        match self.kind {
-            // SAFETY: the object stays for 'g.
-            Some(kind) => unsafe { kind.try_write(self.dentry.cast(), self.io(), from) },
-            None => {
-                let n = self.fifo().ok_or(Errno::INVAL)?.try_write(self.io(), from)?;
-                self.fifo_did(Direction::Write, n);
-                Ok(n)
-            }
-        }
-    }
-
-    /// A write of which something came has failed after that: see [`Payload::untold`].
-    #[cold]
-    pub fn untold(self, errno: Errno, from: &mut Source<'_, '_>) {
-        if let Some(kind) = self.kind {
-            // SAFETY: the object stays for 'g.
-            unsafe { (kind.untold)(self.dentry.cast(), errno, from) }
-        }
-    }
-
-    /// Notes that so many bytes went through a named pipe.
-    fn fifo_did(self, what: Direction, n: usize) {
-        if n > 0
-            && let Some((_, dentry)) = self.tree()
-        {
-            // SAFETY: a file that is open is of a kernel that lives.
-            crate::file::passed(self, unsafe { dentry.super_block().vfs.as_ref() }, what);
-        }
-    }
-
-    /// What can be done with the file now: see [`Payload::poll`]. A regular file, and all that says nothing of itself, can be
-    /// read and written at any time.
-    #[inline(always)]
-    pub fn poll(self, table: &mut PollTable<'_>) -> Events {
-        match self.kind {
-            // SAFETY: the object stays for 'g.
-            Some(kind) => unsafe { (kind.poll)(self.dentry.cast(), self.io(), table) },
-            None => self.fifo().map_or(Events::ALWAYS, |fifo| {
-                fifo.poll(self.io(), Some(&self.file.f_mode), table)
-            }),
-        }
-    }
-
-    /// Where a call waits: see [`Payload::waiters`].
-    pub fn waiters(self, what: Direction) -> Option<&'g WaitQueue> {
-        let Some(kind) = self.kind else { return Some(self.fifo()?.waiters(what)) };
-        // SAFETY: the object stays for 'g, and its queues with it.
-        unsafe { (kind.waiters)(self.dentry.cast(), what).map(|queue| queue.as_ref()) }
-    }
-
-    /// Whether those who wait to read or write it are woken one at a time: see [`Payload::in_turn`].
-    pub(crate) fn in_turn(self, what: Direction) -> bool {
-        // SAFETY: the object stays for 'g.
-        self.kind.is_none_or(|kind| unsafe { (kind.in_turn)(self.dentry.cast(), what) })
-    }
-
-    /// How long a call waits at most: see [`Payload::timeout`].
-    pub fn timeout(self, what: Direction) -> Option<Duration> {
-        // SAFETY: the object stays for 'g.
-        unsafe { (self.kind?.timeout)(self.dentry.cast(), what) }
-    }
-
-    /// Answers a question: see [`Payload::ioctl`].
-    ///
-    /// # Errors
-    /// As [`Payload::ioctl`].
-    pub fn ioctl(self, request: Ioctl) -> Result<i32, Errno> {
-        match self.kind {
-            // SAFETY: the object stays for 'g.
-            Some(kind) => unsafe { (kind.ioctl)(self.dentry.cast(), self.io(), request) },
-            None => self.fifo().ok_or(Errno::NOTTY)?.ioctl(request),
-        }
-    }
-
-    /// What tells open files apart, as long as they are open: whose a lock is.
-    pub fn id(self) -> u64 {
-        core::ptr::from_ref(self.file).addr() as u64
-    }
-}
-
-impl fmt::Debug for Opened<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened")
-            .field("mode", &self.mode)
-            .field("flags", &self.flags)
-            .finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,8 @@
 //! 1.2 to 1.8 times one thread's rate in such a state, in throw-away runs; see `spread`.)
 
 use super::dcache::seen::Section;
-use super::handle::{FileHandle, Opened};
+use super::handle::FileHandle;
+use super::opened::Opened;
 use super::word::{Occupied, SlotWord};
 use crate::file::{File, Files};
 use crate::numbers::Numbers;
