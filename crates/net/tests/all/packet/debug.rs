@@ -80,6 +80,7 @@ fn the_last_two_references_may_end_at_once() {
     assert_eq!(packets.head_stats().active, 0);
 }
 
+#[cfg(debug_assertions)]
 #[test]
 fn a_debug_build_finds_a_second_end() {
     quietline_testing::isolated!();
