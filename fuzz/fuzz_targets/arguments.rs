@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    quietline_fuzz::arguments::run(bytes);
+    quietline_storm::arguments::run(bytes);
 });

@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    quietline_fuzz::forward::run(bytes);
+    quietline_storm::forward::run(bytes);
 });

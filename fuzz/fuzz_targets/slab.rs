@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    quietline_fuzz::slab::run(bytes);
+    quietline_storm::slab::run(bytes);
 });

@@ -14,8 +14,8 @@ mod faults;
 mod fork;
 /// Part of the model, where its files expect it.
 #[cfg(not(loom))]
-#[path = "../../../../fuzz/src/input.rs"]
-#[allow(dead_code, unreachable_pub, reason = "public for the fuzz targets, which use more of it")]
+#[path = "../../../../lab/storm/src/input.rs"]
+#[allow(dead_code, unreachable_pub, reason = "public for lab/storm, which use more of it")]
 mod input;
 mod layout;
 mod locked_instructions;

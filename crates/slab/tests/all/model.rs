@@ -2,8 +2,8 @@
 //! for a second.
 #![cfg(not(loom))]
 
-#[path = "../../../../fuzz/src/slab/mod.rs"]
-#[allow(unreachable_pub, reason = "public for the fuzz targets")]
+#[path = "../../../../lab/storm/src/slab/mod.rs"]
+#[allow(unreachable_pub, reason = "public for lab/storm")]
 mod slab;
 
 use crate::support::{Random, stress_time};

@@ -6,7 +6,7 @@
 use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use quietline_fuzz::{arguments, device, forward, packets, paths, routes, slab};
+use quietline_storm::{arguments, device, forward, packets, paths, routes, slab};
 use std::io::{self, Write};
 use std::panic;
 use std::time::{Duration, Instant};

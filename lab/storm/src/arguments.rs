@@ -4,9 +4,9 @@
 //! written anew, is understood as the same, with no name and no number of bits that there cannot be.
 
 /// As in the program.
-#[path = "../../fronts/cli/src/forward/route.rs"]
+#[path = "../../../fronts/cli/src/forward/route.rs"]
 mod route;
-#[path = "../../fronts/cli/src/forward/station.rs"]
+#[path = "../../../fronts/cli/src/forward/station.rs"]
 mod station;
 
 use crate::input::Input;
