@@ -39,7 +39,8 @@ pub fn run(bytes: &[u8]) -> Tally {
     let mut input = Input::new(bytes);
     let mut tally = Tally::default();
     while !input.is_empty() {
-        let understood = if input.one_in(2) { play_route(&mut input) } else { play_station(&mut input) };
+        let understood =
+            if input.one_in(2) { play_route(&mut input) } else { play_station(&mut input) };
         tally.operations += 1;
         tally.understood += u64::from(understood);
     }
@@ -64,7 +65,8 @@ fn prefix(input: &mut Input<'_>, is_ipv4: bool) -> (IpAddr, u32) {
 /// A name that a device may have.
 fn name(input: &mut Input<'_>) -> String {
     const LETTERS: [char; 12] = ['t', 'a', 'p', '0', '9', '.', '-', '%', ':', '_', 'é', '\u{1}'];
-    let mut name = input.pick(&["tap0", "eth0", "t", "tapestry", "packet", "é", "tap", ""]).to_owned();
+    let mut name =
+        input.pick(&["tap0", "eth0", "t", "tapestry", "packet", "é", "tap", ""]).to_owned();
     for _ in 0..input.below(6) {
         let letter = input.pick(&LETTERS);
         if name.len() + letter.len_utf8() <= 15 {
@@ -76,8 +78,24 @@ fn name(input: &mut Input<'_>) -> String {
 
 /// A text in which something may have been changed: whether it was.
 fn damaged(input: &mut Input<'_>, right: &str) -> (String, bool) {
-    const OTHERS: [char; 16] =
-        ['=', '/', '%', ',', ':', '.', ' ', '0', '9', 'f', '-', '+', '\0', 'ß', '\u{2028}', '\u{1d7d8}'];
+    const OTHERS: [char; 16] = [
+        '=',
+        '/',
+        '%',
+        ',',
+        ':',
+        '.',
+        ' ',
+        '0',
+        '9',
+        'f',
+        '-',
+        '+',
+        '\0',
+        'ß',
+        '\u{2028}',
+        '\u{1d7d8}',
+    ];
     let mut letters: Vec<char> = right.chars().collect();
     if !input.one_in(3) {
         return (right.to_owned(), false);
@@ -126,7 +144,11 @@ fn play_station(input: &mut Input<'_>) -> bool {
     // Without the kind, the name says it, unless it seems to say one itself.
     let short = right.split_once(':').expect("a kind").1.to_owned();
     let says = if short.starts_with("tap") { Kind::Tap } else { Kind::Packet };
-    if says == kind && !short.starts_with("tap:") && !short.starts_with("packet:") && input.one_in(2) {
+    if says == kind
+        && !short.starts_with("tap:")
+        && !short.starts_with("packet:")
+        && input.one_in(2)
+    {
         right = short;
     }
     let (text, is_other) = damaged(input, &right);
@@ -167,7 +189,10 @@ fn play_route(input: &mut Input<'_>) -> bool {
             check_prefix(&route.prefix);
             assert_eq!(route.prefix.0.is_ipv4(), route.gateway.is_ipv4(), "{route:?}");
             assert!(route.device.as_ref().is_none_or(|device| !device.is_empty()), "{route:?}");
-            assert!(text.split('%').next().is_some_and(|addresses| !addresses.contains('+')), "{text}");
+            assert!(
+                text.split('%').next().is_some_and(|addresses| !addresses.contains('+')),
+                "{text}"
+            );
             assert_eq!(text_of_route(&route).parse(), Ok(route), "{text}");
             true
         }

@@ -170,8 +170,15 @@ impl Tally {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    ensure!(arguments.on == On::Slab || arguments.threads == 1, "several threads use slab caches only");
-    ensure!((1..=64).contains(&arguments.threads), "give 1 to 64 threads, not {}", arguments.threads);
+    ensure!(
+        arguments.on == On::Slab || arguments.threads == 1,
+        "several threads use slab caches only"
+    );
+    ensure!(
+        (1..=64).contains(&arguments.threads),
+        "give 1 to 64 threads, not {}",
+        arguments.threads
+    );
     let progress = ProgressBar::new(arguments.operations);
     progress.set_style(ProgressStyle::with_template(
         "{wide_bar} {human_pos} of {human_len} operations, {eta} left",
@@ -207,7 +214,11 @@ fn main() -> Result<()> {
         progress.set_position(tally.operations);
         if progress.is_hidden() && told.elapsed() > Duration::from_secs(30) {
             told = Instant::now();
-            eprintln!("storm: {} operations after {:.0?}", HumanCount(tally.operations), begun.elapsed());
+            eprintln!(
+                "storm: {} operations after {:.0?}",
+                HumanCount(tally.operations),
+                begun.elapsed()
+            );
         }
         if arguments.rounds.is_some_and(|rounds| round - arguments.first_round >= rounds) {
             break;

@@ -131,7 +131,10 @@ fn unfinished(input: &mut Input<'_>, tally: &mut Tally) {
     tally.finished += u64::from(done);
     let changed: Vec<usize> = (0..frame.len()).filter(|i| frame[*i] != before[*i]).collect();
     if !done {
-        assert!(spoiled && changed.is_empty(), "what is unfinished is finished, or nothing is written");
+        assert!(
+            spoiled && changed.is_empty(),
+            "what is unfinished is finished, or nothing is written"
+        );
         return;
     }
     // Two bytes, whatever they were taken for.
@@ -186,10 +189,17 @@ fn sink(input: &mut Input<'_>, packets: &Packets, tally: &mut Tally) {
     let found = sink.tally();
     tally.operations += given;
     tally.understood += found.received;
-    assert_eq!((found.received + found.foreign, sink.stats().tx_packets), (given, given), "{found:?}");
+    assert_eq!(
+        (found.received + found.foreign, sink.stats().tx_packets),
+        (given, given),
+        "{found:?}"
+    );
     assert!(found.foreign + found.bad_sums <= wrong, "{found:?}");
     if wrong == 0 {
-        assert_eq!((found.duplicated, found.reordered, found.late, found.bad_sums), (twice, 0, 0, 0));
+        assert_eq!(
+            (found.duplicated, found.reordered, found.late, found.bad_sums),
+            (twice, 0, 0, 0)
+        );
         // Those at the end of a flow are not missed.
         assert!(found.lost <= count - (given - twice), "{found:?}");
     }

@@ -183,7 +183,9 @@ impl Came {
     pub(super) fn is_piece(&self, packet: &[u8], mtu: usize) -> bool {
         let Some((piece, hops)) = same(packet) else { return false };
         self.like(&piece).iter().any(|whole| {
-            whole.len() > mtu && self.might_pass(whole, hops) && is_piece_of(&piece, whole).is_some()
+            whole.len() > mtu
+                && self.might_pass(whole, hops)
+                && is_piece_of(&piece, whole).is_some()
         })
     }
 
@@ -193,7 +195,8 @@ impl Came {
         let at = if quoted.first().is_some_and(|first| first >> 4 == 4) { 8 } else { 7 };
         let Some(hops) = quoted.get_mut(at) else { return false };
         *hops = 0;
-        forget_sum(&mut quoted).is_some() && self.like(&quoted).iter().any(|whole| whole.starts_with(&quoted))
+        forget_sum(&mut quoted).is_some()
+            && self.like(&quoted).iter().any(|whole| whole.starts_with(&quoted))
     }
 
     /// Whether a packet of IPv4 is the answer to an echo request that came in, or a piece of one that is longer than so many bytes.
@@ -206,7 +209,8 @@ impl Came {
         {
             sum.fill(0);
         }
-        let those = key(&answer).and_then(|key| self.answers.get(&key)).map_or(&[][..], Vec::as_slice);
+        let those =
+            key(&answer).and_then(|key| self.answers.get(&key)).map_or(&[][..], Vec::as_slice);
         let is_piece = |whole: &Vec<u8>| whole.len() > mtu && is_piece_of(&answer, whole).is_some();
         those.iter().any(|whole| if ip.is_fragment() { is_piece(whole) } else { *whole == answer })
     }

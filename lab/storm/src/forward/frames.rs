@@ -10,7 +10,8 @@ use zerocopy::IntoBytes;
 
 /// The forwarder's stations, and others.
 pub(super) const LINKS: [Link; 3] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3]];
-const STATIONS: [Link; 4] = [[2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 2, 2], [0xff; 6], [0x33, 0x33, 0xff, 0, 0, 1]];
+const STATIONS: [Link; 4] =
+    [[2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 2, 2], [0xff; 6], [0x33, 0x33, 0xff, 0, 0, 1]];
 
 /// Addresses: on the links, the forwarder's, far ones, and odd ones.
 const V4: [[u8; 4]; 20] = [
@@ -149,8 +150,20 @@ fn ipv4(input: &mut Input<'_>) -> Vec<u8> {
     ]);
     // The last ones end behind the longest packet, or are near it.
     let (last, more) = (Ipv4::OFFSET, Ipv4::MORE);
-    let fragment =
-        input.pick(&[0, 0, 0, Ipv4::DONT, more, 5, more | 185, more | 185, 8000, 8010, last, last | more]);
+    let fragment = input.pick(&[
+        0,
+        0,
+        0,
+        Ipv4::DONT,
+        more,
+        5,
+        more | 185,
+        more | 185,
+        8000,
+        8010,
+        last,
+        last | more,
+    ]);
     let mut ip = Ipv4 {
         version: 0x45 + (options.len() / 4) as u8,
         tos: 0,
@@ -197,8 +210,16 @@ fn ipv6(input: &mut Input<'_>) -> Vec<u8> {
         }
         4 => {
             let which = input.pick(&[0, 43, 44, 60]);
-            let head =
-                [input.pick(&[17, 58, 0, 44]), input.below(3) as u8, 0, input.byte() as u8, 0, 0, 0, 0];
+            let head = [
+                input.pick(&[17, 58, 0, 44]),
+                input.below(3) as u8,
+                0,
+                input.byte() as u8,
+                0,
+                0,
+                0,
+                0,
+            ];
             (which, [&head[..], &payload].concat())
         }
         _ => (input.byte() as u8, payload),

@@ -52,8 +52,10 @@ const MTU: [usize; 3] = [1500, LEAST_MTU6, 1000];
 const OWN4: [Ipv4Addr; 3] =
     [Ipv4Addr::new(10, 0, 1, 1), Ipv4Addr::new(10, 0, 2, 1), Ipv4Addr::new(10, 0, 3, 1)];
 /// Of the interfaces that have any.
-const OWN6: [Ipv6Addr; 2] =
-    [Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1), Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1)];
+const OWN6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1),
+    Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1),
+];
 
 /// Does what the bytes say, until there are none left.
 ///
@@ -69,7 +71,8 @@ pub fn run(bytes: &[u8]) -> Tally {
             None => interface,
         }
     };
-    let of = Forwarder::new(&packets, (0..MTU.len()).map(interface).collect()).expect("there is memory");
+    let of =
+        Forwarder::new(&packets, (0..MTU.len()).map(interface).collect()).expect("there is memory");
     let far4 = Prefix::of(Ipv4Addr::new(192, 0, 2, 0), 24).expect("a prefix");
     let far6 = Prefix::of(Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 0), 48).expect("a prefix");
     let mut lane = of.lane().expect("there is memory");
@@ -80,8 +83,9 @@ pub fn run(bytes: &[u8]) -> Tally {
         let frames = batch(&mut input, from);
         tally.operations += frames.len() as u64;
         // (Of IPv6 nothing comes in where so much does not fit.)
-        let is_taken =
-            |frame: &&Vec<u8>| MTU[from] >= LEAST_MTU6 || frame.get(14).is_none_or(|at| at >> 4 != 6);
+        let is_taken = |frame: &&Vec<u8>| {
+            MTU[from] >= LEAST_MTU6 || frame.get(14).is_none_or(|at| at >> 4 != 6)
+        };
         frames.iter().filter(is_taken).for_each(|frame| came.add(frame, &OWN4));
         now += Duration::from_millis(input.pick(&[0, 1, 10, 300, 1500, 40_000]));
         match input.below(20) {
@@ -127,8 +131,10 @@ pub fn run(bytes: &[u8]) -> Tally {
         }
         // Those of which others have a part, and what is to stay in them.
         let mut others = Vec::new();
-        let mut batch: Vec<Option<Skb<'_>>> =
-            frames.iter().map(|bytes| Some(packet(&mut input, &packets, bytes, &mut others))).collect();
+        let mut batch: Vec<Option<Skb<'_>>> = frames
+            .iter()
+            .map(|bytes| Some(packet(&mut input, &packets, bytes, &mut others)))
+            .collect();
         // A device takes all, nothing, or one of some.
         let takes = input.pick(&[1, 1, 1, 1, 0, 2, 3, 40]);
         let (mut sent, mut left) = (0, 0);
@@ -177,7 +183,13 @@ pub fn run(bytes: &[u8]) -> Tally {
 
 /// What came in, less all ways in which it may have ended: packets that wait, but for those that were made by the forwarder.
 fn not_ended(counts: &Counts) -> i64 {
-    let ended = [Count::OtherStation, Count::Forwarded4, Count::Forwarded6, Count::Echoes, Count::Neighbours];
+    let ended = [
+        Count::OtherStation,
+        Count::Forwarded4,
+        Count::Forwarded6,
+        Count::Echoes,
+        Count::Neighbours,
+    ];
     let ended: u64 = ended.iter().map(|count| counts[*count]).sum();
     let dropped = counts.dropped() as i64 - counts[Count::OwnDropped] as i64;
     counts[Count::Received] as i64 - ended as i64 - dropped
@@ -206,7 +218,8 @@ fn packet<'n>(
     others: &mut Vec<(Skb<'n>, Vec<u8>)>,
 ) -> Skb<'n> {
     let way = input.below(12);
-    let first = if way == 1 && bytes.len() > 14 { 14 + input.below(bytes.len() - 14) } else { bytes.len() };
+    let first =
+        if way == 1 && bytes.len() > 14 { 14 + input.below(bytes.len() - 14) } else { bytes.len() };
     let mut skb = packets.alloc_skb(first).expect("there is memory");
     skb.put_data(&bytes[..first]).expect("there is room");
     if first < bytes.len() {

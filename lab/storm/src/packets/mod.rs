@@ -182,7 +182,8 @@ impl<'n> World<'n> {
     }
 
     fn make(&mut self, input: &mut Input<'_>, fails: bool) {
-        let len = input.pick(&[0, 60, 512, 513, 1500, 2048, 2049, 4096, 4097, 9000, 16_256, 16_257, 70_000]);
+        let len = input
+            .pick(&[0, 60, 512, 513, 1500, 2048, 2049, 4096, 4097, 9000, 16_256, 16_257, 70_000]);
         let (may, here) = (Model::may_be(len), cpu::current());
         match input.below(4) {
             0 => {
@@ -267,7 +268,8 @@ impl<'n> World<'n> {
             }
             2 => {
                 let bytes = bytes(input, 80);
-                let done = skb.push(bytes.len()).map(|data| data[..bytes.len()].copy_from_slice(&bytes));
+                let done =
+                    skb.push(bytes.len()).map(|data| data[..bytes.len()].copy_from_slice(&bytes));
                 (done, model.push(head, &bytes))
             }
             3 => {
@@ -285,8 +287,9 @@ impl<'n> World<'n> {
             6 => {
                 let bytes = bytes(input, 5000);
                 let may = model.may_add_frag(head, &bytes);
-                let done =
-                    Frag::copy_of(&bytes).map_err(PacketError::from).and_then(|frag| skb.add_frag(frag));
+                let done = Frag::copy_of(&bytes)
+                    .map_err(PacketError::from)
+                    .and_then(|frag| skb.add_frag(frag));
                 if done.is_ok() {
                     model.add_frag(head, bytes);
                 }
@@ -294,7 +297,8 @@ impl<'n> World<'n> {
             }
             7 => {
                 let (at, byte) = (input.below(300), input.byte() as u8);
-                let write = |data: &mut [u8]| data.get_mut(at).into_iter().for_each(|place| *place = byte);
+                let write =
+                    |data: &mut [u8]| data.get_mut(at).into_iter().for_each(|place| *place = byte);
                 (skb.data_mut().map(write), model.change(head, at, byte))
             }
             _ => {
@@ -327,7 +331,8 @@ impl<'n> World<'n> {
         let nothing_may_be_freed = input.one_in(4).then(NoBulk::enter);
         let usually = if nothing_may_be_freed.is_some() { When::Later } else { When::Now };
         // In an array, two references to one head are two.
-        let alone: Vec<bool> = heads.iter().map(|head| self.model.heads[*head].users == 1).collect();
+        let alone: Vec<bool> =
+            heads.iter().map(|head| self.model.heads[*head].users == 1).collect();
         let waited = self.waits.iter().filter(|(_, when)| *when == When::AtHome).count();
         for (head, alone) in heads.iter().zip(alone) {
             let of = &self.model.heads[*head];
@@ -346,7 +351,10 @@ impl<'n> World<'n> {
                 gone.into_iter().flatten().for_each(|skb| list.add(skb));
             }
             6 => gone.into_iter().flatten().for_each(|skb| self.napi[0].consume_skb(skb)),
-            7 => gone.into_iter().flatten().for_each(|skb| self.napi[1].kfree_skb(skb, DropReason::NoRoute)),
+            7 => gone
+                .into_iter()
+                .flatten()
+                .for_each(|skb| self.napi[1].kfree_skb(skb, DropReason::NoRoute)),
             8 => gone.into_iter().flatten().for_each(|skb| self.packets.defer_free(skb)),
             _ => self.packets.defer_free_bulk(&mut gone),
         }
@@ -354,9 +362,13 @@ impl<'n> World<'n> {
         for (head, when) in &self.waits[..] {
             let is_new = heads.contains(head);
             // There is room for these.
-            let stays =
-                is_new && (*when == When::Later || *when == When::AtHome && waited + n < DEFER_MAX as usize);
-            assert!(!stays || !ended.contains(&(*head as u64)), "{head} ended where it must not, {when:?}");
+            let stays = is_new
+                && (*when == When::Later
+                    || *when == When::AtHome && waited + n < DEFER_MAX as usize);
+            assert!(
+                !stays || !ended.contains(&(*head as u64)),
+                "{head} ended where it must not, {when:?}"
+            );
         }
         let frees = nothing_may_be_freed.is_none() && n > 0 && way < 7;
         drop(nothing_may_be_freed);
@@ -413,8 +425,14 @@ impl<'n> World<'n> {
             assert!(skb.data() == model.linear(head), "other bytes");
             assert!(skb.frags().map(Frag::bytes).eq(model.frags(head)), "other fragments");
             assert_eq!((skb.len(), skb.data_len()), (model.len(head), model.frags_len(head)));
-            assert_eq!((skb.headroom(), skb.tailroom()), (model.headroom(head), model.tailroom(head)));
-            assert_eq!((skb.is_shared(), skb.is_cloned()), (model.is_shared(head), model.is_cloned(head)));
+            assert_eq!(
+                (skb.headroom(), skb.tailroom()),
+                (model.headroom(head), model.tailroom(head))
+            );
+            assert_eq!(
+                (skb.is_shared(), skb.is_cloned()),
+                (model.is_shared(head), model.is_cloned(head))
+            );
             assert_eq!((skb.mark(), skb.cpu()), (model.heads[head].mark, model.heads[head].cpu));
         }
     }

@@ -77,7 +77,13 @@ impl Model {
     }
 
     /// A packet was copied.
-    pub(super) fn copied(&mut self, head: usize, headroom: usize, tailroom: usize, cpu: usize) -> usize {
+    pub(super) fn copied(
+        &mut self,
+        head: usize,
+        headroom: usize,
+        tailroom: usize,
+        cpu: usize,
+    ) -> usize {
         let (all, mark) = (self.all(head), self.heads[head].mark);
         let new = self.enter((all.len() + headroom + tailroom).max(HEADROOM), headroom, cpu);
         self.heads[new].mark = mark;

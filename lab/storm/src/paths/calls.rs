@@ -8,14 +8,15 @@ use super::model::{Id, Kind, Model, ROOT};
 use super::walk::{BENEATH, IN_ROOT, Last, NO_SYMLINKS, NO_XDEV, Named, Rules};
 use crate::input::Input;
 use quietline::abi::{
-    AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR,
-    RENAME_EXCHANGE, RENAME_NOREPLACE, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG,
+    AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_RDONLY,
+    O_RDWR, RENAME_EXCHANGE, RENAME_NOREPLACE, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG,
 };
 use quietline::{Errno, OpenHow, Process};
 
 /// Directories that are open at a time.
 const CURSORS: usize = 4;
-const NAMES: [&str; 12] = ["a", "b", "c", "d", "a", "b", "c", "longer-than-a-word", "ab", "..", ".", "e"];
+const NAMES: [&str; 12] =
+    ["a", "b", "c", "d", "a", "b", "c", "longer-than-a-word", "ab", "..", ".", "e"];
 
 /// Number, type and count of names.
 type Facts = (u64, u32, u64);
@@ -138,7 +139,9 @@ impl<'p> Player<'p> {
     /// Makes something, if the model says so.
     fn make(&mut self, path: &str, made: Result<(), Errno>, kind: Kind, call: &str) {
         let place = self.place(path, matches!(kind, Kind::Directory(_)));
-        self.same(made, place.as_ref().map(|_| ()).map_err(|errno| *errno), || format!("{call} {path:?}"));
+        self.same(made, place.as_ref().map(|_| ()).map_err(|errno| *errno), || {
+            format!("{call} {path:?}")
+        });
         if let Ok((dir, name)) = place {
             let id = self.model.add(kind, self.number(path.trim_end_matches('/')));
             self.model.link(dir, &name, id);
@@ -152,7 +155,9 @@ impl<'p> Player<'p> {
 
     fn create(&mut self, path: &str) {
         // What comes of `O_CREAT` with a slash behind depends on the kernel.
-        if path.ends_with('/') || self.model.last(self.cwd, path).is_ok_and(|last| last.name().is_none()) {
+        if path.ends_with('/')
+            || self.model.last(self.cwd, path).is_ok_and(|last| last.name().is_none())
+        {
             return;
         }
         let made = self.process.open(path, O_CREAT | O_EXCL | O_RDWR, 0o666);
@@ -203,7 +208,9 @@ impl<'p> Player<'p> {
                 (false, false) => Ok((last.dir, name.to_owned())),
             }
         });
-        self.same(gone, last.as_ref().map(|_| ()).map_err(|errno| *errno), || format!("unlink {path:?}"));
+        self.same(gone, last.as_ref().map(|_| ()).map_err(|errno| *errno), || {
+            format!("unlink {path:?}")
+        });
         if let Ok((dir, name)) = last {
             self.model.unlink(dir, &name);
         }
@@ -222,9 +229,15 @@ impl<'p> Player<'p> {
             if !self.model.is_dir(id) {
                 return Err(Errno::NOTDIR);
             }
-            if self.model.dir(id).names.is_empty() { Ok((last.dir, name)) } else { Err(Errno::NOTEMPTY) }
+            if self.model.dir(id).names.is_empty() {
+                Ok((last.dir, name))
+            } else {
+                Err(Errno::NOTEMPTY)
+            }
         });
-        self.same(gone, last.as_ref().map(|_| ()).map_err(|errno| *errno), || format!("rmdir {path:?}"));
+        self.same(gone, last.as_ref().map(|_| ()).map_err(|errno| *errno), || {
+            format!("rmdir {path:?}")
+        });
         if let Ok((dir, name)) = last {
             let id = self.model.unlink(dir, &name);
             self.model.remove(id);
@@ -249,7 +262,12 @@ impl<'p> Player<'p> {
     }
 
     /// From where and to where; none if nothing is to be done.
-    fn renames(&self, old: &str, new: &str, flags: u32) -> Result<Option<[(Id, String); 2]>, Errno> {
+    fn renames(
+        &self,
+        old: &str,
+        new: &str,
+        flags: u32,
+    ) -> Result<Option<[(Id, String); 2]>, Errno> {
         let (exchange, keeps) = (flags & RENAME_EXCHANGE != 0, flags & RENAME_NOREPLACE != 0);
         if exchange && keeps {
             return Err(Errno::INVAL);
@@ -263,7 +281,9 @@ impl<'p> Player<'p> {
         match target {
             Some(_) if keeps => return Err(Errno::EXIST),
             None if exchange => return Err(Errno::NOENT),
-            Some(target) if exchange && to.slash && !model.is_dir(target) => return Err(Errno::NOTDIR),
+            Some(target) if exchange && to.slash && !model.is_dir(target) => {
+                return Err(Errno::NOTDIR);
+            }
             _ => {}
         }
         if !model.is_dir(source) && (from.slash || !exchange && to.slash) {
@@ -313,7 +333,8 @@ impl<'p> Player<'p> {
         let ours = self.process.readlink(path, &mut buffer);
         let ours = ours.map(|n| String::from_utf8_lossy(&buffer[..n]).into_owned());
         let model = self.model.walk(self.cwd, path, STAY);
-        let model = model.and_then(|id| self.model.target(id).map(str::to_owned).ok_or(Errno::INVAL));
+        let model =
+            model.and_then(|id| self.model.target(id).map(str::to_owned).ok_or(Errno::INVAL));
         self.same(ours, model, || format!("readlink {path:?}"));
     }
 
@@ -333,7 +354,8 @@ impl<'p> Player<'p> {
             Some(cursor) => (cursor.fd(), cursor.dir()),
             None => (AT_FDCWD, self.cwd),
         };
-        let flags = [O_PATH, O_NOFOLLOW, O_DIRECTORY].into_iter().filter(|_| input.one_in(2)).sum::<i32>();
+        let flags =
+            [O_PATH, O_NOFOLLOW, O_DIRECTORY].into_iter().filter(|_| input.one_in(2)).sum::<i32>();
         let resolve = input.pick(&[
             0,
             0,
@@ -358,7 +380,8 @@ impl<'p> Player<'p> {
         if resolve & BENEATH != 0 && resolve & IN_ROOT != 0 {
             return Err(Errno::INVAL);
         }
-        let id = self.model.walk(start, path, Rules { follow: flags & O_NOFOLLOW == 0, resolve })?;
+        let id =
+            self.model.walk(start, path, Rules { follow: flags & O_NOFOLLOW == 0, resolve })?;
         if flags & O_DIRECTORY != 0 && !self.model.is_dir(id) {
             return Err(Errno::NOTDIR);
         }
@@ -387,7 +410,9 @@ impl<'p> Player<'p> {
         match input.below(8) {
             0 => cursor.rewind(&self.model, self.process),
             1 => cursor.seek(self.process, input.below(8)),
-            _ => self.tally.entries += cursor.read(&self.model, self.process, 64 + input.below(256)),
+            _ => {
+                self.tally.entries += cursor.read(&self.model, self.process, 64 + input.below(256))
+            }
         }
     }
 }

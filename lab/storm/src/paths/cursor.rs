@@ -44,7 +44,9 @@ impl Cursor {
     /// Back to where the directory was (`seekdir`).
     pub(super) fn seek(&mut self, process: &Process, back: usize) {
         let Some(left) = self.came.len().checked_sub(back) else { return };
-        let Some(&(_, place)) = left.checked_sub(1).and_then(|last| self.came.get(last)) else { return };
+        let Some(&(_, place)) = left.checked_sub(1).and_then(|last| self.came.get(last)) else {
+            return;
+        };
         assert_eq!(process.lseek(self.fd, place, abi::SEEK_SET), Ok(place));
         self.came.truncate(left);
     }
@@ -56,7 +58,10 @@ impl Cursor {
         let n = match process.getdents64(self.fd, &mut buffer) {
             Ok(n) => n,
             Err(errno) => {
-                assert!(directory.removed && errno == quietline::Errno::NOENT, "getdents64: {errno:?}");
+                assert!(
+                    directory.removed && errno == quietline::Errno::NOENT,
+                    "getdents64: {errno:?}"
+                );
                 return 0;
             }
         };

@@ -71,7 +71,8 @@ fn play<A: Address>(input: &mut Input<'_>, bits: usize, address: impl Fn([u8; 16
             .then(|| model.keys().nth(input.below(model.len().min(256))).copied())
             .flatten();
         let prefix = known.unwrap_or_else(|| {
-            Prefix::of(address(octets), input.below(bits + 1) as u32).expect("a length of the family's")
+            Prefix::of(address(octets), input.below(bits + 1) as u32)
+                .expect("a length of the family's")
         });
         match input.below(8) {
             0..4 => {
@@ -106,9 +107,9 @@ fn play<A: Address>(input: &mut Input<'_>, bits: usize, address: impl Fn([u8; 16
         last.push(address(octets));
         let guard = routes.domain().read();
         for address in last.iter().rev().take(8) {
-            let longest = (0..=bits as u32)
-                .rev()
-                .find_map(|len| model.get(&Prefix::of(*address, len).expect("a length of the family's")));
+            let longest = (0..=bits as u32).rev().find_map(|len| {
+                model.get(&Prefix::of(*address, len).expect("a length of the family's"))
+            });
             assert_eq!(routes.lookup(&guard, *address), longest.copied(), "lookup {address}");
         }
     }
@@ -123,6 +124,10 @@ fn play<A: Address>(input: &mut Input<'_>, bits: usize, address: impl Fn([u8; 16
     }
     fault::fail_nth(0);
     let usage = routes.usage();
-    assert_eq!((usage.routes, usage.next_hops, usage.chunks, usage.tails), (0, 0, 0, 0), "nothing is left");
+    assert_eq!(
+        (usage.routes, usage.next_hops, usage.chunks, usage.tails),
+        (0, 0, 0, 0),
+        "nothing is left"
+    );
     tally
 }
