@@ -47,6 +47,8 @@
 //!   further forks, each by the child of the one before: its counters are in use again then.
 //! * Sections may be entered and left in signal handlers; everything else here takes locks and may not.
 //! * Waiting for a grace period inside a read section of the same domain waits for ever; the stall report says so.
+//! * A thread to which the kernel refuses `membarrier` (a seccomp filter) ends no grace period. It waits until another
+//!   thread does; the stall report says so. No memory is freed early.
 //!
 //! # Lock order
 //!

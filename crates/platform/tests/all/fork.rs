@@ -72,7 +72,7 @@ fn a_child_of_a_busy_parent_works() {
                     let before = words.sum(0);
                     use_everything(words, 20);
                     assert_eq!(words.sum(0), before + 20, "the child's words are its own");
-                    words.fence();
+                    words.fence().unwrap();
                     futex::wait(&AtomicU32::new(1), 1, Duration::from_millis(1).into());
                     // The child may have threads, and forks of its own.
                     std::thread::scope(|s| {
