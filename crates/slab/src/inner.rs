@@ -13,6 +13,7 @@ use crate::slab::{Layout, Partial, Slab};
 use crate::stats;
 use crate::tunables::{self, Knobs, Tunables};
 use crate::visits::Visits;
+use core::marker::PhantomPinned;
 use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 use quietline_platform::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -53,6 +54,8 @@ pub(crate) struct Inner {
     pub(crate) visits: Visits,
     pub(crate) membership: crate::registry::Membership,
     node: fork::Node,
+    /// Slabs and the registries have the address, and use it beside an exclusive reference of the only owner.
+    _pinned: PhantomPinned,
 }
 
 impl Inner {
@@ -62,7 +65,7 @@ impl Inner {
         let (tunables, _) = tunables::resolve(&options, options.tunables(&options.layout()?))?;
         // Nobody else knows the cache: what has no sheaves from the start needs no fence for it.
         let sheaves = options.sheaves && options.debug.is_off();
-        let mut inner = Shared::new(Self {
+        let inner = Shared::new(Self {
             sheaves: Sheaves::new(sheaves)?,
             options,
             knobs: Knobs::new(tunables),
@@ -82,13 +85,13 @@ impl Inner {
             visits: Visits::new(),
             membership: crate::registry::Membership::new(),
             node: fork::Node::new(fork::Rank::Cache),
+            _pinned: PhantomPinned,
         })?;
         quietline_platform::name_words!(*inner => "kmem_cache" { knobs, barn, partial, handshake, sheaves_allowed });
         quietline_platform::name_words!(*inner => "kmem_cache" { slabs, places, taken, waiting, sends, idle, visits });
         let owner: *const Inner = &*inner;
-        let this = Shared::get_mut(&mut inner).expect("just made");
         // SAFETY: the value stays where it is, and `drop` takes it out of the registry first.
-        unsafe { this.node.register(owner)? };
+        unsafe { inner.node.register(owner)? };
         inner.set_debug(options.debug).expect("there are no sheaves to take away");
         Ok(inner)
     }

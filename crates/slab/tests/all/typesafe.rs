@@ -58,7 +58,7 @@ impl<const N: u64> Drop for Object<N> {
 }
 
 fn domain() -> &'static Domain {
-    Box::leak(Domain::new().unwrap())
+    Domain::leaked().unwrap()
 }
 
 /// A constructor runs once for each object, its fields survive reuse, a destructor once.

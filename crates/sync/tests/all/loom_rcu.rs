@@ -8,6 +8,7 @@ use loom::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed, Ordering::Se
 use loom::thread;
 use quietline_platform::{cpu, fault};
 use quietline_sync::rcu::{Domain, Guard, Head, HeadOfMany, Many};
+use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ impl Object {
 
 /// A domain, a pointer, and the objects that it may point to; at first the first.
 struct World {
-    domain: Box<Domain>,
+    domain: Pin<Box<Domain>>,
     now: AtomicPtr<Object>,
     objects: Vec<Object>,
 }
@@ -427,8 +428,8 @@ struct SharedObject {
 
 /// Two domains, and an object that is hidden before it is freed.
 struct TwoDomains {
-    first: Box<Domain>,
-    second: Box<Domain>,
+    first: Pin<Box<Domain>>,
+    second: Pin<Box<Domain>>,
     hidden: AtomicUsize,
     shared: SharedObject,
 }
