@@ -58,7 +58,7 @@ mod forward {
     impl World {
         /// A table for so many.
         fn new(most: u32) -> Arc<Self> {
-            let domain: &'static Domain = Box::leak(Domain::new().unwrap());
+            let domain: &'static Domain = Domain::leaked().unwrap();
             Arc::new(Self { domain, neighbours: Neighbours::new(domain, most).unwrap() })
         }
 

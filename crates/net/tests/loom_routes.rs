@@ -93,7 +93,7 @@ mod forward {
     impl World {
         /// With room for so many tails, and twice as many chunks.
         fn new(tails: usize, routes: &[(Prefix<Six>, u32)]) -> Arc<Self> {
-            let domain: &'static Domain = Box::leak(Domain::new().unwrap());
+            let domain: &'static Domain = Domain::leaked().unwrap();
             let world = Self { domain, routes: Routes::in_domain(domain, tails * 32).unwrap() };
             routes.iter().for_each(|&(prefix, hop)| world.set(prefix, hop));
             // What that has given back can be used again: a change that takes a route out does not wait for it.

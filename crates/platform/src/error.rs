@@ -13,3 +13,21 @@ impl fmt::Display for AllocError {
 }
 
 impl std::error::Error for AllocError {}
+
+/// The kernel refused a [fence](crate::percpu::Words::fence): a seccomp filter forbids `membarrier`
+/// to the thread, or the kernel had no memory for it.
+///
+/// Operations that were in flight before may still be. The same call may succeed later, or in
+/// another thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FenceError;
+
+impl fmt::Display for FenceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "the kernel refused membarrier: allow it in the thread's seccomp filter, or retry",
+        )
+    }
+}
+
+impl std::error::Error for FenceError {}

@@ -12,6 +12,8 @@
 //! on, and holds them all until it is over. So under a registered lock a node of a later rank may enter or leave, but
 //! none of the same or an earlier one.
 
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, Once};
 
@@ -45,10 +47,12 @@ pub unsafe trait AtFork: Sync {
     fn after(&self, child: bool);
 }
 
-/// An owner's place in the registry. Lives inside the owner; allocation-free.
+/// An owner's entry in the registry. Lives inside the owner; allocation-free. Everything is done through shared
+/// references: the registry reads the owner through one, and no exclusive reference may exist beside it.
 #[derive(Debug)]
 pub struct Node {
-    slot: Option<usize>,
+    /// The index of the entry, plus one; 0 while there is none. Written under the lock of the rank.
+    slot: AtomicUsize,
     rank: Rank,
 }
 
@@ -120,7 +124,7 @@ impl Owners {
 impl Node {
     /// A node that is in no registry.
     pub const fn new(rank: Rank) -> Self {
-        Self { slot: None, rank }
+        Self { slot: AtomicUsize::new(0), rank }
     }
 
     /// Enters `owner` into the registry. Once per node. Not under a registered lock of the node's rank or a later one,
@@ -131,7 +135,7 @@ impl Node {
     ///
     /// # Safety
     /// `owner` must stay where it is and alive until [`unregister`](Self::unregister) is called on this node.
-    pub unsafe fn register(&mut self, owner: *const dyn AtFork) -> Result<(), crate::AllocError> {
+    pub unsafe fn register(&self, owner: *const dyn AtFork) -> Result<(), crate::AllocError> {
         watch();
         crate::fault::check()?;
         let mut owners = owners_with_room(self.rank as usize)?;
@@ -143,13 +147,15 @@ impl Node {
             }
         };
         owners.entries[slot] = Some(owner);
-        self.slot = Some(slot);
+        // Relaxed: the owner's business, and under the lock.
+        self.slot.store(slot + 1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Takes the owner out of the registry; nothing if it is in none.
-    pub fn unregister(&mut self) {
-        if let Some(slot) = self.slot.take() {
+    /// Takes the owner out of the registry. Does nothing if it is in none.
+    pub fn unregister(&self) {
+        // Relaxed: as in `register`.
+        if let Some(slot) = self.slot.swap(0, Ordering::Relaxed).checked_sub(1) {
             let mut owners = owners(self.rank as usize);
             owners.entries[slot] = None;
             owners.free.push(slot);
@@ -212,11 +218,16 @@ fn install() {
 /// # unsafe impl AtFork for Locks { fn before(&self) {} fn after(&self, _: bool) {} }
 /// let locks = Registered::new(Rank::Object, Locks).unwrap(); // held across every fork from here on
 /// ```
-#[derive(Debug)]
 pub struct Registered<T: AtFork + 'static> {
-    value: Box<Place<T>>,
+    /// Owned, like a box. Not a box: moving one asserts that no other pointer to the value is used.
+    value: NonNull<Place<T>>,
     node: Node,
 }
+
+// SAFETY: it owns the value, and the registry only calls it through the thread-safe `AtFork`.
+unsafe impl<T: AtFork + Send + 'static> Send for Registered<T> {}
+// SAFETY: it gives shared references to the value.
+unsafe impl<T: AtFork + Sync + 'static> Sync for Registered<T> {}
 
 /// Lines of its own: a lock must not share one with whatever the heap puts beside it.
 #[derive(Debug)]
@@ -229,11 +240,10 @@ impl<T: AtFork + 'static> Registered<T> {
     /// # Errors
     /// [`AllocError`](crate::AllocError); the value is dropped.
     pub fn new(rank: Rank, value: T) -> Result<Self, crate::AllocError> {
-        let mut registered =
-            Self { value: crate::heap::try_box(Place(value))?, node: Node::new(rank) };
-        let owner: *const T = &registered.value.0;
-        // SAFETY: the box stays where it is and alive until `drop`, which unregisters first.
-        unsafe { registered.node.register(owner)? };
+        let place = Box::leak(crate::heap::try_box(Place(value))?);
+        let registered = Self { value: NonNull::from(place), node: Node::new(rank) };
+        // SAFETY: the value stays where it is and alive until `drop`, which unregisters first.
+        unsafe { registered.node.register(&raw const (*registered.value.as_ptr()).0)? };
         Ok(registered)
     }
 }
@@ -243,12 +253,21 @@ impl<T: AtFork + 'static> core::ops::Deref for Registered<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        &self.value.0
+        // SAFETY: alive until `drop`, and never borrowed exclusively.
+        unsafe { &self.value.as_ref().0 }
     }
 }
 
 impl<T: AtFork + 'static> Drop for Registered<T> {
     fn drop(&mut self) {
         self.node.unregister();
+        // SAFETY: boxed in `new`, and the registry has forgotten it.
+        drop(unsafe { Box::from_raw(self.value.as_ptr()) });
+    }
+}
+
+impl<T: AtFork + core::fmt::Debug + 'static> core::fmt::Debug for Registered<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        (**self).fmt(f)
     }
 }

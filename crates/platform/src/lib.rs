@@ -41,7 +41,7 @@
 //!
 //! * A per-CPU operation happens entirely on one CPU or not at all, also across preemption, migration and
 //!   signals, and for threads that this library has never seen.
-//! * Every allocation that can fail says so by [`AllocError`].
+//! * Every allocation that can fail says so by [`AllocError`], every fence by [`FenceError`].
 //! * After `fork` the child may use everything at once: locks are taken across the fork, and per-CPU operations of
 //!   the parent's other threads have happened in the child's copy, or have not.
 //!
@@ -86,4 +86,4 @@ pub mod percpu;
 pub mod random;
 
 pub use backend::{atomic, cell, hint, model, thread, thread_local};
-pub use error::AllocError;
+pub use error::{AllocError, FenceError};

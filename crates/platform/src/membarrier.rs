@@ -4,6 +4,7 @@
 //! The barrier moreover restarts every restartable sequence in flight, so that after it no other thread can still
 //! commit a sequence that it began before.
 
+use crate::FenceError;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 const CMD_QUERY: libc::c_int = 0;
@@ -46,11 +47,9 @@ pub(crate) fn register() -> bool {
 /// restartable sequence of another thread that was in flight has been restarted. Pairs with a compiler fence on the
 /// other side. Costs microseconds when other CPUs run this process.
 ///
-/// # Panics
-/// When [`available`] is false.
-pub fn rseq() {
-    assert!(
-        call(CMD_PRIVATE_EXPEDITED_RSEQ) == 0,
-        "membarrier(RSEQ) refused; see membarrier::available"
-    );
+/// # Errors
+/// [`FenceError`] when the kernel refuses: always when [`available`] is false, and also later, when a seccomp filter
+/// forbids the call to this thread, or the kernel has no memory for it. Nothing has been ordered or restarted then.
+pub fn rseq() -> Result<(), FenceError> {
+    if call(CMD_PRIVATE_EXPEDITED_RSEQ) == 0 { Ok(()) } else { Err(FenceError) }
 }

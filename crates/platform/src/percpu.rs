@@ -37,16 +37,17 @@
 //!
 //! * Indivisible against threads on the same CPU, against migration and against signal handlers.
 //! * No locked instruction, no fence and no system call in the restartable bodies.
-//! * After [`Words::fence`] returns, every operation that another thread had begun before has ended or will start anew.
+//! * After [`Words::fence`] returns `Ok`, every operation that another thread had begun before has ended or will start
+//!   anew. The kernel may refuse it to a thread; then nothing has changed.
 //!
 //! # Limits
 //!
 //! Other CPUs may *read* words at any time ([`Words::load`]). They may *write* only what no operation of the
 //! owner can be writing: see [`Words::swap_unless`] for the handshake.
 
-use crate::AllocError;
 use crate::atomic::AtomicU64;
 use crate::backend::percpu as body;
+use crate::{AllocError, FenceError};
 use core::ptr::NonNull;
 
 pub(crate) mod locked;
@@ -247,27 +248,37 @@ impl<const N: usize> Words<N> {
     /// After it returns, every operation on these words that another thread had begun before has ended or will
     /// start anew, and sees what the caller wrote before; and the caller sees what was written before an operation
     /// that has ended. Costs microseconds (`membarrier`): slow paths only.
-    pub fn fence(&self) {
-        self.area.fence();
+    ///
+    /// # Errors
+    /// [`FenceError`] when the kernel refuses the barrier. The caller then leaves alone what operations in flight may
+    /// use, in a state from which it or another thread can go on with a later fence.
+    pub fn fence(&self) -> Result<(), FenceError> {
+        crate::fault::check_fence()?;
+        self.area.fence()
     }
 
     /// Calls `f` while every operation that tests `guard` ([`swap_unless`](Self::swap_unless),
     /// [`sheaf_replace`](Self::sheaf_replace)) is refused on every CPU: what they change belongs to `f`, while plain pushes
-    /// and pops go on. Then sets the guards to `after`: 0 to let everybody in again.
+    /// and pops go on. Then sets the guards to `rest`, which `f` may change: 0 lets everybody in again. That also
+    /// happens when the fence is refused or `f` unwinds.
     ///
     /// One caller at a time. Costs a [`fence`](Self::fence). What `f` took away may still be in use by operations in
     /// flight: fence again before it is touched.
-    pub fn hold_still<R>(&self, guard: usize, after: u64, f: impl FnOnce() -> R) -> R {
+    ///
+    /// # Errors
+    /// [`FenceError`] when the kernel refuses the fence; `f` was not called.
+    pub fn hold_still<R>(
+        &self,
+        guard: usize,
+        rest: &mut u64,
+        f: impl FnOnce(&mut u64) -> R,
+    ) -> Result<R, FenceError> {
+        let raised = RaisedGuards { words: self, guard, rest };
         // Relaxed: the fence orders the stores with every sequence on their CPU.
         (0..self.cpus())
             .for_each(|cpu| self.word(cpu, guard).store(1, crate::atomic::Ordering::Relaxed));
-        self.fence();
-        let result = f();
-        // ORDERING: pairs with the acquire of the guard inside `swap_unless` and `sheaf_replace`: who finds zero again
-        // finds the words as `f` left them; who still finds one keeps off.
-        (0..self.cpus())
-            .for_each(|cpu| self.word(cpu, guard).store(after, crate::atomic::Ordering::Release));
-        result
+        self.fence()?;
+        Ok(f(&mut *raised.rest))
     }
 
     /// Swaps the sheaf behind a word of every CPU for `nothing`, and adds it to a chain.
@@ -432,6 +443,23 @@ impl<const N: usize> Words<N> {
     ) -> Option<NonNull<Sheaf>> {
         // SAFETY: passed on.
         unsafe { self.area.sheaf_replace(index, guard, new, full) }
+    }
+}
+
+/// The raised guards of all CPUs. Dropping it sets them to the value at which they rest.
+struct RaisedGuards<'a, const N: usize> {
+    words: &'a Words<N>,
+    guard: usize,
+    rest: &'a mut u64,
+}
+
+impl<const N: usize> Drop for RaisedGuards<'_, N> {
+    fn drop(&mut self) {
+        // ORDERING: pairs with the acquire of the guard inside `swap_unless` and `sheaf_replace`: an operation that
+        // finds zero again finds the words as they were left; one that still finds another value keeps off.
+        (0..self.words.cpus()).for_each(|cpu| {
+            self.words.word(cpu, self.guard).store(*self.rest, crate::atomic::Ordering::Release);
+        });
     }
 }
 

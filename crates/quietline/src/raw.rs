@@ -16,7 +16,7 @@ use core::mem::transmute;
 use core::ptr::NonNull;
 use quietline_platform::atomic::{AtomicPtr, Ordering};
 use quietline_platform::heap;
-use quietline_sync::rcu::{self, Domain, Guard, Head};
+use quietline_sync::rcu::{self, Domain, Guard, Head, StaticDomain};
 use quietline_vfs::cred::{Cred, CredCell};
 use quietline_vfs::{FdTable, FsStruct, Namespace, Section, Vfs};
 
@@ -199,27 +199,6 @@ impl core::fmt::Debug for Somebody {
 /// # Errors
 /// `ENOMEM`.
 fn cred_domain() -> Result<&'static Domain, Errno> {
-    static DOMAIN: AtomicPtr<Domain> = AtomicPtr::new(core::ptr::null_mut());
-    // ORDERING: pairs with the release below: who sees the pointer sees the domain. Who does not makes one, too.
-    let mut domain = DOMAIN.load(Ordering::Acquire);
-    if domain.is_null() {
-        let fresh = Box::into_raw(Domain::new().map_err(|_| Errno::NOMEM)?);
-        // ORDERING: release publishes the domain; acquire sees that of another thread that was quicker.
-        let set = DOMAIN.compare_exchange(
-            core::ptr::null_mut(),
-            fresh,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        domain = match set {
-            Ok(_) => fresh,
-            Err(quicker) => {
-                // SAFETY: made above, and given to nobody.
-                drop(unsafe { Box::from_raw(fresh) });
-                quicker
-            }
-        };
-    }
-    // SAFETY: a box that is never freed once it is in the static.
-    Ok(unsafe { &*domain })
+    static DOMAIN: StaticDomain = StaticDomain::new();
+    DOMAIN.get().map_err(|_| Errno::NOMEM)
 }

@@ -40,10 +40,9 @@ use crate::tunables::Tunables;
 use crate::{reclaim, registry, stats};
 use core::ptr::{self, NonNull};
 use objects::{Objects, Use};
-use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicBool, AtomicU8, Ordering};
 use quietline_platform::fork::AtFork;
-use quietline_platform::thread;
+use quietline_platform::{AllocError, FenceError, thread};
 use quietline_sync::SpinLock;
 use slabs::{Popped, Put, Slabs, Way};
 use violation::report;
@@ -83,17 +82,21 @@ impl RawCache {
     ///     println!("{violation}");
     /// });
     /// let cache = RawCache::new(Options::new("packet", 256, 64))?;
-    /// cache.set_debug(Debug::ALL);
+    /// cache.set_debug(Debug::ALL)?;
     /// let packet = cache.alloc()?;
     /// // SAFETY: allocated above, at least the first time. The second time is found, and nothing happens.
     /// unsafe {
     ///     cache.free(packet);
     ///     cache.free(packet);
     /// }
-    /// # Ok::<(), quietline_slab::CacheError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_debug(&self, debug: Debug) {
-        self.inner.set_debug(debug);
+    ///
+    /// # Errors
+    /// [`FenceError`] when checks are to be switched on and the kernel refuses `membarrier`, without which no CPU's sheaf
+    /// can be taken away. Nothing is changed then.
+    pub fn set_debug(&self, debug: Debug) -> Result<(), FenceError> {
+        self.inner.set_debug(debug)
     }
 
     /// What is checked: what was [set](Self::set_debug), with what it includes and without what cannot be.
@@ -166,7 +169,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Inner {
-    pub(crate) fn set_debug(&self, asked: Debug) {
+    pub(crate) fn set_debug(&self, asked: Debug) -> Result<(), FenceError> {
         let mut debug = asked;
         if self.options.keeps_state() {
             debug -= Debug::POISON;
@@ -178,11 +181,11 @@ impl Inner {
         let _turn = self.checks.turn();
         let before = self.checks.flags();
         if debug == before {
-            return;
+            return Ok(());
         }
         // Nothing of the new epoch must come into a sheaf: they go first, and come back last.
-        if before.is_off() {
-            self.allow_sheaves(false);
+        if before.is_off() && self.has_sheaves() {
+            self.forbid_sheaves()?;
         }
         let old = self.checks.slabs.with(|slabs| {
             // Relaxed: see `Checks::flags`.
@@ -190,9 +193,10 @@ impl Inner {
             slabs.turn(debug)
         });
         old.into_iter().for_each(|slabs| thaw(self, slabs));
-        if debug.is_off() {
-            self.allow_sheaves(self.options.sheaves);
+        if debug.is_off() && self.options.sheaves {
+            self.allow_sheaves();
         }
+        Ok(())
     }
 }
 

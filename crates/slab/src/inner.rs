@@ -8,16 +8,17 @@ use crate::options::{CacheError, Options};
 use crate::quiet;
 use crate::reclaim::{self, Idle};
 use crate::sends::Sends;
-use crate::sheaves::{Handshake, Sheaves, Taken};
+use crate::sheaves::{GuardState, Handshake, Sheaves, Taken};
 use crate::slab::{Layout, Partial, Slab};
 use crate::stats;
 use crate::tunables::{self, Knobs, Tunables};
 use crate::visits::Visits;
+use core::marker::PhantomPinned;
 use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 use quietline_platform::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use quietline_platform::percpu::{self, OwnedSheaf};
-use quietline_platform::{AllocError, fork, fork::AtFork};
+use quietline_platform::{AllocError, FenceError, fork, fork::AtFork};
 use quietline_sync::{Shared, SpinLock};
 
 /// At a stable address, which slabs name. Owned by the handles ([`RawCache`](crate::RawCache)), by whoever visits all
@@ -53,6 +54,8 @@ pub(crate) struct Inner {
     pub(crate) visits: Visits,
     pub(crate) membership: crate::registry::Membership,
     node: fork::Node,
+    /// Slabs and the registries have the address, and use it beside an exclusive reference of the only owner.
+    _pinned: PhantomPinned,
 }
 
 impl Inner {
@@ -60,14 +63,16 @@ impl Inner {
     /// [`CacheError`].
     pub(crate) fn new(options: Options) -> Result<Shared<Self>, CacheError> {
         let (tunables, _) = tunables::resolve(&options, options.tunables(&options.layout()?))?;
-        let mut inner = Shared::new(Self {
-            sheaves: Sheaves::new()?,
+        // Nobody else knows the cache: what has no sheaves from the start needs no fence for it.
+        let sheaves = options.sheaves && options.debug.is_off();
+        let inner = Shared::new(Self {
+            sheaves: Sheaves::new(sheaves)?,
             options,
             knobs: Knobs::new(tunables),
             barn: CachePadded::new(Barn::new(Options::barn_limit())),
             partial: CachePadded::new(SpinLock::new(Partial::new())),
-            handshake: SpinLock::new(0),
-            sheaves_allowed: AtomicBool::new(true),
+            handshake: SpinLock::new(GuardState::new(sheaves)),
+            sheaves_allowed: AtomicBool::new(sheaves),
             closed: AtomicBool::new(false),
             slabs: AtomicUsize::new(0),
             places: AtomicUsize::new(0),
@@ -80,17 +85,14 @@ impl Inner {
             visits: Visits::new(),
             membership: crate::registry::Membership::new(),
             node: fork::Node::new(fork::Rank::Cache),
+            _pinned: PhantomPinned,
         })?;
         quietline_platform::name_words!(*inner => "kmem_cache" { knobs, barn, partial, handshake, sheaves_allowed });
         quietline_platform::name_words!(*inner => "kmem_cache" { slabs, places, taken, waiting, sends, idle, visits });
         let owner: *const Inner = &*inner;
-        let this = Shared::get_mut(&mut inner).expect("just made");
         // SAFETY: the value stays where it is, and `drop` takes it out of the registry first.
-        unsafe { this.node.register(owner)? };
-        if !options.sheaves {
-            inner.allow_sheaves(false);
-        }
-        inner.set_debug(options.debug);
+        unsafe { inner.node.register(owner)? };
+        inner.set_debug(options.debug).expect("there are no sheaves to take away");
         Ok(inner)
     }
 
@@ -112,22 +114,37 @@ impl Inner {
         let capacity = self.knobs.sheaf_capacity();
         self.knobs.set(tunables);
         if capacity != tunables.sheaf_capacity {
-            self.put_back(|| self.sheaves.take_all(&self.handshake));
+            // If the fence is refused, sheaves of the old capacity serve until they are replaced.
+            let _ = self.put_back(|| self.sheaves.take_all(&self.handshake));
             self.empty_barn();
         }
         Ok(())
     }
 
-    /// Lets CPUs have sheaves, or takes them away and lets them have none.
-    pub(crate) fn allow_sheaves(&self, allowed: bool) {
-        // Relaxed: who sees the old value tries, and is refused by the guard, or does without, as it may.
-        self.sheaves_allowed.store(allowed, Ordering::Relaxed);
-        self.put_back(|| self.sheaves.allow(&self.handshake, allowed));
+    /// Lets CPUs have sheaves.
+    pub(crate) fn allow_sheaves(&self) {
+        self.sheaves.allow(&self.handshake);
+        // Relaxed: who sees the old value does without, as it may.
+        self.sheaves_allowed.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the CPUs' sheaves away, and lets them have none.
+    ///
+    /// # Errors
+    /// [`FenceError`]; CPUs may have sheaves, as before.
+    pub(crate) fn forbid_sheaves(&self) -> Result<(), FenceError> {
+        // Relaxed: who sees the old value tries, and is refused by the guard.
+        self.sheaves_allowed.store(false, Ordering::Relaxed);
+        let forbidden = self.put_back(|| self.sheaves.forbid(&self.handshake));
+        if forbidden.is_err() {
+            self.sheaves_allowed.store(true, Ordering::Relaxed);
+        }
         self.empty_barn();
+        forbidden
     }
 
     pub(crate) fn has_sheaves(&self) -> bool {
-        // Relaxed: see `allow_sheaves`.
+        // Relaxed: see `forbid_sheaves`.
         self.sheaves_allowed.load(Ordering::Relaxed)
     }
 
@@ -377,7 +394,8 @@ impl Inner {
     /// See [`RawCache::shrink`](crate::RawCache::shrink).
     pub(crate) fn shrink(&self) {
         let _visit = self.visits.begin();
-        self.put_back(|| self.sheaves.take_all(&self.handshake));
+        // If the fence is refused, the CPUs keep their sheaves.
+        let _ = self.put_back(|| self.sheaves.take_all(&self.handshake));
         self.empty_barn();
         self.discard_empty();
     }
@@ -394,7 +412,7 @@ impl Inner {
         // Relaxed: see `store`.
         self.closed.store(true, Ordering::Relaxed);
         let taken = self.take_alone();
-        self.put_back(|| taken);
+        self.put_back(|| Ok(taken)).expect("taken before");
         self.empty_barn();
         self.discard_empty();
     }
@@ -402,9 +420,12 @@ impl Inner {
     /// Every CPU's sheaves, for the only owner.
     pub(crate) fn take_alone(&mut self) -> Taken {
         #[cfg(not(loom))]
-        return self.sheaves.take_all_mut();
+        return self.sheaves.take_all_mut(&mut self.handshake);
         #[cfg(loom)]
-        return self.sheaves.take_all(&self.handshake);
+        return self
+            .sheaves
+            .take_all(&self.handshake)
+            .expect("no fence of a model's end is refused");
     }
 
     pub(crate) fn empty_barn(&self) {
@@ -485,7 +506,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.node.unregister();
-        let taken = self.sheaves.take_all_mut();
+        let taken = self.sheaves.take_all_mut(&mut self.handshake);
         taken.each(
             |sheaf| drop(self.flush(sheaf)),
             |sheaf| debug_assert!(sheaf.is_empty(), "what waits for a grace period owns the cache"),

@@ -16,9 +16,9 @@ use crate::sheaves::Taken;
 use crate::stats;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use quietline_platform::AllocError;
 use quietline_platform::atomic::Ordering;
 use quietline_platform::percpu::{OwnedSheaf, sheaf::OWNER_WORDS};
+use quietline_platform::{AllocError, FenceError, thread};
 use quietline_sync::Shared;
 use quietline_sync::rcu::{Domain, HeadOfMany, Many};
 
@@ -53,7 +53,8 @@ impl RawCache {
     }
 
     /// Waits until every object that was given to [`free_rcu`](Self::free_rcu) before is free (`kvfree_rcu_barrier`).
-    /// Takes all CPUs' sheaves for it, and waits, too, for threads that are just sending one to its grace period.
+    /// Takes all CPUs' sheaves for it, and waits, too, for threads that are just sending one to its grace period, and as
+    /// long as the kernel refuses `membarrier` to the caller.
     ///
     /// # Panics
     /// Never; but called from a callback or inside a read section of the domain it never returns.
@@ -68,10 +69,8 @@ impl RawCache {
     /// As [`flush_rcu`](Self::flush_rcu).
     pub fn flush_rcu_of(caches: &[&RawCache]) {
         for cache in caches {
-            let inner = &cache.inner;
-            inner
-                .take_back(|| inner.sheaves.take_all(&inner.handshake), |sheaf| inner.store(sheaf));
-            inner.sends.wait();
+            cache.inner.collect();
+            cache.inner.sends.wait();
         }
         wait_for(caches.iter().map(|cache| &*cache.inner));
     }
@@ -86,15 +85,13 @@ impl RawCache {
             match Shared::get_mut(&mut cache.inner) {
                 Some(inner) => {
                     let taken = inner.take_alone();
-                    inner.take_back(|| taken, |sheaf| inner.store(sheaf));
+                    inner
+                        .take_back(|| Ok(taken), |sheaf| inner.store(sheaf))
+                        .expect("taken before");
                 }
                 None => {
-                    let inner = &cache.inner;
-                    inner.take_back(
-                        || inner.sheaves.take_all(&inner.handshake),
-                        |sheaf| inner.store(sheaf),
-                    );
-                    inner.sends.wait();
+                    cache.inner.collect();
+                    cache.inner.sends.wait();
                 }
             }
         }
@@ -177,16 +174,41 @@ impl Inner {
         self.empty_sheaf()
     }
 
+    /// Sends all CPUs' collecting sheaves to their grace period. Waits while the kernel refuses the fence for it.
+    fn collect(&self) {
+        let take = || self.sheaves.take_all(&self.handshake);
+        while self.take_back(take, |sheaf| self.store(sheaf)).is_err() {
+            match self.rcu_domain() {
+                // Sleeps until another thread has fenced, and reports a stall.
+                Some(domain) => domain.synchronize(),
+                None => thread::yield_now(),
+            }
+        }
+    }
+
     /// Sends what `take` takes from the CPUs where it belongs.
-    pub(crate) fn put_back(&self, take: impl FnOnce() -> Taken) {
-        self.take_back(take, |sheaf| drop(self.flush(sheaf)));
+    ///
+    /// # Errors
+    /// That of `take`.
+    pub(crate) fn put_back(
+        &self,
+        take: impl FnOnce() -> Result<Taken, FenceError>,
+    ) -> Result<(), FenceError> {
+        self.take_back(take, |sheaf| drop(self.flush(sheaf)))
     }
 
     /// Sends sheaves that collect, of those that `take` takes from the CPUs, to their grace period; the others to `ready`.
-    fn take_back(&self, take: impl FnOnce() -> Taken, ready: impl FnMut(OwnedSheaf)) {
+    ///
+    /// # Errors
+    /// That of `take`.
+    fn take_back(
+        &self,
+        take: impl FnOnce() -> Result<Taken, FenceError>,
+        ready: impl FnMut(OwnedSheaf),
+    ) -> Result<(), FenceError> {
         let mut sent = false;
         let send = self.sends.begin();
-        let mut taken = take();
+        let mut taken = take()?;
         taken.each_rcu(|sheaf| {
             sent = true;
             self.send_sheaf(sheaf);
@@ -196,6 +218,7 @@ impl Inner {
         if sent && let Some(domain) = self.rcu_domain() {
             self.help(domain);
         }
+        Ok(())
     }
 
     /// Sends a sheaf to wait for a grace period, inside a send that was begun before the sheaf was taken from its CPU. Runs
@@ -238,8 +261,14 @@ impl Inner {
         named.or_else(global).or_else(|| {
             // This is for its barrier: if there is still no domain after it, whoever makes one later begins sections that
             // see what the caller unlinked before.
-            self.sheaves.content(&self.handshake);
-            global()
+            loop {
+                let fenced = self.sheaves.content(&self.handshake).is_ok();
+                let domain = global();
+                if fenced || domain.is_some() {
+                    break domain;
+                }
+                thread::yield_now();
+            }
         })
     }
 
@@ -253,7 +282,8 @@ impl Inner {
             return Ok(self.flush(sheaf));
         }
         let mut found = None;
-        self.take_back(
+        // If the fence is refused, none is found.
+        let _ = self.take_back(
             || self.sheaves.take_all(&self.handshake),
             |sheaf| found = Some(self.flush(sheaf)),
         );

@@ -12,7 +12,6 @@ use core::ptr::{self, NonNull};
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicPtr, Ordering};
 use quietline_sync::rcu::{Domain, Guard};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A cache of `T`s that readers find through a [`Place`] while others replace them: no reader waits, counts or writes, and
 /// no value ends under a reader's eyes. Works for every `T` up to 16 KiB: with `Drop`, zero-sized, over-aligned. No unsafe
@@ -107,15 +106,6 @@ impl<T: Send + Sync + 'static> RcuCache<T> {
     /// [`CacheError`]; [`CacheError::BadLayout`] when the options are not for a `T`, or are typesafe;
     /// [`CacheError::Hooks`] when they have any.
     pub fn with_options(options: Options, domain: &'static Domain) -> Result<Self, CacheError> {
-        unsafe fn release<T>(object: NonNull<u8>) {
-            // SAFETY: the cache passes an object that held a T, which nobody can see any more.
-            let end = || unsafe { object.cast::<T>().drop_in_place() };
-            // It has been reported; whoever happens to run this has nothing to do with it.
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(end)) {
-                // Dropping a payload may panic again.
-                core::mem::forget(payload);
-            }
-        }
         if options.has_hooks() {
             return Err(CacheError::Hooks);
         }
@@ -125,7 +115,7 @@ impl<T: Send + Sync + 'static> RcuCache<T> {
         {
             return Err(CacheError::BadLayout);
         }
-        let release = core::mem::needs_drop::<T>().then_some(Hook::new(release::<T>));
+        let release = Hook::drop_of::<T>();
         // SAFETY: the hook is for objects that hold a T; whoever is given to `free_rcu` does, and T may be dropped on any
         // thread and at any time.
         let raw =

@@ -18,7 +18,7 @@ use crate::stats::{BARN_GET, BARN_PUT, RCU_SHEAF, REFILL, SLAB_SYNC};
 use core::cell::Cell;
 use core::time::Duration;
 use quietline_platform::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use quietline_platform::{clock, pages, thread};
+use quietline_platform::{FenceError, clock, pages, thread};
 
 /// Visits of barns by a thread for each look at the clock, which costs as much as such a visit.
 const VISITS_PER_LOOK: u8 = 16;
@@ -216,28 +216,32 @@ fn visit(cache: &Inner, now: u64, interval: u64) {
 
 fn drain_if_idle(cache: &Inner) {
     let idle = &cache.idle;
-    let signature = signature(cache);
+    // If a fence is refused, a later visit compares.
+    let Ok(signature) = signature(cache) else { return };
     if idle.signature.swap(signature, Ordering::Relaxed) != signature {
         idle.drained.store(false, Ordering::Relaxed);
     } else if idle.drained.load(Ordering::Relaxed) {
         // Nobody has come back: not even the slabs that are kept against a change of mind.
         cache.discard_empty();
     } else {
-        cache.put_back(|| cache.sheaves.take_all(&cache.handshake));
+        if cache.put_back(|| cache.sheaves.take_all(&cache.handshake)).is_err() {
+            return;
+        }
         // What nobody's use looks like from now on.
-        idle.signature.store(self::signature(cache), Ordering::Relaxed);
+        let Ok(signature) = self::signature(cache) else { return };
+        idle.signature.store(signature, Ordering::Relaxed);
         idle.drained.store(true, Ordering::Relaxed);
     }
 }
 
 /// Changes when somebody uses the cache, nearly always, and not when decay does.
-fn signature(cache: &Inner) -> u64 {
+fn signature(cache: &Inner) -> Result<u64, FenceError> {
     let used = |statistic| cache.sheaves.counted(statistic);
     let slow = [used(REFILL), used(BARN_GET), used(BARN_PUT), used(RCU_SHEAF)];
     // Without sheaves there are no flushes, and every free goes to a slab.
     let slabs = if cache.has_sheaves() { 0 } else { used(SLAB_SYNC) };
-    slow.into_iter()
-        .fold(cache.sheaves.signature(&cache.handshake) ^ slabs, |all, n| all.rotate_left(16) ^ n)
+    let sheaves = cache.sheaves.signature(&cache.handshake)?;
+    Ok(slow.into_iter().fold(sheaves ^ slabs, |all, n| all.rotate_left(16) ^ n))
 }
 
 /// Whether this visit is one that looks at the clock; a thread's first one is.

@@ -8,6 +8,8 @@
 //!   install_rcu      RCU, if it is full            guard := 0, or what it shall rest at
 //!   take/put spare   SPARE                         fence: nobody pushes to or pops from what was taken
 //!   take/put home    HOME
+//!
+//!   refused fence                                  guard := what it rests at; what was unlinked stays unfenced
 //!        \__ refused while the guard is up
 //! ```
 //!
@@ -17,11 +19,11 @@
 use super::stats;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU64, Ordering};
 #[cfg(doc)]
 use quietline_platform::percpu;
 use quietline_platform::percpu::{Chain, OwnedSheaf, Sheaf, Words};
+use quietline_platform::{AllocError, FenceError};
 use quietline_sync::SpinLock;
 
 /// The sheaf that serves; the stub before there is one.
@@ -41,11 +43,29 @@ pub(crate) struct Sheaves {
     words: Words<{ BEFORE_STATS + stats::WORDS }>,
 }
 
-/// One thread at a time raises the guards. The value they have otherwise: not 0 in a cache without sheaves.
-pub(crate) type Handshake = SpinLock<u64>;
+/// One thread at a time raises the guards.
+pub(crate) type Handshake = SpinLock<GuardState>;
+
+/// The state of the guards, and the sheaves between the two fences of taking them.
+#[derive(Debug)]
+pub(crate) struct GuardState {
+    /// The value that the guards have while no thread raises them: not 0 in a cache without sheaves.
+    rest: u64,
+    /// Sheaves that were unlinked from their CPUs, and that operations in flight may still use, because the kernel has
+    /// refused the fence since. The next fence that succeeds ends that.
+    unfenced: Taken,
+}
+
+impl GuardState {
+    /// The state in a cache whose CPUs may have sheaves, or may have none.
+    pub(crate) fn new(sheaves: bool) -> Self {
+        Self { rest: u64::from(!sheaves), unfenced: Taken::default() }
+    }
+}
 
 /// Sheaves that were taken from all CPUs, and that nobody else uses any more: those with objects to hand out, and those
 /// with objects that wait for a grace period.
+#[derive(Debug, Default)]
 pub(crate) struct Taken {
     ready: Chain,
     rcu: Chain,
@@ -106,11 +126,12 @@ impl Homecomers {
 }
 
 impl Sheaves {
-    /// No sheaves yet.
-    pub(crate) fn new() -> Result<Self, AllocError> {
+    /// No sheaves yet; or ever, unless they are [allowed](Self::allow).
+    pub(crate) fn new(allowed: bool) -> Result<Self, AllocError> {
         let mut words = Words::new()?;
         words.init(MAIN, stub());
         words.init(RCU, stub());
+        words.init(GUARD, GuardState::new(allowed).rest);
         Ok(Self { words })
     }
 
@@ -278,8 +299,11 @@ impl Sheaves {
     }
 
     /// Objects in all CPUs' sheaves: those to hand out, and those that wait for a grace period to begin.
-    pub(crate) fn content(&self, handshake: &Handshake) -> (usize, usize) {
-        self.hold_still(handshake, |_| {
+    ///
+    /// # Errors
+    /// [`FenceError`].
+    pub(crate) fn content(&self, handshake: &Handshake) -> Result<(usize, usize), FenceError> {
+        self.words.hold_still(GUARD, &mut handshake.lock().rest, |_| {
             let mut content = (0, 0);
             self.each(|index, _, sheaf| {
                 *(if index == RCU { &mut content.1 } else { &mut content.0 }) += sheaf.len()
@@ -290,8 +314,11 @@ impl Sheaves {
 
     /// A number that stays the same as long as no sheaf was swapped, nor had another length when this was asked: of a
     /// cache that is idle, and of few others.
-    pub(crate) fn signature(&self, handshake: &Handshake) -> u64 {
-        self.hold_still(handshake, |_| {
+    ///
+    /// # Errors
+    /// [`FenceError`].
+    pub(crate) fn signature(&self, handshake: &Handshake) -> Result<u64, FenceError> {
+        self.words.hold_still(GUARD, &mut handshake.lock().rest, |_| {
             let mut signature = 0xcbf2_9ce4_8422_2325u64;
             self.each(|_, word, sheaf| {
                 for value in [word, sheaf.len() as u64] {
@@ -324,29 +351,52 @@ impl Sheaves {
     }
 
     /// Takes every CPU's sheaves away. Allocates nothing.
-    pub(crate) fn take_all(&self, handshake: &Handshake) -> Taken {
-        self.take(handshake, |_| ())
-    }
-
-    /// Takes every CPU's sheaves away, and from now on refuses new ones, or lets them in again.
-    pub(crate) fn allow(&self, handshake: &Handshake, sheaves: bool) -> Taken {
-        self.take(handshake, |rest| *rest = u64::from(!sheaves))
-    }
-
-    fn take(&self, handshake: &Handshake, change: impl FnOnce(&mut u64)) -> Taken {
-        let taken = self.hold_still(handshake, |rest| {
-            change(rest);
-            self.unlink_all()
-        });
+    ///
+    /// # Errors
+    /// [`FenceError`]; nothing is taken. Sheaves may have been unlinked already: the next call returns them.
+    pub(crate) fn take_all(&self, handshake: &Handshake) -> Result<Taken, FenceError> {
+        let GuardState { rest, unfenced } = &mut *handshake.lock();
+        self.words.hold_still(GUARD, rest, |_| self.unlink_all(unfenced))?;
         // After this, nobody pushes to or pops from those that were taken.
-        self.words.fence();
-        taken
+        self.words.fence()?;
+        Ok(core::mem::take(unfenced))
+    }
+
+    /// [`take_all`](Self::take_all), and refuses new sheaves from now on.
+    ///
+    /// # Errors
+    /// As [`take_all`](Self::take_all); CPUs may go on having sheaves.
+    pub(crate) fn forbid(&self, handshake: &Handshake) -> Result<Taken, FenceError> {
+        let GuardState { rest, unfenced } = &mut *handshake.lock();
+        self.words.hold_still(GUARD, rest, |rest| {
+            self.unlink_all(unfenced);
+            *rest = 1;
+        })?;
+        if let Err(refused) = self.words.fence() {
+            self.lower(rest);
+            return Err(refused);
+        }
+        Ok(core::mem::take(unfenced))
+    }
+
+    /// Lets CPUs have sheaves again. Needs no fence: while the guards were up, no sheaf came to a CPU.
+    pub(crate) fn allow(&self, handshake: &Handshake) {
+        self.lower(&mut handshake.lock().rest);
+    }
+
+    fn lower(&self, rest: &mut u64) {
+        *rest = 0;
+        // ORDERING: as in `Words::hold_still`: who finds zero again finds the words as they were left.
+        (0..self.words.cpus())
+            .for_each(|cpu| self.words.word(cpu, GUARD).store(0, Ordering::Release));
     }
 
     /// [`take_all`](Self::take_all) for an owner that nobody else can disturb.
     #[cfg(not(loom))]
-    pub(crate) fn take_all_mut(&mut self) -> Taken {
-        self.unlink_all()
+    pub(crate) fn take_all_mut(&mut self, handshake: &mut Handshake) -> Taken {
+        let mut taken = core::mem::take(&mut handshake.lock().unfenced);
+        self.unlink_all(&mut taken);
+        taken
     }
 
     /// Calls `f` with the content of each CPU's sheaves; nobody uses the cache meanwhile.
@@ -359,9 +409,8 @@ impl Sheaves {
         });
     }
 
-    /// Swaps all sheaves out.
-    fn unlink_all(&self) -> Taken {
-        let mut taken = Taken { ready: Chain::default(), rcu: Chain::default() };
+    /// Swaps all sheaves out, and adds them to `taken`.
+    fn unlink_all(&self, taken: &mut Taken) {
         // SAFETY: the words point to sheaves or stubs, SPARE perhaps to nothing; callers hold the guard, or are alone.
         unsafe {
             self.words.unlink_sheaves(MAIN, stub(), &mut taken.ready);
@@ -374,20 +423,6 @@ impl Sheaves {
             // SAFETY: swapped out here.
             all.each(|sheaf| unsafe { taken.ready.add(sheaf.into_raw().as_ptr()) });
         }
-        taken
-    }
-
-    /// Calls `f` while no CPU swaps its sheaves (it may still push and pop); it may change what the guards rest at.
-    fn hold_still<R>(&self, handshake: &Handshake, f: impl FnOnce(&mut u64) -> R) -> R {
-        let mut rest = handshake.lock();
-        // The value at rest can change inside, so the guards are left up and then set.
-        let result = self.words.hold_still(GUARD, 1, || f(&mut rest));
-        if *rest == 0 {
-            // ORDERING: as in `Words::hold_still`: who finds zero again finds the words as `f` left them.
-            (0..self.words.cpus())
-                .for_each(|cpu| self.words.word(cpu, GUARD).store(0, Ordering::Release));
-        }
-        result
     }
 }
 

@@ -15,7 +15,8 @@ pub(crate) const RCU_SHEAF: usize = 5;
 /// How many there are.
 pub(crate) const WORDS: usize = 6;
 
-/// A cache's numbers. Exact when nobody uses the cache meanwhile.
+/// A cache's numbers. Exact when nobody uses the cache meanwhile. While the kernel refuses `membarrier` to the caller,
+/// objects in the CPUs' sheaves count as [active](Self::active).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
     /// What tells it apart while it lives: see [`with_cache`](crate::with_cache).
@@ -68,7 +69,8 @@ impl Stats {
 
     fn read(inner: &Inner) -> Self {
         let sheaves = &inner.sheaves;
-        let (ready, collecting) = sheaves.content(&inner.handshake);
+        // If the fence is refused: as if all of those had users.
+        let (ready, collecting) = sheaves.content(&inner.handshake).unwrap_or_default();
         let cached = inner.barn.content() + ready;
         // Relaxed: statistics, so below.
         let waiting = collecting + inner.waiting.load(Ordering::Relaxed).max(0) as usize;

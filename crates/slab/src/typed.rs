@@ -255,13 +255,9 @@ impl<T: Typesafe> TypesafeCache<T> {
             // SAFETY: the cache passes memory of T's size and alignment that nobody uses.
             unsafe { memory.cast::<T>().write(T::construct()) };
         }
-        unsafe fn dtor<T: Typesafe>(memory: NonNull<u8>) {
-            // SAFETY: the cache passes a constructed object that nobody uses any more.
-            unsafe { memory.cast::<T>().drop_in_place() };
-        }
         let options = Options {
             ctor: Some(Hook::new(ctor::<T>)),
-            dtor: core::mem::needs_drop::<T>().then_some(Hook::new(dtor::<T>)),
+            dtor: Hook::drop_of::<T>(),
             typesafe: Some(domain),
             link_offset: T::LINK_OFFSET,
             ..Options::new(name, size_of::<T>(), align_of::<T>())

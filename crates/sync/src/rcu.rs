@@ -47,6 +47,8 @@
 //!   further forks, each by the child of the one before: its counters are in use again then.
 //! * Sections may be entered and left in signal handlers; everything else here takes locks and may not.
 //! * Waiting for a grace period inside a read section of the same domain waits for ever; the stall report says so.
+//! * A thread to which the kernel refuses `membarrier` (a seccomp filter) ends no grace period. It waits until another
+//!   thread does; the stall report says so. No memory is freed early.
 //!
 //! # Lock order
 //!
@@ -71,11 +73,14 @@ pub use chain::{Head, HeadOfMany, Many};
 pub use stall::{Stall, set_stall_handler};
 
 use callbacks::Callbacks;
-use core::marker::PhantomData;
+use core::marker::{PhantomData, PhantomPinned};
+use core::pin::Pin;
 use crossbeam_utils::CachePadded;
 use grace::{Grace, Want};
 use quietline_platform::AllocError;
 use quietline_platform::atomic::AtomicU64;
+#[cfg(not(loom))]
+use quietline_platform::atomic::{AtomicPtr, Ordering};
 use quietline_platform::percpu::Words;
 use run::Whose;
 
@@ -92,6 +97,19 @@ const GENERATIONS: usize = 1;
 const WORDS: usize = PER_GENERATION * GENERATIONS;
 
 /// Readers that are waited for together. Most programs need only [`global`].
+///
+/// A domain does not move: the registry of what takes part in a `fork` has its address.
+///
+/// ```compile_fail,E0507
+/// # use quietline_sync::rcu::Domain;
+/// let moved = *Domain::new().unwrap();
+/// ```
+///
+/// ```compile_fail,E0596
+/// # use quietline_sync::rcu::Domain;
+/// let (mut one, mut other) = (Domain::new().unwrap(), Domain::new().unwrap());
+/// std::mem::swap(&mut *one, &mut *other);
+/// ```
 #[derive(Debug)]
 pub struct Domain {
     readers: CachePadded<Readers>,
@@ -99,6 +117,8 @@ pub struct Domain {
     callbacks: Callbacks,
     #[cfg(not(loom))]
     node: quietline_platform::fork::Node,
+    /// The registry of forks has the address.
+    _pinned: PhantomPinned,
 }
 
 /// What readers read: one line, written once for each grace period.
@@ -126,7 +146,7 @@ impl Domain {
     ///
     /// # Errors
     /// [`AllocError`] when memory for the counters cannot be had.
-    pub fn new() -> Result<Box<Self>, AllocError> {
+    pub fn new() -> Result<Pin<Box<Self>>, AllocError> {
         let domain = Self {
             readers: CachePadded::new(Readers {
                 edition: AtomicU64::new(0),
@@ -136,17 +156,26 @@ impl Domain {
             callbacks: Callbacks::new()?,
             #[cfg(not(loom))]
             node: quietline_platform::fork::Node::new(quietline_platform::fork::Rank::Domain),
+            _pinned: PhantomPinned,
         };
-        #[cfg_attr(loom, allow(unused_mut))]
-        let mut domain = quietline_platform::heap::try_box(domain)?;
+        let domain = Box::into_pin(quietline_platform::heap::try_box(domain)?);
         quietline_platform::name_words!(*domain => "rcu_domain" { readers, grace, callbacks });
         #[cfg(not(loom))]
         {
             let owner: *const Domain = &*domain;
-            // SAFETY: the box stays where it is, and `drop` takes it out of the registry first.
+            // SAFETY: the domain is pinned, and `drop` takes it out of the registry first.
             unsafe { domain.node.register(owner)? };
         }
         Ok(domain)
+    }
+
+    /// A domain that lives as long as the process.
+    ///
+    /// # Errors
+    /// [`AllocError`] when memory for the counters cannot be had.
+    pub fn leaked() -> Result<&'static Self, AllocError> {
+        // SAFETY: the domain is not moved out of the box, which is never freed.
+        Ok(Box::leak(unsafe { Pin::into_inner_unchecked(Self::new()?) }))
     }
 
     /// Opens a read section: about a nanosecond, one plain addition to the CPU's own line.
@@ -260,31 +289,59 @@ impl Drop for Domain {
 /// [`AllocError`] when its counters cannot be allocated, on the first call.
 #[cfg(not(loom))]
 pub fn global() -> Result<&'static Domain, AllocError> {
-    use quietline_platform::atomic::{AtomicPtr, Ordering};
-    static GLOBAL: AtomicPtr<Domain> = AtomicPtr::new(core::ptr::null_mut());
-    // ORDERING: pairs with the release below: who sees the pointer sees the domain. Who does not makes one, too: nobody
-    // waits for another thread, because a child that is forked meanwhile would wait for ever.
-    let mut domain = GLOBAL.load(Ordering::Acquire);
-    if domain.is_null() {
-        let fresh = Box::into_raw(Domain::new()?);
-        // ORDERING: release publishes the domain; acquire sees that of another thread that was quicker.
-        let before = GLOBAL.compare_exchange(
-            core::ptr::null_mut(),
-            fresh,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        domain = match before {
-            Ok(_) => fresh,
-            Err(quicker) => {
-                // SAFETY: made above, and given to nobody.
-                drop(unsafe { Box::from_raw(fresh) });
-                quicker
-            }
-        };
+    static GLOBAL: StaticDomain = StaticDomain::new();
+    GLOBAL.get()
+}
+
+/// A domain in a static variable, made by the first call that needs it.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub struct StaticDomain(AtomicPtr<Domain>);
+
+#[cfg(not(loom))]
+impl StaticDomain {
+    /// A variable without a domain yet.
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(core::ptr::null_mut()))
     }
-    // SAFETY: a box that is never freed once it is in the static.
-    Ok(unsafe { &*domain })
+
+    /// Returns the domain, and makes it if there is none.
+    ///
+    /// # Errors
+    /// [`AllocError`] when its counters cannot be allocated.
+    pub fn get(&'static self) -> Result<&'static Domain, AllocError> {
+        // ORDERING: pairs with the release below: who sees the pointer sees the domain. Who does not makes one, too:
+        // nobody waits for another thread, because a child that is forked meanwhile would wait for ever.
+        let mut domain = self.0.load(Ordering::Acquire);
+        if domain.is_null() {
+            // SAFETY: the domain is not moved out of the box.
+            let fresh = Box::into_raw(unsafe { Pin::into_inner_unchecked(Domain::new()?) });
+            // ORDERING: release publishes the domain; acquire sees that of another thread that was quicker.
+            let before = self.0.compare_exchange(
+                core::ptr::null_mut(),
+                fresh,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            domain = match before {
+                Ok(_) => fresh,
+                Err(quicker) => {
+                    // SAFETY: made above, and given to nobody.
+                    drop(unsafe { Box::from_raw(fresh) });
+                    quicker
+                }
+            };
+        }
+        // SAFETY: a box that is never freed once it is in the static.
+        Ok(unsafe { &*domain })
+    }
+}
+
+#[cfg(not(loom))]
+impl Default for StaticDomain {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// `before` holds the grace-period lock; the child starts a new generation of counters.

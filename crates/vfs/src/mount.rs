@@ -22,9 +22,9 @@
 //! Whoever only *saw* a mount, in a read section, takes a reference and looks at the state afterwards
 //! ([`get_mounted`](Mount::get_mounted)): if the mount is still mounted, the unmounter's sum has that reference.
 
-use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::percpu::Words;
+use quietline_platform::{AllocError, FenceError};
 
 const GETS: usize = 0;
 const PUTS: usize = 1;
@@ -165,7 +165,8 @@ impl Mount {
         // ORDERING: pairs with the load in `get_mounted`, through the fence below. Acquire: of a former unmounter.
         let began =
             counts.state.compare_exchange(MOUNTED, CHECKING, Ordering::AcqRel, Ordering::Acquire);
-        began.is_ok().then(|| counts.references_held())
+        // If a fence is refused, the mount is busy.
+        began.is_ok().then(|| counts.references_held().unwrap_or(u64::MAX))
     }
 
     /// Makes the mount one that its last put ends, or mounted again, if it is not to `go`. The tree's reference stays: the
@@ -203,17 +204,18 @@ impl Counts {
                 .is_ok()
     }
 
+    /// `false` also when a fence is refused: then the mount stays, as if a reference were held for ever.
     fn is_zero(&self) -> bool {
-        self.references_held() == 0
+        self.references_held() == Ok(0)
     }
 
-    fn references_held(&self) -> u64 {
+    fn references_held(&self) -> Result<u64, FenceError> {
         // Everybody's puts until here are visible after this, and whoever puts later sees DETACHED.
-        self.words.fence();
+        self.words.fence()?;
         let puts = self.words.sum(PUTS);
         // A put that was counted had its get before it, perhaps on another CPU: now that is visible too. A reference that
         // is held at this moment has its get in the sum below and its put not in the sum above, so it tips the scales.
-        self.words.fence();
-        self.words.sum(GETS).wrapping_sub(puts)
+        self.words.fence()?;
+        Ok(self.words.sum(GETS).wrapping_sub(puts))
     }
 }

@@ -312,7 +312,7 @@ fn explore_with(switches: usize, f: impl Fn() + Sync + Send + 'static) {
 
 /// A root directory of a kernel that is never dropped.
 fn root() -> DentryRef<'static> {
-    let domain: &'static Domain = Box::leak(Domain::new().unwrap());
+    let domain: &'static Domain = Domain::leaked().unwrap();
     let vfs: &'static Vfs = Box::leak(Box::new(Vfs {
         domain,
         long_names: raw::dcache::long_name::LongNames,

@@ -229,7 +229,7 @@ fn two<A: 'static, B: 'static>(
 
 /// A root directory of a kernel that is never dropped.
 fn root() -> Dir {
-    let domain: &'static Domain = Box::leak(Domain::new().unwrap());
+    let domain: &'static Domain = Domain::leaked().unwrap();
     let vfs: &'static Vfs = Box::leak(Box::new(Vfs {
         domain,
         long_names: raw::dcache::long_name::LongNames,

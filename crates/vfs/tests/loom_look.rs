@@ -27,6 +27,7 @@ use quietline_platform::cell::UnsafeCell;
 use quietline_platform::{cpu, thread};
 use quietline_sync::rcu::Domain;
 use status::Status;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use word::{ANYFD, SlotWord};
@@ -63,7 +64,7 @@ struct File {
 
 /// A descriptor, a file, and what it is on in its lives.
 struct World {
-    domain: Box<Domain>,
+    domain: Pin<Box<Domain>>,
     slot: SlotWord<File>,
     file: File,
     dentries: [Arc<Dentry>; 3],

@@ -265,7 +265,7 @@ fn explore(switches: usize, f: impl Fn() + Sync + Send + 'static) {
 
 /// An empty file of a kernel that is never dropped.
 fn file() -> &'static PageTree<'static> {
-    let domain: &'static Domain = Box::leak(Domain::new().unwrap());
+    let domain: &'static Domain = Domain::leaked().unwrap();
     Box::leak(Box::new(PageTree::new(Box::leak(Box::new(PageCaches::new(domain))))))
 }
 

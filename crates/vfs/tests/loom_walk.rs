@@ -19,6 +19,7 @@ use mount_table::MountTable;
 use quietline_platform::cell::UnsafeCell;
 use quietline_platform::{cpu, thread};
 use quietline_sync::{Lockref, Seqcount, rcu::Domain};
+use std::pin::Pin;
 use std::sync::Arc;
 
 /// A mount, and whether it was ended: whoever uses it reads the cell, whoever ends it writes it.
@@ -132,7 +133,7 @@ fn a_walk_and_a_lazy_unmount() {
 #[test]
 fn a_mountpoint_is_crossed_while_it_is_unmounted() {
     bounded(2, || {
-        let domain: Arc<Box<Domain>> = Arc::new(Domain::new().unwrap());
+        let domain: Arc<Pin<Box<Domain>>> = Arc::new(Domain::new().unwrap());
         let table = Arc::new(MountTable::<Mounted>::new());
         let mounted = Mounted::new();
         // SAFETY: nobody else has the table yet; the mount stays to the end of the model, and is "freed" by what writes its cell.
@@ -160,7 +161,7 @@ fn a_mountpoint_is_crossed_while_it_is_unmounted() {
 #[test]
 fn a_table_grows_under_a_walk() {
     bounded(2, || {
-        let domain: Arc<Box<Domain>> = Arc::new(Domain::new().unwrap());
+        let domain: Arc<Pin<Box<Domain>>> = Arc::new(Domain::new().unwrap());
         let table = Arc::new(MountTable::<Mounted>::new());
         let (one, two) = (Mounted::new(), Mounted::new());
         // SAFETY: nobody else has the table yet; both stay to the end of the model.

@@ -124,7 +124,7 @@ static HANDLER: Callback<
 /// lock and some microseconds, and slabs that are made are larger; objects of older slabs are checked for what can be. Once
 /// nothing is checked, nothing of it costs. Other threads may go on meanwhile.
 ///
-/// QL_INVALID when `cache` is NULL or a flag is unknown.
+/// QL_INVALID when `cache` is NULL or a flag is unknown; QL_REFUSED when the kernel refuses membarrier to the calling thread.
 ///
 /// # Safety
 /// `cache` is NULL or a cache.
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn ql_cache_set_debug(cache: *mut ql_cache, flags: u32) ->
     status(|| {
         // SAFETY: by contract.
         let cache = unsafe { cache.as_ref() }.ok_or(ql_status::QL_INVALID)?;
-        cache.raw().set_debug(self::flags(flags)?);
+        cache.raw().set_debug(self::flags(flags)?)?;
         Ok(())
     })
 }

@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ql_packets_active(packets: *const ql_packets) -> usize 
 /// a cache. What is found goes to the handler of ql_set_violation_handler(): a packet that is ended twice (QL_DOUBLE_FREE), one that is
 /// written to after its end (QL_USE_AFTER_FREE, with QL_DEBUG_POISON), bytes behind a buffer (QL_OVERRUN, with QL_DEBUG_RED_ZONE).
 ///
-/// QL_INVALID when `packets` is NULL or a flag is unknown.
+/// QL_INVALID when `packets` is NULL or a flag is unknown; QL_REFUSED when the kernel refuses membarrier to the calling thread.
 ///
 /// # Safety
 /// `packets` is NULL or packets. Not to be called by a packet's destructor.
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn ql_packets_active(packets: *const ql_packets) -> usize 
 pub unsafe extern "C" fn ql_packets_set_debug(packets: *mut ql_packets, flags: u32) -> ql_status {
     status(|| {
         // SAFETY: by contract.
-        unsafe { ql_packets::get(packets) }?.set_debug(crate::debug::flags(flags)?);
+        unsafe { ql_packets::get(packets) }?.set_debug(crate::debug::flags(flags)?)?;
         Ok(())
     })
 }

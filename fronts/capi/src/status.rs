@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_uint};
 use quietline_net::packet::PacketError;
-use quietline_platform::AllocError;
+use quietline_platform::{AllocError, FenceError};
 use quietline_slab::CacheError;
 use rustix::io::Errno;
 
@@ -29,6 +29,8 @@ pub enum ql_status {
     QL_SHARED = 7,
     /// The packet's buffer, or any buffer, has no room for that.
     QL_BAD_LENGTH = 8,
+    /// The kernel refuses membarrier to the calling thread. Nothing was changed.
+    QL_REFUSED = 9,
 }
 
 /// A sentence in English for a status; a sentence that says so for a number that is none. Never NULL; lives as long as the
@@ -45,6 +47,7 @@ pub extern "C" fn ql_status_message(status: c_uint) -> *const c_char {
         6 => c"too many different names",
         7 => c"the packet is shared; copy it first",
         8 => c"the packet's buffer has no room for that",
+        9 => c"the kernel refuses membarrier to the calling thread",
         _ => c"not a status of this library",
     };
     message.as_ptr()
@@ -53,6 +56,12 @@ pub extern "C" fn ql_status_message(status: c_uint) -> *const c_char {
 impl From<AllocError> for ql_status {
     fn from(_: AllocError) -> Self {
         Self::QL_NO_MEMORY
+    }
+}
+
+impl From<FenceError> for ql_status {
+    fn from(_: FenceError) -> Self {
+        Self::QL_REFUSED
     }
 }
 

@@ -3,14 +3,17 @@
 //! - [`isolated!`] runs a test in a process of its own.
 //! - [`budget`] and [`scaled`] return the number of rounds that a generated test runs.
 //! - [`stride`] returns the step by which a grid of cases is thinned.
+//! - [`refuse_membarrier`] makes the kernel refuse a system call to the calling thread.
 //! - [`TimedLoop`] runs for a time, and on until its goal is met.
 
 mod budget;
 mod isolated;
+mod refuse;
 mod timed;
 
 pub use budget::{budget, scaled, stride};
 #[doc(hidden)]
 pub use isolated::{Child, enter};
 pub use isolated::{PASSED, program};
+pub use refuse::refuse_membarrier;
 pub use timed::TimedLoop;

@@ -341,8 +341,11 @@ impl Packets {
     ///
     /// Not to be called by a destructor of a packet.
     #[cfg(not(loom))]
-    pub fn set_debug(&self, debug: Debug) {
-        self.caches().for_each(|cache| cache.set_debug(debug));
+    ///
+    /// # Errors
+    /// [`FenceError`](quietline_platform::FenceError): see there. Some of the caches may be checked already.
+    pub fn set_debug(&self, debug: Debug) -> Result<(), quietline_platform::FenceError> {
+        self.caches().try_for_each(|cache| cache.set_debug(debug))
     }
 
     /// Looks at all heads and data that are checked, free ones and others: how many were found wrong, and reported.

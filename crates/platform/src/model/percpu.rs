@@ -1,9 +1,9 @@
 //! The model bodies: each operation is one step under the mutex of its CPU.
 
-use crate::AllocError;
 use crate::atomic::AtomicU64;
 use crate::percpu::Sheaf;
 use crate::percpu::locked::Locked;
+use crate::{AllocError, FenceError};
 use core::ptr::NonNull;
 use loom::sync::Mutex;
 
@@ -96,10 +96,11 @@ impl<const N: usize> Area<N> {
     }
 
     /// Waits for each CPU's step in flight: steps after this one see what the caller wrote before.
-    pub(crate) fn fence(&self) {
+    pub(crate) fn fence(&self) -> Result<(), FenceError> {
         for copy in &self.cpus {
             drop(copy.step.lock().expect("a step does not panic"));
         }
+        Ok(())
     }
 
     pub(crate) unsafe fn list_push(&self, index: usize, node: NonNull<AtomicU64>) {

@@ -441,9 +441,9 @@ fn drain_under_guard() {
         for round in 0..150 {
             let cpu = round % words.cpus();
             words.word(cpu, 1).store(1, Relaxed);
-            fence();
+            fence().unwrap();
             let taken = words.word(cpu, 0).swap(Sheaf::stub().as_ptr() as u64, Relaxed);
-            fence();
+            fence().unwrap();
             words.word(cpu, 1).store(0, Relaxed);
             let taken = NonNull::new(taken as *mut Sheaf).unwrap();
             // SAFETY: nobody else can reach the sheaf: the word was swapped, and the fence ended what was in flight.

@@ -4,7 +4,7 @@
 use crate::support::{allowed_cpus, pin};
 use quietline_platform::atomic::{Ordering, compiler_fence};
 use quietline_platform::percpu::{Body, Words, active};
-use quietline_platform::{clock, cpu, membarrier};
+use quietline_platform::{FenceError, clock, cpu, membarrier};
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::time::Duration;
 
@@ -52,16 +52,13 @@ fn a_pinned_thread_works_on_its_own_words() {
 fn restartable_sequences_need_the_barrier() {
     if !membarrier::available() {
         assert_eq!(active(), Body::Fallback);
-        assert!(
-            std::panic::catch_unwind(membarrier::rseq).is_err(),
-            "what is refused is not passed over"
-        );
+        assert_eq!(membarrier::rseq(), Err(FenceError), "a refusal is reported");
         return;
     }
-    membarrier::rseq();
+    membarrier::rseq().unwrap();
     std::thread::scope(|s| {
         (0..4).for_each(|_| {
-            s.spawn(|| (0..50).for_each(|_| membarrier::rseq()));
+            s.spawn(|| (0..50).for_each(|_| membarrier::rseq().unwrap()));
         });
     });
 }
@@ -109,7 +106,7 @@ fn the_barrier_orders_both_sides() {
         while clock::monotonic() - start < Duration::from_millis(200) {
             slow_stores(&fill);
             rare.0.store(1, Relaxed);
-            membarrier::rseq();
+            membarrier::rseq().unwrap();
             while often.0.load(Acquire) != 0 {
                 std::hint::spin_loop();
             }

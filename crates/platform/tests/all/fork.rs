@@ -72,7 +72,7 @@ fn a_child_of_a_busy_parent_works() {
                     let before = words.sum(0);
                     use_everything(words, 20);
                     assert_eq!(words.sum(0), before + 20, "the child's words are its own");
-                    words.fence();
+                    words.fence().unwrap();
                     futex::wait(&AtomicU32::new(1), 1, Duration::from_millis(1).into());
                     // The child may have threads, and forks of its own.
                     std::thread::scope(|s| {
@@ -116,8 +116,8 @@ fn owners_are_told_by_rank_on_both_sides() {
     quietline_testing::isolated!();
     let ranks = [Rank::Machine, Rank::Object, Rank::Domain, Rank::Cache, Rank::Object, Rank::List];
     let owners = ranks.map(|rank| Owner { rank, held: false.into() });
-    let mut nodes = ranks.map(Node::new);
-    for (owner, node) in owners.iter().zip(&mut nodes) {
+    let nodes = ranks.map(Node::new);
+    for (owner, node) in owners.iter().zip(&nodes) {
         // SAFETY: the owners stay where they are, and leave the registry before they die.
         unsafe { node.register(owner).unwrap() };
     }
@@ -137,7 +137,7 @@ fn owners_are_told_by_rank_on_both_sides() {
     unsafe { nodes[2].register(&owners[2]).unwrap() };
     in_child(20, || assert_eq!(told(), [0, 2, 4, 6, 8, 17, 19, 21, 23, 25]));
     assert_eq!(told().len(), 10);
-    nodes.iter_mut().for_each(fork::Node::unregister);
+    nodes.iter().for_each(fork::Node::unregister);
     in_child(20, || assert_eq!(told(), []));
     assert_eq!(told(), []);
 }
@@ -146,7 +146,7 @@ fn owners_are_told_by_rank_on_both_sides() {
 fn registering_can_fail() {
     quietline_testing::isolated!();
     let owner = Owner { rank: Rank::Cache, held: false.into() };
-    let mut node = Node::new(Rank::Cache);
+    let node = Node::new(Rank::Cache);
     fault::fail_nth(1);
     // SAFETY: the owner stays where it is until the end of the test, and leaves the registry there.
     assert!(unsafe { node.register(&owner) }.is_err());

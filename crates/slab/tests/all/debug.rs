@@ -398,7 +398,7 @@ fn switched_in_use() {
     let before = pages::usage().used;
     let cache = checked(Debug::OFF);
     let old = [(); 3].map(|()| allocates_here(&cache));
-    cache.set_debug(Debug::ALL);
+    cache.set_debug(Debug::ALL).unwrap();
     assert_eq!((cache.debug(), cache.stats().cached), (Debug::ALL, 0));
     let new = allocates_here(&cache);
     assert_eq!(cache.stats().active, 4);
@@ -407,7 +407,7 @@ fn switched_in_use() {
     assert_eq!(only().kind, ViolationKind::InvalidPointer(Invalid::Inside { offset: 4 }));
     frees_here(&cache, old[0]);
     // Other checks: the objects of the first ones are old now.
-    cache.set_debug(Debug::RED_ZONE);
+    cache.set_debug(Debug::RED_ZONE).unwrap();
     let newest = allocates_here(&cache);
     frees_here(&cache, new);
     frees_here(&cache, old[1]);
@@ -415,13 +415,13 @@ fn switched_in_use() {
     frees_again(&cache, newest);
     assert_eq!(only().kind, ViolationKind::DoubleFree);
     let kept = allocates_here(&cache);
-    cache.set_debug(Debug::OFF);
+    cache.set_debug(Debug::OFF).unwrap();
     assert_eq!((cache.debug(), cache.stats().active), (Debug::OFF, 2));
     // A slab that was full when checks ended is not there to be taken from.
-    cache.set_debug(Debug::RED_ZONE);
+    cache.set_debug(Debug::RED_ZONE).unwrap();
     let mut full: Vec<Entry> = vec![None; cache.layout().objects];
     cache.alloc_bulk(&mut full).unwrap();
-    cache.set_debug(Debug::OFF);
+    cache.set_debug(Debug::OFF).unwrap();
     assert!((0..4).all(|_| cache.alloc_batch(1).unwrap().len() > 0));
     // SAFETY: allocated above.
     unsafe { cache.free_bulk(&mut full) };
@@ -501,7 +501,7 @@ fn constructed_state_is_kept() {
         frees_here(&cache, object);
         assert!(is_filled(object, 48, 4), "not even a link is in it");
     }
-    cache.set_debug(Debug::OFF);
+    cache.set_debug(Debug::OFF).unwrap();
     let objects = [(); 100].map(|()| allocates_here(&cache));
     for object in objects {
         assert!(is_filled(object, 48, 3) || is_filled(object, 48, 4));
@@ -569,8 +569,8 @@ fn faults() {
             frees_here(&cache, one);
         }
         assert_eq!(cache.stats().active, 0);
-        cache.set_debug(Debug::OFF);
-        cache.set_debug(Debug::RED_ZONE);
+        cache.set_debug(Debug::OFF).unwrap();
+        cache.set_debug(Debug::RED_ZONE).unwrap();
         drop(cache);
         assert_eq!(pages::usage().used, before);
     });

@@ -34,11 +34,11 @@ fn off_is_free() {
     quietline_testing::isolated!();
     let never = RawCache::new(Options::new("never", 64, 8)).unwrap();
     let once = RawCache::new(Options::new("once", 64, 8)).unwrap();
-    once.set_debug(Debug::ALL);
+    once.set_debug(Debug::ALL).unwrap();
     let object = once.alloc().unwrap();
     // SAFETY: allocated above.
     unsafe { once.free(object) };
-    once.set_debug(Debug::OFF);
+    once.set_debug(Debug::OFF).unwrap();
     if let (Some(never), Some(once)) = (pair(&never), pair(&once)) {
         println!("{} instructions, {} locked", once.instructions, once.locked);
         assert_eq!((never.locked, never.fences, never.syscalls), (0, 0, 0));

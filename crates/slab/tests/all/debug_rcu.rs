@@ -100,7 +100,7 @@ fn switched_while_objects_wait() {
             })
         });
         for turn in 0..150 {
-            cache.set_debug([Debug::ALL, Debug::OFF, Debug::RED_ZONE][turn % 3]);
+            cache.set_debug([Debug::ALL, Debug::OFF, Debug::RED_ZONE][turn % 3]).unwrap();
             if turn % 7 == 0 {
                 cache.flush_rcu();
             }
@@ -110,7 +110,7 @@ fn switched_while_objects_wait() {
     });
     cache.flush_rcu();
     assert_eq!((cache.stats().active, cache.stats().waiting, cache.validate()), (0, 0, 0));
-    cache.set_debug(Debug::OFF);
+    cache.set_debug(Debug::OFF).unwrap();
     cache.shrink();
     assert_eq!(cache.stats().slabs, 0);
     drop(cache);

@@ -105,7 +105,7 @@ fn switch_while_churning(time: Duration, options: Options) {
             |turns| turns > 20 && done.iter().all(|done| done.load(Ordering::Relaxed) > 100);
         while begin.elapsed() < time || !enough(turns) {
             let debug = Debug::from_bits_truncate(random.next() as u8);
-            cache.set_debug(if random.below(3) == 0 { Debug::OFF } else { debug });
+            cache.set_debug(if random.below(3) == 0 { Debug::OFF } else { debug }).unwrap();
             turns += 1;
             match random.below(4) {
                 0 => assert_eq!(cache.validate(), 0),
@@ -126,7 +126,7 @@ fn switch_while_churning(time: Duration, options: Options) {
         unsafe { cache.free(object) };
     }
     assert_eq!(cache.validate(), 0);
-    cache.set_debug(Debug::OFF);
+    cache.set_debug(Debug::OFF).unwrap();
     cache.shrink();
     assert_eq!((cache.stats().active, cache.stats().slabs), (0, 0));
     drop(cache);
@@ -157,9 +157,9 @@ fn two_at_the_switch() {
             let cache = &cache;
             scope.spawn(move || {
                 for _ in 0..200 {
-                    cache.set_debug(debug);
+                    cache.set_debug(debug).unwrap();
                     let object = cache.alloc().unwrap();
-                    cache.set_debug(Debug::OFF);
+                    cache.set_debug(Debug::OFF).unwrap();
                     // SAFETY: allocated above.
                     unsafe { cache.free(object) };
                 }
@@ -185,8 +185,8 @@ fn fork() {
         scope.spawn(move || churn(cache, 100, 1, passed, done, stop));
         scope.spawn(move || {
             while !stop.load(Ordering::Relaxed) {
-                cache.set_debug(Debug::ALL);
-                cache.set_debug(Debug::OFF);
+                cache.set_debug(Debug::ALL).unwrap();
+                cache.set_debug(Debug::OFF).unwrap();
             }
         });
         for round in 0..40 {
@@ -198,7 +198,7 @@ fn fork() {
                     libc::alarm(20);
                     let mut well = true;
                     for debug in [Debug::RED_ZONE, Debug::OFF, Debug::POISON] {
-                        cache.set_debug(debug);
+                        cache.set_debug(debug).unwrap();
                         let Ok(object) = cache.alloc() else { libc::_exit(1) };
                         cache.free(object);
                         well &= cache.validate() == 0;

@@ -225,9 +225,9 @@ fn settings_change_while_objects_are_out() {
                     })
                 })?,
                 1 => cache.shrink(),
-                2 => cache.set_debug(Debug::ALL - Debug::TRACK),
+                2 => cache.set_debug(Debug::ALL - Debug::TRACK).unwrap(),
                 3 => assert_eq!(cache.validate(), 0),
-                4 => cache.set_debug(Debug::OFF),
+                4 => cache.set_debug(Debug::OFF).unwrap(),
                 _ => drop(quietline_slab::shrink_all()),
             }
             assert_eq!(cache.stats().active, out.1.len());

@@ -13,7 +13,7 @@ mod sheaves;
 use quietline_platform::percpu::OwnedSheaf;
 use quietline_platform::{cpu, model, thread};
 use quietline_sync::SpinLock;
-use sheaves::{Handshake, Sheaves};
+use sheaves::{GuardState, Handshake, Sheaves};
 use std::sync::Arc;
 
 struct Cache {
@@ -22,7 +22,10 @@ struct Cache {
 }
 
 fn cache() -> Arc<Cache> {
-    Arc::new(Cache { sheaves: Sheaves::new().unwrap(), handshake: SpinLock::new(0) })
+    Arc::new(Cache {
+        sheaves: Sheaves::new(true).unwrap(),
+        handshake: SpinLock::new(GuardState::new(true)),
+    })
 }
 
 impl Cache {
@@ -49,6 +52,7 @@ impl Cache {
         let mut objects = Vec::new();
         self.sheaves
             .take_all(&self.handshake)
+            .unwrap()
             .each(|_| unreachable!(), |sheaf| drain(sheaf, &mut objects));
         objects
     }
@@ -120,7 +124,7 @@ fn free_rcu_beside_the_end_of_sheaves() {
             thread::spawn(move || {
                 cpu::migrate(1);
                 let mut objects = Vec::new();
-                let taken = cache.sheaves.allow(&cache.handshake, false);
+                let taken = cache.sheaves.forbid(&cache.handshake).unwrap();
                 taken.each(|_| unreachable!(), |sheaf| drain(sheaf, &mut objects));
                 objects
             })

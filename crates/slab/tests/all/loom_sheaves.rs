@@ -11,9 +11,9 @@ mod stats {
 mod sheaves;
 
 use quietline_platform::percpu::OwnedSheaf;
-use quietline_platform::{cpu, model, thread};
+use quietline_platform::{cpu, fault, model, thread};
 use quietline_sync::SpinLock;
-use sheaves::{Handshake, Sheaves};
+use sheaves::{GuardState, Handshake, Sheaves};
 use std::sync::Arc;
 
 struct Cache {
@@ -22,7 +22,10 @@ struct Cache {
 }
 
 fn cache() -> Arc<Cache> {
-    Arc::new(Cache { sheaves: Sheaves::new().unwrap(), handshake: SpinLock::new(0) })
+    Arc::new(Cache {
+        sheaves: Sheaves::new(true).unwrap(),
+        handshake: SpinLock::new(GuardState::new(true)),
+    })
 }
 
 /// A sheaf for two objects, with these.
@@ -46,12 +49,13 @@ fn on_cpu<T: 'static>(number: usize, f: impl FnOnce() -> T + 'static) -> thread:
     })
 }
 
-/// What is in the sheaves of all CPUs, which are taken away.
+/// What is in the sheaves of all CPUs, which are taken away; nothing if a fence is refused.
 fn take_all(cache: &Cache) -> Vec<usize> {
     let mut objects = Vec::new();
     cache
         .sheaves
         .take_all(&cache.handshake)
+        .unwrap_or_default()
         .each(|sheaf| drain(sheaf, &mut objects), |_| unreachable!());
     objects
 }
@@ -86,6 +90,38 @@ fn pop_and_push_beside_take_all() {
         rest(&cache, &mut objects);
         assert_eq!(objects, [1, 2]);
     });
+}
+
+/// The kernel refuses a fence to the CPU that takes the sheaves away, the one before they are unlinked or the one after:
+/// each object is in one place, and no sheaf goes that an operation still uses.
+#[test]
+fn pop_and_push_beside_a_refused_take_all() {
+    for skipped in 0..2 {
+        model(move || {
+            fault::refuse_fences(skipped, 1);
+            let cache = cache();
+            assert!(cache.sheaves.install(sheaf(&[1]), false).is_none());
+            let drainer = take_all_on_another_cpu(&cache);
+            let mut objects = Vec::new();
+            match cache.sheaves.pop() {
+                0 => {}
+                object => objects.push(object),
+            }
+            if !cache.sheaves.push(2) {
+                objects.push(2);
+            }
+            if let Some(over) = cache.sheaves.install(sheaf(&[3]), true) {
+                drain(over, &mut objects);
+            }
+            let taken = drainer.join().unwrap();
+            assert!(taken.is_empty(), "{taken:?}");
+            rest(&cache, &mut objects);
+            assert_eq!(objects, [1, 2, 3]);
+            // The guards are down.
+            assert!(cache.sheaves.install(sheaf(&[4]), false).is_none());
+            assert_eq!(take_all(&cache), [4]);
+        });
+    }
 }
 
 /// A sheaf that is installed while another CPU takes sheaves away belongs to one of them, never to both.
@@ -165,7 +201,7 @@ fn install_beside_content() {
         assert!(cache.sheaves.install(sheaf(&[]), false).is_none());
         let looker = {
             let cache = cache.clone();
-            on_cpu(1, move || cache.sheaves.content(&cache.handshake))
+            on_cpu(1, move || cache.sheaves.content(&cache.handshake).unwrap())
         };
         let over = cache.sheaves.install(sheaf(&[1, 2]), false).expect("the old one, or this one");
         let installed = over.is_empty();
@@ -184,7 +220,7 @@ fn home_beside_content() {
         cache.sheaves.put_home(sheaf(&[1]), 2, |_| unreachable!());
         let looker = {
             let cache = cache.clone();
-            on_cpu(1, move || cache.sheaves.content(&cache.handshake))
+            on_cpu(1, move || cache.sheaves.content(&cache.handshake).unwrap())
         };
         // The guard is up: refused.
         let taken =
@@ -195,8 +231,8 @@ fn home_beside_content() {
         assert_eq!(seen.1, 0, "nothing waits for a grace period");
         assert!([0, 1, 2, 3].contains(&seen.0), "{seen:?}");
         let left = if taken { 0 } else { 1 } + if refused == 0 { 2 } else { 0 };
-        assert_eq!(cache.sheaves.content(&cache.handshake).0, left);
-        cache.sheaves.take_all(&cache.handshake).each(drop, |_| unreachable!());
+        assert_eq!(cache.sheaves.content(&cache.handshake).unwrap().0, left);
+        cache.sheaves.take_all(&cache.handshake).unwrap().each(drop, |_| unreachable!());
     });
 }
 

@@ -96,7 +96,7 @@ fn session() -> Session {
 
 /// A cache of so many objects, and a place with the first life in it; neither is dropped.
 fn world(objects: usize) -> (&'static Cache, &'static TypesafePlace<'static, Session>) {
-    let domain: &'static Domain = Box::leak(Domain::new().unwrap());
+    let domain: &'static Domain = Domain::leaked().unwrap();
     let cache: &'static Cache =
         Box::leak(Box::new(Cache::new(domain, (0..objects).map(|_| session()).collect())));
     let place = TypesafePlace::empty(cache);

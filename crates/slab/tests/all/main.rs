@@ -11,6 +11,7 @@ mod debug_rcu;
 mod debug_switch;
 mod exhaustion;
 mod faults;
+mod fence;
 mod fork;
 /// Part of the model, where its files expect it.
 #[cfg(not(loom))]

@@ -48,7 +48,7 @@ impl Object {
 }
 
 fn domain() -> &'static Domain {
-    Box::leak(Domain::new().unwrap())
+    Domain::leaked().unwrap()
 }
 
 fn options(domain: &'static Domain) -> Options {

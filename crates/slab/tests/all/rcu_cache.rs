@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 fn domain() -> &'static Domain {
-    Box::leak(Domain::new().unwrap())
+    Domain::leaked().unwrap()
 }
 
 /// A value whose end is counted, and seen by whoever looks too late.

@@ -58,7 +58,7 @@ impl<const N: u64> Drop for Object<N> {
 }
 
 fn domain() -> &'static Domain {
-    Box::leak(Domain::new().unwrap())
+    Domain::leaked().unwrap()
 }
 
 /// A constructor runs once for each object, its fields survive reuse, a destructor once.
@@ -295,4 +295,50 @@ fn hooks_may_use_the_cache() {
     objects.into_iter().for_each(|object| domain.defer(move || free(object)).unwrap());
     domain.barrier();
     assert_eq!(shared.stats().active, 0);
+}
+
+/// A destructor that panics ends there: the thread that happens to run it does not unwind, the
+/// other objects of the slab end too, and the memory is given back.
+#[test]
+fn a_panic_in_a_drop_ends_there() {
+    quietline_testing::isolated!();
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+
+    struct Fragile(AtomicU64);
+
+    // SAFETY: there is no LINK_OFFSET.
+    unsafe impl Typesafe for Fragile {
+        fn construct() -> Self {
+            Self(AtomicU64::new(MADE.fetch_add(1, Relaxed) as u64))
+        }
+    }
+
+    impl Drop for Fragile {
+        fn drop(&mut self) {
+            ENDED.fetch_add(1, Relaxed);
+            assert_ne!(*self.0.get_mut() % 3, 0, "expected");
+        }
+    }
+
+    std::panic::set_hook(Box::new(|info| {
+        if !info.to_string().contains("expected") {
+            eprintln!("{info}");
+        }
+    }));
+    let domain = domain();
+    let cache = TypesafeCache::<Fragile>::new("fragile", domain).unwrap();
+    let objects: Vec<_> = (0..1000).map(|_| cache.alloc().unwrap()).collect();
+    for object in objects {
+        // SAFETY: allocated above, and freed once.
+        unsafe { cache.free(object) };
+    }
+    let before = pages::usage().used;
+    let unwound = |f: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err();
+    assert!(!unwound(&|| cache.shrink()), "shrink unwinds");
+    assert!(!unwound(&|| domain.barrier()), "an unrelated wait unwinds");
+    assert_eq!(ENDED.load(Relaxed), MADE.load(Relaxed));
+    assert!(MADE.load(Relaxed) >= 1000);
+    assert!(pages::usage().used < before);
+    assert_eq!(cache.stats().slabs, 0);
 }

@@ -155,7 +155,7 @@ impl Callbacks {
         self.pending() > stages.past_waiting()
     }
 
-    /// Makes the other half current. The caller's fence follows.
+    /// Makes the other half current. A fence follows before the old half is [collected](Self::collect).
     pub(super) fn flip(&self) {
         // Relaxed: the fence that follows orders it; only the grace period's holder writes it.
         let half = self.queue.half.load(Ordering::Relaxed);
@@ -164,8 +164,8 @@ impl Callbacks {
 
     /// The model fences one set of words at a time; the machine's barrier is for all.
     #[cfg(loom)]
-    pub(super) fn fence(&self) {
-        self.queue.lists.fence();
+    pub(super) fn fence(&self) -> Result<(), quietline_platform::FenceError> {
+        self.queue.lists.fence()
     }
 
     /// Takes the old half of every CPU; called when grace period `number` begins, after the fence.

@@ -2,6 +2,7 @@
 
 use super::{Domain, PER_EDITION, PER_GENERATION, WORDS};
 use crate::SpinLock;
+use quietline_platform::FenceError;
 use quietline_platform::atomic::{AtomicU64, Ordering, fence};
 use quietline_platform::percpu::Words;
 
@@ -21,10 +22,26 @@ pub(super) struct Grace {
 
 #[derive(Debug)]
 struct State {
-    /// While a grace period is on: the old edition's *entered* index, and how often it was entered.
-    waiting: Option<(usize, u64)>,
+    phase: Phase,
     /// First word of the generation in use.
     generation: usize,
+}
+
+/// How far the last grace period that has begun has come.
+///
+/// ```text
+///   Over ──flip──> Flipped ──fence──> Waiting ──readers left──> Over
+///                   \__/ a refused fence is repeated, by whichever thread comes next
+/// ```
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    /// It is over, or there was none.
+    Over,
+    /// The edition and the callbacks' half are flipped. Sections that are being entered may still count in the old
+    /// edition, whose *entered* index this is, and callbacks may still be pushed on the old half.
+    Flipped(usize),
+    /// The old edition's *entered* index, and how often it was entered.
+    Waiting(usize, u64),
 }
 
 /// What a grace period would be begun for.
@@ -46,7 +63,7 @@ impl Grace {
             begun: AtomicU64::new(start),
             completed: AtomicU64::new(start),
             requested: AtomicU64::new(start),
-            state: SpinLock::new(State { waiting: None, generation: 0 }),
+            state: SpinLock::new(State { phase: Phase::Over, generation: 0 }),
             #[cfg(not(loom))]
             watch: super::stall::Watch::new(),
         }
@@ -71,7 +88,7 @@ impl Grace {
     }
 
     pub(super) fn completed(&self) -> u64 {
-        // ORDERING: pairs with the release in `finish`: what readers did in sections now over happened before.
+        // ORDERING: pairs with the release in `complete`: what readers did in sections now over happened before.
         self.completed.load(Ordering::Acquire)
     }
 
@@ -93,18 +110,51 @@ impl Grace {
         }
     }
 
-    /// Ends the grace period that is on if its readers have left; whether none is on.
+    /// Moves the grace period that is on forward as far as it can go without waiting. Returns whether none is on.
     fn finish(&self, state: &mut State, domain: &Domain) -> bool {
-        let Some((old, entered)) = state.waiting else { return true };
-        if left(&domain.readers.counts, old) != entered {
-            return false;
+        if let Phase::Flipped(old) = state.phase {
+            if self.fence(domain).is_err() {
+                return false;
+            }
+            self.fenced(state, domain, old);
         }
-        state.waiting = None;
+        if let Phase::Waiting(old, entered) = state.phase {
+            if left(&domain.readers.counts, old) != entered {
+                return false;
+            }
+            self.complete(state);
+        }
+        true
+    }
+
+    #[cfg(not(loom))]
+    fn fence(&self, domain: &Domain) -> Result<(), FenceError> {
+        let (fenced, cost) = self.watch.time(|| domain.readers.counts.fence());
+        self.watch.set_refused(fenced.is_err());
+        fenced.map(|()| domain.callbacks.tune(cost))
+    }
+
+    /// The model fences one set of words at a time; the machine's barrier is for all.
+    #[cfg(loom)]
+    fn fence(&self, domain: &Domain) -> Result<(), FenceError> {
+        domain.readers.counts.fence()?;
+        domain.callbacks.fence()
+    }
+
+    /// The fence after the flip has succeeded: no section is entered in the old edition any more, no callback is pushed
+    /// on the old half, and all of that is visible.
+    fn fenced(&self, state: &mut State, domain: &Domain, old: usize) {
+        state.phase = Phase::Waiting(old, domain.readers.counts.sum(old));
+        // Relaxed: only the lock's holder writes it.
+        domain.callbacks.collect(self.begun.load(Ordering::Relaxed));
+    }
+
+    fn complete(&self, state: &mut State) {
+        state.phase = Phase::Over;
         // Relaxed load: only the lock's holder writes it.
         let number = self.completed.load(Ordering::Relaxed) + 1;
         // ORDERING: pairs with the acquire in `completed`; this thread saw the readers leave.
         self.completed.store(number, Ordering::Release);
-        true
     }
 
     fn is_wanted(&self, domain: &Domain, want: Want) -> bool {
@@ -119,7 +169,7 @@ impl Grace {
     }
 
     fn begin(&self, state: &mut State, domain: &Domain) {
-        let (counts, edition) = (&domain.readers.counts, &domain.readers.edition);
+        let edition = &domain.readers.edition;
         #[cfg(not(loom))]
         self.watch.restart();
         // Relaxed load: only the lock's holder writes it.
@@ -136,16 +186,7 @@ impl Grace {
         // old one is counted below, and waited for.
         edition.store(new as u64, Ordering::Release);
         domain.callbacks.flip();
-        // Nobody enters the old edition any more, nobody queues on the old lists, and all of that is visible.
-        #[cfg(not(loom))]
-        domain.callbacks.tune(self.watch.time(|| counts.fence()));
-        #[cfg(loom)]
-        {
-            counts.fence();
-            domain.callbacks.fence();
-        }
-        state.waiting = Some((old, counts.sum(old)));
-        domain.callbacks.collect(number);
+        state.phase = Phase::Flipped(old);
     }
 
     #[cfg(not(loom))]
@@ -166,15 +207,19 @@ impl Grace {
         unsafe { self.state.raw_unlock_in_child() };
         let counts = &domain.readers.counts;
         let mut state = self.state.lock();
+        // There is no other thread: nothing needs a fence, and no section is waited for.
+        if let Phase::Flipped(old) = state.phase {
+            self.fenced(&mut state, domain, old);
+        }
+        if let Phase::Waiting(..) = state.phase {
+            self.complete(&mut state);
+        }
         state.generation = (state.generation + PER_GENERATION) % WORDS;
         for index in state.generation..state.generation + PER_GENERATION {
             // Relaxed, so below: there is no other thread.
             (0..counts.cpus()).for_each(|cpu| counts.word(cpu, index).store(0, Ordering::Relaxed));
         }
         domain.readers.edition.store(state.generation as u64, Ordering::Relaxed);
-        if state.waiting.take().is_some() {
-            self.completed.fetch_add(1, Ordering::Relaxed);
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Domain, PER_EDITION, PER_GENERATION};
 use core::ptr;
-use quietline_platform::atomic::{AtomicPtr, AtomicU64, Ordering};
+use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use quietline_platform::clock;
 use std::io::Write;
 use std::time::Duration;
@@ -17,6 +17,9 @@ pub struct Stall {
     pub waited: Duration,
     /// Read sections that are open, in both editions.
     pub open_sections: u64,
+    /// Whether the kernel refused the barrier that the grace period needs, when a thread last asked for it. The grace
+    /// period goes on when a thread comes by to which it is allowed.
+    pub fence_refused: bool,
 }
 
 type Handler = fn(&Stall);
@@ -34,7 +37,14 @@ pub fn set_stall_handler(handler: Handler) {
 fn report(stall: &Stall) {
     // Relaxed: see `set_stall_handler`.
     let handler = HANDLER.load(Ordering::Relaxed);
-    if handler.is_null() {
+    if handler.is_null() && stall.fence_refused {
+        let _ = writeln!(
+            std::io::stderr(),
+            "quietline: RCU stall: for {:.1} s the kernel has refused membarrier, which a grace period needs; allow it in \
+             the seccomp filters of all threads",
+            stall.waited.as_secs_f64()
+        );
+    } else if handler.is_null() {
         // Nobody can be told that standard error is gone.
         let _ = writeln!(
             std::io::stderr(),
@@ -58,6 +68,8 @@ pub(super) struct Watch {
     reports: AtomicU64,
     /// Nanoseconds.
     patience: AtomicU64,
+    /// Whether the last fence was refused.
+    refused: AtomicBool,
 }
 
 impl Watch {
@@ -66,6 +78,7 @@ impl Watch {
             began: AtomicU64::new(0),
             reports: AtomicU64::new(0),
             patience: AtomicU64::new(PATIENCE.as_nanos() as u64),
+            refused: AtomicBool::new(false),
         }
     }
 
@@ -76,11 +89,17 @@ impl Watch {
         self.reports.store(0, Ordering::Relaxed);
     }
 
-    /// How long `f` takes.
-    pub(super) fn time(&self, f: impl FnOnce()) -> Duration {
+    /// Returns what `f` returns, and how long it takes.
+    pub(super) fn time<R>(&self, f: impl FnOnce() -> R) -> (R, Duration) {
         let began = clock::monotonic();
-        f();
-        clock::monotonic().saturating_sub(began)
+        let result = f();
+        (result, clock::monotonic().saturating_sub(began))
+    }
+
+    /// Notes whether the last fence was refused.
+    pub(super) fn set_refused(&self, refused: bool) {
+        // Relaxed: for reports.
+        self.refused.store(refused, Ordering::Relaxed);
     }
 
     /// How long it has lasted, if it is time for a report and nobody else makes it.
@@ -103,7 +122,9 @@ impl Domain {
         if self.grace.unfinished().is_some()
             && let Some(waited) = self.grace.watch.due()
         {
-            report(&Stall { waited, open_sections: self.open_sections() });
+            // Relaxed: for the report.
+            let fence_refused = self.grace.watch.refused.load(Ordering::Relaxed);
+            report(&Stall { waited, open_sections: self.open_sections(), fence_refused });
         }
     }
 

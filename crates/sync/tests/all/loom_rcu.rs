@@ -6,8 +6,9 @@
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use loom::thread;
-use quietline_platform::cpu;
+use quietline_platform::{cpu, fault};
 use quietline_sync::rcu::{Domain, Guard, Head, HeadOfMany, Many};
+use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ impl Object {
 
 /// A domain, a pointer, and the objects that it may point to; at first the first.
 struct World {
-    domain: Box<Domain>,
+    domain: Pin<Box<Domain>>,
     now: AtomicPtr<Object>,
     objects: Vec<Object>,
 }
@@ -158,6 +159,48 @@ fn nested_sections() {
         world.publish(1);
         world.domain.synchronize();
         world.objects[0].poison();
+        reader.join().unwrap();
+    });
+}
+
+/// The kernel refuses a fence of a grace period, once: the thread that comes next repeats it. Of the model's two fences
+/// either is refused, with readers that entered before, between and after.
+#[test]
+fn a_refused_fence_is_repeated() {
+    for skipped in 0..2 {
+        check(3, move || {
+            let world = World::new(2);
+            fault::refuse_fences(skipped, 1);
+            let still = on_cpu(&world, 0, |w| drop(w.enter()));
+            let moving = on_cpu(&world, 1, |w| {
+                let guard = w.enter();
+                cpu::migrate(0);
+                drop(guard);
+            });
+            cpu::migrate(1);
+            world.publish(1);
+            world.domain.synchronize();
+            world.objects[0].poison();
+            still.join().unwrap();
+            moving.join().unwrap();
+        });
+    }
+}
+
+/// A callback, and a thread that goes on with the grace period whose fence was refused to another one.
+#[test]
+fn a_refused_fence_and_a_callback() {
+    check(2, || {
+        let world = World::new(2);
+        fault::refuse_fences(0, 1);
+        let reader = on_cpu(&world, 1, |w| {
+            drop(w.enter());
+            w.domain.nudge();
+        });
+        world.publish(1);
+        world.call(0);
+        world.domain.barrier();
+        assert_eq!(world.runs(0), 1);
         reader.join().unwrap();
     });
 }
@@ -385,8 +428,8 @@ struct SharedObject {
 
 /// Two domains, and an object that is hidden before it is freed.
 struct TwoDomains {
-    first: Box<Domain>,
-    second: Box<Domain>,
+    first: Pin<Box<Domain>>,
+    second: Pin<Box<Domain>>,
     hidden: AtomicUsize,
     shared: SharedObject,
 }

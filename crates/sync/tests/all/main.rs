@@ -8,6 +8,7 @@ mod lockref;
 mod percpu;
 mod rcu;
 mod rcu_callbacks;
+mod rcu_fence;
 mod rcu_fork;
 mod rcu_stall;
 mod seqcount;

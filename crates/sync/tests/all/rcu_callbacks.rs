@@ -166,8 +166,8 @@ fn callbacks_may_queue_themselves() {
 /// A callback may wait for grace periods, and for another domain's callbacks.
 #[test]
 fn callbacks_may_wait() {
-    let one: &'static Domain = Box::leak(Domain::new().unwrap());
-    let other: &'static Domain = Box::leak(Domain::new().unwrap());
+    let one: &'static Domain = Domain::leaked().unwrap();
+    let other: &'static Domain = Domain::leaked().unwrap();
     let ran = Arc::new(AtomicUsize::new(0));
     let (count, inner) = (ran.clone(), ran.clone());
     one.defer(move || {

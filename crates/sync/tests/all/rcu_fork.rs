@@ -95,11 +95,11 @@ fn a_child_has_no_readers_but_all_callbacks() {
 #[test]
 fn children_of_a_busy_parent() {
     quietline_testing::isolated!();
-    let domain = Domain::new().unwrap();
+    let domain = Domain::leaked().unwrap();
     let stop = AtomicBool::new(false);
     thread::scope(|s| {
         for i in 0..3 {
-            let (domain, stop) = (&domain, &stop);
+            let stop = &stop;
             s.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     match i {
@@ -113,7 +113,7 @@ fn children_of_a_busy_parent() {
         for _ in 0..40 {
             assert!(in_child(|| {
                 let ran = Arc::new(AtomicUsize::new(0));
-                count(&domain, 2 * BATCH as usize, &ran);
+                count(domain, 2 * BATCH as usize, &ran);
                 domain.barrier();
                 ran.load(Ordering::Relaxed) == 2 * BATCH as usize
                     && !domain.poll()
@@ -123,7 +123,6 @@ fn children_of_a_busy_parent() {
         stop.store(true, Ordering::Relaxed);
     });
 
-    let domain: &'static Domain = Box::leak(domain);
     let (forked, alive) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let ok = forked.clone();
     let fork_here = move || {

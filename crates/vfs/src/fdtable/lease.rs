@@ -53,7 +53,10 @@ impl FdTable {
             return;
         }
         let mut from = table.numbers.lowest_lease();
-        self.store.drain(|fd| table.numbers.give_back_leased(fd));
+        if self.store.drain(|fd| table.numbers.give_back_leased(fd)).is_err() {
+            // The leases stay; the caller passes over them.
+            return;
+        }
         let (mut known, mut lowest) = (0, usize::MAX);
         while let Some((open, seen)) = table.slots.next_full(from, usize::MAX) {
             from = open + 1;

@@ -111,14 +111,17 @@ impl Writers {
             return Ok(());
         }
         self.state.store(HELD, Ordering::Relaxed);
-        self.words.fence();
+        // A refused fence, here and below, leaves the mount busy.
         let mut busy = true;
-        for n in 0..TRIES {
+        let tries = if self.words.fence().is_ok() { TRIES } else { 0 };
+        for n in 0..tries {
             let (closed, ended, kept) =
                 (self.words.sum(CLOSED_FILES), self.words.sum(ENDED), self.words.sum(KEPT));
             // Whose end was counted, or who was counted as a file or as its end, began before, perhaps on another CPU: now that is
             // visible, too. So if all who have begun have ended or are files, no file is missing among those.
-            self.words.fence();
+            if self.words.fence().is_err() {
+                break;
+            }
             let begun = self.words.sum(BEGUN);
             busy = kept != closed || begun != ended.wrapping_add(kept);
             if !busy || kept != closed {
@@ -141,8 +144,8 @@ impl Writers {
         for n in 0..PATIENCE {
             let ended = self.words.sum(ENDED).wrapping_add(self.words.sum(KEPT));
             // As in `close`.
-            self.words.fence();
-            if self.words.sum(BEGUN) == ended {
+            let fenced = self.words.fence().is_ok();
+            if fenced && self.words.sum(BEGUN) == ended {
                 return true;
             }
             self.pause(n);

@@ -3,9 +3,9 @@
 //! A store is a sheaf of numbers, taken and given back by restartable sequences. What is in a store is marked as
 //! taken in its table's bitmap, so that the lowest-number rule does not hand it out.
 
-use quietline_platform::AllocError;
-use quietline_platform::cpu;
 use quietline_platform::percpu::{Chain, OwnedSheaf, Sheaf, Words};
+use quietline_platform::{AllocError, FenceError, cpu};
+use quietline_sync::SpinLock;
 
 const STACK: usize = 0;
 const GUARD: usize = 1;
@@ -17,13 +17,16 @@ const CAPACITY: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Store {
     words: Words<2>,
+    /// Sheaves that were unlinked from their CPUs by a [`drain`](Self::drain) whose fence was refused, so that
+    /// operations in flight may still use them.
+    unfenced: SpinLock<Chain>,
 }
 
 impl Store {
     pub(crate) fn new() -> Result<Self, AllocError> {
         let mut words = Words::new()?;
         words.init(STACK, Sheaf::stub().as_ptr() as u64);
-        Ok(Self { words })
+        Ok(Self { words, unfenced: SpinLock::new(Chain::default()) })
     }
 
     /// A number from the CPU's store.
@@ -79,25 +82,29 @@ impl Store {
 
     /// Takes all numbers out of all stores, and gives each to `give`. Operations on other CPUs may go on meanwhile;
     /// the caller holds the table's lock, so drains come one at a time.
-    pub(crate) fn drain(&self, mut give: impl FnMut(usize)) {
+    ///
+    /// # Errors
+    /// [`FenceError`]; nothing was given. The next call gives all.
+    pub(crate) fn drain(&self, mut give: impl FnMut(usize)) -> Result<(), FenceError> {
         let words = &self.words;
+        let mut unfenced = self.unfenced.lock();
         // SAFETY: STACK points to a sheaf or the stub; nobody replaces one meanwhile, and the fence ends what is in flight.
-        words.hold_still(GUARD, 0, || unsafe {
-            let mut chain = Chain::default();
-            words.unlink_sheaves(STACK, Sheaf::stub().as_ptr() as u64, &mut chain);
-            words.fence();
-            chain.for_each(|mut sheaf| {
+        words.hold_still(GUARD, &mut 0, |_| unsafe {
+            words.unlink_sheaves(STACK, Sheaf::stub().as_ptr() as u64, &mut unfenced);
+            words.fence()?;
+            core::mem::take(&mut *unfenced).for_each(|mut sheaf| {
                 while let Some(value) = sheaf.pop() {
                     give(value - 1);
                 }
             });
-        });
+            Ok(())
+        })?
     }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
-        let mut chain = Chain::default();
+        let mut chain = core::mem::take(&mut *self.unfenced.lock());
         // SAFETY: nobody else has the table, and STACK points to a sheaf or the stub.
         unsafe {
             self.words.unlink_sheaves(STACK, 0, &mut chain);

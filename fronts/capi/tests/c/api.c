@@ -28,9 +28,9 @@ static void version(void)
     CHECK(strlen(ql_version_string()) >= 5);
     const char *unknown = ql_status_message((unsigned)-1);
     CHECK(strcmp(unknown, ql_status_message(12345u)) == 0);
-    for (unsigned status = QL_OK; status <= QL_BAD_LENGTH; status++)
+    for (unsigned status = QL_OK; status <= QL_REFUSED; status++)
         CHECK(strlen(ql_status_message(status)) > 0 && strcmp(ql_status_message(status), unknown) != 0);
-    CHECK(strcmp(ql_status_message(QL_BAD_LENGTH + 1), unknown) == 0);
+    CHECK(strcmp(ql_status_message(QL_REFUSED + 1), unknown) == 0);
 }
 
 static void create_refuses(void)

@@ -6,6 +6,7 @@ use quietline_sync::rcu::{self, Domain};
 use quietline_sync::{
     Counter, FileRef, IdAllocator, Lockref, Seqcount, Shared, SpinLock, WaitQueue,
 };
+use std::pin::Pin;
 use std::sync::Arc;
 
 /// Numbers that a CPU takes at a time.
@@ -151,7 +152,7 @@ fn wake(sharing: Sharing) -> Scene {
     apart(sharing, WaitQueue::new, |queue| Box::new(move || assert_eq!(queue.0.wake_all(), 0)))
 }
 
-fn domain() -> Box<Domain> {
+fn domain() -> Pin<Box<Domain>> {
     Domain::new().expect("memory for a domain")
 }
 

@@ -66,7 +66,8 @@ impl<'a> Player<'a> {
             fault::fail_nth(0);
         }
         if self.checks == 1 {
-            self.holdings.iter().for_each(|holding| holding.subject.cache().set_debug(Debug::OFF));
+            let off = |holding: &Holding| holding.subject.cache().set_debug(Debug::OFF);
+            self.holdings.iter().try_for_each(off).unwrap();
         }
         self.checks = self.checks.saturating_sub(1);
         let cache = input.below(2);
@@ -265,7 +266,7 @@ impl<'a> Player<'a> {
         if input.one_in(4) {
             assert_eq!(subject.cache().validate(), 0);
         } else {
-            subject.cache().set_debug(checks(input));
+            subject.cache().set_debug(checks(input)).unwrap();
             self.checks = 1 + input.below(600);
         }
     }

@@ -111,7 +111,7 @@ impl World {
         }
         set_memory_limit(None);
         for subject in &self.subjects {
-            subject.cache().set_debug(Debug::OFF);
+            subject.cache().set_debug(Debug::OFF).unwrap();
             subject.cache().flush_rcu();
         }
         // Relaxed: the players have been joined, so below.

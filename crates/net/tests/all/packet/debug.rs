@@ -142,7 +142,7 @@ fn a_debug_build_finds_a_use_after_the_end() {
     // A head whose slab has it back, and one that is poisoned, says so too.
     packets.shrink();
     let other = packets.alloc_skb(60).unwrap();
-    packets.set_debug(Debug::ALL);
+    packets.set_debug(Debug::ALL).unwrap();
     let skb = packets.alloc_skb(60).unwrap();
     let again = core::mem::ManuallyDrop::new(twice(&skb));
     drop((skb, other));
@@ -169,7 +169,7 @@ fn checks_find_a_second_end() {
     quietline_testing::isolated!();
     let _alone = alone();
     let packets = Packets::new().unwrap();
-    packets.set_debug(Debug::CONSISTENCY);
+    packets.set_debug(Debug::CONSISTENCY).unwrap();
     let skb = packets.alloc_skb(60).unwrap();
     let again = twice(&skb);
     drop(skb);
@@ -184,7 +184,7 @@ fn checks_find_who_writes_to_what_has_ended() {
     let _alone = alone();
     let packets = Packets::new().unwrap();
     let before = packets.alloc_skb(1500).unwrap();
-    packets.set_debug(Debug::ALL);
+    packets.set_debug(Debug::ALL).unwrap();
     for (len, cache) in [
         (60, "skbuff_small_data"),
         (1500, "skbuff_data"),
@@ -206,7 +206,7 @@ fn checks_find_who_writes_to_what_has_ended() {
             (1, vec![("skbuff_head_cache", "use after free")])
         );
     }
-    packets.set_debug(Debug::OFF);
+    packets.set_debug(Debug::OFF).unwrap();
     drop(before);
     assert_eq!((packets.validate(), packets.head_stats().active), (0, 0));
 }
@@ -216,7 +216,7 @@ fn checks_find_who_writes_behind_the_buffer() {
     quietline_testing::isolated!();
     let _alone = alone();
     let packets = Packets::new().unwrap();
-    packets.set_debug(Debug::RED_ZONE);
+    packets.set_debug(Debug::RED_ZONE).unwrap();
     for (len, cache) in [
         (60, "skbuff_small_data"),
         (1500, "skbuff_data"),

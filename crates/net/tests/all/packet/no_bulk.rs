@@ -349,12 +349,12 @@ fn a_signal_interrupts_the_allocator() {
     ENDED.store(0, Ordering::Relaxed);
     let packets: &'static Packets = Box::leak(Box::new(Packets::new().unwrap()));
     let mut out: Vec<_> = (0..500).map(|_| packets.alloc_skb(60)).collect();
-    packets.set_debug(Debug::ALL);
+    packets.set_debug(Debug::ALL).unwrap();
     out.extend((0..500).map(|_| packets.alloc_skb(60)));
     interrupted(packets, 50, || assert_eq!(packets.validate(), 0));
     drop(out);
     packets.take_deferred();
-    packets.set_debug(Debug::OFF);
+    packets.set_debug(Debug::OFF).unwrap();
     assert_eq!((ENDED.load(Ordering::Relaxed), active(packets)), (50 * 48, [0, 0]));
 
     let heads = packets.head_cache();

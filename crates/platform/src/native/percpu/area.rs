@@ -3,9 +3,9 @@
 use super::chunk::{self, SHIFT};
 use super::slots::Slot;
 use super::{offset, rseq};
-use crate::AllocError;
 use crate::percpu::Sheaf;
 use crate::percpu::locked::Locked;
+use crate::{AllocError, FenceError};
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 
@@ -151,8 +151,8 @@ impl<const N: usize> Area<N> {
         )
     }
 
-    pub(crate) fn fence(&self) {
-        super::fence();
+    pub(crate) fn fence(&self) -> Result<(), FenceError> {
+        super::fence()
     }
 
     #[inline(always)]

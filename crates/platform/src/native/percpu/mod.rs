@@ -14,6 +14,7 @@ pub(crate) mod rseq;
 mod self_test;
 pub(crate) mod slots;
 
+use crate::FenceError;
 pub(crate) use area::Area;
 pub(crate) use chunk::{fork_after, fork_before};
 pub use mode::{Body, active, is_fallback};
@@ -23,10 +24,16 @@ pub(crate) use rseq::inject;
 
 /// After it returns, every per-CPU operation that another thread had begun before has ended or will start anew,
 /// and what that thread wrote before is visible. Costs microseconds: slow paths only.
-pub(crate) fn fence() {
+///
+/// # Errors
+/// [`FenceError`] when the kernel refuses the barrier; the fallback needs none.
+pub(crate) fn fence() -> Result<(), FenceError> {
     match active() {
         Body::Rseq => crate::membarrier::rseq(),
-        Body::Fallback => slots::fence(),
+        Body::Fallback => {
+            slots::fence();
+            Ok(())
+        }
     }
 }
 

@@ -15,7 +15,11 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// Whether a sequence in the area at offset `o` of its thread is restarted. Costs a thread and some ten
 /// microseconds where it is, and [`PATIENCE`] where it is not.
 pub(super) fn restarts(o: isize) -> bool {
-    restarts_by(crate::membarrier::rseq, |entered, leave| {
+    // A refused barrier restarts nothing, and the sequence is then taken for one that is not restarted.
+    let disturb = || {
+        let _ = crate::membarrier::rseq();
+    };
+    restarts_by(disturb, |entered, leave| {
         // SAFETY: `o` is the offset of every thread's registered area, so of the helper's; the words outlive it.
         unsafe { rseq::until_restarted(o, entered.as_ptr(), leave.as_ptr()) }
     })

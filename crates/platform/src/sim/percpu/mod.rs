@@ -2,10 +2,10 @@
 
 use super::cpu::{MAX, current};
 use super::machine::with;
-use crate::AllocError;
 use crate::atomic::AtomicU64;
 use crate::percpu::Sheaf;
 use crate::percpu::locked::Locked;
+use crate::{AllocError, FenceError};
 use chunk::SHIFT;
 use core::ptr::NonNull;
 
@@ -122,10 +122,11 @@ impl<const N: usize> Area<N> {
     }
 
     /// A step is never seen half done, so that there is nothing to wait for; but it has its price.
-    pub(crate) fn fence(&self) {
+    pub(crate) fn fence(&self) -> Result<(), FenceError> {
         if with(|machine| machine.fence_all()).is_none() {
             drop(slots::enter());
         }
+        Ok(())
     }
 
     pub(crate) unsafe fn list_push(&self, index: usize, node: NonNull<AtomicU64>) {

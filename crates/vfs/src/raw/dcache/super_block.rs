@@ -119,8 +119,9 @@ impl SuperBlock {
         use crate::super_block::{DENTRIES_ENDED, DENTRIES_MADE, INODES_ENDED, INODES_MADE};
         let ended = (self.counts.sum(DENTRIES_ENDED), self.counts.sum(INODES_ENDED));
         // What was ended until here was made before: so what was made is not summed too low.
-        self.counts.fence();
-        ended == (self.counts.sum(DENTRIES_MADE), self.counts.sum(INODES_MADE))
+        // After a refused fence it is not known, and a later call finds out.
+        let fenced = self.counts.fence().is_ok();
+        fenced && ended == (self.counts.sum(DENTRIES_MADE), self.counts.sum(INODES_MADE))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::hint::black_box;
+use std::pin::Pin;
 use std::sync::{Arc, RwLock};
 
 use crossbeam_epoch::{Collector, LocalHandle};
@@ -22,7 +23,7 @@ const READ: &str = "a reader finds the value";
 const FREED: &str = "frees cannot be wrong one by one; what lives is counted";
 
 pub(super) fn read() -> Opened {
-    let hire = |world: Arc<(Box<Domain>, AtomicU64)>, _| {
+    let hire = |world: Arc<(Pin<Box<Domain>>, AtomicU64)>, _| {
         Ok(looped(READ, move || {
             let section = black_box(world.0.read());
             // Relaxed, here and below: the value never changes.
@@ -94,7 +95,7 @@ impl<R> Freeing<R> {
 }
 
 pub(super) fn call() -> Opened {
-    let hire = |world: Arc<Freeing<Box<Domain>>>, seat| {
+    let hire = |world: Arc<Freeing<Pin<Box<Domain>>>>, seat| {
         let mut mark = marks(seat);
         Ok(looped(FREED, move || {
             free_by_rcu(&world.reclaimer, Tracked::new(world.ledger, mark()))?;
