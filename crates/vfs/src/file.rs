@@ -12,7 +12,7 @@ mod tree;
 mod watching;
 
 pub use data::{
-    To, copy_range, fallocate, read_all, read_all_on, read_at, read_long, read_on, seek,
+    To, copy_range, fallocate, offset, read_all, read_all_on, read_at, read_long, read_on, seek,
     set_length, tell_passed, write, write_on,
 };
 pub(crate) use data::{passed, touch_access};

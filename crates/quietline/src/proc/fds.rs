@@ -4,7 +4,7 @@ use super::{number, pid};
 use crate::raw::KernelRef;
 use crate::{Errno, FileHandle, FileMode, Pipe, Socket};
 use core::fmt::Write as _;
-use quietline_vfs::abi::{O_CLOEXEC, S_IFLNK, S_IFREG, SEEK_CUR};
+use quietline_vfs::abi::{O_CLOEXEC, S_IFLNK, S_IFREG};
 use quietline_vfs::generated::{Link, Made, Names, Target, Text, TextBuffer, TextFile, stand_in};
 use quietline_vfs::{Files, FsStruct, Inode, Node, NodeLink, Path, PathBuffer, Vfs, file};
 
@@ -211,8 +211,7 @@ impl Text for Fd {
         });
         let found = found.and_then(|found: Result<_, Errno>| found.ok());
         let (file, cloexec) = found.ok_or(Errno::NOENT)?;
-        // What has no position is at 0.
-        let pos = file::seek(&file, vfs, 0, SEEK_CUR).unwrap_or(0);
+        let pos = file::offset(&file);
         let flags = file.flags() | if cloexec { O_CLOEXEC } else { 0 };
         let (mount, ino) = match file.place() {
             Some(place) => (place.mount().id(), place.dentry().inode().map_or(0, Inode::ino)),

@@ -25,6 +25,7 @@ mod kernels {
     #[cfg(feature = "observe")]
     mod observe;
     mod proc;
+    mod proc_access;
     mod scale;
     mod threads;
 }

@@ -466,6 +466,15 @@ pub fn write_on(
     Ok(n)
 }
 
+/// Returns the file offset at this moment; 0 for a file that has none. Takes no lock: a file whose
+/// text contains offsets is asked for its own offset while it is read.
+pub fn offset(file: &FileHandle<'_>) -> u64 {
+    match file.opened().inode().map(Inode::content) {
+        Some(Content::File(_) | Content::Directory | Content::Node(_)) => file.position().offset(),
+        _ => 0,
+    }
+}
+
 /// Moves where the file stands (`lseek`): where to.
 ///
 /// # Errors
