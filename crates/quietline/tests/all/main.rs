@@ -17,6 +17,7 @@ mod files {
     mod gifts;
     #[cfg(target_arch = "x86_64")]
     mod instructions;
+    mod locks;
 }
 mod inet;
 mod kernels {
