@@ -23,7 +23,7 @@ pub use locking::{flock, lock_bytes, process_closes};
 pub(crate) use mode::{Ended, Mode};
 pub use operations::{Direction, Io, Ioctl, read_object, write_object};
 pub(crate) use position::Position;
-pub(crate) use tree::closed;
+pub(crate) use tree::{closed, keeps_mount_writable};
 pub use watching::inotify_init1;
 
 use crate::mount::Mount;

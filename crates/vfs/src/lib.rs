@@ -102,7 +102,9 @@ pub use inode::{
 };
 pub use mount::{Got, Mount};
 pub use namespace::{MountFlags, MountInfo, Namespace, UmountFlags};
-pub use open::{OpenHow, Opening, open, open_fast, open_or_create, open_unnamed};
+pub use open::{
+    FifoOpening, OpenHow, OpenResult, Opening, open, open_fast, open_or_create, open_unnamed,
+};
 pub use pipe::{Pipe, PipeCore, PipeLimits, pipe2};
 pub use poll::{Events, PollTable};
 pub use ramfs::{Limits, PAGE, RamFs};

@@ -40,6 +40,7 @@ mod timers;
 mod tree {
     mod edges;
     mod faults;
+    mod fifos;
     mod memory;
     mod paths;
     mod races;
