@@ -47,6 +47,8 @@
 //!   further forks, each by the child of the one before: its counters are in use again then.
 //! * Sections may be entered and left in signal handlers; everything else here takes locks and may not.
 //! * Waiting for a grace period inside a read section of the same domain waits for ever; the stall report says so.
+//! * A thread must not sleep in a [`WaitQueue`](crate::WaitQueue) inside a section of any domain:
+//!   nothing would be freed meanwhile. Debug builds assert it.
 //!
 //! # Lock order
 //!
@@ -60,6 +62,8 @@
 mod callbacks;
 mod chain;
 mod grace;
+#[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
+pub(crate) mod open_sections;
 mod run;
 #[cfg(not(loom))]
 mod stall;
@@ -157,6 +161,8 @@ impl Domain {
         // SAFETY: the edition is always an index below WORDS.
         let entered = unsafe { self.readers.counts.increment_selected(&self.readers.edition) };
         // The sequence is a barrier for the compiler, which with the fence in `Grace::begin` is one for the processor.
+        #[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
+        open_sections::enter();
         Guard { domain: self, entered }
     }
 
@@ -237,6 +243,8 @@ impl<'a> Guard<'a> {
 impl Drop for Guard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        #[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
+        open_sections::leave();
         // SAFETY: it came from the edition, which names an *entered* word; the *left* word is the next one. Saying so
         // saves the check.
         unsafe { core::hint::assert_unchecked(self.entered < WORDS - 1) };
