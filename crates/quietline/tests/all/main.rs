@@ -42,6 +42,7 @@ mod tree {
     mod faults;
     mod fifos;
     mod memory;
+    mod mounts;
     mod paths;
     mod races;
 }
