@@ -1,6 +1,7 @@
 //! System calls on who a process is.
 
 use crate::{Errno, Process};
+use quietline_platform::atomic::Ordering;
 use quietline_platform::heap;
 use quietline_vfs::cred::{Capabilities, Cred};
 
@@ -23,6 +24,11 @@ impl Process {
                 return Ok(result);
             }
             new.renew();
+            if current.ends_dumpable(&new) {
+                // Relaxed: `replace` publishes it together with the new credentials. A reader that
+                // finds these finds the process not dumpable.
+                self.dumpable.store(false, Ordering::Relaxed);
+            }
             if self.cred.replace(current, new, &section)? {
                 break result;
             }
@@ -30,6 +36,19 @@ impl Process {
         // A process that changes all the time leaves no more behind than a batch.
         self.cred.help();
         Ok(result)
+    }
+
+    /// Returns whether processes with the same ids may inspect this one through `/proc`
+    /// (`PR_GET_DUMPABLE`). A change of an effective or file-system id sets it to `false`.
+    pub fn dumpable(&self) -> bool {
+        // Relaxed: a setting.
+        self.dumpable.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether processes with the same ids may inspect this one (`PR_SET_DUMPABLE`).
+    pub fn set_dumpable(&self, dumpable: bool) {
+        // Relaxed: a setting.
+        self.dumpable.store(dumpable, Ordering::Relaxed);
     }
 
     /// The real, effective and saved user. Writes no shared line.

@@ -16,10 +16,10 @@
 //!
 //! # Limits
 //!
-//! There is what a kernel of objects knows: no memory maps, no command lines, no threads. Whose process it is may look at its
-//! descriptors, and who may read everything; there is no tracing that could be forbidden. `nr_open` and `protected_*` say how
-//! it is and cannot be changed. Numbers of mounts in `fdinfo` are 0 for what is in no tree. Links into a pipe or a socket are
-//! described by an inode of its number, on this filesystem's device.
+//! There are no memory maps, command lines or threads. Access to the links and descriptors of
+//! another process follows Linux's `PTRACE_MODE_READ_FSCREDS`, without security modules. `nr_open`
+//! and `protected_*` are constant. In `fdinfo`, `mnt_id` is 0 for a file outside the tree. A link
+//! to a pipe or a socket is described by an inode with its number, on this file system's device.
 //!
 //! # Source
 //!
@@ -41,7 +41,7 @@ use fixed::{Entry, Fixed, What};
 use quietline_slab::{SLABINFO_HEADER, SlabinfoRow};
 use quietline_vfs::abi::{S_IFDIR, S_IFLNK};
 use quietline_vfs::generated::{self, Directory, Link, Made, Names, Target, TextBuffer};
-use quietline_vfs::{FsStruct, Inode, NodeLink, Path, PathBuffer, SuperRef, Vfs};
+use quietline_vfs::{Inode, NodeLink, Path, PathBuffer, Requester, SuperRef, Vfs};
 
 const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 const SYSFS_MAGIC: i64 = 0x6265_6572;
@@ -131,7 +131,7 @@ impl Names for Root {
 
     fn still(&self, vfs: &Vfs, name: &[u8], inode: &Inode) -> bool {
         number::canonical(name).is_some_and(|pid| {
-            pid::owner(self.kernel, vfs, pid) == Some([inode.uid(), inode.gid()])
+            pid::owner(self.kernel, vfs, pid, inode.mode()) == Some([inode.uid(), inode.gid()])
         })
     }
 }
@@ -141,9 +141,16 @@ impl Names for Root {
 struct Myself;
 
 impl Target for Myself {
-    fn follow<'k>(&self, _link: &Path<'k>, fs: &FsStruct<'k>) -> Result<NodeLink<'k>, Errno> {
+    fn follow<'k>(
+        &self,
+        _link: &Path<'k>,
+        requester: &Requester<'_, 'k>,
+    ) -> Result<NodeLink<'k>, Errno> {
         let mut digits = [0; 10];
-        let text = number::text(i32::try_from(fs.owner()).map_err(|_| Errno::NOENT)?, &mut digits);
+        let text = number::text(
+            i32::try_from(requester.fs.owner()).map_err(|_| Errno::NOENT)?,
+            &mut digits,
+        );
         let mut body = quietline_platform::heap::try_boxed_slice(text.len(), |_| 0)
             .map_err(|_| Errno::NOMEM)?;
         body.copy_from_slice(text);
@@ -153,11 +160,11 @@ impl Target for Myself {
     fn name<'k>(
         &self,
         _link: &Path<'k>,
-        fs: &FsStruct<'k>,
+        requester: &Requester<'_, 'k>,
         path: &mut PathBuffer<'_>,
     ) -> Result<(), Errno> {
         path.prepend(number::text(
-            i32::try_from(fs.owner()).map_err(|_| Errno::NOENT)?,
+            i32::try_from(requester.fs.owner()).map_err(|_| Errno::NOENT)?,
             &mut [0; 10],
         ))
     }

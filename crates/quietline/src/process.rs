@@ -36,6 +36,8 @@ pub struct Task {
     pub(crate) signals: Shared<Signals>,
     /// Whether a write to what nobody reads sends it a signal.
     pub(crate) sigpipe: AtomicBool,
+    /// Whether processes with the same ids may inspect it through `/proc`.
+    pub(crate) dumpable: AtomicBool,
 }
 
 impl Task {
@@ -68,7 +70,8 @@ impl Process {
         fs.set_owner(pid as u32);
         let signals = Shared::new(Signals::new()).map_err(|_| Errno::NOMEM)?;
         let (locks, sigpipe) = (AtomicBool::new(false), AtomicBool::new(false));
-        let task = Task { table, fs, cred, pid, locks, signals, sigpipe };
+        let dumpable = AtomicBool::new(true);
+        let task = Task { table, fs, cred, pid, locks, signals, sigpipe, dumpable };
         let task = Shared::new(task).map_err(|_| Errno::NOMEM)?;
         k.processes.enter(&task)?;
         Ok(Self { task, kernel })
@@ -108,7 +111,8 @@ impl Process {
         let signals = Shared::new(Signals::new()).map_err(|_| Errno::NOMEM)?;
         // Relaxed: a setting.
         let sigpipe = AtomicBool::new(self.sigpipe.load(Ordering::Relaxed));
-        let task = Task { table, fs, cred, pid, locks, signals, sigpipe };
+        let dumpable = AtomicBool::new(self.dumpable());
+        let task = Task { table, fs, cred, pid, locks, signals, sigpipe, dumpable };
         let mut task = Shared::new(task).map_err(|_| Errno::NOMEM)?;
         let new = Shared::get_mut(&mut task).expect("nobody has seen it");
         new.table = self.table.duplicate(&k.files).map_err(|_| Errno::NOMEM)?;

@@ -49,6 +49,8 @@
 //! * Waiting for a grace period inside a read section of the same domain waits for ever; the stall report says so.
 //! * A thread to which the kernel refuses `membarrier` (a seccomp filter) ends no grace period. It waits until another
 //!   thread does; the stall report says so. No memory is freed early.
+//! * A thread must not sleep in a [`WaitQueue`](crate::WaitQueue) inside a section of any domain:
+//!   nothing would be freed meanwhile. Debug builds assert it.
 //!
 //! # Lock order
 //!
@@ -62,6 +64,8 @@
 mod callbacks;
 mod chain;
 mod grace;
+#[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
+pub(crate) mod open_sections;
 mod run;
 #[cfg(not(loom))]
 mod stall;
@@ -186,6 +190,8 @@ impl Domain {
         // SAFETY: the edition is always an index below WORDS.
         let entered = unsafe { self.readers.counts.increment_selected(&self.readers.edition) };
         // The sequence is a barrier for the compiler, which with the fence in `Grace::begin` is one for the processor.
+        #[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
+        open_sections::enter();
         Guard { domain: self, entered }
     }
 
@@ -266,6 +272,8 @@ impl<'a> Guard<'a> {
 impl Drop for Guard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        #[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
+        open_sections::leave();
         // SAFETY: it came from the edition, which names an *entered* word; the *left* word is the next one. Saying so
         // saves the check.
         unsafe { core::hint::assert_unchecked(self.entered < WORDS - 1) };

@@ -39,6 +39,8 @@ bitflags::bitflags! {
         const SETUID = 1 << 7;
         /// Change the root directory.
         const SYS_CHROOT = 1 << 18;
+        /// Inspect processes of other users.
+        const SYS_PTRACE = 1 << 19;
         /// Mount, trusted attributes, and much else.
         const SYS_ADMIN = 1 << 21;
         /// Make pipes larger than others may.
@@ -169,6 +171,22 @@ impl Cred {
     /// Makes it one that has opened nothing yet: to be called on a copy that is changed.
     pub fn renew(&mut self) {
         self.id = next_id();
+    }
+
+    /// Whether a change from these credentials to `new` clears the dumpable flag of the process
+    /// (`PR_SET_DUMPABLE(2const)`): if an effective or file-system id differs.
+    pub fn ends_dumpable(&self, new: &Self) -> bool {
+        let ids = |cred: &Self| (cred.uids.effective, cred.gids.effective, cred.fsuid, cred.fsgid);
+        ids(self) != ids(new) || !self.permitted.contains(new.permitted)
+    }
+
+    /// Whether these credentials permit to inspect a process with the credentials `other`, which is
+    /// `dumpable` or not (`ptrace_may_access` with `PTRACE_MODE_READ_FSCREDS`).
+    pub fn may_inspect(&self, other: &Self, dumpable: bool) -> bool {
+        let is = |ids: Ids, id| [ids.real, ids.effective, ids.saved] == [id; 3];
+        let same_user = is(other.uids, self.fsuid) && is(other.gids, self.fsgid);
+        (same_user && dumpable && self.effective.contains(other.permitted))
+            || self.has(Capabilities::SYS_PTRACE)
     }
 
     /// A copy, which counts as the same: what one has opened the other has.

@@ -12,7 +12,7 @@ mod tree;
 mod watching;
 
 pub use data::{
-    To, copy_range, fallocate, read_all, read_all_on, read_at, read_long, read_on, seek,
+    To, copy_range, fallocate, offset, read_all, read_all_on, read_at, read_long, read_on, seek,
     set_length, tell_passed, write, write_on,
 };
 pub(crate) use data::{passed, touch_access};
@@ -23,7 +23,7 @@ pub use locking::{flock, lock_bytes, process_closes};
 pub(crate) use mode::{Ended, Mode};
 pub use operations::{Direction, Io, Ioctl, read_object, write_object};
 pub(crate) use position::Position;
-pub(crate) use tree::closed;
+pub(crate) use tree::{closed, keeps_mount_writable};
 pub use watching::inotify_init1;
 
 use crate::mount::Mount;

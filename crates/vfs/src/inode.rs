@@ -27,7 +27,7 @@ mod content;
 mod pseudo;
 
 pub use attributes::{Attributes, Changes};
-pub use content::{Content, Node, NodeEntry, NodeLink};
+pub use content::{Content, Node, NodeEntry, NodeLink, Requester};
 pub use pseudo::PseudoInode;
 
 pub use crate::raw::dcache::inode::InodeRef;

@@ -98,11 +98,13 @@ pub use fdtable::{FdFlags, FdTable, UnusedFd};
 pub use file::{Direction, File, FileMode, Files, Io, Ioctl, Sink, Source};
 pub use inode::{
     Attributes, Changes, Content, Inode, InodeFlags, InodeGuard, InodeRef, Locked, NewInode, Node,
-    NodeEntry, NodeLink, PseudoInode,
+    NodeEntry, NodeLink, PseudoInode, Requester,
 };
 pub use mount::{Got, Mount};
 pub use namespace::{MountFlags, MountInfo, Namespace, UmountFlags};
-pub use open::{OpenHow, Opening, open, open_fast, open_or_create, open_unnamed};
+pub use open::{
+    FifoOpening, OpenHow, OpenResult, Opening, open, open_fast, open_or_create, open_unnamed,
+};
 pub use pipe::{Pipe, PipeCore, PipeLimits, pipe2};
 pub use poll::{Events, PollTable};
 pub use ramfs::{Limits, PAGE, RamFs};

@@ -22,8 +22,10 @@
 //!
 //! * Results, errors, the answers of `F_GETLK` and what is left of locks that are cut, merged or converted are Linux's.
 //!   A `flock` conversion is not atomic: the old lock is gone first, and stays gone if the new one is not to be had.
-//! * Waits end with `EINTR` when interrupted. A POSIX wait that could never end is refused with `EDEADLK`; chains of any
-//!   length and processes with several waiting threads are seen through, where Linux gives up after ten steps.
+//! * Every wait ends with `EINTR` when the [`Interrupt`](quietline_sync::Interrupt) of the waiting
+//!   thread is raised. A POSIX wait that could never end is refused with `EDEADLK`; chains of any
+//!   length and processes with several waiting threads are seen through, where Linux gives up
+//!   after ten steps.
 //! * No memory: `ENOLCK`, and nothing has changed. Closing needs none.
 //!
 //! # Limits
@@ -54,7 +56,7 @@ pub use records::RecordLock;
 use flock::Flocks;
 use quietline_platform::atomic::{AtomicUsize, Ordering};
 use quietline_platform::{AllocError, fault};
-use quietline_sync::{Interrupt, SpinLock};
+use quietline_sync::SpinLock;
 use records::Records;
 use rustix::io::Errno;
 use wait::{Request, Waiting};
@@ -114,26 +116,26 @@ impl FileLocks {
         self.held.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes a record lock, or gives it up if `kind` is none. With `wait` it waits for those in the way, until
-    /// interrupted.
+    /// Takes a record lock, or gives it up if `kind` is none. With `may_wait`, waits for
+    /// conflicting locks, until the thread's [`Interrupt`](quietline_sync::Interrupt) is raised.
     ///
     /// # Errors
-    /// `EAGAIN` when another's lock is in the way; with `wait` instead `EDEADLK` when that one's owner waits for this one,
-    /// and `EINTR`. `ENOLCK` when there is no memory.
+    /// `EAGAIN` for a conflicting lock; with `may_wait`, `EDEADLK` if its owner waits for this
+    /// one, and `EINTR`. `ENOLCK` when there is no memory.
     pub fn set(
         &self,
         waits: &LockWaits,
         owner: LockOwner,
         kind: Option<LockKind>,
         range: LockRange,
-        wait: Option<Option<&Interrupt>>,
+        may_wait: bool,
     ) -> Result<(), Errno> {
         let Some(kind) = kind else {
             return self
                 .change(waits, |state| state.records.set(owner, None, range))
                 .map_err(no_lock);
         };
-        self.acquire(waits, Request::Record(RecordLock { owner, kind, range }), wait)
+        self.acquire(waits, Request::Record(RecordLock { owner, kind, range }), may_wait)
     }
 
     /// The first lock in the way of this one; with no kind, the owner's own first lock on these bytes.
@@ -154,13 +156,7 @@ impl FileLocks {
     ///
     /// # Errors
     /// `EINVAL` for an operation that is unknown; `EWOULDBLOCK` with `LOCK_NB`; `EINTR`; `ENOLCK`.
-    pub fn flock(
-        &self,
-        waits: &LockWaits,
-        file: u64,
-        operation: i32,
-        interrupt: Option<&Interrupt>,
-    ) -> Result<(), Errno> {
+    pub fn flock(&self, waits: &LockWaits, file: u64, operation: i32) -> Result<(), Errno> {
         if operation & LOCK_MAND != 0 {
             return Ok(());
         }
@@ -172,8 +168,7 @@ impl FileLocks {
             }
             _ => return Err(Errno::INVAL),
         };
-        let wait = (operation & LOCK_NB == 0).then_some(interrupt);
-        self.acquire(waits, Request::Flock { file, kind }, wait)
+        self.acquire(waits, Request::Flock { file, kind }, operation & LOCK_NB == 0)
     }
 
     /// A process closes a descriptor of the file: all its record locks go, whichever descriptor they were taken by.

@@ -55,10 +55,10 @@ use crate::cred::Cred;
 use crate::dcache::name::Name;
 use crate::dcache::path::PathBuffer;
 use crate::file::Files;
-use crate::inode::{Changes, Inode, InodeFlags, InodeGuard};
+use crate::inode::{Changes, Inode, InodeFlags, InodeGuard, Requester};
 use crate::inotify::{IN_DONT_FOLLOW, IN_ONLYDIR, Inotify, check_mask};
 use crate::notify;
-use crate::permission::{Mask, Ownership, permission};
+use crate::permission::{Mask, Ownership, may, permission};
 use crate::ramfs::RamFs;
 use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
@@ -147,6 +147,19 @@ impl<'a, 'k> Caller<'a, 'k> {
         f: impl FnOnce(&Found<'_, 'k>) -> R,
     ) -> Result<R, Errno> {
         self.vfs.look(&self.start, path, how, self.cred, f)
+    }
+
+    /// Checks whether the caller may do all of `mask` to an inode ([`may`]).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn may(&self, inode: &Inode, mask: Mask) -> Result<(), Errno> {
+        may(inode, &self.requester(), mask)
+    }
+
+    /// The caller, for a [`Node`](crate::Node).
+    pub(crate) fn requester(&self) -> Requester<'a, 'k> {
+        Requester { fs: self.start.fs, cred: self.cred }
     }
 
     /// The path of the working directory.
@@ -289,6 +302,6 @@ pub fn add_watch(
     lookup.set(Lookup::DIRECTORY, mask & IN_ONLYDIR != 0);
     let place = caller.path(path, How::of(lookup))?;
     let inode = inode_of(place.dentry())?;
-    permission(inode, caller.cred, Mask::READ)?;
+    caller.may(inode, Mask::READ)?;
     inotify.add_watch(notify::watches(caller.vfs, inode).map_err(|_| Errno::NOMEM)?, mask)
 }

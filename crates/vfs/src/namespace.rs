@@ -49,12 +49,11 @@ pub use list::MountInfo;
 use crate::dentry::DentryFlags;
 use crate::raw::dcache::refs::DentryRef;
 use crate::raw::mount::MountRef;
-use crate::raw::mount_book::{Book, Entry, On};
+use crate::raw::mount_book::{Entry, On};
 use crate::raw::walk_path::Path;
 use crate::super_block::SuperRef;
 use crate::vfs::Vfs;
 use quietline_platform::atomic::Ordering;
-use quietline_platform::heap;
 use rustix::io::Errno;
 
 bitflags::bitflags! {
@@ -182,50 +181,28 @@ impl Vfs {
     /// Takes off, in all namespaces, what is mounted on a dentry that has been taken out of its directory (`detach_mounts`):
     /// a mount of another namespace does not keep a name from being removed. For who holds no lock.
     pub fn detach_mounts(&self, dentry: &DentryRef<'_>) {
-        while dentry.flags().contains(DentryFlags::MOUNTED) {
-            let over = {
-                let book = self.mounts.lock();
-                let on_it = |entry: &&Entry| entry.on().is_some_and(|on| on.dentry.same(dentry));
-                book.entries().iter().find(on_it).map(|entry| entry.mount().clone())
-            };
-            match over {
-                Some(over) => self.detach(&over),
-                None => return,
-            }
+        if dentry.flags().contains(DentryFlags::MOUNTED) {
+            self.detach_trees(|entry| entry.on().is_some_and(|on| on.dentry.same(dentry)));
         }
     }
 
-    /// All at once, as long as there is memory for it: else whoever mounts quickly enough keeps this from ending.
     fn detach(&self, mount: &MountRef<'_>) {
-        let mut over = false;
-        while !over {
-            let (mut gone, mut last) = (Vec::new(), None);
+        self.detach_trees(|entry| entry.mount().same(mount));
+    }
+
+    /// Takes the mounts that `tops` picks, and all mounts on them, out of their trees. All at
+    /// once, as long as there is memory for a list of them.
+    fn detach_trees(&self, tops: impl Fn(&Entry) -> bool) {
+        loop {
             let mut book = self.mounts.lock();
-            while last.is_none() {
-                let Some(top) = topmost(&book, mount) else {
-                    over = true;
-                    break;
-                };
-                // Who only saw it takes no reference from here on. Whoever has one keeps it.
-                let entry = book.leave(self.mounts.seq(), &top);
-                match heap::try_reserve(&mut gone, 1) {
-                    Ok(()) => gone.extend(entry.map(|entry| (entry, top))),
-                    Err(_) => last = Some((entry, top)),
-                }
-            }
+            let left = book.leave_trees(self.mounts.seq(), &tops);
             drop(book);
-            drop((gone, last));
+            match left {
+                Ok(all) => return drop(all),
+                Err(one) => drop(one),
+            }
         }
     }
-}
-
-/// A mount on which nothing is mounted: `mount`, or one below it.
-fn topmost(book: &Book, mount: &MountRef<'_>) -> Option<MountRef<'static>> {
-    let mut at = book.find(mount)?.mount();
-    while let Some(over) = at.all_on().next() {
-        at = book.find(over)?.mount();
-    }
-    Some(at.clone())
 }
 
 impl Drop for Namespace<'_> {

@@ -34,16 +34,39 @@ use crate::walk::{How, Last, LastKind, Lookup, Resolve, Start};
 use core::cell::Cell;
 use rustix::io::Errno;
 
-/// Opens, and perhaps makes, what is at a path (`openat2`).
+/// The result of [`open`].
+#[derive(Debug)]
+#[must_use = "a named pipe is not open yet"]
+pub enum OpenResult<'k> {
+    /// An open file.
+    File(FileHandle<'k>),
+    /// A named pipe that the caller may open.
+    Fifo(FifoOpening<'k>),
+}
+
+/// A named pipe that a caller may open, and has not opened yet: [`finish`](Self::finish) may wait
+/// for the other end.
+///
+/// It borrows neither credentials nor a read section, so its owner leaves them before it waits.
+#[derive(Debug)]
+#[must_use = "the named pipe is not open yet"]
+pub struct FifoOpening<'k> {
+    place: Path<'k>,
+    opening: Opening,
+    /// The number of the credentials that permitted it.
+    opener: u32,
+}
+
+/// Opens the file at a path, and perhaps makes it (`openat2`). Does not wait for another process.
 ///
 /// # Errors
-/// As the system call. Devices, sockets, and fifos that nobody reads: `ENXIO`.
+/// As the system call. Devices and sockets: `ENXIO`.
 #[inline]
 pub fn open<'k>(
     caller: &Caller<'_, 'k>,
     path: &[u8],
     opening: Opening,
-) -> Result<FileHandle<'k>, Errno> {
+) -> Result<OpenResult<'k>, Errno> {
     if opening.has(O_CREAT) {
         return open_or_create_slow(caller, path, opening);
     }
@@ -51,9 +74,9 @@ pub fn open<'k>(
     how.lookup.set(Lookup::DIRECTORY, opening.has(O_DIRECTORY));
     let place = caller.path(path, how)?;
     if opening.is_tmpfile() {
-        return open_tmpfile(caller, place, opening);
+        return open_tmpfile(caller, place, opening).map(OpenResult::File);
     }
-    open_place(caller, place, opening, false)
+    open_found(caller, place, opening)
 }
 
 /// [`open`] for an existing regular file or directory, with credentials that are read in the walk's
@@ -126,11 +149,13 @@ fn open_or_create_slow<'k>(
     caller: &Caller<'_, 'k>,
     path: &[u8],
     opening: Opening,
-) -> Result<FileHandle<'k>, Errno> {
-    open_or_create(caller, path, opening)
+) -> Result<OpenResult<'k>, Errno> {
+    open_or_create_in_line(caller, path, opening)
 }
 
 /// [`open`] with `O_CREAT`, in line: for one caller.
+///
+/// Returns `None`, with no effect, for a named pipe, which [`open`] opens.
 ///
 /// # Errors
 /// As [`open`].
@@ -139,7 +164,20 @@ pub fn open_or_create<'k>(
     caller: &Caller<'_, 'k>,
     path: &[u8],
     opening: Opening,
-) -> Result<FileHandle<'k>, Errno> {
+) -> Option<Result<FileHandle<'k>, Errno>> {
+    match open_or_create_in_line(caller, path, opening) {
+        Ok(OpenResult::File(file)) => Some(Ok(file)),
+        Ok(OpenResult::Fifo(_)) => None,
+        Err(errno) => Some(Err(errno)),
+    }
+}
+
+#[inline(always)]
+fn open_or_create_in_line<'k>(
+    caller: &Caller<'_, 'k>,
+    path: &[u8],
+    opening: Opening,
+) -> Result<OpenResult<'k>, Errno> {
     let how = how(opening);
     // Made as seldom as not: looked for under the lock only if it is to be made.
     let mut there = false;
@@ -162,7 +200,7 @@ pub fn open_or_create<'k>(
     let quick =
         caller.vfs.quick_keeping(&caller.start, path, caller.cred, wanted, locked, unlocked);
     let opened = match quick {
-        Some(Some(file)) => return Ok(file),
+        Some(Some(file)) => return Ok(OpenResult::File(file)),
         None if there => open_existing(caller, path, how, opening),
         _ => Err(failed.get()),
     };
@@ -185,7 +223,7 @@ fn open_or_create_odd<'k>(
     path: &[u8],
     how: How,
     opening: Opening,
-) -> Result<FileHandle<'k>, Errno> {
+) -> Result<OpenResult<'k>, Errno> {
     loop {
         let (place, last) = caller.parent(path, how)?;
         if last.kind() != LastKind::Name || last.has_slash() {
@@ -198,7 +236,7 @@ fn open_or_create_odd<'k>(
         let there = !opening.has(O_EXCL) && caller.vfs.name(last.bytes()).is_ok_and(found);
         let opened = match there {
             true => open_existing(caller, path, how, opening),
-            false => create_in(caller, place, &last, opening),
+            false => create_in(caller, place, &last, opening).map(OpenResult::File),
         };
         match opened {
             // Gone or come meanwhile: once more. (A node may say so of a name that stays.)
@@ -315,7 +353,7 @@ fn open_nameless<'k>(
     path: &[u8],
     how: How,
     opening: Opening,
-) -> Result<FileHandle<'k>, Errno> {
+) -> Result<OpenResult<'k>, Errno> {
     let (_parent, last) = caller.parent(path, how)?;
     match last.kind() {
         LastKind::Jumped => open_existing(caller, path, how, opening),
@@ -332,7 +370,7 @@ fn open_existing<'k>(
     path: &[u8],
     how: How,
     opening: Opening,
-) -> Result<FileHandle<'k>, Errno> {
+) -> Result<OpenResult<'k>, Errno> {
     let place = caller.path(path, how)?;
     let inode = inode_of(place.dentry())?;
     if inode.is_dir() {
@@ -344,7 +382,7 @@ fn open_existing<'k>(
             return Err(Errno::ACCESS);
         }
     }
-    open_place(caller, place, opening, false)
+    open_found(caller, place, opening)
 }
 
 /// Makes a file without a name in the filesystem of `place`, whoever may write there, and opens it (`memfd_create`).
@@ -378,7 +416,25 @@ fn keep(leave: Option<Writing<'_>>) {
     }
 }
 
-/// Opens what is at a place. What the caller has just made needs no permission.
+/// Opens what a walk has found.
+#[inline]
+fn open_found<'k>(
+    caller: &Caller<'_, 'k>,
+    place: Path<'k>,
+    opening: Opening,
+) -> Result<OpenResult<'k>, Errno> {
+    if !opening.has(O_PATH) {
+        let inode = inode_of(place.dentry())?;
+        if let Content::Fifo(_) = inode.content() {
+            may_open(caller, &place, inode, opening)?;
+            let opener = caller.cred.id();
+            return Ok(OpenResult::Fifo(FifoOpening { place, opening, opener }));
+        }
+    }
+    open_place(caller, place, opening, false).map(OpenResult::File)
+}
+
+/// Opens a file that is no named pipe. A file that the caller has just made needs no permission.
 #[inline]
 fn open_place<'k>(
     caller: &Caller<'_, 'k>,
@@ -405,16 +461,14 @@ fn open_place<'k>(
     {
         return Ok(file);
     }
-    if let Content::Fifo(_) = inode.content() {
-        return open_fifo(caller, place, opening);
-    }
-    let leave =
-        if mode.contains(FileMode::WRITE) { Some(place.mount().want_write()?) } else { None };
+    // Before the leave to write, which special files do not need.
     if matches!(inode.mode() & S_IFMT, S_IFSOCK | S_IFCHR | S_IFBLK) {
         return Err(Errno::NXIO);
     }
+    let leave =
+        if mode.contains(FileMode::WRITE) { Some(place.mount().want_write()?) } else { None };
     if opening.has(O_DIRECT) && inode.mode() & S_IFMT != S_IFREG {
-        return Err(not_direct(caller, place.dentry(), mode));
+        return Err(not_direct(caller.vfs, place.dentry(), mode));
     }
     // What is made when it is read has no length to be set.
     let made = made || inode.node().is_some();
@@ -429,10 +483,10 @@ fn open_place<'k>(
 
 /// What is no regular file is not for `O_DIRECT`, which Linux finds out so late that it tells of the end of what never began.
 #[cold]
-fn not_direct(caller: &Caller<'_, '_>, dentry: &Dentry, mode: FileMode) -> Errno {
+fn not_direct(vfs: &Vfs, dentry: &Dentry, mode: FileMode) -> Errno {
     let event =
         if mode.contains(FileMode::WRITE) { Event::CLOSE_WRITE } else { Event::CLOSE_NOWRITE };
-    notify::file(caller.vfs, dentry, event);
+    notify::file(vfs, dentry, event);
     Errno::INVAL
 }
 
@@ -457,36 +511,36 @@ fn open_emptied<'k>(
     Ok(file)
 }
 
-/// Opens a named pipe, which may take until somebody else does.
-fn open_fifo<'k>(
-    caller: &Caller<'_, 'k>,
-    place: Path<'k>,
-    opening: Opening,
-) -> Result<FileHandle<'k>, Errno> {
-    let (mode, dentry) = (opening.file_mode(), place.dentry().clone());
-    let Content::Fifo(fifo) = inode_of(&dentry)?.content() else { return Err(Errno::NXIO) };
-    if mode.is_empty() {
-        return Err(Errno::INVAL);
-    }
-    let leave =
-        if mode.contains(FileMode::WRITE) { Some(place.mount().want_write()?) } else { None };
-    let since = fifo.open(caller.vfs, mode, opening.has(O_NONBLOCK))?;
-    let file = match opening.has(O_DIRECT) {
-        true => Err(not_direct(caller, &dentry, mode)),
-        false => {
-            // The file has the leave from here on, also if there is none.
-            keep(leave);
-            FileHandle::open_tree(caller.files, place, opening.status(), mode, caller.cred.id())
+impl<'k> FifoOpening<'k> {
+    /// Opens the named pipe. Waits for the other end, unless the flags say otherwise.
+    ///
+    /// The file takes no leave to write. As on Linux, a read-only mount does not forbid it, and it
+    /// does not keep a mount writable.
+    ///
+    /// # Errors
+    /// `ENXIO` for a non-blocking writer without a reader; `EINTR`; `EINVAL` for the fourth access
+    /// mode and for `O_DIRECT`; `ENFILE`, `ENOMEM`.
+    pub fn finish(self, vfs: &Vfs, files: &'k Files) -> Result<FileHandle<'k>, Errno> {
+        let Self { place, opening, opener } = self;
+        let (mode, dentry) = (opening.file_mode(), place.dentry().clone());
+        let Content::Fifo(fifo) = inode_of(&dentry)?.content() else { return Err(Errno::NXIO) };
+        if mode.is_empty() {
+            return Err(Errno::INVAL);
         }
-    };
-    match &file {
-        Ok(file) => {
-            file.set_since(since);
-            notify::file(caller.vfs, &dentry, Event::OPEN);
+        let since = fifo.open(vfs, mode, opening.has(O_NONBLOCK))?;
+        let file = match opening.has(O_DIRECT) {
+            true => Err(not_direct(vfs, &dentry, mode)),
+            false => FileHandle::open_tree(files, place, opening.status(), mode, opener),
+        };
+        match &file {
+            Ok(file) => {
+                file.set_since(since);
+                notify::file(vfs, &dentry, Event::OPEN);
+            }
+            Err(_) => fifo.pipe().expect("it has just been opened").closed(mode),
         }
-        Err(_) => fifo.pipe().expect("it has just been opened").closed(mode),
+        file
     }
-    file
 }
 
 /// Whether somebody may open a file so (`may_open`).
@@ -507,7 +561,7 @@ fn may_open(
         }
         _ => {}
     }
-    permission(inode, caller.cred, access)?;
+    caller.may(inode, access)?;
     if opening.has(O_NOATIME) && !ownership(inode).owned_by(caller.cred) {
         return Err(Errno::PERM);
     }

@@ -8,7 +8,7 @@
 
 use crate::abi::{S_IFDIR, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_ISVTX, S_IWOTH, S_IXGRP};
 use crate::cred::{Capabilities, Cred};
-use crate::inode::Inode;
+use crate::inode::{Inode, Requester};
 use rustix::io::Errno;
 
 /// Whether somebody may do all of `mask` to what an inode is of, by its mode. Writes nothing.
@@ -18,6 +18,18 @@ use rustix::io::Errno;
 #[inline]
 pub fn permission(inode: &Inode, cred: &Cred, mask: Mask) -> Result<(), Errno> {
     Ownership { mode: inode.mode(), uid: inode.uid(), gid: inode.gid() }.permits(cred, mask)
+}
+
+/// Checks whether a process may do all of `mask` to an inode: by the rules of its
+/// [`Node`](crate::Node), if it has one, else by its mode.
+///
+/// # Errors
+/// `EACCES`, or the node's.
+pub fn may(inode: &Inode, requester: &Requester<'_, '_>, mask: Mask) -> Result<(), Errno> {
+    match inode.node() {
+        Some(node) => node.permission(inode, requester, mask),
+        None => permission(inode, requester.cred, mask),
+    }
 }
 
 bitflags::bitflags! {

@@ -12,7 +12,7 @@ impl Process {
     /// Locks a whole file for this open file: `LOCK_SH`, `LOCK_EX`, `LOCK_UN`, with `LOCK_NB`.
     ///
     /// # Errors
-    /// As `flock(2)`; nothing interrupts a wait.
+    /// As `flock(2)`; `EINTR` if the thread's [`Interrupt`](crate::Interrupt) is raised.
     pub fn flock(&self, fd: i32, operation: i32) -> Result<(), Errno> {
         if operation & LOCK_MAND != 0 {
             // What has no meaning any more succeeds, whatever the descriptor.
@@ -21,14 +21,14 @@ impl Process {
         if !matches!(operation & !LOCK_NB, LOCK_SH | LOCK_EX | LOCK_UN) {
             return Err(Errno::INVAL);
         }
-        file::flock(&self.file(fd)?, &self.inner().vfs, operation, None)
+        file::flock(&self.file(fd)?, &self.inner().vfs, operation)
     }
 
     /// `F_GETLK`, `F_SETLK`, `F_SETLKW`, `F_OFD_GETLK`, `F_OFD_SETLK`, `F_OFD_SETLKW`: locks bytes of a file for the process, or
     /// for the open file, or says who has them.
     ///
     /// # Errors
-    /// As `fcntl(2)`; nothing interrupts a wait.
+    /// As `fcntl(2)`; `EINTR` if the thread's [`Interrupt`](crate::Interrupt) is raised.
     pub fn fcntl_lock(&self, fd: i32, cmd: i32, flock: &mut Flock) -> Result<(), Errno> {
         let file = self.fget(fd)?;
         if !matches!(cmd, F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW) {
@@ -38,7 +38,7 @@ impl Process {
         if matches!(cmd, F_SETLK | F_SETLKW) {
             self.locks.store(true, Ordering::Relaxed);
         }
-        file::lock_bytes(&file, &self.inner().vfs, cmd, flock, self.pid, None)?;
+        file::lock_bytes(&file, &self.inner().vfs, cmd, flock, self.pid)?;
         // Whoever closed the descriptor meanwhile has dropped the process's locks before there was this one.
         let closed = || !self.file(fd).is_ok_and(|now| now.same_file(&file));
         if matches!(cmd, F_SETLK | F_SETLKW) && flock.l_type != F_UNLCK && closed() {

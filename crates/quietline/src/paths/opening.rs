@@ -4,7 +4,7 @@ use super::checked;
 use crate::abi::{AT_FDCWD, O_ANYFD, O_CLOEXEC, O_CREAT, O_TRUNC, O_WRONLY, RESOLVE_IN_ROOT};
 use crate::{Errno, FileHandle, Process};
 use quietline_vfs::namei::Caller;
-use quietline_vfs::{OpenHow, Opening, Start};
+use quietline_vfs::{OpenHow, OpenResult, Opening, Start};
 
 impl Process {
     /// Opens, and with `O_CREAT` makes, the file at a path.
@@ -61,13 +61,15 @@ impl Process {
             return self.open_slow(dirfd, path, opening);
         }
         let start = Start::cwd(self.here());
-        if opening.has(O_CREAT) {
+        let opened = if opening.has(O_CREAT) {
             let section = self.cred.section();
             let cred = self.cred.load(&section);
             let caller = Caller { vfs: &k.vfs, files: &k.files, start, cred };
-            return quietline_vfs::open_or_create(&caller, path, opening);
-        }
-        match quietline_vfs::open_fast(&k.vfs, &k.files, start, &self.cred, path, opening) {
+            quietline_vfs::open_or_create(&caller, path, opening)
+        } else {
+            quietline_vfs::open_fast(&k.vfs, &k.files, start, &self.cred, path, opening)
+        };
+        match opened {
             Some(opened) => opened,
             None => self.open_slow(dirfd, path, opening),
         }
@@ -80,17 +82,17 @@ impl Process {
         path: &[u8],
         opening: Opening,
     ) -> Result<FileHandle<'_>, Errno> {
-        let k = self.inner();
-        let section = self.cred.section();
-        let cred = self.cred.load(&section);
-        let caller = Caller { vfs: &k.vfs, files: &k.files, start: Start::cwd(self.here()), cred };
         let relative = opening.resolve & RESOLVE_IN_ROOT != 0 || path[0] != b'/';
-        if dirfd == AT_FDCWD || !relative {
-            return quietline_vfs::open(&caller, path, opening);
+        let opened = if dirfd == AT_FDCWD || !relative {
+            self.call(|caller| quietline_vfs::open(caller, path, opening))
+        } else {
+            self.call_from(dirfd, |caller| quietline_vfs::open(caller, path, opening))
+        };
+        match opened? {
+            OpenResult::File(file) => Ok(file),
+            // Outside the read section of the credentials: it may wait.
+            OpenResult::Fifo(fifo) => fifo.finish(&self.inner().vfs, &self.inner().files),
         }
-        let dir = self.file(dirfd)?;
-        let place = dir.place().ok_or(Errno::NOTDIR)?;
-        quietline_vfs::open(&caller.with_start(Start::at(self.here(), place)), path, opening)
     }
 
     /// [`openat`](Self::openat) that says how far a path may lead, and takes no flag that it does not know.

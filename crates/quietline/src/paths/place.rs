@@ -4,7 +4,7 @@ use crate::abi::{AT_FDCWD, PATH_MAX};
 use crate::{Errno, Process};
 use quietline_platform::heap;
 use quietline_vfs::cred::Capabilities;
-use quietline_vfs::permission::{Mask, permission};
+use quietline_vfs::permission::Mask;
 use quietline_vfs::{How, Lookup, PathBuffer};
 
 const DIRECTORY: How = How::of(Lookup::FOLLOW.union(Lookup::DIRECTORY));
@@ -17,7 +17,7 @@ impl Process {
     pub fn chdir(&self, path: impl AsRef<[u8]>) -> Result<(), Errno> {
         self.call_at(AT_FDCWD, path.as_ref(), 0, |c, path| {
             let place = c.place(path, DIRECTORY)?;
-            permission(place.dentry().inode().ok_or(Errno::NOENT)?, c.cred, Mask::EXEC)?;
+            c.may(place.dentry().inode().ok_or(Errno::NOENT)?, Mask::EXEC)?;
             c.set_cwd(place);
             Ok(())
         })
@@ -35,7 +35,7 @@ impl Process {
             return Err(Errno::NOTDIR);
         }
         self.call(|c| {
-            permission(inode, c.cred, Mask::EXEC)?;
+            c.may(inode, Mask::EXEC)?;
             c.set_cwd(place.to_path());
             Ok(())
         })
@@ -48,7 +48,7 @@ impl Process {
     pub fn chroot(&self, path: impl AsRef<[u8]>) -> Result<(), Errno> {
         self.call_at(AT_FDCWD, path.as_ref(), 0, |c, path| {
             let place = c.place(path, DIRECTORY)?;
-            permission(place.dentry().inode().ok_or(Errno::NOENT)?, c.cred, Mask::EXEC)?;
+            c.may(place.dentry().inode().ok_or(Errno::NOENT)?, Mask::EXEC)?;
             if !c.cred.has(Capabilities::SYS_CHROOT) {
                 return Err(Errno::PERM);
             }

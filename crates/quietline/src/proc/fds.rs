@@ -4,9 +4,10 @@ use super::{number, pid};
 use crate::raw::KernelRef;
 use crate::{Errno, FileHandle, FileMode, Pipe, Socket};
 use core::fmt::Write as _;
-use quietline_vfs::abi::{O_CLOEXEC, S_IFLNK, S_IFREG, SEEK_CUR};
+use quietline_vfs::abi::{O_CLOEXEC, S_IFLNK, S_IFREG};
 use quietline_vfs::generated::{Link, Made, Names, Target, Text, TextBuffer, TextFile, stand_in};
-use quietline_vfs::{Files, FsStruct, Inode, Node, NodeLink, Path, PathBuffer, Vfs, file};
+use quietline_vfs::permission::{Mask, permission};
+use quietline_vfs::{Files, Inode, Node, NodeLink, Path, PathBuffer, Requester, Vfs, file};
 
 /// What `stat` says of the size of such a link.
 const LINK_SIZE: u64 = 64;
@@ -81,7 +82,8 @@ impl Fds {
 impl Names for Fds {
     fn find(&self, vfs: &Vfs, name: &[u8]) -> Result<Option<Made>, Errno> {
         let Some(fd) = self.fd(name) else { return Ok(None) };
-        let (Ok(file), Some(owner)) = (fd.file(vfs), pid::owner(self.kernel, vfs, self.pid)) else {
+        let (Ok(file), Some(owner)) = (fd.file(vfs), pid::owner(self.kernel, vfs, self.pid, 0))
+        else {
             return Ok(None);
         };
         let made = Made::new(link_mode(file.mode()), Link(fd))?;
@@ -102,21 +104,45 @@ impl Names for Fds {
     }
 
     fn still(&self, vfs: &Vfs, name: &[u8], inode: &Inode) -> bool {
-        self.fd(name)
+        let same_mode = self
+            .fd(name)
             .and_then(|fd| fd.file(vfs).ok())
-            .is_some_and(|file| link_mode(file.mode()) == inode.mode())
+            .is_some_and(|file| link_mode(file.mode()) == inode.mode());
+        same_mode && owned_still(self.kernel, vfs, self.pid, inode)
+    }
+
+    /// Adds to the mode: a process may always list its own descriptors.
+    fn permission(
+        &self,
+        _vfs: &Vfs,
+        inode: &Inode,
+        requester: &Requester<'_, '_>,
+        mask: Mask,
+    ) -> Result<(), Errno> {
+        permission(inode, requester.cred, mask)
+            .or_else(|errno| if pid::is_own(self.pid, requester) { Ok(()) } else { Err(errno) })
     }
 }
 
+/// Whether the inode of a file in a process's directory still has the right owner.
+fn owned_still(kernel: KernelRef, vfs: &Vfs, pid: i32, inode: &Inode) -> bool {
+    pid::owner(kernel, vfs, pid, inode.mode()) == Some([inode.uid(), inode.gid()])
+}
+
 impl Target for Fd {
-    fn follow<'k>(&self, link: &Path<'k>, _fs: &FsStruct<'k>) -> Result<NodeLink<'k>, Errno> {
+    fn follow<'k>(
+        &self,
+        link: &Path<'k>,
+        requester: &Requester<'_, 'k>,
+    ) -> Result<NodeLink<'k>, Errno> {
         let vfs = link.dentry().vfs();
+        pid::may_inspect(self.kernel, vfs, self.pid, requester)?;
         let file = self.file(vfs)?;
         if let Some(place) = file.place() {
             return Ok(NodeLink::Jump(place.to_path()));
         }
         let inode = file.inode::<Pipe>().or_else(|| file.inode::<Socket>());
-        let owner = pid::owner(self.kernel, vfs, self.pid).ok_or(Errno::NOENT)?;
+        let owner = pid::owner(self.kernel, vfs, self.pid, 0).ok_or(Errno::NOENT)?;
         let (mode, ino) =
             inode.map_or((0o600, None), |inode| (inode.i_mode, Some(u64::from(inode.i_ino))));
         let made = Made::new(mode, Object { fd: *self, ino })?;
@@ -126,13 +152,14 @@ impl Target for Fd {
     fn name<'k>(
         &self,
         link: &Path<'k>,
-        fs: &FsStruct<'k>,
+        requester: &Requester<'_, 'k>,
         path: &mut PathBuffer<'_>,
     ) -> Result<(), Errno> {
         let vfs = link.dentry().vfs();
+        pid::may_inspect(self.kernel, vfs, self.pid, requester)?;
         let file = self.file(vfs)?;
         if let Some(place) = file.place() {
-            return vfs.d_path(&place.to_path(), &fs.root_path(), path).map(drop);
+            return vfs.d_path(&place.to_path(), &requester.fs.root_path(), path).map(drop);
         }
         let mut name = TextBuffer::default();
         let _ = write!(name, "{}", file.name());
@@ -164,6 +191,9 @@ impl Node for Object {
     }
 }
 
+/// The mode of a file of `fdinfo`.
+const INFO: u32 = S_IFREG | 0o444;
+
 /// `/proc/PID/fdinfo`.
 #[derive(Debug)]
 pub(super) struct FdInfos {
@@ -175,10 +205,11 @@ impl Names for FdInfos {
     fn find(&self, vfs: &Vfs, name: &[u8]) -> Result<Option<Made>, Errno> {
         let Some(fd) = number::canonical(name) else { return Ok(None) };
         let fd = Fd { kernel: self.kernel, pid: self.pid, fd };
-        let Some(owner) = pid::owner(self.kernel, vfs, self.pid).filter(|_| fd.is_open(vfs)) else {
+        let owner = pid::owner(self.kernel, vfs, self.pid, INFO);
+        let Some(owner) = owner.filter(|_| fd.is_open(vfs)) else {
             return Ok(None);
         };
-        let made = Made::new(S_IFREG | 0o444, TextFile::new(fd))?;
+        let made = Made::new(INFO, TextFile::new(fd))?;
         Ok(Some(Made { owner, ..made }))
     }
 
@@ -195,9 +226,22 @@ impl Names for FdInfos {
         true
     }
 
-    fn still(&self, vfs: &Vfs, name: &[u8], _inode: &Inode) -> bool {
-        number::canonical(name)
-            .is_some_and(|fd| Fd { kernel: self.kernel, pid: self.pid, fd }.is_open(vfs))
+    fn still(&self, vfs: &Vfs, name: &[u8], inode: &Inode) -> bool {
+        let is_open = number::canonical(name)
+            .is_some_and(|fd| Fd { kernel: self.kernel, pid: self.pid, fd }.is_open(vfs));
+        is_open && owned_still(self.kernel, vfs, self.pid, inode)
+    }
+
+    /// Restricts the mode: only a process that may inspect this one may use the directory.
+    fn permission(
+        &self,
+        vfs: &Vfs,
+        inode: &Inode,
+        requester: &Requester<'_, '_>,
+        mask: Mask,
+    ) -> Result<(), Errno> {
+        pid::may_inspect(self.kernel, vfs, self.pid, requester).map_err(|_| Errno::ACCESS)?;
+        permission(inode, requester.cred, mask)
     }
 }
 
@@ -211,8 +255,7 @@ impl Text for Fd {
         });
         let found = found.and_then(|found: Result<_, Errno>| found.ok());
         let (file, cloexec) = found.ok_or(Errno::NOENT)?;
-        // What has no position is at 0.
-        let pos = file::seek(&file, vfs, 0, SEEK_CUR).unwrap_or(0);
+        let pos = file::offset(&file);
         let flags = file.flags() | if cloexec { O_CLOEXEC } else { 0 };
         let (mount, ino) = match file.place() {
             Some(place) => (place.mount().id(), place.dentry().inode().map_or(0, Inode::ino)),

@@ -7,7 +7,7 @@ use crate::raw::KernelRef;
 use core::fmt::Write as _;
 use quietline_vfs::abi::{S_IFDIR, S_IFLNK, S_IFREG};
 use quietline_vfs::generated::{Directory, Link, Made, Names, Target, Text, TextBuffer, TextFile};
-use quietline_vfs::{FsStruct, NodeLink, Path, PathBuffer, Vfs};
+use quietline_vfs::{NodeLink, Path, PathBuffer, Requester, Vfs};
 
 /// A name.
 #[derive(Debug, Clone, Copy)]
@@ -130,7 +130,11 @@ impl Text for Value {
 struct Body(&'static str);
 
 impl Target for Body {
-    fn follow<'k>(&self, _link: &Path<'k>, _fs: &FsStruct<'k>) -> Result<NodeLink<'k>, Errno> {
+    fn follow<'k>(
+        &self,
+        _link: &Path<'k>,
+        _requester: &Requester<'_, 'k>,
+    ) -> Result<NodeLink<'k>, Errno> {
         let mut body = quietline_platform::heap::try_boxed_slice(self.0.len(), |_| 0)
             .map_err(|_| Errno::NOMEM)?;
         body.copy_from_slice(self.0.as_bytes());
@@ -140,7 +144,7 @@ impl Target for Body {
     fn name<'k>(
         &self,
         _link: &Path<'k>,
-        _fs: &FsStruct<'k>,
+        _requester: &Requester<'_, 'k>,
         path: &mut PathBuffer<'_>,
     ) -> Result<(), Errno> {
         path.prepend(self.0.as_bytes())

@@ -17,6 +17,7 @@ mod files {
     mod gifts;
     #[cfg(target_arch = "x86_64")]
     mod instructions;
+    mod locks;
 }
 mod inet;
 mod kernels {
@@ -25,6 +26,7 @@ mod kernels {
     #[cfg(feature = "observe")]
     mod observe;
     mod proc;
+    mod proc_access;
     mod scale;
     mod threads;
 }
@@ -38,7 +40,9 @@ mod timers;
 mod tree {
     mod edges;
     mod faults;
+    mod fifos;
     mod memory;
+    mod mounts;
     mod paths;
     mod races;
 }

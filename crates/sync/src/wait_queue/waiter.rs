@@ -209,7 +209,14 @@ impl Leave<'_> {
     ///
     /// Before that it [looks again](patience::look_again), where that has paid lately: not ASLEEP yet, so that nobody needs a
     /// system call to wake it.
+    ///
+    /// # Panics
+    /// In debug builds, if the thread has an RCU read-side critical section open.
     fn sleep(&self, until: &mut Until) -> Result<(), WaitError> {
+        #[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
+        if !until.is_over() {
+            crate::rcu::open_sections::assert_none();
+        }
         if patience::look_again(self.waiter, until, self.alarm.map(|(interrupt, _)| interrupt)) {
             return Ok(());
         }

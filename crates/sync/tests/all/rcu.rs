@@ -296,3 +296,38 @@ fn every_allocation_may_fail() {
     assert!(!ran.load(Ordering::Relaxed));
     assert_eq!(domain.backlog(), 0);
 }
+
+/// Debug builds: a sleep inside a read section panics. A wait that ends at once does not.
+#[test]
+#[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
+fn no_thread_sleeps_inside_a_section() {
+    use quietline_sync::{Wait, WaitError, WaitQueue};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::time::Duration;
+
+    quietline_testing::isolated!();
+    let domains = [(); 2].map(|()| Domain::new().unwrap());
+    let queue = WaitQueue::new();
+    let wait = |millis| {
+        let wait = Wait { timeout: Some(Duration::from_millis(millis)), ..Wait::default() };
+        catch_unwind(AssertUnwindSafe(|| queue.wait_until(&wait, || None::<()>))).ok()
+    };
+    let timed_out = Some(Err(WaitError::TimedOut));
+    assert_eq!(wait(1), timed_out);
+    for (one, other) in [(0, 1), (1, 0)] {
+        let outer = domains[one].read();
+        let inner = domains[other].read();
+        assert_eq!((wait(1), wait(0)), (None, timed_out));
+        assert_eq!(queue.wait_until(&Wait::default(), || Some(7)), Ok(7));
+        drop(outer);
+        assert_eq!(wait(1), None, "the inner one is left");
+        drop(inner);
+        assert_eq!(wait(1), timed_out);
+    }
+    // Once another thread has left a section, nothing is asserted.
+    let guard = domains[0].read();
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(guard));
+    });
+    assert_eq!(wait(1), timed_out);
+}

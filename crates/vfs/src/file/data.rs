@@ -199,9 +199,10 @@ fn modified(file: Opened<'_>, vfs: &Vfs, lost: bool, some: bool) {
 /// Notes that bytes went through a named pipe, whose name has times and perhaps watchers.
 pub(crate) fn passed(file: Opened<'_>, vfs: &Vfs, what: Direction) {
     let Some(inode) = file.inode() else { return };
+    let read_only = file.tree().is_none_or(|(mount, _)| mount.flags().contains(MountFlags::RDONLY));
     if what == Direction::Read {
         accessed(file, vfs, inode);
-    } else if let Some(mut locked) = inode.try_lock() {
+    } else if !read_only && let Some(mut locked) = inode.try_lock() {
         // Whoever has the lock is not waited for, as in `set_access`: the caller may be in a read section.
         let time = Some(time_for(vfs, inode));
         locked.change(&Changes { mtime: time, ctime: time, ..Changes::default() });
@@ -464,6 +465,15 @@ pub fn write_on(
         held.at = start + n as u64;
     }
     Ok(n)
+}
+
+/// Returns the file offset at this moment; 0 for a file that has none. Takes no lock: a file whose
+/// text contains offsets is asked for its own offset while it is read.
+pub fn offset(file: &FileHandle<'_>) -> u64 {
+    match file.opened().inode().map(Inode::content) {
+        Some(Content::File(_) | Content::Directory | Content::Node(_)) => file.position().offset(),
+        _ => 0,
+    }
 }
 
 /// Moves where the file stands (`lseek`): where to.

@@ -6,7 +6,6 @@ use crate::locks::{F_GETLK, FileLocks, Flock, LOCK_MAND, LOCK_NB, LOCK_UN, LockU
 use crate::ramfs::pages::MAX_SIZE;
 use crate::raw::handle::FileHandle;
 use crate::vfs::Vfs;
-use quietline_sync::Interrupt;
 use rustix::io::Errno;
 
 /// The locks of a file, made if there are none.
@@ -19,21 +18,16 @@ fn locks_of<'f>(file: &'f FileHandle<'_>) -> Result<&'f FileLocks, Errno> {
     inode.i_flctx.get_or_make(|| Ok(FileLocks::new())).map_err(|_| Errno::NOLCK)
 }
 
-/// Locks the whole file for the open file, or unlocks it (`flock`).
+/// Locks the whole file for the open file, or unlocks it (`flock`). A wait is interruptible.
 ///
 /// # Errors
 /// `EINVAL`, `EWOULDBLOCK`, `EINTR`, `ENOLCK`, `EBADF`.
-pub fn flock(
-    file: &FileHandle<'_>,
-    vfs: &Vfs,
-    operation: i32,
-    interrupt: Option<&Interrupt>,
-) -> Result<(), Errno> {
+pub fn flock(file: &FileHandle<'_>, vfs: &Vfs, operation: i32) -> Result<(), Errno> {
     let nothing = operation & LOCK_MAND != 0 || operation & !LOCK_NB == LOCK_UN;
     if !nothing && !file.mode().intersects(FileMode::READ.union(FileMode::WRITE)) {
         return Err(Errno::BADF);
     }
-    locks_of(file)?.flock(&vfs.lock_waits, file.opened().id(), operation, interrupt)
+    locks_of(file)?.flock(&vfs.lock_waits, file.opened().id(), operation)
 }
 
 /// Locks bytes for a process or for the open file, unlocks them, or asks who has (`fcntl` with `F_GETLK` and so on).
@@ -46,16 +40,14 @@ pub fn lock_bytes(
     cmd: i32,
     flock: &mut Flock,
     process: i32,
-    interrupt: Option<&Interrupt>,
 ) -> Result<(), Errno> {
     let locks = locks_of(file)?;
     let opened = file.opened();
     let size = opened.inode().map_or(0, Inode::size).min(MAX_SIZE) as i64;
     // What lets its callers wait stands nowhere: the word is its pollers'.
     let stands = flock.l_whence == 1 && !opened.waits();
-    let position = if stands { file.position().hold().at as i64 } else { 0 };
-    let user =
-        LockUser { process, file: opened.id(), mode: opened.mode(), position, size, interrupt };
+    let position = if stands { file.position().offset() as i64 } else { 0 };
+    let user = LockUser { process, file: opened.id(), mode: opened.mode(), position, size };
     debug_assert!(cmd >= F_GETLK);
     locks.fcntl(&vfs.lock_waits, cmd, flock, &user)
 }

@@ -43,6 +43,12 @@ impl Position {
         self.0.load(Ordering::Relaxed) != 0
     }
 
+    /// Returns the offset at this moment, without the lock. Writes nothing.
+    pub(crate) fn offset(&self) -> u64 {
+        // Relaxed: a snapshot, which orders nothing.
+        self.0.load(Ordering::Relaxed) & !HELD
+    }
+
     /// Takes hold. One locked instruction on the file's line while nobody else has it.
     #[inline]
     pub(crate) fn hold(&self) -> Held<'_> {

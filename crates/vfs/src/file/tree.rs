@@ -9,10 +9,18 @@ use crate::raw::mount::TreeMount;
 use crate::raw::opened::Opened;
 use crate::vfs::Vfs;
 
+/// Whether an open file keeps the leave to write in its mount that its `open` took
+/// ([`TreeMount::want_write`]): one that is open for writing, unless it is on a named pipe.
+#[cold]
+pub(crate) fn keeps_mount_writable(inode: Option<&Inode>, mode: FileMode) -> bool {
+    let special = inode.is_some_and(|inode| inode.mode() & S_IFMT == S_IFIFO);
+    mode.contains(FileMode::WRITE) && !special
+}
+
 /// [`closed`] for a generated file, a named pipe, or a file that was ever locked.
 #[cold]
 #[inline(never)]
-fn closed_slow(file: Opened<'_>, inode: &Inode, vfs: &Vfs) {
+fn closed_slow(mount: &TreeMount, dentry: &Dentry, file: Opened<'_>, inode: &Inode, vfs: &Vfs) {
     if let Some(node) = inode.node() {
         node.closed(file.id());
     }
@@ -24,6 +32,17 @@ fn closed_slow(file: Opened<'_>, inode: &Inode, vfs: &Vfs) {
     {
         locks.file_ends(&vfs.lock_waits, file.id());
     }
+    tell_closed(dentry, file.mode(), vfs);
+    if keeps_mount_writable(Some(inode), file.mode()) {
+        mount.drop_write();
+    }
+}
+
+/// Reports a close to the watches of a file.
+#[inline(always)]
+fn tell_closed(dentry: &Dentry, mode: FileMode, vfs: &Vfs) {
+    let writes = mode.contains(FileMode::WRITE);
+    notify::file(vfs, dentry, if writes { Event::CLOSE_WRITE } else { Event::CLOSE_NOWRITE });
 }
 
 /// Ends an open file of the tree: tells its filesystem, its locks and its watches. `opened`
@@ -44,11 +63,10 @@ pub(crate) fn closed<'g>(
             || inode.flags().contains(InodeFlags::NODE)
             || !inode.i_flctx.is_empty())
     {
-        closed_slow(opened(), inode, vfs);
+        return closed_slow(mount, dentry, opened(), inode, vfs);
     }
-    let writes = mode.contains(FileMode::WRITE);
-    notify::file(vfs, dentry, if writes { Event::CLOSE_WRITE } else { Event::CLOSE_NOWRITE });
-    if writes {
+    tell_closed(dentry, mode, vfs);
+    if mode.contains(FileMode::WRITE) {
         mount.drop_write();
     }
 }

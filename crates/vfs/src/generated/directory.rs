@@ -3,7 +3,8 @@
 use super::Made;
 use crate::dcache::name::{NAME_MAX, Name};
 use crate::dentry::DentryFlags;
-use crate::inode::{Changes, Content, Inode, Node, NodeEntry};
+use crate::inode::{Changes, Content, Inode, Node, NodeEntry, Requester};
+use crate::permission::{Mask, permission};
 use crate::raw::dcache::refs::DentryRef;
 use crate::vfs::Vfs;
 use core::fmt;
@@ -28,6 +29,20 @@ pub trait Names: Send + Sync + fmt::Debug + 'static {
         from: u64,
         each: &mut dyn FnMut(u64, &[u8]) -> bool,
     ) -> Result<(), Errno>;
+
+    /// Checks whether a process may do all of `mask` to the directory: see [`Node::permission`].
+    ///
+    /// # Errors
+    /// As there.
+    fn permission(
+        &self,
+        _vfs: &Vfs,
+        inode: &Inode,
+        requester: &Requester<'_, '_>,
+        mask: Mask,
+    ) -> Result<(), Errno> {
+        permission(inode, requester.cred, mask)
+    }
 
     /// Whether a name comes and goes, or changes what it stands for.
     fn changes(&self, _name: &[u8]) -> bool {
@@ -130,6 +145,15 @@ impl<N: Names> Directory<N> {
 }
 
 impl<N: Names> Node for Directory<N> {
+    fn permission(
+        &self,
+        inode: &Inode,
+        requester: &Requester<'_, '_>,
+        mask: Mask,
+    ) -> Result<(), Errno> {
+        self.0.permission(requester.fs.vfs(), inode, requester, mask)
+    }
+
     fn lookup<'k>(
         &self,
         dir: &DentryRef<'k>,

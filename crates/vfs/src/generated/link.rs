@@ -2,8 +2,7 @@
 
 use super::Made;
 use crate::dcache::path::PathBuffer;
-use crate::inode::{Content, Node, NodeLink};
-use crate::raw::walk_fs::FsStruct;
+use crate::inode::{Content, Node, NodeLink, Requester};
 use crate::raw::walk_path::Path;
 use core::fmt;
 use rustix::io::Errno;
@@ -14,7 +13,11 @@ pub trait Target: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// Whatever the walk is to end with.
-    fn follow<'k>(&self, link: &Path<'k>, fs: &FsStruct<'k>) -> Result<NodeLink<'k>, Errno>;
+    fn follow<'k>(
+        &self,
+        link: &Path<'k>,
+        requester: &Requester<'_, 'k>,
+    ) -> Result<NodeLink<'k>, Errno>;
 
     /// What `readlink` says of it.
     ///
@@ -23,7 +26,7 @@ pub trait Target: Send + Sync + fmt::Debug + 'static {
     fn name<'k>(
         &self,
         link: &Path<'k>,
-        fs: &FsStruct<'k>,
+        requester: &Requester<'_, 'k>,
         path: &mut PathBuffer<'_>,
     ) -> Result<(), Errno>;
 }
@@ -33,17 +36,21 @@ pub trait Target: Send + Sync + fmt::Debug + 'static {
 pub struct Link<L>(pub L);
 
 impl<L: Target> Node for Link<L> {
-    fn link<'k>(&self, link: &Path<'k>, fs: &FsStruct<'k>) -> Result<NodeLink<'k>, Errno> {
-        self.0.follow(link, fs)
+    fn link<'k>(
+        &self,
+        link: &Path<'k>,
+        requester: &Requester<'_, 'k>,
+    ) -> Result<NodeLink<'k>, Errno> {
+        self.0.follow(link, requester)
     }
 
     fn target<'k>(
         &self,
         link: &Path<'k>,
-        fs: &FsStruct<'k>,
+        requester: &Requester<'_, 'k>,
         path: &mut PathBuffer<'_>,
     ) -> Result<(), Errno> {
-        self.0.name(link, fs, path)
+        self.0.name(link, requester, path)
     }
 }
 

@@ -1,9 +1,12 @@
 //! What is in an inode.
 
+use super::Inode;
 use crate::FileMode;
+use crate::cred::Cred;
 use crate::dcache::name::Name;
 use crate::dcache::path::PathBuffer;
 use crate::file::Files;
+use crate::permission::{Mask, permission};
 use crate::pipe::Fifo;
 use crate::raw::dcache::refs::DentryRef;
 use crate::raw::handle::FileHandle;
@@ -38,10 +41,35 @@ pub enum Content {
     Node(Box<dyn Node>),
 }
 
+/// The process that makes a request of a [`Node`].
+#[derive(Debug, Clone, Copy)]
+pub struct Requester<'a, 'k> {
+    /// Its place in the tree.
+    pub fs: &'a FsStruct<'k>,
+    /// The credentials of its call.
+    pub cred: &'a Cred,
+}
+
 /// An inode of a filesystem whose content is made when it is asked for (`proc`).
 ///
 /// Methods are called without any lock but those of the caller that each of them names.
 pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
+    /// Checks whether a process may do all of `mask` to the file (`inode_operations::permission`).
+    ///
+    /// A walk in a read section checks the mode alone. So a directory with rules of its own has
+    /// [`REVALIDATE`](crate::DentryFlags::REVALIDATE) set on its dentry and on the dentries in it.
+    ///
+    /// # Errors
+    /// `EACCES`, or whatever the call is to end with.
+    fn permission(
+        &self,
+        inode: &Inode,
+        requester: &Requester<'_, '_>,
+        mask: Mask,
+    ) -> Result<(), Errno> {
+        permission(inode, requester.cred, mask)
+    }
+
     /// The dentry of a name that the directory has not got, whose inode this is; none if there is no such file. It may be put
     /// into the directory, under whose lock is the filesystem's business: the caller has none.
     ///
@@ -78,7 +106,11 @@ pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
     ///
     /// # Errors
     /// Whatever the walk is to end with.
-    fn link<'k>(&self, _link: &Path<'k>, _fs: &FsStruct<'k>) -> Result<NodeLink<'k>, Errno> {
+    fn link<'k>(
+        &self,
+        _link: &Path<'k>,
+        _requester: &Requester<'_, 'k>,
+    ) -> Result<NodeLink<'k>, Errno> {
         Err(Errno::INVAL)
     }
 
@@ -89,7 +121,7 @@ pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
     fn target<'k>(
         &self,
         _link: &Path<'k>,
-        _fs: &FsStruct<'k>,
+        _requester: &Requester<'_, 'k>,
         _path: &mut PathBuffer<'_>,
     ) -> Result<(), Errno> {
         Err(Errno::INVAL)

@@ -9,7 +9,7 @@ use core::fmt;
 use core::ptr;
 use quietline_platform::atomic::Ordering;
 use quietline_platform::fault;
-use quietline_sync::{Interrupt, Shared, SpinLock, Wait, WaitQueue};
+use quietline_sync::{Shared, SpinLock, Wait, WaitQueue};
 use rustix::io::Errno;
 use std::collections::HashMap;
 
@@ -129,13 +129,8 @@ impl Inotify {
     ///
     /// # Errors
     /// `EINVAL` if not even the first fits; `EAGAIN`; `EINTR`.
-    pub fn read(
-        &self,
-        buffer: &mut [u8],
-        nonblock: bool,
-        interrupt: Option<&Interrupt>,
-    ) -> Result<usize, Errno> {
-        let wait = Wait { key: READABLE, exclusive: true, interrupt, ..Wait::default() };
+    pub fn read(&self, buffer: &mut [u8], nonblock: bool) -> Result<usize, Errno> {
+        let wait = Wait { key: READABLE, exclusive: true, interruptible: true, ..Wait::default() };
         let first = if nonblock {
             self.read_now(buffer).ok_or(Errno::AGAIN)?
         } else {

@@ -2,7 +2,6 @@
 
 use super::{FileLocks, LockKind, LockOwner, LockRange, LockWaits};
 use crate::FileMode;
-use quietline_sync::Interrupt;
 use rustix::io::Errno;
 
 /// `fcntl`: which record lock is in the way.
@@ -46,7 +45,7 @@ pub struct Flock {
 
 /// Who calls, and by which open file.
 #[derive(Debug, Clone, Copy)]
-pub struct LockUser<'a> {
+pub struct LockUser {
     /// The process.
     pub process: i32,
     /// The open file, by a number that no other one has.
@@ -57,8 +56,6 @@ pub struct LockUser<'a> {
     pub position: i64,
     /// The file's size.
     pub size: i64,
-    /// What interrupts the calling thread.
-    pub interrupt: Option<&'a Interrupt>,
 }
 
 fn kind(l_type: i16) -> Result<Option<LockKind>, Errno> {
@@ -70,7 +67,7 @@ fn kind(l_type: i16) -> Result<Option<LockKind>, Errno> {
     }
 }
 
-fn range(flock: &Flock, user: &LockUser<'_>) -> Result<LockRange, Errno> {
+fn range(flock: &Flock, user: &LockUser) -> Result<LockRange, Errno> {
     let base = match flock.l_whence {
         0 => 0,
         1 => user.position,
@@ -91,7 +88,7 @@ impl FileLocks {
         waits: &LockWaits,
         cmd: i32,
         flock: &mut Flock,
-        user: &LockUser<'_>,
+        user: &LockUser,
     ) -> Result<(), Errno> {
         let by_file = matches!(cmd, F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW);
         let owner =
@@ -133,8 +130,7 @@ impl FileLocks {
                 if foreign_pid {
                     return Err(Errno::INVAL);
                 }
-                let wait = matches!(cmd, F_SETLKW | F_OFD_SETLKW).then_some(user.interrupt);
-                self.set(waits, owner, kind, range, wait)
+                self.set(waits, owner, kind, range, matches!(cmd, F_SETLKW | F_OFD_SETLKW))
             }
             _ => Err(Errno::INVAL),
         }

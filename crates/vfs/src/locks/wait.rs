@@ -5,7 +5,7 @@ use super::{FileLocks, LockKind, LockOwner, LockWaits, RecordLock, State, grow};
 use core::ptr;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicBool, Ordering};
-use quietline_sync::{Interrupt, Shared, Wait, WaitQueue};
+use quietline_sync::{Shared, Wait, WaitQueue};
 use rustix::io::Errno;
 
 /// A lock that somebody wants.
@@ -240,18 +240,18 @@ impl State {
 }
 
 impl FileLocks {
-    /// Takes a lock, and waits for it if `wait` says so.
+    /// Takes a lock. With `may_wait`, waits for it, until the calling thread is interrupted.
     pub(super) fn acquire(
         &self,
         waits: &LockWaits,
         request: Request,
-        wait: Option<Option<&Interrupt>>,
+        may_wait: bool,
     ) -> Result<(), Errno> {
         let mut ticket = None;
         loop {
             let (queued, told) = {
                 let mut state = self.state.lock();
-                let queued = state.take_or_queue(waits, &request, &mut ticket, wait.is_some());
+                let queued = state.take_or_queue(waits, &request, &mut ticket, may_wait);
                 self.count(&state);
                 (queued, state.waiting.has_told())
             };
@@ -261,7 +261,7 @@ impl FileLocks {
             let Some(ticket) = ticket.as_ref().filter(|_| queued == Ok(true)) else {
                 return queued.map(|_| ());
             };
-            let how = Wait { interrupt: wait.flatten(), ..Wait::default() };
+            let how = Wait { interruptible: true, ..Wait::default() };
             // Relaxed: what there is to see is seen under the file's lock, in the next turn.
             let is_told = || ticket.told.swap(false, Ordering::Relaxed).then_some(());
             if ticket.queue.wait_until(&how, is_told).is_err() && self.gives_up(waits, ticket) {

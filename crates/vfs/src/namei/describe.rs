@@ -1,6 +1,6 @@
 //! What is told of files: `stat`, `access`, `readlink`, `statfs`.
 
-use super::Caller;
+use super::{Caller, inode_of};
 use crate::abi::{
     PATH_MAX, ST_NOATIME, ST_NODEV, ST_NOEXEC, ST_NOSUID, ST_RDONLY, ST_RELATIME, ST_VALID,
     STATX_ATTR_MOUNT_ROOT, STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID, Stat, StatFs, Statx,
@@ -96,19 +96,40 @@ pub fn access(
             caller.cred = real;
         }
     }
-    caller.look(path, how, |found| {
+    let has_rules = caller.look(path, how, |found| {
         let inode = found.inode();
-        let flags = found.mount().flags();
-        if mask.contains(Mask::EXEC) && inode.is_file() && flags.contains(MountFlags::NOEXEC) {
-            return Err(Errno::ACCESS);
+        if inode.node().is_some() {
+            return Ok(true);
         }
-        permission(inode, caller.cred, mask)?;
-        let special = !(inode.is_file() || inode.is_dir() || inode.is_symlink());
-        if mask.contains(Mask::WRITE) && !special && flags.contains(MountFlags::RDONLY) {
-            return Err(Errno::ROFS);
-        }
-        Ok(())
-    })?
+        may_access(found.mount(), inode, mask, || permission(inode, caller.cred, mask))?;
+        Ok(false)
+    })??;
+    if has_rules {
+        // Outside the section: a filesystem may take its time.
+        let place = caller.path(path, how)?;
+        let inode = inode_of(place.dentry())?;
+        may_access(place.mount(), inode, mask, || caller.may(inode, mask))?;
+    }
+    Ok(())
+}
+
+/// The checks of [`access`], in Linux's order.
+fn may_access(
+    mount: &TreeMount,
+    inode: &Inode,
+    mask: Mask,
+    permitted: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let flags = mount.flags();
+    if mask.contains(Mask::EXEC) && inode.is_file() && flags.contains(MountFlags::NOEXEC) {
+        return Err(Errno::ACCESS);
+    }
+    permitted()?;
+    let special = !(inode.is_file() || inode.is_dir() || inode.is_symlink());
+    if mask.contains(Mask::WRITE) && !special && flags.contains(MountFlags::RDONLY) {
+        return Err(Errno::ROFS);
+    }
+    Ok(())
 }
 
 /// Where a symbolic link leads (`readlinkat`): how many bytes of it are in the buffer.
@@ -153,7 +174,7 @@ fn ask_link(
     };
     let mut made = [0; PATH_MAX];
     let mut made = PathBuffer::new(&mut made);
-    node.target(&place, caller.start.fs, &mut made)?;
+    node.target(&place, &caller.requester(), &mut made)?;
     let n = made.len().min(buffer.len());
     buffer[..n].copy_from_slice(&made.bytes()[..n]);
     Ok(n)

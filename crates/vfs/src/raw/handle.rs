@@ -205,7 +205,7 @@ impl<'k> FileHandle<'k> {
         let file = match file {
             Ok(file) => file,
             Err(errno) => {
-                if mode.contains(FileMode::WRITE) {
+                if crate::file::keeps_mount_writable(place.dentry().inode(), mode) {
                     place.mount().drop_write();
                 }
                 return Err(errno);

@@ -27,7 +27,9 @@ use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::Deref;
 use core::ptr::{self, NonNull};
-use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use quietline_platform::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 use quietline_platform::{AllocError, heap};
 use quietline_sync::rcu::{Guard, Head};
 use rustix::io::Errno;
@@ -48,6 +50,9 @@ pub struct TreeMount {
     mountpoint: AtomicPtr<Dentry>,
     /// The namespace that it is mounted in; 0: none.
     pub(crate) namespace: AtomicU64,
+    /// The index of its entry in the book of mounts, while it has one. Protected by the book's
+    /// lock.
+    pub(super) index: AtomicUsize,
     writers: Writers,
     id: u64,
     vfs: NonNull<Vfs>,
@@ -160,6 +165,7 @@ impl<'k> MountRef<'k> {
                 parent: AtomicPtr::new(ptr::null_mut()),
                 mountpoint: AtomicPtr::new(ptr::null_mut()),
                 namespace: AtomicU64::new(0),
+                index: AtomicUsize::new(0),
                 writers,
                 id,
                 vfs: NonNull::from(vfs),

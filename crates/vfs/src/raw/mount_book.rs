@@ -5,8 +5,9 @@
 use super::mount::{MountRef, TreeMount};
 use crate::dentry::{Dentry, DentryFlags};
 use crate::raw::dcache::refs::DentryRef;
-use core::fmt;
+use core::cell::Cell;
 use core::mem::transmute;
+use core::{fmt, ptr};
 use quietline_platform::atomic::Ordering;
 use quietline_platform::heap;
 use quietline_sync::{Seqcount, SpinLock, SpinLockGuard};
@@ -33,7 +34,14 @@ pub(crate) struct Entry {
     /// Where it is, before the mount itself: in the order in which they are given back.
     on: Option<On<'static>>,
     mount: MountRef<'static>,
+    /// While trees are detached: whether the mount is in one of them.
+    leaving: Cell<bool>,
+    /// While trees are detached: the index of the next entry in the list of their mounts.
+    next: Cell<usize>,
 }
+
+/// The end of a list of entries.
+const NONE: usize = usize::MAX;
 
 /// A mountpoint.
 #[derive(Debug, Clone)]
@@ -105,11 +113,22 @@ impl Book {
         &self.entries
     }
 
+    /// The index of a mount's entry. O(1).
     fn index(&self, mount: &TreeMount) -> Option<usize> {
-        self.entries.iter().position(|entry| entry.mount.same(mount))
+        // Relaxed: under the lock.
+        let index = mount.index.load(Ordering::Relaxed);
+        self.entries.get(index).is_some_and(|entry| entry.mount.same(mount)).then_some(index)
     }
 
-    /// The entry of a mount that is mounted.
+    /// Tells the mounts from index `from` on where their entries are.
+    fn number(&self, from: usize) {
+        for (index, entry) in self.entries.iter().enumerate().skip(from) {
+            // Relaxed: under the lock.
+            entry.mount.index.store(index, Ordering::Relaxed);
+        }
+    }
+
+    /// The entry of a mount that is mounted. O(1).
     pub(crate) fn find(&self, mount: &TreeMount) -> Option<&Entry> {
         self.index(mount).map(|i| &self.entries[i])
     }
@@ -148,8 +167,9 @@ impl Book {
         }
         // SAFETY: a namespace borrows the kernel, and takes its mounts out when it ends; what is left, the book drops, which
         // is the first thing that a kernel drops.
-        let entry = unsafe { Entry { on: on.map(|on| on.forever()), mount: mount.forever() } };
-        self.entries.push(entry);
+        let (on, mount) = unsafe { (on.map(|on| on.forever()), mount.forever()) };
+        self.entries.push(Entry { on, mount, leaving: Cell::new(false), next: Cell::new(NONE) });
+        self.number(self.entries.len() - 1);
         Ok(())
     }
 
@@ -173,13 +193,104 @@ impl Book {
     /// Takes a mount out, so that readers who begin now do not find it, and its last put ends it. What it was must be dropped
     /// without the lock.
     pub(crate) fn leave(&mut self, seq: &Seqcount, mount: &TreeMount) -> Option<Entry> {
-        let entry = self.entries.remove(self.index(mount)?);
-        self.hide(seq, mount);
+        self.index(mount).map(|index| self.leave_at(seq, index))
+    }
+
+    fn leave_at(&mut self, seq: &Seqcount, index: usize) -> Entry {
+        let entry = self.entries.remove(index);
+        self.number(index);
+        self.take_off(seq, &entry);
         if let Some(on) = &entry.on {
-            on.mount.take_off(&on.dentry);
             self.unmark(&on.dentry);
         }
-        Some(entry)
+        entry
+    }
+
+    /// Takes a mount off its mountpoint, where readers do not find it from here on.
+    fn take_off(&self, seq: &Seqcount, entry: &Entry) {
+        self.hide(seq, &entry.mount);
+        if let Some(on) = &entry.on {
+            on.mount.take_off(&on.dentry);
+        }
+    }
+
+    /// [`leave`](Self::leave) for the mounts that `tops` picks and all mounts on them. Returns
+    /// their entries, to be dropped without the lock. O(mounts of the kernel * log of the mounts
+    /// taken out).
+    ///
+    /// # Errors
+    /// The entry of one of them, on which nothing is mounted: there is no memory for a list of all.
+    pub(crate) fn leave_trees(
+        &mut self,
+        seq: &Seqcount,
+        tops: impl Fn(&Entry) -> bool,
+    ) -> Result<Vec<Entry>, Entry> {
+        let (last, count) = self.list_trees(tops);
+        let mut gone = Vec::new();
+        if count > 0 && heap::try_reserve(&mut gone, count).is_err() {
+            self.entries.iter().for_each(|entry| entry.leaving.set(false));
+            return Err(self.leave_at(seq, last));
+        }
+        let mut at = last;
+        while let Some(entry) = self.entries.get(at) {
+            self.take_off(seq, entry);
+            at = entry.next.get();
+        }
+        gone.extend(self.entries.extract_if(.., |entry| entry.leaving.get()));
+        self.number(0);
+        self.unmark_all(&mut gone);
+        Ok(gone)
+    }
+
+    /// Lists the mounts that `tops` picks and all mounts on them, each before the one that it is
+    /// mounted on. Returns the index of the first entry, and the length of the list.
+    fn list_trees(&self, tops: impl Fn(&Entry) -> bool) -> (usize, usize) {
+        let (mut first, mut last, mut count) = (NONE, NONE, 0);
+        let mut add = |index: usize| {
+            let entry = &self.entries[index];
+            if !entry.leaving.replace(true) {
+                entry.next.set(NONE);
+                match self.entries.get(last) {
+                    Some(before) => before.next.set(index),
+                    None => first = index,
+                }
+                (last, count) = (index, count + 1);
+            }
+            first
+        };
+        let mut at = NONE;
+        for (index, _) in self.entries.iter().enumerate().filter(|(_, entry)| tops(entry)) {
+            at = add(index);
+        }
+        // Appends the mounts on each mount of the list, and reverses the list.
+        let mut reversed = NONE;
+        while let Some(entry) = self.entries.get(at) {
+            for index in entry.mount.all_on().filter_map(|over| self.index(over)) {
+                add(index);
+            }
+            let next = entry.next.replace(reversed);
+            (reversed, at) = (at, next);
+        }
+        (reversed, count)
+    }
+
+    /// Clears the marks of the dentries on which no mount is left after these are gone. Sorts the
+    /// entries.
+    fn unmark_all(&self, gone: &mut [Entry]) {
+        let key = |entry: &Entry| entry.on.as_ref().map(|on| ptr::from_ref(&*on.dentry).addr());
+        gone.sort_unstable_by_key(key);
+        for stays in self.entries.iter().filter_map(key) {
+            let first = gone.partition_point(|entry| key(entry) < Some(stays));
+            if let Some(entry) = gone.get(first).filter(|entry| key(entry) == Some(stays)) {
+                // Another mount stays on the dentry. The first of its entries says so.
+                entry.leaving.set(false);
+            }
+        }
+        for alike in gone.chunk_by(|a, b| key(a) == key(b)) {
+            if let (true, Some(on)) = (alike[0].leaving.get(), &alike[0].on) {
+                on.dentry.set_flags(DentryFlags::empty(), DentryFlags::MOUNTED);
+            }
+        }
     }
 
     /// Moves a mount; where it was, to be dropped without the lock.

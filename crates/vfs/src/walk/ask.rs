@@ -2,8 +2,7 @@
 
 use super::mode::{Link, Stop};
 use crate::dentry::DentryFlags;
-use crate::inode::{Content, NodeLink};
-use crate::raw::walk_fs::FsStruct;
+use crate::inode::{Content, NodeLink, Requester};
 use crate::raw::walk_path::Path;
 use crate::vfs::Vfs;
 use rustix::io::Errno;
@@ -39,10 +38,10 @@ pub(super) fn ask<'k>(
 /// Where a link leads that a filesystem makes.
 pub(super) fn ask_link<'b, 'k>(
     link: &Path<'k>,
-    fs: &FsStruct<'k>,
+    requester: &Requester<'_, 'k>,
 ) -> Result<Link<'b, Path<'k>>, Stop> {
     match link.dentry().inode().map(|inode| inode.content()) {
-        Some(Content::Node(node)) => Ok(match node.link(link, fs)? {
+        Some(Content::Node(node)) => Ok(match node.link(link, requester)? {
             NodeLink::Body(path) => Link::Made(path),
             NodeLink::Jump(to) => Link::Jump(to),
         }),

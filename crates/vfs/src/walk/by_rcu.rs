@@ -99,7 +99,7 @@ impl<'g, 'k> Mode for ByRcu<'g, 'k> {
         super::no_symlinks(at.mount)
     }
 
-    fn link<'b>(&self, at: &'b Self::At) -> Result<Link<'b, Self::At>, Stop> {
+    fn link<'b>(&self, at: &'b Self::At, _cred: &Cred) -> Result<Link<'b, Self::At>, Stop> {
         match at.seen.inode().map(|inode| inode.content()) {
             Some(Content::Symlink(body)) => {
                 // Seldom a write: once after the link was made, then once a day.

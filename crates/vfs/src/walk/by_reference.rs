@@ -8,7 +8,8 @@ use super::mode::{Link, Mode, Stop, Type};
 use super::step::{self, Child};
 use crate::cred::Cred;
 use crate::file::touch_access;
-use crate::inode::Content;
+use crate::inode::{Content, Requester};
+use crate::permission::{Mask, may};
 use crate::raw::dcache::seen::Section;
 use crate::raw::walk_path::{Debris, Path, Spot};
 use crate::vfs::Vfs;
@@ -105,7 +106,13 @@ impl<'k> Mode for ByReference<'_, 'k> {
     }
 
     fn may_search(&self, at: &Self::At, cred: &Cred) -> Result<(), Stop> {
-        step::may_search(at.dentry(), cred)
+        match at.dentry().inode() {
+            Some(inode) if inode.node().is_some() => {
+                let requester = Requester { fs: self.start.fs, cred };
+                Ok(may(inode, &requester, Mask::EXEC)?)
+            }
+            _ => step::may_search(at.dentry(), cred),
+        }
     }
 
     fn child(&self, at: &Self::At, name: &[u8]) -> Result<Option<Self::At>, Stop> {
@@ -160,7 +167,7 @@ impl<'k> Mode for ByReference<'_, 'k> {
         super::no_symlinks(at.mount())
     }
 
-    fn link<'b>(&self, at: &'b Self::At) -> Result<Link<'b, Self::At>, Stop> {
+    fn link<'b>(&self, at: &'b Self::At, cred: &Cred) -> Result<Link<'b, Self::At>, Stop> {
         match at.dentry().inode().map(|inode| inode.content()) {
             Some(Content::Symlink(body)) => {
                 if let Some(inode) = at.dentry().inode() {
@@ -168,7 +175,9 @@ impl<'k> Mode for ByReference<'_, 'k> {
                 }
                 Ok(Link::Body(body))
             }
-            Some(Content::Node(_)) => super::ask::ask_link(at, self.start.fs),
+            Some(Content::Node(_)) => {
+                super::ask::ask_link(at, &Requester { fs: self.start.fs, cred })
+            }
             _ => Err(Stop::Errno(Errno::INVAL)),
         }
     }

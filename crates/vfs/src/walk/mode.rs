@@ -75,7 +75,7 @@ pub(crate) trait Mode {
     /// Whether its mount follows no symbolic links.
     fn no_symlinks(&self, at: &Self::At) -> bool;
     /// Where the link leads.
-    fn link<'b>(&self, at: &'b Self::At) -> Result<Link<'b, Self::At>, Stop>;
+    fn link<'b>(&self, at: &'b Self::At, cred: &Cred) -> Result<Link<'b, Self::At>, Stop>;
     /// Now.
     fn moment(&self) -> Self::Moment;
     /// Whether anything was moved or mounted since then.

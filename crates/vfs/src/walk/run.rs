@@ -249,7 +249,7 @@ impl<'a, M: Mode> Walk<'a, M> {
         if self.links > MAXSYMLINKS || forbidden {
             return Err(Stop::Errno(Errno::LOOP));
         }
-        match self.mode.link(link)? {
+        match self.mode.link(link, self.cred)? {
             Link::Body(path) => self.along_link(at, path, end),
             Link::Made(path) => self.along_link(at, &path, end),
             Link::Jump(to) => {

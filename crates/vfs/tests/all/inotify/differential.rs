@@ -253,7 +253,7 @@ impl Pair {
         let got = unsafe { host::read(self.theirs[instance], theirs.as_mut_ptr(), size) };
         let got = host::checked(got as i32);
         let inotify = self.ours[instance].as_ref().unwrap();
-        let own = inotify.read(&mut ours, true, None).map(|n| n as i32);
+        let own = inotify.read(&mut ours, true).map(|n| n as i32);
         assert_eq!(own.map_err(Errno::raw_os_error), got, "of {size} bytes");
         let Ok(got) = got else { return false };
         let mut at = 0;

@@ -23,7 +23,7 @@ fn happen(file: &Watches, mask: u32) {
 /// Numbers and masks of what there is to read.
 fn read(inotify: &Inotify) -> Vec<(i32, u32)> {
     let mut buffer = [0; 4096];
-    let Ok(n) = inotify.read(&mut buffer, true, None) else { return Vec::new() };
+    let Ok(n) = inotify.read(&mut buffer, true) else { return Vec::new() };
     buffer[..n]
         .chunks(16)
         .map(|event| {
@@ -130,19 +130,24 @@ fn one_shot_watches_of_two() {
 fn a_reader_waits() {
     quietline_testing::isolated!();
     let (limits, file) = (limits(), file());
-    let (inotify, interrupt) = (Inotify::new(&limits, 0).unwrap(), Interrupt::new());
+    let (inotify, interrupt) =
+        (Inotify::new(&limits, 0).unwrap(), Shared::new(Interrupt::new()).unwrap());
+    let read = |buffer: &mut [u8]| {
+        let _entered = Interrupt::enter(&interrupt);
+        inotify.read(buffer, false)
+    };
     inotify.add_watch(&file, IN_OPEN).unwrap();
     thread::scope(|scope| {
-        let reader = scope.spawn(|| inotify.read(&mut [0; 100], false, Some(&interrupt)));
+        let reader = scope.spawn(|| read(&mut [0; 100]));
         thread::sleep(Duration::from_millis(20));
         happen(&file, IN_OPEN);
         assert_eq!(reader.join().unwrap(), Ok(16));
-        let reader = scope.spawn(|| inotify.read(&mut [0; 100], false, Some(&interrupt)));
+        let reader = scope.spawn(|| read(&mut [0; 100]));
         thread::sleep(Duration::from_millis(20));
         interrupt.raise();
         assert_eq!(reader.join().unwrap(), Err(Errno::INTR));
         interrupt.clear();
-        let reader = scope.spawn(|| inotify.read(&mut [0; 15], false, Some(&interrupt)));
+        let reader = scope.spawn(|| read(&mut [0; 15]));
         happen(&file, IN_OPEN);
         assert_eq!(reader.join().unwrap(), Err(Errno::INVAL));
     });
@@ -193,7 +198,7 @@ fn without_memory() {
     named(&[b'3'; 40]);
     fault::fail_nth(0);
     let mut buffer = [0; 100];
-    assert_eq!(inotify.read(&mut buffer, true, None), Ok(32 + 16), "one event and the overflow");
+    assert_eq!(inotify.read(&mut buffer, true), Ok(32 + 16), "one event and the overflow");
     assert_eq!(u32::from_ne_bytes(buffer[36..40].try_into().unwrap()), IN_Q_OVERFLOW);
     assert_eq!(inotify.add_watch(&file, IN_OPEN), Ok(1), "the first number: what failed took none");
 }
@@ -231,7 +236,7 @@ fn stress() {
                         .each_ref()
                         .map(|file| inotify.add_watch(file, IN_ALL_EVENTS | options).unwrap());
                     let mut buffer = [0; 256];
-                    if let Ok(read) = inotify.read(&mut buffer, round % 2 == 0, None) {
+                    if let Ok(read) = inotify.read(&mut buffer, round % 2 == 0) {
                         assert!(read >= 16);
                         events.fetch_add(1, Ordering::Relaxed);
                     }

@@ -4,7 +4,7 @@
 //! what to do. Ours: one [`FileLocks`], asked in the same order.
 #![allow(unsafe_code)]
 
-use quietline_sync::Interrupt;
+use quietline_sync::{Interrupt, Shared};
 use quietline_vfs::FileMode;
 use quietline_vfs::locks::{
     F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_SETLK, F_SETLKW, F_UNLCK, F_WRLCK, FileLocks,
@@ -247,13 +247,7 @@ struct Ours {
 }
 
 impl Ours {
-    fn step(
-        &self,
-        pid: i32,
-        process: usize,
-        step: &Step,
-        interrupt: Option<&Interrupt>,
-    ) -> Outcome {
+    fn step(&self, pid: i32, process: usize, step: &Step) -> Outcome {
         let file = step.file as usize;
         let id = (process * FILES + file) as u64;
         let user = LockUser {
@@ -262,11 +256,10 @@ impl Ours {
             mode: MODES[file].1,
             position: POSITIONS[file],
             size: SIZE,
-            interrupt,
         };
         let mut flock = step.flock;
         let result = match step.cmd {
-            FLOCK => self.locks.flock(&self.waits, id, step.operation, interrupt),
+            FLOCK => self.locks.flock(&self.waits, id, step.operation),
             REOPEN => {
                 self.locks.process_closes(&self.waits, pid);
                 self.locks.file_ends(&self.waits, id);
@@ -362,7 +355,7 @@ fn commands_that_do_not_wait() {
         let step = random.step();
         host.start(process, &step);
         let theirs = host.outcome(process);
-        let answer = ours.step(host.children[process].pid, process, &step, None);
+        let answer = ours.step(host.children[process].pid, process, &step);
         assert_eq!(answer, theirs, "step {n}: process {process} (ours left, host right): {step:?}");
         errors[theirs.error as usize] += 1;
         let asks = [F_GETLK, F_OFD_GETLK].contains(&step.cmd);
@@ -413,7 +406,7 @@ fn episode(random: &mut Random, seen: &mut Seen, processes: usize) {
     const EDEADLK: i32 = 35;
     const EINTR: i32 = 4;
     let (host, ours) = (Host::new("wait"), Ours::default());
-    let interrupts = [const { Interrupt::new() }; PROCESSES];
+    let interrupts = [(); PROCESSES].map(|()| Shared::new(Interrupt::new()).unwrap());
     std::thread::scope(|scope| {
         // Whatever happens, nobody is left asleep.
         let _end = Raise(&interrupts);
@@ -424,9 +417,9 @@ fn episode(random: &mut Random, seen: &mut Seen, processes: usize) {
                 let (ours, outcomes, pid) = (&ours, outcomes.clone(), host.children[process].pid);
                 let interrupt = &interrupts[process];
                 scope.spawn(move || {
+                    let _entered = Interrupt::enter(interrupt);
                     for step in steps {
-                        let _ = outcomes
-                            .send((process, ours.step(pid, process, &step, Some(interrupt))));
+                        let _ = outcomes.send((process, ours.step(pid, process, &step)));
                     }
                 });
                 send
@@ -482,7 +475,7 @@ fn episode(random: &mut Random, seen: &mut Seen, processes: usize) {
         }
         assert_eq!(ours.locks.waiting(), asleep.iter().filter(|asleep| **asleep).count());
         // One who is interrupted may set free another, who then has the lock.
-        interrupts.iter().for_each(Interrupt::raise);
+        interrupts.iter().for_each(|interrupt| interrupt.raise());
         for _ in asleep.iter().filter(|asleep| **asleep) {
             let (_, answer) = outcome.recv_timeout(Duration::from_secs(120)).expect("interrupted");
             assert_eq!(answer.error, EINTR, "nobody gave up a lock");
@@ -492,10 +485,10 @@ fn episode(random: &mut Random, seen: &mut Seen, processes: usize) {
     assert_eq!(ours.locks.waiting(), 0);
 }
 
-struct Raise<'a>(&'a [Interrupt]);
+struct Raise<'a>(&'a [Shared<Interrupt>]);
 
 impl Drop for Raise<'_> {
     fn drop(&mut self) {
-        self.0.iter().for_each(Interrupt::raise);
+        self.0.iter().for_each(|interrupt| interrupt.raise());
     }
 }

@@ -1,15 +1,15 @@
 //! Locks on files: what no host is needed for.
 
 use quietline_platform::fault;
-use quietline_sync::Interrupt;
+use quietline_sync::{Interrupt, Shared};
 use quietline_vfs::locks::*;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-const NOBODY_WAITS: Option<Option<&Interrupt>> = None;
-const FOR_EVER: Option<Option<&Interrupt>> = Some(None);
+const NOBODY_WAITS: bool = false;
+const MAY_WAIT: bool = true;
 
 #[derive(Default)]
 struct Kernel {
@@ -68,8 +68,8 @@ fn closing_drops_what_is_whose() {
     assert!(kernel.locks.is_unlocked());
     kernel.set(A, Some(LockKind::Read), 0, 9).unwrap();
     kernel.set(LockOwner::File(7), Some(LockKind::Read), 5, 6).unwrap();
-    kernel.locks.flock(&kernel.waits, 7, LOCK_EX, None).unwrap();
-    assert_eq!(kernel.locks.flock(&kernel.waits, 8, LOCK_SH | LOCK_NB, None), Err(Errno::AGAIN));
+    kernel.locks.flock(&kernel.waits, 7, LOCK_EX).unwrap();
+    assert_eq!(kernel.locks.flock(&kernel.waits, 8, LOCK_SH | LOCK_NB), Err(Errno::AGAIN));
     assert_eq!(kernel.held().len(), 3);
     kernel.locks.process_closes(&kernel.waits, 2);
     assert_eq!(kernel.held().len(), 3, "another process");
@@ -92,8 +92,7 @@ fn leases_are_refused() {
 fn a_flock_conversion_is_not_atomic() {
     quietline_testing::isolated!();
     let kernel = Kernel::default();
-    let flock =
-        |file, operation| kernel.locks.flock(&kernel.waits, file, operation | LOCK_NB, None);
+    let flock = |file, operation| kernel.locks.flock(&kernel.waits, file, operation | LOCK_NB);
     assert_eq!((flock(1, LOCK_SH), flock(2, LOCK_SH)), (Ok(()), Ok(())));
     assert_eq!(flock(1, LOCK_EX), Err(Errno::AGAIN));
     assert_eq!(kernel.held(), [HeldLock::Flock { file: 2, kind: LockKind::Read }]);
@@ -106,7 +105,7 @@ fn a_deadlock_that_comes_later() {
     let kernel = Kernel::default();
     let wait = |owner, at| {
         let range = LockRange { start: at, end: at + 1 };
-        kernel.locks.set(&kernel.waits, owner, Some(LockKind::Write), range, FOR_EVER)
+        kernel.locks.set(&kernel.waits, owner, Some(LockKind::Write), range, MAY_WAIT)
     };
     let third = LockOwner::Process(3);
     kernel.set(A, Some(LockKind::Write), 10, 11).unwrap();
@@ -140,7 +139,7 @@ fn waiters_get_it_in_order() {
                 let owner = LockOwner::File(n);
                 kernel
                     .locks
-                    .set(&kernel.waits, owner, Some(LockKind::Write), LockRange::ALL, FOR_EVER)
+                    .set(&kernel.waits, owner, Some(LockKind::Write), LockRange::ALL, MAY_WAIT)
                     .unwrap();
                 assert_eq!(turn.fetch_add(1, Ordering::Relaxed), n as u32);
                 kernel.set(owner, None, 0, i64::MAX).unwrap();
@@ -158,12 +157,12 @@ fn waiters_get_it_in_order() {
 fn an_interrupted_waiter_is_out_of_the_way() {
     quietline_testing::isolated!();
     let kernel = Kernel::default();
-    let interrupt = Interrupt::new();
+    let interrupt = Shared::new(Interrupt::new()).unwrap();
     kernel.set(A, Some(LockKind::Read), 0, 9).unwrap();
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            let wait = Some(Some(&interrupt));
-            kernel.locks.set(&kernel.waits, B, Some(LockKind::Write), LockRange::ALL, wait)
+            let _entered = Interrupt::enter(&interrupt);
+            kernel.locks.set(&kernel.waits, B, Some(LockKind::Write), LockRange::ALL, MAY_WAIT)
         });
         kernel.wait_for_sleepers(1);
         interrupt.raise();
@@ -174,10 +173,10 @@ fn an_interrupted_waiter_is_out_of_the_way() {
     kernel.set(B, Some(LockKind::Write), 20, 29).unwrap();
     interrupt.clear();
     interrupt.raise();
-    let wait = Some(Some(&interrupt));
+    let _entered = Interrupt::enter(&interrupt);
     let range = LockRange { start: 20, end: 20 };
     assert_eq!(
-        kernel.locks.set(&kernel.waits, A, Some(LockKind::Read), range, wait),
+        kernel.locks.set(&kernel.waits, A, Some(LockKind::Read), range, MAY_WAIT),
         Err(Errno::INTR)
     );
 }
@@ -207,16 +206,17 @@ fn without_memory() {
     for n in 0..20 {
         insist(&|| kernel.set(A, Some(LockKind::Write), 10 * n, 10 * n + 5));
     }
-    insist(&|| kernel.locks.flock(&kernel.waits, 1, LOCK_SH, None));
+    insist(&|| kernel.locks.flock(&kernel.waits, 1, LOCK_SH));
     insist(&|| kernel.set(A, None, 2, 3));
     assert!(failures >= 5, "{failures}");
     // To wait takes several; without one of them nobody is left in the queue.
-    let interrupt = Interrupt::new();
+    let interrupt = Shared::new(Interrupt::new()).unwrap();
+    let _entered = Interrupt::enter(&interrupt);
     interrupt.raise();
     for nth in 1.. {
         fault::fail_nth(nth);
-        let (wait, range) = (Some(Some(&interrupt)), LockRange::ALL);
-        let result = kernel.locks.set(&kernel.waits, B, Some(LockKind::Write), range, wait);
+        let range = LockRange::ALL;
+        let result = kernel.locks.set(&kernel.waits, B, Some(LockKind::Write), range, MAY_WAIT);
         let spared = fault::armed();
         fault::fail_nth(0);
         assert_eq!(kernel.locks.waiting(), 0);
@@ -259,7 +259,7 @@ fn stress() {
                     let kind = if seed >> 60 < 8 { LockKind::Write } else { LockKind::Read };
                     kernel
                         .locks
-                        .set(&kernel.waits, owner, Some(kind), range, FOR_EVER)
+                        .set(&kernel.waits, owner, Some(kind), range, MAY_WAIT)
                         .expect("one at a time");
                     let mine = if kind == LockKind::Write { 1 } else { 1_000 };
                     let before = users[at as usize].fetch_add(mine, Ordering::Relaxed);
@@ -278,8 +278,8 @@ fn stress() {
         let watched = scope.spawn(|| {
             // Flocks beside them, which meet nobody.
             for n in 0..200 {
-                kernel.locks.flock(&kernel.waits, n, LOCK_EX, None).unwrap();
-                kernel.locks.flock(&kernel.waits, n, LOCK_UN, None).unwrap();
+                kernel.locks.flock(&kernel.waits, n, LOCK_EX).unwrap();
+                kernel.locks.flock(&kernel.waits, n, LOCK_UN).unwrap();
                 thread::sleep(Duration::from_micros(50));
             }
         });
