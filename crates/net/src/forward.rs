@@ -31,7 +31,12 @@
 //! * Whatever bytes come in: no panic, and what is not right is dropped with a [reason](crate::packet::DropReason) that is counted. What goes
 //!   out has the checksum that follows from the one that came in (RFC 1624), so that a fault on the way in is not made right.
 //! * A packet that came in is [counted](Counts) as one thing only: sent on, taken, or dropped, and why.
-//! * What waits for neighbours is bounded, as are the errors that are sent: a flood is dropped, not stored.
+//! * What waits for neighbours is bounded, for each interface: a flood is dropped, not stored. A
+//!   sweep over addresses without stations, spoofed
+//!   senders and stations that answer for whole networks keep no other neighbour from being found,
+//!   and take no room of other interfaces.
+//! * The errors that are sent are limited, but for those that path MTU discovery needs: as on
+//!   Linux, each packet that is too big is told of.
 //! * An error is never sent about an error, a fragment but the first, or what came to more than one station (RFC 1812, RFC 4443).
 //!
 //! # Limits
@@ -44,7 +49,9 @@
 //!
 //! # Lock order
 //!
-//! The locks of routes and of neighbours are leaves, but that the RCU domain's are taken inside them.
+//! The lock of a link's pending neighbours, then the lock of the neighbour table's writers. This
+//! and the locks of routes are leaves, but that the RCU domain's are taken
+//! inside them.
 //!
 //! # Source
 //! `net/ipv4/ip_forward.c`, `net/ipv6/ip6_output.c`, `net/core/neighbour.c`, Linux 6.1, for what is done in which order;

@@ -1027,7 +1027,7 @@ bool ql_forwarder_lookup(const struct ql_forwarder *forwarder,
  * ql_forwarder_handle(). (Neighbours that are not entered are asked for.)
  *
  * QL_INVALID when an argument is NULL, or for a family or an interface that is none; QL_NO_MEMORY, also if 8,192 of the
- * family are known.
+ * family were entered for the interface.
  *
  * # Safety
  * As ql_forwarder_set_route(); `link` is NULL or points to six bytes.

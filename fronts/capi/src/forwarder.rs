@@ -207,7 +207,7 @@ fn lookup<A: Wire>(routes: &Routes<A>, address: [u8; 16]) -> Option<ql_next_hop>
 /// ql_forwarder_handle(). (Neighbours that are not entered are asked for.)
 ///
 /// QL_INVALID when an argument is NULL, or for a family or an interface that is none; QL_NO_MEMORY, also if 8,192 of the
-/// family are known.
+/// family were entered for the interface.
 ///
 /// # Safety
 /// As ql_forwarder_set_route(); `link` is NULL or points to six bytes.

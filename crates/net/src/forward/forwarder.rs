@@ -4,7 +4,7 @@ use super::ends::{Left, drop_left, is_ipv6};
 use super::header::{Ethernet, Link, ether, is_group};
 use super::interface::Interface;
 use super::limiter::Limiter;
-use super::neighbour::Neighbours;
+use super::neighbour::{HashKeys, Neighbours};
 use super::own::Own;
 use super::routes::{NextHop, Prefix, Routes4, Routes6, Via};
 use super::statistics::{Count, Counts, Statistics};
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 /// Packets that are given to a device at a time.
 pub const BATCH: usize = 64;
-/// Neighbours of each family that are known at a time.
+/// Neighbours of each family and interface that are known at a time.
 pub const NEIGHBOURS: u32 = 8192;
 
 /// A router's forwarding path: see the [module](super).
@@ -65,10 +65,14 @@ impl<'n> Forwarder<'n> {
     /// and to the links that they are on, and no others.
     ///
     /// # Errors
-    /// `ENOMEM`; `EINVAL` for more than 65,535 interfaces, an address that no station may have, or more bits than it has, or
+    /// `ENOMEM`; the error of `getrandom`; `EINVAL` for more than 65,535 interfaces, an address
+    /// that no station may have, or more bits than it has, or
     /// an address of IPv6 on an interface that [has none](Interface::has_ipv6).
     pub fn new(packets: &'n Packets, interfaces: Vec<Interface>) -> Result<Self, Errno> {
-        let made = Self::without_routes(packets, interfaces).map_err(|AllocError| Errno::NOMEM)?;
+        let keys = HashKeys::draw()
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))?;
+        let made =
+            Self::without_routes(packets, interfaces, keys).map_err(|AllocError| Errno::NOMEM)?;
         if made.interfaces.len() > usize::from(u16::MAX) {
             return Err(Errno::INVAL);
         }
@@ -81,6 +85,7 @@ impl<'n> Forwarder<'n> {
     fn without_routes(
         packets: &'n Packets,
         interfaces: Vec<Interface>,
+        keys: HashKeys,
     ) -> Result<Self, AllocError> {
         if interfaces.iter().any(|interface| interface.incomplete) {
             return Err(AllocError);
@@ -93,14 +98,14 @@ impl<'n> Forwarder<'n> {
             packets,
             domain,
             own4: Own::new(&interfaces)?,
-            interfaces,
-            ports,
             routes4: Routes4::new()?,
             routes6: Routes6::new()?,
-            neighbours4: Neighbours::new(domain, NEIGHBOURS)?,
-            neighbours6: Neighbours::new(domain, NEIGHBOURS)?,
+            neighbours4: Neighbours::new(domain, keys, ports.len(), NEIGHBOURS)?,
+            neighbours6: Neighbours::new(domain, keys, ports.len(), NEIGHBOURS)?,
             limiter: Limiter::new()?,
             statistics: Statistics::new()?,
+            interfaces,
+            ports,
         })
     }
 
@@ -152,14 +157,15 @@ impl<'n> Forwarder<'n> {
     /// Enters a neighbour's link address for good. Packets that have waited for it go out when packets are [handled](Self::handle) next.
     ///
     /// # Errors
-    /// `ENOMEM`, also if as many are known as may be.
+    /// `ENODEV` if there is no such interface; `ENOMEM`, also if as many of it were entered so as
+    /// may be.
     pub fn set_neighbour4(
         &self,
         interface: u32,
         address: Ipv4Addr,
         link: Link,
     ) -> Result<(), Errno> {
-        self.neighbours4.set(interface, address, link).map_err(|AllocError| Errno::NOMEM)
+        self.neighbours4.set(interface, address, link)
     }
 
     /// The same for IPv6.
@@ -172,7 +178,7 @@ impl<'n> Forwarder<'n> {
         address: Ipv6Addr,
         link: Link,
     ) -> Result<(), Errno> {
-        self.neighbours6.set(interface, address, link).map_err(|AllocError| Errno::NOMEM)
+        self.neighbours6.set(interface, address, link)
     }
 
     /// Neighbours that are known, of each family.
@@ -181,7 +187,8 @@ impl<'n> Forwarder<'n> {
     }
 
     /// Packets that wait for neighbours, those that were made here among them. They end with this, as
-    /// [`NeighbourFailed`](DropReason::NeighbourFailed), and are counted nowhere else. Takes two locks.
+    /// [`NeighbourFailed`](DropReason::NeighbourFailed), and are counted nowhere else. Takes two
+    /// locks of each interface.
     pub fn waiting(&self) -> usize {
         self.neighbours4.waiting() + self.neighbours6.waiting()
     }

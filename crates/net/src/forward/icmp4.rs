@@ -49,7 +49,7 @@ impl<'n> Pass<'_, 'n> {
         }
         // Who forwards without an address of its own has nothing to sign with.
         let Some(from) = self.source4(self.interface().first4()) else { return };
-        if !self.of.limiter.take(self.now) {
+        if !self.may_tell((kind, code) == (UNREACHABLE, TOO_BIG)) {
             return self.count(Count::Limited);
         }
         let quoted = &bytes[..bytes.len().min(MOST - Ipv4::LEN - Icmp::LEN)];

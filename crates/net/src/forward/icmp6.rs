@@ -77,7 +77,7 @@ impl<'n> Pass<'_, 'n> {
         {
             return;
         }
-        if !self.of.limiter.take(self.now) {
+        if !self.may_tell(kind == TOO_BIG) {
             return self.count(Count::Limited);
         }
         let quoted = &bytes[..bytes.len().min(MOST - Ipv6::LEN - Icmp::LEN)];

@@ -1,5 +1,12 @@
-//! How many messages of ICMP a CPU may send.
+//! The rate limit of ICMP errors, for each CPU.
+//!
+//! Messages of path MTU discovery are not limited, as on Linux: a sender that is not told of a
+//! narrow link sends into it for ever, and a flood of packets
+//! with other faults would use up what may be told. Nobody can make much of it: each answers one
+//! packet that is longer than the link allows, and
+//! is hardly longer itself.
 
+use super::forwarder::Pass;
 use core::time::Duration;
 use quietline_platform::AllocError;
 use quietline_platform::percpu::Words;
@@ -34,5 +41,12 @@ impl Limiter {
                 return true;
             }
         }
+    }
+}
+
+impl Pass<'_, '_> {
+    /// Whether an error may be told now.
+    pub(super) fn may_tell(&self, is_too_big: bool) -> bool {
+        is_too_big || self.of.limiter.take(self.now)
     }
 }

@@ -14,91 +14,95 @@
 //!               failed: what waits is dropped                                          forgotten ── a packet ──> incomplete
 //! ```
 //!
-//! Those that are known are in a hash table that readers walk in a read section: no lock, nothing written. Those that are being asked
-//! for, with up to [`WAITING`] packets each, are under the lock of the table, which only packets to the unknown take.
+//! Known neighbours are in a hash table that readers walk in an RCU read-side critical section: no
+//! lock, nothing written. Neighbours that are being
+//! asked for, with up to [`WAITING`] packets each, are in a table of their link, under its lock,
+//! which only packets to unknown neighbours take.
 //!
-//! Who asks for the same neighbour again and again, as a route does for its gateway, remembers the number of his entry and looks there first.
-//! The entry says whose it is, and until when; one that is taken out says so. Nobody has to be told, and none is found that has gone.
+//! A route remembers the number of its gateway's entry and looks there first. The entry says whose
+//! it is, and until when; one that is taken out says
+//! so. Nobody has to be told, and none is found that has gone.
+//!
+//! ```text
+//!   packet to an unknown neighbour ──> table of the link: hash, lock ── full ──> the one asked
+//!   most often and longest makes room
+//!   answer ──> table of all links: keyed hash, RCU ── as many of the link as may be ──> strangers
+//!   make room, then the one heard of least recently
+//! ```
 //!
 //! # Guarantees
 //!
-//! * What waits is bounded: [`WAITING`] packets for each of [`ASKED`] neighbours. The oldest makes room for the newest; more
-//!   neighbours are refused. Each of these drops is counted as [`NeighbourFailed`](crate::packet::DropReason::NeighbourFailed).
+//! * What waits is bounded: [`WAITING`] packets for each of [`ASKED`] neighbours of a link. The
+//!   oldest packet of a neighbour makes room for the newest,
+//!   and a neighbour that was asked for in vain for another one: a neighbour that answers is found,
+//!   however many addresses without a station are
+//!   sent to, if it answers before [`ASKED`] others are asked for. Each of these drops is counted
+//!   as
+//!   [`NeighbourFailed`](crate::packet::DropReason::NeighbourFailed).
+//! * Each link has its own bounds, so no flood on one link takes room from another. On one link,
+//!   stations that only ask displace no
+//!   station that has answered, and no flood keeps a new neighbour out.
 //! * A station is entered only after it was asked for, or has asked for us.
 //! * Of IPv6, an answer makes a neighbour reachable whether it says the link address or not, which who was asked himself may leave out (RFC
 //!   4861, section 7.2.4). What nobody asked for makes nobody reachable; an address that contradicts the one that is known, and is not said to
 //!   replace it, makes that one stale. Nor does a question make reachable who asks it (section 7.2.3): one that is new or has moved is
 //!   entered stale, and of one that is known where he says nothing changes.
 //!
-//! # Limits
+//! # Lock order
 //!
-//! As many as the table was made for; more are not entered, and packets to them are dropped when they have waited in vain.
+//! The lock of a link, then the lock of the table's writers.
 
+mod eviction;
+mod pending;
+mod queue;
 mod table;
 
-pub(super) use table::Known;
+pub(super) use table::{HashKeys, Known};
 
 use super::address::Sealed;
 use super::header::Link;
-use super::pool::Pool;
 use crate::packet::Skb;
 use core::time::Duration;
+use eviction::Origin;
+use pending::{DuePending, Pending};
 use quietline_platform::atomic::{AtomicU32, AtomicU64, Ordering};
 use quietline_platform::{AllocError, heap};
 use quietline_sync::SpinLock;
 use quietline_sync::rcu::Domain;
-use table::Table;
+use rustix::io::Errno;
+use table::{Table, Writer};
 
 /// Packets that wait for one neighbour (`unres_qlen`, in packets, as it was once).
 pub const WAITING: usize = 3;
-/// Neighbours that are asked for at a time.
-pub const ASKED: usize = 256;
+/// Neighbours of one link that are asked for at a time.
+pub const ASKED: usize = 1024;
 /// How often one is asked for before it is given up.
 pub const TRIES: u32 = 3;
 /// Seconds for which an answer is good.
 pub const REACHABLE: u32 = 30;
-/// Seconds after which one that nobody has used is forgotten.
+/// Seconds after which an unused neighbour that is no longer reachable is forgotten.
 const FORGOTTEN: u32 = 60;
 /// As the time to look next: whenever somebody comes.
 const AT_ONCE: u64 = 0;
 /// Between two questions, and two looks at what waits.
 const SECOND: Duration = Duration::from_secs(1);
+/// Neighbours that are forgotten under one hold of the lock.
+const SWEPT: usize = 64;
 
 /// Neighbours of one family, on all interfaces.
 pub(super) struct Neighbours<'n, A> {
     table: Table<A>,
     /// When to [look](Self::due) next, in nanoseconds.
     look_at: AtomicU64,
-    slow: SpinLock<Slow<'n, A>>,
-}
-
-struct Slow<'n, A> {
-    pool: Pool,
-    asked: Vec<Asked<'n, A>>,
-    /// When old ones were last looked for, in seconds.
-    swept: u32,
-}
-
-/// A neighbour that is being asked for.
-struct Asked<'n, A> {
-    interface: u32,
-    address: A,
-    tries: u32,
-    next_try: Duration,
-    waiting: Waiting<'n>,
-}
-
-impl<'n, A: Sealed> Slow<'n, A> {
-    /// Asks for a neighbour no more: what has waited for it, if it was asked for.
-    fn take_asked(&mut self, interface: u32, address: A) -> Option<Waiting<'n>> {
-        let same = |asked: &Asked<'n, A>| asked.interface == interface && asked.address == address;
-        let at = self.asked.iter().position(same)?;
-        Some(self.asked.swap_remove(at).waiting)
-    }
+    links: Box<[SpinLock<Pending<'n, A>>]>,
+    writer: SpinLock<Writer>,
 }
 
 /// Packets that wait, oldest first.
 pub(super) type Waiting<'n> = [Option<Skb<'n>>; WAITING];
+
+/// No packets.
+const NOTHING: Waiting<'_> = [const { None }; WAITING];
 
 /// What became of a packet to a neighbour that was not in the table.
 pub(super) enum Waits<'n> {
@@ -106,12 +110,12 @@ pub(super) enum Waits<'n> {
     Queued {
         /// Whether the caller is to ask for the neighbour.
         ask: bool,
-        /// A packet that has waited longer, for which there is no room any more.
-        pushed_out: Option<Skb<'n>>,
+        /// Packets that have waited longer, for which there is no room any more.
+        pushed_out: Waiting<'n>,
     },
     /// The neighbour has become known.
     Known(Known, Skb<'n>),
-    /// There is no room, or no memory, to wait.
+    /// There is no memory to wait.
     Refused(Skb<'n>),
 }
 
@@ -145,12 +149,20 @@ pub(super) fn seconds(now: Duration) -> u32 {
 }
 
 impl<'n, A: Sealed> Neighbours<'n, A> {
-    pub(super) fn new(domain: &'static Domain, most: u32) -> Result<Self, AllocError> {
-        let (table, pool) = Table::new(domain, most)?;
-        let mut asked = Vec::new();
-        heap::try_reserve(&mut asked, ASKED)?;
-        let slow = Slow { pool, asked, swept: 0 };
-        Ok(Self { table, look_at: AtomicU64::new(AT_ONCE), slow: SpinLock::new(slow) })
+    /// Up to `most` neighbours of each of so many interfaces.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub(super) fn new(
+        domain: &'static Domain,
+        keys: HashKeys,
+        interfaces: usize,
+        most: u32,
+    ) -> Result<Self, AllocError> {
+        let (table, writer) = Table::new(domain, keys, interfaces, most)?;
+        let links = heap::try_boxed_slice(interfaces, |_| SpinLock::new(Pending::new()))?;
+        let writer = SpinLock::new(writer);
+        Ok(Self { table, look_at: AtomicU64::new(AT_ONCE), links, writer })
     }
 
     /// A neighbour that is known; for the reader, in a read section. Takes no lock, writes nothing.
@@ -201,19 +213,21 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
 
     /// Neighbours that are known. Takes the lock.
     pub(super) fn len(&self) -> usize {
-        self.slow.lock().pool.used()
+        self.writer.lock().len()
     }
 
-    /// Packets that wait. Takes the lock.
+    /// Packets that wait. Takes the locks of all links.
     pub(super) fn waiting(&self) -> usize {
-        self.slow.lock().asked.iter().map(|asked| asked.waiting.iter().flatten().count()).sum()
+        self.links.iter().map(|link| link.lock().waiting()).sum()
     }
 
     /// Gives all packets that wait to `end`.
-    pub(super) fn end(&self, end: impl FnMut(Skb<'n>)) {
-        // (Not in the loop's head: that would keep the lock.)
-        let asked = core::mem::take(&mut self.slow.lock().asked);
-        asked.into_iter().flat_map(|asked| asked.waiting).flatten().for_each(end);
+    pub(super) fn end(&self, mut end: impl FnMut(Skb<'n>)) {
+        for link in &self.links {
+            // (Not in the loop's head: that would keep the lock.)
+            let packets = link.lock().take_all();
+            packets.for_each(&mut end);
+        }
     }
 
     /// Makes a packet wait for a neighbour that was not found.
@@ -225,56 +239,46 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         skb: Skb<'n>,
         now: Duration,
     ) -> Waits<'n> {
-        let mut slow = self.slow.lock();
+        let Some(link) = self.links.get(interface as usize) else { return Waits::Refused(skb) };
+        let mut pending = link.lock();
         if let Some(known) = self.table.get(interface, address) {
             return Waits::Known(known, skb);
         }
-        let same =
-            |asked: &&mut Asked<'n, A>| asked.interface == interface && asked.address == address;
-        if let Some(asked) = slow.asked.iter_mut().find(same) {
-            let pushed_out = match asked.waiting.iter_mut().find(|place| place.is_none()) {
-                Some(place) => place.replace(skb),
-                None => {
-                    asked.waiting.rotate_left(1);
-                    asked.waiting[WAITING - 1].replace(skb)
-                }
-            };
-            return Waits::Queued { ask: false, pushed_out };
+        match pending.append(address, skb) {
+            Ok(pushed_out) => Waits::Queued { ask: false, pushed_out: [pushed_out, None, None] },
+            Err(skb) => match pending.ask(address, skb, now) {
+                Ok(pushed_out) => Waits::Queued { ask: true, pushed_out },
+                Err(skb) => Waits::Refused(skb),
+            },
         }
-        if slow.asked.len() == ASKED {
-            return Waits::Refused(skb);
-        }
-        let mut waiting = [const { None }; WAITING];
-        waiting[0] = Some(skb);
-        // There is room for as many as are asked for at a time.
-        slow.asked.push(Asked { interface, address, tries: 1, next_try: now + SECOND, waiting });
-        Waits::Queued { ask: true, pushed_out: None }
     }
 
     /// Whether to ask a neighbour that is stale whether it is still there: once a second. After some tries it is forgotten.
     #[cold]
     pub(super) fn is_to_be_asked(&self, interface: u32, address: A, now: Duration) -> bool {
-        let mut slow = self.slow.lock();
+        let mut writer = self.writer.lock();
         let (now, known) = (seconds(now), self.table.get(interface, address));
         let Some(entry) = self.table.entry(interface, address) else { return false };
         // Another packet was quicker.
         if known.is_none_or(|known| known.until > now) {
             return false;
         }
-        let tries = slow.pool.uses(entry);
+        let tries = writer.tries(entry);
         *tries += 1;
         if *tries > TRIES {
-            self.table.remove(&mut slow.pool, interface, address);
+            self.table.remove(&mut writer, entry);
             return false;
         }
+        writer.renew(entry, Origin::Stranger, now);
         self.table.set_until(entry, now + 1);
         true
     }
 
-    /// A neighbour has said where it is; what has waited for it. One that was neither asked for nor is known is
+    /// A neighbour has said where it is. Returns the packets that have waited for it. One that was
+    /// neither asked for nor is known is
     /// entered only if `create`.
     ///
-    /// If there is no memory to enter it, what has waited is given nevertheless.
+    /// If there is no memory to enter it, the packets are returned nevertheless.
     pub(super) fn learn(
         &self,
         interface: u32,
@@ -283,31 +287,51 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         create: bool,
         now: Duration,
     ) -> Waiting<'n> {
-        let mut slow = self.slow.lock();
+        let Some(pending) = self.links.get(interface as usize) else { return NOTHING };
+        let mut pending = pending.lock();
+        let mut writer = self.writer.lock();
         let known = self.table.get(interface, address);
         // Nobody on the link changes what was entered for good. What waits for it is due at once.
         if known.is_some_and(|known| known.until == FOR_GOOD) {
-            return [const { None }; WAITING];
+            return NOTHING;
         }
-        let waiting = slow.take_asked(interface, address);
+        let waiting = pending.take(address);
         let entry = self.table.entry(interface, address);
-        let until = seconds(now) + REACHABLE;
+        let now = seconds(now);
+        let until = now + REACHABLE;
+        let is_asked = waiting.is_some() || entry.is_some_and(|entry| *writer.tries(entry) > 0);
+        let origin = if is_asked { Origin::Answer } else { Origin::Stranger };
         match (entry, known) {
             (Some(entry), Some(known)) if known.link == link => {
-                *slow.pool.uses(entry) = 0;
+                *writer.tries(entry) = 0;
+                writer.renew(entry, origin, now);
                 self.table.set_until(entry, until);
             }
             (None, _) if waiting.is_none() && !create => {}
             // What waits is sent, whether there is memory to remember the answer or not.
-            _ => drop(self.table.set(&mut slow.pool, (interface, address), Known { link, until })),
+            _ => self.enter(&mut writer, (interface, address), Known { link, until }, origin, now),
         }
-        waiting.unwrap_or([const { None }; WAITING])
+        waiting.unwrap_or(NOTHING)
     }
 
-    /// A neighbour of IPv6 has asked for an address of ours and said where it is (RFC 4861, section 7.2.3); what has waited for it. Whether it
-    /// hears us that does not say: one that is new or has moved is asked when it is used next.
+    /// Enters a neighbour, if there is memory for it.
+    fn enter(
+        &self,
+        writer: &mut Writer,
+        neighbour: (u32, A),
+        known: Known,
+        origin: Origin,
+        now: u32,
+    ) {
+        let _ = self.table.set(writer, neighbour, known, (origin, now));
+    }
+
+    /// A neighbour of IPv6 has asked for an address of ours and said where it is (RFC 4861, section
+    /// 7.2.3). Returns the packets that have waited for it.
+    /// Whether it hears us that does not say: one that is new or has moved is asked when it is used
+    /// next.
     ///
-    /// If there is no memory to enter it, what has waited is given nevertheless.
+    /// If there is no memory to enter it, the packets are returned nevertheless.
     pub(super) fn solicited(
         &self,
         interface: u32,
@@ -315,22 +339,26 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         link: Link,
         now: Duration,
     ) -> Waiting<'n> {
-        let mut slow = self.slow.lock();
+        let Some(pending) = self.links.get(interface as usize) else { return NOTHING };
+        let mut pending = pending.lock();
+        let mut writer = self.writer.lock();
         let known = self.table.get(interface, address);
         // As in `learn`, for good. Nor is one that is known there any newer for it.
         if known.is_some_and(|known| known.until == FOR_GOOD || known.link == link) {
-            return [const { None }; WAITING];
+            return NOTHING;
         }
-        let waiting = slow.take_asked(interface, address);
-        let stale = Known { link, until: seconds(now) };
-        let _ = self.table.set(&mut slow.pool, (interface, address), stale);
-        waiting.unwrap_or([const { None }; WAITING])
+        let waiting = pending.take(address);
+        let now = seconds(now);
+        let stale = Known { link, until: now };
+        self.enter(&mut writer, (interface, address), stale, Origin::Stranger, now);
+        waiting.unwrap_or(NOTHING)
     }
 
-    /// A neighbour of IPv6 has said where it is, or that it is there (RFC 4861, section 7.2.5): where to send what has waited for it, and
-    /// that. One that was neither asked for nor is known is not entered.
+    /// A neighbour of IPv6 has said where it is, or that it is there (RFC 4861, section 7.2.5).
+    /// Returns where to send the packets that have waited for it,
+    /// and these. One that was neither asked for nor is known is not entered.
     ///
-    /// If there is no memory to enter it, what has waited is given nevertheless.
+    /// If there is no memory to enter it, the packets are returned nevertheless.
     pub(super) fn advertised(
         &self,
         interface: u32,
@@ -338,31 +366,38 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         says: Advertised,
         now: Duration,
     ) -> Option<(Link, Waiting<'n>)> {
-        let mut slow = self.slow.lock();
+        let mut pending = self.links.get(interface as usize)?.lock();
+        let mut writer = self.writer.lock();
         let now = seconds(now);
         // One that nobody has asked is asked when it is used next.
         let until = if says.solicited { now + REACHABLE } else { now };
         let known = self.table.get(interface, address);
         let (Some(entry), Some(known)) = (self.table.entry(interface, address), known) else {
-            // Who is being asked for, and does not say where he is, is asked again.
+            // A neighbour that is being asked for, and does not say where it is, is asked again.
             let link = says.link?;
-            let waiting = slow.take_asked(interface, address)?;
-            let _ = self.table.set(&mut slow.pool, (interface, address), Known { link, until });
+            let waiting = pending.take(address)?;
+            let known = Known { link, until };
+            self.enter(&mut writer, (interface, address), known, Origin::Answer, now);
             return Some((link, waiting));
         };
+        let is_answer = says.solicited && *writer.tries(entry) > 0;
+        let origin = if is_answer { Origin::Answer } else { Origin::Stranger };
         match says.link.filter(|link| *link != known.link) {
             // Nobody on the link changes what was entered for good.
             _ if known.until == FOR_GOOD => {}
             Some(link) if says.replaces => {
-                let _ = self.table.set(&mut slow.pool, (interface, address), Known { link, until });
+                let known = Known { link, until };
+                self.enter(&mut writer, (interface, address), known, origin, now);
             }
-            // Somebody else says that he is it: it is asked, but not sooner than it is already.
-            Some(_) if known.until > now && *slow.pool.uses(entry) == 0 => {
+            // Another station claims the address: the known one is asked, but not sooner than it is
+            // already.
+            Some(_) if known.until > now && *writer.tries(entry) == 0 => {
                 self.table.set_until(entry, now)
             }
             Some(_) => {}
             None if says.solicited => {
-                *slow.pool.uses(entry) = 0;
+                *writer.tries(entry) = 0;
+                writer.renew(entry, origin, now);
                 self.table.set_until(entry, until);
             }
             None => {}
@@ -371,14 +406,19 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
     }
 
     /// Enters a neighbour for good. What has waited for it is [due](Self::due) at once.
-    pub(super) fn set(&self, interface: u32, address: A, link: Link) -> Result<(), AllocError> {
-        let mut slow = self.slow.lock();
-        self.table.set(&mut slow.pool, (interface, address), Known { link, until: FOR_GOOD })?;
-        let same =
-            |asked: &&mut Asked<'n, A>| asked.interface == interface && asked.address == address;
-        if let Some(asked) = slow.asked.iter_mut().find(same) {
-            asked.next_try = Duration::ZERO;
-            // Relaxed: who sees it takes the lock.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such interface; `ENOMEM`, also if as many were entered for good as
+    /// may be.
+    pub(super) fn set(&self, interface: u32, address: A, link: Link) -> Result<(), Errno> {
+        let mut pending = self.links.get(interface as usize).ok_or(Errno::NODEV)?.lock();
+        let known = Known { link, until: FOR_GOOD };
+        let by_hand = (Origin::Hand, 0);
+        self.table
+            .set(&mut self.writer.lock(), (interface, address), known, by_hand)
+            .map_err(|AllocError| Errno::NOMEM)?;
+        if pending.enter_by_hand(address) {
+            // Relaxed: a thread that sees it takes the lock.
             self.look_at.store(AT_ONCE, Ordering::Relaxed);
         }
         Ok(())
@@ -402,25 +442,22 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
             && self.look_at.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// The next thing that is due, until there is none. And every [`FORGOTTEN`] seconds, who was not used is forgotten.
-    pub(super) fn due(&self, now: Duration) -> Option<Due<'n, A>> {
-        let mut slow = self.slow.lock();
-        let slow = &mut *slow;
-        if seconds(now) >= slow.swept + FORGOTTEN {
-            slow.swept = seconds(now);
-            self.table.remove_old(&mut slow.pool, seconds(now).saturating_sub(FORGOTTEN));
-        }
-        let at = slow.asked.iter().position(|asked| asked.next_try <= now)?;
-        let asked = &mut slow.asked[at];
-        if let Some(known) = self.table.get(asked.interface, asked.address) {
-            let Asked { interface, waiting, .. } = slow.asked.swap_remove(at);
-            return Some(Due::Known(interface, known.link, waiting));
-        }
-        if asked.tries == TRIES {
-            return Some(Due::Failed(slow.asked.swap_remove(at).waiting));
-        }
-        asked.tries += 1;
-        asked.next_try = now + SECOND;
-        Some(Due::Ask(asked.interface, asked.address))
+    /// The next thing that is due on a link, until there is none.
+    pub(super) fn due(&self, interface: u32, now: Duration) -> Option<Due<'n, A>> {
+        let mut pending = self.links.get(interface as usize)?.lock();
+        Some(match pending.due(now)? {
+            DuePending::Ask(address) => Due::Ask(interface, address),
+            DuePending::Failed(waiting) => Due::Failed(waiting),
+            DuePending::ByHand(address, waiting) => match self.table.get(interface, address) {
+                Some(known) => Due::Known(interface, known.link, waiting),
+                None => Due::Failed(waiting),
+            },
+        })
+    }
+
+    /// Forgets neighbours of a link that were not heard of for long.
+    pub(super) fn forget(&self, interface: u32, now: Duration) {
+        let now = seconds(now);
+        while !self.table.remove_old(&mut self.writer.lock(), interface, now, SWEPT) {}
     }
 }

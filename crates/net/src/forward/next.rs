@@ -50,7 +50,7 @@ impl<'n> Pass<'_, 'n> {
             Waits::Known(known, skb) => self.send(skb, interface, known.link),
             Waits::Refused(skb) => self.drop(skb, DropReason::NeighbourFailed),
             Waits::Queued { ask, pushed_out } => {
-                if let Some(skb) = pushed_out {
+                for skb in pushed_out.into_iter().flatten() {
                     self.drop_waited(skb, |_, _| {});
                 }
                 if ask {
@@ -63,7 +63,14 @@ impl<'n> Pass<'_, 'n> {
     /// Asks again for neighbours that have not answered, and gives up some.
     #[cold]
     pub(super) fn look<A: Family>(&mut self) {
-        while let Some(due) = A::neighbours(self.of).due(self.now) {
+        for interface in 0..self.of.interfaces.len() as u32 {
+            A::neighbours(self.of).forget(interface, self.now);
+            self.look_at_link::<A>(interface);
+        }
+    }
+
+    fn look_at_link<A: Family>(&mut self, interface: u32) {
+        while let Some(due) = A::neighbours(self.of).due(interface, self.now) {
             match due {
                 Due::Ask(interface, target) => A::ask(self, interface, target, None),
                 Due::Failed(waiting) => {

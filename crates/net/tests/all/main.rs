@@ -11,6 +11,7 @@ mod forward {
     mod advertisements;
     mod ends;
     mod errors;
+    mod floods;
     mod forwarded;
     pub(crate) mod frames;
     mod limits;

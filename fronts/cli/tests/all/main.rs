@@ -3,6 +3,7 @@
 mod commands;
 mod forward;
 mod forward_capture;
+mod forward_floods;
 mod forward_load;
 mod forward_many;
 mod memory;

@@ -11,9 +11,10 @@ use super::super::address::Sealed;
 use super::super::header::Link;
 use super::super::pool::Pool;
 use super::super::words::Words;
+use super::eviction::{Eviction, Origin};
 use core::marker::PhantomData;
 use quietline_platform::atomic::{AtomicU32, Ordering};
-use quietline_platform::{AllocError, heap};
+use quietline_platform::{AllocError, heap, random};
 use quietline_sync::rcu::Domain;
 
 /// Words of an entry: next, interface and end of the link address, its beginning, until when, and the address.
@@ -35,9 +36,65 @@ pub(in super::super) struct Known {
 pub(super) struct Table<A> {
     /// The number of each bucket's first entry, plus one; 0 for none.
     buckets: Box<[AtomicU32]>,
+    keys: HashKeys,
     words: Words,
     of: PhantomData<A>,
 }
+
+/// Random factors of the words of an address and of the interface.
+///
+/// The sum of the products is a universal hash: a sender that does not know the factors cannot
+/// choose addresses that share a bucket.
+#[derive(Clone, Copy)]
+pub(in super::super) struct HashKeys([u64; 5]);
+
+impl HashKeys {
+    /// Factors that differ each time; under loom, whose models must repeat, always the same.
+    ///
+    /// # Errors
+    /// The error of `getrandom`.
+    pub(in super::super) fn draw() -> std::io::Result<Self> {
+        Ok(Self(if cfg!(loom) { [0x9E37_79B9_7F4A_7C15; 5] } else { random::keys()? }))
+    }
+
+    #[inline(always)]
+    fn hash<A: Sealed>(&self, interface: u32, address: A) -> usize {
+        let [a, b, c, d] = address.to_words();
+        let products = [a, b, c, d, interface].into_iter().zip(self.0);
+        let sum = products
+            .fold(0u64, |sum, (word, key)| sum.wrapping_add(u64::from(word).wrapping_mul(key)));
+        // The upper half is the hash. A second round takes the pattern out of addresses in a row.
+        ((sum ^ sum >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize
+    }
+}
+
+/// The writers' half of the table, under their lock.
+pub(super) struct Writer {
+    pool: Pool,
+    eviction: Eviction,
+}
+
+impl Writer {
+    /// Entries that are in the table.
+    pub(super) fn len(&self) -> usize {
+        self.pool.used()
+    }
+
+    /// How often a neighbour was asked since its last answer.
+    pub(super) fn tries(&mut self, entry: u32) -> &mut u32 {
+        self.pool.uses(entry)
+    }
+
+    /// Notes that a station was heard of, or asked.
+    pub(super) fn renew(&mut self, entry: u32, origin: Origin, now: u32) {
+        self.eviction.renew(entry, origin, now);
+    }
+}
+
+/// Entries beyond those that all links together may have: taken out, and waiting for readers.
+const SPARE: u32 = if cfg!(loom) { 0 } else { 1024 };
+/// Buckets at most.
+const MOST_BUCKETS: usize = 1 << 20;
 
 /// An entry's number and the word that leads to it.
 struct Found<'a> {
@@ -47,25 +104,27 @@ struct Found<'a> {
 }
 
 impl<A: Sealed> Table<A> {
-    /// A table for up to `most`, and the pool of its entries.
-    pub(super) fn new(domain: &'static Domain, most: u32) -> Result<(Self, Pool), AllocError> {
-        let buckets = (most.max(1) as usize).next_power_of_two();
-        let (pool, words) = Pool::new(domain, WORDS, most)?;
+    /// A table for up to `most` neighbours of each interface, and its writers' half.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub(super) fn new(
+        domain: &'static Domain,
+        keys: HashKeys,
+        interfaces: usize,
+        most: u32,
+    ) -> Result<(Self, Writer), AllocError> {
+        let all = most.saturating_mul(interfaces.max(1) as u32).min(u32::MAX / 2);
+        let (pool, words) = Pool::new(domain, WORDS, all + SPARE)?;
+        let buckets = (all as usize).next_power_of_two().min(MOST_BUCKETS);
         let buckets = heap::try_boxed_slice(buckets, |_| AtomicU32::new(0))?;
-        Ok((Self { buckets, words, of: PhantomData }, pool))
+        let eviction = Eviction::new(interfaces, most)?;
+        Ok((Self { buckets, keys, words, of: PhantomData }, Writer { pool, eviction }))
     }
 
     #[inline(always)]
     fn bucket(&self, interface: u32, address: A) -> &AtomicU32 {
-        let [a, b, c, d] = address.to_words();
-        // The last bits differ most; a multiplication spreads them into the upper ones.
-        let mixed = d
-            ^ c.rotate_left(7)
-            ^ b.rotate_left(14)
-            ^ a.rotate_left(21)
-            ^ interface.rotate_left(27);
-        let hash = u64::from(mixed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        &self.buckets[hash as usize & (self.buckets.len() - 1)]
+        &self.buckets[self.keys.hash(interface, address) & (self.buckets.len() - 1)]
     }
 
     #[inline(always)]
@@ -122,7 +181,7 @@ impl<A: Sealed> Table<A> {
             .then_some((u64::from(low) | u64::from(high & 0xffff) << 32, until))
     }
 
-    // What follows is for the writer, under the lock.
+    // What follows is for the writer, under its lock.
 
     /// The entry's number, and its words, of which until when may be changed.
     pub(super) fn entry(&self, interface: u32, address: A) -> Option<u32> {
@@ -137,20 +196,38 @@ impl<A: Sealed> Table<A> {
     }
 
     /// Gives back an entry that was taken out of its bucket.
-    fn retire(&self, pool: &mut Pool, entry: u32) {
-        // Who remembers its number sees that it is gone; who comes after the readers, surely.
+    fn retire(&self, writer: &mut Writer, entry: u32) {
+        // A reader that remembers its number sees that it is gone.
         self.set_until(entry, 0);
-        pool.retire(entry);
+        writer.eviction.remove(entry);
+        writer.pool.retire(entry);
     }
 
-    /// Enters a neighbour, in the place of what there is of it.
+    /// Enters a neighbour, in the place of what there is of it. If its link has as many as it may,
+    /// another one
+    /// [makes room](Eviction::victim).
+    ///
+    /// # Errors
+    /// [`AllocError`], also if none can make room.
     pub(super) fn set(
         &self,
-        pool: &mut Pool,
+        writer: &mut Writer,
         (interface, address): (u32, A),
         known: Known,
+        (origin, now): (Origin, u32),
     ) -> Result<(), AllocError> {
-        let entry = pool.alloc(&self.words)?;
+        let entry = writer.pool.alloc(&self.words)?;
+        if let Err(error) = writer.eviction.reserve(entry) {
+            writer.pool.free_unseen(entry);
+            return Err(error);
+        }
+        if writer.eviction.is_full(interface) && self.find(interface, address).is_none() {
+            let Some(victim) = writer.eviction.victim(interface) else {
+                writer.pool.free_unseen(entry);
+                return Err(AllocError);
+            };
+            self.remove(writer, victim);
+        }
         let words = self.words.array::<WORDS>(entry as usize * WORDS).ok_or(AllocError)?;
         let old = self.find(interface, address);
         let from = old.as_ref().map_or(self.bucket(interface, address), |old| old.from);
@@ -166,40 +243,72 @@ impl<A: Sealed> Table<A> {
         self.set_until(entry, known.until);
         // ORDERING: Release pairs with the acquire in `find`.
         from.store(entry + 1, Ordering::Release);
+        writer.eviction.enter(entry, interface, origin, now);
         if let Some(old) = old {
-            self.retire(pool, old.entry);
+            self.retire(writer, old.entry);
         }
         Ok(())
     }
 
-    /// Takes a neighbour out, if it is there.
-    pub(super) fn remove(&self, pool: &mut Pool, interface: u32, address: A) {
+    /// Takes an entry out of the table.
+    pub(super) fn remove(&self, writer: &mut Writer, entry: u32) {
+        let Some(words) = self.words.array::<WORDS>(entry as usize * WORDS) else { return };
+        // Relaxed, so below: written by writers only.
+        let interface = words[INTERFACE].load(Ordering::Relaxed) >> 16;
+        let address = A::from_words(|i| words[ADDRESS + i].load(Ordering::Relaxed));
         if let Some(found) = self.find(interface, address) {
-            // Relaxed: written by writers only.
             let next = found.words[NEXT].load(Ordering::Relaxed);
             // ORDERING: Release, as all stores that `find` acquires; what it leads to was published before.
             found.from.store(next, Ordering::Release);
-            self.retire(pool, found.entry);
+            self.retire(writer, found.entry);
         }
     }
 
-    /// Takes out all that have not been reachable since `before`.
-    pub(super) fn remove_old(&self, pool: &mut Pool, before: u32) {
-        for bucket in &self.buckets {
-            let mut from = bucket;
-            // Relaxed, so below: written by writers only.
-            while let Some(entry) = from.load(Ordering::Relaxed).checked_sub(1)
-                && let Some(words) = self.words.array::<WORDS>(entry as usize * WORDS)
-            {
-                if words[UNTIL].load(Ordering::Relaxed) < before {
-                    let next = words[NEXT].load(Ordering::Relaxed);
-                    // ORDERING: as in `remove`.
-                    from.store(next, Ordering::Release);
-                    self.retire(pool, entry);
-                } else {
-                    from = &words[NEXT];
-                }
-            }
+    /// Takes out neighbours of a link that were not heard of for long, up to `most`. Returns
+    /// `false` if there may be more.
+    pub(super) fn remove_old(
+        &self,
+        writer: &mut Writer,
+        interface: u32,
+        now: u32,
+        most: usize,
+    ) -> bool {
+        for _ in 0..most {
+            let Some(entry) = writer.eviction.expired(interface, now) else { return true };
+            self.remove(writer, entry);
         }
+        false
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use core::net::Ipv6Addr;
+    use quietline_sync::rcu;
+
+    /// Addresses that any fixed mixture of their words by rotations and exclusive-ors maps to one
+    /// value do not share a bucket.
+    #[test]
+    fn chains_stay_short() {
+        let domain = rcu::global().unwrap();
+        let keys = HashKeys::draw().unwrap();
+        let (table, mut writer) = Table::<Ipv6Addr>::new(domain, keys, 1, 8192).unwrap();
+        let known = Known { link: [2; 6], until: 1 };
+        let address =
+            |n: u32| Ipv6Addr::from_bits(u128::from(n) << 32 | u128::from(n.rotate_left(7)));
+        for n in 1..=4096 {
+            table.set(&mut writer, (0, address(n)), known, (Origin::Answer, 0)).unwrap();
+        }
+        let length = |bucket: &AtomicU32| {
+            let mut at = bucket.load(Ordering::Relaxed);
+            let next = |at: u32| {
+                let words = table.words.array::<WORDS>((at as usize - 1) * WORDS).unwrap();
+                words[NEXT].load(Ordering::Relaxed)
+            };
+            core::iter::from_fn(|| (at != 0).then(|| at = next(at))).count()
+        };
+        let longest = table.buckets.iter().map(length).max().unwrap();
+        assert!(longest <= 64, "{longest} in one bucket");
     }
 }

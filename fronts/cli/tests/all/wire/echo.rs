@@ -124,40 +124,78 @@ pub(crate) fn until_answered(
 
 const ID: u8 = 0x51;
 
+/// An echo request of so many bytes, which four bytes tell from others.
+struct Question {
+    to: IpAddr,
+    tag: [u8; 4],
+    request: Vec<u8>,
+}
+
+impl Question {
+    fn new(to: IpAddr, len: usize, tag: [u8; 4]) -> Self {
+        let mut request = vec![0x33; 8 + len];
+        request[..4].copy_from_slice(&[if to.is_ipv4() { 8 } else { 128 }, 0, 0, 0]);
+        request[4..8].copy_from_slice(&tag);
+        if to.is_ipv4() {
+            // (Of IPv6 the checksum is the host's.)
+            let sum = !sum(&request);
+            request[2..4].copy_from_slice(&sum.to_be_bytes());
+        }
+        Self { to, tag, request }
+    }
+
+    fn send(&self, listener: &Listener) {
+        match self.to {
+            IpAddr::V4(to) => send4(listener, &self.request, to),
+            IpAddr::V6(to) => send6(listener, &self.request, to),
+        }
+    }
+
+    /// Whether a message is a reply to it, or an error about it.
+    fn is_answered(&self, message: &Message) -> bool {
+        let is_reply = message.from == self.to
+            && [0, 129].contains(&message.bytes[0])
+            && message.bytes[4..8] == self.tag;
+        let is_error =
+            |(of, rest): (IpAddr, &[u8])| of == self.to && rest.get(4..8) == Some(&self.tag[..]);
+        is_reply || message.quoted().is_some_and(is_error)
+    }
+}
+
 /// What answers an echo request of so many bytes with so many hops, which is to be of this kind: `[0, 0]`, or `[129, 0]` of IPv6, if
 /// nothing is in its way.
 pub(crate) fn ping(to: impl Into<IpAddr>, len: usize, hops: u8, kind: [u8; 2]) -> Answer {
     let to = to.into();
     let listener = Listener::open(to.is_ipv4());
-    let mut request = vec![0x33; 8 + len];
-    let len = (len as u16).to_be_bytes();
     // The length and the hops tell the question, and stand in every answer.
-    let question = [ID, hops, len[0], len[1]];
-    request[..4].copy_from_slice(&[if to.is_ipv4() { 8 } else { 128 }, 0, 0, 0]);
-    request[4..8].copy_from_slice(&question);
-    let is_reply = |message: &Message| {
-        message.from == to
-            && [0, 129].contains(&message.bytes[0])
-            && message.bytes[4..8] == question
-    };
-    let is_error = |message: &Message| {
-        let quoted = message.quoted();
-        quoted.is_some_and(|(of, rest)| of == to && rest.get(4..8) == Some(&question[..]))
-    };
-    let answers = |message: &Message| is_reply(message) || is_error(message);
-    match to {
-        IpAddr::V4(to) => {
-            sockopt::set_ip_ttl(&listener.0, hops.into()).unwrap();
-            let sum = !sum(&request);
-            request[2..4].copy_from_slice(&sum.to_be_bytes());
-            until_answered(&listener, kind, || send4(&listener, &request, to), answers)
-        }
-        IpAddr::V6(to) => {
-            // The checksum is the host's.
-            sockopt::set_ipv6_unicast_hops(&listener.0, Some(hops)).unwrap();
-            until_answered(&listener, kind, || send6(&listener, &request, to), answers)
-        }
+    let [high, low] = (len as u16).to_be_bytes();
+    let question = Question::new(to, len, [ID, hops, high, low]);
+    if to.is_ipv4() {
+        sockopt::set_ip_ttl(&listener.0, hops.into()).unwrap();
+    } else {
+        sockopt::set_ipv6_unicast_hops(&listener.0, Some(hops)).unwrap();
     }
+    let is_answered = |message: &Message| question.is_answered(message);
+    until_answered(&listener, kind, || question.send(&listener), is_answered)
+}
+
+/// As [`ping`], but a request that is sent once: without an answer it fails.
+pub(crate) fn ping_once(
+    listener: &Listener,
+    to: impl Into<IpAddr>,
+    len: usize,
+    number: u16,
+    kind: [u8; 2],
+) -> Answer {
+    let [high, low] = number.to_be_bytes();
+    let question = Question::new(to.into(), len, [ID, 0, high, low]);
+    let mut is_sent = false;
+    let ask = || {
+        if !std::mem::replace(&mut is_sent, true) {
+            question.send(listener);
+        }
+    };
+    until_answered(listener, kind, ask, |message| question.is_answered(message))
 }
 
 fn send4(listener: &Listener, request: &[u8], to: Ipv4Addr) {

@@ -1,0 +1,129 @@
+//! The order in which known neighbours make room for others, and are forgotten.
+//!
+//! Each link has two queues. In the first are stations that have asked for one of our addresses and
+//! were never asked themselves: anybody can send
+//! such questions, under any address, so they make room first. In the second are stations that have
+//! answered a question of ours. In both, the station
+//! heard of least recently comes first. Neighbours entered by hand are in no queue: they stay.
+
+use super::queue::{Links, Queue};
+use super::{FORGOTTEN, REACHABLE};
+use quietline_platform::{AllocError, heap};
+
+/// How a neighbour came to be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// It has asked for one of our addresses.
+    Stranger,
+    /// It has answered a question.
+    Answer,
+    /// It was entered by hand.
+    Hand,
+}
+
+/// The queues of all links.
+pub(super) struct Eviction {
+    links: Links,
+    entries: Vec<Entry>,
+    interfaces: Box<[Interface]>,
+    /// Neighbours of one link at most.
+    most: u32,
+}
+
+/// An entry of the table.
+struct Entry {
+    origin: Origin,
+    interface: u32,
+    /// The second in which the station was last heard of, or asked.
+    heard: u32,
+}
+
+/// The neighbours of a link.
+struct Interface {
+    known: u32,
+    strangers: Queue,
+    answered: Queue,
+}
+
+impl Interface {
+    fn queue(&mut self, origin: Origin) -> Option<&mut Queue> {
+        match origin {
+            Origin::Stranger => Some(&mut self.strangers),
+            Origin::Answer => Some(&mut self.answered),
+            Origin::Hand => None,
+        }
+    }
+}
+
+impl Eviction {
+    /// The queues of so many links, each with up to `most` neighbours.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub(super) fn new(interfaces: usize, most: u32) -> Result<Self, AllocError> {
+        let interface = |_| Interface { known: 0, strangers: Queue::EMPTY, answered: Queue::EMPTY };
+        let interfaces = heap::try_boxed_slice(interfaces, interface)?;
+        Ok(Self { links: Links::new(), entries: Vec::new(), interfaces, most })
+    }
+
+    /// Whether a link has as many neighbours as it may.
+    pub(super) fn is_full(&self, interface: u32) -> bool {
+        self.interfaces[interface as usize].known >= self.most
+    }
+
+    /// The neighbour of a link that makes room.
+    pub(super) fn victim(&self, interface: u32) -> Option<u32> {
+        let interface = &self.interfaces[interface as usize];
+        interface.strangers.first().or(interface.answered.first())
+    }
+
+    /// A neighbour of a link that was not heard of for so long that it is forgotten.
+    pub(super) fn expired(&self, interface: u32, now: u32) -> Option<u32> {
+        let interface = &self.interfaces[interface as usize];
+        let is_old = |entry: &u32| {
+            now > self.entries[*entry as usize].heard.saturating_add(REACHABLE + FORGOTTEN)
+        };
+        [interface.strangers, interface.answered].iter().filter_map(Queue::first).find(is_old)
+    }
+
+    /// Makes room for an entry.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub(super) fn reserve(&mut self, entry: u32) -> Result<(), AllocError> {
+        let more = (entry as usize + 1).saturating_sub(self.entries.len());
+        heap::try_reserve(&mut self.entries, more)?;
+        self.links.grow(entry + 1)?;
+        let unused = |_| Entry { origin: Origin::Hand, interface: 0, heard: 0 };
+        self.entries.extend((0..more).map(unused));
+        Ok(())
+    }
+
+    /// Enters an entry for which there [is room](Self::reserve).
+    pub(super) fn enter(&mut self, entry: u32, interface: u32, origin: Origin, now: u32) {
+        self.entries[entry as usize] = Entry { origin, interface, heard: now };
+        let interface = &mut self.interfaces[interface as usize];
+        interface.known += 1;
+        if let Some(queue) = interface.queue(origin) {
+            self.links.push(queue, entry);
+        }
+    }
+
+    /// Takes an entry out.
+    pub(super) fn remove(&mut self, entry: u32) {
+        let Entry { origin, interface, .. } = self.entries[entry as usize];
+        let interface = &mut self.interfaces[interface as usize];
+        interface.known -= 1;
+        if let Some(queue) = interface.queue(origin) {
+            self.links.remove(queue, entry);
+        }
+    }
+
+    /// Notes that a station was heard of, or asked. One that has answered stays so.
+    pub(super) fn renew(&mut self, entry: u32, origin: Origin, now: u32) {
+        let Entry { origin: before, interface, .. } = self.entries[entry as usize];
+        let origin = if before == Origin::Stranger { origin } else { before };
+        self.remove(entry);
+        self.enter(entry, interface, origin, now);
+    }
+}
