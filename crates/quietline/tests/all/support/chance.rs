@@ -26,7 +26,7 @@ impl Chance {
     /// # Panics
     /// When there is more of it than may be.
     #[track_caller]
-    pub(crate) fn is_it<D>(&mut self, said: &str, run: impl Fn() -> Option<D>) -> Option<D> {
+    pub(crate) fn is_it<D>(&mut self, said: &str, mut run: impl FnMut() -> Option<D>) -> Option<D> {
         let mut runs = (0..AGAIN).filter_map(|_| {
             thread::sleep(PAUSE);
             run()
