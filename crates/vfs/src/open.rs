@@ -178,6 +178,10 @@ fn open_or_create_in_line<'k>(
     path: &[u8],
     opening: Opening,
 ) -> Result<OpenResult<'k>, Errno> {
+    // Before anything is made: a call that fails leaves no name.
+    if !caller.files.may_open() {
+        return Err(Errno::NFILE);
+    }
     let how = how(opening);
     // Made as seldom as not: looked for under the lock only if it is to be made.
     let mut there = false;

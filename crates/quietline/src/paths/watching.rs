@@ -21,13 +21,15 @@ impl Process {
     pub fn inotify_init1(&self, flags: i32) -> Result<i32, Errno> {
         let k = self.inner();
         let [uid, ..] = self.getresuid();
-        let file = quietline_vfs::file::inotify_init1(
-            &k.inotifies,
-            &k.files,
-            &k.vfs,
-            uid,
-            flags & !O_ANYFD,
-        )?;
+        let file = self.opened(|| {
+            quietline_vfs::file::inotify_init1(
+                &k.inotifies,
+                &k.files,
+                &k.vfs,
+                uid,
+                flags & !O_ANYFD,
+            )
+        })?;
         self.install(file, flags & (O_CLOEXEC | O_ANYFD))
     }
 

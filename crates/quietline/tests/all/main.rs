@@ -21,6 +21,7 @@ mod files {
 }
 mod inet;
 mod kernels {
+    mod capabilities;
     mod lifecycle;
     mod limits;
     #[cfg(feature = "observe")]
