@@ -16,7 +16,7 @@ use std::collections::HashMap;
 /// What readers of a queue wait for: `POLLIN`.
 const READABLE: u32 = 1;
 
-/// An instance, as its file owns it. Closes it when dropped.
+/// An instance, as its file owns it. Dropping it [closes](Self::close) it.
 #[derive(Debug)]
 pub struct Inotify {
     instance: Shared<Instance>,
@@ -35,6 +35,8 @@ struct Table {
     by_wd: HashMap<i32, Shared<Watch>>,
     /// The number that is tried next.
     next: i32,
+    /// Whether the instance was [closed](Inotify::close).
+    closed: bool,
 }
 
 impl fmt::Debug for Instance {
@@ -57,7 +59,7 @@ impl Inotify {
         let instance = Shared::new(Instance {
             limits: limits.clone(),
             uid,
-            watches: SpinLock::new(Table { by_wd: HashMap::new(), next: 1 }),
+            watches: SpinLock::new(Table { by_wd: HashMap::new(), next: 1, closed: false }),
             queue: SpinLock::new(queue),
             readers: WaitQueue::new(),
         });
@@ -189,6 +191,23 @@ impl Inotify {
         self.instance.watches.lock().by_wd.len()
     }
 
+    /// `close`: removes all watches without an event and returns what the user was charged. A
+    /// second call does nothing.
+    pub(crate) fn close(&self) {
+        let by_wd = {
+            let mut table = self.instance.watches.lock();
+            if core::mem::replace(&mut table.closed, true) {
+                return;
+            }
+            core::mem::take(&mut table.by_wd)
+        };
+        for watch in by_wd.into_values() {
+            watch.at.remove(&watch);
+            self.instance.limits.remove_watch(self.instance.uid);
+        }
+        self.instance.limits.remove_instance(self.instance.uid);
+    }
+
     /// What there is, copied; none if there is nothing.
     fn read_now(&self, buffer: &mut [u8]) -> Option<Result<usize, Errno>> {
         Some(self.take(&mut Sink::new(&mut [buffer]))).filter(|read| *read != Err(Errno::AGAIN))
@@ -196,14 +215,8 @@ impl Inotify {
 }
 
 impl Drop for Inotify {
-    /// `close`: all watches end; nobody is told.
     fn drop(&mut self) {
-        let by_wd = core::mem::take(&mut self.instance.watches.lock().by_wd);
-        for watch in by_wd.into_values() {
-            watch.at.remove(&watch);
-            self.instance.limits.remove_watch(self.instance.uid);
-        }
-        self.instance.limits.remove_instance(self.instance.uid);
+        self.close();
     }
 }
 
