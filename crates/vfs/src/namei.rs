@@ -43,7 +43,7 @@ mod xattr;
 pub(crate) use attributes::set_length;
 pub use attributes::{chmod, chown, truncate, utimens};
 pub use create::{New, make, tmpfile};
-pub(crate) use create::{create, unnamed};
+pub(crate) use create::{create, memfd};
 pub use describe::{access, readlink, stat_of, statfs_of, statx_of};
 pub use link::{link, link_quickly};
 pub use remove::{rmdir, unlink};

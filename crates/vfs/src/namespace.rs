@@ -147,6 +147,16 @@ impl<'k> Namespace<'k> {
         self.id
     }
 
+    /// The root of a new mount of the root's filesystem that is mounted nowhere: for a file without
+    /// a path.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn detached_root(&self) -> Result<Path<'k>, Errno> {
+        let sb = self.root.sb_ref().clone();
+        self.vfs.new_mount(sb, MountFlags::empty()).map(Path::root_of)
+    }
+
     /// The root of all its mounts.
     pub fn root(&self) -> Path<'k> {
         Path::root_of(self.root.clone())

@@ -43,6 +43,7 @@ mod tree {
     mod edges;
     mod faults;
     mod fifos;
+    mod memfd;
     mod memory;
     mod mounts;
     mod paths;
