@@ -49,6 +49,7 @@ pub use link::{link, link_quickly};
 pub use remove::{rmdir, unlink};
 pub use rename::{check_rename_flags, rename, rename_quickly};
 pub use xattr::{check_xattr, check_xattr_name, getxattr, listxattr, removexattr, setxattr};
+pub(crate) use xattr::{drop_capability, drop_privileges};
 
 use crate::abi::Timespec;
 use crate::cred::Cred;

@@ -40,6 +40,7 @@ mod sockets;
 mod support;
 mod timers;
 mod tree {
+    mod capability;
     mod edges;
     mod faults;
     mod fifos;

@@ -13,7 +13,7 @@ use crate::abi::{
 use crate::attributes::access_counts;
 use crate::cred::Cred;
 use crate::inode::{Changes, Content, Inode, InodeGuard, Node};
-use crate::namei::{ownership, time_for};
+use crate::namei::{drop_privileges, time_for};
 use crate::namespace::MountFlags;
 use crate::notify::{self, Event};
 use crate::ramfs::fs::BLOCKS_PER_PAGE;
@@ -304,17 +304,17 @@ fn write_locked(
     to: To,
     buffers: &[&[u8]],
 ) -> Result<(u64, usize), Errno> {
-    let inode = locked.inode();
     let limits = data.fs().limits();
-    let lost = ownership(inode).lost_by_writing(cred);
-    let mut writer = data.writer(locked);
     let start = match to {
         To::Offset(offset) => offset,
-        To::End => writer.size(),
+        // The lock keeps it.
+        To::End => data.pages().size(),
     };
     if start >= MAX_SIZE {
         return Err(Errno::FBIG);
     }
+    let lost = drop_privileges(locked, cred);
+    let mut writer = data.writer(locked);
     let (mut done, mut left, mut failed) = (0, MAX_RW_COUNT, None);
     for buffer in buffers {
         let piece = &buffer[..buffer.len().min(left)];
@@ -567,7 +567,6 @@ pub fn fallocate(
         return Err(Errno::OPNOTSUPP);
     }
     let mut locked = inode.lock();
-    let lost = ownership(inode).lost_by_writing(cred);
     let mut writer = data.writer(&mut locked);
     if punches {
         writer.punch_hole(data.fs().limits(), offset, len);
@@ -577,9 +576,9 @@ pub fn fallocate(
         }
         writer.allocate(data.fs().limits(), offset, len, keeps)?;
     }
-    let size = writer.size();
     drop(writer);
-    changed(&mut locked, data, vfs, size, lost);
+    let lost = drop_privileges(&mut locked, cred);
+    changed(&mut locked, data, vfs, data.pages().size(), lost);
     drop(locked);
     modified(opened, vfs, lost != 0, true);
     Ok(())
@@ -640,7 +639,7 @@ pub fn copy_range(
     while done < len {
         let piece = COPY.min(len - done);
         let mut locked = to_inode.lock();
-        let lost = ownership(to_inode).lost_by_writing(cred);
+        let lost = drop_privileges(&mut locked, cred);
         let mut writer = to_data.writer(&mut locked);
         let section = vfs.read();
         let (at, to_at) = (start + done as u64, offset + done as u64);
