@@ -49,6 +49,8 @@ mod tree {
     mod mounts;
     mod paths;
     mod races;
+    mod reserve;
+    mod statfs;
 }
 
 #[global_allocator]
