@@ -41,9 +41,11 @@
 
 mod change;
 mod copy;
+mod events;
 mod list;
 pub(crate) mod writers;
 
+pub(crate) use events::MountEvents;
 pub use list::MountInfo;
 
 use crate::dentry::DentryFlags;

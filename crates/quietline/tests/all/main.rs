@@ -28,6 +28,7 @@ mod kernels {
     mod observe;
     mod proc;
     mod proc_access;
+    mod proc_watching;
     mod returned;
     mod scale;
     mod threads;

@@ -22,6 +22,19 @@ pub struct Inotify {
     instance: Shared<Instance>,
 }
 
+/// A watch, as `/proc/PID/fdinfo` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WatchInfo {
+    /// The watch descriptor.
+    pub wd: i32,
+    /// The number of the file.
+    pub ino: u64,
+    /// The number of its filesystem.
+    pub dev: u64,
+    /// Events and options.
+    pub mask: u32,
+}
+
 pub(super) struct Instance {
     limits: Shared<InotifyLimits>,
     uid: u32,
@@ -186,6 +199,26 @@ impl Inotify {
         &self.instance.readers
     }
 
+    /// Its watches, as `/proc/PID/fdinfo` shows them: the latest first.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn list(&self) -> Result<Vec<WatchInfo>, Errno> {
+        let mut all = Vec::new();
+        {
+            let table = self.instance.watches.lock();
+            fault::check().map_err(|_| Errno::NOMEM)?;
+            all.try_reserve_exact(table.by_wd.len()).map_err(|_| Errno::NOMEM)?;
+            all.extend(table.by_wd.values().map(|watch| {
+                let [ino, dev] = watch.at.identity();
+                // Relaxed: a word of its own.
+                WatchInfo { wd: watch.wd, ino, dev, mask: watch.mask.load(Ordering::Relaxed) }
+            }));
+        }
+        all.sort_unstable_by_key(|watch| core::cmp::Reverse(watch.wd));
+        Ok(all)
+    }
+
     /// Watches that it has.
     pub fn watches(&self) -> usize {
         self.instance.watches.lock().by_wd.len()
@@ -261,7 +294,7 @@ mod tests {
     fn numbers_come_round() {
         let limits = Shared::new(InotifyLimits::new()).unwrap();
         let inotify = Inotify::new(&limits, 0).unwrap();
-        let files: Vec<_> = (0..4).map(|_| Shared::new(Watches::new()).unwrap()).collect();
+        let files: Vec<_> = (0..4).map(|_| Shared::new(Watches::new(1, 1)).unwrap()).collect();
         let add = |n: usize| inotify.add_watch(&files[n], super::super::IN_OPEN).unwrap();
         assert_eq!((add(0), add(1)), (1, 2));
         inotify.rm_watch(2).unwrap();
