@@ -1,15 +1,9 @@
 //! Which sockets there are: the switch from family, type and protocol to an implementation.
 
 use crate::abi::*;
+use crate::caller::{Caller, Right};
 use crate::socket::Protocol;
 use rustix::io::Errno;
-
-/// What a caller may do.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct May {
-    /// `CAP_NET_RAW`.
-    pub(crate) raw: bool,
-}
 
 /// The type and protocol of a socket to be made (`__sock_create` and each family's create).
 ///
@@ -20,17 +14,22 @@ pub(crate) fn resolve(
     family: i32,
     ty: i32,
     protocol: i32,
-    may: May,
+    who: &dyn Caller,
 ) -> Result<(i32, Protocol), Errno> {
     // The one that servers make by the million needs no table.
     if family == AF_INET && ty == SOCK_STREAM && protocol == 0 {
         return Ok((SOCK_STREAM, Protocol::Tcp));
     }
-    resolve_any(family, ty, protocol, may)
+    resolve_any(family, ty, protocol, who)
 }
 
 #[inline(never)]
-fn resolve_any(family: i32, ty: i32, protocol: i32, may: May) -> Result<(i32, Protocol), Errno> {
+fn resolve_any(
+    family: i32,
+    ty: i32,
+    protocol: i32,
+    who: &dyn Caller,
+) -> Result<(i32, Protocol), Errno> {
     if !(0..AF_MAX).contains(&family) {
         return Err(Errno::AFNOSUPPORT);
     }
@@ -41,8 +40,8 @@ fn resolve_any(family: i32, ty: i32, protocol: i32, may: May) -> Result<(i32, Pr
         AF_UNIX => unix(ty, protocol),
         // SOCK_PACKET on AF_INET means AF_PACKET, which is not here.
         AF_INET if ty == SOCK_PACKET => Err(Errno::AFNOSUPPORT),
-        AF_INET => inet(ty, protocol, may, IPPROTO_ICMP),
-        AF_INET6 => inet(ty, protocol, may, IPPROTO_ICMPV6),
+        AF_INET => inet(ty, protocol, who, IPPROTO_ICMP),
+        AF_INET6 => inet(ty, protocol, who, IPPROTO_ICMPV6),
         _ => Err(Errno::AFNOSUPPORT),
     }
 }
@@ -59,7 +58,7 @@ fn unix(ty: i32, protocol: i32) -> Result<(i32, Protocol), Errno> {
     }
 }
 
-fn inet(ty: i32, protocol: i32, may: May, icmp: i32) -> Result<(i32, Protocol), Errno> {
+fn inet(ty: i32, protocol: i32, who: &dyn Caller, icmp: i32) -> Result<(i32, Protocol), Errno> {
     if !(0..IPPROTO_MAX).contains(&protocol) {
         return Err(Errno::INVAL);
     }
@@ -71,7 +70,7 @@ fn inet(ty: i32, protocol: i32, may: May, icmp: i32) -> Result<(i32, Protocol), 
         SOCK_DGRAM if protocol == icmp => Err(Errno::ACCESS),
         // A raw socket takes any protocol but must name one.
         SOCK_RAW if protocol == IPPROTO_IP => Err(Errno::PROTONOSUPPORT),
-        SOCK_RAW if !may.raw => Err(Errno::PERM),
+        SOCK_RAW if !who.may(Right::NetRaw) => Err(Errno::PERM),
         SOCK_RAW => Ok((ty, Protocol::Raw(protocol as u16))),
         SOCK_STREAM | SOCK_DGRAM => Err(Errno::PROTONOSUPPORT),
         _ => Err(Errno::SOCKTNOSUPPORT),

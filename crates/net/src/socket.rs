@@ -3,7 +3,7 @@
 use crate::abi::{AF_UNIX, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_TYPE_MASK};
 use crate::address::SockAddr;
 use crate::caller::Caller;
-use crate::family::{self, May};
+use crate::family;
 use crate::inet::InetEnd;
 use crate::net::Net;
 use crate::proto::{On, Proto};
@@ -177,24 +177,24 @@ fn flags_of(ty: i32) -> Result<i32, Errno> {
 }
 
 impl<'k> Maker<'k> {
-    /// Makes a socket (`socket`). `ty` may have `SOCK_CLOEXEC` and `SOCK_NONBLOCK` in it; `may_raw` is `CAP_NET_RAW`.
+    /// Makes a socket (`socket`). `ty` may have `SOCK_CLOEXEC` and `SOCK_NONBLOCK` in it.
     ///
     /// Writes no shared line.
     ///
     /// # Errors
-    /// `EINVAL` for an unknown flag, type or protocol number; `EAFNOSUPPORT`, `ESOCKTNOSUPPORT`, `EPROTONOSUPPORT`;
-    /// `EPERM` for a raw socket without the right to it; `EACCES` for an echo socket; `ENFILE`, `ENOMEM`.
+    /// `EINVAL` for an unknown flag, type or protocol number; `EAFNOSUPPORT`, `ESOCKTNOSUPPORT`,
+    /// `EPROTONOSUPPORT`; `EPERM` for a raw socket without `CAP_NET_RAW`; `EACCES` for an echo
+    /// socket; `ENFILE`, `ENOMEM`.
     #[inline(always)]
     pub fn socket(
         &self,
         family: i32,
         ty: i32,
         protocol: i32,
-        may_raw: bool,
+        who: &dyn Caller,
     ) -> Result<FileHandle<'k>, Errno> {
         let flags = flags_of(ty)?;
-        let (ty, protocol) =
-            family::resolve(family, ty & SOCK_TYPE_MASK, protocol, May { raw: may_raw })?;
+        let (ty, protocol) = family::resolve(family, ty & SOCK_TYPE_MASK, protocol, who)?;
         let i_ino = self.last_ino.next();
         let socket = || Socket::new(self.net, i_ino, family, ty, protocol);
         self.fs.open_with(self.files, socket, O_RDWR | (flags & O_NONBLOCK), BOTH)
@@ -209,12 +209,10 @@ impl<'k> Maker<'k> {
         family: i32,
         ty: i32,
         protocol: i32,
-        may_raw: bool,
         who: &dyn Caller,
     ) -> Result<[FileHandle<'k>; 2], Errno> {
         let flags = flags_of(ty)?;
-        let (ty, protocol) =
-            family::resolve(family, ty & SOCK_TYPE_MASK, protocol, May { raw: may_raw })?;
+        let (ty, protocol) = family::resolve(family, ty & SOCK_TYPE_MASK, protocol, who)?;
         if family != AF_UNIX {
             return Err(Errno::OPNOTSUPP);
         }

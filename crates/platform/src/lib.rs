@@ -79,6 +79,7 @@ pub mod fork;
 pub mod futex;
 pub mod heap;
 pub mod membarrier;
+pub mod memory;
 mod name_words;
 #[cfg(not(loom))]
 pub mod pages;

@@ -1,6 +1,7 @@
 //! How a kernel shall be.
 
 use quietline_vfs::abi::NR_OPEN;
+use quietline_vfs::cred::{Capabilities, Cred};
 
 /// What [`Kernel::boot`](crate::Kernel::boot) is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,11 +12,11 @@ pub struct Config {
     pub file_max: u64,
     /// Descriptors of a process are below this (`RLIMIT_NOFILE`); `EMFILE` beyond. At most, and by default, 1,048,576.
     pub nofile: usize,
-    /// Whether processes have the capabilities of root: raw sockets, clocks that wake the system, no `file_max`.
-    /// Default: no.
+    /// Whether user 0 has all capabilities. Without, it lacks `CAP_NET_ADMIN`,
+    /// `CAP_NET_BIND_SERVICE`, `CAP_NET_RAW` and `CAP_WAKE_ALARM`, and `CAP_SYS_ADMIN` does not
+    /// lift `file_max`. Other users have no capability. Default: no.
     pub privileged: bool,
     /// User and group of the first processes, and of the root directory. Default: 0 and 0 if `privileged`, else 1000 and 1000.
-    /// User 0 has the capabilities that concern files, also where the kernel is not privileged.
     pub owner: Option<[u32; 2]>,
     /// Bytes that the root filesystem may hold (`ENOSPC` beyond). Default: no limit.
     pub fs_size: Option<u64>,
@@ -53,7 +54,7 @@ impl Config {
         Self { nofile, ..self }
     }
 
-    /// With or without the capabilities of root.
+    /// With or without [all capabilities for user 0](Self::privileged).
     pub fn privileged(self, privileged: bool) -> Self {
         Self { privileged, ..self }
     }
@@ -86,5 +87,12 @@ impl Config {
     /// User and group of the first processes.
     pub(crate) fn first_user(&self) -> [u32; 2] {
         self.owner.unwrap_or(if self.privileged { [0, 0] } else { [1000, 1000] })
+    }
+
+    /// Credentials of the first processes.
+    pub(crate) fn first_cred(&self) -> Cred {
+        let [uid, gid] = self.first_user();
+        let bound = if self.privileged { Capabilities::all() } else { Capabilities::UNPRIVILEGED };
+        Cred::bounded(uid, gid, bound)
     }
 }

@@ -97,7 +97,10 @@ impl Process {
     ///
     /// # Errors
     /// `EBADF`; `EINVAL` for another command, for a duplicate at or above the limit, or for `O_DIRECT` on a file that
-    /// cannot; `EMFILE`; for the size of a pipe as [`PipeCore::set_capacity`](quietline_vfs::PipeCore::set_capacity); `EPERM` for `O_NOATIME` on an anonymous descriptor, unless the kernel is privileged.
+    /// cannot; `EMFILE`; for the size of a pipe as
+    /// [`PipeCore::set_capacity`](quietline_vfs::PipeCore::set_capacity); `EPERM` for `O_NOATIME`
+    /// on an anonymous descriptor, unless the caller is user 0 or has
+    /// `CAP_FOWNER`.
     #[inline(always)]
     pub fn fcntl(&self, fd: i32, cmd: i32, arg: u64) -> Result<i32, Errno> {
         if cmd == F_GETFL {
@@ -132,9 +135,12 @@ impl Process {
         }
         let pipe = file.opened().pipe().is_some();
         let socket = file.payload::<Socket>().is_some();
-        // The inode that all anonymous descriptors share is root's, and times of access are the owner's affair.
-        let owner = pipe || socket || self.inner().config.privileged;
-        if flags & !file.flags() & O_NOATIME != 0 && !owner {
+        // User 0 owns the inode that all anonymous descriptors share.
+        let owner = || {
+            pipe || socket
+                || self.call(|c| c.cred.fsuid() == 0 || c.cred.has(crate::Capabilities::FOWNER))
+        };
+        if flags & !file.flags() & O_NOATIME != 0 && !owner() {
             return Err(Errno::PERM);
         }
         if flags & O_DIRECT != 0 && !pipe {

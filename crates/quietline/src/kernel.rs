@@ -143,7 +143,7 @@ impl Kernel {
     /// # Errors
     /// `ENOMEM`.
     pub fn boot(config: Config) -> Result<Self, Errno> {
-        let files = Files::new(config.file_max, config.privileged).map_err(no_memory)?;
+        let files = Files::new(config.file_max).map_err(no_memory)?;
         let sockets = PseudoFs::new("sockfs").map_err(no_memory)?;
         let net = Net::new()?;
         let pipes = PseudoFs::new("pipefs").map_err(no_memory)?;

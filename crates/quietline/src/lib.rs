@@ -155,7 +155,7 @@ pub use config::Config;
 pub use events::{FdSet, PollFd, SigPipe};
 pub use kernel::{Dentries, Inodes, Kernel};
 pub use mounting::{MS_BIND, MS_MOVE, MS_REC, MS_REMOUNT, MS_STRICTATIME};
-pub use paths::{MFD_ALLOW_SEALING, MFD_CLOEXEC};
+pub use paths::{MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC};
 pub use process::Process;
 pub use quietline_net::{Protocol, SockAddr, Socket};
 pub use quietline_slab::Stats;

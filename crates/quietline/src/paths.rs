@@ -14,7 +14,8 @@ mod place;
 mod watching;
 mod xattr;
 
-pub use watching::{MFD_ALLOW_SEALING, MFD_CLOEXEC};
+pub(crate) use describe::ANON_INO;
+pub use watching::{MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC};
 
 use crate::abi::AT_FDCWD;
 use crate::{Errno, FileHandle, Process};

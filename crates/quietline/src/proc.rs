@@ -18,8 +18,8 @@
 //!
 //! There are no memory maps, command lines or threads. Access to the links and descriptors of
 //! another process follows Linux's `PTRACE_MODE_READ_FSCREDS`, without security modules. `nr_open`
-//! and `protected_*` are constant. In `fdinfo`, `mnt_id` is 0 for a file outside the tree. A link
-//! to a pipe or a socket is described by an inode with its number, on this file system's device.
+//! and `protected_*` are constant. A link to a pipe or a socket is described by an inode with its
+//! number, on this file system's device.
 //!
 //! # Source
 //!

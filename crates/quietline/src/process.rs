@@ -7,9 +7,9 @@ use crate::{Errno, FileHandle, Kernel};
 use core::ops::Deref;
 use quietline_platform::atomic::{AtomicBool, Ordering};
 use quietline_sync::Shared;
-use quietline_vfs::cred::Cred;
+use quietline_vfs::cred::Capabilities;
 use quietline_vfs::signalfd::Signals;
-use quietline_vfs::{FdFlags, FdTable, FsStruct};
+use quietline_vfs::{FdFlags, FdTable, Files, FsStruct};
 
 /// A process: descriptors, a place in the tree, and who it is. Share it by reference between as many threads as you like.
 ///
@@ -61,8 +61,7 @@ impl Process {
     pub(crate) fn new(kernel: Kernel) -> Result<Self, Errno> {
         let k = kernel.inner();
         let table = raw::table(k.config.nofile)?;
-        let [uid, gid] = k.config.first_user();
-        let cred = CredPlace::new(Cred::new(uid, gid))?;
+        let cred = CredPlace::new(k.config.first_cred())?;
         let root = k.namespace.root();
         let fs = FsStruct::new(raw::vfs(&k.vfs), root.clone(), root).map_err(|_| Errno::NOMEM)?;
         let fs = raw::place(fs);
@@ -128,6 +127,24 @@ impl Process {
         self.table.install(file, FdFlags::of(flags))
     }
 
+    /// Calls `open`, which opens files. A caller with `CAP_SYS_ADMIN` in a privileged kernel is
+    /// exempt from `file_max`.
+    #[inline(always)]
+    pub(crate) fn opened<R>(&self, open: impl Fn() -> Result<R, Errno>) -> Result<R, Errno> {
+        match open() {
+            Err(Errno::NFILE) => self.opened_beyond_max(open),
+            opened => opened,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn opened_beyond_max<R>(&self, open: impl Fn() -> Result<R, Errno>) -> Result<R, Errno> {
+        let exempt =
+            self.inner().config.privileged && self.capabilities().contains(Capabilities::SYS_ADMIN);
+        if exempt { Files::exempt(open) } else { Err(Errno::NFILE) }
+    }
+
     /// When there are neither descriptors nor files left, Linux complains of the descriptors where it takes those
     /// first: `EMFILE` instead of `ENFILE`.
     #[cold]
@@ -170,7 +187,7 @@ impl Process {
     #[inline(always)]
     pub fn pipe_files(&self, flags: i32) -> Result<[FileHandle<'_>; 2], Errno> {
         let k = self.inner();
-        quietline_vfs::pipe2(&k.pipes, &k.files, &k.vfs, &k.last_ino, flags)
+        self.opened(|| quietline_vfs::pipe2(&k.pipes, &k.files, &k.vfs, &k.last_ino, flags))
     }
 
     /// Makes an event counter. Flags: `EFD_SEMAPHORE`, `EFD_CLOEXEC`, `EFD_NONBLOCK`, [`O_ANYFD`].
@@ -192,14 +209,14 @@ impl Process {
     #[inline(always)]
     pub fn eventfd_file(&self, count: u32, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
-        quietline_vfs::eventfd(&k.eventfds, &k.files, count, flags)
+        self.opened(|| quietline_vfs::eventfd(&k.eventfds, &k.files, count, flags))
     }
 
     /// Makes a timer. Flags: `TFD_CLOEXEC`, `TFD_NONBLOCK`, [`O_ANYFD`].
     ///
     /// # Errors
-    /// `EINVAL` for an unknown flag or clock; `EPERM` for a clock that wakes the system, unless the kernel is
-    /// privileged; `EMFILE`, `ENFILE`, `ENOMEM`.
+    /// `EINVAL` for an unknown flag or clock; `EPERM` for a clock that wakes the system, without
+    /// `CAP_WAKE_ALARM`; `EMFILE`, `ENFILE`, `ENOMEM`.
     #[inline(always)]
     pub fn timerfd_create(&self, clockid: i32, flags: i32) -> Result<i32, Errno> {
         match self.timerfd_file(clockid, flags & !O_ANYFD) {
@@ -215,14 +232,17 @@ impl Process {
     #[inline(always)]
     pub fn timerfd_file(&self, clockid: i32, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
-        quietline_vfs::timerfd::timerfd(
-            &k.timerfds,
-            &k.timers,
-            &k.files,
-            clockid,
-            flags,
-            k.config.privileged,
-        )
+        let may_wake = || self.capabilities().contains(Capabilities::WAKE_ALARM);
+        self.opened(|| {
+            quietline_vfs::timerfd::timerfd(
+                &k.timerfds,
+                &k.timers,
+                &k.files,
+                clockid,
+                flags,
+                may_wake,
+            )
+        })
     }
 
     /// Makes a descriptor for the signals in `mask` (bit n for signal n + 1), or, with `fd` not -1, gives the one
@@ -251,7 +271,9 @@ impl Process {
     #[inline(always)]
     pub fn signalfd_file(&self, mask: u64, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
-        quietline_vfs::signalfd::signalfd(&k.signalfds, &k.files, &self.signals, mask, flags)
+        self.opened(|| {
+            quietline_vfs::signalfd::signalfd(&k.signalfds, &k.files, &self.signals, mask, flags)
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who acts: the ids, groups and capabilities that files ask for.
+//! Credentials: user and group ids, supplementary groups and capabilities.
 //!
 //! # Guarantees
 //!
@@ -7,7 +7,8 @@
 //!
 //! # Limits
 //!
-//! The capabilities are those that files and their tree ask for. There are no user namespaces, and no securebits.
+//! The capabilities are the ones that a call of this kernel consults. There are no user namespaces
+//! and no securebits.
 //!
 //! # Source
 //!
@@ -20,7 +21,7 @@ use quietline_platform::heap;
 use rustix::io::Errno;
 
 bitflags::bitflags! {
-    /// What a process may do whatever a file's mode says, numbered as Linux does.
+    /// Capabilities, numbered as on Linux.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Capabilities: u64 {
         /// Give files away.
@@ -33,10 +34,18 @@ bitflags::bitflags! {
         const FOWNER = 1 << 3;
         /// Keep the set-id bits of files that are changed.
         const FSETID = 1 << 4;
+        /// Send signals to processes of other users.
+        const KILL = 1 << 5;
         /// Take any group.
         const SETGID = 1 << 6;
         /// Take any user.
         const SETUID = 1 << 7;
+        /// Bind ports below 1,024.
+        const NET_BIND_SERVICE = 1 << 10;
+        /// Change sockets beyond the limits of their options.
+        const NET_ADMIN = 1 << 12;
+        /// Create raw sockets.
+        const NET_RAW = 1 << 13;
         /// Change the root directory.
         const SYS_CHROOT = 1 << 18;
         /// Inspect processes of other users.
@@ -49,6 +58,10 @@ bitflags::bitflags! {
         const MKNOD = 1 << 27;
         /// Take leases of files that are another's.
         const LEASE = 1 << 28;
+        /// Set the capabilities of files.
+        const SETFCAP = 1 << 31;
+        /// Create and set timers that wake the system.
+        const WAKE_ALARM = 1 << 35;
     }
 }
 
@@ -60,6 +73,13 @@ impl Capabilities {
         .union(Self::FOWNER)
         .union(Self::FSETID)
         .union(Self::MKNOD);
+
+    /// The capabilities of root in a kernel that is not privileged.
+    pub const UNPRIVILEGED: Self = Self::all()
+        .difference(Self::NET_BIND_SERVICE)
+        .difference(Self::NET_ADMIN)
+        .difference(Self::NET_RAW)
+        .difference(Self::WAKE_ALARM);
 }
 
 /// The most supplementary groups (`NGROUPS_MAX`).
@@ -140,7 +160,12 @@ pub trait CredCell {
 impl Cred {
     /// A user with one group. User 0 has all capabilities, others none.
     pub fn new(uid: u32, gid: u32) -> Self {
-        let capabilities = if uid == 0 { Capabilities::all() } else { Capabilities::empty() };
+        Self::bounded(uid, gid, Capabilities::all())
+    }
+
+    /// A user with one group. User 0 has the capabilities of `bound`, others none.
+    pub fn bounded(uid: u32, gid: u32, bound: Capabilities) -> Self {
+        let capabilities = if uid == 0 { bound } else { Capabilities::empty() };
         Self {
             fsuid: uid,
             fsgid: gid,

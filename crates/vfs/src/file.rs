@@ -29,6 +29,7 @@ pub use watching::inotify_init1;
 use crate::mount::Mount;
 use crate::raw::pseudo::Kind;
 use crate::status::Status;
+use core::cell::Cell;
 use core::ptr;
 use quietline_platform::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use quietline_platform::cpu;
@@ -110,16 +111,24 @@ pub struct Files {
     near_max: AtomicI64,
     /// How far the approximate count of files may be from the count.
     slack: u64,
-    /// Whether the limit binds (`CAP_SYS_ADMIN` lifts it).
-    privileged: bool,
+}
+
+#[cfg(not(loom))]
+quietline_platform::thread_local! {
+    /// Whether the thread is [exempt](Files::exempt) from the limit.
+    static EXEMPT: Cell<bool> = const { Cell::new(false) };
+}
+#[cfg(loom)]
+quietline_platform::thread_local! {
+    static EXEMPT: Cell<bool> = Cell::new(false);
 }
 
 impl Files {
-    /// No files yet; at most `max_files` (`/proc/sys/fs/file-max`), unless `privileged`.
+    /// No files yet; at most `max_files` (`/proc/sys/fs/file-max`).
     ///
     /// # Errors
     /// [`CacheError`] when there is no memory.
-    pub fn new(max_files: u64, privileged: bool) -> Result<Self, CacheError> {
+    pub fn new(max_files: u64) -> Result<Self, CacheError> {
         let domain = rcu::global()?;
         let nr_files = Counter::new()?;
         let slack = nr_files.batch().unsigned_abs().saturating_mul(cpu::nr_cpus() as u64);
@@ -130,7 +139,6 @@ impl Files {
             slack,
             nr_files,
             max_files: AtomicU64::new(max_files),
-            privileged,
         })
     }
 
@@ -180,7 +188,21 @@ impl Files {
     /// Near the limit the exact sum decides.
     #[cold]
     fn may_open_slow(&self) -> bool {
-        self.privileged || (self.nr_files.sum().max(0) as u64) < self.max_files()
+        EXEMPT.with(Cell::get) || (self.nr_files.sum().max(0) as u64) < self.max_files()
+    }
+
+    /// Calls `open`, which opens files beyond the limit: for a caller with `CAP_SYS_ADMIN` after a
+    /// call that failed with
+    /// `ENFILE`.
+    pub fn exempt<R>(open: impl FnOnce() -> R) -> R {
+        struct Bound(bool);
+        impl Drop for Bound {
+            fn drop(&mut self) {
+                EXEMPT.with(|exempt| exempt.set(self.0));
+            }
+        }
+        let _bound = Bound(EXEMPT.with(|exempt| exempt.replace(true)));
+        open()
     }
 }
 

@@ -32,7 +32,7 @@ pub use pseudo::PseudoInode;
 
 pub use crate::raw::dcache::inode::InodeRef;
 
-use crate::abi::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use crate::abi::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, S_ISGID, S_ISUID};
 use crate::inotify::Watches;
 use crate::locks::FileLocks;
 use crate::ramfs::xattr::Xattrs;
@@ -56,6 +56,20 @@ bitflags::bitflags! {
         const NODE = 2;
         /// Made without a name, and may get one (`I_LINKABLE`).
         const LINKABLE = 4;
+        /// A write takes privileges away from the file: its mode had a set-id bit or it had
+        /// `security.capability` when the flag was last looked at.
+        const PRIVILEGED = 0b1_1000;
+    }
+}
+
+impl InodeFlags {
+    /// [`PRIVILEGED`](Self::PRIVILEGED) for a mode with a set-id bit, else nothing.
+    #[inline(always)]
+    const fn of_mode(mode: u32) -> Self {
+        // The two bits of the mode are those of the flag.
+        const SHIFT: u32 = 7;
+        const { assert!((S_ISUID | S_ISGID) >> SHIFT == Self::PRIVILEGED.bits()) };
+        Self::from_bits_retain((mode & (S_ISUID | S_ISGID)) >> SHIFT)
     }
 }
 
@@ -144,7 +158,7 @@ impl Inode {
             i_mode: AtomicU32::new(new.mode),
             i_uid: AtomicU32::new(new.uid),
             i_gid: AtomicU32::new(new.gid),
-            i_flags: AtomicU32::new(flags.bits()),
+            i_flags: AtomicU32::new(flags.union(InodeFlags::of_mode(new.mode)).bits()),
             i_ino,
             i_sb,
             i_rdev: new.rdev,

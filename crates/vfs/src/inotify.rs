@@ -40,7 +40,7 @@ mod mask;
 mod queue;
 mod watches;
 
-pub use instance::Inotify;
+pub use instance::{Inotify, WatchInfo};
 pub use limits::InotifyLimits;
 pub use mask::*;
 pub use watches::{Happening, Watches, notify};

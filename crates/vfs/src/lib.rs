@@ -103,7 +103,7 @@ pub use inode::{
 pub use mount::{Got, Mount};
 pub use namespace::{MountFlags, MountInfo, Namespace, UmountFlags};
 pub use open::{
-    FifoOpening, OpenHow, OpenResult, Opening, open, open_fast, open_or_create, open_unnamed,
+    FifoOpening, OpenHow, OpenResult, Opening, open, open_fast, open_memfd, open_or_create,
 };
 pub use pipe::{Pipe, PipeCore, PipeLimits, pipe2};
 pub use poll::{Events, PollTable};

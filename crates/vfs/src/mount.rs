@@ -66,6 +66,16 @@ impl Mount {
         Self { s_type, counts: None }
     }
 
+    /// The number of an internal mount. Filesystems of anonymous descriptors share one, as they
+    /// share a filesystem on Linux.
+    pub fn internal_id(&self) -> u64 {
+        match self.s_type {
+            "sockfs" => 1,
+            "pipefs" => 2,
+            _ => 3,
+        }
+    }
+
     /// A mount that can be unmounted, with one reference: that of the tree it is mounted in.
     ///
     /// # Errors

@@ -43,12 +43,13 @@ mod xattr;
 pub(crate) use attributes::set_length;
 pub use attributes::{chmod, chown, truncate, utimens};
 pub use create::{New, make, tmpfile};
-pub(crate) use create::{create, unnamed};
+pub(crate) use create::{create, memfd};
 pub use describe::{access, readlink, stat_of, statfs_of, statx_of};
 pub use link::{link, link_quickly};
 pub use remove::{rmdir, unlink};
 pub use rename::{check_rename_flags, rename, rename_quickly};
 pub use xattr::{check_xattr, check_xattr_name, getxattr, listxattr, removexattr, setxattr};
+pub(crate) use xattr::{drop_capability, drop_privileges};
 
 use crate::abi::Timespec;
 use crate::cred::Cred;

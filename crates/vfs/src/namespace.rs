@@ -41,9 +41,11 @@
 
 mod change;
 mod copy;
+mod events;
 mod list;
 pub(crate) mod writers;
 
+pub(crate) use events::MountEvents;
 pub use list::MountInfo;
 
 use crate::dentry::DentryFlags;
@@ -145,6 +147,16 @@ impl<'k> Namespace<'k> {
     /// Its number.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The root of a new mount of the root's filesystem that is mounted nowhere: for a file without
+    /// a path.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn detached_root(&self) -> Result<Path<'k>, Errno> {
+        let sb = self.root.sb_ref().clone();
+        self.vfs.new_mount(sb, MountFlags::empty()).map(Path::root_of)
     }
 
     /// The root of all its mounts.

@@ -47,7 +47,9 @@ pub(crate) fn is_on(vfs: &Vfs) -> bool {
 
 /// The watches of an inode, made if there are none.
 pub(crate) fn watches<'i>(vfs: &Vfs, inode: &'i Inode) -> Result<&'i Shared<Watches>, AllocError> {
-    let watches = inode.i_watches.get_or_make(|| Shared::new(Watches::new()))?;
+    let watches = inode
+        .i_watches
+        .get_or_make(|| Shared::new(Watches::new(inode.ino(), inode.super_block().s_dev())))?;
     // Relaxed: as in `is_on`.
     if !vfs.watched.load(Ordering::Relaxed) {
         vfs.watched.store(true, Ordering::Relaxed);

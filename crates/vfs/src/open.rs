@@ -9,8 +9,8 @@ use flags::TMPFILE;
 pub use flags::{OpenHow, Opening};
 
 use crate::abi::{
-    O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_TRUNC,
-    S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
+    O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDWR,
+    O_TRUNC, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
 };
 use crate::cred::CredCell;
 use crate::dcache::name::Name;
@@ -18,7 +18,7 @@ use crate::dentry::Dentry;
 use crate::file::{FileMode, Files};
 use crate::inode::{Content, Inode, InodeFlags};
 use crate::namei::{
-    Caller, create, inode_of, not_removed, ownership, ramfs, set_length, tmpfile, unnamed,
+    Caller, create, inode_of, memfd, not_removed, ownership, ramfs, set_length, tmpfile,
 };
 use crate::namespace::MountFlags;
 use crate::notify::{self, Event};
@@ -178,6 +178,10 @@ fn open_or_create_in_line<'k>(
     path: &[u8],
     opening: Opening,
 ) -> Result<OpenResult<'k>, Errno> {
+    // Before anything is made: a call that fails leaves no name.
+    if !caller.files.may_open() {
+        return Err(Errno::NFILE);
+    }
     let how = how(opening);
     // Made as seldom as not: looked for under the lock only if it is to be made.
     let mut there = false;
@@ -385,17 +389,19 @@ fn open_existing<'k>(
     open_found(caller, place, opening)
 }
 
-/// Makes a file without a name in the filesystem of `place`, whoever may write there, and opens it (`memfd_create`).
+/// Creates a file in memory in the filesystem of `root`, the root of a mount that no path leads to,
+/// and opens it (`memfd_create`). `/proc` shows `name`.
 ///
 /// # Errors
 /// `ENOSPC`, `ENFILE`, `ENOMEM`.
-pub fn open_unnamed<'k>(
+pub fn open_memfd<'k>(
     caller: &Caller<'_, 'k>,
-    place: &Path<'k>,
-    opening: Opening,
+    root: &Path<'k>,
+    name: &[u8],
 ) -> Result<FileHandle<'k>, Errno> {
-    let dentry = unnamed(caller, place.dentry(), 0o777 | S_IFREG, false)?;
-    open_place(caller, Path::new(place.mount().clone(), dentry), opening, true)
+    let dentry = memfd(caller, root.dentry(), name)?;
+    let place = Path::new(root.mount().clone(), dentry);
+    open_place(caller, place, Opening::new(O_RDWR, 0)?, true)
 }
 
 fn open_tmpfile<'k>(

@@ -212,13 +212,7 @@ impl Ownership {
     }
 
     /// The set-id bits that a write or a change of length takes away (`file_remove_privs`).
-    #[inline]
     pub fn lost_by_writing(self, cred: &Cred) -> u32 {
-        if self.mode & (S_ISUID | S_ISGID) == 0 { 0 } else { self.lost_by_writing_slow(cred) }
-    }
-
-    #[cold]
-    fn lost_by_writing_slow(self, cred: &Cred) -> u32 {
         let lost = self.mode & S_ISUID | self.set_gid_that_goes(cred);
         if self.mode & S_IFMT == S_IFREG && !cred.has(Capabilities::FSETID) { lost } else { 0 }
     }

@@ -143,6 +143,11 @@ impl TimerFd {
         }
     }
 
+    /// Whether its clock wakes the system: then only a caller with `CAP_WAKE_ALARM` may set it.
+    pub fn wakes(&self) -> bool {
+        matches!(self.clockid, CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM)
+    }
+
     /// `timerfd_settime`: what it was set to before.
     ///
     /// # Errors
@@ -259,15 +264,15 @@ pub fn timerfd<'k>(
     files: &'k Files,
     clockid: i32,
     flags: i32,
-    may_wake: bool,
+    may_wake: impl Fn() -> bool,
 ) -> Result<FileHandle<'k>, Errno> {
     if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
         return Err(Errno::INVAL);
     }
     match clockid {
         CLOCK_REALTIME | CLOCK_MONOTONIC | CLOCK_BOOTTIME => {}
-        CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM if may_wake => {}
-        CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM => return Err(Errno::PERM),
+        CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM if !may_wake() => return Err(Errno::PERM),
+        CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM => {}
         _ => return Err(Errno::INVAL),
     }
     open_timer(fs, timers, files, clockid, O_RDWR | (flags & O_NONBLOCK))

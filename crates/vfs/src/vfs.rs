@@ -5,6 +5,7 @@ use crate::dcache::name::{Keys, Name};
 use crate::inode::Inode;
 use crate::inotify::InotifyLimits;
 use crate::locks::LockWaits;
+use crate::namespace::MountEvents;
 use crate::pipe::PipeLimits;
 use crate::ramfs::pages::PageCaches;
 use crate::raw::dcache::entry::Dentry;
@@ -46,6 +47,7 @@ pub struct Vfs {
     /// Whether anybody has ever watched a file.
     pub(crate) watched: AtomicBool,
     pub(crate) inotify_limits: Shared<InotifyLimits>,
+    pub(crate) mount_events: MountEvents,
     /// It may not be moved.
     _pinned: PhantomPinned,
 }
@@ -86,6 +88,7 @@ impl Vfs {
             lock_waits: LockWaits::new(),
             watched: AtomicBool::new(false),
             inotify_limits: Shared::new(InotifyLimits::new()).map_err(|_| Errno::NOMEM)?,
+            mount_events: MountEvents::new(),
             _pinned: PhantomPinned,
         };
         Ok(Box::into_pin(heap::try_box(vfs).map_err(|_| Errno::NOMEM)?))

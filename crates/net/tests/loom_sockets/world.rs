@@ -50,11 +50,11 @@ impl World {
     }
 
     pub fn socket(self: &Arc<Self>, family: i32, ty: i32) -> Fd {
-        self.fd(self.maker().socket(family, ty, 0, false).unwrap())
+        self.fd(self.maker().socket(family, ty, 0, &Nobody).unwrap())
     }
 
     pub fn pair(self: &Arc<Self>, ty: i32) -> [Fd; 2] {
-        self.maker().pair(AF_UNIX, ty, 0, false, &Nobody).unwrap().map(|file| self.fd(file))
+        self.maker().pair(AF_UNIX, ty, 0, &Nobody).unwrap().map(|file| self.fd(file))
     }
 
     /// Two ends of a TCP connection.

@@ -34,7 +34,7 @@ impl Process {
     #[inline]
     pub fn epoll_file(&self, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
-        eventpoll::epoll_create1(&k.epolls, &k.files, self.epoll_user(), flags)
+        self.opened(|| eventpoll::epoll_create1(&k.epolls, &k.files, self.epoll_user(), flags))
     }
 
     /// Whose watches are counted.

@@ -2,6 +2,7 @@
 
 use crate::{Errno, Interrupt, Process};
 use quietline_platform::atomic::Ordering;
+use quietline_vfs::cred::Capabilities;
 use quietline_vfs::signalfd::{SIGPIPE, SIGRTMAX, SigInfo};
 
 /// What happens to who writes to what nobody reads any more, beside `EPIPE`.
@@ -18,9 +19,10 @@ impl Process {
     /// Sends a signal to a process of the same kernel: it waits there until a signalfd reads it. With 0 only says whether it could.
     ///
     /// # Errors
-    /// `EINVAL` for what is no signal, `ESRCH` for what is no process (groups are not offered), `EPERM`. None for want of room: where
-    /// [`MOST`](quietline_vfs::signalfd::MOST) wait already, or there is no memory, a signal may wait without being told who sent it, and of
-    /// those from 32 on one of each.
+    /// `EINVAL` for a number that is no signal, `ESRCH` for one that is no process (groups are not
+    /// offered), `EPERM` for a process of another user, without `CAP_KILL`. None for want of room:
+    /// where [`MOST`](quietline_vfs::signalfd::MOST) wait already, or there is no memory, a signal
+    /// may wait without being told who sent it, and of those from 32 on one of each.
     pub fn kill(&self, pid: i32, signo: i32) -> Result<(), Errno> {
         if !(0..=SIGRTMAX).contains(&signo) {
             return Err(Errno::INVAL);
@@ -28,7 +30,7 @@ impl Process {
         let (own, privileged) = {
             let section = self.cred.section();
             let cred = self.cred.load(&section);
-            (cred.uids(), cred.uids()[1] == 0)
+            (cred.uids(), cred.has(Capabilities::KILL))
         };
         let info = SigInfo { signo, code: 0, pid: self.pid, uid: own[0] };
         let signals = self.inner().processes.with(pid, |task| {

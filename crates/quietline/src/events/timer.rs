@@ -1,6 +1,6 @@
 //! Timers.
 
-use crate::{Errno, Process};
+use crate::{Capabilities, Errno, Process};
 use quietline_vfs::TimerFd;
 use quietline_vfs::timerfd::ItimerSpec;
 
@@ -8,7 +8,8 @@ impl Process {
     /// Sets a timer: what it was set to before. Flags: `TFD_TIMER_ABSTIME`, `TFD_TIMER_CANCEL_ON_SET`.
     ///
     /// # Errors
-    /// `EBADF`; `EINVAL` for what is no timer, or an unknown flag; `ENOMEM`.
+    /// `EBADF`; `EINVAL` for another descriptor, or an unknown flag; `EPERM` for a clock that wakes
+    /// the system, without `CAP_WAKE_ALARM`; `ENOMEM`.
     pub fn timerfd_settime(
         &self,
         fd: i32,
@@ -16,7 +17,12 @@ impl Process {
         new: ItimerSpec,
     ) -> Result<ItimerSpec, Errno> {
         TimerFd::check_flags(flags)?;
-        self.fget(fd)?.payload::<TimerFd>().ok_or(Errno::INVAL)?.set(flags, new)
+        let file = self.fget(fd)?;
+        let timer = file.payload::<TimerFd>().ok_or(Errno::INVAL)?;
+        if timer.wakes() && !self.capabilities().contains(Capabilities::WAKE_ALARM) {
+            return Err(Errno::PERM);
+        }
+        timer.set(flags, new)
     }
 
     /// What a timer is set to, and when it expires next.

@@ -9,6 +9,9 @@ use crate::{Errno, Process};
 use quietline_vfs::namei::{self, stat_of, statfs_of, statx_of};
 use quietline_vfs::permission::Mask;
 
+/// The number of the inode that all anonymous descriptors share.
+pub(crate) const ANON_INO: u64 = 1;
+
 impl Process {
     /// Describes the file at a path. Writes no shared line.
     ///
@@ -47,7 +50,8 @@ impl Process {
         let file = self.file(fd)?;
         let inode = file.inode::<crate::Pipe>().or_else(|| file.inode::<crate::Socket>());
         let [uid, gid] = self.call(|c| [c.cred.fsuid(), c.cred.fsgid()]);
-        let (mode, ino) = inode.map_or((0o600, 0), |inode| (inode.i_mode, inode.i_ino.into()));
+        let (mode, ino) =
+            inode.map_or((0o600, ANON_INO), |inode| (inode.i_mode, inode.i_ino.into()));
         Ok(Stat {
             st_mode: mode,
             st_ino: ino,

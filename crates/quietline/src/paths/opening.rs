@@ -47,7 +47,7 @@ impl Process {
         mode: u32,
     ) -> Result<FileHandle<'_>, Errno> {
         let opening = Opening::new(flags, mode)?;
-        self.open_as(dirfd, path.as_ref(), opening)
+        self.opened(|| self.open_as(dirfd, path.as_ref(), opening))
     }
 
     #[inline]
@@ -102,7 +102,7 @@ impl Process {
     pub fn openat2(&self, dirfd: i32, path: impl AsRef<[u8]>, how: &OpenHow) -> Result<i32, Errno> {
         let any = how.flags & O_ANYFD as u64;
         let opening = Opening::of(OpenHow { flags: how.flags & !any, ..*how })?;
-        let file = self.open_as(dirfd, path.as_ref(), opening)?;
+        let file = self.opened(|| self.open_as(dirfd, path.as_ref(), opening))?;
         self.install(file, opening.flags & O_CLOEXEC | any as i32)
     }
 

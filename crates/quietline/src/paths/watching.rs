@@ -1,14 +1,18 @@
 //! inotify, and files that no path leads to.
 
-use crate::abi::{O_ANYFD, O_CLOEXEC, O_RDWR};
+use crate::abi::{O_ANYFD, O_CLOEXEC};
 use crate::{Errno, Process};
 use quietline_vfs::inotify::Inotify;
-use quietline_vfs::{Opening, namei};
+use quietline_vfs::namei;
 
 /// `memfd_create`: close on exec.
 pub const MFD_CLOEXEC: u32 = 1;
 /// `memfd_create`: seals may be set; there are none here.
 pub const MFD_ALLOW_SEALING: u32 = 2;
+/// `memfd_create`: the file may be executed, as without this flag.
+pub const MFD_EXEC: u32 = 16;
+/// What `/proc` shows before a memfd's name.
+const MFD_PREFIX: &[u8] = b"memfd:";
 /// The longest name of a memfd.
 const MFD_NAME_MAX: usize = 249;
 
@@ -21,13 +25,15 @@ impl Process {
     pub fn inotify_init1(&self, flags: i32) -> Result<i32, Errno> {
         let k = self.inner();
         let [uid, ..] = self.getresuid();
-        let file = quietline_vfs::file::inotify_init1(
-            &k.inotifies,
-            &k.files,
-            &k.vfs,
-            uid,
-            flags & !O_ANYFD,
-        )?;
+        let file = self.opened(|| {
+            quietline_vfs::file::inotify_init1(
+                &k.inotifies,
+                &k.files,
+                &k.vfs,
+                uid,
+                flags & !O_ANYFD,
+            )
+        })?;
         self.install(file, flags & (O_CLOEXEC | O_ANYFD))
     }
 
@@ -59,23 +65,25 @@ impl Process {
         file.payload::<Inotify>().ok_or(Errno::INVAL)?.rm_watch(wd)
     }
 
-    /// Makes a file in memory that has no path. Flags: `MFD_CLOEXEC`. Its room is counted against the root filesystem's.
+    /// Creates a file in memory that has no path; `/proc` shows it as `/memfd:NAME (deleted)`.
+    /// Flags: `MFD_CLOEXEC`,
+    /// `MFD_EXEC`. Its pages are charged to the root filesystem.
     ///
     /// # Errors
     /// `EINVAL` for an unknown flag (seals are not offered), a name of more than 249 bytes or with a zero in it; `ENOSPC`,
     /// `EMFILE`, `ENFILE`, `ENOMEM`.
     pub fn memfd_create(&self, name: impl AsRef<[u8]>, flags: u32) -> Result<i32, Errno> {
         let name = name.as_ref();
-        if flags & !MFD_CLOEXEC != 0 || name.len() > MFD_NAME_MAX || name.contains(&0) {
+        if flags & !(MFD_CLOEXEC | MFD_EXEC) != 0 || name.len() > MFD_NAME_MAX || name.contains(&0)
+        {
             return Err(Errno::INVAL);
         }
-        let k = self.inner();
-        let section = self.cred.section();
-        let start = quietline_vfs::Start::cwd(self.here());
-        let caller =
-            namei::Caller { vfs: &k.vfs, files: &k.files, start, cred: self.cred.load(&section) };
-        let file =
-            quietline_vfs::open_unnamed(&caller, &k.namespace.root(), Opening::new(O_RDWR, 0)?)?;
+        let root = self.inner().namespace.detached_root()?;
+        let mut buffer = [0; MFD_PREFIX.len() + MFD_NAME_MAX];
+        let shown = &mut buffer[..MFD_PREFIX.len() + name.len()];
+        shown[..MFD_PREFIX.len()].copy_from_slice(MFD_PREFIX);
+        shown[MFD_PREFIX.len()..].copy_from_slice(name);
+        let file = self.opened(|| self.call(|c| quietline_vfs::open_memfd(c, &root, shown)))?;
         self.install(file, if flags & MFD_CLOEXEC != 0 { O_CLOEXEC } else { 0 })
     }
 }

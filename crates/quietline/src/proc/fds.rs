@@ -1,11 +1,13 @@
 //! `/proc/PID/fd` and `fdinfo`.
 
 use super::{number, pid};
+use crate::paths::ANON_INO;
 use crate::raw::KernelRef;
 use crate::{Errno, FileHandle, FileMode, Pipe, Socket};
 use core::fmt::Write as _;
 use quietline_vfs::abi::{O_CLOEXEC, S_IFLNK, S_IFREG};
 use quietline_vfs::generated::{Link, Made, Names, Target, Text, TextBuffer, TextFile, stand_in};
+use quietline_vfs::inotify::{Inotify, WatchInfo};
 use quietline_vfs::permission::{Mask, permission};
 use quietline_vfs::{Files, Inode, Node, NodeLink, Path, PathBuffer, Requester, Vfs, file};
 
@@ -261,10 +263,19 @@ impl Text for Fd {
             Some(place) => (place.mount().id(), place.dentry().inode().map_or(0, Inode::ino)),
             None => {
                 let inode = file.inode::<Pipe>().or_else(|| file.inode::<Socket>());
-                (0, inode.map_or(0, |inode| inode.i_ino.into()))
+                (file.mount().internal_id(), inode.map_or(ANON_INO, |inode| inode.i_ino.into()))
             }
         };
         let _ = write!(out, "pos:\t{pos}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{ino}\n");
+        if let Some(inotify) = file.payload::<Inotify>() {
+            for WatchInfo { wd, ino, dev, mask } in inotify.list()? {
+                // The space is Linux's: a handle follows it where the filesystem has handles.
+                let _ = writeln!(
+                    out,
+                    "inotify wd:{wd:x} ino:{ino:x} sdev:{dev:x} mask:{mask:x} ignored_mask:0 "
+                );
+            }
+        }
         Ok(())
     }
 }

@@ -98,6 +98,10 @@ struct Value {
 }
 
 impl Text for Value {
+    fn polls(&self) -> bool {
+        true
+    }
+
     fn show(&self, vfs: &Vfs, out: &mut TextBuffer) -> Result<(), Errno> {
         let k = self.kernel.get(vfs);
         match self.what {

@@ -3,6 +3,7 @@
 use crate::Errno;
 use crate::raw::KernelRef;
 use core::fmt::Write as _;
+use quietline_sync::WaitQueue;
 use quietline_vfs::abi::PATH_MAX;
 use quietline_vfs::generated::{Text, TextBuffer};
 use quietline_vfs::{MountFlags, Path, PathBuffer, Reach, Vfs};
@@ -25,6 +26,15 @@ const WORDS: [(MountFlags, &str); 7] = [
 ];
 
 impl Text for Mounts {
+    fn polls(&self) -> bool {
+        true
+    }
+
+    fn changes<'v>(&self, vfs: &'v Vfs) -> Option<(&'v WaitQueue, u64)> {
+        let events = vfs.mount_events();
+        Some((events.queue(), events.count()))
+    }
+
     fn show(&self, vfs: &Vfs, out: &mut TextBuffer) -> Result<(), Errno> {
         let k = self.kernel.get(vfs);
         let root = k.processes.with(self.pid, |task| task.fs.root_path()).ok_or(Errno::SRCH)?;

@@ -32,9 +32,14 @@ unsafe impl Caller for Process {
     }
 
     fn may(&self, right: Right) -> bool {
-        self.inner().config.privileged
-            || matches!(right, Right::Resource | Right::AnyPid)
-                && self.capabilities().contains(Capabilities::SYS_ADMIN)
+        let any = match right {
+            Right::NetAdmin => Capabilities::NET_ADMIN,
+            Right::NetBind => Capabilities::NET_BIND_SERVICE,
+            Right::NetRaw => Capabilities::NET_RAW,
+            Right::Resource => Capabilities::SYS_RESOURCE | Capabilities::SYS_ADMIN,
+            Right::AnyPid => Capabilities::SYS_ADMIN,
+        };
+        self.capabilities().intersects(any)
     }
 
     fn has_ids(&self, user: u32, group: u32) -> [bool; 2] {

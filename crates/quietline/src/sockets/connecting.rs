@@ -22,7 +22,7 @@ impl Process {
         ty: i32,
         protocol: i32,
     ) -> Result<FileHandle<'_>, Errno> {
-        self.maker().socket(domain, ty, protocol, self.inner().config.privileged)
+        self.opened(|| self.maker().socket(domain, ty, protocol, self))
     }
 
     /// Makes two sockets that are connected to each other. `ty` may have `SOCK_CLOEXEC`, `SOCK_NONBLOCK` and [`O_ANYFD`] in
@@ -47,7 +47,7 @@ impl Process {
         ty: i32,
         protocol: i32,
     ) -> Result<[FileHandle<'_>; 2], Errno> {
-        self.maker().pair(domain, ty, protocol, self.inner().config.privileged, self)
+        self.opened(|| self.maker().pair(domain, ty, protocol, self))
     }
 
     /// Gives a socket a name.
@@ -120,7 +120,8 @@ impl Process {
         how: FdFlags,
         unused: UnusedFd<'p>,
     ) -> Result<(UnusedFd<'p>, (FileHandle<'p>, SockAddr)), Errno> {
-        let wait = || self.on_socket(fd, |on, _| self.maker().accept(on, nonblock));
+        let accept = || self.on_socket(fd, |on, _| self.maker().accept(on, nonblock));
+        let wait = || self.opened(accept);
         if !how.any {
             return Ok((unused, wait()?));
         }

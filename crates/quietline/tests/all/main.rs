@@ -21,12 +21,15 @@ mod files {
 }
 mod inet;
 mod kernels {
+    mod capabilities;
     mod lifecycle;
     mod limits;
     #[cfg(feature = "observe")]
     mod observe;
     mod proc;
     mod proc_access;
+    mod proc_watching;
+    mod returned;
     mod scale;
     mod threads;
 }
@@ -38,13 +41,17 @@ mod sockets;
 mod support;
 mod timers;
 mod tree {
+    mod capability;
     mod edges;
     mod faults;
     mod fifos;
+    mod memfd;
     mod memory;
     mod mounts;
     mod paths;
     mod races;
+    mod reserve;
+    mod statfs;
 }
 
 #[global_allocator]

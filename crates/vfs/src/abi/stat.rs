@@ -86,6 +86,8 @@ pub struct StatFs {
     pub f_files: u64,
     /// Files that may yet be made.
     pub f_ffree: u64,
+    /// The filesystem's number, which no other filesystem of the kernel has.
+    pub f_fsid: [i32; 2],
     /// The longest name.
     pub f_namelen: i64,
     /// The size of a fragment.
@@ -112,3 +114,5 @@ pub const ST_NOATIME: i64 = 0x400;
 pub const ST_NODIRATIME: i64 = 0x800;
 /// `statfs`: reading leaves a time now and then.
 pub const ST_RELATIME: i64 = 0x1000;
+/// `statfs`: no symbolic link is followed.
+pub const ST_NOSYMFOLLOW: i64 = 0x2000;

@@ -30,7 +30,7 @@ pub fn check_control<'g>(
     file: Opened<'_>,
     event: &EpollEvent,
 ) -> Result<&'g EventPoll, Errno> {
-    if !file.waits() {
+    if !file.polls() {
         return Err(Errno::PERM);
     }
     let found =

@@ -13,9 +13,10 @@ use crate::abi::{
 use crate::attributes::access_counts;
 use crate::cred::Cred;
 use crate::inode::{Changes, Content, Inode, InodeGuard, Node};
-use crate::namei::{ownership, time_for};
+use crate::namei::{drop_privileges, time_for};
 use crate::namespace::MountFlags;
 use crate::notify::{self, Event};
+use crate::ramfs::PAGE;
 use crate::ramfs::fs::BLOCKS_PER_PAGE;
 use crate::ramfs::pages::{MAX_SIZE, Seek};
 use crate::raw::dcache::seen::Section;
@@ -24,6 +25,7 @@ use crate::raw::mount::TreeMount;
 use crate::raw::opened::Opened;
 use crate::raw::ramfs::FileData;
 use crate::vfs::Vfs;
+use quietline_sync::Interrupt;
 use rustix::io::Errno;
 
 /// The bytes of a file that is open for `mode`.
@@ -304,17 +306,17 @@ fn write_locked(
     to: To,
     buffers: &[&[u8]],
 ) -> Result<(u64, usize), Errno> {
-    let inode = locked.inode();
     let limits = data.fs().limits();
-    let lost = ownership(inode).lost_by_writing(cred);
-    let mut writer = data.writer(locked);
     let start = match to {
         To::Offset(offset) => offset,
-        To::End => writer.size(),
+        // The lock keeps it.
+        To::End => data.pages().size(),
     };
     if start >= MAX_SIZE {
         return Err(Errno::FBIG);
     }
+    let lost = drop_privileges(locked, cred);
+    let mut writer = data.writer(locked);
     let (mut done, mut left, mut failed) = (0, MAX_RW_COUNT, None);
     for buffer in buffers {
         let piece = &buffer[..buffer.len().min(left)];
@@ -519,7 +521,8 @@ pub fn seek(file: &FileHandle<'_>, vfs: &Vfs, offset: i64, whence: i32) -> Resul
 /// Reserves room in a file, or gives it back (`fallocate`).
 ///
 /// # Errors
-/// `EINVAL`, `EOPNOTSUPP`, `EBADF`, `ESPIPE`, `EISDIR`, `ENODEV`, `EFBIG`, `ENOSPC`, `ENOMEM`.
+/// `EINVAL`, `EOPNOTSUPP`, `EBADF`, `ESPIPE`, `EISDIR`, `ENODEV`, `EFBIG`, `ENOSPC`, `ENOMEM`,
+/// `EINTR`.
 pub fn fallocate(
     file: &FileHandle<'_>,
     vfs: &Vfs,
@@ -566,23 +569,55 @@ pub fn fallocate(
         // What else Linux knows, a filesystem in memory has not.
         return Err(Errno::OPNOTSUPP);
     }
-    let mut locked = inode.lock();
-    let lost = ownership(inode).lost_by_writing(cred);
-    let mut writer = data.writer(&mut locked);
-    if punches {
-        writer.punch_hole(data.fs().limits(), offset, len);
+    let mut locked = if punches {
+        let mut locked = inode.lock();
+        data.writer(&mut locked).punch_hole(data.fs().limits(), offset, len);
+        locked
     } else {
-        if !data.fs().limits().could_have(offset..offset + len) {
-            return Err(Errno::NOSPC);
-        }
-        writer.allocate(data.fs().limits(), offset, len, keeps)?;
-    }
-    let size = writer.size();
-    drop(writer);
-    changed(&mut locked, data, vfs, size, lost);
+        reserve(inode, data, offset, len, keeps)?
+    };
+    let lost = drop_privileges(&mut locked, cred);
+    changed(&mut locked, data, vfs, data.pages().size(), lost);
     drop(locked);
     modified(opened, vfs, lost != 0, true);
     Ok(())
+}
+
+/// Makes all pages of a part of a file, all or none, and returns its lock. Between two turns the
+/// lock is free, and the call can be interrupted.
+fn reserve<'i>(
+    inode: &'i Inode,
+    data: &FileData,
+    offset: u64,
+    len: u64,
+    keeps: bool,
+) -> Result<InodeGuard<'i>, Errno> {
+    let limits = data.fs().limits();
+    if !limits.could_reserve((offset + len).div_ceil(PAGE) - offset / PAGE) {
+        return Err(Errno::NOSPC);
+    }
+    let mut locked = inode.lock();
+    let mut reservation = data.writer(&mut locked).reserve(limits, offset, len)?;
+    loop {
+        let mut writer = data.writer(&mut locked);
+        let turn = writer.reserve_some(limits, &mut reservation);
+        if turn == Ok(true) {
+            writer.reserved(limits, reservation, keeps);
+            drop(writer);
+            return Ok(locked);
+        }
+        drop(writer);
+        drop(locked);
+        let interrupted = || Interrupt::current().is_some_and(|interrupt| interrupt.is_pending());
+        if let Err(errno) = turn.and_then(|_| if interrupted() { Err(Errno::INTR) } else { Ok(()) })
+        {
+            while !data.writer(&mut inode.lock()).unreserve_some(limits, &mut reservation) {}
+            let blocks = Some(data.pages().page_count() * BLOCKS_PER_PAGE);
+            inode.lock().change(&Changes { blocks, ..Changes::default() });
+            return Err(errno);
+        }
+        locked = inode.lock();
+    }
 }
 
 /// Bytes that `copy_file_range` copies while it has the target's lock.
@@ -640,7 +675,7 @@ pub fn copy_range(
     while done < len {
         let piece = COPY.min(len - done);
         let mut locked = to_inode.lock();
-        let lost = ownership(to_inode).lost_by_writing(cred);
+        let lost = drop_privileges(&mut locked, cred);
         let mut writer = to_data.writer(&mut locked);
         let section = vfs.read();
         let (at, to_at) = (start + done as u64, offset + done as u64);

@@ -15,6 +15,9 @@ use rustix::io::Errno;
 impl Payload for Inotify {
     const CACHE: &'static str = "inotify_inode_cache";
     const SEEKS: bool = true;
+    const CLOSES: bool = true;
+    // Dropping it closes it.
+    const CLOSES_ALONE: bool = false;
 
     fn inode(&self) -> Option<&PseudoInode> {
         None
@@ -42,6 +45,10 @@ impl Payload for Inotify {
             Ioctl::Readable => Ok(self.readable_bytes().try_into().unwrap_or(i32::MAX)),
             _ => Err(Errno::NOTTY),
         }
+    }
+
+    fn closed(&self, _mode: FileMode) {
+        self.close();
     }
 }
 

@@ -2,12 +2,13 @@
 
 use crate::file::{FileMode, Files};
 use crate::inode::Node;
+use crate::poll::{Events, PollTable};
 use crate::raw::handle::FileHandle;
 use crate::raw::walk_path::Path;
 use crate::vfs::Vfs;
 use core::fmt;
 use quietline_platform::fault;
-use quietline_sync::{Shared, SpinLock};
+use quietline_sync::{Shared, SpinLock, WaitQueue};
 use rustix::io::Errno;
 
 /// What is in a file.
@@ -24,6 +25,17 @@ pub trait Text: Send + Sync + fmt::Debug + 'static {
     /// Whatever `write` is to end with.
     fn store(&self, _vfs: &Vfs, _at: u64, _text: &[u8]) -> Result<usize, Errno> {
         Err(Errno::IO)
+    }
+
+    /// Whether callers can wait for the file in `poll` and `epoll`.
+    fn polls(&self) -> bool {
+        false
+    }
+
+    /// Events that `poll` reports, and the queue and the count of changes of the text; none if it
+    /// reports no change.
+    fn changes<'v>(&self, _vfs: &'v Vfs) -> Option<(&'v WaitQueue, u64)> {
+        None
     }
 
     /// Whether nobody may open it to write whom the mode does not let, whatever his capabilities.
@@ -44,6 +56,8 @@ pub struct TextBuffer {
 pub struct TextFile<T> {
     text: T,
     begun: SpinLock<Vec<Begun>>,
+    /// Open files that have been polled.
+    polled: SpinLock<Vec<Polled>>,
 }
 
 /// What an open file reads.
@@ -51,6 +65,13 @@ pub struct TextFile<T> {
 struct Begun {
     file: u64,
     text: Shared<Vec<u8>>,
+}
+
+/// The changes that an open file has reported.
+#[derive(Debug)]
+struct Polled {
+    file: u64,
+    changes: u64,
 }
 
 impl TextBuffer {
@@ -82,12 +103,26 @@ impl fmt::Write for TextBuffer {
 impl<T: Text> TextFile<T> {
     /// A file of this.
     pub fn new(text: T) -> Self {
-        Self { text, begun: SpinLock::new(Vec::new()) }
+        Self { text, begun: SpinLock::new(Vec::new()), polled: SpinLock::new(Vec::new()) }
     }
 
     /// What a file has begun to read.
     fn begun(&self, file: u64) -> Option<Shared<Vec<u8>>> {
         self.begun.lock().iter().find(|begun| begun.file == file).map(|begun| begun.text.clone())
+    }
+
+    /// Whether the text has changed since an open file was polled last. Its first poll reports
+    /// nothing.
+    fn has_changed(&self, file: u64, changes: u64) -> bool {
+        let mut list = self.polled.lock();
+        if let Some(polled) = list.iter_mut().find(|polled| polled.file == file) {
+            return core::mem::replace(&mut polled.changes, changes) != changes;
+        }
+        // Without memory the next poll is the first one.
+        if fault::check().is_ok() && list.try_reserve(1).is_ok() {
+            list.push(Polled { file, changes });
+        }
+        false
     }
 
     /// Begins: the text as it is now.
@@ -129,6 +164,22 @@ impl<T: Text> Node for TextFile<T> {
         }
     }
 
+    fn polls(&self) -> bool {
+        self.text.polls()
+    }
+
+    fn poll(&self, vfs: &Vfs, file: u64, table: &mut PollTable<'_>) -> Events {
+        let Some((queue, _)) = self.text.changes(vfs) else { return Events::ALWAYS };
+        table.wait_on(queue);
+        let (_, changes) = self.text.changes(vfs).expect("as before");
+        let readable = Events::IN | Events::RDNORM;
+        if self.has_changed(file, changes) {
+            readable | Events::ERR | Events::PRI
+        } else {
+            readable
+        }
+    }
+
     /// At offset 0 the text is made anew; elsewhere it is what this open file has begun to read.
     fn read(&self, vfs: &Vfs, file: u64, at: u64, to: &mut [u8]) -> Result<usize, Errno> {
         let text = match self.begun(file).filter(|_| at != 0) {
@@ -150,5 +201,6 @@ impl<T: Text> Node for TextFile<T> {
         let ended = list.iter().position(|begun| begun.file == file).map(|at| list.swap_remove(at));
         drop(list);
         drop(ended);
+        self.polled.lock().retain(|polled| polled.file != file);
     }
 }

@@ -209,6 +209,13 @@ impl Inode {
             }
         };
         set32(&self.i_mode, changes.mode);
+        if let Some(mode) = changes.mode
+            && let privileged = InodeFlags::of_mode(mode)
+            && !privileged.is_empty()
+        {
+            let flags = self.i_flags.load(Ordering::Relaxed);
+            self.i_flags.store(flags | privileged.bits(), Ordering::Relaxed);
+        }
         set32(&self.i_uid, changes.uid);
         set32(&self.i_gid, changes.gid);
         set32(&self.i_nlink, changes.nlink);

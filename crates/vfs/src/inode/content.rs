@@ -8,6 +8,7 @@ use crate::dcache::path::PathBuffer;
 use crate::file::Files;
 use crate::permission::{Mask, permission};
 use crate::pipe::Fifo;
+use crate::poll::{Events, PollTable};
 use crate::raw::dcache::refs::DentryRef;
 use crate::raw::handle::FileHandle;
 use crate::raw::ramfs::FileData;
@@ -139,6 +140,17 @@ pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
         _mode: FileMode,
     ) -> Result<Option<FileHandle<'k>>, Errno> {
         Ok(None)
+    }
+
+    /// Whether callers can wait for the file in `poll` and `epoll`.
+    fn polls(&self) -> bool {
+        false
+    }
+
+    /// What can be done with an open file now. First shows `table` every queue that is woken when
+    /// that changes, then looks.
+    fn poll(&self, _vfs: &Vfs, _file: u64, _table: &mut PollTable<'_>) -> Events {
+        Events::ALWAYS
     }
 
     /// Reads at an offset, for an open file, whose number is another's when it has been [closed](Self::closed): how many bytes.

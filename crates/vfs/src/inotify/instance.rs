@@ -16,10 +16,23 @@ use std::collections::HashMap;
 /// What readers of a queue wait for: `POLLIN`.
 const READABLE: u32 = 1;
 
-/// An instance, as its file owns it. Closes it when dropped.
+/// An instance, as its file owns it. Dropping it [closes](Self::close) it.
 #[derive(Debug)]
 pub struct Inotify {
     instance: Shared<Instance>,
+}
+
+/// A watch, as `/proc/PID/fdinfo` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WatchInfo {
+    /// The watch descriptor.
+    pub wd: i32,
+    /// The number of the file.
+    pub ino: u64,
+    /// The number of its filesystem.
+    pub dev: u64,
+    /// Events and options.
+    pub mask: u32,
 }
 
 pub(super) struct Instance {
@@ -35,6 +48,8 @@ struct Table {
     by_wd: HashMap<i32, Shared<Watch>>,
     /// The number that is tried next.
     next: i32,
+    /// Whether the instance was [closed](Inotify::close).
+    closed: bool,
 }
 
 impl fmt::Debug for Instance {
@@ -57,7 +72,7 @@ impl Inotify {
         let instance = Shared::new(Instance {
             limits: limits.clone(),
             uid,
-            watches: SpinLock::new(Table { by_wd: HashMap::new(), next: 1 }),
+            watches: SpinLock::new(Table { by_wd: HashMap::new(), next: 1, closed: false }),
             queue: SpinLock::new(queue),
             readers: WaitQueue::new(),
         });
@@ -184,9 +199,46 @@ impl Inotify {
         &self.instance.readers
     }
 
+    /// Its watches, as `/proc/PID/fdinfo` shows them: the latest first.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn list(&self) -> Result<Vec<WatchInfo>, Errno> {
+        let mut all = Vec::new();
+        {
+            let table = self.instance.watches.lock();
+            fault::check().map_err(|_| Errno::NOMEM)?;
+            all.try_reserve_exact(table.by_wd.len()).map_err(|_| Errno::NOMEM)?;
+            all.extend(table.by_wd.values().map(|watch| {
+                let [ino, dev] = watch.at.identity();
+                // Relaxed: a word of its own.
+                WatchInfo { wd: watch.wd, ino, dev, mask: watch.mask.load(Ordering::Relaxed) }
+            }));
+        }
+        all.sort_unstable_by_key(|watch| core::cmp::Reverse(watch.wd));
+        Ok(all)
+    }
+
     /// Watches that it has.
     pub fn watches(&self) -> usize {
         self.instance.watches.lock().by_wd.len()
+    }
+
+    /// `close`: removes all watches without an event and returns what the user was charged. A
+    /// second call does nothing.
+    pub(crate) fn close(&self) {
+        let by_wd = {
+            let mut table = self.instance.watches.lock();
+            if core::mem::replace(&mut table.closed, true) {
+                return;
+            }
+            core::mem::take(&mut table.by_wd)
+        };
+        for watch in by_wd.into_values() {
+            watch.at.remove(&watch);
+            self.instance.limits.remove_watch(self.instance.uid);
+        }
+        self.instance.limits.remove_instance(self.instance.uid);
     }
 
     /// What there is, copied; none if there is nothing.
@@ -196,14 +248,8 @@ impl Inotify {
 }
 
 impl Drop for Inotify {
-    /// `close`: all watches end; nobody is told.
     fn drop(&mut self) {
-        let by_wd = core::mem::take(&mut self.instance.watches.lock().by_wd);
-        for watch in by_wd.into_values() {
-            watch.at.remove(&watch);
-            self.instance.limits.remove_watch(self.instance.uid);
-        }
-        self.instance.limits.remove_instance(self.instance.uid);
+        self.close();
     }
 }
 
@@ -248,7 +294,7 @@ mod tests {
     fn numbers_come_round() {
         let limits = Shared::new(InotifyLimits::new()).unwrap();
         let inotify = Inotify::new(&limits, 0).unwrap();
-        let files: Vec<_> = (0..4).map(|_| Shared::new(Watches::new()).unwrap()).collect();
+        let files: Vec<_> = (0..4).map(|_| Shared::new(Watches::new(1, 1)).unwrap()).collect();
         let add = |n: usize| inotify.add_watch(&files[n], super::super::IN_OPEN).unwrap();
         assert_eq!((add(0), add(1)), (1, 2));
         inotify.rm_watch(2).unwrap();

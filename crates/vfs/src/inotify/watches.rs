@@ -13,6 +13,8 @@ use quietline_sync::{Shared, SpinLock};
 pub struct Watches {
     /// The events that any of them wants. Changed under the lock.
     wanted: AtomicU32,
+    /// The number of the file, and its filesystem's.
+    identity: [u64; 2],
     pub(super) list: SpinLock<Vec<Shared<Watch>>>,
 }
 
@@ -61,9 +63,14 @@ pub fn notify(file: Option<&Watches>, parent: Option<(&Watches, &[u8])>, happeni
 }
 
 impl Watches {
-    /// Nobody watches.
-    pub const fn new() -> Self {
-        Self { wanted: AtomicU32::new(0), list: SpinLock::new(Vec::new()) }
+    /// No watches of a file with this number, in a filesystem with this number.
+    pub const fn new(ino: u64, dev: u64) -> Self {
+        Self { wanted: AtomicU32::new(0), identity: [ino, dev], list: SpinLock::new(Vec::new()) }
+    }
+
+    /// The number of the file, and its filesystem's.
+    pub(super) fn identity(&self) -> [u64; 2] {
+        self.identity
     }
 
     /// Whether anybody wants to know of one of these events: one load.
@@ -166,12 +173,6 @@ impl Watches {
         let wanted =
             list.iter().fold(0, |wanted, watch| wanted | watch.mask.load(Ordering::Relaxed));
         self.wanted.store(wanted & IN_ALL_EVENTS, Ordering::Relaxed);
-    }
-}
-
-impl Default for Watches {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -1,10 +1,10 @@
 //! Changing attributes: modes, owners, times, lengths.
 
-use super::{Caller, inode_of, ownership, time_for};
+use super::{Caller, drop_capability, drop_privileges, inode_of, ownership, time_for};
 use crate::abi::{S_IFLNK, S_IFMT, S_IFREG, Timespec};
 use crate::attributes::{SetTime, may_set_times};
 use crate::cred::Cred;
-use crate::inode::{Changes, Content, Inode};
+use crate::inode::{Changes, Content, Inode, InodeFlags};
 use crate::notify::{self, Event};
 use crate::permission::{Mask, permission};
 use crate::ramfs::fs::BLOCKS_PER_PAGE;
@@ -52,6 +52,9 @@ pub fn chown(
     let ctime = Some(time_for(caller.vfs, inode));
     let (mode, uid, gid) = (Some(after.mode), Some(after.uid), Some(after.gid));
     locked.change(&Changes { mode, uid, gid, ctime, ..Changes::default() });
+    if !inode.is_dir() && inode.flags().intersects(InodeFlags::PRIVILEGED) {
+        drop_capability(&mut locked);
+    }
     drop(locked);
     if told {
         notify::dentry(caller.vfs, at.dentry(), Event::ATTRIB);
@@ -124,10 +127,10 @@ pub(crate) fn set_length(
 ) -> Result<Event, Errno> {
     let Content::File(data) = inode.content() else { return Err(Errno::INVAL) };
     let mut locked = inode.lock();
-    let lost = ownership(inode).lost_by_writing(cred);
     // A file with pages has them looked through even if it keeps its length, and that counts as a change.
     let may_stay = data.pages().size() == length && data.pages().page_count() == 0;
     data.writer(&mut locked).truncate(data.fs().limits(), length)?;
+    let lost = drop_privileges(&mut locked, cred);
     let time = (touch || !may_stay).then(|| time_for(vfs, inode));
     locked.change(&Changes {
         mode: (lost != 0).then(|| inode.mode() & !lost),

@@ -158,6 +158,15 @@ pub(super) fn new_inode<'k>(
     let mode = if matches!(new, New::Symlink(_)) { of.mode } else { caller.masked(of.mode) };
     let nlink = if mode & S_IFMT == S_IFDIR { 2 } else { 1 };
     let inode = NewInode { mode, uid: of.uid, gid: of.gid, rdev, nlink, time };
+    charged_inode(dir, inode, new)
+}
+
+/// An inode with these attributes, charged to the filesystem.
+fn charged_inode<'k>(
+    dir: &DentryRef<'k>,
+    inode: NewInode,
+    new: New<'_>,
+) -> Result<InodeRef<'k>, Errno> {
     let fs = ramfs(dir.super_block())?;
     if !fs.limits().charge_inode() {
         return Err(Errno::NOSPC);
@@ -269,25 +278,37 @@ pub fn tmpfile<'k>(
     let dir = parent.dentry();
     permission(inode_of(dir)?, caller.cred, Mask::WRITE | Mask::EXEC)?;
     ramfs(dir.super_block()).map_err(|_| Errno::OPNOTSUPP)?;
-    unnamed(caller, dir, S_IFREG | opening.mode, !opening.has(O_EXCL))
-}
-
-/// A regular file without a name, which may get one if it is `linkable`.
-pub(crate) fn unnamed<'k>(
-    caller: &Caller<'_, 'k>,
-    dir: &DentryRef<'k>,
-    mode: u32,
-    linkable: bool,
-) -> Result<DentryRef<'k>, Errno> {
-    let inode = new_inode(caller, dir, New::Node(mode, 0), caller.vfs.clock.now())?;
+    let new = New::Node(S_IFREG | opening.mode, 0);
+    let inode = new_inode(caller, dir, new, caller.vfs.clock.now())?;
     let mut locked = inode.lock();
     locked.change(&Changes { nlink: Some(0), ..Changes::default() });
-    if linkable {
+    if !opening.has(O_EXCL) {
         locked.set_flags(InodeFlags::LINKABLE, InodeFlags::empty());
     }
     drop(locked);
     let mut digits = [0; 24];
     let mut child = dir.alloc(&caller.vfs.name(number_name(inode.ino(), &mut digits))?)?;
+    child.instantiate(inode);
+    Ok(child.into_unhashed())
+}
+
+/// A regular file that never gets a name. Neither the umask nor the directory has a part in its
+/// mode and owner.
+pub(crate) fn memfd<'k>(
+    caller: &Caller<'_, 'k>,
+    dir: &DentryRef<'k>,
+    name: &[u8],
+) -> Result<DentryRef<'k>, Errno> {
+    let inode = NewInode {
+        mode: S_IFREG | 0o777,
+        uid: caller.cred.fsuid(),
+        gid: caller.cred.fsgid(),
+        rdev: 0,
+        nlink: 0,
+        time: caller.vfs.clock.now(),
+    };
+    let inode = charged_inode(dir, inode, New::Node(S_IFREG, 0))?;
+    let mut child = dir.alloc(&caller.vfs.name(name)?)?;
     child.instantiate(inode);
     Ok(child.into_unhashed())
 }

@@ -2,8 +2,9 @@
 
 use super::{Caller, inode_of};
 use crate::abi::{
-    PATH_MAX, ST_NOATIME, ST_NODEV, ST_NOEXEC, ST_NOSUID, ST_RDONLY, ST_RELATIME, ST_VALID,
-    STATX_ATTR_MOUNT_ROOT, STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID, Stat, StatFs, Statx,
+    PATH_MAX, ST_NOATIME, ST_NODEV, ST_NODIRATIME, ST_NOEXEC, ST_NOSUID, ST_NOSYMFOLLOW, ST_RDONLY,
+    ST_RELATIME, ST_VALID, STATX_ATTR_MOUNT_ROOT, STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID,
+    Stat, StatFs, Statx,
 };
 use crate::dcache::path::PathBuffer;
 use crate::dentry::Dentry;
@@ -68,12 +69,17 @@ pub fn statfs_of(mount: &TreeMount) -> StatFs {
         (MountFlags::NODEV, ST_NODEV),
         (MountFlags::NOEXEC, ST_NOEXEC),
         (MountFlags::NOATIME, ST_NOATIME),
+        (MountFlags::NODIRATIME, ST_NODIRATIME),
+        (MountFlags::RELATIME, ST_RELATIME),
+        (MountFlags::NOSYMFOLLOW, ST_NOSYMFOLLOW),
     ] {
         if flags.contains(flag) {
             told.f_flags |= told_as;
         }
     }
-    told.f_flags |= ST_VALID | if flags.contains(MountFlags::NOATIME) { 0 } else { ST_RELATIME };
+    told.f_flags |= ST_VALID;
+    let dev = mount.super_block().s_dev();
+    told.f_fsid = [dev as i32, (dev >> 32) as i32];
     told
 }
 

@@ -1,12 +1,12 @@
 //! Extended attributes.
 
 use super::{Caller, ownership, ramfs, time_for};
-use crate::abi::{S_ISVTX, XATTR_CREATE, XATTR_REPLACE};
-use crate::cred::Capabilities;
-use crate::inode::{Changes, Inode};
+use crate::abi::{S_ISGID, S_ISUID, S_ISVTX, XATTR_CREATE, XATTR_REPLACE};
+use crate::cred::{Capabilities, Cred};
+use crate::inode::{Changes, Inode, InodeFlags, InodeGuard};
 use crate::notify::{self, Event};
 use crate::permission::{Mask, permission};
-use crate::ramfs::xattr::{Asker, Name, SIZE_MAX, Target, Xattrs};
+use crate::ramfs::xattr::{Asker, CAPABILITY, Name, SIZE_MAX, Target, Xattrs, check_capability};
 use crate::raw::walk_path::PathRef;
 use quietline_sync::SpinLock;
 use rustix::io::Errno;
@@ -89,6 +89,102 @@ pub fn check_xattr(name: &[u8], value: &[u8], flags: i32) -> Result<(), Errno> {
     if value.len() > SIZE_MAX { Err(Errno::TOOBIG) } else { Ok(()) }
 }
 
+/// Removes what a write takes away from a locked file: `security.capability`, at once, and the
+/// set-id bits that are returned, which the caller removes (`file_remove_privs`).
+#[inline(always)]
+pub(crate) fn drop_privileges(locked: &mut InodeGuard<'_>, cred: &Cred) -> u32 {
+    if !locked.inode().flags().intersects(InodeFlags::PRIVILEGED) {
+        return 0;
+    }
+    drop_privileges_slow(locked, cred)
+}
+
+#[cold]
+#[inline(never)]
+fn drop_privileges_slow(locked: &mut InodeGuard<'_>, cred: &Cred) -> u32 {
+    let inode = locked.inode();
+    drop_capability(locked);
+    if inode.mode() & (S_ISUID | S_ISGID) == 0 && !has_capability(inode) {
+        locked.set_flags(InodeFlags::empty(), InodeFlags::PRIVILEGED);
+    }
+    ownership(inode).lost_by_writing(cred)
+}
+
+fn has_capability(inode: &Inode) -> bool {
+    inode.i_xattrs.get().is_some_and(|xattrs| xattrs.lock().has_capability())
+}
+
+/// Removes `security.capability` of a locked file, unless its value is empty.
+#[cold]
+pub(crate) fn drop_capability(locked: &mut InodeGuard<'_>) {
+    let inode = locked.inode();
+    if let Some(xattrs) = inode.i_xattrs.get()
+        && let Ok(fs) = ramfs(inode.super_block())
+    {
+        xattrs.lock().drop_capability(fs.limits());
+    }
+}
+
+/// Whether a name is that of an access control list.
+fn is_acl(name: &[u8]) -> bool {
+    matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default")
+}
+
+/// The inode at a place, if files of its kind can have access control lists.
+fn inode_with_acl<'s>(at: PathRef<'s, '_>) -> Result<&'s Inode, Errno> {
+    let inode = at.dentry().inode().ok_or(Errno::NOENT)?;
+    let can = !inode.is_symlink() && ramfs(inode.super_block()).is_ok();
+    if can { Ok(inode) } else { Err(Errno::OPNOTSUPP) }
+}
+
+/// Removes an access control list. No file has one: only the permission to remove it is checked,
+/// and the time changes.
+fn remove_acl(caller: &Caller<'_, '_>, at: PathRef<'_, '_>, name: &[u8]) -> Result<(), Errno> {
+    let inode = inode_with_acl(at)?;
+    if name.ends_with(b"access") || inode.is_dir() {
+        if !ownership(inode).owned_by(caller.cred) {
+            return Err(Errno::PERM);
+        }
+        let mut locked = inode.lock();
+        let ctime = Some(time_for(caller.vfs, inode));
+        locked.change(&Changes { ctime, ..Changes::default() });
+    }
+    notify::dentry(caller.vfs, at.dentry(), Event::ATTRIB);
+    Ok(())
+}
+
+/// Sets an access control list that says nothing, which removes the one that is there. Others are
+/// not kept.
+///
+/// # Errors
+/// `EOPNOTSUPP` for a list with entries, or of another version; `EINVAL` for a value that is no
+/// list; `EPERM`; `EACCES`.
+fn set_acl(
+    caller: &Caller<'_, '_>,
+    at: PathRef<'_, '_>,
+    name: &[u8],
+    value: &[u8],
+) -> Result<(), Errno> {
+    const VERSION: [u8; 4] = 2u32.to_ne_bytes();
+    const ENTRY: usize = 8;
+    let entries = match value.split_first_chunk() {
+        Some((&VERSION, entries)) => entries,
+        Some(_) => return Err(Errno::OPNOTSUPP),
+        None if value.is_empty() => value,
+        None => return Err(Errno::INVAL),
+    };
+    if entries.len() % ENTRY != 0 {
+        return Err(Errno::INVAL);
+    }
+    let inode = inode_with_acl(at)?;
+    match entries {
+        [] => remove_acl(caller, at, name),
+        _ if name.ends_with(b"default") && !inode.is_dir() => Err(Errno::ACCESS),
+        _ if !ownership(inode).owned_by(caller.cred) => Err(Errno::PERM),
+        _ => Err(Errno::OPNOTSUPP),
+    }
+}
+
 /// Sets an extended attribute (`setxattr`).
 ///
 /// # Errors
@@ -101,6 +197,12 @@ pub fn setxattr(
     flags: i32,
 ) -> Result<(), Errno> {
     let _leave = at.mount().want_write()?;
+    if is_acl(name) {
+        return set_acl(caller, at, name, value);
+    }
+    if name == CAPABILITY && !value.is_empty() {
+        check_capability(value, caller.cred.has(Capabilities::SETFCAP))?;
+    }
     let (inode, name) = permitted(caller, at, name, Mask::WRITE)?;
     let fs = ramfs(inode.super_block()).map_err(|_| Errno::OPNOTSUPP)?;
     let mut locked = inode.lock();
@@ -109,6 +211,9 @@ pub fn setxattr(
         .get_or_make(|| Ok(SpinLock::new(Xattrs::new())))
         .map_err(|_| Errno::NOMEM)?;
     xattrs.lock().set(fs.limits(), name, value, flags)?;
+    if name.is_capability() {
+        locked.set_flags(InodeFlags::PRIVILEGED, InodeFlags::empty());
+    }
     let ctime = Some(time_for(caller.vfs, inode));
     locked.change(&Changes { ctime, ..Changes::default() });
     drop(locked);
@@ -122,6 +227,12 @@ pub fn setxattr(
 /// As the system call.
 pub fn removexattr(caller: &Caller<'_, '_>, at: PathRef<'_, '_>, name: &[u8]) -> Result<(), Errno> {
     let _leave = at.mount().want_write()?;
+    if is_acl(name) {
+        return remove_acl(caller, at, name);
+    }
+    if name == CAPABILITY && !caller.cred.has(Capabilities::SETFCAP) {
+        return Err(Errno::PERM);
+    }
     let (inode, name) = permitted(caller, at, name, Mask::WRITE)?;
     let fs = ramfs(inode.super_block()).map_err(|_| Errno::OPNOTSUPP)?;
     let mut locked = inode.lock();
@@ -143,6 +254,9 @@ pub fn getxattr(
     name: &[u8],
     to: &mut [u8],
 ) -> Result<usize, Errno> {
+    if is_acl(name) {
+        return inode_with_acl(at).and(Err(Errno::NODATA));
+    }
     let (inode, name) = permitted(caller, at, name, Mask::READ)?;
     inode.i_xattrs.get().ok_or(Errno::NODATA)?.lock().get(name, to)
 }

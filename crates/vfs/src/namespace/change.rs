@@ -81,7 +81,11 @@ impl<'k> Namespace<'k> {
             drop(book);
             drop(locked);
             return match done {
-                Ok(_old) => Ok(()),
+                Ok(old) => {
+                    drop(old);
+                    self.vfs.mount_events.changed();
+                    Ok(())
+                }
                 Err((errno, _at, _old)) => Err(errno),
             };
         }
@@ -126,7 +130,7 @@ impl<'k> Namespace<'k> {
         if !at.is_mount_root() || !self.has(at.mount()) {
             return Err(Errno::INVAL);
         }
-        let _book = self.vfs.mounts.lock();
+        let book = self.vfs.mounts.lock();
         let mount = at.mount();
         if flags.contains(MountFlags::RDONLY) {
             mount.writers().close()?;
@@ -134,6 +138,8 @@ impl<'k> Namespace<'k> {
             mount.writers().open();
         }
         mount.set_flags(flags);
+        drop(book);
+        self.vfs.mount_events.changed();
         Ok(())
     }
 
@@ -172,6 +178,7 @@ impl<'k> Namespace<'k> {
         }
         if flags.contains(UmountFlags::DETACH) {
             self.detach(mount);
+            self.vfs.mount_events.changed();
             return Ok(());
         }
         let mut book = self.vfs.mounts.lock();
@@ -195,6 +202,7 @@ impl<'k> Namespace<'k> {
         }
         let entry = book.leave(self.vfs.mounts.seq(), mount);
         unlock_and_drop(book, entry);
+        self.vfs.mount_events.changed();
         Ok(())
     }
 

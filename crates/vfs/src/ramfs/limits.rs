@@ -9,11 +9,13 @@
 
 use super::xattr::Budget;
 use crate::abi::{NAME_MAX, StatFs, TMPFS_MAGIC};
-use quietline_platform::AllocError;
+use quietline_platform::{AllocError, memory};
 use quietline_sync::{Batch, Counter};
 
 /// Bytes of a page, and of what `statfs` calls a block.
 pub const PAGE: u64 = 4096;
+/// Pages that are reserved without a look at the machine's memory.
+const FEW_PAGES: u64 = 1024;
 /// Bytes that a file takes of the room for files.
 const INODE: u64 = 1024;
 
@@ -51,10 +53,22 @@ impl Limits {
         take(&self.pages, self.max_pages, pages)
     }
 
-    /// Whether there could be room for the pages of these bytes if there were no file.
-    pub fn could_have(&self, bytes: core::ops::Range<u64>) -> bool {
-        let pages = bytes.end.div_ceil(PAGE) - bytes.start / PAGE;
-        self.max_pages.is_none_or(|max| pages <= max as u64)
+    /// Whether so many more pages can be reserved: a filesystem with a size could have room for
+    /// them if it were empty, and the machine has memory for them. One without a size reserves no
+    /// more than would leave half of the memory free, which is the default size of a tmpfs.
+    pub fn could_reserve(&self, pages: u64) -> bool {
+        if self.max_pages.is_some_and(|max| pages > max as u64) {
+            return false;
+        }
+        // Few pages are made at once, by a write too: no question to the system.
+        if pages <= FEW_PAGES {
+            return true;
+        }
+        let memory = memory::physical() / PAGE;
+        match self.max_pages {
+            Some(_) => pages <= memory,
+            None => pages.saturating_add(self.pages()) <= memory / 2,
+        }
     }
 
     /// Gives room for so many pages back.
@@ -111,6 +125,7 @@ impl Limits {
             f_bavail: blocks[1],
             f_files: files[0],
             f_ffree: files[1],
+            f_fsid: [0; 2],
             f_namelen: NAME_MAX as i64,
             f_frsize: PAGE as i64,
             f_flags: 0,

@@ -52,6 +52,7 @@ mod seek;
 
 pub use crate::raw::page_tree::{PageTree, PageWriter};
 pub use caches::{PageCaches, Quota};
+pub use change::{RESERVE_TURN, Reservation};
 pub use quietline_platform::pages::PAGE_SIZE;
 use read::{Pieces, page_of};
 pub use seek::Seek;

@@ -2,9 +2,10 @@
 //!
 //! # Which names
 //!
-//! Those of tmpfs: `security.`, `trusted.` and `user.`, each with something behind the dot. Access control lists (`system.`)
-//! are not kept: `EOPNOTSUPP`, as on a tmpfs without them. Who may do what with a name is said by
-//! [`Name::check_read`] and [`Name::check_write`], as far as it does not follow from the file's mode.
+//! Those of tmpfs: `security.`, `trusted.` and `user.`, each with something behind the dot. Access
+//! control lists (`system.`) are not kept: no file has one, and one with entries cannot be set
+//! (`EOPNOTSUPP`). Who may do what with a name is said by [`Name::check_read`] and
+//! [`Name::check_write`], as far as it does not follow from the file's mode.
 //!
 //! # Limits
 //!
@@ -29,6 +30,9 @@ pub const NAME_MAX: usize = 255;
 pub const SIZE_MAX: usize = 65_536;
 /// Bytes of the longest list of names.
 pub const LIST_MAX: usize = 65_536;
+
+/// The name of the capabilities that a file gives to the program in it.
+pub const CAPABILITY: &[u8] = b"security.capability";
 
 /// The attribute must not be there yet (`XATTR_CREATE`).
 pub const CREATE: i32 = 1;
@@ -138,6 +142,11 @@ impl<'n> Name<'n> {
         self.namespace
     }
 
+    /// Whether it is [`CAPABILITY`].
+    pub fn is_capability(self) -> bool {
+        self.bytes == CAPABILITY
+    }
+
     /// Whether the file's mode is asked too, for reading or for writing.
     pub fn asks_mode(self) -> bool {
         self.namespace == Namespace::User
@@ -162,6 +171,8 @@ impl<'n> Name<'n> {
     /// `EPERM`.
     pub fn check_write(self, asker: Asker, target: Target) -> Result<(), Errno> {
         let may = match (self.namespace, target) {
+            // The caller has checked `CAP_SETFCAP` where that is needed.
+            (Namespace::Security, _) if self.is_capability() => true,
             (Namespace::Security | Namespace::Trusted, _) => asker.admin,
             (Namespace::User, Target::Other) => false,
             (Namespace::User, Target::Directory { sticky: true }) => asker.owner,
@@ -194,10 +205,45 @@ impl Xattrs {
     /// Copies a value out; its length. Into nothing, only the length (`getxattr`).
     ///
     /// # Errors
-    /// `ENODATA` if there is none, `ERANGE` if it is longer than `to`.
+    /// `ENODATA` if there is none, `ERANGE` if it is longer than `to`; `EINVAL` for an empty
+    /// [`CAPABILITY`].
     pub fn get(&self, name: Name<'_>, to: &mut [u8]) -> Result<usize, Errno> {
         let value = &self.sorted[self.find(name).map_err(|_| Errno::NODATA)?].value;
-        copy(value, to)
+        if !name.is_capability() {
+            return copy(value, to);
+        }
+        match value.split_last_chunk() {
+            None => Err(Errno::INVAL),
+            // Of user 0's namespace: told without the namespace's owner.
+            Some((shorter, [0, 0, 0, 0])) if value.len() == CAPABILITY_V3 => {
+                let mut told = [0; CAPABILITY_V2];
+                told.copy_from_slice(shorter);
+                let magic = u32::from_le_bytes(*told.first_chunk().expect("longer"));
+                let magic = REVISION_2 | magic & EFFECTIVE;
+                told[..4].copy_from_slice(&magic.to_le_bytes());
+                copy(&told, to)
+            }
+            Some(_) => copy(value, to),
+        }
+    }
+
+    /// The value of [`CAPABILITY`], unless it is empty.
+    fn find_capability(&self) -> Option<usize> {
+        let name = Name { bytes: CAPABILITY, namespace: Namespace::Security };
+        self.find(name).ok().filter(|&at| !self.sorted[at].value.is_empty())
+    }
+
+    /// Whether [`CAPABILITY`] has a value.
+    pub fn has_capability(&self) -> bool {
+        self.find_capability().is_some()
+    }
+
+    /// Removes [`CAPABILITY`], if it has a value.
+    pub fn drop_capability(&mut self, budget: &impl Budget) {
+        if let Some(at) = self.find_capability() {
+            let old = self.sorted.remove(at);
+            budget.uncharge(room(&old.name, &old.value));
+        }
     }
 
     /// Sets a value (`setxattr`). O(n) for a new name.
@@ -290,6 +336,32 @@ impl Xattrs {
         for attribute in core::mem::take(&mut self.sorted) {
             budget.uncharge(room(&attribute.name, &attribute.value));
         }
+    }
+}
+
+/// Bytes of a [`CAPABILITY`] for all user namespaces.
+const CAPABILITY_V2: usize = 20;
+/// Bytes of a [`CAPABILITY`] for the user namespace of one user.
+const CAPABILITY_V3: usize = 24;
+const REVISION_2: u32 = 0x0200_0000;
+const REVISION_3: u32 = 0x0300_0000;
+/// The capabilities take effect without a call.
+const EFFECTIVE: u32 = 1;
+
+/// Checks a value of [`CAPABILITY`] that a caller sets. `may_set`: it has `CAP_SETFCAP`.
+///
+/// # Errors
+/// `EINVAL` for an invalid value; `EPERM` without the capability.
+pub fn check_capability(value: &[u8], may_set: bool) -> Result<(), Errno> {
+    let magic = value.first_chunk().map(|magic| u32::from_le_bytes(*magic) & !EFFECTIVE);
+    match (magic, value.len()) {
+        (Some(REVISION_2), CAPABILITY_V2) | (Some(REVISION_3), CAPABILITY_V3) if !may_set => {
+            Err(Errno::PERM)
+        }
+        (Some(REVISION_2), CAPABILITY_V2) => Ok(()),
+        // The last word is a user.
+        (Some(REVISION_3), CAPABILITY_V3) if !value.ends_with(&[0xff; 4]) => Ok(()),
+        _ => Err(Errno::INVAL),
     }
 }
 

@@ -13,6 +13,9 @@ use quietline_platform::heap;
 use quietline_sync::{Seqcount, SpinLock, SpinLockGuard};
 use rustix::io::Errno;
 
+/// The number of the first mount of a tree. Those below are for the internal mounts.
+const FIRST_MOUNT: u64 = 4;
+
 /// All mounts of a kernel.
 pub(crate) struct Mounts {
     /// Odd while a mount changes its place.
@@ -62,7 +65,7 @@ impl On<'_> {
 impl Mounts {
     /// None.
     pub(crate) fn new() -> Self {
-        let book = Book { entries: Vec::new(), next_mount: 1, next_namespace: 1 };
+        let book = Book { entries: Vec::new(), next_mount: FIRST_MOUNT, next_namespace: 1 };
         Self { seq: Seqcount::new(), book: SpinLock::new(book) }
     }
 

@@ -4,7 +4,7 @@ use super::mount::TreeMount;
 use super::pseudo::{Kind, Payload};
 use crate::dentry::Dentry;
 use crate::file::{Direction, File, FileMode, Io, Ioctl, Sink, Source};
-use crate::inode::{Content, Inode};
+use crate::inode::{Content, Inode, Node};
 use crate::mount::Mount;
 use crate::pipe::{Pipe, PipeCore};
 use crate::poll::{Events, PollTable};
@@ -206,9 +206,33 @@ impl<'g> Opened<'g> {
         match self.kind {
             // SAFETY: the object stays for 'g.
             Some(kind) => unsafe { (kind.poll)(self.dentry.cast(), self.io(), table) },
-            None => self.fifo().map_or(Events::ALWAYS, |fifo| {
-                fifo.poll(self.io(), Some(&self.file.f_mode), table)
-            }),
+            None => match self.fifo() {
+                Some(fifo) => fifo.poll(self.io(), Some(&self.file.f_mode), table),
+                None => self.poll_node(table),
+            },
+        }
+    }
+
+    /// Whether callers can wait for it in `poll` and `epoll`.
+    #[inline]
+    pub fn polls(self) -> bool {
+        self.waits() || self.polled_node().is_some()
+    }
+
+    /// The node that the file is open on, if callers can wait for it.
+    fn polled_node(self) -> Option<&'g dyn Node> {
+        let open = !self.mode.contains(FileMode::PATH);
+        self.inode()?.node().filter(|node| open && node.polls())
+    }
+
+    #[inline(never)]
+    fn poll_node(self, table: &mut PollTable<'_>) -> Events {
+        match (self.polled_node(), self.tree()) {
+            (Some(node), Some((_, dentry))) => {
+                // SAFETY: a file that is open is of a kernel that lives.
+                node.poll(unsafe { dentry.super_block().vfs.as_ref() }, self.id(), table)
+            }
+            _ => Events::ALWAYS,
         }
     }
 

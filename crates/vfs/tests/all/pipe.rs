@@ -34,7 +34,7 @@ fn readable(pipe: &Pipe) -> usize {
 
 /// With two pipes, which are open while `f` runs.
 fn with_pipes(f: impl FnOnce(&Pipe, &Pipe)) {
-    let files = Files::new(100, false).unwrap();
+    let files = Files::new(100).unwrap();
     let ino = IdAllocator::starting_at(1).unwrap();
     let vfs = Vfs::new().unwrap();
     let fs = PseudoFs::<Pipe>::new("pipefs").unwrap();

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 #[test]
 fn its_dentry_is_its_own_parent_and_on_no_list() {
     quietline_testing::isolated!();
-    let files = Files::new(100, false).unwrap();
+    let files = Files::new(100).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let file = eventfd(&fs, &files, 3, abi::EFD_SEMAPHORE).unwrap();
     let dentry = file.dentry();
@@ -38,7 +38,7 @@ fn its_dentry_is_its_own_parent_and_on_no_list() {
 #[test]
 fn it_is_named_by_descriptor() {
     quietline_testing::isolated!();
-    let files = Files::new(100, false).unwrap();
+    let files = Files::new(100).unwrap();
     let ino = IdAllocator::starting_at(41).unwrap();
     let pipes = PseudoFs::<Pipe>::new("pipefs").unwrap();
     let eventfds = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
@@ -85,7 +85,7 @@ fn it_is_named_by_descriptor() {
 #[test]
 fn it_is_freed_without_a_grace_period() {
     quietline_testing::isolated!();
-    let files = Files::new(100, false).unwrap();
+    let files = Files::new(100).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let domain = rcu::global().unwrap();
     let section = domain.read();
@@ -111,7 +111,7 @@ fn it_is_freed_without_a_grace_period() {
 #[test]
 fn the_last_of_two_ends_ends_it() {
     quietline_testing::isolated!();
-    let files = Files::new(1_000, false).unwrap();
+    let files = Files::new(1_000).unwrap();
     let ino = IdAllocator::new().unwrap();
     let pipes = PseudoFs::<Pipe>::new("pipefs").unwrap();
     let vfs = Vfs::new().unwrap();
@@ -131,7 +131,7 @@ fn the_last_of_two_ends_ends_it() {
 fn limits_and_failures_leave_nothing() {
     quietline_testing::isolated!();
     use quietline_platform::fault;
-    let files = Files::new(1, false).unwrap();
+    let files = Files::new(1).unwrap();
     let ino = IdAllocator::new().unwrap();
     let pipes = PseudoFs::<Pipe>::new("pipefs").unwrap();
     let vfs = Vfs::new().unwrap();

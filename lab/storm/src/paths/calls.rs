@@ -277,6 +277,10 @@ impl<'p> Player<'p> {
         let from_name = from.name().ok_or(Errno::BUSY)?;
         let to_name = to.name().ok_or(if keeps { Errno::EXIST } else { Errno::BUSY })?;
         let source = model.find(from.dir, from_name).ok_or(Errno::NOENT)?;
+        // A name is looked up in both directories before anything is said of the two files.
+        if model.dir(to.dir).removed {
+            return Err(Errno::NOENT);
+        }
         let target = model.find(to.dir, to_name);
         match target {
             Some(_) if keeps => return Err(Errno::EXIST),
@@ -299,9 +303,6 @@ impl<'p> Player<'p> {
         }
         if target == Some(source) {
             return Ok(None);
-        }
-        if target.is_none() && model.dir(to.dir).removed {
-            return Err(Errno::NOENT);
         }
         if let Some(target) = target.filter(|_| !exchange) {
             match (model.is_dir(source), model.is_dir(target)) {

@@ -213,6 +213,7 @@ fn planted_faults_are_found() {
 const SCRIPTS: &[(&str, &str)] = &[
     ("far", include_str!("scripts/far.txt")),
     ("full", include_str!("scripts/full.txt")),
+    ("into_removed", include_str!("scripts/into_removed.txt")),
     ("order", include_str!("scripts/order.txt")),
     ("places", include_str!("scripts/places.txt")),
     ("removed", include_str!("scripts/removed.txt")),

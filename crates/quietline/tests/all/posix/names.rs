@@ -62,4 +62,7 @@ pub(crate) const XATTRS: &[&str] = &[
     "security.",
     "User.a",
     "user.a.b",
+    "security.capability",
+    "system.posix_acl_access",
+    "system.posix_acl_default",
 ];

@@ -5,6 +5,23 @@ use crate::raw::page_tree::{Page, Place};
 use quietline_sync::rcu::Guard;
 use rustix::io::Errno;
 
+/// Pages that [`PageWriter::reserve_some`] makes at once.
+pub const RESERVE_TURN: u64 = 256;
+
+/// A part of a file in which pages are being made, turn by turn.
+#[derive(Debug)]
+#[must_use = "its pages are charged"]
+pub struct Reservation {
+    first: u64,
+    /// The next page to be made.
+    next: u64,
+    after: u64,
+    /// The end in bytes.
+    end: u64,
+    /// Pages that are charged and not made.
+    paid: u64,
+}
+
 impl PageWriter<'_, '_> {
     /// The file's size, which nobody else changes now.
     pub fn size(&self) -> u64 {
@@ -109,6 +126,9 @@ impl PageWriter<'_, '_> {
     /// Makes all pages of a part of the file, all or none; no byte below the end changes (`fallocate`). The file grows to its
     /// end, unless `keep_size`. A page that was reserved before counts as data from now on, which is a whim of tmpfs.
     ///
+    /// The lock is held all the while: [`reserve`](Self::reserve) makes the pages of a large part
+    /// in turns.
+    ///
     /// # Errors
     /// `ENOSPC` if the quota refuses, `ENOMEM`, `EFBIG` beyond the largest size; `EINVAL` for an empty part.
     pub fn allocate(
@@ -118,42 +138,105 @@ impl PageWriter<'_, '_> {
         n: u64,
         keep_size: bool,
     ) -> Result<(), Errno> {
+        let mut reservation = self.reserve(quota, offset, n)?;
+        loop {
+            match self.reserve_some(quota, &mut reservation) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(errno) => {
+                    while !self.unreserve_some(quota, &mut reservation) {}
+                    return Err(errno);
+                }
+            }
+        }
+        self.reserved(quota, reservation, keep_size);
+        Ok(())
+    }
+
+    /// Begins to make all pages of a part of the file: charges the quota for them. The caller goes
+    /// on with [`reserve_some`](Self::reserve_some) and ends with [`reserved`](Self::reserved), or
+    /// with [`unreserve_some`](Self::unreserve_some). It may release the lock in between.
+    ///
+    /// # Errors
+    /// `ENOSPC` if the quota refuses, `EFBIG` beyond the largest size; `EINVAL` for an empty part.
+    pub fn reserve(
+        &mut self,
+        quota: &impl Quota,
+        offset: u64,
+        n: u64,
+    ) -> Result<Reservation, Errno> {
         if n == 0 {
             return Err(Errno::INVAL);
         }
         let end = offset.checked_add(n).filter(|end| *end <= MAX_SIZE).ok_or(Errno::FBIG)?;
         let (first, after) = (page_of(offset), end.div_ceil(PAGE_SIZE as u64));
         // The room for all of it first: what there is not room for takes none from others meanwhile.
-        let mut paid = (after - first) - self.count(first, after - 1);
+        let paid = (after - first) - self.count(first, after - 1);
         if !quota.charge(paid) {
             self.reserve_again(first..after, quota.left());
             return Err(Errno::NOSPC);
         }
-        for index in first..after {
-            let made = match self.place(index) {
-                Place::Hole => self.make_paid(index, false, |_| {}).map(|()| paid -= 1),
-                Place::Written(_) => Ok(()),
+        Ok(Reservation { first, next: first, after, end, paid })
+    }
+
+    /// Makes the next [`RESERVE_TURN`] pages of a reservation. Returns `true` if they were the
+    /// last.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `ENOSPC` if pages that there were have gone and the quota refuses new ones. Then
+    /// the reservation is to be taken back.
+    pub fn reserve_some(
+        &mut self,
+        quota: &impl Quota,
+        reservation: &mut Reservation,
+    ) -> Result<bool, Errno> {
+        let end = reservation.after.min(reservation.next.saturating_add(RESERVE_TURN));
+        while reservation.next < end {
+            let index = reservation.next;
+            match self.place(index) {
+                Place::Hole => {
+                    if reservation.paid == 0 {
+                        if !quota.charge(1) {
+                            return Err(Errno::NOSPC);
+                        }
+                        reservation.paid = 1;
+                    }
+                    self.make_paid(index, false, |_| {})?;
+                    reservation.paid -= 1;
+                }
+                Place::Written(_) => {}
                 Place::Unwritten(page) => {
                     page.zero(0..PAGE_SIZE);
                     self.mark_written(index);
-                    Ok(())
                 }
-            };
-            if let Err(errno) = made {
-                // Those that were there before stay: they are all written by now.
-                for made in first..index {
-                    if let Place::Unwritten(_) = self.place(made) {
-                        paid += self.remove(made, made);
-                    }
-                }
-                quota.uncharge(paid);
-                return Err(errno);
+            }
+            reservation.next += 1;
+        }
+        Ok(reservation.next == reservation.after)
+    }
+
+    /// Takes the last pages back that a reservation has made. Returns `true` if none is left. Pages
+    /// that were there before stay: they are all written by now.
+    pub fn unreserve_some(&mut self, quota: &impl Quota, reservation: &mut Reservation) -> bool {
+        let end = reservation.first.max(reservation.next.saturating_sub(RESERVE_TURN));
+        while reservation.next > end {
+            reservation.next -= 1;
+            if let Place::Unwritten(_) = self.place(reservation.next) {
+                reservation.paid += self.remove(reservation.next, reservation.next);
             }
         }
-        if !keep_size && end > self.size() {
-            self.set_size(end);
+        quota.uncharge(core::mem::take(&mut reservation.paid));
+        reservation.next == reservation.first
+    }
+
+    /// Ends a reservation after all its pages were made. The file grows to its end, unless
+    /// `keep_size`.
+    pub fn reserved(&mut self, quota: &impl Quota, reservation: Reservation, keep_size: bool) {
+        // Others have made pages in it meanwhile.
+        quota.uncharge(reservation.paid);
+        if !keep_size && reservation.end > self.size() {
+            self.set_size(reservation.end);
         }
-        Ok(())
     }
 
     /// What becomes of pages that were reserved before when there is no room for all that is asked for: as on tmpfs they count as

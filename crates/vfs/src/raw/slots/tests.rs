@@ -40,7 +40,7 @@ fn every_number_has_a_place_of_its_own() {
 
 #[test]
 fn full_slots_are_found_across_buckets() {
-    let files = Files::new(100, false).unwrap();
+    let files = Files::new(100).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let mut slots = Slots::new();
     let full = [0, 63, 64, 190, 5_000, NR_OPEN - 1];
@@ -74,7 +74,7 @@ fn full_slots_are_found_across_buckets() {
 /// recognised as not the one it looked for.
 #[test]
 fn a_file_is_reused_as_a_file() {
-    let files = Files::new(100, false).unwrap();
+    let files = Files::new(100).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let section = files.domain.read();
     let stale = eventfd(&fs, &files, 1, crate::abi::O_NONBLOCK).unwrap().into_raw();
@@ -111,7 +111,7 @@ fn unborrowed<'k>(
 /// The kinds of objects differ, and a payload is only given out as what it is.
 #[test]
 fn kinds_are_told_apart() {
-    let files = Files::new(100, false).unwrap();
+    let files = Files::new(100).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let file = eventfd(&fs, &files, 7, 0).unwrap();
     assert!(file.payload::<crate::Pipe>().is_none() && file.inode::<EventFd>().is_none());

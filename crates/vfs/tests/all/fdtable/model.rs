@@ -205,7 +205,7 @@ impl<'k> World<'k> {
 fn like_the_simplest_table() {
     quietline_testing::isolated!();
     for (seed, limit) in [(1, 64), (2, 200), (3, 1_500)] {
-        let files = Files::new(1_000_000, false).unwrap();
+        let files = Files::new(1_000_000).unwrap();
         let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
         let mut world = World {
             fs: &fs,
@@ -226,7 +226,7 @@ fn like_the_simplest_table() {
 fn many_descriptors() {
     quietline_testing::isolated!();
     const MANY: usize = 300_000;
-    let files = Files::new(1_000_000, false).unwrap();
+    let files = Files::new(1_000_000).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let mut table = table_for(abi::NR_OPEN);
     let first = eventfd(&fs, &files, 0, 0).unwrap();
@@ -254,7 +254,7 @@ fn many_descriptors() {
 fn memory_runs_out() {
     quietline_testing::isolated!();
     use quietline_platform::fault;
-    let files = Files::new(1_000, false).unwrap();
+    let files = Files::new(1_000).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let mut failures = 0;
     for nth in 1.. {
@@ -301,7 +301,7 @@ fn memory_runs_out() {
 #[test]
 fn a_number_in_a_store_is_free() {
     quietline_testing::isolated!();
-    let files = Files::new(1_000, false).unwrap();
+    let files = Files::new(1_000).unwrap();
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let mut table = table_for(10);
     let any = FdFlags { any: true, ..FdFlags::default() };

@@ -9,7 +9,7 @@ const ANY: FdFlags = FdFlags { cloexec: false, any: true };
 const LOWEST: FdFlags = FdFlags { cloexec: false, any: false };
 
 fn world() -> (Files, PseudoFs<EventFd>) {
-    (Files::new(1_000_000, false).unwrap(), PseudoFs::new("anon_inodefs").unwrap())
+    (Files::new(1_000_000).unwrap(), PseudoFs::new("anon_inodefs").unwrap())
 }
 
 /// A sequence of numbers that looks random and differs from thread to thread.

@@ -56,7 +56,7 @@ struct Known {
 
 impl Known {
     fn new() -> Self {
-        Self { watches: Shared::new(Watches::new()).unwrap(), size: 0 }
+        Self { watches: Shared::new(Watches::new(1, 1)).unwrap(), size: 0 }
     }
 }
 

@@ -13,7 +13,7 @@ fn limits() -> Shared<InotifyLimits> {
 }
 
 fn file() -> Shared<Watches> {
-    Shared::new(Watches::new()).unwrap()
+    Shared::new(Watches::new(1, 1)).unwrap()
 }
 
 fn happen(file: &Watches, mask: u32) {

@@ -64,7 +64,7 @@ impl<'k> Process<'k> {
 
 #[test]
 fn what_another_namespace_has_mounted_on_goes_with_its_name() {
-    let (vfs, files) = (crate::walk::support::vfs(), Files::new(100, true).unwrap());
+    let (vfs, files) = (crate::walk::support::vfs(), Files::new(100).unwrap());
     let one = Process::new(&vfs, &files);
     one.mkdir("d").unwrap();
     let other = one.unshare();
@@ -78,7 +78,7 @@ fn what_another_namespace_has_mounted_on_goes_with_its_name() {
 /// Either the name is removed, or something is mounted on it: never both.
 #[test]
 fn a_directory_is_removed_or_mounted_on() {
-    let (vfs, files) = (crate::walk::support::vfs(), Files::new(100, true).unwrap());
+    let (vfs, files) = (crate::walk::support::vfs(), Files::new(100).unwrap());
     let one = Process::new(&vfs, &files);
     let (over, mounted, removed) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|s| {
