@@ -52,7 +52,9 @@ pub(super) fn probe(machine: &Topology, cpus: usize, pin: &impl Pin) -> (Topolog
         alone(pin, || _ = counter.fetch_add(1, Ordering::Relaxed)),
     );
     let pause = enter("pause".to_owned(), alone(pin, hint::spin_loop));
-    machine.core.locked = ps(locked).saturating_sub(machine.core.l1);
+    // The model adds the issue and the hit of each access to it.
+    let around = machine.core.issue + machine.core.l1;
+    machine.core.locked = ps(locked).saturating_sub(around);
     machine.core.pause = ps(pause);
     let mut inner = 1;
     for level in &mut machine.levels {
