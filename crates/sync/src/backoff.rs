@@ -7,6 +7,70 @@ use core::time::Duration;
 #[cfg(not(loom))]
 use quietline_platform::{atomic::AtomicU32, futex, hint};
 
+/// A busy wait of bounded length: processor hints between looks.
+///
+/// In the model it is over at once.
+#[derive(Debug)]
+pub(crate) struct Spin {
+    /// Hints given so far.
+    #[cfg(not(loom))]
+    given: u32,
+    #[cfg(not(loom))]
+    budget: u32,
+    /// The most hints between two looks.
+    #[cfg(not(loom))]
+    stride: u32,
+}
+
+/// The most hints between two looks at a line that others use meanwhile.
+const STRIDE: u32 = 32;
+
+impl Spin {
+    /// Creates a busy wait that looks again after each of `budget` hints.
+    pub(crate) const fn eager(budget: u32) -> Self {
+        Self::new(budget, 1)
+    }
+
+    /// Creates a busy wait that looks less and less often, because each look takes the line from
+    /// another CPU.
+    pub(crate) const fn polite(budget: u32) -> Self {
+        Self::new(budget, STRIDE)
+    }
+
+    #[cfg(not(loom))]
+    const fn new(budget: u32, stride: u32) -> Self {
+        Self { given: 0, budget, stride }
+    }
+
+    /// Gives some hints. Returns `false`, without waiting, once the budget is spent.
+    #[cfg(not(loom))]
+    pub(crate) fn again(&mut self) -> bool {
+        if self.given >= self.budget {
+            return false;
+        }
+        let hints = (self.given + 1).min(self.stride).min(self.budget - self.given);
+        for _ in 0..hints {
+            hint::spin_loop();
+        }
+        self.given += hints;
+        true
+    }
+
+    #[cfg(loom)]
+    const fn new(_budget: u32, _stride: u32) -> Self {
+        Self {}
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn again(&mut self) -> bool {
+        false
+    }
+}
+
+/// Hints before the CPU is given up: some 5 to 20 microseconds, about what a sleep and a wake-up cost.
+#[cfg(not(loom))]
+const SPINS: u32 = 400;
+
 /// Waits longer the more often it is asked: a few processor hints, then the CPU offered to others, then a timed
 /// sleep.
 ///
@@ -14,17 +78,13 @@ use quietline_platform::{atomic::AtomicU32, futex, hint};
 /// by itself, within [`SLEEP_MAX`].
 #[derive(Debug)]
 pub(crate) struct Backoff {
-    /// Hints given so far, and after [`SPINS`] of them the waits.
     #[cfg(not(loom))]
-    step: u32,
-    /// The most hints between two looks.
+    spin: Spin,
+    /// Waits after the busy one.
     #[cfg(not(loom))]
-    stride: u32,
+    round: u32,
 }
 
-/// Hints before the CPU is given up: some 5 to 10 microseconds, about what a sleep and a wake-up cost.
-#[cfg(not(loom))]
-const SPINS: u32 = 400;
 /// Waits after these that offer the CPU: a holder that lost its CPU to us gets it back.
 #[cfg(not(loom))]
 const YIELDS: u32 = 16;
@@ -39,45 +99,32 @@ const SLEEP_MAX: Duration = Duration::from_millis(1);
 impl Backoff {
     /// For the only waiter on a line: looks again after each hint.
     pub(crate) fn alone() -> Self {
-        Self { step: 0, stride: 1 }
+        Self { spin: Spin::eager(SPINS), round: 0 }
     }
 
     /// For one of many waiters on a line: looks less and less often, as each look takes the line from others.
     pub(crate) fn crowd() -> Self {
-        Self { step: 0, stride: 32 }
+        Self { spin: Spin::polite(SPINS), round: 0 }
     }
 
     /// Waits a while.
     pub(crate) fn wait(&mut self) {
-        if !self.spin() {
+        if !self.spin.again() {
             self.doze();
         }
     }
 
-    /// Waits a while without giving up the CPU; false, without waiting, once the budget for that is spent.
-    pub(crate) fn spin(&mut self) -> bool {
-        if self.step >= SPINS {
-            return false;
-        }
-        let hints = (self.step + 1).min(self.stride).min(SPINS - self.step);
-        for _ in 0..hints {
-            hint::spin_loop();
-        }
-        self.step += hints;
-        true
-    }
-
     /// Gives up the CPU for a while.
     fn doze(&mut self) {
-        let round = self.step - SPINS;
-        if round < YIELDS {
+        if self.round < YIELDS {
             thread::yield_now();
         } else {
             // Nobody knows this word, so nobody wakes the sleeper but the clock.
             let word = AtomicU32::new(0);
-            futex::wait(&word, 0, Some(SLEEP_MAX.min(SLEEP_MIN * (1 << (round - YIELDS)))));
+            let doubled = SLEEP_MIN * (1 << (self.round - YIELDS));
+            futex::wait(&word, 0, Some(SLEEP_MAX.min(doubled)));
         }
-        self.step = (self.step + 1).min(SPINS + YIELDS + 8);
+        self.round = (self.round + 1).min(YIELDS + 8);
     }
 }
 

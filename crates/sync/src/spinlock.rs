@@ -1,6 +1,8 @@
-//! A fair lock that is cheap while nobody waits.
+//! A lock that is cheap while no thread waits, and keeps few threads awake while many do.
 
+mod parking;
 mod queue;
+mod waiter;
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -15,23 +17,27 @@ use queue::QueuedLock;
 /// A value that one thread at a time may use.
 ///
 /// ```text
-///   holder ── held ◄── first ◄── head ◄────── second ◄────── tail
-///             (word)   watches   watches      each watches its own node
-///                      the word  the first's  and then sleeps on it
-///                                place
+///   newcomers ──┬─ free? ──────────────────────────────────────> holder
+///               ├─ slot vacant? ──> spinner: watches the word ─────^
+///               └─ queue: tail ... second, head: watches the slot ──> slot
 /// ```
 ///
-/// To lock a free lock is one locked instruction, to unlock is one plain store. One waiter watches the lock's word;
-/// the others queue up for its place with nodes on their own stacks and watch those, so that a release moves
-/// a fixed number of lines however many wait. After a budget of spins each of them sleeps until it is woken.
+/// Locking a free lock is one locked instruction, unlocking is one plain store. One waiter, in the slot, spins on
+/// the lock's word. The head of the queue watches the slot. All other waiters watch entries on their own stacks, so
+/// that a release moves a fixed number of lines however many wait. Each of them sleeps after a budget of spins, and
+/// a waiter behind a sleeper sleeps at once.
 ///
-/// Differs from the kernel's: waiters sleep, because in user space a holder can lose its CPU; and the queue's nodes
+/// A running thread takes a free lock past all waiters. So the lock is never idle while a sleeper is being woken,
+/// and as many threads stay awake as keep it busy. What this takes from the waiters is bounded: see below.
+///
+/// Differs from the kernel's: waiters sleep, because in user space a holder can lose its CPU; and the queue's entries
 /// live on the stack, so locks may be nested without bound.
 ///
 /// # Guarantees
 ///
-/// * Waiters take the lock in the order in which they queued up. A newcomer gets past one only if both arrive in the
-///   same moment: it must have found nobody waiting.
+/// * No waiter starves. The spinner is passed over for some 10 microseconds of its own running time, then the next
+///   unlock grants it the lock. The head of the queue is passed over for 250 microseconds, then it gets the slot
+///   next. The queue is first in, first out. Waiters are not served in the order of their arrival.
 /// * The lock is released when the guard is dropped, also by a panic. There is no poisoning: who catches panics
 ///   looks after the value.
 ///
@@ -42,7 +48,9 @@ use queue::QueuedLock;
 /// # Source
 ///
 /// J. Mellor-Crummey, M. Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors", TOCS
-/// 1991 (the queue); `kernel/locking/qspinlock.c`, Linux 6.1 (a queue beside a word).
+/// 1991 (the queue); `kernel/locking/qspinlock.c`, Linux 6.1 (a spinner beside a queue); `kernel/locking/mutex.c`,
+/// Linux 6.1 (hand-off to a waiter that was passed over); D. Dice, "Malthusian Locks", EuroSys 2017 (few active
+/// waiters). Figures and alternatives: ADR 25.
 pub struct SpinLock<T> {
     lock: QueuedLock,
     value: UnsafeCell<T>,
@@ -66,15 +74,15 @@ impl<T> SpinLock<T> {
         Self { lock: QueuedLock::new(), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the lock, waiting for it if need be. Writes the lock's line; when it must wait, also the line of the
-    /// waiter ahead.
+    /// Takes the lock, waiting for it if need be. Writes the lock's line; in the queue also the line of the waiter
+    /// ahead.
     #[inline]
     pub fn lock(&self) -> SpinLockGuard<'_, T> {
         self.lock.lock();
         SpinLockGuard { lock: self, not_send: PhantomData }
     }
 
-    /// Takes the lock if it is free and nobody waits for it. Writes the lock's line unless it fails early.
+    /// Takes the lock if it is free and not granted to a waiter. Writes the lock's line.
     #[inline]
     pub fn try_lock(&self) -> Option<SpinLockGuard<'_, T>> {
         self.lock.try_lock().then(|| SpinLockGuard { lock: self, not_send: PhantomData })

@@ -1,107 +1,90 @@
-//! The lock of a [`SpinLock`](super::SpinLock) without its data: a word to hold and a queue to wait in.
-//!
-//! Longer than most files here: the waiting is there twice, for the machine and for the model, which cannot sleep. So
-//! the model check covers the queue and the hand-over; falling asleep and waking is run by stress tests only.
+//! The lock of a [`SpinLock`](super::SpinLock) without its data: a word to hold, a slot for one
+//! spinning waiter, and a queue for the other waiters.
 
 use core::ptr;
+use core::time::Duration;
 
 use quietline_platform::atomic::{AtomicPtr, AtomicU32, Ordering};
-use quietline_platform::{hint, thread};
-
 #[cfg(not(loom))]
-use core::time::Duration;
-#[cfg(loom)]
-use quietline_platform::cell::UnsafeCell;
-#[cfg(not(loom))]
-use quietline_platform::futex;
+use quietline_platform::clock;
 
-use crate::backoff::Backoff;
+use super::parking;
+use super::waiter::Waiter;
+use crate::backoff::{Backoff, Spin};
 
-/// A word that says whether the lock is held, a place for the one who gets it next, and a queue for that place.
+/// A lock for whoever comes first while it is free, with one spinning waiter and a queue of
+/// sleeping ones.
 ///
 /// ```text
-///   holder ── held ◄── first ◄── head of the queue ◄── ... ◄── tail
+///   newcomers ──┬─ free? ───────────────────────────────> holder
+///               ├─ slot vacant? ──> spinner (one) ──────────^
+///               └─ queue: tail ... second, head ──> slot
 /// ```
 ///
-/// The place in front exists because with two threads, the common case, a queue costs three line transfers more
-/// for each hand-over than watching the word does.
+/// A thread that runs takes a free lock past all waiters. Handing the lock to a sleeper instead
+/// leaves it idle for the length of a wake-up, tens of microseconds; meanwhile more threads come and
+/// fall asleep, and each hand-over then costs a wake-up. The waiters restrict that:
+///
+/// * The spinner looks politely, so that the holder does several sections while their lines are in
+///   its cache. After [`SPINS`] hints it demands the lock, and the next unlock grants it.
+/// * The head of the queue sleeps while the slot is taken. An unlock that finds the slot vacant
+///   wakes it. After [`BOUND`] it reserves the slot.
+/// * A waiter behind a sleeper sleeps at once.
 #[derive(Debug)]
 pub(super) struct QueuedLock {
     held: AtomicU32,
-    first: AtomicU32,
+    /// The slot, and what an unlock must know of the waiters.
+    slot: AtomicU32,
     tail: AtomicPtr<Waiter>,
 }
 
-/// [`QueuedLock::held`]: nobody holds the lock.
+/// [`QueuedLock::held`]: no thread holds the lock.
 const FREE: u32 = 0;
-/// [`QueuedLock::held`]: somebody does.
+/// [`QueuedLock::held`]: a thread holds it.
 const HELD: u32 = 1;
+/// [`QueuedLock::held`]: no thread holds it, and only the spinner may take it.
+const GRANTED: u32 = 2;
 
-/// [`QueuedLock::first`]: nobody is first.
+/// [`QueuedLock::slot`]: there is no spinner. The queue may have entries all the same.
 const VACANT: u32 = 0;
-/// [`QueuedLock::first`]: somebody is, and watches `held`.
+/// [`QueuedLock::slot`]: there is a spinner, which watches `held`.
 const TAKEN: u32 = 1 << 0;
-/// [`QueuedLock::first`]: that one sleeps, or is about to.
+/// [`QueuedLock::slot`]: the spinner sleeps, or is about to.
+const ASLEEP: u32 = 1 << 1;
+/// [`QueuedLock::slot`]: the spinner has been passed over for long enough.
+const DEMANDED: u32 = 1 << 2;
+/// [`QueuedLock::slot`]: the head of the queue sleeps, or is about to.
+const HEAD_ASLEEP: u32 = 1 << 3;
+/// [`QueuedLock::slot`]: the head of the queue gets the slot next.
+const RESERVED: u32 = 1 << 4;
+
+/// The spinner's flags.
+const SPINNERS: u32 = TAKEN | ASLEEP | DEMANDED;
+
+/// Hints that a newcomer gives before it queues up behind a spinner.
+const PATIENCE: u32 = 32;
+
+/// Hints that a waiter gives before it sleeps, or, in the slot, before it demands the lock: some 2
+/// to 10 microseconds, less than a sleep and a wake-up cost.
+pub(super) const SPINS: u32 = 200;
+
+/// Hints that the spinner gives after it has demanded the lock, and after each wake-up.
+const SPINS_DEMANDED: u32 = 100;
+
+/// The time for which newcomers may pass the head of the queue on the way to the slot.
 #[cfg(not(loom))]
-const DOZING: u32 = 1 << 1;
-/// [`QueuedLock::first`]: the head of the queue sleeps, or is about to.
-const HEAD_ASLEEP: u32 = 1 << 2;
+const BOUND: Duration = Duration::from_micros(250);
 
-/// Looks at the place in front before a thread queues up for it.
-const PATIENCE: u32 = if cfg!(loom) { 0 } else { 32 };
-
-/// A thread's place in the queue, on its own stack.
-struct Waiter {
-    next: AtomicPtr<Waiter>,
-    turn: AtomicU32,
-    /// Written when the node is made and when it is left, read by others who use it: so the model sees whether all
-    /// use of the node lies between the two.
-    #[cfg(loom)]
-    life: UnsafeCell<()>,
-}
-
-impl Waiter {
-    fn new() -> Self {
-        Self {
-            next: AtomicPtr::new(ptr::null_mut()),
-            turn: AtomicU32::new(QUEUED),
-            #[cfg(loom)]
-            life: UnsafeCell::new(()),
-        }
-    }
-
-    /// The owner makes or leaves the node.
-    #[inline(always)]
-    fn begins_or_ends(&self) {
-        #[cfg(loom)]
-        self.life.with_mut(|_| ());
-    }
-
-    /// Another thread uses the node.
-    #[inline(always)]
-    fn is_used(&self) {
-        #[cfg(loom)]
-        self.life.with(|_| ());
-    }
-}
-
-/// [`Waiter::turn`]: somebody is ahead, and this waiter spins.
-const QUEUED: u32 = 0;
-/// [`Waiter::turn`]: somebody is ahead, and this waiter sleeps or is about to.
-#[cfg(not(loom))]
-const ASLEEP: u32 = 1;
-/// [`Waiter::turn`]: the one ahead is waking this waiter and still uses its node.
-#[cfg(not(loom))]
-const WAKING: u32 = 2;
-/// [`Waiter::turn`]: nobody is ahead in the queue; nobody else uses the node.
-const HEAD: u32 = 3;
+/// The longest sleep of the spinner, in case the unlock did not see it fall asleep; and of a head
+/// that has reserved the slot.
+const NAP: Duration = Duration::from_millis(1);
 
 impl QueuedLock {
     #[cfg(not(loom))]
     pub(super) const fn new() -> Self {
         Self {
             held: AtomicU32::new(FREE),
-            first: AtomicU32::new(VACANT),
+            slot: AtomicU32::new(VACANT),
             tail: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -110,7 +93,7 @@ impl QueuedLock {
     pub(super) fn new() -> Self {
         Self {
             held: AtomicU32::new(FREE),
-            first: AtomicU32::new(VACANT),
+            slot: AtomicU32::new(VACANT),
             tail: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -122,33 +105,27 @@ impl QueuedLock {
         }
     }
 
-    /// Takes the lock if it is free and nobody waits for it.
+    /// Takes the lock if it is free and not granted to the spinner.
     #[inline]
     pub(super) fn try_lock(&self) -> bool {
-        // Relaxed: a courtesy to those who wait; the exchange decides.
-        self.first.load(Ordering::Relaxed) == VACANT && self.queue_is_empty() && self.try_hold()
+        self.take(FREE)
     }
 
-    /// Lets go by one plain store.
-    ///
-    /// The sleeper is looked for before the store, for after it the lock's memory may be gone. So one who falls
-    /// asleep between the look and the store is not woken: its sleep is short and ends by itself.
+    /// Releases the lock: by one plain store, unless a waiter wants to be granted it or woken.
     #[inline]
     pub(super) fn unlock(&self) {
-        // Relaxed: a hint, as just said.
-        #[cfg(not(loom))]
-        let dozing = self.first.load(Ordering::Relaxed) & DOZING != 0;
-        #[cfg(not(loom))]
-        let address = self.held.as_ptr().cast_const();
-        // ORDERING: pairs with the Acquire of try_hold. The next holder sees what this one wrote.
-        self.held.store(FREE, Ordering::Release);
-        #[cfg(not(loom))]
-        if dozing {
-            wake_slow(address);
+        // Relaxed: for the spinner's flags a hint, because its sleep is bounded. The head's flag is
+        // seen if it matters: it is set only while the slot is taken, and the thread that leaves the
+        // slot does so by a read-modify-write of this word before it comes here.
+        if self.slot.load(Ordering::Relaxed) > TAKEN {
+            self.unlock_slow();
+        } else {
+            // ORDERING: pairs with the Acquire of take. The next holder sees what this one wrote.
+            self.held.store(FREE, Ordering::Release);
         }
     }
 
-    /// Makes the lock free, with nobody waiting, as if new.
+    /// Makes the lock free, with no waiters, as if new.
     ///
     /// # Safety
     ///
@@ -156,104 +133,173 @@ impl QueuedLock {
     pub(super) unsafe fn reset(&self) {
         // Relaxed: there is no other thread to order anything for.
         self.tail.store(ptr::null_mut(), Ordering::Relaxed);
-        self.first.store(VACANT, Ordering::Relaxed);
+        self.slot.store(VACANT, Ordering::Relaxed);
         self.held.store(FREE, Ordering::Relaxed);
     }
 
     #[inline]
-    fn queue_is_empty(&self) -> bool {
-        // Relaxed: nothing is read through the pointer.
-        #[cfg(not(loom))]
-        let tail = self.tail.load(Ordering::Relaxed);
-        // The model remembers only the last access to a word, so a load hides from it that other threads may come
-        // between earlier ones; an exchange does not.
-        #[cfg(loom)]
-        let tail = {
-            let null = ptr::null_mut();
-            let seen = self.tail.compare_exchange(null, null, Ordering::Relaxed, Ordering::Relaxed);
-            seen.unwrap_or_else(|tail| tail)
-        };
-        tail.is_null()
+    fn take(&self, from: u32) -> bool {
+        // ORDERING: Acquire pairs with the Release stores of unlock and unlock_slow. Success sees
+        // what the last holder wrote; failure gives no access and orders nothing.
+        self.held.compare_exchange(from, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    #[inline]
-    fn try_hold(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release store of unlock. Success sees what the last holder wrote; failure
-        // gives no access and orders nothing.
-        self.held.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    /// Releases the lock, grants it if that is demanded, and wakes one sleeper: the spinner, or the
+    /// head of the queue if there is no spinner.
+    #[cold]
+    fn unlock_slow(&self) {
+        // Relaxed, here and below: as in unlock.
+        let slot = self.slot.load(Ordering::Relaxed);
+        let (sleeper, word) =
+            if slot & TAKEN == 0 { (HEAD_ASLEEP, &self.slot) } else { (ASLEEP, &self.held) };
+        let wakes = slot & sleeper != 0;
+        if wakes {
+            // The unlocks until it runs do not wake it again.
+            self.slot.fetch_and(!sleeper, Ordering::Relaxed);
+        }
+        let word = ptr::from_ref(word).cast();
+        let next = if slot & DEMANDED == 0 { FREE } else { GRANTED };
+        // ORDERING: as in unlock. After this store the lock's memory may be gone, so the sleeper is
+        // woken by the address alone.
+        self.held.store(next, Ordering::Release);
+        if wakes {
+            parking::wake_raw(word, 1);
+        }
     }
 
-    /// Claims the place in front.
-    #[inline]
-    fn try_be_first(&self) -> bool {
-        // Relaxed, both ways: the place gives no access to anything; the lock itself does, by try_hold.
-        self.first.compare_exchange(VACANT, TAKEN, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
-    /// Waits to be first, in the queue if need be, then for the holder.
+    /// Waits for the slot, in the queue if need be, then for the lock.
     #[cold]
     fn lock_slow(&self) {
-        if !self.be_first_soon() {
+        if !self.claim_slot_soon() {
             self.queue_up();
         }
-        self.wait_for_holder();
-        // Relaxed: as in try_be_first. A read-modify-write, so that a head that fell asleep is not overlooked.
-        let before = self.first.swap(VACANT, Ordering::Relaxed);
-        if before & HEAD_ASLEEP != 0 {
-            self.wake_head();
-        }
+        self.wait_for_lock();
+        // Relaxed: the slot gives no access to anything; the lock does. The head's flags stay, and
+        // this thread's unlock looks at them.
+        self.slot.fetch_and(!SPINNERS, Ordering::Relaxed);
     }
 
-    /// Claims the place in front if it falls vacant while nobody queues for it: whoever is first may be about to
-    /// leave it, and to queue up costs more than to wait for that.
-    fn be_first_soon(&self) -> bool {
-        for _ in 0..PATIENCE {
-            if !self.queue_is_empty() {
-                return false;
-            }
-            // Relaxed: looks without writing the line; the exchange decides.
-            if self.first.load(Ordering::Relaxed) == VACANT && self.try_be_first() {
+    /// Claims the slot if it falls vacant soon. Returns `false`, without waiting, if the head has
+    /// reserved it or the spinner sleeps.
+    fn claim_slot_soon(&self) -> bool {
+        let mut spin = Spin::polite(PATIENCE);
+        loop {
+            let slot = look(&self.slot);
+            if slot & (TAKEN | RESERVED) == 0 && self.change_slot(slot, slot | TAKEN) {
                 return true;
             }
-            hint::spin_loop();
+            if slot & (ASLEEP | RESERVED) != 0 || !spin.again() {
+                return false;
+            }
         }
-        false
     }
 
-    /// Waits in the queue and comes back as the first.
+    fn change_slot(&self, from: u32, to: u32) -> bool {
+        // Relaxed, both ways: the slot gives no access to anything; the lock does, by take.
+        self.slot.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Waits in the slot for the lock: politely at first, then demands it, then sleeps.
+    fn wait_for_lock(&self) {
+        let mut spin = Spin::polite(SPINS);
+        let mut demanded = false;
+        loop {
+            let held = look(&self.held);
+            if held != HELD {
+                if self.take(held) {
+                    return;
+                }
+            } else if !spin.again() {
+                if demanded {
+                    // Relaxed, also below: unlock takes it for a hint, and the sleep is bounded.
+                    self.slot.fetch_or(ASLEEP, Ordering::Relaxed);
+                    parking::wait(&self.held, HELD, Some(NAP));
+                } else {
+                    demanded = true;
+                    self.slot.fetch_or(DEMANDED, Ordering::Relaxed);
+                }
+                spin = Spin::eager(SPINS_DEMANDED);
+            }
+        }
+    }
+
+    /// Waits in the queue for the slot.
     fn queue_up(&self) {
         let me = Waiter::new();
         quietline_platform::name_words!(me, "SpinLock waiter");
         me.begins_or_ends();
-        let my_place = ptr::from_ref(&me).cast_mut();
-        // ORDERING: Release makes the node above visible to the successor, who reads the pointer by the Acquire of
-        // its own swap here and then writes `next`. A null read orders nothing: nobody is ahead.
-        let ahead = self.tail.swap(my_place, Ordering::AcqRel);
+        let mine = ptr::from_ref(&me).cast_mut();
+        // ORDERING: Release makes the entry above visible to the successor, which reads the pointer
+        // by the Acquire of its own swap here and then writes `next`. A null read orders nothing: no
+        // entry is ahead.
+        let ahead = self.tail.swap(mine, Ordering::AcqRel);
         if !ahead.is_null() {
-            // SAFETY: the node came from the tail. Its thread leaves it only when the tail still names it (the swap
-            // above made that impossible) or when it has found `next`, which only this store sets.
+            // SAFETY: the entry came from the tail. Its thread leaves it only when the tail still
+            // names it (the swap above made that impossible) or when it has found `next`, which only
+            // the store below sets.
             let ahead = unsafe { &*ahead };
             ahead.is_used();
-            // ORDERING: pairs with the Acquire loads in leave. The one ahead sees this node's fields through it, or
-            // sees null and waits for it.
-            ahead.next.store(my_place, Ordering::Release);
-            me.wait_for_turn();
+            // Relaxed: a hint.
+            let head_sleeps = self.slot.load(Ordering::Relaxed) & HEAD_ASLEEP != 0;
+            let behind_sleeper = head_sleeps || ahead.is_asleep();
+            // ORDERING: pairs with the Acquire loads in leave. The thread ahead sees this entry's
+            // fields through it, or sees null and waits for it.
+            ahead.next.store(mine, Ordering::Release);
+            me.wait_for_turn(behind_sleeper);
         }
-        self.wait_to_be_first();
+        self.wait_for_slot();
         self.leave(&me);
         me.begins_or_ends();
     }
 
-    /// Makes the next one the head of the queue. The node is nobody's business after this.
+    /// Waits as the head of the queue for the slot: spins a while, then sleeps, then reserves it.
+    fn wait_for_slot(&self) {
+        let mut spin = Spin::polite(SPINS);
+        let mut turn = Turn::new();
+        loop {
+            let slot = look(&self.slot);
+            if slot & TAKEN == 0 {
+                if self.change_slot(slot, slot & !(HEAD_ASLEEP | RESERVED) | TAKEN) {
+                    return;
+                }
+                continue;
+            }
+            if slot & ASLEEP == 0 && spin.again() {
+                continue;
+            }
+            let nap = turn.time_left();
+            if nap.is_none() && slot & RESERVED == 0 {
+                // Relaxed: as in change_slot.
+                self.slot.fetch_or(RESERVED, Ordering::Relaxed);
+                spin = Spin::eager(SPINS);
+                continue;
+            }
+            // The thread that leaves the slot does so by a read-modify-write of this word. It either
+            // sees the flag or makes this exchange fail.
+            let asleep = slot | HEAD_ASLEEP;
+            if self.change_slot(slot, asleep) {
+                parking::wait(&self.slot, asleep, turn.limit(nap));
+                // Relaxed: a hint. A flag that is still there means that no unlock woke this thread:
+                // the time is up, or another flag changed before it slept.
+                if self.slot.load(Ordering::Relaxed) & HEAD_ASLEEP == 0 {
+                    spin = Spin::polite(SPINS);
+                }
+            }
+        }
+    }
+
+    /// Makes the next entry the head of the queue. No thread uses `me` after this.
     fn leave(&self, me: &Waiter) {
-        let my_place = ptr::from_ref(me).cast_mut();
-        // ORDERING (both loads of next): pair with the Release store in queue_up. A pointer seen brings the
-        // successor's fields; null means that there is none, or that it has not linked itself yet.
+        let mine = ptr::from_ref(me).cast_mut();
+        // ORDERING (both loads of next): pair with the Release store in queue_up. A pointer seen
+        // brings the successor's fields; null means that there is none, or that it has not linked
+        // itself yet.
         let mut next = me.next.load(Ordering::Acquire);
         if next.is_null() {
-            // Relaxed: the null that this leaves is never followed; a failure only says that someone came.
+            // Relaxed: the null that this leaves is never followed; a failure only says that a
+            // successor came.
             let empty = self.tail.compare_exchange(
-                my_place,
+                mine,
                 ptr::null_mut(),
                 Ordering::Relaxed,
                 Ordering::Relaxed,
@@ -268,153 +314,94 @@ impl QueuedLock {
                 next = me.next.load(Ordering::Acquire);
             }
         }
-        // SAFETY: the successor stays in wait_for_turn, its node alive, until make_head's last store.
+        // SAFETY: the successor stays in wait_for_turn, its entry alive, until make_head's last
+        // store.
         let next = unsafe { &*next };
         next.is_used();
         next.make_head();
     }
 }
 
-/// How the two in front wait: a while by spinning, then asleep.
+/// Looks at a word without writing its line. An exchange follows, and decides.
+fn look(word: &AtomicU32) -> u32 {
+    #[cfg(not(loom))]
+    return word.load(Ordering::Relaxed);
+    // The model remembers only the last access to a word, so a load hides from it that other
+    // threads may come between earlier ones; an exchange that always fails does not.
+    #[cfg(loom)]
+    return word
+        .compare_exchange(u32::MAX, u32::MAX, Ordering::Relaxed, Ordering::Relaxed)
+        .unwrap_or_else(|now| now);
+}
+
+/// The time for which the head of the queue lets newcomers pass.
 #[cfg(not(loom))]
-impl QueuedLock {
-    /// The first waits for the lock itself.
-    fn wait_for_holder(&self) {
-        let mut backoff = Backoff::alone();
-        // Relaxed: looks without writing the holder's line; the exchange decides.
-        while !(self.held.load(Ordering::Relaxed) == FREE && self.try_hold()) {
-            if !backoff.spin() {
-                // Relaxed: unlock takes it for a hint, and the sleep is bounded.
-                self.first.fetch_or(DOZING, Ordering::Relaxed);
-                futex::wait(&self.held, HELD, Some(NAP));
-            }
-        }
+struct Turn {
+    /// Set at the first sleep.
+    until: Option<Duration>,
+}
+
+#[cfg(not(loom))]
+impl Turn {
+    fn new() -> Self {
+        Self { until: None }
     }
 
-    /// The head of the queue waits for the place in front.
-    fn wait_to_be_first(&self) {
-        let mut backoff = Backoff::alone();
-        loop {
-            // Relaxed: as in try_be_first.
-            let first = self.first.load(Ordering::Relaxed);
-            if first == VACANT {
-                if self.try_be_first() {
-                    return;
-                }
-            } else if !backoff.spin() {
-                // Relaxed: whoever vacates the place does it by a read-modify-write of this word, and so either sees
-                // the flag or makes this exchange fail.
-                let flag = first | HEAD_ASLEEP;
-                if self
-                    .first
-                    .compare_exchange(first, flag, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_ok()
-                {
-                    futex::wait(&self.first, flag, Some(NAP));
-                }
-            }
-        }
+    /// Returns `None` once the time is over.
+    fn time_left(&mut self) -> Option<Duration> {
+        let now = clock::monotonic();
+        let left = self.until.get_or_insert(now + BOUND).saturating_sub(now);
+        (!left.is_zero()).then_some(left)
     }
 
-    #[cold]
-    fn wake_head(&self) {
-        futex::wake(&self.first, 1);
+    fn limit(&self, left: Option<Duration>) -> Option<Duration> {
+        Some(left.unwrap_or(NAP))
     }
 }
 
-/// The longest sleep of the first, in case the unlock did not see it fall asleep; and of the head of the queue, whose
-/// word the first changes when it falls asleep itself.
-#[cfg(not(loom))]
-const NAP: Duration = Duration::from_millis(1);
-
-/// Wakes the first, by address only.
-#[cfg(not(loom))]
-#[cold]
-fn wake_slow(held: *const u32) {
-    futex::wake_raw(held, 1);
-}
-
-/// In the model nobody sleeps.
+/// In the model the head reserves the slot at once, and then sleeps without a limit: its wake-up
+/// must not depend on the clock.
 #[cfg(loom)]
-impl QueuedLock {
-    fn wait_for_holder(&self) {
-        while !self.try_hold() {
-            thread::yield_now();
-        }
-    }
+struct Turn;
 
-    fn wait_to_be_first(&self) {
-        while !self.try_be_first() {
-            thread::yield_now();
-        }
-    }
-
-    fn wake_head(&self) {
-        unreachable!("nobody sleeps in the model");
-    }
-}
-
-#[cfg(not(loom))]
-impl Waiter {
-    /// Waits until the one ahead makes this waiter the first: spins a while, then sleeps until woken.
-    fn wait_for_turn(&self) {
-        let mut backoff = Backoff::alone();
-        loop {
-            // ORDERING: pairs with the Release stores of make_head: its use of this node is over. Until then, wait.
-            match self.turn.load(Ordering::Acquire) {
-                HEAD => return,
-                QUEUED if backoff.spin() => {}
-                QUEUED => {
-                    // Relaxed: the sleeper publishes nothing. A failure means that the turn has just come.
-                    let _ = self.turn.compare_exchange(
-                        QUEUED,
-                        ASLEEP,
-                        Ordering::Relaxed,
-                        Ordering::Relaxed,
-                    );
-                }
-                ASLEEP => futex::wait(&self.turn, ASLEEP, None),
-                // WAKING: the one ahead is inside the wake-up call, and about to store HEAD.
-                _ => thread::yield_now(),
-            }
-        }
-    }
-
-    /// Makes this waiter the first. Its node may be gone as soon as HEAD is stored.
-    fn make_head(&self) {
-        // ORDERING: Release, here and below, pairs with the Acquire in wait_for_turn: all use of the node (the load
-        // of its fields, the wake-up) is over when the waiter goes on. Failure: it sleeps, nothing is ordered yet.
-        if self.turn.compare_exchange(QUEUED, HEAD, Ordering::Release, Ordering::Relaxed).is_err() {
-            // Relaxed: only keeps the sleeper from sleeping again; HEAD follows.
-            self.turn.store(WAKING, Ordering::Relaxed);
-            futex::wake(&self.turn, 1);
-            self.turn.store(HEAD, Ordering::Release); // ORDERING: as above.
-        }
-    }
-}
-
-/// In the model nobody sleeps.
 #[cfg(loom)]
-impl Waiter {
-    fn wait_for_turn(&self) {
-        // ORDERING: pairs with the Release store of make_head: its use of this node is over.
-        while self.turn.load(Ordering::Acquire) != HEAD {
-            thread::yield_now();
-        }
+impl Turn {
+    fn new() -> Self {
+        Self
     }
 
-    fn make_head(&self) {
-        // ORDERING: pairs with the Acquire in wait_for_turn.
-        self.turn.store(HEAD, Ordering::Release);
+    fn time_left(&mut self) -> Option<Duration> {
+        None
+    }
+
+    fn limit(&self, _left: Option<Duration>) -> Option<Duration> {
+        None
     }
 }
 
 #[cfg(all(test, not(loom)))]
-impl QueuedLock {
-    /// The words as they are when one thread is first and others queue, without the threads.
-    pub(super) fn pretend_that_threads_wait(&self) {
-        // Relaxed: one thread, no order.
-        self.first.store(TAKEN | DOZING | HEAD_ASLEEP, Ordering::Relaxed);
-        self.tail.store(ptr::dangling_mut(), Ordering::Relaxed);
+pub(super) mod pretence {
+    use super::*;
+
+    /// States of the slot and the queue without the threads.
+    pub(in super::super) const SPINNER_SLEEPS: u32 = TAKEN | ASLEEP;
+    pub(in super::super) const SPINNER_DEMANDS: u32 = TAKEN | DEMANDED;
+    pub(in super::super) const HEAD_SLEEPS: u32 = HEAD_ASLEEP;
+    pub(in super::super) const EVERYTHING: u32 = SPINNERS | HEAD_ASLEEP | RESERVED;
+
+    impl QueuedLock {
+        pub(in super::super) fn pretend_that_threads_wait(&self, slot: u32) {
+            // Relaxed, also below: one thread, no order.
+            self.slot.store(slot, Ordering::Relaxed);
+            self.tail.store(ptr::dangling_mut(), Ordering::Relaxed);
+        }
+
+        pub(in super::super) fn is_granted(&self) -> bool {
+            self.held.load(Ordering::Relaxed) == GRANTED
+        }
+
+        pub(in super::super) fn would_wake(&self) -> bool {
+            self.slot.load(Ordering::Relaxed) & (ASLEEP | HEAD_ASLEEP) != 0
+        }
     }
 }

@@ -1,6 +1,7 @@
-//! What only a child process meets.
+//! States that only a child process meets, or only a moment long.
 
 use super::SpinLock;
+use super::queue::pretence;
 
 /// The child of a `fork` gets the lock held, with waiters that did not come along; it lets go and uses the lock,
 /// uncontended and contended, as if they had never been.
@@ -9,7 +10,7 @@ fn a_child_forgets_the_waiters() {
     let lock = SpinLock::new(1);
     // SAFETY: let go below.
     unsafe { lock.raw_lock() };
-    lock.lock.pretend_that_threads_wait();
+    lock.lock.pretend_that_threads_wait(pretence::EVERYTHING);
     assert!(lock.try_lock().is_none());
     // SAFETY: locked above, and no other thread knows the lock.
     unsafe { lock.raw_unlock_in_child() };
@@ -20,4 +21,34 @@ fn a_child_forgets_the_waiters() {
         }
     });
     assert_eq!(lock.into_inner(), 3002);
+}
+
+/// A thread that runs does not wait for one that sleeps: between an unlock and the sleeper's first
+/// look lies a wake-up, and the lock is free meanwhile. The sleeper is woken once, not again by each
+/// further unlock.
+#[test]
+fn a_running_thread_passes_sleepers() {
+    for waiters in [pretence::SPINNER_SLEEPS, pretence::HEAD_SLEEPS] {
+        let lock = SpinLock::new(());
+        let held = lock.lock();
+        lock.lock.pretend_that_threads_wait(waiters);
+        assert!(lock.lock.would_wake());
+        drop(held);
+        assert!(!lock.lock.would_wake());
+        drop(
+            lock.try_lock()
+                .expect("a sleeping waiter does not keep the lock from a running thread"),
+        );
+    }
+}
+
+/// A spinner that has been passed over for long enough gets the lock, and no other thread does.
+#[test]
+fn a_demanded_lock_is_granted() {
+    let lock = SpinLock::new(());
+    let held = lock.lock();
+    lock.lock.pretend_that_threads_wait(pretence::SPINNER_DEMANDS);
+    drop(held);
+    assert!(lock.lock.is_granted());
+    assert!(lock.try_lock().is_none());
 }

@@ -2,10 +2,12 @@
 #![cfg(not(loom))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use quietline_sync::SpinLock;
+use quietline_testing::budget;
 
 static IN_A_STATIC: SpinLock<u32> = SpinLock::new(7);
 
@@ -76,24 +78,43 @@ fn stress_exclusion() {
     assert_eq!(lock.into_inner(), (4 * ROUNDS, 4 * ROUNDS));
 }
 
-/// A thread that takes the lock again and again does not keep out one that wants it now and then.
+/// Threads that take the lock again and again do not keep out those that want it now and then: one
+/// that spins, one at the head of the queue, and those behind it.
 #[test]
 fn stress_no_starvation() {
+    let rounds = budget("QUIETLINE_STRESS_ROUNDS", 500);
     let lock = SpinLock::new(0u64);
-    let done = AtomicBool::new(false);
+    let done = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
+                while done.load(Ordering::Relaxed) < 4 {
                     *lock.lock() += 1;
                 }
             });
         }
-        for _ in 0..2_000 {
-            let mut value = lock.lock();
-            *value += 1;
+        for _ in 0..4 {
+            scope.spawn(|| {
+                (0..rounds).for_each(|_| *lock.lock() += 1);
+                done.fetch_add(1, Ordering::Relaxed);
+            });
         }
-        done.store(true, Ordering::Relaxed);
     });
-    assert!(lock.into_inner() >= 2_000);
+    assert!(lock.into_inner() >= 4 * rounds as u64);
+}
+
+/// A section of many milliseconds: the spinner, the head and those behind it sleep, and each gets
+/// the lock after it.
+#[test]
+fn a_long_section() {
+    let lock = SpinLock::new(0);
+    thread::scope(|scope| {
+        let mut held = lock.lock();
+        for _ in 0..5 {
+            scope.spawn(|| *lock.lock() += 1);
+        }
+        thread::sleep(Duration::from_millis(20));
+        *held += 1;
+    });
+    assert_eq!(lock.into_inner(), 6);
 }
