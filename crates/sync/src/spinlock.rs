@@ -22,24 +22,27 @@ use queue::QueuedLock;
 ///               └─ queue: tail ... second, head: watches the slot ──> slot
 /// ```
 ///
-/// Locking a free lock is one locked instruction, unlocking is one plain store. One waiter, in the slot, spins on
-/// the lock's word. The head of the queue watches the slot. All other waiters watch entries on their own stacks, so
-/// that a release moves a fixed number of lines however many wait. Each of them sleeps after a budget of spins, and
-/// a waiter behind a sleeper sleeps at once.
+/// Locking a free lock is one locked instruction, unlocking is one plain store. One waiter, in
+/// the slot, spins on the lock's word. The head of the queue watches the slot. All other waiters
+/// watch entries on their own stacks, so that a release moves a fixed number of lines however
+/// many wait. Each of them sleeps after a budget of spins, and a waiter behind a sleeper sleeps
+/// at once.
 ///
-/// A running thread takes a free lock past all waiters. So the lock is never idle while a sleeper is being woken,
-/// and as many threads stay awake as keep it busy. What this takes from the waiters is bounded: see below.
+/// A running thread takes a free lock past all waiters. So the lock is never idle while a sleeper
+/// is being woken, and as many threads stay awake as keep it busy. What this takes from the
+/// waiters is bounded: see below.
 ///
-/// Differs from the kernel's: waiters sleep, because in user space a holder can lose its CPU; and the queue's entries
-/// live on the stack, so locks may be nested without bound.
+/// Differs from the kernel's: waiters sleep, because in user space a holder can lose its CPU; and
+/// the queue's entries live on the stack, so locks may be nested without bound.
 ///
 /// # Guarantees
 ///
-/// * No waiter starves. The spinner is passed over for some 10 microseconds of its own running time, then the next
-///   unlock grants it the lock. The head of the queue is passed over for 250 microseconds, then it gets the slot
-///   next. The queue is first in, first out. Waiters are not served in the order of their arrival.
-/// * The lock is released when the guard is dropped, also by a panic. There is no poisoning: who catches panics
-///   looks after the value.
+/// * No waiter starves. The spinner is passed over for some 10 microseconds of its own running
+///   time, then the next unlock grants it the lock. The head of the queue is passed over for 250
+///   microseconds, then it gets the slot next. The queue is first in, first out. Waiters are not
+///   served in the order of their arrival.
+/// * The lock is released when the guard is dropped, also by a panic. There is no poisoning: who
+///   catches panics looks after the value.
 ///
 /// # Limits
 ///
@@ -47,10 +50,11 @@ use queue::QueuedLock;
 ///
 /// # Source
 ///
-/// J. Mellor-Crummey, M. Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors", TOCS
-/// 1991 (the queue); `kernel/locking/qspinlock.c`, Linux 6.1 (a spinner beside a queue); `kernel/locking/mutex.c`,
-/// Linux 6.1 (hand-off to a waiter that was passed over); D. Dice, "Malthusian Locks", EuroSys 2017 (few active
-/// waiters). Figures and alternatives: ADR 25.
+/// J. Mellor-Crummey, M. Scott, "Algorithms for scalable synchronization on shared-memory
+/// multiprocessors", TOCS 1991 (the queue); `kernel/locking/qspinlock.c`, Linux 6.1 (a spinner
+/// beside a queue); `kernel/locking/mutex.c`, Linux 6.1 (hand-off to a waiter that was passed
+/// over); D. Dice, "Malthusian Locks", EuroSys 2017 (few active waiters). Figures and
+/// alternatives: ADR 25.
 pub struct SpinLock<T> {
     lock: QueuedLock,
     value: UnsafeCell<T>,
@@ -74,8 +78,8 @@ impl<T> SpinLock<T> {
         Self { lock: QueuedLock::new(), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the lock, waiting for it if need be. Writes the lock's line; in the queue also the line of the waiter
-    /// ahead.
+    /// Takes the lock, waiting for it if need be. Writes the lock's line; in the queue also the
+    /// line of the waiter ahead.
     #[inline]
     pub fn lock(&self) -> SpinLockGuard<'_, T> {
         self.lock.lock();
@@ -126,12 +130,13 @@ impl<T> SpinLock<T> {
         self.lock.unlock();
     }
 
-    /// Lets go, in the child process of a `fork`, of a lock taken by [`raw_lock`](Self::raw_lock) before it, and
-    /// forgets the threads that were waiting for it: they did not come along.
+    /// Lets go, in the child process of a `fork`, of a lock taken by [`raw_lock`](Self::raw_lock)
+    /// before it, and forgets the threads that were waiting for it: they did not come along.
     ///
     /// # Safety
     ///
-    /// The caller is the only thread of the child, and its counterpart in the parent holds the lock by `raw_lock`.
+    /// The caller is the only thread of the child, and its counterpart in the parent holds the
+    /// lock by `raw_lock`.
     pub unsafe fn raw_unlock_in_child(&self) {
         // SAFETY: there is no other thread, says the contract.
         unsafe { self.lock.reset() };

@@ -24,8 +24,8 @@ fn a_child_forgets_the_waiters() {
 }
 
 /// A thread that runs does not wait for one that sleeps: between an unlock and the sleeper's first
-/// look lies a wake-up, and the lock is free meanwhile. The sleeper is woken once, not again by each
-/// further unlock.
+/// look lies a wake-up, and the lock is free meanwhile. The sleeper is woken once, not again by
+/// each further unlock.
 #[test]
 fn a_running_thread_passes_sleepers() {
     for waiters in [pretence::SPINNER_SLEEPS, pretence::HEAD_SLEEPS] {
@@ -35,10 +35,7 @@ fn a_running_thread_passes_sleepers() {
         assert!(lock.lock.would_wake());
         drop(held);
         assert!(!lock.lock.would_wake());
-        drop(
-            lock.try_lock()
-                .expect("a sleeping waiter does not keep the lock from a running thread"),
-        );
+        drop(lock.try_lock().expect("a sleeper does not keep the lock"));
     }
 }
 
