@@ -64,7 +64,7 @@ fn it_is_named_by_descriptor() {
         (writer, "pipe:[41]"),
         (eventfd(&eventfds, &files, 0, 0).unwrap(), "anon_inode:[eventfd]"),
         (
-            timerfd(&timerfds, &timers, &files, abi::CLOCK_MONOTONIC, 0, false).unwrap(),
+            timerfd(&timerfds, &timers, &files, abi::CLOCK_MONOTONIC, 0, || false).unwrap(),
             "anon_inode:[timerfd]",
         ),
         (signals, "anon_inode:[signalfd]"),

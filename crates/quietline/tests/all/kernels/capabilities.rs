@@ -269,7 +269,8 @@ fn file_max_binds_without_sys_admin() {
     for _ in 0..4 {
         root.eventfd(0, 0).unwrap();
     }
-    let calls: [(&str, fn(&Process) -> Result<(), Errno>); 10] = [
+    type Call = fn(&Process) -> Result<(), Errno>;
+    let calls: [(&str, Call); 10] = [
         ("eventfd", |p| p.eventfd(0, 0).map(drop)),
         ("pipe2", |p| p.pipe2(0).map(drop)),
         ("socket", |p| p.socket(AF_INET, SOCK_STREAM, 0).map(drop)),

@@ -91,7 +91,8 @@ fn changes_of_the_mounts_are_events() {
     let mounts = p.open("/proc/self/mounts", O_RDONLY, 0).unwrap();
     let wanted = EpollEvent { events: EPOLLPRI | EPOLLERR, data: 7 };
     p.epoll_ctl(epoll, EPOLL_CTL_ADD, mounts, &wanted).unwrap();
-    let changes: [(&str, fn(&Process) -> Result<(), Errno>); 6] = [
+    type Change = fn(&Process) -> Result<(), Errno>;
+    let changes: [(&str, Change); 6] = [
         ("mount", |p| p.mount("", "/d", "tmpfs", 0)),
         ("move", |p| p.mount("/d", "/e", "", quietline::MS_MOVE)),
         ("bind", |p| p.mount("/e", "/d", "", quietline::MS_BIND)),

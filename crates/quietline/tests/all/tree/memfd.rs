@@ -6,8 +6,8 @@ use quietline::{Config, Errno, Kernel, MFD_CLOEXEC, MFD_EXEC, MS_BIND, MS_REMOUN
 use quietline_vfs::MountFlags;
 use std::ffi::CString;
 
-/// Mode, links, size, status flags and the name that `/proc` shows.
-type Told = (u32, u64, i64, i32, Vec<u8>);
+/// Mode, whether it has a link, size, status flags and the name that `/proc` shows.
+type Told = (u32, bool, i64, i32, Vec<u8>);
 
 fn host(name: &str, flags: u32) -> Result<Told, i32> {
     let name = CString::new(name).unwrap();
@@ -23,7 +23,7 @@ fn host(name: &str, flags: u32) -> Result<Told, i32> {
         let shown = std::os::unix::ffi::OsStringExt::into_vec(shown.into_os_string());
         let status = libc::fcntl(fd, F_GETFL);
         libc::close(fd);
-        Ok((stat.st_mode, stat.st_nlink.into(), stat.st_size, status, shown))
+        Ok((stat.st_mode, stat.st_nlink != 0, stat.st_size, status, shown))
     }
 }
 
@@ -35,7 +35,7 @@ fn ours(p: &quietline::Process, name: &str, flags: u32) -> Result<Told, i32> {
     assert_eq!(p.fd_name(fd).unwrap().as_bytes(), &shown[..n]);
     let status = p.fcntl(fd, F_GETFL, 0).unwrap();
     p.close(fd).unwrap();
-    Ok((stat.st_mode, stat.st_nlink.into(), stat.st_size, status, shown[..n].to_vec()))
+    Ok((stat.st_mode, stat.st_nlink != 0, stat.st_size, status, shown[..n].to_vec()))
 }
 
 #[test]
