@@ -58,14 +58,9 @@ mod forward {
     impl World {
         /// A table for so many.
         fn new(most: u32) -> Arc<Self> {
-<<<<<<< HEAD
             let domain: &'static Domain = Domain::leaked().unwrap();
-            Arc::new(Self { domain, neighbours: Neighbours::new(domain, most).unwrap() })
-=======
-            let domain: &'static Domain = Box::leak(Domain::new().unwrap());
             let keys = HashKeys::draw().unwrap();
             Arc::new(Self { domain, neighbours: Neighbours::new(domain, keys, 1, most).unwrap() })
->>>>>>> i15-net
         }
 
         /// Learns a neighbour for good.

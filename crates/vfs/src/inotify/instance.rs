@@ -16,7 +16,7 @@ use std::collections::HashMap;
 /// What readers of a queue wait for: `POLLIN`.
 const READABLE: u32 = 1;
 
-/// An instance, as its file owns it. Dropping it [closes](Self::close) it.
+/// An instance, as its file owns it. Dropping it closes it.
 #[derive(Debug)]
 pub struct Inotify {
     instance: Shared<Instance>,

@@ -32,7 +32,7 @@ fn answer(of: (Link, Ipv4Addr)) -> Vec<u8> {
 }
 
 /// Payloads of the packets, other than questions for neighbours, that went out to a link address.
-fn to<'s>(sent: &'s [(u32, Vec<u8>)], link: Link) -> Vec<&'s [u8]> {
+fn to(sent: &[(u32, Vec<u8>)], link: Link) -> Vec<&[u8]> {
     let is_ip = |bytes: &[u8]| Ethernet::of(bytes).unwrap().0.protocol.get() != ether::ARP;
     let sent = sent.iter().filter(|(_, bytes)| bytes[..6] == link && is_ip(bytes));
     sent.map(|(_, bytes)| &bytes[42..]).collect()
