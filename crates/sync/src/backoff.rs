@@ -9,13 +9,13 @@ use quietline_platform::{atomic::AtomicU32, futex, hint};
 
 /// A busy wait of bounded length: processor hints between looks.
 ///
-/// In the model it is over at once.
+/// In the model it lasts until the condition comes true, and lets other threads run; with
+/// [`model_sleeps`] it is over at once.
 #[derive(Debug)]
 pub(crate) struct Spin {
     /// Hints given so far.
     #[cfg(not(loom))]
     given: u32,
-    #[cfg(not(loom))]
     budget: u32,
     /// The most hints between two looks.
     #[cfg(not(loom))]
@@ -57,14 +57,37 @@ impl Spin {
     }
 
     #[cfg(loom)]
-    const fn new(_budget: u32, _stride: u32) -> Self {
-        Self {}
+    const fn new(budget: u32, _stride: u32) -> Self {
+        Self { budget }
     }
 
     #[cfg(loom)]
     pub(crate) fn again(&mut self) -> bool {
-        false
+        if self.budget == 0 || sleeps() {
+            return false;
+        }
+        thread::yield_now();
+        true
     }
+}
+
+#[cfg(loom)]
+std::thread_local! {
+    /// All threads of a model run on one thread of the host.
+    static SLEEPS: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
+}
+
+#[cfg(loom)]
+pub(crate) fn sleeps() -> bool {
+    SLEEPS.get()
+}
+
+/// Makes waiters of [`SpinLock`](crate::SpinLock) fall asleep in the models of this thread. Without
+/// it they only spin, so that models of what uses the lock have few orders to try.
+#[cfg(loom)]
+#[doc(hidden)]
+pub fn model_sleeps() {
+    SLEEPS.set(true);
 }
 
 /// Hints before the CPU is given up: some 5 to 20 microseconds, about what a sleep and a wake-up cost.

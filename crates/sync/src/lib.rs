@@ -72,6 +72,9 @@ mod slow_half;
 mod spinlock;
 mod wait_queue;
 
+#[cfg(loom)]
+#[doc(hidden)]
+pub use backoff::model_sleeps;
 pub use counter::{Batch, Counter};
 pub use file_ref::FileRef;
 pub use id_allocator::{IdAllocator, WideIdAllocator};

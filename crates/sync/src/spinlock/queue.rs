@@ -63,7 +63,7 @@ const RESERVED: u32 = 1 << 4;
 const SPINNERS: u32 = TAKEN | ASLEEP | DEMANDED;
 
 /// Hints that a newcomer gives before it queues up behind a spinner.
-const PATIENCE: u32 = 32;
+const PATIENCE: u32 = if cfg!(loom) { 0 } else { 32 };
 
 /// Hints that a waiter gives before it sleeps, or, in the slot, before it demands the lock: some 2
 /// to 10 microseconds, less than a sleep and a wake-up cost.
@@ -115,6 +115,13 @@ impl QueuedLock {
     /// Releases the lock: by one plain store, unless a waiter wants to be granted it or woken.
     #[inline]
     pub(super) fn unlock(&self) {
+        // Without sleepers there are no flags. A look at the slot would only give the model orders
+        // to try.
+        #[cfg(loom)]
+        if !crate::backoff::sleeps() {
+            // ORDERING: as below.
+            return self.held.store(FREE, Ordering::Release);
+        }
         // Relaxed: for the spinner's flags a hint, because its sleep is bounded. The head's flag is
         // seen if it matters: it is set only while the slot is taken, and the thread that leaves the
         // slot does so by a read-modify-write of this word before it comes here.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use quietline_platform::{model, thread};
-use quietline_sync::SpinLock;
+use quietline_sync::{SpinLock, model_sleeps};
 
 /// Runs `f` with at most `switches` forced switches per execution: with more, two waiters yield to
 /// each other for ever, or the model takes minutes.
@@ -12,6 +12,7 @@ fn bounded(switches: usize, f: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(switches);
     model.max_branches = 5_000;
+    model_sleeps();
     model.check(f);
 }
 
@@ -41,6 +42,28 @@ fn two_threads_twice() {
 #[test]
 fn three_threads() {
     bounded(2, || {
+        let lock = Arc::new(SpinLock::new(0));
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let lock = lock.clone();
+                thread::spawn(move || *lock.lock() += 1)
+            })
+            .collect();
+        *lock.lock() += 1;
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(*lock.lock(), 3);
+    });
+}
+
+/// As above, with waiters that only spin, as models of other structures have the lock.
+#[test]
+fn three_threads_spinning() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.max_branches = 5_000;
+    model.check(|| {
         let lock = Arc::new(SpinLock::new(0));
         let others: Vec<_> = (0..2)
             .map(|_| {
