@@ -11,6 +11,20 @@ use quietline_vfs::cred::Capabilities;
 use quietline_vfs::signalfd::Signals;
 use quietline_vfs::{FdFlags, FdTable, Files, FsStruct};
 
+/// Evaluates an expression that opens files, and once more if the caller is
+/// [exempt](Process::open_beyond_max) from the limit that it meets. A macro, because a closure that
+/// is called twice is not inlined.
+macro_rules! opened {
+    ($process:expr, $open:expr) => {
+        match $open {
+            Err($crate::Errno::NFILE) => $process.open_beyond_max(|| $open),
+            opened => opened,
+        }
+    };
+}
+
+pub(crate) use opened;
+
 /// A process: descriptors, a place in the tree, and who it is. Share it by reference between as many threads as you like.
 ///
 /// Every method that makes a descriptor takes [`O_ANYFD`] among its flags; `recvmsg`, for those that arrive, has
@@ -127,19 +141,14 @@ impl Process {
         self.table.install(file, FdFlags::of(flags))
     }
 
-    /// Calls `open`, which opens files. A caller with `CAP_SYS_ADMIN` in a privileged kernel is
+    /// Opens files once more after `ENFILE`: a caller with `CAP_SYS_ADMIN` in a privileged kernel is
     /// exempt from `file_max`.
-    #[inline(always)]
-    pub(crate) fn opened<R>(&self, open: impl Fn() -> Result<R, Errno>) -> Result<R, Errno> {
-        match open() {
-            Err(Errno::NFILE) => self.opened_beyond_max(open),
-            opened => opened,
-        }
-    }
-
     #[cold]
     #[inline(never)]
-    fn opened_beyond_max<R>(&self, open: impl Fn() -> Result<R, Errno>) -> Result<R, Errno> {
+    pub(crate) fn open_beyond_max<R>(
+        &self,
+        open: impl FnOnce() -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
         let exempt =
             self.inner().config.privileged && self.capabilities().contains(Capabilities::SYS_ADMIN);
         if exempt { Files::exempt(open) } else { Err(Errno::NFILE) }
@@ -187,7 +196,7 @@ impl Process {
     #[inline(always)]
     pub fn pipe_files(&self, flags: i32) -> Result<[FileHandle<'_>; 2], Errno> {
         let k = self.inner();
-        self.opened(|| quietline_vfs::pipe2(&k.pipes, &k.files, &k.vfs, &k.last_ino, flags))
+        opened!(self, quietline_vfs::pipe2(&k.pipes, &k.files, &k.vfs, &k.last_ino, flags))
     }
 
     /// Makes an event counter. Flags: `EFD_SEMAPHORE`, `EFD_CLOEXEC`, `EFD_NONBLOCK`, [`O_ANYFD`].
@@ -209,7 +218,7 @@ impl Process {
     #[inline(always)]
     pub fn eventfd_file(&self, count: u32, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
-        self.opened(|| quietline_vfs::eventfd(&k.eventfds, &k.files, count, flags))
+        opened!(self, quietline_vfs::eventfd(&k.eventfds, &k.files, count, flags))
     }
 
     /// Makes a timer. Flags: `TFD_CLOEXEC`, `TFD_NONBLOCK`, [`O_ANYFD`].
@@ -233,7 +242,7 @@ impl Process {
     pub fn timerfd_file(&self, clockid: i32, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
         let may_wake = || self.capabilities().contains(Capabilities::WAKE_ALARM);
-        self.opened(|| {
+        opened!(self, {
             quietline_vfs::timerfd::timerfd(
                 &k.timerfds,
                 &k.timers,
@@ -271,7 +280,7 @@ impl Process {
     #[inline(always)]
     pub fn signalfd_file(&self, mask: u64, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
-        self.opened(|| {
+        opened!(self, {
             quietline_vfs::signalfd::signalfd(&k.signalfds, &k.files, &self.signals, mask, flags)
         })
     }

@@ -2,6 +2,7 @@
 
 use super::{is_over, milliseconds, within};
 use crate::abi::{O_ANYFD, O_CLOEXEC};
+use crate::process::opened;
 use crate::{Errno, FileHandle, Process};
 use core::time::Duration;
 use quietline_vfs::eventpoll::{self, EP_MAX_EVENTS, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EpollEvent};
@@ -34,7 +35,7 @@ impl Process {
     #[inline]
     pub fn epoll_file(&self, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
-        self.opened(|| eventpoll::epoll_create1(&k.epolls, &k.files, self.epoll_user(), flags))
+        opened!(self, eventpoll::epoll_create1(&k.epolls, &k.files, self.epoll_user(), flags))
     }
 
     /// Whose watches are counted.
