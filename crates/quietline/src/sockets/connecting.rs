@@ -23,7 +23,7 @@ impl Process {
         ty: i32,
         protocol: i32,
     ) -> Result<FileHandle<'_>, Errno> {
-        opened!(self, self.maker().socket(domain, ty, protocol, self))
+        self.maker().socket(domain, ty, protocol, self)
     }
 
     /// Makes two sockets that are connected to each other. `ty` may have `SOCK_CLOEXEC`, `SOCK_NONBLOCK` and [`O_ANYFD`] in
@@ -33,7 +33,7 @@ impl Process {
     /// As `socketpair(2)`.
     #[inline]
     pub fn socketpair(&self, domain: i32, ty: i32, protocol: i32) -> Result<[i32; 2], Errno> {
-        let ends = self.socketpair_files(domain, ty & !O_ANYFD, protocol)?;
+        let ends = opened!(self, self.socketpair_files(domain, ty & !O_ANYFD, protocol))?;
         self.table.install_pair(ends, FdFlags::of(ty & (SOCK_CLOEXEC | O_ANYFD)))
     }
 
@@ -48,7 +48,7 @@ impl Process {
         ty: i32,
         protocol: i32,
     ) -> Result<[FileHandle<'_>; 2], Errno> {
-        opened!(self, self.maker().pair(domain, ty, protocol, self))
+        self.maker().pair(domain, ty, protocol, self)
     }
 
     /// Gives a socket a name.
