@@ -141,8 +141,8 @@ impl Process {
         self.table.install(file, FdFlags::of(flags))
     }
 
-    /// Opens files once more after `ENFILE`: a caller with `CAP_SYS_ADMIN` in a privileged kernel is
-    /// exempt from `file_max`.
+    /// Opens files once more after `ENFILE`: a caller with `CAP_SYS_ADMIN` in a privileged kernel
+    /// is exempt from `file_max`.
     #[cold]
     #[inline(never)]
     pub(crate) fn open_beyond_max<R>(
@@ -154,8 +154,8 @@ impl Process {
         if exempt { Files::exempt(open) } else { Err(Errno::NFILE) }
     }
 
-    /// Handles a failure to open a file for a descriptor: opens it beyond the limit if the caller is
-    /// exempt.
+    /// Handles a failure to open a file for a descriptor: opens it beyond the limit if the caller
+    /// is exempt.
     #[cold]
     #[inline(never)]
     pub(crate) fn install_beyond_max<'k>(
