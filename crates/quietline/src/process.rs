@@ -11,6 +11,20 @@ use quietline_vfs::cred::Capabilities;
 use quietline_vfs::signalfd::Signals;
 use quietline_vfs::{FdFlags, FdTable, Files, FsStruct};
 
+/// Evaluates an expression that opens files, and once more if the caller is
+/// [exempt](Process::open_beyond_max) from the limit that it meets. A macro, because a closure that
+/// is called twice is not inlined.
+macro_rules! opened {
+    ($process:expr, $open:expr) => {
+        match $open {
+            Err($crate::Errno::NFILE) => $process.open_beyond_max(|| $open),
+            opened => opened,
+        }
+    };
+}
+
+pub(crate) use opened;
+
 /// A process: descriptors, a place in the tree, and who it is. Share it by reference between as many threads as you like.
 ///
 /// Every method that makes a descriptor takes [`O_ANYFD`] among its flags; `recvmsg`, for those that arrive, has
@@ -127,22 +141,31 @@ impl Process {
         self.table.install(file, FdFlags::of(flags))
     }
 
-    /// Calls `open`, which opens files. A caller with `CAP_SYS_ADMIN` in a privileged kernel is
-    /// exempt from `file_max`.
-    #[inline(always)]
-    pub(crate) fn opened<R>(&self, open: impl Fn() -> Result<R, Errno>) -> Result<R, Errno> {
-        match open() {
-            Err(Errno::NFILE) => self.opened_beyond_max(open),
-            opened => opened,
-        }
-    }
-
+    /// Opens files once more after `ENFILE`: a caller with `CAP_SYS_ADMIN` in a privileged kernel
+    /// is exempt from `file_max`.
     #[cold]
     #[inline(never)]
-    fn opened_beyond_max<R>(&self, open: impl Fn() -> Result<R, Errno>) -> Result<R, Errno> {
+    pub(crate) fn open_beyond_max<R>(
+        &self,
+        open: impl FnOnce() -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
         let exempt =
             self.inner().config.privileged && self.capabilities().contains(Capabilities::SYS_ADMIN);
         if exempt { Files::exempt(open) } else { Err(Errno::NFILE) }
+    }
+
+    /// Handles a failure to open a file for a descriptor: opens it beyond the limit if the caller
+    /// is exempt.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn install_beyond_max<'k>(
+        &'k self,
+        errno: Errno,
+        flags: i32,
+        open: impl FnOnce() -> Result<FileHandle<'k>, Errno>,
+    ) -> Result<i32, Errno> {
+        let opened = if errno == Errno::NFILE { self.open_beyond_max(open) } else { Err(errno) };
+        self.install(opened.map_err(|errno| self.descriptors_first(errno))?, flags)
     }
 
     /// When there are neither descriptors nor files left, Linux complains of the descriptors where it takes those
@@ -164,7 +187,9 @@ impl Process {
     pub fn socket(&self, domain: i32, ty: i32, protocol: i32) -> Result<i32, Errno> {
         match self.socket_file(domain, ty & !O_ANYFD, protocol) {
             Ok(file) => self.install(file, ty & (SOCK_CLOEXEC | O_ANYFD)),
-            Err(errno) => Err(self.descriptors_first(errno)),
+            Err(errno) => self.install_beyond_max(errno, ty & (SOCK_CLOEXEC | O_ANYFD), || {
+                self.socket_file(domain, ty & !O_ANYFD, protocol)
+            }),
         }
     }
 
@@ -176,7 +201,7 @@ impl Process {
     /// neither.
     #[inline(always)]
     pub fn pipe2(&self, flags: i32) -> Result<[i32; 2], Errno> {
-        let ends = self.pipe_files(flags & !O_ANYFD)?;
+        let ends = opened!(self, self.pipe_files(flags & !O_ANYFD))?;
         self.table.install_pair(ends, FdFlags::of(flags))
     }
 
@@ -187,7 +212,7 @@ impl Process {
     #[inline(always)]
     pub fn pipe_files(&self, flags: i32) -> Result<[FileHandle<'_>; 2], Errno> {
         let k = self.inner();
-        self.opened(|| quietline_vfs::pipe2(&k.pipes, &k.files, &k.vfs, &k.last_ino, flags))
+        quietline_vfs::pipe2(&k.pipes, &k.files, &k.vfs, &k.last_ino, flags)
     }
 
     /// Makes an event counter. Flags: `EFD_SEMAPHORE`, `EFD_CLOEXEC`, `EFD_NONBLOCK`, [`O_ANYFD`].
@@ -198,7 +223,9 @@ impl Process {
     pub fn eventfd(&self, count: u32, flags: i32) -> Result<i32, Errno> {
         match self.eventfd_file(count, flags & !O_ANYFD) {
             Ok(file) => self.install(file, flags),
-            Err(errno) => Err(self.descriptors_first(errno)),
+            Err(errno) => {
+                self.install_beyond_max(errno, flags, || self.eventfd_file(count, flags & !O_ANYFD))
+            }
         }
     }
 
@@ -209,7 +236,7 @@ impl Process {
     #[inline(always)]
     pub fn eventfd_file(&self, count: u32, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
-        self.opened(|| quietline_vfs::eventfd(&k.eventfds, &k.files, count, flags))
+        quietline_vfs::eventfd(&k.eventfds, &k.files, count, flags)
     }
 
     /// Makes a timer. Flags: `TFD_CLOEXEC`, `TFD_NONBLOCK`, [`O_ANYFD`].
@@ -221,7 +248,8 @@ impl Process {
     pub fn timerfd_create(&self, clockid: i32, flags: i32) -> Result<i32, Errno> {
         match self.timerfd_file(clockid, flags & !O_ANYFD) {
             Ok(file) => self.install(file, flags),
-            Err(errno) => Err(self.descriptors_first(errno)),
+            Err(errno) => self
+                .install_beyond_max(errno, flags, || self.timerfd_file(clockid, flags & !O_ANYFD)),
         }
     }
 
@@ -233,16 +261,7 @@ impl Process {
     pub fn timerfd_file(&self, clockid: i32, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
         let may_wake = || self.capabilities().contains(Capabilities::WAKE_ALARM);
-        self.opened(|| {
-            quietline_vfs::timerfd::timerfd(
-                &k.timerfds,
-                &k.timers,
-                &k.files,
-                clockid,
-                flags,
-                may_wake,
-            )
-        })
+        quietline_vfs::timerfd::timerfd(&k.timerfds, &k.timers, &k.files, clockid, flags, may_wake)
     }
 
     /// Makes a descriptor for the signals in `mask` (bit n for signal n + 1), or, with `fd` not -1, gives the one
@@ -260,7 +279,9 @@ impl Process {
         }
         match self.signalfd_file(mask, flags & !O_ANYFD) {
             Ok(file) => self.install(file, flags),
-            Err(errno) => Err(self.descriptors_first(errno)),
+            Err(errno) => {
+                self.install_beyond_max(errno, flags, || self.signalfd_file(mask, flags & !O_ANYFD))
+            }
         }
     }
 
@@ -271,9 +292,7 @@ impl Process {
     #[inline(always)]
     pub fn signalfd_file(&self, mask: u64, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
-        self.opened(|| {
-            quietline_vfs::signalfd::signalfd(&k.signalfds, &k.files, &self.signals, mask, flags)
-        })
+        quietline_vfs::signalfd::signalfd(&k.signalfds, &k.files, &self.signals, mask, flags)
     }
 }
 

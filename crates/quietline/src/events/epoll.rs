@@ -15,7 +15,9 @@ impl Process {
     pub fn epoll_create1(&self, flags: i32) -> Result<i32, Errno> {
         match self.epoll_file(flags & !O_ANYFD) {
             Ok(file) => self.install(file, flags & (O_CLOEXEC | O_ANYFD)),
-            Err(errno) => Err(self.descriptors_first(errno)),
+            Err(errno) => self.install_beyond_max(errno, flags & (O_CLOEXEC | O_ANYFD), || {
+                self.epoll_file(flags & !O_ANYFD)
+            }),
         }
     }
 
@@ -34,7 +36,7 @@ impl Process {
     #[inline]
     pub fn epoll_file(&self, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
-        self.opened(|| eventpoll::epoll_create1(&k.epolls, &k.files, self.epoll_user(), flags))
+        eventpoll::epoll_create1(&k.epolls, &k.files, self.epoll_user(), flags)
     }
 
     /// Whose watches are counted.

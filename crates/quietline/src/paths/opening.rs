@@ -2,6 +2,7 @@
 
 use super::checked;
 use crate::abi::{AT_FDCWD, O_ANYFD, O_CLOEXEC, O_CREAT, O_TRUNC, O_WRONLY, RESOLVE_IN_ROOT};
+use crate::process::opened;
 use crate::{Errno, FileHandle, Process};
 use quietline_vfs::namei::Caller;
 use quietline_vfs::{OpenHow, OpenResult, Opening, Start};
@@ -47,7 +48,7 @@ impl Process {
         mode: u32,
     ) -> Result<FileHandle<'_>, Errno> {
         let opening = Opening::new(flags, mode)?;
-        self.opened(|| self.open_as(dirfd, path.as_ref(), opening))
+        opened!(self, self.open_as(dirfd, path.as_ref(), opening))
     }
 
     #[inline]
@@ -102,7 +103,7 @@ impl Process {
     pub fn openat2(&self, dirfd: i32, path: impl AsRef<[u8]>, how: &OpenHow) -> Result<i32, Errno> {
         let any = how.flags & O_ANYFD as u64;
         let opening = Opening::of(OpenHow { flags: how.flags & !any, ..*how })?;
-        let file = self.opened(|| self.open_as(dirfd, path.as_ref(), opening))?;
+        let file = opened!(self, self.open_as(dirfd, path.as_ref(), opening))?;
         self.install(file, opening.flags & O_CLOEXEC | any as i32)
     }
 

@@ -1,6 +1,7 @@
 //! inotify, and files that no path leads to.
 
 use crate::abi::{O_ANYFD, O_CLOEXEC};
+use crate::process::opened;
 use crate::{Errno, Process};
 use quietline_vfs::inotify::Inotify;
 use quietline_vfs::namei;
@@ -25,7 +26,7 @@ impl Process {
     pub fn inotify_init1(&self, flags: i32) -> Result<i32, Errno> {
         let k = self.inner();
         let [uid, ..] = self.getresuid();
-        let file = self.opened(|| {
+        let file = opened!(self, {
             quietline_vfs::file::inotify_init1(
                 &k.inotifies,
                 &k.files,
@@ -83,7 +84,7 @@ impl Process {
         let shown = &mut buffer[..MFD_PREFIX.len() + name.len()];
         shown[..MFD_PREFIX.len()].copy_from_slice(MFD_PREFIX);
         shown[MFD_PREFIX.len()..].copy_from_slice(name);
-        let file = self.opened(|| self.call(|c| quietline_vfs::open_memfd(c, &root, shown)))?;
+        let file = opened!(self, self.call(|c| quietline_vfs::open_memfd(c, &root, shown)))?;
         self.install(file, if flags & MFD_CLOEXEC != 0 { O_CLOEXEC } else { 0 })
     }
 }

@@ -1,6 +1,7 @@
 //! Making, naming, connecting and shutting down sockets.
 
 use crate::abi::{O_ANYFD, O_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK};
+use crate::process::opened;
 use crate::{Errno, FileHandle, Process};
 use quietline_net::{Maker, SockAddr};
 use quietline_vfs::{FdFlags, UnusedFd};
@@ -22,7 +23,7 @@ impl Process {
         ty: i32,
         protocol: i32,
     ) -> Result<FileHandle<'_>, Errno> {
-        self.opened(|| self.maker().socket(domain, ty, protocol, self))
+        self.maker().socket(domain, ty, protocol, self)
     }
 
     /// Makes two sockets that are connected to each other. `ty` may have `SOCK_CLOEXEC`, `SOCK_NONBLOCK` and [`O_ANYFD`] in
@@ -32,7 +33,7 @@ impl Process {
     /// As `socketpair(2)`.
     #[inline]
     pub fn socketpair(&self, domain: i32, ty: i32, protocol: i32) -> Result<[i32; 2], Errno> {
-        let ends = self.socketpair_files(domain, ty & !O_ANYFD, protocol)?;
+        let ends = opened!(self, self.socketpair_files(domain, ty & !O_ANYFD, protocol))?;
         self.table.install_pair(ends, FdFlags::of(ty & (SOCK_CLOEXEC | O_ANYFD)))
     }
 
@@ -47,7 +48,7 @@ impl Process {
         ty: i32,
         protocol: i32,
     ) -> Result<[FileHandle<'_>; 2], Errno> {
-        self.opened(|| self.maker().pair(domain, ty, protocol, self))
+        self.maker().pair(domain, ty, protocol, self)
     }
 
     /// Gives a socket a name.
@@ -121,7 +122,7 @@ impl Process {
         unused: UnusedFd<'p>,
     ) -> Result<(UnusedFd<'p>, (FileHandle<'p>, SockAddr)), Errno> {
         let accept = || self.on_socket(fd, |on, _| self.maker().accept(on, nonblock));
-        let wait = || self.opened(accept);
+        let wait = || opened!(self, accept());
         if !how.any {
             return Ok((unused, wait()?));
         }

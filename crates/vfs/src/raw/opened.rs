@@ -225,6 +225,7 @@ impl<'g> Opened<'g> {
         self.inode()?.node().filter(|node| open && node.polls())
     }
 
+    #[cold]
     #[inline(never)]
     fn poll_node(self, table: &mut PollTable<'_>) -> Events {
         match (self.polled_node(), self.tree()) {
