@@ -17,7 +17,7 @@ use quietline_vfs::{FdFlags, FdTable, Files, FsStruct};
 macro_rules! opened {
     ($process:expr, $open:expr) => {
         match $open {
-            Err($crate::Errno::NFILE) => $process.open_beyond_max(|| $open),
+            Err($crate::Errno::NFILE) => $process.open_beyond_max(move || $open),
             opened => opened,
         }
     };
@@ -187,9 +187,11 @@ impl Process {
     pub fn socket(&self, domain: i32, ty: i32, protocol: i32) -> Result<i32, Errno> {
         match self.socket_file(domain, ty & !O_ANYFD, protocol) {
             Ok(file) => self.install(file, ty & (SOCK_CLOEXEC | O_ANYFD)),
-            Err(errno) => self.install_beyond_max(errno, ty & (SOCK_CLOEXEC | O_ANYFD), || {
-                self.socket_file(domain, ty & !O_ANYFD, protocol)
-            }),
+            Err(errno) => {
+                self.install_beyond_max(errno, ty & (SOCK_CLOEXEC | O_ANYFD), move || {
+                    self.socket_file(domain, ty & !O_ANYFD, protocol)
+                })
+            }
         }
     }
 
@@ -223,9 +225,9 @@ impl Process {
     pub fn eventfd(&self, count: u32, flags: i32) -> Result<i32, Errno> {
         match self.eventfd_file(count, flags & !O_ANYFD) {
             Ok(file) => self.install(file, flags),
-            Err(errno) => {
-                self.install_beyond_max(errno, flags, || self.eventfd_file(count, flags & !O_ANYFD))
-            }
+            Err(errno) => self.install_beyond_max(errno, flags, move || {
+                self.eventfd_file(count, flags & !O_ANYFD)
+            }),
         }
     }
 
@@ -248,8 +250,9 @@ impl Process {
     pub fn timerfd_create(&self, clockid: i32, flags: i32) -> Result<i32, Errno> {
         match self.timerfd_file(clockid, flags & !O_ANYFD) {
             Ok(file) => self.install(file, flags),
-            Err(errno) => self
-                .install_beyond_max(errno, flags, || self.timerfd_file(clockid, flags & !O_ANYFD)),
+            Err(errno) => self.install_beyond_max(errno, flags, move || {
+                self.timerfd_file(clockid, flags & !O_ANYFD)
+            }),
         }
     }
 
@@ -279,9 +282,9 @@ impl Process {
         }
         match self.signalfd_file(mask, flags & !O_ANYFD) {
             Ok(file) => self.install(file, flags),
-            Err(errno) => {
-                self.install_beyond_max(errno, flags, || self.signalfd_file(mask, flags & !O_ANYFD))
-            }
+            Err(errno) => self.install_beyond_max(errno, flags, move || {
+                self.signalfd_file(mask, flags & !O_ANYFD)
+            }),
         }
     }
 

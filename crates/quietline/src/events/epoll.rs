@@ -15,9 +15,11 @@ impl Process {
     pub fn epoll_create1(&self, flags: i32) -> Result<i32, Errno> {
         match self.epoll_file(flags & !O_ANYFD) {
             Ok(file) => self.install(file, flags & (O_CLOEXEC | O_ANYFD)),
-            Err(errno) => self.install_beyond_max(errno, flags & (O_CLOEXEC | O_ANYFD), || {
-                self.epoll_file(flags & !O_ANYFD)
-            }),
+            Err(errno) => {
+                self.install_beyond_max(errno, flags & (O_CLOEXEC | O_ANYFD), move || {
+                    self.epoll_file(flags & !O_ANYFD)
+                })
+            }
         }
     }
 

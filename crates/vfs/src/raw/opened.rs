@@ -208,7 +208,7 @@ impl<'g> Opened<'g> {
             Some(kind) => unsafe { (kind.poll)(self.dentry.cast(), self.io(), table) },
             None => match self.fifo() {
                 Some(fifo) => fifo.poll(self.io(), Some(&self.file.f_mode), table),
-                None => self.poll_node(table),
+                None => Self::poll_node(self.file, self.dentry, self.mount, self.mode, table),
             },
         }
     }
@@ -225,13 +225,22 @@ impl<'g> Opened<'g> {
         self.inode()?.node().filter(|node| open && node.polls())
     }
 
+    /// Polls a file of the tree that is no FIFO. Takes the snapshot in parts: passing it whole would
+    /// put it on the stack of each caller, also for pseudo objects.
     #[cold]
     #[inline(never)]
-    fn poll_node(self, table: &mut PollTable<'_>) -> Events {
-        match (self.polled_node(), self.tree()) {
+    fn poll_node(
+        file: &'g File,
+        dentry: NonNull<()>,
+        mount: NonNull<Mount>,
+        mode: FileMode,
+        table: &mut PollTable<'_>,
+    ) -> Events {
+        let opened = Self { file, dentry, mount, kind: None, mode, flags: 0 };
+        match (opened.polled_node(), opened.tree()) {
             (Some(node), Some((_, dentry))) => {
-                // SAFETY: a file that is open is of a kernel that lives.
-                node.poll(unsafe { dentry.super_block().vfs.as_ref() }, self.id(), table)
+                // SAFETY: the kernel outlives its open files.
+                node.poll(unsafe { dentry.super_block().vfs.as_ref() }, opened.id(), table)
             }
             _ => Events::ALWAYS,
         }
