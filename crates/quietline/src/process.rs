@@ -263,8 +263,15 @@ impl Process {
     #[inline(always)]
     pub fn timerfd_file(&self, clockid: i32, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
-        let may_wake = || self.capabilities().contains(Capabilities::WAKE_ALARM);
+        let may_wake = || self.may_wake_system();
         quietline_vfs::timerfd::timerfd(&k.timerfds, &k.timers, &k.files, clockid, flags, may_wake)
+    }
+
+    /// Returns whether the process may use clocks that wake the system.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn may_wake_system(&self) -> bool {
+        self.capabilities().contains(Capabilities::WAKE_ALARM)
     }
 
     /// Makes a descriptor for the signals in `mask` (bit n for signal n + 1), or, with `fd` not -1, gives the one

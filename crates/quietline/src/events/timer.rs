@@ -1,6 +1,6 @@
 //! Timers.
 
-use crate::{Capabilities, Errno, Process};
+use crate::{Errno, Process};
 use quietline_vfs::TimerFd;
 use quietline_vfs::timerfd::ItimerSpec;
 
@@ -19,7 +19,7 @@ impl Process {
         TimerFd::check_flags(flags)?;
         let file = self.fget(fd)?;
         let timer = file.payload::<TimerFd>().ok_or(Errno::INVAL)?;
-        if timer.wakes() && !self.capabilities().contains(Capabilities::WAKE_ALARM) {
+        if timer.wakes() && !self.may_wake_system() {
             return Err(Errno::PERM);
         }
         timer.set(flags, new)

@@ -206,10 +206,10 @@ impl<'g> Opened<'g> {
         match self.kind {
             // SAFETY: the object stays for 'g.
             Some(kind) => unsafe { (kind.poll)(self.dentry.cast(), self.io(), table) },
-            None => match self.fifo() {
-                Some(fifo) => fifo.poll(self.io(), Some(&self.file.f_mode), table),
-                None => Self::poll_node(self.file, self.dentry, self.mount, self.mode, table),
-            },
+            None => {
+                let Self { file, dentry, mount, mode, flags, .. } = self;
+                Self::poll_in_tree(file, dentry, mount, mode, flags, table)
+            }
         }
     }
 
@@ -225,18 +225,21 @@ impl<'g> Opened<'g> {
         self.inode()?.node().filter(|node| open && node.polls())
     }
 
-    /// Polls a file of the tree that is no FIFO. Takes the snapshot in parts: passing it whole would
-    /// put it on the stack of each caller, also for pseudo objects.
-    #[cold]
+    /// Polls a file of the tree. Takes the snapshot in parts: passing it whole would put it on the
+    /// stack of each caller, also for pseudo objects.
     #[inline(never)]
-    fn poll_node(
+    fn poll_in_tree(
         file: &'g File,
         dentry: NonNull<()>,
         mount: NonNull<Mount>,
         mode: FileMode,
+        flags: i32,
         table: &mut PollTable<'_>,
     ) -> Events {
-        let opened = Self { file, dentry, mount, kind: None, mode, flags: 0 };
+        let opened = Self { file, dentry, mount, kind: None, mode, flags };
+        if let Some(fifo) = opened.fifo() {
+            return fifo.poll(opened.io(), Some(&file.f_mode), table);
+        }
         match (opened.polled_node(), opened.tree()) {
             (Some(node), Some((_, dentry))) => {
                 // SAFETY: the kernel outlives its open files.
