@@ -18,8 +18,8 @@ thread_local! {
     static FENCES: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// Refuses `count` [fences](crate::percpu::Words::fence) of this thread, after `skipped` that are let
-/// through. (Under loom, whose threads share thread-local storage, fences of the whole model.)
+/// Refuses `count` [fences](crate::percpu::Words::fence) of this thread, after `skipped` that are
+/// let through. (Under loom, whose threads share thread-local storage, fences of the whole model.)
 pub fn refuse_fences(skipped: u64, count: u64) {
     FENCES.with(|fences| fences.set((skipped, count)));
 }

@@ -47,8 +47,9 @@ pub unsafe trait AtFork: Sync {
     fn after(&self, child: bool);
 }
 
-/// An owner's entry in the registry. Lives inside the owner; allocation-free. Everything is done through shared
-/// references: the registry reads the owner through one, and no exclusive reference may exist beside it.
+/// An owner's entry in the registry. Lives inside the owner; allocation-free. Everything is done
+/// through shared references: the registry reads the owner through one, and no exclusive reference
+/// may exist beside it.
 #[derive(Debug)]
 pub struct Node {
     /// The index of the entry, plus one; 0 while there is none. Written under the lock of the rank.

@@ -48,8 +48,9 @@ pub(crate) fn register() -> bool {
 /// other side. Costs microseconds when other CPUs run this process.
 ///
 /// # Errors
-/// [`FenceError`] when the kernel refuses: always when [`available`] is false, and also later, when a seccomp filter
-/// forbids the call to this thread, or the kernel has no memory for it. Nothing has been ordered or restarted then.
+/// [`FenceError`] when the kernel refuses: always when [`available`] is false, and also later, when
+/// a seccomp filter forbids the call to this thread, or the kernel has no memory for it. Nothing
+/// has been ordered or restarted then.
 pub fn rseq() -> Result<(), FenceError> {
     if call(CMD_PRIVATE_EXPEDITED_RSEQ) == 0 { Ok(()) } else { Err(FenceError) }
 }

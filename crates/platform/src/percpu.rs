@@ -37,8 +37,8 @@
 //!
 //! * Indivisible against threads on the same CPU, against migration and against signal handlers.
 //! * No locked instruction, no fence and no system call in the restartable bodies.
-//! * After [`Words::fence`] returns `Ok`, every operation that another thread had begun before has ended or will start
-//!   anew. The kernel may refuse it to a thread; then nothing has changed.
+//! * After [`Words::fence`] returns `Ok`, every operation that another thread had begun before has
+//!   ended or will start anew. The kernel may refuse it to a thread; then nothing has changed.
 //!
 //! # Limits
 //!
@@ -250,8 +250,9 @@ impl<const N: usize> Words<N> {
     /// that has ended. Costs microseconds (`membarrier`): slow paths only.
     ///
     /// # Errors
-    /// [`FenceError`] when the kernel refuses the barrier. The caller then leaves alone what operations in flight may
-    /// use, in a state from which it or another thread can go on with a later fence.
+    /// [`FenceError`] when the kernel refuses the barrier. The caller then leaves alone what
+    /// operations in flight may use, in a state from which it or another thread can go on with a
+    /// later fence.
     pub fn fence(&self) -> Result<(), FenceError> {
         crate::fault::check_fence()?;
         self.area.fence()
@@ -259,8 +260,8 @@ impl<const N: usize> Words<N> {
 
     /// Calls `f` while every operation that tests `guard` ([`swap_unless`](Self::swap_unless),
     /// [`sheaf_replace`](Self::sheaf_replace)) is refused on every CPU: what they change belongs to `f`, while plain pushes
-    /// and pops go on. Then sets the guards to `rest`, which `f` may change: 0 lets everybody in again. That also
-    /// happens when the fence is refused or `f` unwinds.
+    /// and pops go on. Then sets the guards to `rest`, which `f` may change: 0 lets everybody in
+    /// again. That also happens when the fence is refused or `f` unwinds.
     ///
     /// One caller at a time. Costs a [`fence`](Self::fence). What `f` took away may still be in use by operations in
     /// flight: fence again before it is touched.
@@ -455,8 +456,9 @@ struct RaisedGuards<'a, const N: usize> {
 
 impl<const N: usize> Drop for RaisedGuards<'_, N> {
     fn drop(&mut self) {
-        // ORDERING: pairs with the acquire of the guard inside `swap_unless` and `sheaf_replace`: an operation that
-        // finds zero again finds the words as they were left; one that still finds another value keeps off.
+        // ORDERING: pairs with the acquire of the guard inside `swap_unless` and `sheaf_replace`:
+        // an operation that finds zero again finds the words as they were left; one that still
+        // finds another value keeps off.
         (0..self.words.cpus()).for_each(|cpu| {
             self.words.word(cpu, self.guard).store(*self.rest, crate::atomic::Ordering::Release);
         });

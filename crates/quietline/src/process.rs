@@ -1,6 +1,6 @@
 //! Processes: system calls that make things.
 
-use crate::abi::{O_ANYFD, SOCK_CLOEXEC};
+use crate::abi::{CLOCK_BOOTTIME_ALARM, CLOCK_REALTIME_ALARM, O_ANYFD, SOCK_CLOEXEC};
 use crate::kernel::Inner;
 use crate::raw::{self, CredPlace};
 use crate::{Errno, FileHandle, Kernel};
@@ -262,14 +262,22 @@ impl Process {
     /// As [`timerfd_create`](Self::timerfd_create), but for `EMFILE`.
     #[inline(always)]
     pub fn timerfd_file(&self, clockid: i32, flags: i32) -> Result<FileHandle<'_>, Errno> {
+        if matches!(clockid, CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM) {
+            return self.alarm_timer(clockid, flags);
+        }
+        let k = self.inner();
+        quietline_vfs::timerfd::timerfd(&k.timerfds, &k.timers, &k.files, clockid, flags, || false)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alarm_timer(&self, clockid: i32, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
         let may_wake = || self.may_wake_system();
         quietline_vfs::timerfd::timerfd(&k.timerfds, &k.timers, &k.files, clockid, flags, may_wake)
     }
 
     /// Returns whether the process may use clocks that wake the system.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn may_wake_system(&self) -> bool {
         self.capabilities().contains(Capabilities::WAKE_ALARM)
     }

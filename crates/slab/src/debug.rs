@@ -93,8 +93,8 @@ impl RawCache {
     /// ```
     ///
     /// # Errors
-    /// [`FenceError`] when checks are to be switched on and the kernel refuses `membarrier`, without which no CPU's sheaf
-    /// can be taken away. Nothing is changed then.
+    /// [`FenceError`] when checks are to be switched on and the kernel refuses `membarrier`,
+    /// without which no CPU's sheaf can be taken away. Nothing is changed then.
     pub fn set_debug(&self, debug: Debug) -> Result<(), FenceError> {
         self.inner.set_debug(debug)
     }

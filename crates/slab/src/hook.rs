@@ -36,10 +36,12 @@ impl Hook {
         Self { function, context }
     }
 
-    /// A hook that drops the `T` in an object. A panic of the drop is reported as panics are and ends there: the thread
-    /// that happens to call the hook has nothing to do with the object. `None` if a `T` needs no drop.
+    /// A hook that drops the `T` in an object. A panic of the drop is reported as panics are and
+    /// ends there: the thread that happens to call the hook has nothing to do with the object.
+    /// `None` if a `T` needs no drop.
     ///
-    /// The hook's contract: the object holds a `T` that nobody uses any more, and that may be dropped on any thread.
+    /// The hook's contract: the object holds a `T` that nobody uses any more, and that may be
+    /// dropped on any thread.
     pub(crate) fn drop_of<T>() -> Option<Self> {
         unsafe fn drop_contained<T>(object: NonNull<u8>) {
             // SAFETY: by the hook's contract.

@@ -54,7 +54,8 @@ pub(crate) struct Inner {
     pub(crate) visits: Visits,
     pub(crate) membership: crate::registry::Membership,
     node: fork::Node,
-    /// Slabs and the registries have the address, and use it beside an exclusive reference of the only owner.
+    /// Slabs and the registries have the address, and use it beside an exclusive reference of the
+    /// only owner.
     _pinned: PhantomPinned,
 }
 

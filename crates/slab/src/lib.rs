@@ -130,8 +130,9 @@
 //!   when there is none and every sheaf there is waits for one.)
 //! * In a [`TypesafeCache`], memory stays a `T` while a read section may look at it; constructors run once.
 //! * Every failure to get memory is an [`AllocError`](quietline_platform::AllocError).
-//! * Where the kernel refuses `membarrier` to a thread (a seccomp filter), its calls leave the CPUs' sheaves alone:
-//!   nothing is shrunk, [`RawCache::set_debug`] fails, and [`RawCache::flush_rcu`] waits until the call is allowed.
+//! * Where the kernel refuses `membarrier` to a thread (a seccomp filter), its calls leave the
+//!   CPUs' sheaves alone: nothing is shrunk, [`RawCache::set_debug`] fails, and
+//!   [`RawCache::flush_rcu`] waits until the call is allowed.
 //!
 //! # Limits
 //!

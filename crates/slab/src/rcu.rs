@@ -53,8 +53,8 @@ impl RawCache {
     }
 
     /// Waits until every object that was given to [`free_rcu`](Self::free_rcu) before is free (`kvfree_rcu_barrier`).
-    /// Takes all CPUs' sheaves for it, and waits, too, for threads that are just sending one to its grace period, and as
-    /// long as the kernel refuses `membarrier` to the caller.
+    /// Takes all CPUs' sheaves for it, and waits, too, for threads that are just sending one to its
+    /// grace period, and as long as the kernel refuses `membarrier` to the caller.
     ///
     /// # Panics
     /// Never; but called from a callback or inside a read section of the domain it never returns.
@@ -174,7 +174,8 @@ impl Inner {
         self.empty_sheaf()
     }
 
-    /// Sends all CPUs' collecting sheaves to their grace period. Waits while the kernel refuses the fence for it.
+    /// Sends all CPUs' collecting sheaves to their grace period. Waits while the kernel refuses the
+    /// fence for it.
     fn collect(&self) {
         let take = || self.sheaves.take_all(&self.handshake);
         while self.take_back(take, |sheaf| self.store(sheaf)).is_err() {

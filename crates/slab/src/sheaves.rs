@@ -9,7 +9,8 @@
 //!   take/put spare   SPARE                         fence: nobody pushes to or pops from what was taken
 //!   take/put home    HOME
 //!
-//!   refused fence                                  guard := what it rests at; what was unlinked stays unfenced
+//!   refused fence                                  guard := what it rests at; what was unlinked
+//!   stays unfenced
 //!        \__ refused while the guard is up
 //! ```
 //!
@@ -49,10 +50,11 @@ pub(crate) type Handshake = SpinLock<GuardState>;
 /// The state of the guards, and the sheaves between the two fences of taking them.
 #[derive(Debug)]
 pub(crate) struct GuardState {
-    /// The value that the guards have while no thread raises them: not 0 in a cache without sheaves.
+    /// The value that the guards have while no thread raises them: not 0 in a cache without
+    /// sheaves.
     rest: u64,
-    /// Sheaves that were unlinked from their CPUs, and that operations in flight may still use, because the kernel has
-    /// refused the fence since. The next fence that succeeds ends that.
+    /// Sheaves that were unlinked from their CPUs, and that operations in flight may still use,
+    /// because the kernel has refused the fence since. The next fence that succeeds ends that.
     unfenced: Taken,
 }
 
@@ -353,7 +355,8 @@ impl Sheaves {
     /// Takes every CPU's sheaves away. Allocates nothing.
     ///
     /// # Errors
-    /// [`FenceError`]; nothing is taken. Sheaves may have been unlinked already: the next call returns them.
+    /// [`FenceError`]; nothing is taken. Sheaves may have been unlinked already: the next call
+    /// returns them.
     pub(crate) fn take_all(&self, handshake: &Handshake) -> Result<Taken, FenceError> {
         let GuardState { rest, unfenced } = &mut *handshake.lock();
         self.words.hold_still(GUARD, rest, |_| self.unlink_all(unfenced))?;
@@ -379,14 +382,16 @@ impl Sheaves {
         Ok(core::mem::take(unfenced))
     }
 
-    /// Lets CPUs have sheaves again. Needs no fence: while the guards were up, no sheaf came to a CPU.
+    /// Lets CPUs have sheaves again. Needs no fence: while the guards were up, no sheaf came to a
+    /// CPU.
     pub(crate) fn allow(&self, handshake: &Handshake) {
         self.lower(&mut handshake.lock().rest);
     }
 
     fn lower(&self, rest: &mut u64) {
         *rest = 0;
-        // ORDERING: as in `Words::hold_still`: who finds zero again finds the words as they were left.
+        // ORDERING: as in `Words::hold_still`: who finds zero again finds the words as they were
+        // left.
         (0..self.words.cpus())
             .for_each(|cpu| self.words.word(cpu, GUARD).store(0, Ordering::Release));
     }

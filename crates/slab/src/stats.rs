@@ -15,8 +15,8 @@ pub(crate) const RCU_SHEAF: usize = 5;
 /// How many there are.
 pub(crate) const WORDS: usize = 6;
 
-/// A cache's numbers. Exact when nobody uses the cache meanwhile. While the kernel refuses `membarrier` to the caller,
-/// objects in the CPUs' sheaves count as [active](Self::active).
+/// A cache's numbers. Exact when nobody uses the cache meanwhile. While the kernel refuses
+/// `membarrier` to the caller, objects in the CPUs' sheaves count as [active](Self::active).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
     /// What tells it apart while it lives: see [`with_cache`](crate::with_cache).

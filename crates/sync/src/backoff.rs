@@ -90,7 +90,8 @@ pub fn model_sleeps() {
     SLEEPS.set(true);
 }
 
-/// Hints before the CPU is given up: some 5 to 20 microseconds, about what a sleep and a wake-up cost.
+/// Hints before the CPU is given up: some 5 to 20 microseconds, about what a sleep and a wake-up
+/// cost.
 #[cfg(not(loom))]
 const SPINS: u32 = 400;
 

@@ -47,8 +47,8 @@
 //!   further forks, each by the child of the one before: its counters are in use again then.
 //! * Sections may be entered and left in signal handlers; everything else here takes locks and may not.
 //! * Waiting for a grace period inside a read section of the same domain waits for ever; the stall report says so.
-//! * A thread to which the kernel refuses `membarrier` (a seccomp filter) ends no grace period. It waits until another
-//!   thread does; the stall report says so. No memory is freed early.
+//! * A thread to which the kernel refuses `membarrier` (a seccomp filter) ends no grace period. It
+//!   waits until another thread does; the stall report says so. No memory is freed early.
 //! * A thread must not sleep in a [`WaitQueue`](crate::WaitQueue) inside a section of any domain:
 //!   nothing would be freed meanwhile. Debug builds assert it.
 //!
@@ -318,13 +318,15 @@ impl StaticDomain {
     /// # Errors
     /// [`AllocError`] when its counters cannot be allocated.
     pub fn get(&'static self) -> Result<&'static Domain, AllocError> {
-        // ORDERING: pairs with the release below: who sees the pointer sees the domain. Who does not makes one, too:
-        // nobody waits for another thread, because a child that is forked meanwhile would wait for ever.
+        // ORDERING: pairs with the release below: who sees the pointer sees the domain. Who does
+        // not makes one, too: nobody waits for another thread, because a child that is forked
+        // meanwhile would wait for ever.
         let mut domain = self.0.load(Ordering::Acquire);
         if domain.is_null() {
             // SAFETY: the domain is not moved out of the box.
             let fresh = Box::into_raw(unsafe { Pin::into_inner_unchecked(Domain::new()?) });
-            // ORDERING: release publishes the domain; acquire sees that of another thread that was quicker.
+            // ORDERING: release publishes the domain; acquire sees that of another thread that was
+            // quicker.
             let before = self.0.compare_exchange(
                 core::ptr::null_mut(),
                 fresh,

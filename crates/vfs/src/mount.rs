@@ -214,7 +214,8 @@ impl Counts {
                 .is_ok()
     }
 
-    /// `false` also when a fence is refused: then the mount stays, as if a reference were held for ever.
+    /// `false` also when a fence is refused: then the mount stays, as if a reference were held for
+    /// ever.
     fn is_zero(&self) -> bool {
         self.references_held() == Ok(0)
     }

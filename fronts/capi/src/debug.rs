@@ -124,7 +124,8 @@ static HANDLER: Callback<
 /// lock and some microseconds, and slabs that are made are larger; objects of older slabs are checked for what can be. Once
 /// nothing is checked, nothing of it costs. Other threads may go on meanwhile.
 ///
-/// QL_INVALID when `cache` is NULL or a flag is unknown; QL_REFUSED when the kernel refuses membarrier to the calling thread.
+/// QL_INVALID when `cache` is NULL or a flag is unknown; QL_REFUSED when the kernel refuses
+/// membarrier to the calling thread.
 ///
 /// # Safety
 /// `cache` is NULL or a cache.

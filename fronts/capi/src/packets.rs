@@ -69,7 +69,8 @@ pub unsafe extern "C" fn ql_packets_active(packets: *const ql_packets) -> usize 
 /// a cache. What is found goes to the handler of ql_set_violation_handler(): a packet that is ended twice (QL_DOUBLE_FREE), one that is
 /// written to after its end (QL_USE_AFTER_FREE, with QL_DEBUG_POISON), bytes behind a buffer (QL_OVERRUN, with QL_DEBUG_RED_ZONE).
 ///
-/// QL_INVALID when `packets` is NULL or a flag is unknown; QL_REFUSED when the kernel refuses membarrier to the calling thread.
+/// QL_INVALID when `packets` is NULL or a flag is unknown; QL_REFUSED when the kernel refuses
+/// membarrier to the calling thread.
 ///
 /// # Safety
 /// `packets` is NULL or packets. Not to be called by a packet's destructor.

@@ -340,10 +340,11 @@ impl Packets {
     /// `QUIETLINE_SLAB_DEBUG=FZPU,skbuff_*`.
     ///
     /// Not to be called by a destructor of a packet.
-    #[cfg(not(loom))]
     ///
     /// # Errors
-    /// [`FenceError`](quietline_platform::FenceError): see there. Some of the caches may be checked already.
+    /// [`FenceError`](quietline_platform::FenceError): see there. Some of the caches may be checked
+    /// already.
+    #[cfg(not(loom))]
     pub fn set_debug(&self, debug: Debug) -> Result<(), quietline_platform::FenceError> {
         self.caches().try_for_each(|cache| cache.set_debug(debug))
     }

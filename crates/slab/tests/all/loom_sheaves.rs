@@ -92,8 +92,9 @@ fn pop_and_push_beside_take_all() {
     });
 }
 
-/// The kernel refuses a fence to the CPU that takes the sheaves away, the one before they are unlinked or the one after:
-/// each object is in one place, and no sheaf goes that an operation still uses.
+/// The kernel refuses a fence to the CPU that takes the sheaves away, the one before they are
+/// unlinked or the one after: each object is in one place, and no sheaf goes that an operation
+/// still uses.
 #[test]
 fn pop_and_push_beside_a_refused_take_all() {
     for skipped in 0..2 {

@@ -155,7 +155,8 @@ impl Callbacks {
         self.pending() > stages.past_waiting()
     }
 
-    /// Makes the other half current. A fence follows before the old half is [collected](Self::collect).
+    /// Makes the other half current. A fence follows before the old half is
+    /// [collected](Self::collect).
     pub(super) fn flip(&self) {
         // Relaxed: the fence that follows orders it; only the grace period's holder writes it.
         let half = self.queue.half.load(Ordering::Relaxed);

@@ -37,8 +37,9 @@ struct State {
 enum Phase {
     /// It is over, or there was none.
     Over,
-    /// The edition and the callbacks' half are flipped. Sections that are being entered may still count in the old
-    /// edition, whose *entered* index this is, and callbacks may still be pushed on the old half.
+    /// The edition and the callbacks' half are flipped. Sections that are being entered may still
+    /// count in the old edition, whose *entered* index this is, and callbacks may still be pushed
+    /// on the old half.
     Flipped(usize),
     /// The old edition's *entered* index, and how often it was entered.
     Waiting(usize, u64),
@@ -88,7 +89,8 @@ impl Grace {
     }
 
     pub(super) fn completed(&self) -> u64 {
-        // ORDERING: pairs with the release in `complete`: what readers did in sections now over happened before.
+        // ORDERING: pairs with the release in `complete`: what readers did in sections now over
+        // happened before.
         self.completed.load(Ordering::Acquire)
     }
 
@@ -110,7 +112,8 @@ impl Grace {
         }
     }
 
-    /// Moves the grace period that is on forward as far as it can go without waiting. Returns whether none is on.
+    /// Moves the grace period that is on forward as far as it can go without waiting. Returns
+    /// whether none is on.
     fn finish(&self, state: &mut State, domain: &Domain) -> bool {
         if let Phase::Flipped(old) = state.phase {
             if self.fence(domain).is_err() {
@@ -141,8 +144,8 @@ impl Grace {
         domain.callbacks.fence()
     }
 
-    /// The fence after the flip has succeeded: no section is entered in the old edition any more, no callback is pushed
-    /// on the old half, and all of that is visible.
+    /// The fence after the flip has succeeded: no section is entered in the old edition any more,
+    /// no callback is pushed on the old half, and all of that is visible.
     fn fenced(&self, state: &mut State, domain: &Domain, old: usize) {
         state.phase = Phase::Waiting(old, domain.readers.counts.sum(old));
         // Relaxed: only the lock's holder writes it.

@@ -17,8 +17,8 @@ pub struct Stall {
     pub waited: Duration,
     /// Read sections that are open, in both editions.
     pub open_sections: u64,
-    /// Whether the kernel refused the barrier that the grace period needs, when a thread last asked for it. The grace
-    /// period goes on when a thread comes by to which it is allowed.
+    /// Whether the kernel refused the barrier that the grace period needs, when a thread last asked
+    /// for it. The grace period goes on when a thread comes by to which it is allowed.
     pub fence_refused: bool,
 }
 
@@ -40,8 +40,8 @@ fn report(stall: &Stall) {
     if handler.is_null() && stall.fence_refused {
         let _ = writeln!(
             std::io::stderr(),
-            "quietline: RCU stall: for {:.1} s the kernel has refused membarrier, which a grace period needs; allow it in \
-             the seccomp filters of all threads",
+            "quietline: RCU stall: for {:.1} s the kernel has refused membarrier, which a grace \
+             period needs; allow it in the seccomp filters of all threads",
             stall.waited.as_secs_f64()
         );
     } else if handler.is_null() {

@@ -22,9 +22,9 @@ use crate::backoff::{Backoff, Spin};
 /// ```
 ///
 /// A thread that runs takes a free lock past all waiters. Handing the lock to a sleeper instead
-/// leaves it idle for the length of a wake-up, 5 to 60 microseconds. Meanwhile more threads come and
-/// fall asleep, and each hand-over then costs a wake-up. Few waiters are awake, and what newcomers
-/// may take from them is bounded:
+/// leaves it idle for the length of a wake-up, 5 to 60 microseconds. Meanwhile more threads come
+/// and fall asleep, and each hand-over then costs a wake-up. Few waiters are awake, and what
+/// newcomers may take from them is bounded:
 ///
 /// * The spinner looks politely, so that the holder does several sections while their lines are in
 ///   its cache. After [`SPINS`] hints it demands the lock, and the next unlock grants it.
@@ -123,8 +123,8 @@ impl QueuedLock {
             return self.held.store(FREE, Ordering::Release);
         }
         // Relaxed: for the spinner's flags a hint, because its sleep is bounded. The head's flag is
-        // seen if it matters: it is set only while the slot is taken, and the thread that leaves the
-        // slot does so by a read-modify-write of this word before it comes here.
+        // seen if it matters: it is set only while the slot is taken, and the thread that leaves
+        // the slot does so by a read-modify-write of this word before it comes here.
         if self.slot.load(Ordering::Relaxed) > TAKEN {
             self.unlock_slow();
         } else {
@@ -238,13 +238,13 @@ impl QueuedLock {
         me.begins_or_ends();
         let mine = ptr::from_ref(&me).cast_mut();
         // ORDERING: Release makes the entry above visible to the successor, which reads the pointer
-        // by the Acquire of its own swap here and then writes `next`. A null read orders nothing: no
-        // entry is ahead.
+        // by the Acquire of its own swap here and then writes `next`. A null read orders nothing:
+        // no entry is ahead.
         let ahead = self.tail.swap(mine, Ordering::AcqRel);
         if !ahead.is_null() {
             // SAFETY: the entry came from the tail. Its thread leaves it only when the tail still
-            // names it (the swap above made that impossible) or when it has found `next`, which only
-            // the store below sets.
+            // names it (the swap above made that impossible) or when it has found `next`, which
+            // only the store below sets.
             let ahead = unsafe { &*ahead };
             ahead.is_used();
             // Relaxed: a hint.
@@ -282,13 +282,13 @@ impl QueuedLock {
                 spin = Spin::eager(SPINS);
                 continue;
             }
-            // The thread that leaves the slot does so by a read-modify-write of this word. It either
-            // sees the flag or makes this exchange fail.
+            // The thread that leaves the slot does so by a read-modify-write of this word. It
+            // either sees the flag or makes this exchange fail.
             let asleep = slot | HEAD_ASLEEP;
             if self.change_slot(slot, asleep) {
                 parking::wait(&self.slot, asleep, turn.limit(nap));
-                // Relaxed: a hint. A flag that is still there means that no unlock woke this thread:
-                // the time is up, or another flag changed before it slept.
+                // Relaxed: a hint. A flag that is still there means that no unlock woke this
+                // thread: the time is up, or another flag changed before it slept.
                 if self.slot.load(Ordering::Relaxed) & HEAD_ASLEEP == 0 {
                     spin = Spin::polite(SPINS);
                 }

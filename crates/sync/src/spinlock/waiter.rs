@@ -89,9 +89,9 @@ impl Waiter {
     /// Makes this waiter the head, and wakes it if it sleeps. Its entry may be gone as soon as HEAD
     /// is stored.
     pub(super) fn make_head(&self) {
-        // ORDERING: Release, here and below, pairs with the Acquire in wait_for_turn: all use of the
-        // entry (the load of its fields, the wake-up) is over when the waiter goes on. Failure: it
-        // sleeps, nothing is ordered yet.
+        // ORDERING: Release, here and below, pairs with the Acquire in wait_for_turn: all use of
+        // the entry (the load of its fields, the wake-up) is over when the waiter goes on. Failure:
+        // it sleeps, nothing is ordered yet.
         if self.turn.compare_exchange(QUEUED, HEAD, Ordering::Release, Ordering::Relaxed).is_err() {
             // Relaxed: only keeps the sleeper from sleeping again; HEAD follows.
             self.turn.store(WAKING, Ordering::Relaxed);

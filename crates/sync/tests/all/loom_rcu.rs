@@ -163,8 +163,8 @@ fn nested_sections() {
     });
 }
 
-/// The kernel refuses a fence of a grace period, once: the thread that comes next repeats it. Of the model's two fences
-/// either is refused, with readers that entered before, between and after.
+/// The kernel refuses a fence of a grace period, once: the thread that comes next repeats it. Of
+/// the model's two fences either is refused, with readers that entered before, between and after.
 #[test]
 fn a_refused_fence_is_repeated() {
     for skipped in 0..2 {
@@ -187,7 +187,8 @@ fn a_refused_fence_is_repeated() {
     }
 }
 
-/// A callback, and a thread that goes on with the grace period whose fence was refused to another one.
+/// A callback, and a thread that goes on with the grace period whose fence was refused to another
+/// one.
 #[test]
 fn a_refused_fence_and_a_callback() {
     check(2, || {

@@ -37,8 +37,8 @@ fn two_threads_twice() {
 
 /// One holder, one spinner and one in the queue: the entry is linked, made head and left in every
 /// order. The head sleeps without a time limit, so a lost wake-up is a deadlock. Seen to fail when
-/// unlock did not look for the head, when the spinner left the slot by a store, and when a grant was
-/// a Relaxed store.
+/// unlock did not look for the head, when the spinner left the slot by a store, and when a grant
+/// was a Relaxed store.
 #[test]
 fn three_threads() {
     bounded(2, || {

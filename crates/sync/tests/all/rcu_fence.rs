@@ -99,7 +99,8 @@ fn a_fork_between_flip_and_fence_loses_no_callback() {
     queue();
     refused(|| domain.nudge());
     queue();
-    // SAFETY: the child calls nothing that the parent's other threads could hold a lock of: there are none.
+    // SAFETY: the child calls nothing that the parent's other threads could hold a lock of: there
+    // are none.
     match unsafe { libc::fork() } {
         0 => {
             queue();

@@ -17,8 +17,8 @@ const CAPACITY: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Store {
     words: Words<2>,
-    /// Sheaves that were unlinked from their CPUs by a [`drain`](Self::drain) whose fence was refused, so that
-    /// operations in flight may still use them.
+    /// Sheaves that were unlinked from their CPUs by a [`drain`](Self::drain) whose fence was
+    /// refused, so that operations in flight may still use them.
     unfenced: SpinLock<Chain>,
 }
 

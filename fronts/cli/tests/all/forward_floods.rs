@@ -1,8 +1,8 @@
-//! `ql forward` beside floods, on the wire: each echo request is sent once and answered, each packet
-//! that is too big is told of.
+//! `ql forward` beside floods, on the wire: each echo request is sent once and answered, each
+//! packet that is too big is told of.
 //!
-//! A flood goes out in parts that fit into the queue of the device, and the next one when a question
-//! behind the last one is answered: so nothing is lost for want of room there.
+//! A flood goes out in parts that fit into the queue of the device, and the next one when a
+//! question behind the last one is answered: so nothing is lost for want of room there.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Instant;

@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// Whether a sequence in the area at offset `o` of its thread is restarted. Costs a thread and some ten
 /// microseconds where it is, and [`PATIENCE`] where it is not.
 pub(super) fn restarts(o: isize) -> bool {
-    // A refused barrier restarts nothing, and the sequence is then taken for one that is not restarted.
+    // A refused barrier restarts nothing, and the sequence is then taken for one that is not
+    // restarted.
     let disturb = || {
         let _ = crate::membarrier::rseq();
     };
