@@ -2,7 +2,7 @@
 
 use super::{Domain, PER_EDITION, PER_GENERATION};
 use core::ptr;
-use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use quietline_platform::clock;
 use std::io::Write;
 use std::time::Duration;
@@ -64,8 +64,8 @@ fn report(stall: &Stall) {
 pub(super) struct Watch {
     /// When it began, in nanoseconds of the monotonic clock.
     began: AtomicU64,
-    /// Reports about it.
-    reports: AtomicU64,
+    /// Reports about it. Short, so that a grace period writes no more lines than without `refused`.
+    reports: AtomicU32,
     /// Nanoseconds.
     patience: AtomicU64,
     /// Whether the last fence was refused.
@@ -76,7 +76,7 @@ impl Watch {
     pub(super) fn new() -> Self {
         Self {
             began: AtomicU64::new(0),
-            reports: AtomicU64::new(0),
+            reports: AtomicU32::new(0),
             patience: AtomicU64::new(PATIENCE.as_nanos() as u64),
             refused: AtomicBool::new(false),
         }
@@ -107,10 +107,11 @@ impl Watch {
         let now = clock::monotonic().as_nanos() as u64;
         let waited = now.saturating_sub(self.began.load(Ordering::Relaxed));
         let reports = self.reports.load(Ordering::Relaxed);
-        let due = waited >= self.patience.load(Ordering::Relaxed).saturating_mul(reports + 1)
+        let next = reports.saturating_add(1);
+        let due = waited >= self.patience.load(Ordering::Relaxed).saturating_mul(next.into())
             && self
                 .reports
-                .compare_exchange(reports, reports + 1, Ordering::Relaxed, Ordering::Relaxed)
+                .compare_exchange(reports, next, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok();
         due.then(|| Duration::from_nanos(waited))
     }
