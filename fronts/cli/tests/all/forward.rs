@@ -167,6 +167,10 @@ fn a_router() {
     // Behind an address that is on every link.
     b.ip("addr add fe80::77/64 dev qb nodad");
     b.ip("addr add fd00:9::9/128 dev lo");
+    // The host enters the address into its routes a moment later.
+    until("an address behind the host", || {
+        b.ip("-6 route show table local fd00:9::9").contains("fd00:9::9")
+    });
     let behind6: Ipv6Addr = "fd00:9::9".parse().unwrap();
     assert_eq!(a.on(|| ping(behind6, 56, 64, ECHO6)).from, behind6);
     let [router, far, behind] =
