@@ -154,11 +154,13 @@ impl<'a, 'k> Caller<'a, 'k> {
     ///
     /// # Errors
     /// As there.
+    #[inline(always)]
     pub fn may(&self, inode: &Inode, mask: Mask) -> Result<(), Errno> {
         may(inode, &self.requester(), mask)
     }
 
     /// The caller, for a [`Node`](crate::Node).
+    #[inline(always)]
     pub(crate) fn requester(&self) -> Requester<'a, 'k> {
         Requester { fs: self.start.fs, cred: self.cred }
     }

@@ -8,7 +8,7 @@
 
 use crate::abi::{S_IFDIR, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_ISVTX, S_IWOTH, S_IXGRP};
 use crate::cred::{Capabilities, Cred};
-use crate::inode::{Inode, Requester};
+use crate::inode::{Inode, InodeFlags, Requester};
 use rustix::io::Errno;
 
 /// Whether somebody may do all of `mask` to what an inode is of, by its mode. Writes nothing.
@@ -25,9 +25,19 @@ pub fn permission(inode: &Inode, cred: &Cred, mask: Mask) -> Result<(), Errno> {
 ///
 /// # Errors
 /// `EACCES`, or the node's.
+#[inline(always)]
 pub fn may(inode: &Inode, requester: &Requester<'_, '_>, mask: Mask) -> Result<(), Errno> {
+    if inode.flags().contains(InodeFlags::NODE) {
+        return may_by_node(inode, *requester, mask);
+    }
+    permission(inode, requester.cred, mask)
+}
+
+#[cold]
+#[inline(never)]
+fn may_by_node(inode: &Inode, requester: Requester<'_, '_>, mask: Mask) -> Result<(), Errno> {
     match inode.node() {
-        Some(node) => node.permission(inode, requester, mask),
+        Some(node) => node.permission(inode, &requester, mask),
         None => permission(inode, requester.cred, mask),
     }
 }

@@ -9,7 +9,7 @@ use crate::abi::{
 use crate::dcache::path::PathBuffer;
 use crate::dentry::Dentry;
 use crate::file::touch_access;
-use crate::inode::{Content, Inode};
+use crate::inode::{Content, Inode, InodeFlags};
 use crate::namespace::MountFlags;
 use crate::permission::{Mask, permission};
 use crate::ramfs::{PAGE, RamFs};
@@ -102,24 +102,30 @@ pub fn access(
             caller.cred = real;
         }
     }
-    let has_rules = caller.look(path, how, |found| {
+    let checked = caller.look(path, how, |found| {
         let inode = found.inode();
-        if inode.node().is_some() {
-            return Ok(true);
+        if inode.flags().contains(InodeFlags::NODE) {
+            return None;
         }
-        may_access(found.mount(), inode, mask, || permission(inode, caller.cred, mask))?;
-        Ok(false)
-    })??;
-    if has_rules {
-        // Outside the section: a filesystem may take its time.
-        let place = caller.path(path, how)?;
-        let inode = inode_of(place.dentry())?;
-        may_access(place.mount(), inode, mask, || caller.may(inode, mask))?;
+        Some(may_access(found.mount(), inode, mask, || permission(inode, caller.cred, mask)))
+    })?;
+    match checked {
+        Some(checked) => checked,
+        None => access_node(&caller, path, how, mask),
     }
-    Ok(())
+}
+
+/// [`access`] to a file whose filesystem may have rules of its own: outside a read section.
+#[cold]
+#[inline(never)]
+fn access_node(caller: &Caller<'_, '_>, path: &[u8], how: How, mask: Mask) -> Result<(), Errno> {
+    let place = caller.path(path, how)?;
+    let inode = inode_of(place.dentry())?;
+    may_access(place.mount(), inode, mask, || caller.may(inode, mask))
 }
 
 /// The checks of [`access`], in Linux's order.
+#[inline(always)]
 fn may_access(
     mount: &TreeMount,
     inode: &Inode,
@@ -131,8 +137,8 @@ fn may_access(
         return Err(Errno::ACCESS);
     }
     permitted()?;
-    let special = !(inode.is_file() || inode.is_dir() || inode.is_symlink());
-    if mask.contains(Mask::WRITE) && !special && flags.contains(MountFlags::RDONLY) {
+    let special = || !(inode.is_file() || inode.is_dir() || inode.is_symlink());
+    if mask.contains(Mask::WRITE) && flags.contains(MountFlags::RDONLY) && !special() {
         return Err(Errno::ROFS);
     }
     Ok(())
