@@ -15,7 +15,7 @@ fn name(of: u8) -> [u8; 4] {
 /// Then both receivers read.
 #[test]
 fn a_place_against_room() {
-    bounded(3, 9000, || {
+    bounded(3, 3800, || {
         let world = World::new();
         let receivers = [1, 2].map(|of| {
             let receiver = world.socket(AF_UNIX, SOCK_DGRAM);

@@ -92,7 +92,7 @@ fn connect_against_close_tcp() {
 
 /// A connect that waits for a place in a full backlog gets it from an accept.
 fn full_backlog_against_accept(family: i32) {
-    bounded(2, 200, move || {
+    bounded(3, 200, move || {
         let world = World::new();
         let listener = world.listener(family, 0);
         let first = client(&world, family, listener.name())().unwrap();
@@ -116,7 +116,7 @@ fn full_backlog_against_accept_tcp() {
 
 /// A connect that waits for a place learns that the listener was closed.
 fn full_backlog_against_close(family: i32) {
-    bounded(3, 400, move || {
+    bounded(4, 400, move || {
         let world = World::new();
         let listener = world.listener(family, 0);
         let first = client(&world, family, listener.name())().unwrap();
@@ -142,7 +142,7 @@ fn full_backlog_against_close_tcp() {
 
 /// An accept that waits learns that the listener takes no more.
 fn shutdown_against_accept(family: i32) {
-    bounded(3, 200, move || {
+    bounded(4, 200, move || {
         let world = World::new();
         let listener = world.listener(family, 0);
         let other = listener.clone();

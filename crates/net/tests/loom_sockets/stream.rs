@@ -26,7 +26,7 @@ fn drain(end: &Fd) -> Vec<u8> {
 /// A write beside a read that waits: it ends, with the byte.
 #[test]
 fn write_against_read() {
-    bounded(3, 200, || {
+    bounded(4, 200, || {
         let [one, two] = World::new().pair(SOCK_STREAM);
         let reader = spawn(move || {
             let mut bytes = [0; 4];
@@ -41,7 +41,7 @@ fn write_against_read() {
 /// Two writes, and an end, beside a reader: he gets both, in order, and the end.
 #[test]
 fn writes_and_close_against_reads() {
-    bounded(3, 3500, || {
+    bounded(3, 1400, || {
         let [one, two] = World::new().pair(SOCK_STREAM);
         let reader = spawn(move || assert_eq!(drain(&two), [7, 8]));
         assert_eq!(one.send(&[7], 0), Ok(1));
@@ -54,7 +54,7 @@ fn writes_and_close_against_reads() {
 /// The same with a half close, and with an answer.
 #[test]
 fn half_close_against_reads() {
-    bounded(3, 10000, || {
+    bounded(3, 3900, || {
         let [one, two] = World::new().pair(SOCK_STREAM);
         let reader = spawn(move || {
             assert_eq!(drain(&two), [7]);
@@ -90,7 +90,7 @@ fn two_readers() {
 #[test]
 fn two_long_readers() {
     const PIECE: usize = 300;
-    bounded(2, 12, || {
+    bounded(4, 12, || {
         let [one, two] = World::new().pair(SOCK_STREAM);
         for piece in 0..3 {
             let bytes: Vec<u8> = (0..PIECE).map(|at| ((piece * PIECE + at) / 10) as u8).collect();
@@ -124,7 +124,7 @@ fn full(ty: i32) -> ([Fd; 2], Vec<u8>) {
 /// A writer that waits for room gets it from a reader.
 #[test]
 fn room_against_a_writer() {
-    bounded(3, 200, || {
+    bounded(4, 200, || {
         let ([one, two], mut sent) = full(SOCK_STREAM);
         let writer = spawn(move || assert_eq!(one.send(&[9], 0), Ok(1)));
         let mut got = vec![0; sent.len()];
@@ -189,7 +189,7 @@ fn shutdown_against_a_writer() {
 /// A writer that waits for room gets it because his socket may send more.
 #[test]
 fn more_room_against_a_writer() {
-    bounded(3, 70, || {
+    bounded(4, 70, || {
         let ([one, _two], _) = full(SOCK_STREAM);
         let other = one.clone();
         let writer = spawn(move || assert_eq!(one.send(&[9], 0), Ok(1)));

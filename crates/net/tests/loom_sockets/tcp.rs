@@ -143,7 +143,7 @@ fn full() -> ([Fd; 2], usize) {
 /// A writer that waits for room gets it from a reader.
 #[test]
 fn room_against_a_writer() {
-    bounded(3, 5000, || {
+    bounded(3, 3500, || {
         let ([client, server], sent) = full();
         let writer = spawn(move || assert_eq!(client.send(&[9], 0), Ok(1)));
         let (mut got, mut last) = (0, 0);
@@ -174,7 +174,7 @@ fn more_room_against_a_writer() {
 /// A writer that waits for room learns that the other end was closed, with bytes that it has not read.
 #[test]
 fn close_against_a_writer() {
-    bounded(2, 1000, || {
+    bounded(2, 690, || {
         let ([client, server], _) = full();
         let writer = spawn(move || {
             let failed = client.send(&[9], 0);
