@@ -152,6 +152,10 @@ typedef enum ql_status {
      * The packet's buffer, or any buffer, has no room for that.
      */
     QL_BAD_LENGTH = 8,
+    /**
+     * The kernel refuses membarrier to the calling thread. Nothing was changed.
+     */
+    QL_REFUSED = 9,
 } ql_status;
 
 /**
@@ -915,7 +919,8 @@ void ql_cache_shrink(struct ql_cache *cache);
  * lock and some microseconds, and slabs that are made are larger; objects of older slabs are checked for what can be. Once
  * nothing is checked, nothing of it costs. Other threads may go on meanwhile.
  *
- * QL_INVALID when `cache` is NULL or a flag is unknown.
+ * QL_INVALID when `cache` is NULL or a flag is unknown; QL_REFUSED when the kernel refuses
+ * membarrier to the calling thread.
  *
  * # Safety
  * `cache` is NULL or a cache.
@@ -1146,7 +1151,8 @@ size_t ql_packets_active(const struct ql_packets *packets);
  * a cache. What is found goes to the handler of ql_set_violation_handler(): a packet that is ended twice (QL_DOUBLE_FREE), one that is
  * written to after its end (QL_USE_AFTER_FREE, with QL_DEBUG_POISON), bytes behind a buffer (QL_OVERRUN, with QL_DEBUG_RED_ZONE).
  *
- * QL_INVALID when `packets` is NULL or a flag is unknown.
+ * QL_INVALID when `packets` is NULL or a flag is unknown; QL_REFUSED when the kernel refuses
+ * membarrier to the calling thread.
  *
  * # Safety
  * `packets` is NULL or packets. Not to be called by a packet's destructor.
