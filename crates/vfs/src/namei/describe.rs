@@ -115,7 +115,7 @@ pub fn access(
     }
 }
 
-/// [`access`] to a file whose filesystem may have rules of its own: outside a read section.
+/// [`access`] to a file of a file system with rules of its own, outside a read section.
 #[cold]
 #[inline(never)]
 fn access_node(caller: &Caller<'_, '_>, path: &[u8], how: How, mask: Mask) -> Result<(), Errno> {
