@@ -206,6 +206,10 @@ extern "C" fn after_in_child() {
 }
 
 fn install() {
+    if cfg!(miri) {
+        // The interpreter knows no fork.
+        return;
+    }
     // SAFETY: the three handlers are functions of this program with the required signature.
     unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
 }

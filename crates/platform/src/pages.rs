@@ -12,6 +12,10 @@
 //! This is the slow path below the slow path: one lock per size.
 
 mod map;
+#[cfg_attr(miri, path = "pages/system_miri.rs")]
+mod system;
+
+pub(crate) use system::{map_aligned, unmap};
 
 // Not the back end's: they are written under a lock that the simulated machine knows nothing of.
 use crate::{AllocError, fault};
@@ -91,7 +95,8 @@ fn class_of(size: usize) -> usize {
     (size / PAGE_SIZE).ilog2() as usize
 }
 
-/// A block of `size` bytes, aligned to `size`. Its content is unspecified: zero or a former block's.
+/// A block of `size` bytes, aligned to `size`. Its content is unspecified: zero or a former block's. Its provenance is
+/// exposed: a pointer to all of it can be made from its address.
 ///
 /// # Errors
 /// [`AllocError`] when the system gives no memory.
@@ -102,20 +107,22 @@ pub fn alloc(size: usize) -> Result<NonNull<u8>, AllocError> {
     let class = class_of(size);
     fault::check()?;
     if class >= CLASSES {
-        return map_aligned(size, size);
+        let block = map_aligned(size, size)?;
+        block.as_ptr().expose_provenance();
+        return Ok(block);
     }
     crate::fork::watch();
     let mut c = lock(class);
     if c.open.is_null() {
         let region = map_aligned(REGION, REGION)?.cast::<Region>();
-        if map::enter(region.as_ptr() as usize, class).is_err() {
+        if map::enter(region.as_ptr().expose_provenance(), class).is_err() {
             // SAFETY: just mapped, and nobody else knows it.
             unsafe { unmap(region.cast(), REGION) };
             return Err(AllocError);
         }
         if c.regions > 0 {
-            // SAFETY: the mapping is ours. A refusal changes nothing but speed.
-            unsafe { libc::madvise(region.as_ptr().cast(), REGION, libc::MADV_HUGEPAGE) };
+            // SAFETY: the mapping is ours.
+            unsafe { system::ask_for_huge_pages(region.cast(), REGION) };
         }
         let blocks = REGION / size;
         // SAFETY: a fresh, zeroed mapping, larger and more aligned than Region; block 0 stays taken.
@@ -157,7 +164,7 @@ pub unsafe fn free(block: NonNull<u8>, size: usize) {
     let class = class_of(size);
     if class >= CLASSES {
         // SAFETY: it was mapped alone, with this size.
-        unsafe { libc::munmap(block.as_ptr().cast(), size) };
+        unsafe { unmap(block, size) };
         return;
     }
     let r = (block.as_ptr() as usize & !(REGION - 1)) as *mut Region;
@@ -177,9 +184,10 @@ pub unsafe fn free(block: NonNull<u8>, size: usize) {
                 c.unlink(r);
                 c.regions -= 1;
                 map::leave(r as usize);
-                libc::munmap(r.cast(), REGION);
+                unmap(NonNull::new_unchecked(r).cast(), REGION);
             } else {
-                libc::madvise(r.cast::<u8>().add(size).cast(), REGION - size, libc::MADV_DONTNEED);
+                let blocks = NonNull::new_unchecked(r.cast::<u8>().add(size));
+                system::give_back(blocks, REGION - size);
             }
         }
     }
@@ -253,51 +261,6 @@ impl Class {
             }
         }
     }
-}
-
-/// Maps `size` bytes aligned to `align`, zeroed, not counted against overcommit until touched.
-pub(crate) fn map_aligned(size: usize, align: usize) -> Result<NonNull<u8>, AllocError> {
-    let padded = if align > PAGE_SIZE { size.checked_add(align).ok_or(AllocError)? } else { size };
-    #[cfg(not(quietline_sim))]
-    let hint = ptr::null_mut();
-    #[cfg(quietline_sim)]
-    let hint = crate::sim::hint_for(padded);
-    // SAFETY: a fresh anonymous mapping; nothing is replaced.
-    let raw = unsafe {
-        libc::mmap(
-            hint,
-            padded,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if raw == libc::MAP_FAILED {
-        return Err(AllocError);
-    }
-    let start = raw as usize;
-    let aligned = start.next_multiple_of(align.max(PAGE_SIZE));
-    // SAFETY: both pieces lie inside the mapping just made and outside the part that is kept.
-    unsafe {
-        if aligned > start {
-            libc::munmap(raw, aligned - start);
-        }
-        let end = aligned + size;
-        if start + padded > end {
-            libc::munmap(end as *mut libc::c_void, start + padded - end);
-        }
-    }
-    NonNull::new(aligned as *mut u8).ok_or(AllocError)
-}
-
-/// Unmaps what [`map_aligned`] mapped.
-///
-/// # Safety
-/// The mapping is the caller's, of that size, and unused.
-pub(crate) unsafe fn unmap(start: NonNull<u8>, size: usize) {
-    // SAFETY: by contract.
-    unsafe { libc::munmap(start.as_ptr().cast(), size) };
 }
 
 static HELD: Held = Held(core::cell::UnsafeCell::new([const { None }; CLASSES]));

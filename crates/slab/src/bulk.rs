@@ -273,7 +273,7 @@ impl Inner {
             true
         });
         let (old, new) = pushed.expect("under the lock every change is allowed");
-        let slab = NonNull::from(slab);
+        let slab = slab.as_raw();
         let surplus = new.inuse == 0 && new.state == State::Partial;
         // SAFETY: a full slab is on no list and nobody's: whoever changes its state under the lock owns the change.
         // An empty partial slab is on the list, and nobody can take from it while the lock is held.

@@ -191,7 +191,7 @@ impl Inner {
         // SAFETY: under the lock.
         unsafe {
             marks.set(slab.index_of(object).into());
-            marks.enlist(Set::Waiting, NonNull::from(slab), &mut lists.waiting);
+            marks.enlist(Set::Waiting, slab.as_raw(), &mut lists.waiting);
         }
         lists.count += 1;
         self.launch(domain, &mut lists);

@@ -101,7 +101,7 @@ impl InObjects<'_> {
         let offset = layout.links_at as usize + usize::from(index) * layout.links_step as usize;
         // SAFETY: the index is that of an object of this slab (ours to hand out), whose link is inside the block, aligned,
         // and belongs to the allocator while the object is free.
-        unsafe { NonNull::from(self.0).cast::<u8>().add(offset).cast().as_ref() }
+        unsafe { self.0.block().add(offset).cast().as_ref() }
     }
 }
 
@@ -197,12 +197,25 @@ impl Slab {
         unsafe { pages::block_of(object).cast::<Slab>().as_ref() }
     }
 
+    /// The block that begins with this header. A reference reaches the header alone; this pointer reaches the whole block,
+    /// by the provenance that [`pages::alloc`] has exposed.
+    fn block(&self) -> NonNull<u8> {
+        let block = ptr::with_exposed_provenance_mut(ptr::from_ref(self).addr());
+        // SAFETY: a reference's address is not null.
+        unsafe { NonNull::new_unchecked(block) }
+    }
+
+    /// The slab as its owner has it, who may free it.
+    pub(crate) fn as_raw(&self) -> NonNull<Slab> {
+        self.block().cast()
+    }
+
     /// Where it is noted which objects are [`deferred`], if there is room for it.
     pub(crate) fn marks(&self) -> Option<NonNull<u8>> {
         // SAFETY: a cache outlives its slabs; if it names a domain, their layout has room for marks behind the header.
         unsafe {
             let marked = self.cache.as_ref().options.rcu.is_some();
-            marked.then(|| NonNull::from(self).cast::<u8>().add(HEADER))
+            marked.then(|| self.block().add(HEADER))
         }
     }
 
@@ -221,7 +234,7 @@ impl Slab {
     pub(crate) fn object(&self, index: u16) -> NonNull<u8> {
         let offset = self.layout.first + usize::from(index) * self.layout.stride;
         // SAFETY: the offset is inside the block.
-        unsafe { NonNull::from(self).cast::<u8>().add(offset) }
+        unsafe { self.block().add(offset) }
     }
 
     /// Where the record of an object is in a slab with checks.
@@ -229,7 +242,7 @@ impl Slab {
         let offset =
             self.layout.links_at as usize + usize::from(index) * self.layout.links_step as usize;
         // SAFETY: the offset is inside the block.
-        unsafe { NonNull::from(self).cast::<u8>().add(offset) }
+        unsafe { self.block().add(offset) }
     }
 
     /// The object that an address is in, and how far from its start; none for an address of this block in no object.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::ops::Deref;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicUsize, Ordering};
 use quietline_platform::{AllocError, heap};
 
@@ -27,8 +27,11 @@ impl<T> Shared<T> {
     /// # Errors
     /// [`AllocError`]; the value is dropped.
     pub fn new(value: T) -> Result<Self, AllocError> {
-        let inner = heap::try_box(Inner { count: AtomicUsize::new(1), value })?;
-        Ok(Self { inner: NonNull::from(Box::leak(inner)) })
+        let inner = Box::leak(heap::try_box(Inner { count: AtomicUsize::new(1), value })?);
+        let inner = NonNull::from(inner);
+        // A reference to the value does not reach the count beside it: see `again`.
+        inner.as_ptr().expose_provenance();
+        Ok(Self { inner })
     }
 
     /// The value, for its only owner; none if there are more.
@@ -44,10 +47,10 @@ impl<T> Shared<T> {
     /// # Safety
     /// `value` is inside a `Shared`, and somebody owns it.
     pub unsafe fn again(value: &T) -> Self {
-        // SAFETY: by contract the value is a field of an Inner that lives.
-        let inner =
-            unsafe { NonNull::from(value).byte_sub(core::mem::offset_of!(Inner<T>, value)).cast() };
-        let owner = core::mem::ManuallyDrop::new(Self { inner });
+        let address = ptr::from_ref(value).addr() - core::mem::offset_of!(Inner<T>, value);
+        // By the provenance that `new` has exposed: that of the reference ends at the value.
+        let inner = NonNull::new(ptr::with_exposed_provenance_mut(address));
+        let owner = core::mem::ManuallyDrop::new(Self { inner: inner.expect("inside a box") });
         (*owner).clone()
     }
 

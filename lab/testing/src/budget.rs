@@ -2,6 +2,9 @@
 
 use std::env;
 
+/// Budgets are divided by this under Miri.
+const SLOWER: u64 = 200;
+
 /// Multiplies every default budget.
 const SCALE: &str = "QUIETLINE_TEST_SCALE";
 
@@ -21,7 +24,9 @@ pub fn budget(variable: &str, default: u64) -> u64 {
 ///
 /// If the variable is set and is not a number.
 pub fn scaled(default: u64) -> u64 {
-    default * number(SCALE).unwrap_or(1)
+    let scaled = default * number(SCALE).unwrap_or(1);
+    // An interpreter is slower by some hundred times.
+    if cfg!(miri) { scaled.div_ceil(SLOWER) } else { scaled }
 }
 
 /// Returns the step by which a grid of cases is thinned: `default` divided by

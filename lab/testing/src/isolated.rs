@@ -33,7 +33,7 @@ pub struct Child(());
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if !thread::panicking() {
+        if !cfg!(miri) && !thread::panicking() {
             exit(PASSED);
         }
     }
@@ -47,6 +47,10 @@ impl Drop for Child {
 ///
 /// If the child fails, is killed, or does not reach the end of the test.
 pub fn enter(function: &str) -> Option<Child> {
+    if cfg!(miri) {
+        // The interpreter starts no processes. Its runner skips the tests that share state with others.
+        return Some(Child(()));
+    }
     let name = function.split_once("::").expect("a path").1.rsplit_once("::").expect("a path").0;
     if env::var(NAME).is_ok_and(|value| value == name) {
         return Some(Child(()));

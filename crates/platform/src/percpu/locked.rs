@@ -147,8 +147,11 @@ impl Locked<'_> {
         }
         let first = s.len() - k;
         for i in 0..k {
+            let value =
+                core::ptr::with_exposed_provenance_mut::<u8>(s.slot(first + i).load(Relaxed));
+            // As a pointer: the caller's array may be one of those.
             // SAFETY: i < k <= n.
-            unsafe { dst.add(i).write(s.slot(first + i).load(Relaxed)) };
+            unsafe { dst.cast::<*mut u8>().add(i).write(value) };
         }
         s.len.store(first as u64, Relaxed);
         k

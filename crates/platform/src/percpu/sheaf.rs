@@ -76,12 +76,19 @@ impl Sheaf {
         self.capacity as usize
     }
 
+    /// The address of the first slot, by the provenance that `OwnedSheaf::new` has exposed: that of a reference to the
+    /// header ends with the header.
+    #[cfg(not(loom))]
+    fn slots(&self) -> *const AtomicUsize {
+        core::ptr::with_exposed_provenance(core::ptr::from_ref(self).addr() + SLOTS)
+    }
+
     pub(crate) fn slot(&self, i: usize) -> &AtomicUsize {
         assert!(i < self.capacity());
         #[cfg(not(loom))]
         // SAFETY: the header is followed by `capacity` slots (see `OwnedSheaf::new`), and i is below that.
         unsafe {
-            &*self.slots.as_ptr().add(i)
+            &*self.slots().add(i)
         }
         #[cfg(loom)]
         &self.slots[i]
@@ -161,6 +168,8 @@ impl OwnedSheaf {
             let sheaf = NonNull::new(memory).ok_or(AllocError)?;
             // SAFETY: fresh memory of our own.
             unsafe { (*sheaf.as_ptr()).capacity = capacity as u64 };
+            // See `Sheaf::slots`.
+            sheaf.as_ptr().expose_provenance();
             Ok(Self(sheaf))
         }
         #[cfg(loom)]
@@ -210,11 +219,16 @@ impl OwnedSheaf {
     }
 
     /// Takes out as many of the values that were added last as `into` has room for, in the order in which they lie; how many.
+    /// Values that are addresses are written as pointers: `into` may be an array of those.
     #[cfg(not(loom))]
     pub fn pop_into(&mut self, into: &mut [usize]) -> usize {
         let rest = self.len().saturating_sub(into.len());
         let last = &self.values()[rest..];
-        into[..last.len()].copy_from_slice(last);
+        for (into, value) in into.iter_mut().zip(last.iter()) {
+            let value = core::ptr::with_exposed_provenance_mut::<u8>(*value);
+            // SAFETY: a pointer's bytes are an address's; the slice is exclusively ours.
+            unsafe { core::ptr::from_mut(into).cast::<*mut u8>().write(value) };
+        }
         let taken = last.len();
         // Relaxed: nobody else can reach the sheaf.
         self.len.store(rest as u64, Ordering::Relaxed);
@@ -236,15 +250,15 @@ impl OwnedSheaf {
     pub fn values(&mut self) -> &mut [usize] {
         let len = self.len();
         // SAFETY: the first `len` slots are initialised, AtomicUsize has usize's layout, and we own the sheaf.
-        unsafe {
-            core::slice::from_raw_parts_mut(self.slots.as_ptr().cast_mut().cast::<usize>(), len)
-        }
+        unsafe { core::slice::from_raw_parts_mut(self.slots().cast_mut().cast::<usize>(), len) }
     }
 
     /// [`OWNER_WORDS`] words inside the sheaf for whoever owns it: what it needs while the sheaf waits for something. No
     /// operation touches them.
     pub fn owner_words(&self) -> NonNull<usize> {
-        NonNull::from(&self.owner).cast()
+        // Not through a reference: `from_owner_words` finds the sheaf by the address.
+        // SAFETY: a field of a sheaf that we own.
+        unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).owner) }.cast()
     }
 
     /// The sheaf whose words [`owner_words`](Self::owner_words) gave out.

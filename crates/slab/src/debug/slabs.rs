@@ -94,14 +94,14 @@ impl Slabs {
 
     fn remove(&mut self, slab: &Slab) {
         // SAFETY: on one of these lists, which are locked: the one that it says.
-        unsafe { self.lists[slab.shelf()].remove(slab.into()) };
+        unsafe { self.lists[slab.shelf()].remove(slab.as_raw()) };
     }
 
     /// Calls `f`, which may take from a slab or give to it, and moves the slab to the list where it belongs then.
     fn change<R>(&mut self, slab: &Slab, f: impl FnOnce() -> R) -> R {
         self.remove(slab);
         let result = f();
-        self.add(slab.into());
+        self.add(slab.as_raw());
         result
     }
 

@@ -33,6 +33,7 @@ mod slabinfo;
 mod support;
 mod typed;
 mod typesafe;
+mod walk;
 mod wide_registers;
 
 mod loom_freelist;

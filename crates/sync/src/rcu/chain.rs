@@ -1,5 +1,6 @@
 //! Chains of callbacks: what is queued, collected and run.
 
+use core::cell::Cell;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicU64, Ordering};
 
@@ -8,20 +9,24 @@ use quietline_platform::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct Head {
     next: AtomicU64,
-    run: Option<unsafe fn(NonNull<Head>)>,
+    /// A cell: a head may be queued that its owner knows by a shared reference.
+    run: Cell<Option<unsafe fn(NonNull<Head>)>>,
 }
+
+// SAFETY: `run` is written when the head is queued, by its owner alone, and read by the thread that runs it.
+unsafe impl Sync for Head {}
 
 impl Head {
     /// A head that is queued nowhere.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self { next: AtomicU64::new(0), run: None }
+        Self { next: AtomicU64::new(0), run: Cell::new(None) }
     }
 
     /// A head that is queued nowhere.
     #[cfg(loom)]
     pub fn new() -> Self {
-        Self { next: AtomicU64::new(0), run: None }
+        Self { next: AtomicU64::new(0), run: Cell::new(None) }
     }
 
     /// Says what runs.
@@ -31,7 +36,7 @@ impl Head {
     #[inline(always)]
     pub(super) unsafe fn set(head: NonNull<Head>, run: unsafe fn(NonNull<Head>)) {
         // SAFETY: by contract.
-        unsafe { (*head.as_ptr()).run = Some(run) };
+        unsafe { (*head.as_ptr()).run.set(Some(run)) };
     }
 
     /// Runs the callback, which may free the head.
@@ -41,7 +46,7 @@ impl Head {
     pub(super) unsafe fn run(head: NonNull<Head>) {
         // SAFETY: by contract.
         unsafe {
-            match (*head.as_ptr()).run {
+            match (*head.as_ptr()).run.get() {
                 Some(run) => run(head),
                 None => (HeadOfMany::kind(head).run)(head.cast()),
             }
@@ -56,7 +61,7 @@ impl Head {
         // SAFETY: by contract.
         unsafe {
             let head = NonNull::new_unchecked(head);
-            match (*head.as_ptr()).run {
+            match (*head.as_ptr()).run.get() {
                 Some(_) => 1,
                 None => HeadOfMany::weight(head.cast()),
             }

@@ -71,7 +71,11 @@ pub(super) fn decide() {
     // Before, so that a fork from now on waits for the decision: a child that found it half made would wait for ever.
     crate::fork::watch();
     DECIDE.call_once(|| {
-        let wish = std::env::var("QUIETLINE_PERCPU").unwrap_or_default();
+        let mut wish = std::env::var("QUIETLINE_PERCPU").unwrap_or_default();
+        if cfg!(miri) {
+            // The interpreter runs no assembly.
+            wish = "fallback".to_owned();
+        }
         let offset = match wish.as_str() {
             "fallback" => None,
             "" | "auto" => usable(),
@@ -83,6 +87,7 @@ pub(super) fn decide() {
         };
         let slots = match (offset, cpu::possible()) {
             (Some(_), Some(cpus)) => cpus,
+            _ if cfg!(miri) => fallback::MIN,
             _ => cpu::configured().clamp(fallback::MIN, fallback::MAX),
         };
         SLOTS.store(slots, Ordering::Relaxed);

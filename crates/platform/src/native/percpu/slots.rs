@@ -8,8 +8,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Slots at least.
-pub(super) const MIN: usize = 32;
+/// Slots at least. (Under Miri, where every one costs time, and no signal comes, few.)
+pub(super) const MIN: usize = if cfg!(miri) { 3 } else { 32 };
 /// Slots at most: the size of the lock table.
 pub(super) const MAX: usize = 256;
 
@@ -80,7 +80,19 @@ pub(super) fn abandon() {
 }
 
 /// The number of the CPU that the caller runs on, as the C library knows it.
+#[cfg(not(miri))]
 pub(super) fn hint() -> usize {
     // SAFETY: sched_getcpu takes nothing and touches nothing of ours.
     unsafe { libc::sched_getcpu() }.max(0) as usize
+}
+
+/// A number for each thread, in the place of a CPU: the interpreter has none.
+#[cfg(miri)]
+pub(super) fn hint() -> usize {
+    use core::sync::atomic::AtomicUsize;
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    std::thread_local! {
+        static MINE: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+    }
+    MINE.try_with(|mine| *mine).unwrap_or(0)
 }

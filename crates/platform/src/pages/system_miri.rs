@@ -1,0 +1,44 @@
+//! Memory from the interpreter's heap, which knows neither parts of mappings nor advice.
+
+use super::PAGE_SIZE;
+use crate::AllocError;
+use core::alloc::Layout;
+use core::ptr::NonNull;
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex};
+
+/// The layout of each mapping, by its address.
+static MAPPINGS: LazyLock<Mutex<HashMap<usize, Layout>>> = LazyLock::new(Mutex::default);
+
+/// Maps `size` bytes aligned to `align`, zeroed.
+pub(crate) fn map_aligned(size: usize, align: usize) -> Result<NonNull<u8>, AllocError> {
+    let layout = Layout::from_size_align(size, align.max(PAGE_SIZE)).map_err(|_| AllocError)?;
+    // SAFETY: callers map more than nothing.
+    let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or(AllocError)?;
+    // Objects are found by their addresses, which are kept as integers.
+    MAPPINGS.lock().unwrap().insert(start.as_ptr().expose_provenance(), layout);
+    Ok(start)
+}
+
+/// Unmaps what [`map_aligned`] mapped.
+///
+/// # Safety
+/// The mapping is the caller's, of that size, and unused.
+pub(crate) unsafe fn unmap(start: NonNull<u8>, size: usize) {
+    let layout = MAPPINGS.lock().unwrap().remove(&start.addr().get()).expect("a mapping");
+    assert_eq!(layout.size(), size, "mappings are unmapped whole");
+    // SAFETY: allocated with this layout.
+    unsafe { std::alloc::dealloc(start.as_ptr(), layout) };
+}
+
+/// Does nothing.
+///
+/// # Safety
+/// None is needed.
+pub(super) unsafe fn ask_for_huge_pages(_start: NonNull<u8>, _size: usize) {}
+
+/// Does nothing: the content is as before.
+///
+/// # Safety
+/// None is needed.
+pub(super) unsafe fn give_back(_start: NonNull<u8>, _size: usize) {}
