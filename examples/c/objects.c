@@ -65,11 +65,12 @@ int main(void)
     strcpy(kept->peer, "192.0.2.1");
     atomic_store_explicit(&newest, kept, memory_order_release);
     {
-        ql_rcu_guard section = ql_rcu_read_lock(domain);
+        ql_rcu_guard section;
+        ql_rcu_read_lock(domain, &section);
         struct connection *found = atomic_load_explicit(&newest, memory_order_acquire);
         atomic_fetch_add_explicit(&found->requests, 1, memory_order_relaxed);
         printf("newest peer %s, %u request\n", found->peer, atomic_load(&found->requests));
-        ql_rcu_read_unlock(section);
+        ql_rcu_read_unlock(&section);
     }
     atomic_store_explicit(&newest, NULL, memory_order_release);
     ql_rcu_synchronize(domain); /* whoever found it has left by now */

@@ -78,6 +78,7 @@ pub use stall::{Stall, set_stall_handler};
 
 use callbacks::Callbacks;
 use core::marker::{PhantomData, PhantomPinned};
+use core::mem::ManuallyDrop;
 use core::pin::Pin;
 use crossbeam_utils::CachePadded;
 use grace::{Grace, Want};
@@ -260,6 +261,26 @@ impl<'a> Guard<'a> {
     /// The domain whose section this is.
     pub fn domain(&self) -> &'a Domain {
         self.domain
+    }
+
+    /// Leaves the section open, and returns what [`from_raw`](Self::from_raw) needs to close it: the domain, and a number
+    /// below [`RAW_LIMIT`](Self::RAW_LIMIT).
+    #[inline(always)]
+    pub fn into_raw(self) -> (&'a Domain, usize) {
+        let guard = ManuallyDrop::new(self);
+        (guard.domain, guard.entered)
+    }
+
+    /// The numbers of [`into_raw`](Self::into_raw) are below this.
+    pub const RAW_LIMIT: usize = WORDS;
+
+    /// The guard that [`into_raw`](Self::into_raw) took apart.
+    ///
+    /// # Safety
+    /// Both values came from [`into_raw`](Self::into_raw), which this undoes; once for each.
+    #[inline(always)]
+    pub unsafe fn from_raw(domain: &'a Domain, entered: usize) -> Self {
+        Self { domain, entered }
     }
 
     /// A section inside this one, at no cost.

@@ -583,11 +583,12 @@ typedef struct ql_count {
 } ql_count;
 
 /**
- * An open read section. May be passed to another thread and be closed there.
+ * The guard of a read section. ql_rcu_read_lock() writes it, ql_rcu_read_unlock() closes it, on any thread. It stays where it
+ * is in between: a copy is not a guard. Needs no value before ql_rcu_read_lock().
  */
 typedef struct ql_rcu_guard {
     /**
-     * The library's; all zero when no section is open.
+     * The library's.
      */
     size_t words[2];
 } ql_rcu_guard;
@@ -1206,23 +1207,29 @@ enum ql_status ql_rcu_global(struct ql_rcu **domain);
 enum ql_status ql_rcu_create(struct ql_rcu **domain);
 
 /**
- * Opens a read section: about a nanosecond, no locked instruction, no shared line. Any thread may, without registration, also
- * in a signal handler; sections nest. What a section finds of a domain's objects stays until ql_rcu_read_unlock().
+ * Opens a read section, whose guard it writes to *guard: about a nanosecond, no locked instruction, no shared line. Any thread
+ * may, without registration, also in a signal handler; sections nest, each with a guard of its own. What a section finds of a
+ * domain's objects stays until ql_rcu_read_unlock().
  *
- * NULL opens nothing and protects nothing.
+ * A `domain` that is NULL opens nothing and protects nothing. A `guard` that is NULL does nothing.
  *
  * # Safety
- * `domain` is NULL or a domain.
+ * `domain` is NULL or a domain; `guard` is NULL or may be written, and is not the guard of an open section.
  */
-struct ql_rcu_guard ql_rcu_read_lock(struct ql_rcu *domain);
+void ql_rcu_read_lock(struct ql_rcu *domain,
+                      struct ql_rcu_guard *guard);
 
 /**
- * Closes a read section. A guard that is all zero does nothing.
+ * Closes a read section. A guard without a domain does nothing; nor does NULL.
+ *
+ * A guard that is closed twice, a copy of one, and memory that was never a guard end the process with a message, because each
+ * would let objects be freed while a section is open that looks at them. (Memory is not found out if it was a guard at the same
+ * address.)
  *
  * # Safety
- * `guard` came from ql_rcu_read_lock() in this process, and is closed once.
+ * `guard` is NULL or was written by ql_rcu_read_lock() in this process.
  */
-void ql_rcu_read_unlock(struct ql_rcu_guard guard);
+void ql_rcu_read_unlock(struct ql_rcu_guard *guard);
 
 /**
  * Waits for a grace period: every section of the domain that is open now has ended when it returns. Microseconds, when readers

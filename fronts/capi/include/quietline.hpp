@@ -167,10 +167,10 @@ public:
     /* A read section, from its making to its end. */
     class section {
     public:
-        explicit section(rcu domain) noexcept : guard_(ql_rcu_read_lock(domain.raw_)) {}
+        explicit section(rcu domain) noexcept { ql_rcu_read_lock(domain.raw_, &guard_); }
         section(const section &) = delete;
         section &operator=(const section &) = delete;
-        ~section() { ql_rcu_read_unlock(guard_); }
+        ~section() { ql_rcu_read_unlock(&guard_); }
 
     private:
         ql_rcu_guard guard_;

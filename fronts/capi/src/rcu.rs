@@ -3,7 +3,7 @@
 use crate::callback::Callback;
 use crate::status::{ql_status, status};
 use core::ffi::c_void;
-use core::mem::{self, offset_of};
+use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 use core::time::Duration;
 use quietline_sync::rcu::{self, Domain, Guard, Head};
@@ -13,11 +13,12 @@ pub struct ql_rcu {
     _domain: Domain,
 }
 
-/// An open read section. May be passed to another thread and be closed there.
+/// The guard of a read section. ql_rcu_read_lock() writes it, ql_rcu_read_unlock() closes it, on any thread. It stays where it
+/// is in between: a copy is not a guard. Needs no value before ql_rcu_read_lock().
 #[repr(C)]
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct ql_rcu_guard {
-    /// The library's; all zero when no section is open.
+    /// The library's.
     pub words: [usize; 2],
 }
 
@@ -93,33 +94,90 @@ unsafe fn give(
     })
 }
 
-/// Opens a read section: about a nanosecond, no locked instruction, no shared line. Any thread may, without registration, also
-/// in a signal handler; sections nest. What a section finds of a domain's objects stays until ql_rcu_read_unlock().
+/// Bits of a guard's second word that hold the number of the section. The guard's own address is above them.
+const NUMBER_BITS: u32 = 6;
+const _: () = assert!(Guard::RAW_LIMIT <= 1 << NUMBER_BITS);
+
+/// The words of a guard whose section has been closed.
+const CLOSED: [usize; 2] = [0, 1];
+
+/// Opens a read section, whose guard it writes to *guard: about a nanosecond, no locked instruction, no shared line. Any thread
+/// may, without registration, also in a signal handler; sections nest, each with a guard of its own. What a section finds of a
+/// domain's objects stays until ql_rcu_read_unlock().
 ///
-/// NULL opens nothing and protects nothing.
+/// A `domain` that is NULL opens nothing and protects nothing. A `guard` that is NULL does nothing.
 ///
 /// # Safety
-/// `domain` is NULL or a domain.
+/// `domain` is NULL or a domain; `guard` is NULL or may be written, and is not the guard of an open section.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ql_rcu_read_lock(domain: *mut ql_rcu) -> ql_rcu_guard {
+pub unsafe extern "C" fn ql_rcu_read_lock(domain: *mut ql_rcu, guard: *mut ql_rcu_guard) {
+    if guard.is_null() {
+        return;
+    }
     // SAFETY: by contract.
-    match unsafe { self::domain(domain) } {
-        // SAFETY: a guard is two words, which read_unlock makes a guard again.
-        Some(domain) => unsafe { mem::transmute::<Guard<'static>, ql_rcu_guard>(domain.read()) },
-        None => ql_rcu_guard { words: [0; 2] },
+    let words = match unsafe { self::domain(domain) } {
+        Some(domain) => {
+            let (domain, number) = domain.read().into_raw();
+            [ptr::from_ref(domain).expose_provenance(), seal(guard, number)]
+        }
+        None => [0; 2],
+    };
+    // SAFETY: by contract.
+    unsafe { (*guard).words = words };
+}
+
+/// The second word of a guard at this address. The highest bits of an address are the same in all of a process.
+#[inline(always)]
+fn seal(guard: *const ql_rcu_guard, number: usize) -> usize {
+    guard.addr() << NUMBER_BITS | number
+}
+
+/// Closes a read section. A guard without a domain does nothing; nor does NULL.
+///
+/// A guard that is closed twice, a copy of one, and memory that was never a guard end the process with a message, because each
+/// would let objects be freed while a section is open that looks at them. (Memory is not found out if it was a guard at the same
+/// address.)
+///
+/// # Safety
+/// `guard` is NULL or was written by ql_rcu_read_lock() in this process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_rcu_read_unlock(guard: *mut ql_rcu_guard) {
+    if guard.is_null() {
+        return;
+    }
+    // SAFETY: by contract.
+    let [domain, sealed] = unsafe { (*guard).words };
+    let number = sealed ^ seal(guard, 0);
+    if domain == 0 || number >= Guard::RAW_LIMIT {
+        return no_section(domain, sealed);
+    }
+    // SAFETY: by contract.
+    unsafe { (*guard).words = CLOSED };
+    // SAFETY: the words are those that `ql_rcu_read_lock` wrote to this address, and are taken once.
+    unsafe {
+        let domain = &*ptr::with_exposed_provenance::<Domain>(domain);
+        drop(Guard::from_raw(domain, number));
     }
 }
 
-/// Closes a read section. A guard that is all zero does nothing.
-///
-/// # Safety
-/// `guard` came from ql_rcu_read_lock() in this process, and is closed once.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ql_rcu_read_unlock(guard: ql_rcu_guard) {
-    if guard.words != [0; 2] {
-        // SAFETY: see ql_rcu_read_lock; a guard has an address in it, so it is not all zero.
-        drop(unsafe { mem::transmute::<ql_rcu_guard, Guard<'static>>(guard) });
+#[cold]
+#[inline(never)]
+fn no_section(domain: usize, sealed: usize) {
+    match [domain, sealed] {
+        // Of no domain.
+        [0, 0] => {}
+        CLOSED => misuse("the section is closed already"),
+        _ => misuse("the guard is a copy, or no guard"),
     }
+}
+
+/// Ends the process. Takes no lock: the caller may be a signal handler.
+fn misuse(what: &str) -> ! {
+    for part in ["quietline: ql_rcu_read_unlock: ", what, "\n"] {
+        // Nobody can be told that standard error is gone.
+        let _ = rustix::io::write(rustix::stdio::stderr(), part.as_bytes());
+    }
+    std::process::abort()
 }
 
 /// Waits for a grace period: every section of the domain that is open now has ended when it returns. Microseconds, when readers

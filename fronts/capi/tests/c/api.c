@@ -1,6 +1,8 @@
 /* Every function of quietline.h: what it does, and what it does with wrong arguments. One test for each part. */
 #include "check.h"
 #include <quietline.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -369,11 +371,13 @@ static void rcu(void)
     CHECK(ql_rcu_global(NULL) == QL_INVALID && ql_rcu_create(NULL) == QL_INVALID);
     CHECK(ql_rcu_global(&domain) == QL_OK && ql_rcu_global(&again) == QL_OK && domain == again);
     CHECK(ql_rcu_create(&own) == QL_OK && own != domain);
-    ql_rcu_guard outer = ql_rcu_read_lock(own), inner = ql_rcu_read_lock(own);
+    ql_rcu_guard outer, inner;
+    ql_rcu_read_lock(own, &outer);
+    ql_rcu_read_lock(own, &inner);
     CHECK(ql_rcu_open_sections(own) == 2 && ql_rcu_open_sections(domain) == 0);
     uint64_t ticket = ql_rcu_ticket(own);
     CHECK(ticket != 0 && !ql_rcu_elapsed(own, ticket));
-    ql_rcu_read_unlock(inner);
+    ql_rcu_read_unlock(&inner);
     for (int i = 0; i < 100; i++)
         ql_rcu_poll(own);
     CHECK(!ql_rcu_elapsed(own, ticket));
@@ -384,7 +388,7 @@ static void rcu(void)
         CHECK(ql_rcu_call(own, &this->head, call_back) == QL_OK);
     }
     CHECK(ql_rcu_backlog(own) == 3 && called_sum == 0);
-    ql_rcu_read_unlock(outer);
+    ql_rcu_read_unlock(&outer);
     CHECK(ql_rcu_open_sections(own) == 0);
     ql_rcu_synchronize(own);
     CHECK(ql_rcu_elapsed(own, ticket));
@@ -394,7 +398,13 @@ static void rcu(void)
     ql_rcu_head head;
     CHECK(ql_rcu_call(NULL, &head, call_back) == QL_INVALID && ql_rcu_call(own, NULL, call_back) == QL_INVALID);
     CHECK(ql_rcu_call(own, &head, NULL) == QL_INVALID);
-    ql_rcu_read_unlock(ql_rcu_read_lock(NULL));
+    ql_rcu_guard none;
+    ql_rcu_read_lock(NULL, &none);
+    ql_rcu_read_unlock(&none);
+    ql_rcu_read_unlock(&none);
+    ql_rcu_read_lock(own, NULL);
+    ql_rcu_read_unlock(NULL);
+    CHECK(ql_rcu_open_sections(own) == 0);
     ql_rcu_synchronize(NULL);
     ql_rcu_barrier(NULL);
     CHECK(!ql_rcu_poll(NULL) && ql_rcu_ticket(NULL) == 0 && ql_rcu_elapsed(NULL, 1));
@@ -403,17 +413,73 @@ static void rcu(void)
     CHECK(ql_rcu_set_stall_handler(stall, &stalls) == QL_OK);
     ql_rcu_set_stall_patience(own, 1000000);
     ql_rcu_set_stall_patience(NULL, 1);
-    outer = ql_rcu_read_lock(own);
+    ql_rcu_read_lock(own, &outer);
     ticket = ql_rcu_ticket(own);
     for (int i = 0; i < 5000 && stalls == 0; i++) {
         ql_rcu_poll(own);
         usleep(1000);
     }
     CHECK(stalls > 0 && !ql_rcu_elapsed(own, ticket));
-    ql_rcu_read_unlock(outer);
+    ql_rcu_read_unlock(&outer);
     ql_rcu_set_stall_patience(own, UINT64_MAX);
     CHECK(ql_rcu_set_stall_handler(NULL, NULL) == QL_INVALID);
     ql_rcu_synchronize(own);
+}
+
+static ql_rcu *misused;
+
+static void close_twice(void)
+{
+    ql_rcu_guard guard;
+    ql_rcu_read_lock(misused, &guard);
+    ql_rcu_read_unlock(&guard);
+    ql_rcu_read_unlock(&guard);
+}
+
+static void close_a_copy(void)
+{
+    ql_rcu_guard guards[3];
+    ql_rcu_read_lock(misused, &guards[1]);
+    guards[2] = guards[1];
+    ql_rcu_read_unlock(&guards[2]);
+}
+
+static void close_the_original_and_a_copy(void)
+{
+    ql_rcu_guard guards[3];
+    ql_rcu_read_lock(misused, &guards[1]);
+    guards[0] = guards[1];
+    ql_rcu_read_unlock(&guards[1]);
+    ql_rcu_read_unlock(&guards[0]);
+}
+
+static void close_none(void)
+{
+    ql_rcu_guard guard;
+    memset(&guard, 0x5a, sizeof guard);
+    ql_rcu_read_unlock(&guard);
+}
+
+/* Whether a guard that is misused ends the process. */
+static bool aborts(void (*misuse)(void))
+{
+    pid_t child = fork();
+    if (child == 0) {
+        close(STDERR_FILENO);
+        misuse();
+        _exit(0);
+    }
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+static void guards(void)
+{
+    CHECK(ql_rcu_create(&misused) == QL_OK);
+    CHECK(aborts(close_twice) && aborts(close_a_copy));
+    CHECK(aborts(close_the_original_and_a_copy) && aborts(close_none));
+    CHECK(ql_rcu_open_sections(misused) == 0);
 }
 
 static void typesafe(void)
@@ -432,14 +498,15 @@ static void typesafe(void)
     ql_cache *cache;
     CHECK(ql_cache_create(&options, &cache) == QL_OK);
     unsigned char *object = ql_cache_alloc(cache);
-    ql_rcu_guard section = ql_rcu_read_lock(domain);
+    ql_rcu_guard section;
+    ql_rcu_read_lock(domain, &section);
     ql_cache_free(cache, object);
     ql_cache_shrink(cache);
     /* Given back, but a section is open that may look at it. */
     CHECK(object[0] == 0x11 && counts.made > 0 && counts.ended == 0);
     ql_cache_destroy(cache);
     CHECK(object[0] == 0x11 && counts.ended == 0);
-    ql_rcu_read_unlock(section);
+    ql_rcu_read_unlock(&section);
     ql_rcu_barrier(domain);
     CHECK(counts.ended == counts.made);
 
@@ -505,7 +572,8 @@ static void free_after_grace_period(void)
     CHECK(ql_cache_create(&options, &cache) == QL_OK);
     unsigned char *found = ql_cache_alloc(cache);
     memset(found, 0x77, 64);
-    ql_rcu_guard section = ql_rcu_read_lock(domain);
+    ql_rcu_guard section;
+    ql_rcu_read_lock(domain, &section);
     ql_cache_free_rcu(cache, found);
     for (int i = 1; i < N; i++) {
         unsigned char *object = ql_cache_alloc(cache);
@@ -514,7 +582,7 @@ static void free_after_grace_period(void)
         ql_cache_free_rcu(cache, object);
     }
     CHECK(found[0] == 0x77 && counts.released == 0 && stats_of(cache).waiting == N && stats_of(cache).active == 0);
-    ql_rcu_read_unlock(section);
+    ql_rcu_read_unlock(&section);
     ql_cache_flush_rcu(cache);
     CHECK(counts.released == N && stats_of(cache).waiting == 0);
     ql_cache_free_rcu(cache, NULL);
@@ -737,6 +805,7 @@ int main(void)
     merging();
     every_cache();
     rcu();
+    guards();
     typesafe();
     batches();
     free_after_grace_period();
