@@ -95,8 +95,8 @@ fn class_of(size: usize) -> usize {
     (size / PAGE_SIZE).ilog2() as usize
 }
 
-/// A block of `size` bytes, aligned to `size`. Its content is unspecified: zero or a former block's. Its provenance is
-/// exposed: a pointer to all of it can be made from its address.
+/// A block of `size` bytes, aligned to `size`. Its content is unspecified: zero or a former
+/// block's. Its provenance is exposed: a pointer to all of it can be made from its address.
 ///
 /// # Errors
 /// [`AllocError`] when the system gives no memory.

@@ -197,15 +197,15 @@ impl Slab {
         unsafe { pages::block_of(object).cast::<Slab>().as_ref() }
     }
 
-    /// The block that begins with this header. A reference reaches the header alone; this pointer reaches the whole block,
-    /// by the provenance that [`pages::alloc`] has exposed.
+    /// The block that begins with this header. A reference reaches the header alone; this pointer
+    /// reaches the whole block, by the provenance that [`pages::alloc`] has exposed.
     fn block(&self) -> NonNull<u8> {
         let block = ptr::with_exposed_provenance_mut(ptr::from_ref(self).addr());
         // SAFETY: a reference's address is not null.
         unsafe { NonNull::new_unchecked(block) }
     }
 
-    /// The slab as its owner has it, who may free it.
+    /// The slab as a pointer that its owner may free.
     pub(crate) fn as_raw(&self) -> NonNull<Slab> {
         self.block().cast()
     }

@@ -263,8 +263,8 @@ impl<'a> Guard<'a> {
         self.domain
     }
 
-    /// Leaves the section open, and returns what [`from_raw`](Self::from_raw) needs to close it: the domain, and a number
-    /// below [`RAW_LIMIT`](Self::RAW_LIMIT).
+    /// Leaves the section open, and returns what [`from_raw`](Self::from_raw) needs to close it:
+    /// the domain, and a number below [`RAW_LIMIT`](Self::RAW_LIMIT).
     #[inline(always)]
     pub fn into_raw(self) -> (&'a Domain, usize) {
         let guard = ManuallyDrop::new(self);

@@ -583,8 +583,9 @@ typedef struct ql_count {
 } ql_count;
 
 /**
- * The guard of a read section. ql_rcu_read_lock() writes it, ql_rcu_read_unlock() closes it, on any thread. It stays where it
- * is in between: a copy is not a guard. Needs no value before ql_rcu_read_lock().
+ * The guard of a read section. ql_rcu_read_lock() writes it, ql_rcu_read_unlock() closes it, on
+ * any thread. It stays where it is in between: a copy is not a guard. Needs no value before
+ * ql_rcu_read_lock().
  */
 typedef struct ql_rcu_guard {
     /**
@@ -1207,24 +1208,25 @@ enum ql_status ql_rcu_global(struct ql_rcu **domain);
 enum ql_status ql_rcu_create(struct ql_rcu **domain);
 
 /**
- * Opens a read section, whose guard it writes to *guard: about a nanosecond, no locked instruction, no shared line. Any thread
- * may, without registration, also in a signal handler; sections nest, each with a guard of its own. What a section finds of a
- * domain's objects stays until ql_rcu_read_unlock().
+ * Opens a read section and writes its guard to *guard: about a nanosecond, no locked instruction,
+ * no shared line. Any thread may, without registration, also in a signal handler; sections nest,
+ * each with a guard of its own. What a section finds of a domain's objects stays until
+ * ql_rcu_read_unlock().
  *
  * A `domain` that is NULL opens nothing and protects nothing. A `guard` that is NULL does nothing.
  *
  * # Safety
- * `domain` is NULL or a domain; `guard` is NULL or may be written, and is not the guard of an open section.
+ * `domain` is NULL or a domain; `guard` is NULL or may be written, and is not the guard of an
+ * open section.
  */
-void ql_rcu_read_lock(struct ql_rcu *domain,
-                      struct ql_rcu_guard *guard);
+void ql_rcu_read_lock(struct ql_rcu *domain, struct ql_rcu_guard *guard);
 
 /**
  * Closes a read section. A guard without a domain does nothing; nor does NULL.
  *
- * A guard that is closed twice, a copy of one, and memory that was never a guard end the process with a message, because each
- * would let objects be freed while a section is open that looks at them. (Memory is not found out if it was a guard at the same
- * address.)
+ * A guard that is closed twice, a copy of one, and memory that was never a guard end the process
+ * with a message, because each would let objects be freed while a section is open that looks at
+ * them. (Memory is not found out if it was a guard at the same address.)
  *
  * # Safety
  * `guard` is NULL or was written by ql_rcu_read_lock() in this process.

@@ -13,8 +13,9 @@ pub struct ql_rcu {
     _domain: Domain,
 }
 
-/// The guard of a read section. ql_rcu_read_lock() writes it, ql_rcu_read_unlock() closes it, on any thread. It stays where it
-/// is in between: a copy is not a guard. Needs no value before ql_rcu_read_lock().
+/// The guard of a read section. ql_rcu_read_lock() writes it, ql_rcu_read_unlock() closes it, on
+/// any thread. It stays where it is in between: a copy is not a guard. Needs no value before
+/// ql_rcu_read_lock().
 #[repr(C)]
 #[derive(Debug)]
 pub struct ql_rcu_guard {
@@ -94,21 +95,24 @@ unsafe fn give(
     })
 }
 
-/// Bits of a guard's second word that hold the number of the section. The guard's own address is above them.
+/// Bits of a guard's second word that hold the number of the section. The guard's own address is
+/// above them.
 const NUMBER_BITS: u32 = 6;
 const _: () = assert!(Guard::RAW_LIMIT <= 1 << NUMBER_BITS);
 
-/// The words of a guard whose section has been closed.
+/// The words of a closed guard.
 const CLOSED: [usize; 2] = [0, 1];
 
-/// Opens a read section, whose guard it writes to *guard: about a nanosecond, no locked instruction, no shared line. Any thread
-/// may, without registration, also in a signal handler; sections nest, each with a guard of its own. What a section finds of a
-/// domain's objects stays until ql_rcu_read_unlock().
+/// Opens a read section and writes its guard to *guard: about a nanosecond, no locked instruction,
+/// no shared line. Any thread may, without registration, also in a signal handler; sections nest,
+/// each with a guard of its own. What a section finds of a domain's objects stays until
+/// ql_rcu_read_unlock().
 ///
 /// A `domain` that is NULL opens nothing and protects nothing. A `guard` that is NULL does nothing.
 ///
 /// # Safety
-/// `domain` is NULL or a domain; `guard` is NULL or may be written, and is not the guard of an open section.
+/// `domain` is NULL or a domain; `guard` is NULL or may be written, and is not the guard of an
+/// open section.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ql_rcu_read_lock(domain: *mut ql_rcu, guard: *mut ql_rcu_guard) {
     if guard.is_null() {
@@ -126,7 +130,8 @@ pub unsafe extern "C" fn ql_rcu_read_lock(domain: *mut ql_rcu, guard: *mut ql_rc
     unsafe { (*guard).words = words };
 }
 
-/// The second word of a guard at this address. The highest bits of an address are the same in all of a process.
+/// The second word of a guard at this address. The highest bits of an address are the same in all
+/// of a process.
 #[inline(always)]
 fn seal(guard: *const ql_rcu_guard, number: usize) -> usize {
     guard.addr() << NUMBER_BITS | number
@@ -134,9 +139,9 @@ fn seal(guard: *const ql_rcu_guard, number: usize) -> usize {
 
 /// Closes a read section. A guard without a domain does nothing; nor does NULL.
 ///
-/// A guard that is closed twice, a copy of one, and memory that was never a guard end the process with a message, because each
-/// would let objects be freed while a section is open that looks at them. (Memory is not found out if it was a guard at the same
-/// address.)
+/// A guard that is closed twice, a copy of one, and memory that was never a guard end the process
+/// with a message, because each would let objects be freed while a section is open that looks at
+/// them. (Memory is not found out if it was a guard at the same address.)
 ///
 /// # Safety
 /// `guard` is NULL or was written by ql_rcu_read_lock() in this process.
@@ -153,7 +158,8 @@ pub unsafe extern "C" fn ql_rcu_read_unlock(guard: *mut ql_rcu_guard) {
     }
     // SAFETY: by contract.
     unsafe { (*guard).words = CLOSED };
-    // SAFETY: the words are those that `ql_rcu_read_lock` wrote to this address, and are taken once.
+    // SAFETY: the words are those that `ql_rcu_read_lock` wrote to this address, and are taken
+    // once.
     unsafe {
         let domain = &*ptr::with_exposed_provenance::<Domain>(domain);
         drop(Guard::from_raw(domain, number));
@@ -174,7 +180,7 @@ fn no_section(domain: usize, sealed: usize) {
 /// Ends the process. Takes no lock: the caller may be a signal handler.
 fn misuse(what: &str) -> ! {
     for part in ["quietline: ql_rcu_read_unlock: ", what, "\n"] {
-        // Nobody can be told that standard error is gone.
+        // An error has no taker: the process ends.
         let _ = rustix::io::write(rustix::stdio::stderr(), part.as_bytes());
     }
     std::process::abort()

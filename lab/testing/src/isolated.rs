@@ -48,7 +48,8 @@ impl Drop for Child {
 /// If the child fails, is killed, or does not reach the end of the test.
 pub fn enter(function: &str) -> Option<Child> {
     if cfg!(miri) {
-        // The interpreter starts no processes. Its runner skips the tests that share state with others.
+        // The interpreter starts no processes. Its runner skips the tests that share state with
+        // others.
         return Some(Child(()));
     }
     let name = function.split_once("::").expect("a path").1.rsplit_once("::").expect("a path").0;

@@ -58,7 +58,7 @@ pub(super) unsafe fn ask_for_huge_pages(start: NonNull<u8>, size: usize) {
     unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
 }
 
-/// Gives memory back whose addresses stay mapped. Its content is then zero, or as before.
+/// Gives memory back. Its addresses stay mapped. Its content is then zero, or as before.
 ///
 /// # Safety
 /// The bytes are inside a mapping of the caller's, and unused.

@@ -76,8 +76,8 @@ impl Sheaf {
         self.capacity as usize
     }
 
-    /// The address of the first slot, by the provenance that `OwnedSheaf::new` has exposed: that of a reference to the
-    /// header ends with the header.
+    /// The address of the first slot, by the provenance that `OwnedSheaf::new` has exposed: that of
+    /// a reference to the header ends with the header.
     #[cfg(not(loom))]
     fn slots(&self) -> *const AtomicUsize {
         core::ptr::with_exposed_provenance(core::ptr::from_ref(self).addr() + SLOTS)

@@ -4,16 +4,19 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicU64, Ordering};
 
+type Callback = unsafe fn(NonNull<Head>);
+
 /// What a callback needs: embed it in the object that is to be freed (`struct rcu_head`). Two words.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Head {
     next: AtomicU64,
     /// A cell: a head may be queued that its owner knows by a shared reference.
-    run: Cell<Option<unsafe fn(NonNull<Head>)>>,
+    run: Cell<Option<Callback>>,
 }
 
-// SAFETY: `run` is written when the head is queued, by its owner alone, and read by the thread that runs it.
+// SAFETY: the owner alone writes `run`, when it queues the head; then the thread that runs it reads
+// it.
 unsafe impl Sync for Head {}
 
 impl Head {

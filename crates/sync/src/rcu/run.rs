@@ -253,8 +253,11 @@ impl Callbacks {
             stages.in_hand += len;
             Run { callbacks: self, chain, len, cpu, parity, outer: RUN.with(Cell::get) }
         };
-        RUN.with(|innermost| innermost.set((&raw const run).cast()));
-        while let Some(head) = run.chain.pop() {
+        // Callbacks look at the run by its address, so it is only used by that.
+        let this = &raw mut run;
+        RUN.with(|innermost| innermost.set(this.cast()));
+        // SAFETY: alive on this stack; no callback holds a reference to it.
+        while let Some(head) = unsafe { (*this).chain.pop() } {
             // SAFETY: its grace period is over, and this thread alone has taken it.
             unsafe { Head::run(head) };
         }
