@@ -16,6 +16,8 @@ pub(in super::super) enum How {
     Peek(usize),
     /// So many are thrown away (`MSG_TRUNC`).
     Discard(usize),
+    /// So many are counted and stay; the first ones are passed over (`MSG_TRUNC` and `MSG_PEEK`).
+    Count { skip: usize, most: usize },
 }
 
 impl End {
@@ -47,6 +49,15 @@ impl End {
                 0 => return Err(Errno::AGAIN),
                 shown => return Ok(shown),
             },
+            How::Count { skip, most } => {
+                let mut left = most;
+                rx.bytes.show(skip, |bytes| {
+                    let n = bytes.len().min(left);
+                    left -= n;
+                    n
+                });
+                return if left == most { Err(Errno::AGAIN) } else { Ok(most - left) };
+            }
             How::Discard(n) => {
                 let mut got = 0;
                 while got < n && !rx.bytes.is_empty() {
