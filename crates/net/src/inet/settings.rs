@@ -175,9 +175,20 @@ impl Settings {
         }
     }
 
+    /// Whether neither [`max_segment`](Self::max_segment) nor a window was said.
+    pub(super) fn is_plain(&self) -> bool {
+        let [segment, window] =
+            [MAXSEG, WINDOW_CLAMP].map(|at| self.values[at].load(Ordering::Relaxed));
+        segment | window == 0
+    }
+
+    /// Sets the window of a connection.
+    pub(super) fn set_window(&self, bytes: u32) {
+        self.values[WINDOW_CLAMP].store(bytes, Ordering::Relaxed);
+    }
+
     /// Bounds the window of a new connection (`TCP_WINDOW_CLAMP`) and returns it: it has room for
-    /// two
-    /// segments, and leaves room for one. With 0 there is no connection any more.
+    /// two segments, and leaves room for one. With 0 there is no connection any more.
     pub(super) fn clamp_window(&self, most: u32, segment: u32) -> u32 {
         let mut clamp = match self.values[WINDOW_CLAMP].load(Ordering::Relaxed) {
             0 => most,
@@ -186,7 +197,7 @@ impl Settings {
         if clamp > 2 * segment && clamp + segment > most {
             clamp = (most - segment).max(2 * segment);
         }
-        self.values[WINDOW_CLAMP].store(clamp, Ordering::Relaxed);
+        self.set_window(clamp);
         clamp
     }
 

@@ -170,8 +170,8 @@ impl End {
         let known = name.is_empty() && control.is_empty();
         let path = if known { self.control.with(|control| control.path) } else { None };
         let (from, to, said) = match path {
-            Some((from, to)) => (from, to, Said::default()),
-            None => self.path(name, control)?,
+            Some((from, to)) if to.port() != 0 => (from, to, Said::default()),
+            _ => self.path(name, control)?,
         };
         let most = if to.is_ipv4() { 65_507 } else { 65_527 };
         if len > most {
@@ -213,11 +213,11 @@ impl End {
         let to = names::to_send(name, self.v6)?;
         let (local, bound, remote) =
             self.control.with(|control| (control.local, control.bound, control.remote));
+        let Some(to) = to.or(remote) else { return Err(Errno::DESTADDRREQ) };
         // Port 0 is wrong as a name; a connection to it sends there.
-        if to.is_some_and(|to| to.port() == 0) {
+        if to.port() == 0 && !name.is_empty() {
             return Err(Errno::INVAL);
         }
-        let Some(to) = to.or(remote) else { return Err(Errno::DESTADDRREQ) };
         let Some(local) = local else { return Err(Errno::AGAIN) };
         let (there, way) = self.way(Some(local.ip()), to)?;
         let said = match control {

@@ -207,7 +207,7 @@ fn room_beside_a_reconnection() {
         while end.send(&[1; 2000], MSG_DONTWAIT).is_ok() {}
     }
 
-    bounded(2, 400, || {
+    bounded(2, 100, || {
         let world = World::new();
         let listener = world.listener(AF_INET, 2);
         listener.option(SO_SNDBUF, 1);
