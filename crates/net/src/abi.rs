@@ -127,6 +127,8 @@ pub const SO_NO_CHECK: i32 = 11;
 pub const SO_PRIORITY: i32 = 12;
 /// Whether `close` waits for what was sent.
 pub const SO_LINGER: i32 = 13;
+/// Accepted.
+pub const SO_BSDCOMPAT: i32 = 14;
 /// Several sockets on one address.
 pub const SO_REUSEPORT: i32 = 15;
 /// Who has sent a message comes with it.

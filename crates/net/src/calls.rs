@@ -50,6 +50,10 @@ impl On<'_> {
     /// # Errors
     /// As `shutdown(2)`.
     pub fn shutdown(&self, how: i32) -> Result<(), Errno> {
+        // In all families it comes before the state of the socket.
+        if !matches!(how, SHUT_RD | SHUT_WR | SHUT_RDWR) {
+            return Err(Errno::INVAL);
+        }
         self.socket.proto().shutdown(self, how)
     }
 

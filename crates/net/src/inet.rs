@@ -20,6 +20,7 @@
 
 mod address;
 mod control;
+mod groups;
 mod names;
 mod ports;
 mod settings;
@@ -244,10 +245,11 @@ fn receive_stream(
     let deadline = if waits { deadline(end.options().receive_timeout()) } else { None };
     let mut got = 0;
     loop {
-        let how = match () {
-            () if flags & MSG_PEEK != 0 => How::Peek(got),
-            () if flags & MSG_TRUNC != 0 => How::Discard(room),
-            () => How::Read,
+        let how = match (flags & MSG_PEEK != 0, flags & MSG_TRUNC != 0) {
+            (true, true) => How::Count { skip: got, most: room },
+            (true, false) => How::Peek(got),
+            (false, true) => How::Discard(room),
+            (false, false) => How::Read,
         };
         let received = match end.receive(message.data, how) {
             Err(Errno::AGAIN) if waits && got < target => {

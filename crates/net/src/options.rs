@@ -14,6 +14,8 @@ use core::time::Duration;
 use quietline_platform::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::io::Errno;
 
+/// `SO_PEERCRED` of a socket that has no local peer: no process, and the user and group -1.
+pub(crate) const NO_PEER: [u8; 12] = [0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255];
 /// What a buffer holds by default (`net.core.wmem_default`, `rmem_default`).
 pub(crate) const BUFFER: u32 = 212_992;
 /// What an unprivileged program may make of it (`wmem_max`, `rmem_max`), before it is doubled.
@@ -33,7 +35,7 @@ pub(crate) struct Options {
     rcvlowat: AtomicU32,
     linger: AtomicU32,
     priority: AtomicU32,
-    /// `u32::MAX`: none.
+    /// Less than 0, as a signed number: none.
     peek_off: AtomicU32,
     /// In microseconds.
     rcvtimeo: AtomicU64,
@@ -111,10 +113,8 @@ impl Options {
     /// Where `MSG_PEEK` looks, if it moves.
     #[inline(always)]
     pub(crate) fn peek_off(&self) -> Option<u32> {
-        match self.peek_off.load(Ordering::Relaxed) {
-            u32::MAX => None,
-            offset => Some(offset),
-        }
+        let offset = self.peek_off.load(Ordering::Relaxed);
+        (offset <= i32::MAX as u32).then_some(offset)
     }
 
     /// Moves it.
@@ -187,12 +187,9 @@ impl Options {
                 let bytes = if int < 0 { i32::MAX } else { int.max(1) };
                 self.rcvlowat.store(bytes as u32, Ordering::Relaxed);
             }
-            SO_PEEK_OFF => {
-                if int < -1 {
-                    return Err(Errno::INVAL);
-                }
-                self.peek_off.store(int as u32, Ordering::Relaxed);
-            }
+            SO_PEEK_OFF => self.peek_off.store(int as u32, Ordering::Relaxed),
+            // It has had no effect for long.
+            SO_BSDCOMPAT => {}
             SO_RCVTIMEO => self.rcvtimeo.store(micros(value)?, Ordering::Relaxed),
             SO_SNDTIMEO => self.sndtimeo.store(micros(value)?, Ordering::Relaxed),
             _ => return Err(Errno::NOPROTOOPT),
@@ -224,6 +221,7 @@ impl Options {
             SO_PRIORITY => self.priority.load(Ordering::Relaxed) as i32,
             SO_RCVLOWAT => self.rcvlowat.load(Ordering::Relaxed) as i32,
             SO_SNDLOWAT => 1,
+            SO_BSDCOMPAT => 0,
             SO_PEEK_OFF => self.peek_off.load(Ordering::Relaxed) as i32,
             SO_LINGER => {
                 let on = i32::from(self.is_on(SO_LINGER));

@@ -142,6 +142,9 @@ pub(crate) fn run(arguments: ForwardArgs) -> anyhow::Result<ExitCode> {
     let until = arguments.seconds.map(|seconds| begun + Duration::from_secs_f64(seconds));
     // A closed stderr ends nothing.
     let _ = writeln!(io::stderr(), "{}", ports.says());
+    for warning in ports.warnings() {
+        let _ = writeln!(io::stderr(), "warning: {warning}");
+    }
     // (Not all packets that there are: devices keep some for what comes in.)
     let none_waits =
         |ports: &Ports<'_>, path: &Path<'_>| ports.pending() == 0 && path.waiting() == 0;

@@ -23,8 +23,11 @@ use rustix::net::{SendFlags, sockopt};
 /// theirs are dropped, as those with a VLAN tag are, as [`UnhandledProtocol`](DropReason::UnhandledProtocol).
 ///
 /// # What is dropped
-/// * As [`PacketTooBig`](DropReason::PacketTooBig): what comes in longer than the MTU was at [`open`](Self::open) (`gso` of a `veth`:
-///   `ethtool -K NAME gso off tso off`) or than a packet of 16,256 bytes; what goes out longer than the MTU is now.
+/// * As [`PacketTooBig`](DropReason::PacketTooBig): what comes in longer than the MTU was at
+///   [`open`](Self::open) or than a packet of 16,256 bytes; what goes out longer than the MTU is
+///   now.
+///   Longer than the MTU are segments that the interface has [merged](Self::merges_segments), and
+///   those that the other end of a `veth` has not split (`ethtool -K NAME gso off tso off` there).
 /// * As [`QueueFull`](DropReason::QueueFull): what came in while the ring was full. The host says how many when the ring runs dry
 ///   or new packets come.
 ///
@@ -91,6 +94,13 @@ impl<'n> PacketSocket<'n> {
     /// The interface's link address.
     pub fn link(&self) -> [u8; 6] {
         self.link
+    }
+
+    /// Whether the interface merges segments that it receives (GRO, LRO), as most do that are
+    /// hardware's: packets that get longer than the MTU are dropped. `ethtool -K NAME gro off lro
+    /// off` ends that. Returns `false` if the host does not say.
+    pub fn merges_segments(&self) -> bool {
+        host::merges_segments(self.fd.as_fd(), self.name)
     }
 
     /// Tells the host to send what is in its ring. At a frame that it does not take, it does not go on: that is taken out.

@@ -89,6 +89,18 @@ const SNDBUF_GROWN: u32 = 2_626_560;
 /// `SO_RCVBUF` of a new socket. Half of it is the window.
 const RCVBUF: u32 = 131_072;
 
+/// The largest segment where there is no connection yet (`TCP_MSS_DEFAULT`).
+const SEGMENT: u32 = 536;
+/// What each segment has besides its bytes on loopback: time stamps.
+const SEGMENT_OPTIONS: u32 = 12;
+/// The largest segment that the loopback device carries, of IPv4 and of IPv6.
+const SEGMENT_LARGEST: [u32; 2] = [65_483, 65_463];
+/// The largest segment of a new connection: half of the first window of the other end. That is less
+/// for a connecting end, as a
+/// listener's first window has headers of IPv4, or of IPv6, taken off.
+const SEGMENT_ACCEPTED: u32 = 32_768;
+const SEGMENT_CONNECTED: [u32; 2] = [32_741, 32_732];
+
 /// One end of a stream, or a listener (`struct tcp_sock`).
 pub(crate) struct End {
     net: NetRef,
@@ -103,6 +115,8 @@ pub(crate) struct End {
     attempt: AtomicU32,
     /// `TCP_CONGESTION`, as the options number them.
     congestion: AtomicU32,
+    /// The largest segment of the connection that it has, or had.
+    segment: AtomicU32,
     options: Options,
     settings: Settings,
     readers: WaitQueue,
@@ -174,6 +188,7 @@ impl End {
             uid: AtomicU32::new(0),
             attempt: AtomicU32::new(0),
             congestion: AtomicU32::new(0),
+            segment: AtomicU32::new(SEGMENT),
             options: Options::with_buffers(SNDBUF, RCVBUF),
             settings: Settings::new(),
             readers: WaitQueue::new(),

@@ -214,7 +214,8 @@ impl End {
         let (local, bound, remote) =
             self.control.with(|control| (control.local, control.bound, control.remote));
         let Some(to) = to.or(remote) else { return Err(Errno::DESTADDRREQ) };
-        if to.port() == 0 {
+        // Port 0 is wrong as a name; a connection to it sends there.
+        if to.port() == 0 && !name.is_empty() {
             return Err(Errno::INVAL);
         }
         let Some(local) = local else { return Err(Errno::AGAIN) };

@@ -7,7 +7,7 @@ use super::sock::{
     CHANGED, CLOSE, DEAD, ESTABLISHED, Embryo, LISTEN, Listener, RCV, READABLE, SEND, Sock, State,
     WRITABLE,
 };
-use crate::abi::{SHUT_RD, SHUT_RDWR, SHUT_WR, SO_PASSCRED, SOCK_DGRAM};
+use crate::abi::{SHUT_RD, SHUT_WR, SO_PASSCRED, SOCK_DGRAM};
 use crate::address::SockAddr;
 use crate::caller::Caller;
 use crate::proto::{On, deadline, left, wait};
@@ -329,8 +329,7 @@ pub(super) fn shutdown(end: &UnixEnd, socket: &Socket, how: i32) -> Result<(), E
     let (own, theirs) = match how {
         SHUT_RD => (RCV, SEND),
         SHUT_WR => (SEND, RCV),
-        SHUT_RDWR => (RCV | SEND, RCV | SEND),
-        _ => return Err(Errno::INVAL),
+        _ => (RCV | SEND, RCV | SEND),
     };
     let sock = end.sock(socket)?;
     {

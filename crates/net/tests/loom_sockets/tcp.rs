@@ -197,3 +197,38 @@ fn close_against_close() {
         assert_eq!(world.live(), 0);
     });
 }
+
+/// A socket is parted from its peer and connected anew, and its queue fills again, while a reader
+/// of
+/// the old connection tells the old peer of room: the new peer is told of its own.
+#[test]
+fn room_beside_a_reconnection() {
+    fn fill(end: &Fd) {
+        while end.send(&[1; 2000], MSG_DONTWAIT).is_ok() {}
+    }
+
+    bounded(2, 100, || {
+        let world = World::new();
+        let listener = world.listener(AF_INET, 2);
+        listener.option(SO_SNDBUF, 1);
+        let reader = world.socket(AF_INET, SOCK_STREAM);
+        reader.option(SO_RCVBUF, 1);
+        reader.connect(&listener.name()).unwrap();
+        let first = listener.accept().unwrap();
+        fill(&first);
+        let again = reader.clone();
+        let other = spawn(move || {
+            again.connect(&[0; 16]).unwrap();
+            again.connect(&listener.name()).unwrap();
+            let second = listener.accept().unwrap();
+            fill(&second);
+            while again.receive(&mut [0; 8000], MSG_DONTWAIT).is_ok_and(|n| n > 0) {}
+            second
+        });
+        let _ = reader.receive(&mut [0; 8000], MSG_DONTWAIT);
+        let second = other.join().unwrap();
+        while reader.receive(&mut [0; 8000], MSG_DONTWAIT).is_ok_and(|n| n > 0) {}
+        assert!(second.is_writable(), "there is room");
+        drop(first);
+    });
+}

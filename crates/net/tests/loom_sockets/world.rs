@@ -3,8 +3,8 @@
 use crate::abi::*;
 use crate::caller::Nobody;
 use crate::{
-    Caller, Control, FdFlags, FileHandle, Files, Ids, Incoming, Maker, Net, Node, On, Outgoing,
-    PseudoFs, Right, Sink, SockAddr, Socket, Source,
+    Caller, Control, Events, FdFlags, FileHandle, Files, Ids, Incoming, Maker, Net, Node, On,
+    Outgoing, PollTable, PseudoFs, Right, Sink, SockAddr, Socket, Source,
 };
 use quietline_platform::thread;
 use quietline_sync::IdAllocator;
@@ -164,6 +164,12 @@ impl Fd {
         let mut message =
             Incoming { name: &mut name, data: &mut data, control: &mut control, flags, found: 0 };
         On { who, ..self.on() }.receive(&mut message)
+    }
+
+    /// Whether `poll` says that it can be written.
+    pub fn is_writable(&self) -> bool {
+        let socket = self.file.socket();
+        socket.proto().poll(socket, &mut PollTable::look()).contains(Events::OUT)
     }
 
     pub fn option(&self, name: i32, value: i32) {

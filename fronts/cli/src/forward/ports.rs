@@ -96,6 +96,20 @@ impl<'n> Ports<'n> {
         format!("forwarding: {input} {arrow} {output}")
     }
 
+    /// A warning for each device that merges received segments.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
+        self.ports.iter().filter_map(|port| match port {
+            Port::Packet(socket) if socket.merges_segments() => {
+                let name = socket.name();
+                Some(format!(
+                    "{name} merges received segments (GRO, LRO): packets that get longer than its \
+                     MTU are dropped; `ethtool -K {name} gro off lro off` ends that"
+                ))
+            }
+            _ => None,
+        })
+    }
+
     pub(super) fn poll(
         &mut self,
         port: usize,

@@ -61,6 +61,13 @@ impl Request {
 const TUNSETIFF: Opcode = opcode::write::<libc::c_int>(b'T', 202);
 const SIOCGIFMTU: Opcode = libc::SIOCGIFMTU as Opcode;
 const SIOCGIFHWADDR: Opcode = libc::SIOCGIFHWADDR as Opcode;
+const SIOCETHTOOL: Opcode = libc::SIOCETHTOOL as Opcode;
+/// Whether received segments are merged, by the host (GRO), and, as one of many flags, by the
+/// device
+/// (LRO).
+const ETHTOOL_GGRO: u32 = 0x2b;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETH_FLAG_LRO: u32 = 1 << 15;
 
 /// Opens a TAP device; makes it, if there is none of that name. Its descriptor does not block.
 pub(crate) fn open_tap(name: Name) -> Result<OwnedFd, OpenError> {
@@ -108,6 +115,24 @@ pub(crate) fn mtu(socket: BorrowedFd<'_>, name: Name) -> Result<usize, Errno> {
     unsafe { ioctl::ioctl(socket, Updater::<SIOCGIFMTU, Request>::new(&mut mtu)) }?;
     let [a, b, c, d, ..] = mtu.bytes();
     Ok(i32::from_ne_bytes([a, b, c, d]).max(0) as usize)
+}
+
+/// Whether an interface merges received segments into packets that may be longer than its MTU.
+/// Returns
+/// `false` if the host does not say.
+pub(crate) fn merges_segments(socket: BorrowedFd<'_>, name: Name) -> bool {
+    let ask = |command: u32| {
+        // `struct ethtool_value`: a command and its answer.
+        let mut value = [command, 0];
+        let mut request = Request::of(name);
+        request.value[0] = value.as_mut_ptr().expose_provenance() as u64;
+        // SAFETY: SIOCETHTOOL reads a `struct ifreq` and reads and writes the command's structure
+        // that it points to, which outlives the call.
+        let result =
+            unsafe { ioctl::ioctl(socket, Updater::<SIOCETHTOOL, Request>::new(&mut request)) };
+        if result.is_ok() { value[1] } else { 0 }
+    };
+    ask(ETHTOOL_GGRO) != 0 || ask(ETHTOOL_GFLAGS) & ETH_FLAG_LRO != 0
 }
 
 /// A socket for all packets of an interface, but those that the host sends there. No packet comes before it is

@@ -13,7 +13,10 @@ const CONNECTED: u8 = u8::MAX;
 impl<T> Owner<T> {
     /// How well it is met by what `from` sends to `ip`, and its place among those that are met as well.
     fn rank(&self, ip: IpAddr, from: SocketAddr) -> (u8, i64) {
-        if self.open.is_none() || self.from.is_some_and(|only| only != from) {
+        // Connected to port 0, it hears all ports of the address.
+        let others =
+            |only: SocketAddr| only != from && (only.port() != 0 || only.ip() != from.ip());
+        if self.open.is_none() || self.from.is_some_and(others) {
             return (0, 0);
         }
         let closeness = match self.claim.local.meets(ip) {

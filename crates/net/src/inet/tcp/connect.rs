@@ -5,8 +5,9 @@ use super::super::names;
 use super::super::ports::{Claim, Holding, Tuple};
 use super::listen::Place;
 use super::{
-    CONNECTING, DEAD, ESTABLISHED, End, FULL, GOT_FIN, LISTENS, Link, SENT_FIN, SHUT_RD, SHUT_WR,
-    SNDBUF, SNDBUF_GROWN, WRITABLE,
+    CONNECTING, DEAD, ESTABLISHED, End, FULL, GOT_FIN, LISTENS, Link, RCVBUF, SEGMENT_ACCEPTED,
+    SEGMENT_CONNECTED, SEGMENT_LARGEST, SEGMENT_OPTIONS, SENT_FIN, SHUT_RD, SHUT_WR, SNDBUF,
+    SNDBUF_GROWN, WRITABLE,
 };
 use crate::abi::{SO_REUSEADDR, SO_REUSEPORT};
 use crate::address::SockAddr;
@@ -358,6 +359,14 @@ impl End {
                 end.options.set_buffers(SNDBUF_GROWN, end.options.rcvbuf());
             }
         }
+        if [this, child].iter().all(|end| end.has_usual_window()) {
+            // Relaxed, so below: numbers that nothing depends on.
+            this.segment.store(SEGMENT_CONNECTED[usize::from(this.v6)], Ordering::Relaxed);
+            child.segment.store(SEGMENT_ACCEPTED, Ordering::Relaxed);
+            [this, child].map(|end| end.settings.set_window(RCVBUF / 2));
+        } else {
+            Self::agree(this, child);
+        }
         let (own, theirs) = (this.open(child), child.open(this));
         *child.tx.0.lock() = Some(Link { end: this.clone(), epoch: own });
         *this.tx.0.lock() = Some(Link { end: child.clone(), epoch: theirs });
@@ -367,6 +376,33 @@ impl End {
         if this.flags() & CONNECTING != 0 {
             this.clear(CONNECTING);
         }
+    }
+
+    /// Whether the numbers of a new connection do not depend on options.
+    fn has_usual_window(&self) -> bool {
+        self.settings.is_plain() && self.options.rcvbuf() == RCVBUF
+    }
+
+    /// Sets the largest segments and the windows of a new connection.
+    #[cold]
+    fn agree(this: &Self, child: &Self) {
+        let said = [this, child].into_iter().filter_map(|end| end.settings.max_segment()).min();
+        let [own_window, their_window] = [this, child].map(|end| end.first_window());
+        let limits = [SEGMENT_CONNECTED[usize::from(this.v6)], SEGMENT_ACCEPTED];
+        for (end, most, window) in [(this, limits[0], their_window), (child, limits[1], own_window)]
+        {
+            let most = most.min(window / 2);
+            let segment = said.map_or(most, |said| most.min(said - SEGMENT_OPTIONS));
+            // Relaxed: as in `join`.
+            end.segment.store(segment, Ordering::Relaxed);
+        }
+    }
+
+    /// The window of a new connection, by its receive buffer, `TCP_WINDOW_CLAMP` and `TCP_MAXSEG`.
+    fn first_window(&self) -> u32 {
+        let most = SEGMENT_LARGEST[usize::from(self.v6)];
+        let segment = self.settings.max_segment().map_or(most, |said| said - SEGMENT_OPTIONS);
+        self.settings.clamp_window(self.options.rcvbuf() / 2, segment)
     }
 
     /// Opens the queue for a peer.
@@ -393,6 +429,7 @@ impl End {
         self.let_go(control);
         self.clear(CONNECTING | ESTABLISHED | DEAD | SENT_FIN | GOT_FIN | SHUT_RD | SHUT_WR | FULL);
         control.phase = Phase::Unconnected;
+        self.settings.set_window(0);
     }
 
     /// Gives back what the connection held, if there was one. A port that was bound by its number stays.

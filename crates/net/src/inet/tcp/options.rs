@@ -1,12 +1,13 @@
 //! Options of streams.
 
-use super::super::settings::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP};
-use super::{DEAD, End, READABLE};
+use super::super::groups;
+use super::super::settings::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, TCP_MAXSEG, TCP_WINDOW_CLAMP};
+use super::{CONNECTING, DEAD, ESTABLISHED, End, LISTENS, READABLE};
 use crate::abi::{
-    SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEEK_OFF, SO_RCVBUF, SO_RCVBUFFORCE, SO_RCVLOWAT,
-    SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDBUFFORCE, SOL_SOCKET,
+    SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEEK_OFF, SO_PEERCRED, SO_RCVBUF, SO_RCVBUFFORCE,
+    SO_RCVLOWAT, SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDBUFFORCE, SOL_SOCKET,
 };
-use crate::options::{give, give_int};
+use crate::options::{NO_PEER, give, give_int, int};
 use crate::proto::On;
 use quietline_platform::atomic::Ordering;
 use rustix::io::Errno;
@@ -34,7 +35,7 @@ impl End {
         value: &[u8],
     ) -> Result<(), Errno> {
         match (level, name) {
-            (SOL_SOCKET, SO_PASSCRED | SO_PEEK_OFF) => Err(Errno::OPNOTSUPP),
+            (SOL_SOCKET, SO_PASSCRED | SO_PEEK_OFF) => int(value).and(Err(Errno::OPNOTSUPP)),
             (SOL_SOCKET, _) => {
                 self.options.set(on.who, name, value)?;
                 match name {
@@ -56,10 +57,22 @@ impl End {
                 self.congestion.store(number as u32, Ordering::Relaxed);
                 Ok(())
             }
+            // Their length comes before their names.
+            (IPPROTO_TCP, _) if value.len() < size_of::<i32>() => Err(Errno::INVAL),
+            (IPPROTO_TCP, TCP_WINDOW_CLAMP) if int(value)? == 0 && !self.is_closed() => {
+                Err(Errno::INVAL)
+            }
             (IPPROTO_IPV6, _) if !self.v6 => Err(Errno::NOPROTOOPT),
+            (IPPROTO_IP | IPPROTO_IPV6, _)
+                if let Some(errno) = groups::refuse(level, name, value, true) =>
+            {
+                Err(errno)
+            }
             // Once it is bound it is too late.
             (IPPROTO_IPV6, IPV6_V6ONLY) if self.is_bound() => Err(Errno::INVAL),
-            (IPPROTO_TCP | IPPROTO_IP | IPPROTO_IPV6, _) => self.settings.set(level, name, value),
+            (IPPROTO_TCP | IPPROTO_IP | IPPROTO_IPV6, _) => {
+                self.settings.set(level, name, value, true)
+            }
             _ => Err(Errno::NOPROTOOPT),
         }
     }
@@ -81,6 +94,7 @@ impl End {
             }
             (SOL_SOCKET, SO_ACCEPTCONN) => Ok(give_int(to, self.listens().into())),
             (SOL_SOCKET, SO_PASSCRED | SO_PEEK_OFF) => Err(Errno::OPNOTSUPP),
+            (SOL_SOCKET, SO_PEERCRED) => Ok(give(to, &NO_PEER)),
             (SOL_SOCKET, _) => self.options.get(name, to),
             (IPPROTO_TCP, TCP_INFO) => {
                 let mut info = [0; INFO];
@@ -94,11 +108,26 @@ impl End {
                 name[..known.len()].copy_from_slice(known);
                 Ok(give(to, &name))
             }
+            (IPPROTO_TCP, TCP_MAXSEG) => Ok(give_int(to, self.max_segment() as i32)),
             (IPPROTO_IPV6, _) if !self.v6 => Err(Errno::OPNOTSUPP),
             (IPPROTO_TCP | IPPROTO_IP | IPPROTO_IPV6, _) => self.settings.get(level, name, to),
             _ if self.v6 => Err(Errno::NOPROTOOPT),
             _ => Err(Errno::OPNOTSUPP),
         }
+    }
+
+    /// Whether there is no connection and no listener (`TCP_CLOSE`).
+    fn is_closed(&self) -> bool {
+        let flags = self.flags();
+        flags & LISTENS == 0 && (flags & DEAD != 0 || flags & (CONNECTING | ESTABLISHED) == 0)
+    }
+
+    /// `TCP_MAXSEG`: before a connection the program's, if it has said one.
+    fn max_segment(&self) -> u32 {
+        let said =
+            if self.is_closed() || self.listens() { self.settings.max_segment() } else { None };
+        // Relaxed: a number that nothing depends on.
+        said.unwrap_or_else(|| self.segment.load(Ordering::Relaxed))
     }
 
     /// Whether it has a port: one that nobody asked for goes with the connection.

@@ -16,6 +16,8 @@ pub(in super::super) enum How {
     Peek(usize),
     /// So many are thrown away (`MSG_TRUNC`).
     Discard(usize),
+    /// So many are counted and stay; the first ones are passed over (`MSG_TRUNC` and `MSG_PEEK`).
+    Count { skip: usize, most: usize },
 }
 
 impl End {
@@ -47,6 +49,15 @@ impl End {
                 0 => return Err(Errno::AGAIN),
                 shown => return Ok(shown),
             },
+            How::Count { skip, most } => {
+                let mut left = most;
+                rx.bytes.show(skip, |bytes| {
+                    let n = bytes.len().min(left);
+                    left -= n;
+                    n
+                });
+                return if left == most { Err(Errno::AGAIN) } else { Ok(most - left) };
+            }
             How::Discard(n) => {
                 let mut got = 0;
                 while got < n && !rx.bytes.is_empty() {
@@ -184,13 +195,18 @@ impl End {
     /// There is room again: the peer may go on.
     #[cold]
     fn tell_of_room(&self) {
-        // The lock is let go before the peer's waiters are woken: they may be this thread's own epoll's.
-        let peer = self.tx.0.with(|link| link.as_ref().map(|link| link.end.clone()));
-        if let Some(peer) = peer {
-            self.rx.0.lock().tell_of_room(&peer);
-            // Of exclusive epolls one, as of readers (`sk_stream_write_space`).
-            peer.writers.wake_exchanged(WRITABLE.bits(), 1);
-        }
+        // The peer's lock keeps the connection while the queue is looked at: a peer of before would
+        // be told of the room of another one. It is let go before the peer's waiters are woken:
+        // they
+        // may be this thread's own epoll's.
+        let peer = {
+            let tx = self.tx.0.lock();
+            let Some(link) = tx.as_ref() else { return };
+            self.rx.0.lock().tell_of_room(&link.end);
+            link.end.clone()
+        };
+        // Of exclusive epolls one, as of readers (`sk_stream_write_space`).
+        peer.writers.wake_exchanged(WRITABLE.bits(), 1);
     }
 
     /// How many bytes can be read (`FIONREAD`).

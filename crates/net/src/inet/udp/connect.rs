@@ -136,7 +136,9 @@ impl End {
     /// `ENOTCONN` without a peer.
     pub(in super::super) fn name(&self, peer: bool) -> Result<SockAddr, Errno> {
         let control = self.control.lock();
-        match if peer { control.remote } else { control.local } {
+        // A connection to port 0 has no name, though it is one.
+        let remote = control.remote.filter(|remote| remote.port() != 0);
+        match if peer { remote } else { control.local } {
             Some(address) => Ok(names::shown(address, self.v6)),
             None if peer => Err(Errno::NOTCONN),
             None => Ok(names::unbound(self.v6, 0)),

@@ -1,21 +1,16 @@
 //! Options of datagram sockets.
 
+use super::super::groups;
 use super::super::settings::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP};
 use super::End;
 use crate::abi::{
-    SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEEK_OFF, SO_REUSEADDR, SO_REUSEPORT, SOL_SOCKET,
+    SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEEK_OFF, SO_PEERCRED, SO_REUSEADDR, SO_REUSEPORT,
+    SOL_SOCKET,
 };
-use crate::options::{give_int, int};
+use crate::options::{NO_PEER, give, give_int, int};
 use crate::proto::On;
 use rustix::io::Errno;
 
-/// Joining a group: `IP_ADD_MEMBERSHIP`, `IP_ADD_SOURCE_MEMBERSHIP`, `MCAST_JOIN_GROUP`.
-const JOIN4: [i32; 3] = [35, 39, 42];
-/// Leaving one.
-const LEAVE4: [i32; 3] = [36, 40, 45];
-/// `IPV6_ADD_MEMBERSHIP`, and `MCAST_JOIN_GROUP`.
-const JOIN6: [i32; 2] = [20, 42];
-const LEAVE6: [i32; 2] = [21, 45];
 const IPV6_V6ONLY: i32 = 26;
 /// `UDP_CORK`.
 const UDP_CORK: i32 = 1;
@@ -33,8 +28,8 @@ impl End {
         value: &[u8],
     ) -> Result<(), Errno> {
         match (level, name) {
-            (SOL_SOCKET, SO_PASSCRED) => Err(Errno::OPNOTSUPP),
-            (SOL_SOCKET, SO_PEEK_OFF) => Err(Errno::NOPROTOOPT),
+            (SOL_SOCKET, SO_PASSCRED) => int(value).and(Err(Errno::OPNOTSUPP)),
+            (SOL_SOCKET, SO_PEEK_OFF) => int(value).and(Err(Errno::NOPROTOOPT)),
             (SOL_SOCKET, _) => {
                 self.options.set(on.who, name, value)?;
                 if matches!(name, SO_REUSEADDR | SO_REUSEPORT) {
@@ -42,16 +37,19 @@ impl End {
                 }
                 Ok(())
             }
+            // Their length comes before their names.
+            (IPPROTO_UDP, _) if value.len() < size_of::<i32>() => Err(Errno::INVAL),
             // No corking: only to be switched off.
             (IPPROTO_UDP, UDP_CORK) if int(value)? == 0 => Ok(()),
-            (IPPROTO_IP, name) if JOIN4.contains(&name) => Err(Errno::NODEV),
-            (IPPROTO_IP, name) if LEAVE4.contains(&name) => Err(Errno::ADDRNOTAVAIL),
             (IPPROTO_IPV6, _) if !self.v6 => Err(Errno::NOPROTOOPT),
-            (IPPROTO_IPV6, name) if JOIN6.contains(&name) => Err(Errno::NODEV),
-            (IPPROTO_IPV6, name) if LEAVE6.contains(&name) => Err(Errno::ADDRNOTAVAIL),
+            (IPPROTO_IP | IPPROTO_IPV6, _)
+                if let Some(errno) = groups::refuse(level, name, value, false) =>
+            {
+                Err(errno)
+            }
             // Once it is bound it is too late.
             (IPPROTO_IPV6, IPV6_V6ONLY) if self.is_bound() => Err(Errno::INVAL),
-            (IPPROTO_IP | IPPROTO_IPV6, _) => self.settings.set(level, name, value),
+            (IPPROTO_IP | IPPROTO_IPV6, _) => self.settings.set(level, name, value, false),
             _ => Err(Errno::NOPROTOOPT),
         }
     }
@@ -73,6 +71,7 @@ impl End {
             (SOL_SOCKET, SO_ACCEPTCONN) => Ok(give_int(to, 0)),
             (SOL_SOCKET, SO_PASSCRED) => Err(Errno::OPNOTSUPP),
             (SOL_SOCKET, SO_PEEK_OFF) => Err(Errno::NOPROTOOPT),
+            (SOL_SOCKET, SO_PEERCRED) => Ok(give(to, &NO_PEER)),
             (SOL_SOCKET, _) => self.options.get(name, to),
             (IPPROTO_UDP, UDP_CORK) => Ok(give_int(to, 0)),
             (IPPROTO_IPV6, _) if !self.v6 => Err(Errno::OPNOTSUPP),

@@ -505,3 +505,38 @@ fn sums_that_a_veth_leaves_out_are_made() {
         assert!(frames.iter().all(|frame| is_sum_right(frame)), "{v6} {protocol}: {frames:x?}");
     }
 }
+
+/// Switches the merging of received segments (GRO) of an interface.
+#[allow(unsafe_code, reason = "the host's call")]
+fn set_gro(name: &str, on: bool) {
+    const ETHTOOL_SGRO: u32 = 0x2c;
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut value = [ETHTOOL_SGRO, u32::from(on)];
+    // SAFETY: all zeroes are a request.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+    // SAFETY: the request points to a command that outlives the call.
+    let done = unsafe {
+        libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&socket), libc::SIOCETHTOOL, &raw mut request)
+    };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn merged_segments_are_told_of() {
+    if !inside("merged_segments_are_told_of") {
+        return;
+    }
+    veth();
+    let packets = Packets::new().unwrap();
+    let device = PacketSocket::open(&packets, "vb").unwrap();
+    for on in [true, false, true] {
+        set_gro("vb", on);
+        assert_eq!(device.merges_segments(), on);
+    }
+    ip("link del va");
+    assert!(!device.merges_segments(), "the host does not say");
+}

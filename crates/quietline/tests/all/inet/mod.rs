@@ -25,6 +25,7 @@
 //! elsewhere.
 #![allow(unsafe_code, reason = "the host's calls")]
 
+mod answers;
 mod call;
 mod control;
 mod faults;

@@ -27,6 +27,7 @@ mod http;
 #[cfg(target_arch = "x86_64")]
 mod instructions;
 mod many;
+mod options;
 mod ours;
 mod stress;
 
