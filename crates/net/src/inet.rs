@@ -360,6 +360,8 @@ impl Proto for InetEnd {
     fn receive(&self, on: &On<'_>, message: &mut Incoming<'_, '_, '_>) -> Result<usize, Errno> {
         match self.of(on.socket)? {
             Which::Tcp(end) => receive_stream(end, on, message),
+            // There is no queue of errors.
+            Which::Udp(_) if message.flags & MSG_ERRQUEUE != 0 => Err(Errno::AGAIN),
             Which::Udp(end) => end.receive(on, message),
         }
     }

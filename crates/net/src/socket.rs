@@ -1,6 +1,6 @@
 //! The socket object.
 
-use crate::abi::{AF_UNIX, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_TYPE_MASK};
+use crate::abi::{AF_INET6, AF_UNIX, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, SOCK_TYPE_MASK};
 use crate::address::SockAddr;
 use crate::caller::Caller;
 use crate::family;
@@ -75,6 +75,43 @@ impl Socket {
     /// The protocol.
     pub fn protocol(&self) -> Protocol {
         self.protocol
+    }
+
+    /// The name of the protocol, as `/proc/net/protocols` has it.
+    pub fn protocol_name(&self) -> &'static str {
+        let six = i32::from(self.family) == AF_INET6;
+        match self.protocol {
+            Protocol::Unix if i32::from(self.ty) == SOCK_STREAM => "UNIX-STREAM",
+            Protocol::Unix => "UNIX",
+            Protocol::Tcp => {
+                if six {
+                    "TCPv6"
+                } else {
+                    "TCP"
+                }
+            }
+            Protocol::Udp => {
+                if six {
+                    "UDPv6"
+                } else {
+                    "UDP"
+                }
+            }
+            Protocol::UdpLite => {
+                if six {
+                    "UDPLITEv6"
+                } else {
+                    "UDP-Lite"
+                }
+            }
+            Protocol::Raw(_) => {
+                if six {
+                    "RAWv6"
+                } else {
+                    "RAW"
+                }
+            }
+        }
     }
 
     /// What the kernel's sockets have in common.

@@ -123,14 +123,17 @@ impl Process {
         file: &FileHandle<'_>,
         buffers: &mut [&mut [u8]],
     ) -> Option<Result<usize, Errno>> {
-        if !file.opened().waits() || file.payload::<Inotify>().is_some() {
+        if !file.opened().waits() {
             return None;
         }
         if !file.mode().contains(FileMode::READ) {
             return Some(Err(Errno::BADF));
         }
-        if buffers.len() > UIO_MAXIOV {
+        if buffers.len() > UIO_MAXIOV || !file.opened().has(Direction::Read) {
             return Some(Err(Errno::INVAL));
+        }
+        if file.payload::<Inotify>().is_some() {
+            return self.read_one_by_one(file, buffers);
         }
         let mut to = Sink::new(buffers);
         let read = if to.left() == 0 { Some(Ok(0)) } else { self.read_object(file, &mut to) };
@@ -139,6 +142,30 @@ impl Process {
             file::tell_passed(file.opened(), &self.inner().vfs, Direction::Read);
         }
         read
+    }
+
+    /// Reads into each buffer by itself, until one is not filled, as Linux does for inotify: no
+    /// event goes into two buffers.
+    #[cold]
+    fn read_one_by_one(
+        &self,
+        file: &FileHandle<'_>,
+        buffers: &mut [&mut [u8]],
+    ) -> Option<Result<usize, Errno>> {
+        let mut done = 0;
+        for buffer in buffers.iter_mut().filter(|buffer| !buffer.is_empty()) {
+            match self.read_object(file, &mut Sink::new(&mut [buffer]))? {
+                Ok(n) => {
+                    done += n;
+                    if n < buffer.len() {
+                        break;
+                    }
+                }
+                Err(errno) if done == 0 => return Some(Err(errno)),
+                Err(_) => break,
+            }
+        }
+        Some(Ok(done))
     }
 
     /// [`write_object`](Self::write_object) from buffers that a caller has listed.
@@ -153,7 +180,7 @@ impl Process {
         if !file.mode().contains(FileMode::WRITE) {
             return Some(Err(Errno::BADF));
         }
-        if buffers.len() > UIO_MAXIOV {
+        if buffers.len() > UIO_MAXIOV || !file.opened().has(Direction::Write) {
             return Some(Err(Errno::INVAL));
         }
         let from = Source::new(buffers);

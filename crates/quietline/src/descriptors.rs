@@ -8,7 +8,8 @@ use crate::abi::{
 use crate::{Errno, FileHandle, FileMode, Process, Socket};
 use core::fmt::Write;
 use quietline_vfs::generated::TextBuffer;
-use quietline_vfs::{FdFlags, Opened, Section};
+use quietline_vfs::inotify::Inotify;
+use quietline_vfs::{Content, FdFlags, Opened, Section};
 
 impl Process {
     /// Closes a descriptor.
@@ -146,8 +147,9 @@ impl Process {
         if flags & O_DIRECT != 0 && !pipe {
             return Err(Errno::INVAL);
         }
-        // Who can tell of input by a signal remembers that it was asked to.
-        let signals = if pipe || socket { O_ASYNC } else { 0 };
+        // A file that can tell of input by a signal keeps the flag.
+        let signals = pipe || socket || file.payload::<Inotify>().is_some();
+        let signals = if signals { O_ASYNC } else { 0 };
         file.set_flags(flags, O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME | signals);
         Ok(0)
     }
@@ -163,10 +165,13 @@ impl Process {
         if flags & !file.flags() & O_NOATIME != 0 && !owner {
             return Err(Errno::PERM);
         }
-        if flags & O_DIRECT != 0 && !inode.is_file() && file.opened().pipe().is_none() {
+        let pipe = file.opened().pipe().is_some();
+        let direct = pipe || matches!(inode.content(), Content::File(_));
+        if flags & O_DIRECT != 0 && !direct {
             return Err(Errno::INVAL);
         }
-        file.set_flags(flags, O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME);
+        let signals = if pipe { O_ASYNC } else { 0 };
+        file.set_flags(flags, O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME | signals);
         Ok(0)
     }
 

@@ -14,14 +14,13 @@ mod place;
 mod watching;
 mod xattr;
 
-pub(crate) use describe::ANON_INO;
 pub use watching::{MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC};
 
 use crate::abi::AT_FDCWD;
 use crate::{Errno, FileHandle, Process};
 use quietline_vfs::cred::CredCell;
 use quietline_vfs::namei::Caller;
-use quietline_vfs::{Found, How, Lookup, PathRef, Start};
+use quietline_vfs::{Found, How, Lookup, Start};
 
 /// What a path stands for, as the flags of the `*at` calls ask for it.
 fn how(flags: i32, follow: bool) -> How {
@@ -169,20 +168,36 @@ impl Process {
         self.call(|caller| f(&caller.with_start(Start::at(self.here(), place))))
     }
 
-    /// Calls `f` with who calls and with the place in the tree that a descriptor is open on; `paths`: also with `O_PATH`.
+    /// Calls `f` with the caller and with the file of a descriptor.
     ///
     /// # Errors
-    /// `EBADF`; `EINVAL` for what is not in the tree.
+    /// `EBADF`, also for a file that is open with `O_PATH`.
     #[inline]
     pub(crate) fn call_on<R>(
         &self,
         fd: i32,
-        paths: bool,
-        f: impl FnOnce(&Caller<'_, '_>, &FileHandle<'_>, PathRef<'_, '_>) -> Result<R, Errno>,
+        f: impl FnOnce(&Caller<'_, '_>, &FileHandle<'_>) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
-        let file = if paths { self.file(fd)? } else { self.fget(fd)? };
-        let place = file.place().ok_or(Errno::INVAL)?;
-        self.call(|caller| f(caller, &file, place))
+        let file = self.fget(fd)?;
+        self.call(|caller| f(caller, &file))
+    }
+
+    /// Returns the file that an empty path stands for, if it is on a pseudo object: a walk begins
+    /// at a file of the tree only.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    #[inline]
+    fn object_at(
+        &self,
+        dirfd: i32,
+        path: &[u8],
+        flags: i32,
+    ) -> Result<Option<FileHandle<'_>>, Errno> {
+        if !path.is_empty() || flags & crate::abi::AT_EMPTY_PATH == 0 || dirfd == AT_FDCWD {
+            return Ok(None);
+        }
+        Ok(Some(self.file(dirfd)?).filter(|file| file.opened().is_object()))
     }
 }
 

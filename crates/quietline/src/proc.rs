@@ -43,7 +43,6 @@ use quietline_vfs::abi::{S_IFDIR, S_IFLNK};
 use quietline_vfs::generated::{self, Directory, Link, Made, Names, Target, TextBuffer};
 use quietline_vfs::{Inode, NodeLink, Path, PathBuffer, Requester, SuperRef, Vfs};
 
-const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 const SYSFS_MAGIC: i64 = 0x6265_6572;
 
 /// What `/proc` has besides processes.
@@ -58,7 +57,7 @@ const SELF: &[u8] = b"self";
 /// An instance of `proc`.
 pub(crate) fn new_proc(k: &Inner, dev: u64) -> Result<SuperRef<'_>, Errno> {
     let root = Made::new(S_IFDIR | 0o555, Directory(Root { kernel: KernelRef::of(k) }))?;
-    generated::new_super(&k.vfs, "proc", PROC_SUPER_MAGIC, dev, root)
+    generated::new_super(&k.vfs, "proc", generated::PROC_SUPER_MAGIC, dev, root)
 }
 
 /// An instance of `sysfs`.

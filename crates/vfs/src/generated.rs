@@ -85,6 +85,9 @@ impl Made {
     }
 }
 
+/// The number by which `statfs` tells `/proc`.
+pub const PROC_SUPER_MAGIC: i64 = 0x9fa0;
+
 /// What such a filesystem says of itself.
 #[derive(Debug)]
 struct Generated {
@@ -92,6 +95,11 @@ struct Generated {
 }
 
 impl FileSystem for Generated {
+    /// `/proc` makes modes and owners anew; those in `/sys` can be changed.
+    fn keeps_owners(&self) -> bool {
+        self.magic == PROC_SUPER_MAGIC
+    }
+
     fn statfs(&self) -> StatFs {
         StatFs {
             f_type: self.magic,

@@ -36,6 +36,7 @@ mod attributes;
 mod create;
 mod describe;
 mod link;
+mod open_file;
 mod remove;
 mod rename;
 mod xattr;
@@ -45,7 +46,12 @@ pub use attributes::{chmod, chown, truncate, utimens};
 pub use create::{New, make, tmpfile};
 pub(crate) use create::{create, memfd};
 pub use describe::{access, readlink, stat_of, statfs_of, statx_of};
-pub use link::{link, link_quickly};
+pub use link::{link, link_object, link_quickly};
+pub(crate) use open_file::pseudo_state;
+pub use open_file::{
+    ANON_INO, access_object, fchmod, fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr,
+    fstatfs, futimens, stat_of_object, statx_of_object,
+};
 pub use remove::{rmdir, unlink};
 pub use rename::{check_rename_flags, rename, rename_quickly};
 pub use xattr::{check_xattr, check_xattr_name, getxattr, listxattr, removexattr, setxattr};

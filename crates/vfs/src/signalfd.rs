@@ -207,6 +207,7 @@ impl SignalFd {
 
 impl Payload for SignalFd {
     const CACHE: &'static str = "signalfd_ctx";
+    const WRITES: bool = false;
     const SEEKS: bool = true;
 
     fn inode(&self) -> Option<&PseudoInode> {

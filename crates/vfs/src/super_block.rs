@@ -78,6 +78,11 @@ pub trait FileSystem: Send + Sync + fmt::Debug + core::any::Any {
     fn statfs(&self) -> StatFs {
         StatFs::default()
     }
+
+    /// Whether modes and owners of its generated files stay.
+    fn keeps_owners(&self) -> bool {
+        false
+    }
 }
 
 /// A filesystem that keeps nothing.

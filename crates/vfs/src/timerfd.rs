@@ -218,6 +218,7 @@ impl TimerFd {
 
 impl Payload for TimerFd {
     const CACHE: &'static str = "timerfd_ctx";
+    const WRITES: bool = false;
     const SEEKS: bool = true;
     const CLOSES: bool = true;
 

@@ -2,7 +2,7 @@
 
 use crate::attributes::FileClock;
 use crate::dcache::name::{Keys, Name};
-use crate::inode::Inode;
+use crate::inode::{Inode, PseudoState};
 use crate::inotify::InotifyLimits;
 use crate::locks::LockWaits;
 use crate::namespace::MountEvents;
@@ -43,7 +43,9 @@ pub struct Vfs {
     pub(crate) pipe_pages: Pages,
     pub(crate) pipe_limits: PipeLimits,
     pub(crate) clock: FileClock,
-    pub(crate) lock_waits: LockWaits,
+    pub(crate) lock_waits: Shared<LockWaits>,
+    /// The state of the inode that all anonymous descriptors share.
+    pub(crate) anonymous: Shared<PseudoState>,
     /// Whether anybody has ever watched a file.
     pub(crate) watched: AtomicBool,
     pub(crate) inotify_limits: Shared<InotifyLimits>,
@@ -71,6 +73,8 @@ impl Vfs {
     pub fn new() -> Result<Pin<Box<Self>>, Errno> {
         let no_memory = |_: CacheError| Errno::NOMEM;
         let domain = rcu::global().map_err(|_| Errno::NOMEM)?;
+        let lock_waits = Shared::new(LockWaits::new()).map_err(|_| Errno::NOMEM)?;
+        let anonymous = PseudoState::new(lock_waits.clone());
         let vfs = Self {
             mounts: Mounts::new(),
             domain,
@@ -85,7 +89,8 @@ impl Vfs {
             pipe_pages: Pages::new().map_err(no_memory)?,
             pipe_limits: PipeLimits::new(),
             clock: FileClock::new(),
-            lock_waits: LockWaits::new(),
+            lock_waits,
+            anonymous: Shared::new(anonymous).map_err(|_| Errno::NOMEM)?,
             watched: AtomicBool::new(false),
             inotify_limits: Shared::new(InotifyLimits::new()).map_err(|_| Errno::NOMEM)?,
             mount_events: MountEvents::new(),

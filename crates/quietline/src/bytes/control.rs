@@ -3,7 +3,7 @@
 use crate::abi::{
     F_GETPIPE_SZ, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD, O_NONBLOCK, SEEK_CUR, SIOCATMARK, SIOCOUTQ,
 };
-use crate::{Capabilities, Errno, FileHandle, Process};
+use crate::{Capabilities, Errno, EventPoll, FileHandle, Process};
 use quietline_vfs::{Ioctl, file};
 
 impl Process {
@@ -31,6 +31,8 @@ impl Process {
             FIONREAD => Ioctl::Readable,
             SIOCOUTQ => Ioctl::Unread,
             SIOCATMARK => Ioctl::AtMark,
+            // An epoll has commands of its own, of which this is none.
+            _ if file.payload::<EventPoll>().is_some() => return Err(Errno::INVAL),
             _ => return Err(Errno::NOTTY),
         };
         *arg = file.opened().ioctl(question)?;

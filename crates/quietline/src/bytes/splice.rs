@@ -12,6 +12,12 @@ use quietline_vfs::{Opened, PipeCore, Sink, Source};
 const PAGE: usize = quietline_vfs::PAGE as usize;
 pub(super) const ALL: u32 = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
 
+/// Fails if a transfer begins before the file or ends beyond the last possible offset.
+fn in_area(start: i64, len: usize) -> Result<(), Errno> {
+    let end = i64::try_from(len).ok().and_then(|len| start.checked_add(len));
+    if start >= 0 && end.is_some() { Ok(()) } else { Err(Errno::INVAL) }
+}
+
 impl Process {
     /// Moves bytes between a pipe and a pipe, a file or a socket: how many; 0 at the end. Between pipes none is copied but the few that
     /// lie beside a pipe's lock.
@@ -42,6 +48,12 @@ impl Process {
         }
         if !source.mode().contains(FileMode::READ) || !target.mode().contains(FileMode::WRITE) {
             return Err(Errno::BADF);
+        }
+        if from_pipe.is_none() {
+            in_area(self.offset_of(&source, from_offset.as_deref()), len)?;
+        }
+        if to_pipe.is_none() {
+            in_area(self.offset_of(&target, to_offset.as_deref()), len)?;
         }
         let len = len.min(MAX_RW_COUNT);
         let how = |pipes: i32| Transfer {
@@ -182,12 +194,8 @@ impl Process {
         if offset.is_some() && !place {
             return Err(Errno::SPIPE);
         }
-        let start = match &offset {
-            Some(offset) if **offset < 0 => return Err(Errno::INVAL),
-            Some(offset) => **offset,
-            None if place => file::seek(&source, &self.inner().vfs, 0, SEEK_CUR)?,
-            None => 0,
-        };
+        let start = self.offset_of(&source, offset.as_deref());
+        in_area(start, count)?;
         let target = self.file(to)?;
         if !target.mode().contains(FileMode::WRITE) {
             return Err(Errno::BADF);
@@ -199,7 +207,14 @@ impl Process {
             self.tell_spliced(target.opened(), Direction::Write, n);
             return Ok(n);
         }
-        if !place || target.flags() & O_APPEND != 0 {
+        let passes = source.payload::<Socket>().is_some() || source.opened().pipe().is_some();
+        if passes || target.flags() & O_APPEND != 0 {
+            return Err(Errno::INVAL);
+        }
+        if count == 0 {
+            return Ok(0);
+        }
+        if !place || source.opened().inode().is_some_and(quietline_vfs::Inode::is_dir) {
             return Err(Errno::INVAL);
         }
         let (mut page, mut done) = ([0; PAGE], 0);
@@ -237,6 +252,12 @@ impl Process {
             None => drop(file::seek(&source, &self.inner().vfs, start + done as i64, SEEK_SET)),
         }
         Ok(done)
+    }
+
+    /// Returns the offset at which a transfer begins: the one given, or the file's own.
+    fn offset_of(&self, file: &FileHandle<'_>, given: Option<&i64>) -> i64 {
+        let own = || file::seek(file, &self.inner().vfs, 0, SEEK_CUR).unwrap_or(0);
+        given.copied().unwrap_or_else(own)
     }
 
     /// From a pipe to what is none.

@@ -19,7 +19,7 @@ impl Process {
     /// # Errors
     /// As `fchmod(2)`.
     pub fn fchmod(&self, fd: i32, mode: u32) -> Result<(), Errno> {
-        self.call_on(fd, false, |c, _, place| namei::chmod(c, place, mode))
+        self.call_on(fd, |c, file| namei::fchmod(c, file, mode))
     }
 
     /// [`chmod`](Self::chmod) from a directory, with `AT_SYMLINK_NOFOLLOW`, `AT_EMPTY_PATH`.
@@ -36,8 +36,12 @@ impl Process {
         if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
             return Err(Errno::INVAL);
         }
+        let path = path.as_ref();
+        if let Some(file) = self.object_at(dirfd, path, flags)? {
+            return self.call(|c| namei::fchmod(c, &file, mode));
+        }
         let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
-        self.call_at(dirfd, path.as_ref(), flags, |c, path| {
+        self.call_at(dirfd, path, flags, |c, path| {
             namei::chmod(c, c.place(path, how)?.borrow(), mode)
         })
     }
@@ -63,7 +67,7 @@ impl Process {
     /// # Errors
     /// As `fchown(2)`.
     pub fn fchown(&self, fd: i32, uid: u32, gid: u32) -> Result<(), Errno> {
-        self.call_on(fd, false, |c, _, place| namei::chown(c, place, uid, gid))
+        self.call_on(fd, |c, file| namei::fchown(c, file, uid, gid))
     }
 
     /// [`chown`](Self::chown) from a directory, with `AT_SYMLINK_NOFOLLOW`, `AT_EMPTY_PATH`.
@@ -81,8 +85,12 @@ impl Process {
         if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
             return Err(Errno::INVAL);
         }
+        let path = path.as_ref();
+        if let Some(file) = self.object_at(dirfd, path, flags)? {
+            return self.call(|c| namei::fchown(c, &file, uid, gid));
+        }
         let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
-        self.call_at(dirfd, path.as_ref(), flags, |c, path| {
+        self.call_at(dirfd, path, flags, |c, path| {
             namei::chown(c, c.place(path, how)?.borrow(), uid, gid)
         })
     }
@@ -104,19 +112,24 @@ impl Process {
         }
         let Some(path) = path else {
             if dirfd == AT_FDCWD {
-                return Err(Errno::FAULT);
+                let known = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
+                return Err(if flags & !known != 0 { Errno::INVAL } else { Errno::FAULT });
             }
             return if flags != 0 {
                 Err(Errno::INVAL)
             } else {
-                self.call_on(dirfd, false, |c, _, place| namei::utimens(c, place, times))
+                self.call_on(dirfd, |c, file| namei::futimens(c, file, times))
             };
         };
         if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
             return Err(Errno::INVAL);
         }
+        let path = path.as_ref();
+        if let Some(file) = self.object_at(dirfd, path, flags)? {
+            return self.call(|c| namei::futimens(c, &file, times));
+        }
         let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
-        self.call_at(dirfd, path.as_ref(), flags, |c, path| {
+        self.call_at(dirfd, path, flags, |c, path| {
             namei::utimens(c, c.place(path, how)?.borrow(), times)
         })
     }

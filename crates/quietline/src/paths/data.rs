@@ -3,7 +3,7 @@
 use crate::abi::UIO_MAXIOV;
 use crate::{Errno, FileHandle, FileMode, Process};
 use quietline_vfs::file::{self, To};
-use quietline_vfs::{Sink, Source};
+use quietline_vfs::{Content, Inode, Sink, Source};
 
 /// Bytes that are read without a reference to the file: few enough for one read section.
 const SHORT: usize = 64 << 10;
@@ -226,7 +226,10 @@ impl Process {
     /// `EBADF`; `EINVAL` for what is not in the tree.
     pub fn fsync(&self, fd: i32) -> Result<(), Errno> {
         let file = self.fget(fd)?;
-        if file.place().is_some() && !file.opened().waits() { Ok(()) } else { Err(Errno::INVAL) }
+        let generated = |inode: &Inode| matches!(inode.content(), Content::Node(_));
+        let opened = file.opened();
+        let kept = opened.inode().is_some_and(|inode| !generated(inode)) && !opened.waits();
+        if kept { Ok(()) } else { Err(Errno::INVAL) }
     }
 
     /// As [`fsync`](Self::fsync).

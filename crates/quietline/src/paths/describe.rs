@@ -6,11 +6,11 @@ use crate::abi::{
     F_OK, R_OK, STATX__RESERVED, Stat, StatFs, Statx, W_OK, X_OK,
 };
 use crate::{Errno, Process};
-use quietline_vfs::namei::{self, stat_of, statfs_of, statx_of};
+use quietline_vfs::namei::{self, stat_of, stat_of_object, statfs_of, statx_of, statx_of_object};
 use quietline_vfs::permission::Mask;
 
-/// The number of the inode that all anonymous descriptors share.
-pub(crate) const ANON_INO: u64 = 1;
+/// The flags of `fstatat` and `statx`.
+const FLAGS: i32 = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;
 
 impl Process {
     /// Describes the file at a path. Writes no shared line.
@@ -48,19 +48,7 @@ impl Process {
     #[cold]
     fn stat_pseudo(&self, fd: i32) -> Result<Stat, Errno> {
         let file = self.file(fd)?;
-        let inode = file.inode::<crate::Pipe>().or_else(|| file.inode::<crate::Socket>());
-        let [uid, gid] = self.call(|c| [c.cred.fsuid(), c.cred.fsgid()]);
-        let (mode, ino) =
-            inode.map_or((0o600, ANON_INO), |inode| (inode.i_mode, inode.i_ino.into()));
-        Ok(Stat {
-            st_mode: mode,
-            st_ino: ino,
-            st_nlink: 1,
-            st_uid: uid,
-            st_gid: gid,
-            st_blksize: 4096,
-            ..Stat::default()
-        })
+        Ok(self.call(|c| stat_of_object(c, &file)))
     }
 
     /// [`stat`](Self::stat) from a directory, with `AT_SYMLINK_NOFOLLOW`, `AT_NO_AUTOMOUNT`, `AT_EMPTY_PATH`.
@@ -74,7 +62,7 @@ impl Process {
         if path.is_empty() && flags & AT_EMPTY_PATH != 0 && dirfd >= 0 {
             return self.fstat(dirfd);
         }
-        if flags & !(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH) != 0 {
+        if flags & !FLAGS != 0 {
             return Err(Errno::INVAL);
         }
         let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
@@ -92,15 +80,17 @@ impl Process {
         flags: i32,
         mask: u32,
     ) -> Result<Statx, Errno> {
-        let known = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;
         if mask & STATX__RESERVED != 0 || flags & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE {
             return Err(Errno::INVAL);
         }
         // Of a descriptor alone Linux does not look at the other flags.
         let path = path.as_ref();
         let alone = path.is_empty() && flags & AT_EMPTY_PATH != 0 && dirfd >= 0;
-        if flags & !known != 0 && !alone {
+        if flags & !FLAGS != 0 && !alone {
             return Err(Errno::INVAL);
+        }
+        if let Some(file) = self.object_at(dirfd, path, flags)? {
+            return Ok(self.call(|c| statx_of_object(c, &file)));
         }
         let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
         self.look_inside(dirfd, path, flags, how, |found| statx_of(found.mount(), found.dentry()))?
@@ -119,11 +109,9 @@ impl Process {
     /// Describes the filesystem that a descriptor is open in.
     ///
     /// # Errors
-    /// `EBADF`; `ENOSYS` for what is in no tree.
+    /// `EBADF`.
     pub fn fstatfs(&self, fd: i32) -> Result<StatFs, Errno> {
-        let section = self.inner().vfs.read();
-        let (mount, _) = self.table.look(fd, &section)?.tree().ok_or(Errno::NOSYS)?;
-        Ok(statfs_of(mount))
+        Ok(namei::fstatfs(&self.file(fd)?))
     }
 
     /// Whether the process may do this with the file at a path: `F_OK`, or `R_OK`, `W_OK`, `X_OK`. By the real ids.
@@ -151,8 +139,12 @@ impl Process {
             return Err(Errno::INVAL);
         }
         let mask = Mask::from_bits_truncate(mode as u32);
+        let path = path.as_ref();
+        if let Some(file) = self.object_at(dirfd, path, flags)? {
+            return self.call(|c| namei::access_object(c, &file, mask, flags & AT_EACCESS != 0));
+        }
         let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
-        self.call_at(dirfd, path.as_ref(), flags, |c, path| {
+        self.call_at(dirfd, path, flags, |c, path| {
             namei::access(c, path, how, mask, flags & AT_EACCESS != 0)
         })
     }
@@ -178,7 +170,11 @@ impl Process {
         if buffer.is_empty() {
             return Err(Errno::INVAL);
         }
-        self.call_at(dirfd, path.as_ref(), AT_EMPTY_PATH, |c, path| {
+        let path = path.as_ref();
+        if self.object_at(dirfd, path, AT_EMPTY_PATH)?.is_some() {
+            return Err(Errno::NOENT);
+        }
+        self.call_at(dirfd, path, AT_EMPTY_PATH, |c, path| {
             namei::readlink(c, path, how(AT_EMPTY_PATH, false), buffer)
         })
     }

@@ -101,6 +101,9 @@ impl Process {
         {
             return done;
         }
+        if self.object_at(olddir, old, flags)?.is_some() {
+            return self.call_at(newdir, new, 0, namei::link_object);
+        }
         let how = how(flags, flags & AT_SYMLINK_FOLLOW != 0);
         self.call_at(olddir, old, flags, |c, old| {
             // What a descriptor stands for is for who has opened it, or may look at everything.

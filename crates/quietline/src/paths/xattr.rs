@@ -2,24 +2,10 @@
 
 use super::how;
 use crate::abi::{AT_EMPTY_PATH, AT_FDCWD};
-use crate::{Errno, Process};
-use quietline_vfs::PathRef;
-use quietline_vfs::namei::{self, Caller};
+use crate::{Errno, Process, Socket};
+use quietline_vfs::namei;
 
 impl Process {
-    /// Calls `f` with the place that a descriptor is open on, or with the working directory for `AT_FDCWD`: so Linux does since
-    /// 6.13 where a value is read or set, though not where it is removed or names are listed.
-    fn value_on<R>(
-        &self,
-        fd: i32,
-        f: impl FnOnce(&Caller<'_, '_>, PathRef<'_, '_>) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
-        if fd == AT_FDCWD {
-            return self.call(|c| f(c, c.place(b"", how(AT_EMPTY_PATH, true))?.borrow()));
-        }
-        self.call_on(fd, false, |c, _, place| f(c, place))
-    }
-
     /// Sets an extended attribute of what is at a path.
     ///
     /// # Errors
@@ -75,7 +61,15 @@ impl Process {
     ) -> Result<(), Errno> {
         let name = name.as_ref();
         namei::check_xattr(name, value, flags)?;
-        self.value_on(fd, |c, place| namei::setxattr(c, place, name, value, flags))
+        // Linux takes the working directory where a value is read or set (since 6.13), though not
+        // where it is removed or names are listed.
+        if fd == AT_FDCWD {
+            return self.call(|c| {
+                let own = c.place(b"", how(AT_EMPTY_PATH, true))?;
+                namei::setxattr(c, own.borrow(), name, value, flags)
+            });
+        }
+        self.call_on(fd, |c, file| namei::fsetxattr(c, file, name, value, flags))
     }
 
     /// Reads an extended attribute of what is at a path: how many bytes; into nothing, only how many there are.
@@ -129,7 +123,17 @@ impl Process {
     ) -> Result<usize, Errno> {
         let name = name.as_ref();
         namei::check_xattr_name(name)?;
-        self.value_on(fd, |c, place| namei::getxattr(c, place, name, to))
+        // As in `fsetxattr`.
+        if fd == AT_FDCWD {
+            return self.call(|c| {
+                let own = c.place(b"", how(AT_EMPTY_PATH, true))?;
+                namei::getxattr(c, own.borrow(), name, to)
+            });
+        }
+        self.call_on(fd, |c, file| {
+            let protocol = file.payload::<Socket>().map(Socket::protocol_name);
+            namei::fgetxattr(c, file, protocol, name, to)
+        })
     }
 
     /// Lists the names of the extended attributes of what is at a path, each with a zero behind it: how many bytes.
@@ -157,7 +161,7 @@ impl Process {
     /// # Errors
     /// As `flistxattr(2)`.
     pub fn flistxattr(&self, fd: i32, to: &mut [u8]) -> Result<usize, Errno> {
-        self.call_on(fd, false, |c, _, place| namei::listxattr(c, place, to))
+        self.call_on(fd, |c, file| namei::flistxattr(c, file, to))
     }
 
     /// Removes an extended attribute of what is at a path.
@@ -194,6 +198,6 @@ impl Process {
     pub fn fremovexattr(&self, fd: i32, name: impl AsRef<[u8]>) -> Result<(), Errno> {
         let name = name.as_ref();
         namei::check_xattr_name(name)?;
-        self.call_on(fd, false, |c, _, place| namei::removexattr(c, place, name))
+        self.call_on(fd, |c, file| namei::fremovexattr(c, file, name))
     }
 }

@@ -1,13 +1,13 @@
 //! `/proc/PID/fd` and `fdinfo`.
 
 use super::{number, pid};
-use crate::paths::ANON_INO;
 use crate::raw::KernelRef;
 use crate::{Errno, FileHandle, FileMode, Pipe, Socket};
 use core::fmt::Write as _;
 use quietline_vfs::abi::{O_CLOEXEC, S_IFLNK, S_IFREG};
 use quietline_vfs::generated::{Link, Made, Names, Target, Text, TextBuffer, TextFile, stand_in};
 use quietline_vfs::inotify::{Inotify, WatchInfo};
+use quietline_vfs::namei::ANON_INO;
 use quietline_vfs::permission::{Mask, permission};
 use quietline_vfs::{Files, Inode, Node, NodeLink, Path, PathBuffer, Requester, Vfs, file};
 

@@ -3,6 +3,7 @@
 use crate::abi::{O_ANYFD, O_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK};
 use crate::process::opened;
 use crate::{Errno, FileHandle, Process};
+use quietline_net::abi::SOCKADDR_MAX;
 use quietline_net::{Maker, SockAddr};
 use quietline_vfs::{FdFlags, UnusedFd};
 
@@ -72,6 +73,10 @@ impl Process {
     /// # Errors
     /// As `connect(2)`.
     pub fn connect(&self, fd: i32, address: &[u8]) -> Result<(), Errno> {
+        if address.len() > SOCKADDR_MAX {
+            // Linux reads the address before it asks for a socket.
+            return self.fget(fd).and(Err(Errno::INVAL));
+        }
         self.on_socket(fd, |on, _| on.connect(address))
     }
 

@@ -3,6 +3,7 @@
 use crate::abi::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_NOSIGNAL, MSG_WAITFORONE, UIO_MAXIOV};
 use crate::{Errno, Process};
 use core::time::Duration;
+use quietline_net::abi::SOCKADDR_MAX;
 use quietline_net::{Control, Incoming, On, Outgoing, SockAddr, Undelivered};
 use quietline_platform::clock;
 use quietline_vfs::abi::O_NONBLOCK;
@@ -65,9 +66,9 @@ impl RecvMsg<'_, '_> {
     }
 }
 
-/// The longest name that is looked at; longer ones are cut, as by Linux's `sendmsg`.
+/// The name in a message. A longer one than an address can be is cut, as by Linux's `sendmsg`.
 fn name(bytes: &[u8]) -> Result<SockAddr, Errno> {
-    SockAddr::new(bytes)
+    SockAddr::new(&bytes[..bytes.len().min(SOCKADDR_MAX)])
 }
 
 /// What tells a socket from one that has come into its place.
@@ -90,7 +91,8 @@ impl Process {
     /// # Errors
     /// As `sendto(2)`.
     pub fn sendto(&self, fd: i32, buffer: &[u8], flags: i32, to: &[u8]) -> Result<usize, Errno> {
-        self.send_source(fd, &name(to)?, &mut Source::new(&[buffer]), &[], flags)
+        let to = SockAddr::new(to).map_err(|errno| self.of_socket(fd, errno))?;
+        self.send_source(fd, &to, &mut Source::new(&[buffer]), &[], flags)
     }
 
     /// Sends a message.
@@ -99,7 +101,7 @@ impl Process {
     /// As `sendmsg(2)`.
     pub fn sendmsg(&self, fd: i32, message: &SendMsg<'_>, flags: i32) -> Result<usize, Errno> {
         if message.buffers.len() > UIO_MAXIOV {
-            return Err(Errno::MSGSIZE);
+            return Err(self.of_socket(fd, Errno::MSGSIZE));
         }
         let to = name(message.name)?;
         self.send_source(fd, &to, &mut Source::new(message.buffers), message.control, flags)
@@ -143,6 +145,13 @@ impl Process {
         let sent =
             on.send(&mut Outgoing { name: &to, data: &mut data, control: message.control, flags });
         self.told_of_pipe(sent, &data, flags)
+    }
+
+    /// Returns the error of an argument that Linux reads after it has found the socket: `errno`,
+    /// unless there is none.
+    #[cold]
+    fn of_socket(&self, fd: i32, errno: Errno) -> Errno {
+        self.at_socket(fd, |_| Ok(())).err().unwrap_or(errno)
     }
 
     #[inline]
@@ -246,6 +255,9 @@ impl Process {
         message: &mut RecvMsg<'_, '_>,
         flags: i32,
     ) -> Result<usize, Errno> {
+        if message.buffers.len() > UIO_MAXIOV {
+            return Err(self.of_socket(fd, Errno::MSGSIZE));
+        }
         message.take(flags, &mut Undelivered::default(), |incoming| self.receive(fd, incoming))
     }
 

@@ -98,6 +98,12 @@ pub struct StatFs {
 
 /// `statfs`: a filesystem in memory.
 pub const TMPFS_MAGIC: i64 = 0x0102_1994;
+/// `statfs`: pipes.
+pub const PIPEFS_MAGIC: i64 = 0x5049_5045;
+/// `statfs`: sockets.
+pub const SOCKFS_MAGIC: i64 = 0x534f_434b;
+/// `statfs`: anonymous descriptors.
+pub const ANON_INODE_FS_MAGIC: i64 = 0x0904_1934;
 /// `statfs`: mounted read-only.
 pub const ST_RDONLY: i64 = 1;
 /// `statfs`: set-id bits mean nothing.

@@ -14,13 +14,20 @@ pub struct PseudoDentry {
     pub(crate) d_lockref: Lockref,
     /// Whether a reader without a reference may be looking at the object.
     met: AtomicBool,
+    /// Whether the file system has a [`PseudoState`](crate::inode::PseudoState) for the object's
+    /// inode.
+    stateful: AtomicBool,
 }
 
 impl PseudoDentry {
     /// Returns the dentry of a new pseudo object.
     #[inline(always)]
     pub(crate) fn new(references: u32) -> Self {
-        Self { d_lockref: Lockref::new(references), met: AtomicBool::new(false) }
+        Self {
+            d_lockref: Lockref::new(references),
+            met: AtomicBool::new(false),
+            stateful: AtomicBool::new(false),
+        }
     }
 
     /// Notes, before a reference is put, that readers may have found the object by way of it.
@@ -35,6 +42,21 @@ impl PseudoDentry {
     pub(crate) fn is_met(&self) -> bool {
         // Relaxed: the last put has seen what came before the others.
         self.met.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the object's inode has a state, for a holder of a reference. The object then
+    /// ends as one that readers may have found, where that is looked at.
+    pub(crate) fn set_stateful(&self) {
+        // Relaxed: the put publishes it.
+        self.stateful.store(true, Ordering::Relaxed);
+        self.meet();
+    }
+
+    /// Whether the object's inode has a state.
+    #[inline(always)]
+    pub(crate) fn is_stateful(&self) -> bool {
+        // Relaxed: a holder of a reference has set it; the last put has seen that.
+        self.stateful.load(Ordering::Relaxed)
     }
 
     /// What it is.

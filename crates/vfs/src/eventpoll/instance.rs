@@ -30,6 +30,8 @@ pub struct EventPoll {
 
 impl Payload for EventPoll {
     const CACHE: &'static str = "eventpoll";
+    const READS: bool = false;
+    const WRITES: bool = false;
     const SEEKS: bool = true;
     const CLOSES: bool = true;
 

@@ -551,6 +551,9 @@ pub fn fallocate(
     if !opened.mode().contains(FileMode::WRITE) {
         return Err(Errno::BADF);
     }
+    if opened.pipe().is_some() {
+        return Err(Errno::SPIPE);
+    }
     let inode = opened.inode().ok_or(Errno::NODEV)?;
     match inode.mode() & S_IFMT {
         S_IFREG => {}
@@ -626,7 +629,7 @@ const COPY: usize = 1 << 20;
 /// Copies bytes from one file to another (`copy_file_range`): how many.
 ///
 /// # Errors
-/// `EBADF`, `EISDIR`, `EINVAL`, `EFBIG`, `EOVERFLOW`, `ENOSPC`, `ENOMEM`.
+/// `EBADF`, `EISDIR`, `EINVAL`, `EXDEV`, `EFBIG`, `EOVERFLOW`, `ENOSPC`, `ENOMEM`.
 pub fn copy_range(
     from: &FileHandle<'_>,
     start: i64,
@@ -644,11 +647,18 @@ pub fn copy_range(
     if kinds != [Some(S_IFREG); 2] {
         return Err(Errno::INVAL);
     }
-    let (from_inode, from_data) = data_of(source, FileMode::READ)?;
-    let (to_inode, to_data) = data_of(target, FileMode::WRITE)?;
-    if target.flags() & O_APPEND != 0 {
+    let open = source.mode().contains(FileMode::READ) && target.mode().contains(FileMode::WRITE);
+    if !open || target.flags() & O_APPEND != 0 {
         return Err(Errno::BADF);
     }
+    let file_systems = [source, target].map(|file| file.inode().map(Inode::super_block));
+    if let [Some(from), Some(to)] = file_systems
+        && !core::ptr::eq(from, to)
+    {
+        return Err(Errno::XDEV);
+    }
+    let (from_inode, from_data) = data_of(source, FileMode::READ)?;
+    let (to_inode, to_data) = data_of(target, FileMode::WRITE)?;
     // As Linux does: the sums without sign first, what is negative only after the limits.
     if [start, offset].iter().any(|at| (*at as u64).checked_add(len as u64).is_none()) {
         return Err(Errno::OVERFLOW);

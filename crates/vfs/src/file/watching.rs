@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 impl Payload for Inotify {
     const CACHE: &'static str = "inotify_inode_cache";
+    const WRITES: bool = false;
     const SEEKS: bool = true;
     const CLOSES: bool = true;
     // Dropping it closes it.

@@ -13,6 +13,12 @@ use crate::vfs::Vfs;
 use crate::walk::How;
 use rustix::io::Errno;
 
+/// Whether the file system of a generated file keeps its mode and its owners.
+#[inline]
+fn keeps_owners(inode: &Inode) -> bool {
+    inode.node().is_some() && inode.super_block().info().keeps_owners()
+}
+
 /// Changes the permissions of what is at a place (`fchmodat2`).
 ///
 /// # Errors
@@ -20,6 +26,9 @@ use rustix::io::Errno;
 pub fn chmod(caller: &Caller<'_, '_>, at: PathRef<'_, '_>, mode: u32) -> Result<(), Errno> {
     let _leave = at.mount().want_write()?;
     let inode = at.dentry().inode().ok_or(Errno::NOENT)?;
+    if keeps_owners(inode) {
+        return Err(Errno::PERM);
+    }
     let mut locked = inode.lock();
     if inode.mode() & S_IFMT == S_IFLNK {
         return Err(Errno::OPNOTSUPP);
@@ -45,6 +54,10 @@ pub fn chown(
     let _leave = at.mount().want_write()?;
     let given = |id| (id != u32::MAX).then_some(id);
     let inode = at.dentry().inode().ok_or(Errno::NOENT)?;
+    // (Without a new owner or group the call succeeds.)
+    if given(uid).or(given(gid)).is_some() && keeps_owners(inode) {
+        return Err(Errno::PERM);
+    }
     let mut locked = inode.lock();
     let after = ownership(inode).chown(caller.cred, given(uid), given(gid))?;
     // Who asks for nothing changes the time alone, which nobody is told.

@@ -11,9 +11,10 @@ use crate::inode::{Changes, Inode, InodeFlags};
 use crate::notify::{self, Event};
 use crate::permission::Mask;
 use crate::raw::dcache::locked::LockedDir;
+use crate::raw::dcache::refs::DentryRef;
 use crate::raw::mount::TreeMount;
 use crate::raw::walk_path::Path;
-use crate::walk::{How, LastKind};
+use crate::walk::{How, Last, LastKind};
 use rustix::io::Errno;
 
 /// Gives what is at `old` another name (`linkat`).
@@ -53,12 +54,34 @@ enum Old<'x, 'k> {
     At(&'x Path<'k>),
     /// What the locked directory has, in the mount.
     In(&'x Dentry),
+    /// A pseudo object, which is in no mount of a tree.
+    Object,
 }
 
 /// [`link`] where something is out of the ordinary.
 #[cold]
 #[inline(never)]
 fn link_odd<'k>(caller: &Caller<'_, 'k>, old: &Path<'k>, path: &[u8]) -> Result<(), Errno> {
+    let (parent, last) = link_at(caller, Old::At(old), path)?;
+    notify::inode(caller.vfs, inode_of(old.dentry())?, Event::ATTRIB);
+    notify::name(caller.vfs, &parent, last.bytes(), Event::CREATE, false);
+    Ok(())
+}
+
+/// Fails as a link to a pseudo object does: no path is in its file system (`linkat`).
+///
+/// # Errors
+/// Those of the path; `EXDEV`.
+pub fn link_object(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
+    link_at(caller, Old::Object, path).map(drop)
+}
+
+/// Gives a file a name at a path. Returns the directory and the name.
+fn link_at<'k, 'p>(
+    caller: &Caller<'_, 'k>,
+    old: Old<'_, 'k>,
+    path: &'p [u8],
+) -> Result<(DentryRef<'k>, Last<'p>), Errno> {
     let (place, last) = caller.parent(path, How::NOFOLLOW)?;
     if last.kind() != LastKind::Name {
         return Err(Errno::EXIST);
@@ -69,12 +92,9 @@ fn link_odd<'k>(caller: &Caller<'_, 'k>, old: &Path<'k>, path: &[u8]) -> Result<
     not_removed(dir.inode())?;
     let name = caller.vfs.name(last.bytes())?;
     let forbidden = leave.as_ref().err().copied();
-    link_name(caller, Old::At(old), &mount, &dir, &name, last.has_slash(), forbidden)?;
+    link_name(caller, old, &mount, &dir, &name, last.has_slash(), forbidden)?;
     let parent = dir.dir().clone();
-    drop(dir);
-    notify::inode(caller.vfs, inode_of(old.dentry())?, Event::ATTRIB);
-    notify::name(caller.vfs, &parent, last.bytes(), Event::CREATE, false);
-    Ok(())
+    Ok((parent, last))
 }
 
 /// Gives a file a name in a locked directory, which may be forbidden in the mount.
@@ -95,6 +115,7 @@ fn link_name<'k>(
     }
     forbidden.map_or(Ok(()), Err)?;
     let old = match old {
+        Old::Object => return Err(Errno::XDEV),
         Old::At(place) if !place.mount().same(mount) => return Err(Errno::XDEV),
         Old::At(place) => place.dentry(),
         Old::In(dentry) => dentry,

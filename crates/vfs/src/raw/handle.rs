@@ -9,7 +9,7 @@ use super::walk_path::{Path, PathRef};
 use crate::cred::Cred;
 use crate::dentry::{Dentry, PseudoDentry};
 use crate::file::{Ended, File, FileMode, Files, Position};
-use crate::inode::PseudoInode;
+use crate::inode::{PseudoInode, PseudoState};
 use crate::mount::Mount;
 use core::fmt;
 use core::marker::PhantomData;
@@ -17,6 +17,7 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use quietline_platform::atomic::Ordering;
 use quietline_slab::Typesafe;
+use quietline_sync::Shared;
 use rustix::io::Errno;
 
 // SAFETY: nobody reads or drops the link's four bytes.
@@ -343,8 +344,9 @@ impl<'k> FileHandle<'k> {
         self.file().f_status.set(flags as u32, mask as u32);
     }
 
-    /// Asks that pollers are told when the file ends. One locked instruction on the file's line, the first time.
-    pub(super) fn watch(&self) {
+    /// Asks that pollers are told when the file ends, and that its locks on a pseudo object are
+    /// dropped. One locked instruction on the file's line, the first time.
+    pub(crate) fn watch(&self) {
         self.file().f_mode.watch();
     }
 
@@ -386,6 +388,41 @@ impl<'k> FileHandle<'k> {
         let (dentry, kind) = self.parts()?;
         // SAFETY: the file's reference keeps the object alive.
         unsafe { kind.payload(dentry) }
+    }
+
+    /// The inode of the pseudo object that the file is on; none if it is an anonymous one, or the
+    /// file is one of the tree.
+    pub fn pseudo_inode(&self) -> Option<&PseudoInode> {
+        let (dentry, kind) = self.parts()?;
+        // SAFETY: the file's reference keeps the object alive.
+        unsafe { kind.own_inode(dentry) }
+    }
+
+    /// The state of the pseudo object's inode, if it has one.
+    pub(crate) fn pseudo_state(&self) -> Option<Shared<PseudoState>> {
+        let (dentry, kind) = self.parts()?;
+        // SAFETY: the file's reference keeps the object alive.
+        let ((states, object), dentry) = unsafe { (kind.states(dentry), dentry.as_ref()) };
+        // That of the anonymous inode is not noted in objects.
+        if object != 0 && !dentry.is_stateful() { None } else { states.find(object) }
+    }
+
+    /// The state of the pseudo object's inode, which becomes `state` if it has none.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `EINVAL` for a file of the tree.
+    pub(crate) fn pseudo_state_or(
+        &self,
+        state: Shared<PseudoState>,
+    ) -> Result<Shared<PseudoState>, Errno> {
+        let (dentry, kind) = self.parts().ok_or(Errno::INVAL)?;
+        // SAFETY: the file's reference keeps the object alive.
+        let ((states, object), dentry) = unsafe { (kind.states(dentry), dentry.as_ref()) };
+        let state = states.find_or_insert(object, state)?;
+        if object != 0 {
+            dentry.set_stateful();
+        }
+        Ok(state)
     }
 
     /// The object's own inode, if it has one and is of this type.
@@ -533,6 +570,10 @@ unsafe fn release_watched(
     // SAFETY: as in `release`.
     unsafe {
         watched_file_ends(file.as_ref());
+        let (states, object) = (*kind).states(dentry);
+        if let Some(state) = states.find(object) {
+            state.locks.file_ends(&state.waits, file.addr().get() as u64);
+        }
         release_slow(file, dentry, kind, ended);
     }
 }

@@ -122,6 +122,14 @@ impl<'g> Opened<'g> {
         self.kind.is_some_and(|kind| kind.seeks)
     }
 
+    /// Whether it can be read or written at all, whatever it is open for.
+    pub fn has(self, what: Direction) -> bool {
+        self.kind.is_none_or(|kind| match what {
+            Direction::Read => kind.reads,
+            Direction::Write => kind.writes,
+        })
+    }
+
     /// Returns whether both are snapshots of one open file.
     pub fn is_same(self, other: Opened<'_>) -> bool {
         core::ptr::eq(self.file, other.file) && self.dentry == other.dentry

@@ -15,7 +15,7 @@
 
 use crate::dentry::PseudoDentry;
 use crate::file::{Direction, Ended, Io, Ioctl, Sink, Source};
-use crate::inode::PseudoInode;
+use crate::inode::{PseudoInode, PseudoStates};
 use crate::mount::Mount;
 use crate::poll::{Events, PollTable};
 use crate::raw::handle::FileHandle;
@@ -43,6 +43,10 @@ pub trait Payload: Send + Sync + Sized + 'static {
     const CLOSES_ALONE: bool = true;
     /// Whether `lseek` says 0, and not that there is no position.
     const SEEKS: bool = false;
+    /// Whether it can be read at all: else also a read of nothing is `EINVAL`.
+    const READS: bool = true;
+    /// Whether it can be written at all.
+    const WRITES: bool = true;
 
     /// Returns `true` if neither [`closed`](Self::closed) nor dropping the payload would do
     /// anything. Neither is then called.
@@ -151,7 +155,11 @@ pub struct Kind {
     pub(super) timeout: unsafe fn(NonNull<PseudoDentry>, Direction) -> Option<Duration>,
     pub(super) ioctl: unsafe fn(NonNull<PseudoDentry>, Io, Ioctl) -> Result<i32, Errno>,
     pub(super) opened: unsafe fn(NonNull<PseudoDentry>, FileMode),
+    inode: unsafe fn(NonNull<PseudoDentry>) -> Option<NonNull<PseudoInode>>,
+    fs: unsafe fn(NonNull<PseudoDentry>) -> NonNull<PseudoStates>,
     pub(super) seeks: bool,
+    pub(super) reads: bool,
+    pub(super) writes: bool,
 }
 
 /// A `Result<usize, Errno>` in a register, where that itself would be returned in memory.
@@ -193,6 +201,7 @@ impl fmt::Debug for Kind {
 pub struct PseudoFs<P: Payload> {
     cache: RawCache,
     mount: Mount,
+    states: PseudoStates,
     /// Whether an object has been given to wait for a grace period since all were waited for.
     waited: AtomicBool,
     of: PhantomData<fn(P) -> P>,
@@ -212,7 +221,11 @@ impl<P: Payload> PseudoFs<P> {
         timeout: timeout::<P>,
         ioctl: ioctl::<P>,
         opened: opened::<P>,
+        inode: inode::<P>,
+        fs: states::<P>,
         seeks: P::SEEKS,
+        reads: P::READS,
+        writes: P::WRITES,
     };
 
     /// A filesystem without objects.
@@ -231,6 +244,7 @@ impl<P: Payload> PseudoFs<P> {
         Ok(Self {
             cache,
             mount: Mount::internal(s_type),
+            states: PseudoStates::new(),
             waited: AtomicBool::new(false),
             of: PhantomData,
         })
@@ -388,6 +402,7 @@ impl<P: Payload> PseudoFs<P> {
 impl<P: Payload> Drop for PseudoFs<P> {
     fn drop(&mut self) {
         self.flush();
+        debug_assert!(self.states.is_without_objects(), "an object's state ends with the object");
     }
 }
 
@@ -476,6 +491,9 @@ unsafe fn end_met<P: Payload>(object: NonNull<Pseudo<P>>, ended: Ended) {
             pseudo.payload.closed(FileMode::from_bits_truncate(ended.mode()));
         }
         let fs = pseudo.fs.as_ref();
+        if pseudo.dentry.is_stateful() {
+            fs.states.remove(object.addr().get());
+        }
         // Relaxed, so above: for who flushes, when all this is over. A look first, not to write a
         // line that all have.
         if !fs.waited.load(Ordering::Relaxed) {
@@ -521,6 +539,9 @@ unsafe fn end_last<P: Payload>(object: NonNull<Pseudo<P>>) {
     // SAFETY: nobody else has it, but for readers if it is met; see `end_met`.
     unsafe {
         let fs = object.as_ref().fs.as_ref();
+        if object.as_ref().dentry.is_stateful() {
+            fs.states.remove(object.addr().get());
+        }
         if object.as_ref().dentry.is_met() {
             // Relaxed: as in `end_met`.
             if !fs.waited.load(Ordering::Relaxed) {
@@ -619,6 +640,20 @@ unsafe fn opened<P: Payload>(of: NonNull<PseudoDentry>, mode: FileMode) {
 }
 
 /// # Safety
+/// As above.
+unsafe fn inode<P: Payload>(of: NonNull<PseudoDentry>) -> Option<NonNull<PseudoInode>> {
+    // SAFETY: by contract.
+    unsafe { state::<P>(of) }.inode().map(NonNull::from)
+}
+
+/// # Safety
+/// As above.
+unsafe fn states<P: Payload>(of: NonNull<PseudoDentry>) -> NonNull<PseudoStates> {
+    // SAFETY: by contract; an object's file system outlives it.
+    unsafe { NonNull::from(&of.cast::<Pseudo<P>>().as_ref().fs.as_ref().states) }
+}
+
+/// # Safety
 /// The dentry is that of a living object of this kind.
 unsafe fn name<P: Payload>(
     dentry: NonNull<PseudoDentry>,
@@ -664,6 +699,34 @@ impl Kind {
     ) -> fmt::Result {
         // SAFETY: by contract.
         unsafe { (self.name)(dentry, f) }
+    }
+
+    /// The inode of an object, if it has its own.
+    ///
+    /// # Safety
+    /// The dentry is that of an object of this kind, alive for `'a`.
+    pub(super) unsafe fn own_inode<'a>(
+        &self,
+        dentry: NonNull<PseudoDentry>,
+    ) -> Option<&'a PseudoInode> {
+        // SAFETY: by contract.
+        unsafe { (self.inode)(dentry).map(|inode| inode.as_ref()) }
+    }
+
+    /// The states of the file system's inodes, and the address by which the object's is found
+    /// there.
+    ///
+    /// # Safety
+    /// As [`own_inode`](Self::own_inode).
+    pub(super) unsafe fn states<'a>(
+        &self,
+        dentry: NonNull<PseudoDentry>,
+    ) -> (&'a PseudoStates, usize) {
+        // SAFETY: by contract; an object's file system outlives it.
+        unsafe {
+            let own = self.own_inode(dentry).is_some();
+            ((self.fs)(dentry).as_ref(), if own { dentry.addr().get() } else { 0 })
+        }
     }
 
     /// The state of an object, if it is of this type.

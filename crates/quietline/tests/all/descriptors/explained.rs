@@ -1,0 +1,94 @@
+//! The differences that are meant, or not mended yet.
+
+/// Differences that have one reason.
+pub(crate) struct Reason {
+    #[expect(dead_code, reason = "for readers")]
+    pub(crate) why: &'static str,
+    /// Whether cases differ on every host, and as long as this stays here.
+    pub(crate) everywhere: bool,
+    pub(crate) differences: &'static [Difference],
+}
+
+/// Cases that differ.
+#[derive(Debug)]
+pub(crate) struct Difference {
+    call: &'static str,
+    /// A part of the kind's name.
+    kind: &'static str,
+    /// The end of the case's name: its last arguments.
+    end: &'static str,
+    /// A part of the difference.
+    how: &'static str,
+}
+
+impl Difference {
+    pub(crate) fn explains(&self, case: &str, how: &str) -> bool {
+        case.split(' ').next() == Some(self.call)
+            && case.contains(self.kind)
+            && case.ends_with(self.end)
+            && how.contains(self.how)
+    }
+}
+
+macro_rules! explained {
+    ($($why:literal $everywhere:literal:
+        $([$call:literal, $kind:literal, $end:literal, $how:literal])*;)*) => {
+        &[$(Reason {
+            why: $why,
+            everywhere: $everywhere,
+            differences: &[$(Difference { call: $call, kind: $kind, end: $end, how: $how }),*],
+        }),*]
+    };
+}
+
+pub(crate) const EXPLAINED: &[Reason] = explained! {
+    "There are no urgent data: to send or to receive some is EOPNOTSUPP in every state." true:
+        ["sendto", "", " N(1)", "quietline Operation not supported"]
+        ["sendmsg", "", " N(1)", "quietline Operation not supported"]
+        ["sendmmsg", "", " N(1)", "quietline Operation not supported"]
+        ["recvfrom", "", " N(1)", "quietline Operation not supported"]
+        ["recvmsg", "", " N(1)", "quietline Operation not supported"]
+        ["recvmmsg", "", " N(1)", "quietline Operation not supported"]
+        ["recvfrom", "tcp, listening", " N(1)", "quietline Invalid argument"]
+        ["recvmsg", "tcp, listening", " N(1)", "quietline Invalid argument"]
+        ["recvmmsg", "tcp, listening", " N(1)", "quietline Invalid argument"]
+        ["ioctl", "local stream, listening, with a connection", " N(35077)", "memory"];
+    "statx tells all that is known, whatever the mask is. (Hosts before 6.13 do so, too.)" false:
+        ["statx", "", "", "memory at 0x1000: host [63, 7,"];
+    "A memfd is a file of the root file system. The host's has a file system of its own." true:
+        ["copy_file_range", "memfd", "", "host Invalid cross-device link"]
+        ["fcntl", "memfd", "", "host Invalid argument"];
+    "Generated directories have two links, and blocks of 4096 bytes." true:
+        ["fstat", "of /proc", "", "memory at 0x10"]
+        ["newfstatat", "of /proc", "", "memory at 0x10"]
+        ["statx", "of /proc", "", "memory at 0x10"];
+    "Files of /proc have no extended attributes; the order of the errors differs." true:
+        ["fsetxattr", "of /proc", "", "quietline"]
+        ["fgetxattr", "of /proc", "", "quietline"]
+        ["fremovexattr", "of /proc", "", "quietline"];
+    "A number in /proc/sys is read on from any offset. The host has an end at offset 1." true:
+        ["pread64", "file of /proc", "", "quietline"]
+        ["preadv", "file of /proc", "", "quietline"]
+        ["sendfile", " of /proc", "", "quietline"]
+        ["splice", "file of /proc", "", "quietline"];
+    "Files of /proc have no end, and no data or holes, to seek." true:
+        ["lseek", "of /proc", "", "quietline"];
+    "Root may search and write a directory of /proc, in which it can make nothing." true:
+        ["faccessat2", "directory of /proc", "", "host Permission denied"]
+        ["mkdirat", "directory of /proc", "", "quietline Operation not permitted"]
+        ["mknodat", "directory of /proc", "", "quietline Operation not permitted"]
+        ["symlinkat", "directory of /proc", "", "quietline Operation not permitted"]
+        ["openat", "directory of /proc", "", "quietline Operation not"]
+        ["openat2", "directory of /proc", "", "quietline Operation not permitted"];
+    "To mend: an invalid direction of a shutdown is told after the state, or not at all." false:
+        ["shutdown", "", "", "host Invalid argument"];
+    "To mend: a value of an unknown option may be too short." false:
+        ["setsockopt", "", "", "host Invalid argument"];
+    "To mend: MSG_TRUNC and MSG_PEEK of TCP write the buffer." false:
+        ["recvfrom", "tcp", " N(34)", "memory"]
+        ["recvmsg", "tcp", " N(34)", "memory"]
+        ["recvmmsg", "tcp", " N(34)", "memory"];
+    "To mend: TCP looks at the address before it looks at the state." false:
+        ["connect", "tcp", "", "host Transport endpoint is already connected"]
+        ["connect", "tcp", "", "host 0"];
+};
