@@ -12,14 +12,16 @@
 //! This is the slow path below the slow path: one lock per size.
 
 mod map;
+mod mapping;
 
 // Not the back end's: they are written under a lock that the simulated machine knows nothing of.
 use crate::{AllocError, fault};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicUsize, Ordering};
+pub(crate) use mapping::{advise_huge, map_aligned, unmap};
 use std::sync::{Mutex, MutexGuard};
 
-/// The smallest block, and the machine's page on x86_64.
+/// The size of the smallest block. The machine's pages may be larger.
 pub const PAGE_SIZE: usize = 4096;
 
 const REGION: usize = 2 << 20;
@@ -114,8 +116,8 @@ pub fn alloc(size: usize) -> Result<NonNull<u8>, AllocError> {
             return Err(AllocError);
         }
         if c.regions > 0 {
-            // SAFETY: the mapping is ours. A refusal changes nothing but speed.
-            unsafe { libc::madvise(region.as_ptr().cast(), REGION, libc::MADV_HUGEPAGE) };
+            // SAFETY: the mapping is ours.
+            unsafe { advise_huge(region.cast(), REGION, true) };
         }
         let blocks = REGION / size;
         // SAFETY: a fresh, zeroed mapping, larger and more aligned than Region; block 0 stays taken.
@@ -157,7 +159,7 @@ pub unsafe fn free(block: NonNull<u8>, size: usize) {
     let class = class_of(size);
     if class >= CLASSES {
         // SAFETY: it was mapped alone, with this size.
-        unsafe { libc::munmap(block.as_ptr().cast(), size) };
+        unsafe { unmap(block, size) };
         return;
     }
     let r = (block.as_ptr() as usize & !(REGION - 1)) as *mut Region;
@@ -177,9 +179,11 @@ pub unsafe fn free(block: NonNull<u8>, size: usize) {
                 c.unlink(r);
                 c.regions -= 1;
                 map::leave(r as usize);
-                libc::munmap(r.cast(), REGION);
+                unmap(NonNull::new_unchecked(r.cast()), REGION);
             } else {
-                libc::madvise(r.cast::<u8>().add(size).cast(), REGION - size, libc::MADV_DONTNEED);
+                // All but the bookkeeping, whose block may be smaller than a page.
+                let blocks = NonNull::new_unchecked(r.cast::<u8>().add(size));
+                mapping::discard(blocks, r as usize + REGION);
             }
         }
     }
@@ -253,51 +257,6 @@ impl Class {
             }
         }
     }
-}
-
-/// Maps `size` bytes aligned to `align`, zeroed, not counted against overcommit until touched.
-pub(crate) fn map_aligned(size: usize, align: usize) -> Result<NonNull<u8>, AllocError> {
-    let padded = if align > PAGE_SIZE { size.checked_add(align).ok_or(AllocError)? } else { size };
-    #[cfg(not(quietline_sim))]
-    let hint = ptr::null_mut();
-    #[cfg(quietline_sim)]
-    let hint = crate::sim::hint_for(padded);
-    // SAFETY: a fresh anonymous mapping; nothing is replaced.
-    let raw = unsafe {
-        libc::mmap(
-            hint,
-            padded,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if raw == libc::MAP_FAILED {
-        return Err(AllocError);
-    }
-    let start = raw as usize;
-    let aligned = start.next_multiple_of(align.max(PAGE_SIZE));
-    // SAFETY: both pieces lie inside the mapping just made and outside the part that is kept.
-    unsafe {
-        if aligned > start {
-            libc::munmap(raw, aligned - start);
-        }
-        let end = aligned + size;
-        if start + padded > end {
-            libc::munmap(end as *mut libc::c_void, start + padded - end);
-        }
-    }
-    NonNull::new(aligned as *mut u8).ok_or(AllocError)
-}
-
-/// Unmaps what [`map_aligned`] mapped.
-///
-/// # Safety
-/// The mapping is the caller's, of that size, and unused.
-pub(crate) unsafe fn unmap(start: NonNull<u8>, size: usize) {
-    // SAFETY: by contract.
-    unsafe { libc::munmap(start.as_ptr().cast(), size) };
 }
 
 static HELD: Held = Held(core::cell::UnsafeCell::new([const { None }; CLASSES]));
