@@ -181,7 +181,7 @@ pub unsafe fn free(block: NonNull<u8>, size: usize) {
                 map::leave(r as usize);
                 unmap(NonNull::new_unchecked(r.cast()), REGION);
             } else {
-                // All but the bookkeeping, whose block may be smaller than a page.
+                // All but the bookkeeping. Its block may be smaller than a page.
                 let blocks = NonNull::new_unchecked(r.cast::<u8>().add(size));
                 mapping::discard(blocks, r as usize + REGION);
             }

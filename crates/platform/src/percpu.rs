@@ -9,22 +9,29 @@
 //!
 //! # Our way
 //!
-//! A *restartable sequence* (rseq, Linux 4.18, registered for every thread by glibc since 2.35) is such a promise
-//! in reverse: the thread may be preempted, migrated or hit by a signal in the middle, but then it does not go on,
-//! it starts again. Each operation here reads the CPU number, works on that CPU's words, and ends in **one** store,
-//! its commit. Before that store nothing has happened; after it, everything has.
+//! A *restartable sequence* (rseq, Linux 4.18) is such a promise in reverse: the thread may be
+//! preempted, migrated or hit by a signal in the middle, but then it does not go on, it starts
+//! again. Each operation here reads the CPU number, works on that CPU's words, and ends in **one**
+//! store, its commit. Before that store nothing has happened; after it, everything has.
 //!
 //! Every operation has a contract in pseudo-code, which is what happens *indivisibly on one CPU*, and three bodies:
 //!
 //! | body | used | how it is indivisible |
 //! |---|---|---|
 //! | restartable sequence | native, the default | the kernel restarts it |
-//! | slots | native, where rseq or membarrier is missing, or by `QUIETLINE_PERCPU=fallback` | a lock for each CPU slot; any free slot will do, so a signal handler that interrupts a holder takes another |
+//! | slots | native, where rseq or membarrier is refused, or by `QUIETLINE_PERCPU=fallback` | a lock for each CPU slot; any free slot will do, so a signal handler that interrupts a holder takes another |
 //! | model | loom, and as the reference in tests | a mutex for each modelled CPU |
 //! | step | sim | no other virtual CPU runs meanwhile |
 //!
 //! The choice is made once, when the first words are allocated. `QUIETLINE_PERCPU` may be `auto` (the default),
 //! `rseq` (refuse to fall back: panic where it is missing) or `fallback`.
+//!
+//! The kernel must know each thread that uses restartable sequences. glibc registers every thread
+//! since version 2.35. Where the C library registers none (musl, older glibc), a thread's first
+//! operation registers it and its end unregisters it. Operations then pass through a function that
+//! looks up the thread's registration. A thread that the kernel refuses to register (a seccomp
+//! filter, an area that another library has registered) uses slots, which have words of their own
+//! behind those of the CPUs.
 //!
 //! # Layout
 //!

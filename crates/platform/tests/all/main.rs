@@ -5,6 +5,7 @@ mod fault;
 mod fork;
 mod futex;
 mod instructions;
+mod own_rseq;
 mod pages;
 #[cfg(not(loom))]
 mod support;

@@ -1,6 +1,7 @@
 //! An allocation of words, and the dispatch of each operation to the body in use.
 
 use super::chunk::{self, SHIFT};
+use super::mode::own_offset;
 use super::slots::Slot;
 use super::{offset, rseq};
 use crate::percpu::Sheaf;
@@ -27,24 +28,30 @@ unsafe impl<const N: usize> Sync for Area<N> {}
 macro_rules! dispatch {
     ($self:ident, $rseq:expr, $slot:expr) => {{
         let offset = $self.offset;
+        // By `move`: arguments that were borrowed would have to be written to the stack on the way past.
+        // SAFETY: the offset is that of this thread's rseq area; the pointers are into our words.
+        let restartable = move |offset: isize| unsafe { $rseq(offset) };
         if offset != 0 {
-            // SAFETY: a non-zero offset is that of this thread's rseq area; the pointers are into our words.
-            unsafe { $rseq(offset) }
+            restartable(offset)
         } else {
             // Some contracts ask nothing of the caller, and then their steps are safe.
             #[allow(unused_unsafe)]
-            // By `move`: arguments that were borrowed would have to be written to the stack on the way past.
             // SAFETY: the slot's words are ours while its lock is held; the rest is the caller's promise.
-            on_slot_slow(move |slot| unsafe { $slot(Locked($self.copy(slot.number()))) })
+            let locked = move |slot: &Slot| unsafe { $slot(Locked($self.copy(slot.number()))) };
+            on_own_area_slow(restartable, locked)
         }
     }};
 }
 
-/// The fallback, out of the way of the restartable bodies: what is inlined into callers has no locked instruction.
+/// The operation of a thread that the C library did not register: restartable if this library
+/// registers it, else the fallback. Out of line, so that callers contain no locked instruction.
 #[cold]
 #[inline(never)]
-fn on_slot_slow<R>(operate: impl FnOnce(&Slot) -> R) -> R {
-    operate(&Slot::enter())
+fn on_own_area_slow<R>(restartable: impl FnOnce(isize) -> R, locked: impl FnOnce(&Slot) -> R) -> R {
+    match own_offset() {
+        Some(offset) => restartable(offset),
+        None => locked(&Slot::enter()),
+    }
 }
 
 impl<const N: usize> Area<N> {

@@ -26,14 +26,33 @@
 //! CPUs read is ordered where the contract says so: `stlr` commits what they may follow, `ldar` reads what they
 //! stored.
 //!
-//! Linux 6.19 lost aborts on this architecture: a sequence that was interrupted went on. So [`probe`] tries one out.
+//! Linux 6.19 lost aborts on this architecture: a sequence that was interrupted went on. So one is
+//! [tried out](is_restarted) first.
 
 use super::chunk::SHIFT;
 use core::arch::asm;
 
-/// Offset of the registered area, if there is one and the kernel restarts what it interrupts.
-pub(crate) fn probe() -> Option<isize> {
-    super::probe::registered_offset().filter(|&o| super::self_test::restarts(o))
+/// The number that the kernel demands before an abort address, and at registration.
+pub(super) const SIGNATURE: u32 = 0xd428_bc00;
+
+/// Returns whether the kernel restarts the sequences that it interrupts. `offset` returns the offset
+/// of the calling thread's area.
+pub(super) fn is_restarted(offset: impl Fn() -> Option<isize> + Sync) -> bool {
+    super::self_test::restarts(offset)
+}
+
+/// Chooses the bodies that this CPU can execute.
+pub(super) fn prepare() {}
+
+/// The thread pointer, from which offsets of areas are counted.
+#[inline]
+pub(super) fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: reads a register.
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags))
+    };
+    pointer
 }
 
 /// Delays inside the sequences, so that tests can make an interruption there likely.

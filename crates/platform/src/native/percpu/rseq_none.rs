@@ -2,14 +2,10 @@
 
 use core::hint::unreachable_unchecked;
 
-pub(crate) fn probe() -> Option<isize> {
-    None
-}
-
 macro_rules! unreachable_bodies {
     ($($name:ident($($arg:ty),*) -> $out:ty;)*) => { $(
         /// # Safety
-        /// Never called: `probe` finds nothing here.
+        /// Never called: there is no area here.
         pub(crate) unsafe fn $name($(_: $arg),*) -> $out {
             // SAFETY: by contract.
             unsafe { unreachable_unchecked() }

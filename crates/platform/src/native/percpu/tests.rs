@@ -8,19 +8,6 @@ use crate::percpu::{OwnedSheaf, Sheaf};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The thread's pointer, from which areas are counted.
-fn thread_pointer() -> usize {
-    let pointer: usize;
-    // SAFETY: reads a register, or the word that x86_64's C library keeps for this.
-    unsafe {
-        #[cfg(target_arch = "x86_64")]
-        core::arch::asm!("mov {}, fs:[0]", out(reg) pointer);
-        #[cfg(target_arch = "aarch64")]
-        core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer);
-    }
-    pointer
-}
-
 /// As much of an area as is used.
 #[repr(C, align(32))]
 struct StandIn {
@@ -36,7 +23,7 @@ impl StandIn {
     }
 
     fn offset(&self) -> isize {
-        (&raw const *self as usize).wrapping_sub(thread_pointer()) as isize
+        (&raw const *self as usize).wrapping_sub(rseq::thread_pointer()) as isize
     }
 }
 
@@ -52,7 +39,6 @@ struct Descriptor {
 
 /// The kernel kills a process whose descriptor it does not like: look at it as the kernel does.
 fn check_descriptor(area: &StandIn) {
-    let signature: u32 = if cfg!(target_arch = "x86_64") { 0x5305_3053 } else { 0xd428_bc00 };
     let sequence = area.sequence.load(Relaxed);
     // SAFETY: the body has just armed this descriptor, and there are 4 bytes of code before the abort address.
     let (d, found) = unsafe {
@@ -63,7 +49,7 @@ fn check_descriptor(area: &StandIn) {
     assert_eq!(sequence % 32, 0, "aligned as the kernel's header demands");
     assert!((8..800).contains(&d.length), "{}", d.length);
     assert!(!(d.start..d.start + d.length).contains(&d.abort), "the way back is outside");
-    assert_eq!(found, signature);
+    assert_eq!(found, rseq::SIGNATURE);
 }
 
 /// xorshift64*.
@@ -271,11 +257,10 @@ fn the_stub_is_empty_and_full() {
 /// The self-test finds aborts where the kernel makes them.
 #[test]
 fn the_kernel_restarts_sequences() {
-    if let Some(o) = super::probe::registered_offset() {
-        assert!(self_test::restarts(o), "this kernel does not restart sequences");
-        assert_eq!(rseq::probe(), Some(o));
-    } else {
-        assert_eq!(rseq::probe(), None);
+    let registered = super::probe::registered_offset();
+    let offset = || registered.or_else(super::own::offset);
+    if crate::membarrier::available() && offset().is_some() {
+        assert!(self_test::restarts(offset), "this kernel does not restart sequences");
     }
 }
 

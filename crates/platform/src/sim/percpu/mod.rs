@@ -27,6 +27,8 @@ pub fn owner_of(address: usize) -> Option<usize> {
 pub enum Body {
     /// Restartable sequences; never in use here.
     Rseq,
+    /// Restartable sequences of threads that this library registers; never in use here.
+    OwnRseq,
     /// Not restartable sequences: so nothing may be compiled elsewhere. Here, steps of a virtual CPU.
     Fallback,
 }
