@@ -5,16 +5,15 @@
 //! checks them.
 
 use crate::AllocError;
-#[cfg(not(any(test, quietline_sim)))]
-use core::ptr;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicUsize, Ordering};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 /// The size of the machine's pages; 0 until it is asked for. Tests inject another one.
 static PAGE: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the size of the machine's pages.
-pub(crate) fn page() -> usize {
+pub(crate) fn page_size() -> usize {
     // Relaxed: the number is constant, and nothing else is read because of it.
     match PAGE.load(Ordering::Relaxed) {
         0 => {
@@ -29,7 +28,7 @@ pub(crate) fn page() -> usize {
 }
 
 fn assert_whole_pages(start: usize, size: usize) {
-    let page = page();
+    let page = page_size();
     assert!(
         start.is_multiple_of(page) && size.is_multiple_of(page),
         "{size:#x} bytes at {start:#x} are not whole pages of {page} bytes"
@@ -42,10 +41,10 @@ fn assert_whole_pages(start: usize, size: usize) {
 /// # Errors
 /// [`AllocError`] when the system gives no memory.
 pub(crate) fn map_aligned(size: usize, align: usize) -> Result<NonNull<u8>, AllocError> {
-    let size = size.checked_next_multiple_of(page()).ok_or(AllocError)?;
-    let padding = if align > page() { align } else { 0 };
+    let size = size.checked_next_multiple_of(page_size()).ok_or(AllocError)?;
+    let padding = if align > page_size() { align } else { 0 };
     let raw = map(size.checked_add(padding).ok_or(AllocError)?)?.as_ptr() as usize;
-    let start = raw.next_multiple_of(align.max(page()));
+    let start = raw.next_multiple_of(align.max(page_size()));
     let (before, after) = (start - raw, raw + padding - start);
     // SAFETY: both pieces lie inside the mapping just made and outside the part that is kept.
     unsafe {
@@ -63,17 +62,54 @@ fn map(size: usize) -> Result<NonNull<u8>, AllocError> {
     let hint = tests::hint_for(size);
     #[cfg(quietline_sim)]
     let hint = crate::sim::hint_for(size);
-    // SAFETY: a fresh anonymous mapping; nothing is replaced.
-    let raw = unsafe {
-        libc::mmap(
-            hint,
-            size,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a fresh mapping; nothing is replaced.
+    unsafe { system_map(hint, size, flags, -1) }
+}
+
+/// Maps the beginning of a file, at an address that the system chooses. Writes go to the file.
+///
+/// # Errors
+/// [`AllocError`] when the system refuses.
+pub(crate) fn map_file(file: BorrowedFd<'_>, size: usize) -> Result<NonNull<u8>, AllocError> {
+    assert_whole_pages(0, size);
+    // SAFETY: a fresh mapping; nothing is replaced.
+    unsafe { system_map(ptr::null_mut(), size, libc::MAP_SHARED, file.as_raw_fd()) }
+}
+
+/// Maps a file privately, or zeroed memory, in place of what is mapped at an address. If the system
+/// refuses, nothing may be mapped there any more.
+///
+/// # Errors
+/// [`AllocError`] when the system refuses.
+///
+/// # Safety
+/// The range is the caller's, and nothing uses it.
+pub(crate) unsafe fn remap(
+    at: NonNull<u8>,
+    size: usize,
+    file: Option<BorrowedFd<'_>>,
+) -> Result<(), AllocError> {
+    assert_whole_pages(at.as_ptr() as usize, size);
+    let (kind, file) = match file {
+        Some(file) => (0, file.as_raw_fd()),
+        None => (libc::MAP_ANONYMOUS, -1),
     };
+    let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE | kind;
+    // SAFETY: by contract.
+    unsafe { system_map(at.as_ptr().cast(), size, flags, file) }.map(drop)
+}
+
+/// # Safety
+/// With `MAP_FIXED`, the range is the caller's, and nothing uses it.
+unsafe fn system_map(
+    at: *mut libc::c_void,
+    size: usize,
+    flags: libc::c_int,
+    file: RawFd,
+) -> Result<NonNull<u8>, AllocError> {
+    // SAFETY: by contract.
+    let raw = unsafe { libc::mmap(at, size, libc::PROT_READ | libc::PROT_WRITE, flags, file, 0) };
     if raw == libc::MAP_FAILED {
         Err(AllocError)
     } else {
@@ -87,7 +123,7 @@ fn map(size: usize) -> Result<NonNull<u8>, AllocError> {
 /// The mapping is the caller's, and nothing uses it any more.
 pub(crate) unsafe fn unmap(start: NonNull<u8>, size: usize) {
     // SAFETY: by contract.
-    unsafe { unmap_bytes(start.as_ptr() as usize, size.next_multiple_of(page())) };
+    unsafe { unmap_bytes(start.as_ptr() as usize, size.next_multiple_of(page_size())) };
 }
 
 /// # Safety
@@ -110,8 +146,8 @@ unsafe fn unmap_bytes(start: usize, size: usize) {
 /// # Safety
 /// The range lies in a mapping of the caller, and nothing uses it any more.
 pub(crate) unsafe fn discard(start: NonNull<u8>, end: usize) -> usize {
-    let first = (start.as_ptr() as usize).next_multiple_of(page());
-    let size = end.saturating_sub(first) / page() * page();
+    let first = (start.as_ptr() as usize).next_multiple_of(page_size());
+    let size = end.saturating_sub(first) / page_size() * page_size();
     assert_whole_pages(first, size);
     let at = first as *mut libc::c_void;
     // SAFETY: by contract.

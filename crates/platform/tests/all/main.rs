@@ -7,5 +7,6 @@ mod futex;
 mod instructions;
 mod own_rseq;
 mod pages;
+mod percpu_memory;
 #[cfg(not(loom))]
 mod support;

@@ -200,17 +200,16 @@ fn a_refused_thread_uses_a_locked_slot() {
 #[test]
 fn the_guard_refuses_both_kinds_of_threads() {
     unregistered!();
-    const GUARD: usize = 0;
-    let words = Words::<2>::new().unwrap();
+    let (words, guard) = (Words::<1>::new().unwrap(), AtomicU64::new(0));
     let (stop, swapped) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|s| {
         for n in 0..4 {
-            let (words, stop, swapped) = (&words, &stop, &swapped);
+            let (words, guard, stop, swapped) = (&words, &guard, &stop, &swapped);
             s.spawn(move || {
                 let area = ForeignArea::new();
                 assert!(n % 2 == 0 || area.register());
                 while !stop.load(Relaxed) {
-                    if words.swap_unless(1, GUARD, 1).is_some() {
+                    if words.swap_unless(0, guard, 1).is_some() {
                         swapped.fetch_add(1, Relaxed);
                     }
                 }
@@ -220,8 +219,8 @@ fn the_guard_refuses_both_kinds_of_threads() {
             });
         }
         for _ in 0..200 {
-            let read = || (0..words.cpus()).map(|cpu| words.word(cpu, 1).swap(0, Relaxed)).sum();
-            let held = words.hold_still(GUARD, &mut 0, |_| {
+            let read = || (0..words.cpus()).map(|cpu| words.word(cpu, 0).swap(0, Relaxed)).sum();
+            let held = words.hold_still(&guard, &mut 0, |_| {
                 let _: u64 = read();
                 std::thread::yield_now();
                 let again: u64 = read();

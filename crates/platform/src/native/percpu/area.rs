@@ -55,8 +55,8 @@ fn on_own_area_slow<R>(restartable: impl FnOnce(isize) -> R, locked: impl FnOnce
 }
 
 impl<const N: usize> Area<N> {
-    pub(crate) fn new() -> Result<Self, AllocError> {
-        let words = chunk::alloc(N * 8)?.cast();
+    pub(crate) fn new(initial: [u64; N]) -> Result<Self, AllocError> {
+        let words = chunk::alloc(&initial)?.cast();
         // After the first allocation, which decides.
         Ok(Self { words, offset: offset() })
     }
@@ -128,9 +128,9 @@ impl<const N: usize> Area<N> {
     }
 
     #[inline(always)]
-    pub(crate) fn swap_unless(&self, index: usize, guard: usize, new: u64) -> Option<u64> {
-        let (at, guard_at) = (self.at(index), self.at(guard));
-        dispatch!(self, |o| rseq::swap_unless(o, at, guard_at, new), |w: Locked| w
+    pub(crate) fn swap_unless(&self, index: usize, guard: &AtomicU64, new: u64) -> Option<u64> {
+        let at = self.at(index);
+        dispatch!(self, |o| rseq::swap_unless(o, at, guard.as_ptr(), new), |w: Locked| w
             .swap_unless(index, guard, new))
     }
 
@@ -218,15 +218,15 @@ impl<const N: usize> Area<N> {
     pub(crate) unsafe fn sheaf_replace(
         &self,
         index: usize,
-        guard: usize,
+        guard: &AtomicU64,
         new: NonNull<Sheaf>,
         full: bool,
     ) -> Option<NonNull<Sheaf>> {
-        let (at, guard_at) = (self.at(index), self.at(guard));
+        let at = self.at(index);
         dispatch!(
             self,
             |o| NonNull::new(
-                rseq::sheaf_replace(o, at, guard_at, new.as_ptr().cast(), full).cast()
+                rseq::sheaf_replace(o, at, guard.as_ptr(), new.as_ptr().cast(), full).cast()
             ),
             |w: Locked| w.sheaf_replace(index, guard, new, full)
         )
@@ -236,6 +236,6 @@ impl<const N: usize> Area<N> {
 impl<const N: usize> Drop for Area<N> {
     fn drop(&mut self) {
         // SAFETY: allocated with this size in `new`; nobody can call an operation any more.
-        unsafe { chunk::free(self.words.cast(), N * 8) };
+        unsafe { chunk::free(self.words.cast(), N) };
     }
 }

@@ -2,6 +2,7 @@
 
 mod area;
 mod chunk;
+mod initial;
 mod mode;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod own;

@@ -298,12 +298,12 @@ pub(crate) unsafe fn swap(o: isize, word: *mut u64, new: u64) -> u64 {
 }
 
 /// # Safety
-/// As [`add`]; `guard` too is CPU 0's copy of a per-CPU word.
+/// As [`add`]; `guard` is a word that all CPUs read.
 #[inline(always)]
 pub(crate) unsafe fn swap_unless(
     o: isize,
     word: *mut u64,
-    guard: *mut u64,
+    guard: *const u64,
     new: u64,
 ) -> Option<u64> {
     let (old, done): (u64, u64);
@@ -312,8 +312,7 @@ pub(crate) unsafe fn swap_unless(
         sequence!(
             [
                 // Acquire: who finds the guard lowered finds the word as it was left.
-                "add {d}, {g}, {t}",
-                "ldar {r}, [{d}]",
+                "ldar {r}, [{g}]",
                 "cmp {r}, #0",
                 "cset {d}, eq",
                 "b.ne 4f",
@@ -564,12 +563,12 @@ pub(crate) unsafe fn sheaf_push_many(
 }
 
 /// # Safety
-/// As [`sheaf_pop`]; `guard` is CPU 0's copy of a per-CPU word.
+/// As [`sheaf_pop`]; `guard` is a word that all CPUs read.
 #[inline(always)]
 pub(crate) unsafe fn sheaf_replace(
     o: isize,
     word: *mut u64,
-    guard: *mut u64,
+    guard: *const u64,
     new: *mut u64,
     full: bool,
 ) -> *mut u64 {
@@ -580,8 +579,7 @@ pub(crate) unsafe fn sheaf_replace(
             [
                 "mov {r}, #0",
                 // Acquire: who finds the guard lowered finds the word as it was left.
-                "add {s}, {g}, {t}",
-                "ldar {i}, [{s}]",
+                "ldar {i}, [{g}]",
                 "cbnz {i}, 4f",
                 "add {t}, {t}, {b}",
                 "ldr {s}, [{t}]",

@@ -275,12 +275,12 @@ pub(crate) unsafe fn swap(o: isize, word: *mut u64, new: u64) -> u64 {
 }
 
 /// # Safety
-/// As [`add`]; `guard` too is CPU 0's copy of a per-CPU word.
+/// As [`add`]; `guard` is a word that all CPUs read.
 #[inline(always)]
 pub(crate) unsafe fn swap_unless(
     o: isize,
     word: *mut u64,
-    guard: *mut u64,
+    guard: *const u64,
     new: u64,
 ) -> Option<u64> {
     let (old, done): (u64, u32);
@@ -290,7 +290,7 @@ pub(crate) unsafe fn swap_unless(
             [
                 "xor {d:e}, {d:e}",
                 // The guard before the word: who finds it lowered finds what was stored while it was up.
-                "cmp qword ptr [{g} + {t}], 0",
+                "cmp qword ptr [{g}], 0",
                 "jne 4f",
                 "mov {r}, [{b} + {t}]",
                 "mov {d:e}, 1",
@@ -592,12 +592,12 @@ pub(crate) unsafe fn sheaf_push_many(
 }
 
 /// # Safety
-/// As [`sheaf_pop`]; `guard` is CPU 0's copy of a per-CPU word.
+/// As [`sheaf_pop`]; `guard` is a word that all CPUs read.
 #[inline(always)]
 pub(crate) unsafe fn sheaf_replace(
     o: isize,
     word: *mut u64,
-    guard: *mut u64,
+    guard: *const u64,
     new: *mut u64,
     full: bool,
 ) -> *mut u64 {
@@ -607,7 +607,7 @@ pub(crate) unsafe fn sheaf_replace(
         sequence!(
             [
                 "xor {r:e}, {r:e}",
-                "cmp qword ptr [{g} + {t}], 0",
+                "cmp qword ptr [{g}], 0",
                 "jne 4f",
                 "mov {s}, [{b} + {t}]",
                 // i := full ? capacity : 0

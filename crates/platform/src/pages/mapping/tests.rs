@@ -1,4 +1,4 @@
-use super::{PAGE, page};
+use super::{PAGE, page_size};
 use crate::pages;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -49,7 +49,7 @@ fn freed_blocks_give_their_memory_back() {
             unsafe { pages::free(block, size) };
         }
         let after = resident();
-        assert!(after <= before + MIB / 2, "pages of {}, blocks of {size}: {after}", page());
+        assert!(after <= before + MIB / 2, "pages of {}, blocks of {size}: {after}", page_size());
         // The bookkeeping beside the first blocks is still there.
         let again = pages::alloc(size).expect("memory");
         assert_eq!(again.as_ptr() as usize % (2 * MIB), size);
@@ -62,10 +62,10 @@ fn freed_blocks_give_their_memory_back() {
 fn mappings_are_whole_pages() {
     for (size, align) in [(1, 1), (16 << 10, 16 << 10), (64 << 10, 64 << 10), (3 * MIB, 2 * MIB)] {
         let at = super::map_aligned(size, align).expect("memory");
-        assert!((at.as_ptr() as usize).is_multiple_of(align.max(page())));
+        assert!((at.as_ptr() as usize).is_multiple_of(align.max(page_size())));
         // SAFETY: mapped here, in whole pages.
         unsafe {
-            let last = size.next_multiple_of(page()) - 1;
+            let last = size.next_multiple_of(page_size()) - 1;
             at.as_ptr().add(last).write(7);
             super::unmap(at, size);
             let mut resident = 0;
