@@ -52,7 +52,7 @@ fn copies_that_are_not_used_take_no_memory() {
     let limit = before + SLACK + 100 * allowed_cpus().len();
     let used = resident_pages();
     assert!(used <= limit, "{before} to {used} pages, of {POSSIBLE} CPUs");
-    // Neither do copies that are looked at, or swept without anything to be found there.
+    // Copies that are looked at, or swept in vain, take no memory either.
     assert!(zeros.iter().all(|words| words.sum(0) == 1 && words.sum(1) == 0));
     let guard = AtomicU64::new(0);
     for words in &stubs {
@@ -64,7 +64,7 @@ fn copies_that_are_not_used_take_no_memory() {
     }
     let swept = resident_pages();
     assert!(swept <= limit, "{before} to {used} to {swept} pages");
-    // And neither do copies that are used again.
+    // Words that are used again touch no other copy.
     drop((zeros, stubs));
     for round in 0..3 {
         let zeros: Vec<_> = (0..1000).map(|_| Words::<8>::new().unwrap()).collect();
@@ -107,8 +107,8 @@ fn a_copy_is_touched_by_its_cpu() {
     }
 }
 
-/// Returns whether the page of an address has memory of its own: `/proc/self/pagemap` says that it is
-/// present, and is neither a file's nor shared.
+/// Returns whether the page of an address has memory of its own: `/proc/self/pagemap` says that it
+/// is present, and is neither a file's nor shared.
 fn is_written(address: usize) -> bool {
     use std::os::unix::fs::FileExt;
     // SAFETY: sysconf reads a number.
@@ -165,7 +165,7 @@ fn words_have_their_initial_content() {
     }
 }
 
-/// A child and its parent share pages that neither has written; each has its own words all the same.
+/// A child and its parent share pages that neither has written, and each has its own words.
 #[test]
 fn a_forked_child_has_words_of_its_own() {
     quietline_testing::isolated!();
