@@ -91,9 +91,9 @@ impl<'k> GiftPage<'k> {
         Self { page, is_cleared: false }
     }
 
-    /// All bytes that there is room for, from the first of what is to be given on: 4,096 in a new page.
-    /// Bytes behind those that are to be given are zero, or what the maker wrote there before. The
-    /// first call clears them: the page may come from a pipe of another process.
+    /// Returns all bytes that there is room for, from the first that is to be given on: 4,096 in a
+    /// new page. Bytes behind those that are to be given are zero, or of an earlier call. The first
+    /// call clears them: the page may come from a pipe of another process.
     pub fn room(&mut self) -> &mut [u8] {
         let buffer = self.page.buffer_mut();
         let len = buffer.len();

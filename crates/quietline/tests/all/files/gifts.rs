@@ -509,8 +509,8 @@ fn among_threads() {
 /// Bytes that only the owner of a secret knows.
 const SECRET: u8 = 0xa5;
 
-/// Lets the kernel reuse pages that had a secret: some that were read from a pipe, and some that were
-/// gifts.
+/// Lets the kernel reuse pages that had a secret: some that were read from a pipe, and some that
+/// were gifts.
 fn leave_secrets(p: &Process) {
     let [reader, writer] = p.pipe2(0).unwrap();
     for _ in 0..4 {
