@@ -2,4 +2,6 @@
 
 #[cfg(loom)]
 pub use crate::backend::cpu::migrate;
+#[cfg(not(any(loom, quietline_sim)))]
+pub use crate::backend::cpu::pretend_possible;
 pub use crate::backend::cpu::{current, nr_cpus};

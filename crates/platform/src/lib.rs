@@ -31,7 +31,7 @@
 //! ```
 //!
 //! * **native** — `core`'s atomics; per-CPU operations as restartable sequences ([`percpu`]), or, where the
-//!   kernel or the C library offers none, as short locked sections on per-CPU slots.
+//!   kernel offers none, as short locked sections on per-CPU slots.
 //! * **model** — built by `RUSTFLAGS="--cfg loom"`: loom explores every interleaving. A per-CPU operation is one
 //!   indivisible step on one CPU, which is what a restartable sequence promises.
 //! * **sim** — built by `RUSTFLAGS="--cfg quietline_sim"`: each access to a word that CPUs may share is told to a machine

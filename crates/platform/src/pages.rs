@@ -12,18 +12,17 @@
 //! This is the slow path below the slow path: one lock per size.
 
 mod map;
-#[cfg_attr(miri, path = "pages/system_miri.rs")]
-mod system;
-
-pub(crate) use system::{map_aligned, unmap};
+#[cfg_attr(miri, path = "pages/mapping_miri.rs")]
+mod mapping;
 
 // Not the back end's: they are written under a lock that the simulated machine knows nothing of.
 use crate::{AllocError, fault};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicUsize, Ordering};
+pub(crate) use mapping::{advise_huge, map_aligned, map_file, page_size, remap, unmap};
 use std::sync::{Mutex, MutexGuard};
 
-/// The smallest block, and the machine's page on x86_64.
+/// The size of the smallest block. The machine's pages may be larger.
 pub const PAGE_SIZE: usize = 4096;
 
 const REGION: usize = 2 << 20;
@@ -122,7 +121,7 @@ pub fn alloc(size: usize) -> Result<NonNull<u8>, AllocError> {
         }
         if c.regions > 0 {
             // SAFETY: the mapping is ours.
-            unsafe { system::ask_for_huge_pages(region.cast(), REGION) };
+            unsafe { advise_huge(region.cast(), REGION, true) };
         }
         let blocks = REGION / size;
         // SAFETY: a fresh, zeroed mapping, larger and more aligned than Region; block 0 stays taken.
@@ -184,10 +183,11 @@ pub unsafe fn free(block: NonNull<u8>, size: usize) {
                 c.unlink(r);
                 c.regions -= 1;
                 map::leave(r as usize);
-                unmap(NonNull::new_unchecked(r).cast(), REGION);
+                unmap(NonNull::new_unchecked(r.cast()), REGION);
             } else {
+                // All but the bookkeeping. Its block may be smaller than a page.
                 let blocks = NonNull::new_unchecked(r.cast::<u8>().add(size));
-                system::give_back(blocks, REGION - size);
+                mapping::discard(blocks, r as usize + REGION);
             }
         }
     }

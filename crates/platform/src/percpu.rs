@@ -9,22 +9,29 @@
 //!
 //! # Our way
 //!
-//! A *restartable sequence* (rseq, Linux 4.18, registered for every thread by glibc since 2.35) is such a promise
-//! in reverse: the thread may be preempted, migrated or hit by a signal in the middle, but then it does not go on,
-//! it starts again. Each operation here reads the CPU number, works on that CPU's words, and ends in **one** store,
-//! its commit. Before that store nothing has happened; after it, everything has.
+//! A *restartable sequence* (rseq, Linux 4.18) is such a promise in reverse: the thread may be
+//! preempted, migrated or hit by a signal in the middle, but then it does not go on, it starts
+//! again. Each operation here reads the CPU number, works on that CPU's words, and ends in **one**
+//! store, its commit. Before that store nothing has happened; after it, everything has.
 //!
 //! Every operation has a contract in pseudo-code, which is what happens *indivisibly on one CPU*, and three bodies:
 //!
 //! | body | used | how it is indivisible |
 //! |---|---|---|
 //! | restartable sequence | native, the default | the kernel restarts it |
-//! | slots | native, where rseq or membarrier is missing, or by `QUIETLINE_PERCPU=fallback` | a lock for each CPU slot; any free slot will do, so a signal handler that interrupts a holder takes another |
+//! | slots | native, where rseq or membarrier is refused, or by `QUIETLINE_PERCPU=fallback` | a lock for each CPU slot; any free slot will do, so a signal handler that interrupts a holder takes another |
 //! | model | loom, and as the reference in tests | a mutex for each modelled CPU |
 //! | step | sim | no other virtual CPU runs meanwhile |
 //!
 //! The choice is made once, when the first words are allocated. `QUIETLINE_PERCPU` may be `auto` (the default),
 //! `rseq` (refuse to fall back: panic where it is missing) or `fallback`.
+//!
+//! The kernel must know each thread that uses restartable sequences. glibc registers every thread
+//! since version 2.35. Where the C library registers none (musl, older glibc), a thread's first
+//! operation registers it and its end unregisters it. Operations then pass through a function that
+//! looks up the thread's registration. A thread that the kernel refuses to register (a seccomp
+//! filter, an area that another library has registered) uses slots, which have words of their own
+//! behind those of the CPUs.
 //!
 //! # Layout
 //!
@@ -32,6 +39,10 @@
 //! allocation has the same offset in every unit. A pointer to per-CPU words is the pointer to CPU 0's copy; the
 //! copy of CPU n is `n << 16` bytes further. Copies of different CPUs never share a line; different words of the
 //! same CPU may.
+//!
+//! Nothing touches a copy before its CPU does: not the allocation, nor a sweep over all CPUs that
+//! finds nothing. So a copy's memory is on the node of its CPU, and CPUs that do not exist, or that
+//! the process does not use, take none.
 //!
 //! # Guarantees
 //!
@@ -60,7 +71,7 @@ pub use body::{Body, active, is_fallback};
 #[cfg(not(loom))]
 pub(crate) use body::{fork_after, fork_before};
 
-/// `N` 64-bit words for each CPU, zeroed.
+/// `N` 64-bit words for each CPU.
 ///
 /// The operations without a `cpu` argument act on the words of the CPU that the caller happens to run on, and
 /// write only that CPU's lines.
@@ -70,25 +81,29 @@ pub struct Words<const N: usize> {
 }
 
 impl<const N: usize> Words<N> {
-    /// Allocates the words. O(size of a chunk's bitmap); takes the per-CPU allocator's lock.
+    /// Allocates the words, zeroed. O(size of a chunk's bitmap); takes the per-CPU allocator's lock.
+    ///
+    /// Writes no copy: a copy that is not used takes no memory, and memory that is used is first
+    /// touched by its CPU. Words that were given back are cleared where they are not zero.
     ///
     /// # Errors
     /// [`AllocError`] when no chunk has room and none can be mapped.
     pub fn new() -> Result<Self, AllocError> {
-        Ok(Self { area: body::Area::new()? })
+        Self::with_initial([0; N])
+    }
+
+    /// As [`new`](Self::new), with these values in every copy. For initial values of which a program
+    /// has few: each needs chunks of its own.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_initial(initial: [u64; N]) -> Result<Self, AllocError> {
+        Ok(Self { area: body::Area::new(initial)? })
     }
 
     /// CPUs that have a copy.
     pub fn cpus(&self) -> usize {
         crate::cpu::nr_cpus()
-    }
-
-    /// Sets one word of every CPU, before the words are shared.
-    pub fn init(&mut self, index: usize, value: u64) {
-        for cpu in 0..self.cpus() {
-            // Relaxed: nobody else can see the words yet; sharing them publishes this.
-            self.area.word(cpu, index).store(value, crate::atomic::Ordering::Relaxed);
-        }
     }
 
     /// The word of `cpu` as an atomic. Readers on other CPUs see each commit whole, in no particular order with
@@ -183,19 +198,19 @@ impl<const N: usize> Words<N> {
         self.area.swap(index, new)
     }
 
-    /// [`swap`](Self::swap), refused while the guard word is not zero.
+    /// [`swap`](Self::swap), refused while the guard is not zero.
     ///
-    /// Another CPU that wants to take `w[index]` away stores a non-zero guard into the owner's copy, calls
-    /// [`fence`](Self::fence), and then has `w[index]` to itself until it stores zero again, with release order. The
-    /// guard is read before the word, with acquire order: an operation that finds zero again finds the word as it was
-    /// left.
+    /// Another CPU that wants to take `w[index]` away stores a non-zero guard, calls
+    /// [`fence`](Self::fence), and then has `w[index]` of every CPU to itself until it stores zero
+    /// again, with release order. The guard is read before the word, with acquire order: an operation
+    /// that finds zero again finds the word as it was left.
     ///
     /// ```text
-    /// if w[guard] != 0: return none
+    /// if *guard != 0: return none
     /// old := w[index]; w[index] := new; return old
     /// ```
     #[inline(always)]
-    pub fn swap_unless(&self, index: usize, guard: usize, new: u64) -> Option<u64> {
+    pub fn swap_unless(&self, index: usize, guard: &AtomicU64, new: u64) -> Option<u64> {
         self.area.swap_unless(index, guard, new)
     }
 
@@ -259,41 +274,51 @@ impl<const N: usize> Words<N> {
     }
 
     /// Calls `f` while every operation that tests `guard` ([`swap_unless`](Self::swap_unless),
-    /// [`sheaf_replace`](Self::sheaf_replace)) is refused on every CPU: what they change belongs to `f`, while plain pushes
-    /// and pops go on. Then sets the guards to `rest`, which `f` may change: 0 lets everybody in
-    /// again. That also happens when the fence is refused or `f` unwinds.
+    /// [`sheaf_replace`](Self::sheaf_replace)) is refused on every CPU: the words that they change
+    /// belong to `f`, while plain pushes and pops go on. Then sets the guard to `rest`, which `f` may
+    /// change: 0 lets everybody in again. That also happens when the fence is refused or `f` unwinds.
     ///
-    /// One caller at a time. Costs a [`fence`](Self::fence). What `f` took away may still be in use by operations in
-    /// flight: fence again before it is touched.
+    /// One caller at a time. Costs a [`fence`](Self::fence). What `f` took away may still be in use by
+    /// operations in flight: fence again before it is touched.
     ///
     /// # Errors
     /// [`FenceError`] when the kernel refuses the fence; `f` was not called.
     pub fn hold_still<R>(
         &self,
-        guard: usize,
+        guard: &AtomicU64,
         rest: &mut u64,
         f: impl FnOnce(&mut u64) -> R,
     ) -> Result<R, FenceError> {
-        let raised = RaisedGuards { words: self, guard, rest };
-        // Relaxed: the fence orders the stores with every sequence on their CPU.
-        (0..self.cpus())
-            .for_each(|cpu| self.word(cpu, guard).store(1, crate::atomic::Ordering::Relaxed));
+        let raised = RaisedGuard { guard, rest };
+        // Relaxed: the fence orders the store with every sequence.
+        guard.store(1, crate::atomic::Ordering::Relaxed);
         self.fence()?;
         Ok(f(&mut *raised.rest))
     }
 
-    /// Swaps the sheaf behind a word of every CPU for `nothing`, and adds it to a chain.
+    /// Swaps a word of every CPU for `new`, and calls `old` with each other value that it had. Copies
+    /// that have that value already are not written.
+    ///
+    /// The caller is inside [`hold_still`](Self::hold_still) with the guard of the word, or nothing
+    /// else can reach the words.
+    pub fn swap_all(&self, index: usize, new: u64, mut old: impl FnMut(u64)) {
+        for cpu in 0..self.cpus() {
+            let word = self.word(cpu, index);
+            // Relaxed: the fences before and after order it, or the caller is alone.
+            if word.load(crate::atomic::Ordering::Relaxed) != new {
+                old(word.swap(new, crate::atomic::Ordering::Relaxed));
+            }
+        }
+    }
+
+    /// Swaps the sheaf behind a word of every CPU for the stub or 0, and adds it to a chain.
     ///
     /// # Safety
-    /// The word points to a sheaf or the stub, or is 0. The caller is inside [`hold_still`](Self::hold_still) with the guard
-    /// of the word, or nobody else can reach the words.
+    /// The word points to a sheaf or the stub, or is 0. The caller is inside
+    /// [`hold_still`](Self::hold_still) with the guard of the word, or nothing else can reach the words.
     pub unsafe fn unlink_sheaves(&self, index: usize, nothing: u64, chain: &mut Chain) {
-        for cpu in 0..self.cpus() {
-            // Relaxed: the fences before and after order it, or nobody else is there.
-            let raw = self.word(cpu, index).swap(nothing, crate::atomic::Ordering::Relaxed);
-            // SAFETY: swapped out here.
-            unsafe { chain.add(raw as *mut Sheaf) };
-        }
+        // SAFETY: swapped out here.
+        self.swap_all(index, nothing, |raw| unsafe { chain.add(raw as *mut Sheaf) });
     }
 
     /// Another handle on the same words, which does not free them: nearer to hand than one behind a pointer.
@@ -428,7 +453,7 @@ impl<const N: usize> Words<N> {
     ///
     /// ```text
     /// s := w[index]
-    /// if w[guard] != 0 or s.len != (full ? s.capacity : 0): return none
+    /// if *guard != 0 or s.len != (full ? s.capacity : 0): return none
     /// w[index] := new; return s
     /// ```
     ///
@@ -438,7 +463,7 @@ impl<const N: usize> Words<N> {
     pub unsafe fn sheaf_replace(
         &self,
         index: usize,
-        guard: usize,
+        guard: &AtomicU64,
         new: NonNull<Sheaf>,
         full: bool,
     ) -> Option<NonNull<Sheaf>> {
@@ -447,21 +472,18 @@ impl<const N: usize> Words<N> {
     }
 }
 
-/// The raised guards of all CPUs. Dropping it sets them to the value at which they rest.
-struct RaisedGuards<'a, const N: usize> {
-    words: &'a Words<N>,
-    guard: usize,
+/// A raised guard. Dropping it sets the guard to the value at which it rests.
+struct RaisedGuard<'a> {
+    guard: &'a AtomicU64,
     rest: &'a mut u64,
 }
 
-impl<const N: usize> Drop for RaisedGuards<'_, N> {
+impl Drop for RaisedGuard<'_> {
     fn drop(&mut self) {
         // ORDERING: pairs with the acquire of the guard inside `swap_unless` and `sheaf_replace`:
         // an operation that finds zero again finds the words as they were left; one that still
         // finds another value keeps off.
-        (0..self.words.cpus()).for_each(|cpu| {
-            self.words.word(cpu, self.guard).store(*self.rest, crate::atomic::Ordering::Release);
-        });
+        self.guard.store(*self.rest, crate::atomic::Ordering::Release);
     }
 }
 

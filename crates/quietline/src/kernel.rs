@@ -4,7 +4,7 @@ use crate::processes::Processes;
 use crate::{Config, Errno, Process};
 use core::pin::Pin;
 use quietline_net::{Net, Socket};
-use quietline_platform::atomic::{AtomicU32, AtomicU64, Ordering};
+use quietline_platform::atomic::AtomicU64;
 use quietline_slab::{CacheError, RawCache, Stats};
 use quietline_sync::{IdAllocator, Shared};
 use quietline_vfs::inotify::Inotify;
@@ -53,7 +53,6 @@ pub(crate) struct Inner {
     pub(crate) inotifies: PseudoFs<Inotify>,
     pub(crate) epolls: EventPolls,
     pub(crate) last_ino: IdAllocator,
-    last_pid: AtomicU32,
     /// The number of the filesystem that was mounted last; the root's is 1.
     pub(crate) last_dev: AtomicU64,
     pub(crate) processes: Processes,
@@ -65,13 +64,6 @@ fn no_memory(_: CacheError) -> Errno {
 }
 
 impl Inner {
-    /// A number for a new process: 1 and on.
-    pub(crate) fn next_pid(&self) -> i32 {
-        // Relaxed: only different numbers are wanted.
-        let number = self.last_pid.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        (number & i32::MAX as u32) as i32
-    }
-
     pub(crate) fn dentries(&self) -> Dentries {
         let k = self;
         let anonymous =
@@ -154,7 +146,6 @@ impl Kernel {
         let inotifies = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
         let epolls = EventPolls::new().map_err(no_memory)?;
         let last_ino = IdAllocator::new().map_err(|_| Errno::NOMEM)?;
-        let last_pid = AtomicU32::new(0);
         let processes = Processes::new().map_err(|_| Errno::NOMEM)?;
         // The tree comes last: from here on the namespace goes before the file systems, whatever fails.
         let vfs = Vfs::new()?;
@@ -176,7 +167,6 @@ impl Kernel {
             inotifies,
             epolls,
             last_ino,
-            last_pid,
             last_dev: AtomicU64::new(1),
             processes,
             config,

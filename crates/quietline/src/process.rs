@@ -43,6 +43,7 @@ pub struct Task {
     pub(crate) table: FdTable,
     pub(crate) fs: FsStruct<'static>,
     pub(crate) cred: CredPlace,
+    /// The number that the [list of processes](crate::processes) gave it.
     pub(crate) pid: i32,
     /// Whether it has ever locked bytes of a file.
     pub(crate) locks: AtomicBool,
@@ -79,14 +80,12 @@ impl Process {
         let root = k.namespace.root();
         let fs = FsStruct::new(raw::vfs(&k.vfs), root.clone(), root).map_err(|_| Errno::NOMEM)?;
         let fs = raw::place(fs);
-        let pid = k.next_pid();
-        fs.set_owner(pid as u32);
         let signals = Shared::new(Signals::new()).map_err(|_| Errno::NOMEM)?;
         let (locks, sigpipe) = (AtomicBool::new(false), AtomicBool::new(false));
         let dumpable = AtomicBool::new(true);
-        let task = Task { table, fs, cred, pid, locks, signals, sigpipe, dumpable };
-        let task = Shared::new(task).map_err(|_| Errno::NOMEM)?;
-        k.processes.enter(&task)?;
+        let task = Task { table, fs, cred, pid: 0, locks, signals, sigpipe, dumpable };
+        let mut task = Shared::new(task).map_err(|_| Errno::NOMEM)?;
+        k.processes.enter(&mut task)?;
         Ok(Self { task, kernel })
     }
 
@@ -108,7 +107,7 @@ impl Process {
     /// Another process with the same files at the same descriptors, in the same place, and with the same credentials.
     ///
     /// # Errors
-    /// `ENOMEM`.
+    /// `ENOMEM`; `EAGAIN` when 4,194,303 processes have all numbers that there are.
     pub fn fork(&self) -> Result<Process, Errno> {
         let k = self.inner();
         let cred = {
@@ -116,8 +115,7 @@ impl Process {
             CredPlace::new(self.cred.load(&section).duplicate().map_err(|_| Errno::NOMEM)?)?
         };
         let fs = raw::place(self.fs.duplicate().map_err(|_| Errno::NOMEM)?);
-        let (pid, locks) = (k.next_pid(), AtomicBool::new(false));
-        fs.set_owner(pid as u32);
+        let locks = AtomicBool::new(false);
         // A table must be cleared once it has files, so it gets them when nothing but the list can fail.
         let table = raw::table(self.table.limit())?;
         // What waits for the one is nothing to the other.
@@ -125,11 +123,11 @@ impl Process {
         // Relaxed: a setting.
         let sigpipe = AtomicBool::new(self.sigpipe.load(Ordering::Relaxed));
         let dumpable = AtomicBool::new(self.dumpable());
-        let task = Task { table, fs, cred, pid, locks, signals, sigpipe, dumpable };
+        let task = Task { table, fs, cred, pid: 0, locks, signals, sigpipe, dumpable };
         let mut task = Shared::new(task).map_err(|_| Errno::NOMEM)?;
         let new = Shared::get_mut(&mut task).expect("nobody has seen it");
         new.table = self.table.duplicate(&k.files).map_err(|_| Errno::NOMEM)?;
-        if let Err(errno) = k.processes.enter(&task) {
+        if let Err(errno) = k.processes.enter(&mut task) {
             Shared::get_mut(&mut task).expect("nobody has seen it").table.clear(&k.files);
             return Err(errno);
         }

@@ -34,7 +34,7 @@ pub(crate) struct Inner {
     pub(crate) partial: CachePadded<SpinLock<Partial>>,
     /// One at a time raises the CPUs' guards.
     pub(crate) handshake: Handshake,
-    /// Whether CPUs may have sheaves: if not, guards are up.
+    /// Whether CPUs may have sheaves: if not, the guard is up.
     sheaves_allowed: AtomicBool,
     /// Whether the last handle is gone: nothing is worth keeping.
     closed: AtomicBool,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   owner, on its CPU                              another CPU, under the handshake lock
-//!   pop, push        one sequence on MAIN          guard := 1 on every CPU
+//!   pop, push        one sequence on MAIN          guard := 1
 //!   push_rcu         one sequence on RCU           fence: nobody swaps any more, though all still push and pop
 //!   install          MAIN, if it is full or empty  read the words, or swap them for stubs
 //!   install_rcu      RCU, if it is full            guard := 0, or what it shall rest at
@@ -33,25 +33,28 @@ const MAIN: usize = 0;
 const SPARE: usize = 1;
 /// The sheaf that collects objects to be freed after a grace period; the stub before there is one.
 const RCU: usize = 2;
-const GUARD: usize = 3;
 /// The [`Homecomers`], as a word.
-const HOME: usize = 4;
+const HOME: usize = 3;
 /// Words before the statistics.
-pub(crate) const BEFORE_STATS: usize = 5;
+pub(crate) const BEFORE_STATS: usize = 4;
+
+const WORDS: usize = BEFORE_STATS + stats::WORDS;
 
 #[derive(Debug)]
 pub(crate) struct Sheaves {
-    words: Words<{ BEFORE_STATS + stats::WORDS }>,
+    words: Words<WORDS>,
+    /// While it is not 0, no CPU swaps its sheaves. Beside the words' address, which the operations
+    /// that read it read too.
+    guard: AtomicU64,
 }
 
-/// One thread at a time raises the guards.
+/// One thread at a time raises the guard.
 pub(crate) type Handshake = SpinLock<GuardState>;
 
-/// The state of the guards, and the sheaves between the two fences of taking them.
+/// The state of the guard, and the sheaves between the two fences of taking them.
 #[derive(Debug)]
 pub(crate) struct GuardState {
-    /// The value that the guards have while no thread raises them: not 0 in a cache without
-    /// sheaves.
+    /// The value that the guard has while no thread raises it: not 0 in a cache without sheaves.
     rest: u64,
     /// Sheaves that were unlinked from their CPUs, and that operations in flight may still use,
     /// because the kernel has refused the fence since. The next fence that succeeds ends that.
@@ -130,14 +133,14 @@ impl Homecomers {
 impl Sheaves {
     /// No sheaves yet; or ever, unless they are [allowed](Self::allow).
     pub(crate) fn new(allowed: bool) -> Result<Self, AllocError> {
-        let mut words = Words::new()?;
-        words.init(MAIN, stub());
-        words.init(RCU, stub());
-        words.init(GUARD, GuardState::new(allowed).rest);
-        Ok(Self { words })
+        let mut initial = [0; WORDS];
+        initial[MAIN] = stub();
+        initial[RCU] = stub();
+        let guard = AtomicU64::new(GuardState::new(allowed).rest);
+        Ok(Self { words: Words::with_initial(initial)?, guard })
     }
 
-    /// Another handle: see [`Words::alias`].
+    /// Another handle: see [`Words::alias`]. It does not swap sheaves: its own guard is up.
     ///
     /// # Safety
     /// It is not used after these are dropped.
@@ -145,7 +148,8 @@ impl Sheaves {
     pub(crate) unsafe fn alias(&self) -> ManuallyDrop<Self> {
         // SAFETY: passed on.
         let words = unsafe { self.words.alias() };
-        ManuallyDrop::new(Self { words: ManuallyDrop::into_inner(words) })
+        let words = ManuallyDrop::into_inner(words);
+        ManuallyDrop::new(Self { words, guard: AtomicU64::new(1) })
     }
 
     /// Where the words lie; MAIN is the first.
@@ -240,14 +244,15 @@ impl Sheaves {
     fn replace(&self, index: usize, sheaf: OwnedSheaf, full: bool) -> Option<OwnedSheaf> {
         let raw = sheaf.into_raw();
         // SAFETY: as in `pop`.
-        let over = unsafe { self.words.sheaf_replace(index, GUARD, raw, full) }.unwrap_or(raw);
+        let over =
+            unsafe { self.words.sheaf_replace(index, &self.guard, raw, full) }.unwrap_or(raw);
         // SAFETY: swapped out by us, or never given away; so ours alone, unless it is the stub, which is nobody's.
         unsafe { (!over.as_ref().is_stub()).then(|| OwnedSheaf::from_raw(over)) }
     }
 
     /// Takes the CPU's spare sheaf.
     pub(crate) fn take_spare(&self) -> Option<OwnedSheaf> {
-        let raw = self.words.swap_unless(SPARE, GUARD, 0)?;
+        let raw = self.words.swap_unless(SPARE, &self.guard, 0)?;
         // SAFETY: whoever swaps a sheaf out owns it.
         NonNull::new(raw as *mut Sheaf).map(|raw| unsafe { OwnedSheaf::from_raw(raw) })
     }
@@ -255,7 +260,7 @@ impl Sheaves {
     /// Puts a sheaf in the CPU's spare place. What is left over: the one that was there, or the sheaf itself.
     pub(crate) fn put_spare(&self, sheaf: OwnedSheaf) -> Option<OwnedSheaf> {
         let raw = sheaf.into_raw();
-        let over = match self.words.swap_unless(SPARE, GUARD, raw.as_ptr() as u64) {
+        let over = match self.words.swap_unless(SPARE, &self.guard, raw.as_ptr() as u64) {
             Some(other) => NonNull::new(other as *mut Sheaf)?,
             None => raw,
         };
@@ -265,7 +270,7 @@ impl Sheaves {
 
     /// Takes a sheaf that came home to the CPU. What is left over, if the caller is on another CPU by now, goes to `over`.
     pub(crate) fn take_home(&self, over: impl FnMut(OwnedSheaf)) -> Option<OwnedSheaf> {
-        let mut all = Homecomers(self.words.swap_unless(HOME, GUARD, 0)? as usize);
+        let mut all = Homecomers(self.words.swap_unless(HOME, &self.guard, 0)? as usize);
         let sheaf = all.pop()?;
         if all.0 != 0 {
             self.replace_home(all).each(over);
@@ -280,7 +285,7 @@ impl Sheaves {
         limit: usize,
         mut over: impl FnMut(OwnedSheaf),
     ) {
-        let Some(word) = self.words.swap_unless(HOME, GUARD, 0) else { return over(sheaf) };
+        let Some(word) = self.words.swap_unless(HOME, &self.guard, 0) else { return over(sheaf) };
         let mut all = Homecomers(word as usize);
         let left = if all.len() < limit.min(Homecomers::MOST) {
             all.push(sheaf);
@@ -296,7 +301,7 @@ impl Sheaves {
     /// Those that are left over: `all`, or whoever has come meanwhile.
     fn replace_home(&self, all: Homecomers) -> Homecomers {
         self.words
-            .swap_unless(HOME, GUARD, all.0 as u64)
+            .swap_unless(HOME, &self.guard, all.0 as u64)
             .map_or(all, |other| Homecomers(other as usize))
     }
 
@@ -305,7 +310,7 @@ impl Sheaves {
     /// # Errors
     /// [`FenceError`].
     pub(crate) fn content(&self, handshake: &Handshake) -> Result<(usize, usize), FenceError> {
-        self.words.hold_still(GUARD, &mut handshake.lock().rest, |_| {
+        self.words.hold_still(&self.guard, &mut handshake.lock().rest, |_| {
             let mut content = (0, 0);
             self.each(|index, _, sheaf| {
                 *(if index == RCU { &mut content.1 } else { &mut content.0 }) += sheaf.len()
@@ -320,7 +325,7 @@ impl Sheaves {
     /// # Errors
     /// [`FenceError`].
     pub(crate) fn signature(&self, handshake: &Handshake) -> Result<u64, FenceError> {
-        self.words.hold_still(GUARD, &mut handshake.lock().rest, |_| {
+        self.words.hold_still(&self.guard, &mut handshake.lock().rest, |_| {
             let mut signature = 0xcbf2_9ce4_8422_2325u64;
             self.each(|_, word, sheaf| {
                 for value in [word, sheaf.len() as u64] {
@@ -359,7 +364,7 @@ impl Sheaves {
     /// returns them.
     pub(crate) fn take_all(&self, handshake: &Handshake) -> Result<Taken, FenceError> {
         let GuardState { rest, unfenced } = &mut *handshake.lock();
-        self.words.hold_still(GUARD, rest, |_| self.unlink_all(unfenced))?;
+        self.words.hold_still(&self.guard, rest, |_| self.unlink_all(unfenced))?;
         // After this, nobody pushes to or pops from those that were taken.
         self.words.fence()?;
         Ok(core::mem::take(unfenced))
@@ -371,7 +376,7 @@ impl Sheaves {
     /// As [`take_all`](Self::take_all); CPUs may go on having sheaves.
     pub(crate) fn forbid(&self, handshake: &Handshake) -> Result<Taken, FenceError> {
         let GuardState { rest, unfenced } = &mut *handshake.lock();
-        self.words.hold_still(GUARD, rest, |rest| {
+        self.words.hold_still(&self.guard, rest, |rest| {
             self.unlink_all(unfenced);
             *rest = 1;
         })?;
@@ -382,7 +387,7 @@ impl Sheaves {
         Ok(core::mem::take(unfenced))
     }
 
-    /// Lets CPUs have sheaves again. Needs no fence: while the guards were up, no sheaf came to a
+    /// Lets CPUs have sheaves again. Needs no fence: while the guard was up, no sheaf came to a
     /// CPU.
     pub(crate) fn allow(&self, handshake: &Handshake) {
         self.lower(&mut handshake.lock().rest);
@@ -390,10 +395,9 @@ impl Sheaves {
 
     fn lower(&self, rest: &mut u64) {
         *rest = 0;
-        // ORDERING: as in `Words::hold_still`: who finds zero again finds the words as they were
-        // left.
-        (0..self.words.cpus())
-            .for_each(|cpu| self.words.word(cpu, GUARD).store(0, Ordering::Release));
+        // ORDERING: as in `Words::hold_still`: an operation that finds zero again finds the words
+        // as they were left.
+        self.guard.store(0, Ordering::Release);
     }
 
     /// [`take_all`](Self::take_all) for an owner that nobody else can disturb.
@@ -422,12 +426,11 @@ impl Sheaves {
             self.words.unlink_sheaves(SPARE, 0, &mut taken.ready);
             self.words.unlink_sheaves(RCU, stub(), &mut taken.rcu);
         }
-        for cpu in 0..self.words.cpus() {
-            // Relaxed: the fences before and after order it, or nobody else is there.
-            let all = Homecomers(self.words.word(cpu, HOME).swap(0, Ordering::Relaxed) as usize);
+        self.words.swap_all(HOME, 0, |all| {
             // SAFETY: swapped out here.
-            all.each(|sheaf| unsafe { taken.ready.add(sheaf.into_raw().as_ptr()) });
-        }
+            let add = |sheaf: OwnedSheaf| unsafe { taken.ready.add(sheaf.into_raw().as_ptr()) };
+            Homecomers(all as usize).each(add);
+        });
     }
 }
 

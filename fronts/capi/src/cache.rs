@@ -58,7 +58,7 @@ pub unsafe extern "C" fn ql_cache_create(
         };
         let words = match percpu::active() {
             Body::Rseq => raw.percpu_base().as_ptr() as usize,
-            Body::Fallback => 0,
+            Body::OwnRseq | Body::Fallback => 0,
         };
         let fresh = heap::try_box(ql_cache { handle: Handle { words, raw } })?;
         // SAFETY: as above.

@@ -19,11 +19,16 @@ pub const PASSED: i32 = 42;
 /// The macro is the first statement of a `#[test]` function that returns nothing and does not have
 /// `#[should_panic]`, which would accept any failure of the child. The child's output goes through
 /// the parent's capture, or directly to the terminal under `--nocapture`.
+///
+/// `isolated!("NAME" = "value")` sets environment variables for the child.
 #[macro_export]
 macro_rules! isolated {
-    () => {
+    ($($name:literal = $value:expr),*) => {
         fn here() {}
-        let Some(_child) = $crate::enter(std::any::type_name_of_val(&here)) else { return };
+        let environment: &[(&str, &str)] = &[$(($name, $value)),*];
+        let Some(_child) = $crate::enter(std::any::type_name_of_val(&here), environment) else {
+            return;
+        };
     };
 }
 
@@ -39,14 +44,15 @@ impl Drop for Child {
     }
 }
 
-/// Returns a guard in the child process. In the parent it runs the child and returns `None`.
+/// Returns a guard in the child process. In the parent it runs the child, with additional
+/// environment variables, and returns `None`.
 ///
 /// `function` is the type name of a function inside the test: `PROGRAM::MODULES::TEST::here`.
 ///
 /// # Panics
 ///
 /// If the child fails, is killed, or does not reach the end of the test.
-pub fn enter(function: &str) -> Option<Child> {
+pub fn enter(function: &str, environment: &[(&str, &str)]) -> Option<Child> {
     if cfg!(miri) {
         // The interpreter starts no processes. Its runner skips the tests that share state with
         // others.
@@ -58,6 +64,7 @@ pub fn enter(function: &str) -> Option<Child> {
     }
     let mut child = program();
     child.args([name, "--exact", "--include-ignored", "--nocapture", "--quiet"]).env(NAME, name);
+    child.envs(environment.iter().copied());
     let shown = env::var_os("RUST_TEST_NOCAPTURE").is_some()
         || env::args().any(|arg| arg == "--nocapture" || arg == "--no-capture");
     let status = if shown {
@@ -101,6 +108,13 @@ mod tests {
     fn another_test_shares_no_statics_with_it() {
         isolated!();
         assert_eq!(RUNNING.fetch_add(1, Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_child_has_the_variables_that_were_asked_for() {
+        isolated!("QUIETLINE_FIRST" = "1", "QUIETLINE_SECOND" = "two");
+        assert_eq!(std::env::var("QUIETLINE_FIRST").unwrap(), "1");
+        assert_eq!(std::env::var("QUIETLINE_SECOND").unwrap(), "two");
     }
 
     #[test]

@@ -37,10 +37,12 @@ pub(crate) struct Area<const N: usize> {
 }
 
 impl<const N: usize> Area<N> {
-    pub(crate) fn new() -> Result<Self, AllocError> {
+    pub(crate) fn new(initial: [u64; N]) -> Result<Self, AllocError> {
         crate::fault::check()?;
-        let copy =
-            |_| Copy { words: (0..N).map(|_| AtomicU64::new(0)).collect(), step: Mutex::new(()) };
+        let copy = |_| Copy {
+            words: initial.into_iter().map(AtomicU64::new).collect(),
+            step: Mutex::new(()),
+        };
         Ok(Self { cpus: (0..crate::cpu::nr_cpus()).map(copy).collect() })
     }
 
@@ -82,7 +84,7 @@ impl<const N: usize> Area<N> {
         self.step(|w| w.swap(index, new))
     }
 
-    pub(crate) fn swap_unless(&self, index: usize, guard: usize, new: u64) -> Option<u64> {
+    pub(crate) fn swap_unless(&self, index: usize, guard: &AtomicU64, new: u64) -> Option<u64> {
         self.step(|w| w.swap_unless(index, guard, new))
     }
 
@@ -151,7 +153,7 @@ impl<const N: usize> Area<N> {
     pub(crate) unsafe fn sheaf_replace(
         &self,
         index: usize,
-        guard: usize,
+        guard: &AtomicU64,
         new: NonNull<Sheaf>,
         full: bool,
     ) -> Option<NonNull<Sheaf>> {

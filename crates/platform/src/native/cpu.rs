@@ -13,13 +13,25 @@ pub fn current() -> usize {
     super::percpu::current()
 }
 
+const UNREAD: usize = 0;
+const HIDDEN: usize = usize::MAX;
+static POSSIBLE: AtomicUsize = AtomicUsize::new(UNREAD);
+
+/// For tests: makes the machine one that may get as many CPUs, at least as many as it may get.
+///
+/// # Panics
+/// When the number of CPUs has been asked for already, or is larger.
+pub fn pretend_possible(cpus: usize) {
+    // Relaxed: as in `possible`.
+    assert_eq!(POSSIBLE.load(Ordering::Relaxed), UNREAD, "before the first use");
+    assert!(possible().is_none_or(|possible| possible <= cpus), "CPUs that exist have numbers");
+    POSSIBLE.store(cpus, Ordering::Relaxed);
+}
+
 /// CPUs that the kernel may ever name: one more than the highest possible number. None where /sys is hidden: what the
 /// process may use now says nothing of what it may be given later. Constant; nobody waits for another thread that just
 /// finds out: a child that is forked meanwhile would wait for ever.
 pub(crate) fn possible() -> Option<usize> {
-    const UNREAD: usize = 0;
-    const HIDDEN: usize = usize::MAX;
-    static POSSIBLE: AtomicUsize = AtomicUsize::new(UNREAD);
     // Relaxed, here and below: the number is all there is to see.
     let mut known = POSSIBLE.load(Ordering::Relaxed);
     if known == UNREAD {

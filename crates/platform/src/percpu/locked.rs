@@ -59,14 +59,14 @@ impl Locked<'_> {
         old
     }
 
-    fn unguarded(&self, guard: usize) -> bool {
+    fn unguarded(guard: &AtomicU64) -> bool {
         // ORDERING: pairs with the release store that lowers the guard: who finds it lowered finds the word as it was
         // left; who finds it raised keeps off. The raising needs no partner but the fence after it.
-        self.0[guard].load(Acquire) == 0
+        guard.load(Acquire) == 0
     }
 
-    pub(crate) fn swap_unless(&self, index: usize, guard: usize, new: u64) -> Option<u64> {
-        self.unguarded(guard).then(|| self.swap(index, new))
+    pub(crate) fn swap_unless(&self, index: usize, guard: &AtomicU64, new: u64) -> Option<u64> {
+        Self::unguarded(guard).then(|| self.swap(index, new))
     }
 
     pub(crate) fn increment_selected(&self, selector: &AtomicU64) -> usize {
@@ -190,11 +190,11 @@ impl Locked<'_> {
     pub(crate) unsafe fn sheaf_replace(
         &self,
         index: usize,
-        guard: usize,
+        guard: &AtomicU64,
         new: NonNull<Sheaf>,
         full: bool,
     ) -> Option<NonNull<Sheaf>> {
-        if !self.unguarded(guard) {
+        if !Self::unguarded(guard) {
             return None;
         }
         // SAFETY: by contract.

@@ -58,18 +58,23 @@ fn set_delay(turns: u32) {
     let _ = turns;
 }
 
+/// Sets one word of every CPU.
+fn set<const N: usize>(words: &Words<N>, index: usize, value: u64) {
+    (0..words.cpus()).for_each(|cpu| words.word(cpu, index).store(value, Relaxed));
+}
+
 /// Runs one random sequence of operations on the active body and on the reference, comparing every result and
 /// every word.
 fn agree(seed: u64) {
-    const N: usize = 6; // 0: arithmetic, 1: guard, 2: list, 3: sheaf, 4: id, 5: swap
+    const N: usize = 6; // 0: arithmetic, 2: list, 3: sheaf, 4: id, 5: swap
     pin(allowed_cpus()[0]);
     let mut random = Random(seed);
-    let mut words = Words::<N>::new().unwrap();
+    let (words, guard) = (Words::<N>::new().unwrap(), AtomicU64::new(0));
     let reference: [AtomicU64; N] = Default::default();
     let capacity = 1 + random.below(70) as usize;
     let (ours, theirs) = (OwnedSheaf::new(capacity).unwrap(), OwnedSheaf::new(capacity).unwrap());
     let (ours, theirs) = (ours.into_raw(), theirs.into_raw());
-    words.init(3, ours.as_ptr() as u64);
+    set(&words, 3, ours.as_ptr() as u64);
     reference[3].store(theirs.as_ptr() as u64, Relaxed);
     let nodes: Vec<(AtomicU64, AtomicU64)> = (0..4000).map(|_| Default::default()).collect();
     let index_of = |p: Option<NonNull<AtomicU64>>, second: bool| {
@@ -119,11 +124,11 @@ fn agree(seed: u64) {
                 4 => assert_eq!(words.swap(5, v % 40), locked.swap(5, v % 40), "{}", context()),
                 5 => {
                     if v.is_multiple_of(3) {
-                        assert_eq!(words.swap(1, v % 2), locked.swap(1, v % 2), "{}", context());
+                        guard.store(v % 2, Relaxed);
                     }
                     assert_eq!(
-                        words.swap_unless(5, 1, v % 9),
-                        locked.swap_unless(5, 1, v % 9),
+                        words.swap_unless(5, &guard, v % 9),
+                        locked.swap_unless(5, &guard, v % 9),
                         "{}",
                         context()
                     );
@@ -190,14 +195,14 @@ fn agree(seed: u64) {
     // SAFETY: all sheaves are alive.
     unsafe {
         let stub = Sheaf::stub();
-        words.swap(1, 1);
-        assert_eq!(words.sheaf_replace(3, 1, stub, false), None, "the guard is up");
-        words.swap(1, 0);
+        guard.store(1, Relaxed);
+        assert_eq!(words.sheaf_replace(3, &guard, stub, false), None, "the guard is up");
+        guard.store(0, Relaxed);
         while words.sheaf_pop(3) != 0 {}
-        assert_eq!(words.sheaf_replace(3, 1, stub, true), None, "an empty sheaf is not full");
+        assert_eq!(words.sheaf_replace(3, &guard, stub, true), None, "an empty sheaf is not full");
         while words.sheaf_push(3, 7) {}
-        assert_eq!(words.sheaf_replace(3, 1, stub, false), None, "a full sheaf is not empty");
-        assert_eq!(words.sheaf_replace(3, 1, stub, true), Some(ours));
+        assert_eq!(words.sheaf_replace(3, &guard, stub, false), None, "a full sheaf is not empty");
+        assert_eq!(words.sheaf_replace(3, &guard, stub, true), Some(ours));
         assert_eq!(
             (words.sheaf_pop(3), words.sheaf_push(3, 7)),
             (0, false),
@@ -206,7 +211,7 @@ fn agree(seed: u64) {
         let mut buffer = [1usize; 4];
         assert_eq!(words.sheaf_pop_many(3, buffer.as_mut_ptr(), 4), 0);
         assert_eq!(words.sheaf_push_many(3, buffer.as_ptr(), 4), Some(0));
-        assert_eq!(words.sheaf_replace(3, 1, ours, false), Some(stub));
+        assert_eq!(words.sheaf_replace(3, &guard, ours, false), Some(stub));
         drop(OwnedSheaf::from_raw(ours));
         drop(OwnedSheaf::from_raw(theirs));
     }
@@ -255,12 +260,12 @@ extern "C" fn on_alarm(_: libc::c_int) {
 fn storm() {
     let _turn = turn();
     let cpus = allowed_cpus();
-    let mut words = Words::<6>::new().unwrap();
+    let words = Words::<6>::new().unwrap();
     for cpu in 0..words.cpus() {
         let sheaf = OwnedSheaf::new(TOKENS * 2).unwrap().into_raw();
         words.word(cpu, 3).store(sheaf.as_ptr() as u64, Relaxed);
     }
-    words.init(4, 1);
+    set(&words, 4, 1);
     let tokens: &'static [AtomicU64] = Vec::leak((0..TOKENS).map(|_| AtomicU64::new(0)).collect());
     ARENA.set(Arena { words, handled: 0.into(), added: 0.into() }).ok().unwrap();
     let arena = ARENA.get().unwrap();
@@ -403,9 +408,8 @@ fn aborts() -> u64 {
 fn drain_under_guard() {
     let _turn = turn();
     set_delay(200);
-    let mut words = Words::<2>::new().unwrap(); // 0: sheaf, 1: guard
-    words.init(0, Sheaf::stub().as_ptr() as u64);
-    let words = &words;
+    let words = &Words::with_initial([Sheaf::stub().as_ptr() as u64]).unwrap();
+    let guard = &AtomicU64::new(0);
     let (stop, next, drained) =
         (AtomicBool::new(false), AtomicUsize::new(1), Mutex::new(Vec::new()));
     let (stop, next, drained) = (&stop, &next, &drained);
@@ -420,7 +424,7 @@ fn drain_under_guard() {
                         unsafe {
                             while !words.sheaf_push(0, value) {
                                 let fresh = OwnedSheaf::new(8).unwrap().into_raw();
-                                match words.sheaf_replace(0, 1, fresh, true) {
+                                match words.sheaf_replace(0, guard, fresh, true) {
                                     None => drop(OwnedSheaf::from_raw(fresh)),
                                     Some(old) if old.as_ref().is_stub() => {}
                                     Some(old) => {
@@ -440,11 +444,11 @@ fn drain_under_guard() {
             .collect();
         for round in 0..150 {
             let cpu = round % words.cpus();
-            words.word(cpu, 1).store(1, Relaxed);
+            guard.store(1, Relaxed);
             fence().unwrap();
             let taken = words.word(cpu, 0).swap(Sheaf::stub().as_ptr() as u64, Relaxed);
             fence().unwrap();
-            words.word(cpu, 1).store(0, Relaxed);
+            guard.store(0, Relaxed);
             let taken = NonNull::new(taken as *mut Sheaf).unwrap();
             // SAFETY: nobody else can reach the sheaf: the word was swapped, and the fence ended what was in flight.
             unsafe {

@@ -5,6 +5,8 @@ mod fault;
 mod fork;
 mod futex;
 mod instructions;
+mod own_rseq;
 mod pages;
+mod percpu_memory;
 #[cfg(not(loom))]
 mod support;

@@ -23,6 +23,7 @@ mod locked_instructions;
 mod memory;
 mod merge;
 mod model;
+mod percpu_memory;
 mod rcu;
 mod rcu_cache;
 mod reclaim;

@@ -5,8 +5,10 @@ use super::*;
 /// Property 2: a CPU that still has ids is not given others, so none are lost; the batch is left over.
 #[test]
 fn a_batch_is_not_installed_over_another() {
-    let mut ids = IdAllocator::starting_at(8192).unwrap();
-    ids.words.init(0, 1025);
+    let ids = IdAllocator::starting_at(8192).unwrap();
+    for cpu in 0..ids.words.cpus() {
+        ids.words.word(cpu, 0).store(1025, Ordering::Relaxed);
+    }
     assert!(!ids.install(8193));
     assert_eq!(ids.next(), 1025);
 }

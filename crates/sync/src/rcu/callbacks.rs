@@ -245,9 +245,9 @@ impl Callbacks {
                 // SAFETY: heads on a list are valid; nobody else is there to take them.
                 count += unsafe { Chain::of_list(first) }.len();
             }
-            // Relaxed, so below: there is no other thread.
-            self.queue.lists.word(cpu, QUEUED).store(0, Ordering::Relaxed);
         }
+        self.queue.lists.swap_all(QUEUED, 0, |_| ());
+        // Relaxed, so below: there is no other thread.
         self.backlog.store(count, Ordering::Relaxed);
         self.fresh[0].store(count, Ordering::Relaxed);
     }

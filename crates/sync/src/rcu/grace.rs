@@ -219,9 +219,9 @@ impl Grace {
         }
         state.generation = (state.generation + PER_GENERATION) % WORDS;
         for index in state.generation..state.generation + PER_GENERATION {
-            // Relaxed, so below: there is no other thread.
-            (0..counts.cpus()).for_each(|cpu| counts.word(cpu, index).store(0, Ordering::Relaxed));
+            counts.swap_all(index, 0, |_| ());
         }
+        // Relaxed: there is no other thread.
         domain.readers.edition.store(state.generation as u64, Ordering::Relaxed);
     }
 }

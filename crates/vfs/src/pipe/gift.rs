@@ -50,7 +50,11 @@ struct Page<'k> {
 ///
 /// Made by [`Vfs::gift_page`]. It is the kernel's memory: it goes to pipes of that kernel only, or back when it is dropped.
 #[derive(Debug)]
-pub struct GiftPage<'k>(Page<'k>);
+pub struct GiftPage<'k> {
+    page: Page<'k>,
+    /// The bytes behind those that are to be given have been cleared, or written by the maker.
+    is_cleared: bool,
+}
 
 /// What was first in a pipe, in the page that it lay in.
 ///
@@ -83,10 +87,22 @@ impl fmt::Debug for Page<'_> {
 }
 
 impl<'k> GiftPage<'k> {
-    /// All bytes that there is room for, from the first of what is to be given on: 4,096 in a new page. What is in them is what
-    /// was there before, of whatever pipe.
+    fn new(page: Page<'k>) -> Self {
+        Self { page, is_cleared: false }
+    }
+
+    /// Returns all bytes that there is room for, from the first that is to be given on: 4,096 in a
+    /// new page. Bytes behind those that are to be given are zero, or of an earlier call. The first
+    /// call clears them: the page may come from a pipe of another process.
     pub fn room(&mut self) -> &mut [u8] {
-        self.0.buffer_mut().alone().expect("whoever has it has it alone")
+        let buffer = self.page.buffer_mut();
+        let len = buffer.len();
+        let room = buffer.alone().expect("a gift's page is in no other buffer");
+        if !self.is_cleared {
+            room[len..].fill(0);
+            self.is_cleared = true;
+        }
+        room
     }
 
     /// Says how many of them are to be given.
@@ -95,13 +111,15 @@ impl<'k> GiftPage<'k> {
     /// If there is no room for so many.
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.room().len(), "there is room for what is given");
-        self.0.buffer_mut().set_len(len);
+        self.page.buffer_mut().set_len(len);
     }
 
-    /// Empties it, so that it has all of its room again.
+    /// Empties it, so that it has all of its room again. Other readers may have had the bytes before
+    /// its first one, so they are cleared again.
     pub fn clear(&mut self) {
-        let buffer = self.0.buffer.take().expect("it has not been given");
-        self.0.buffer = self.0.pages.recycle(buffer);
+        let buffer = self.page.buffer.take().expect("it has not been given");
+        self.page.buffer = self.page.pages.recycle(buffer);
+        self.is_cleared = false;
     }
 }
 
@@ -110,7 +128,7 @@ impl Deref for GiftPage<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.0.buffer().bytes()
+        self.page.buffer().bytes()
     }
 }
 
@@ -124,7 +142,7 @@ impl<'k> TakenPage<'k> {
             return Err(self);
         }
         self.0.buffer_mut().seal(false);
-        Ok(GiftPage(self.0))
+        Ok(GiftPage::new(self.0))
     }
 }
 
@@ -145,7 +163,7 @@ impl Vfs {
     pub fn gift_page(&self) -> Result<GiftPage<'_>, Errno> {
         let pages = self.pipe_pages.of_a_pipe();
         let buffer = pages.get().map_err(|_| Errno::NOMEM)?;
-        Ok(GiftPage(Page { buffer: Some(buffer), pages, kernel: PhantomData }))
+        Ok(GiftPage::new(Page { buffer: Some(buffer), pages, kernel: PhantomData }))
     }
 
     /// Takes what is in a pipe, page by page, as many as there are vacant places in `to`: how many bytes; 0 if nobody will write any.
@@ -211,7 +229,7 @@ pub fn give_pages(
     waits: bool,
     pages: &mut [Option<GiftPage<'_>>],
 ) -> Result<usize, Stop> {
-    if pages.iter().flatten().any(|page| page.0.pages != pipe.pages) {
+    if pages.iter().flatten().any(|page| page.page.pages != pipe.pages) {
         return Err(Errno::XDEV.into());
     }
     for place in &mut *pages {
@@ -234,7 +252,7 @@ pub fn give_pages(
             if state.ring.is_full() {
                 break;
             }
-            let Some(mut buffer) = place.take().and_then(|mut page| page.0.buffer.take()) else {
+            let Some(mut buffer) = place.take().and_then(|mut page| page.page.buffer.take()) else {
                 continue;
             };
             // It is whole: nothing is added to it, as a tee may have it.

@@ -3,12 +3,12 @@
 //! A store is a sheaf of numbers, taken and given back by restartable sequences. What is in a store is marked as
 //! taken in its table's bitmap, so that the lowest-number rule does not hand it out.
 
+use quietline_platform::atomic::AtomicU64;
 use quietline_platform::percpu::{Chain, OwnedSheaf, Sheaf, Words};
 use quietline_platform::{AllocError, FenceError, cpu};
 use quietline_sync::SpinLock;
 
 const STACK: usize = 0;
-const GUARD: usize = 1;
 
 /// Numbers that a store holds at most.
 const CAPACITY: usize = 256;
@@ -16,7 +16,9 @@ const CAPACITY: usize = 256;
 /// The stores of a table. A number is kept as itself plus one, because a sheaf's values are not zero.
 #[derive(Debug)]
 pub(crate) struct Store {
-    words: Words<2>,
+    words: Words<1>,
+    /// While it is not 0, no CPU gets a store.
+    guard: AtomicU64,
     /// Sheaves that were unlinked from their CPUs by a [`drain`](Self::drain) whose fence was
     /// refused, so that operations in flight may still use them.
     unfenced: SpinLock<Chain>,
@@ -24,9 +26,9 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn new() -> Result<Self, AllocError> {
-        let mut words = Words::new()?;
-        words.init(STACK, Sheaf::stub().as_ptr() as u64);
-        Ok(Self { words, unfenced: SpinLock::new(Chain::default()) })
+        let words = Words::with_initial([Sheaf::stub().as_ptr() as u64])?;
+        let unfenced = SpinLock::new(Chain::default());
+        Ok(Self { words, guard: AtomicU64::new(0), unfenced })
     }
 
     /// A number from the CPU's store.
@@ -71,7 +73,7 @@ impl Store {
         let raw = sheaf.into_raw();
         // SAFETY: as in `pop`; a sheaf that comes out, or does not go in, is ours alone, and holds nothing.
         unsafe {
-            match self.words.sheaf_replace(STACK, GUARD, raw, false) {
+            match self.words.sheaf_replace(STACK, &self.guard, raw, false) {
                 Some(stub) if stub.as_ref().is_stub() => {}
                 Some(empty) => drop(OwnedSheaf::from_raw(empty)),
                 None => drop(OwnedSheaf::from_raw(raw)),
@@ -89,7 +91,7 @@ impl Store {
         let words = &self.words;
         let mut unfenced = self.unfenced.lock();
         // SAFETY: STACK points to a sheaf or the stub; nobody replaces one meanwhile, and the fence ends what is in flight.
-        words.hold_still(GUARD, &mut 0, |_| unsafe {
+        words.hold_still(&self.guard, &mut 0, |_| unsafe {
             words.unlink_sheaves(STACK, Sheaf::stub().as_ptr() as u64, &mut unfenced);
             words.fence()?;
             core::mem::take(&mut *unfenced).for_each(|mut sheaf| {
@@ -107,7 +109,7 @@ impl Drop for Store {
         let mut chain = core::mem::take(&mut *self.unfenced.lock());
         // SAFETY: nobody else has the table, and STACK points to a sheaf or the stub.
         unsafe {
-            self.words.unlink_sheaves(STACK, 0, &mut chain);
+            self.words.unlink_sheaves(STACK, Sheaf::stub().as_ptr() as u64, &mut chain);
             chain.for_each(drop);
         }
     }

@@ -363,7 +363,9 @@ impl End {
             // Relaxed, so below: numbers that nothing depends on.
             this.segment.store(SEGMENT_CONNECTED[usize::from(this.v6)], Ordering::Relaxed);
             child.segment.store(SEGMENT_ACCEPTED, Ordering::Relaxed);
-            [this, child].map(|end| end.settings.set_window(RCVBUF / 2));
+            for end in [this, child] {
+                end.settings.set_window(RCVBUF / 2);
+            }
         } else {
             Self::agree(this, child);
         }

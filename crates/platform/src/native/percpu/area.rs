@@ -1,6 +1,7 @@
 //! An allocation of words, and the dispatch of each operation to the body in use.
 
 use super::chunk::{self, SHIFT};
+use super::mode::own_offset;
 use super::slots::Slot;
 use super::{offset, rseq};
 use crate::percpu::Sheaf;
@@ -23,33 +24,52 @@ unsafe impl<const N: usize> Send for Area<N> {}
 // SAFETY: as above.
 unsafe impl<const N: usize> Sync for Area<N> {}
 
-/// One operation: the restartable body on the words of whatever CPU it runs on, or the fallback's on a slot's.
+/// One operation on the words from an index on: the restartable body on the copy of the CPU that it
+/// runs on, or the fallback's on a slot's copy.
 macro_rules! dispatch {
-    ($self:ident, $rseq:expr, $slot:expr) => {{
+    ($self:ident, $index:expr, $rseq:expr, $slot:expr) => {{
         let offset = $self.offset;
         if offset != 0 {
-            // SAFETY: a non-zero offset is that of this thread's rseq area; the pointers are into our words.
-            unsafe { $rseq(offset) }
+            // SAFETY: a non-zero offset is that of this thread's rseq area; the pointer is to our words.
+            unsafe { $rseq(offset, $self.at($index)) }
         } else {
             // Some contracts ask nothing of the caller, and then their steps are safe.
             #[allow(unused_unsafe)]
-            // By `move`: arguments that were borrowed would have to be written to the stack on the way past.
-            // SAFETY: the slot's words are ours while its lock is held; the rest is the caller's promise.
-            on_slot_slow(move |slot| unsafe { $slot(Locked($self.copy(slot.number()))) })
+            // By `move`: arguments that were borrowed would have to be written to the stack on the way
+            // past. One closure for both bodies: each further word that it captures may be.
+            on_own_area_slow(move |own| match own {
+                // SAFETY: as above.
+                Own::Area(offset) => unsafe { $rseq(offset, $self.at($index)) },
+                // SAFETY: the slot's words are ours while its lock is held; the rest is the caller's
+                // promise.
+                Own::Slot(slot) => unsafe { $slot(Locked($self.copy(slot.number()))) },
+            })
         }
     }};
 }
 
-/// The fallback, out of the way of the restartable bodies: what is inlined into callers has no locked instruction.
+/// What a thread works with that the C library did not register.
+enum Own<'a> {
+    /// The offset of an area that this library registered.
+    Area(isize),
+    /// A locked slot.
+    Slot(&'a Slot),
+}
+
+/// The operation of a thread that the C library did not register. Out of line, so that callers
+/// contain no locked instruction.
 #[cold]
 #[inline(never)]
-fn on_slot_slow<R>(operate: impl FnOnce(&Slot) -> R) -> R {
-    operate(&Slot::enter())
+fn on_own_area_slow<R>(operate: impl FnOnce(Own<'_>) -> R) -> R {
+    match own_offset() {
+        Some(offset) => operate(Own::Area(offset)),
+        None => operate(Own::Slot(&Slot::enter())),
+    }
 }
 
 impl<const N: usize> Area<N> {
-    pub(crate) fn new() -> Result<Self, AllocError> {
-        let words = chunk::alloc(N * 8)?.cast();
+    pub(crate) fn new(initial: [u64; N]) -> Result<Self, AllocError> {
+        let words = chunk::alloc(&initial)?.cast();
         // After the first allocation, which decides.
         Ok(Self { words, offset: offset() })
     }
@@ -75,14 +95,12 @@ impl<const N: usize> Area<N> {
 
     #[inline(always)]
     pub(crate) fn add(&self, index: usize, value: u64) {
-        let at = self.at(index);
-        dispatch!(self, |o| rseq::add(o, at, value), |w: Locked| w.add(index, value))
+        dispatch!(self, index, |o, at| rseq::add(o, at, value), |w: Locked| w.add(index, value))
     }
 
     #[inline(always)]
     pub(crate) fn add_within(&self, index: usize, value: i64, bound: i64) -> bool {
-        let at = self.at(index);
-        dispatch!(self, |o| rseq::add_within(o, at, value, bound), |w: Locked| w
+        dispatch!(self, index, |o, at| rseq::add_within(o, at, value, bound), |w: Locked| w
             .add_within(index, value, bound))
     }
 
@@ -95,8 +113,7 @@ impl<const N: usize> Area<N> {
 
     #[inline(always)]
     pub(crate) fn increment_unless(&self, index: usize, mask: u64) -> Option<u64> {
-        let at = self.at(index);
-        dispatch!(self, |o| rseq::increment_unless(o, at, mask), |w: Locked| w
+        dispatch!(self, index, |o, at| rseq::increment_unless(o, at, mask), |w: Locked| w
             .increment_unless(index, mask))
     }
 
@@ -109,44 +126,47 @@ impl<const N: usize> Area<N> {
 
     #[inline(always)]
     pub(crate) fn compare_store(&self, index: usize, expect: u64, new: u64) -> bool {
-        let at = self.at(index);
-        dispatch!(self, |o| rseq::compare_store(o, at, expect, new), |w: Locked| w
+        dispatch!(self, index, |o, at| rseq::compare_store(o, at, expect, new), |w: Locked| w
             .compare_store(index, expect, new))
     }
 
     #[inline(always)]
     pub(crate) fn swap(&self, index: usize, new: u64) -> u64 {
-        let at = self.at(index);
-        dispatch!(self, |o| rseq::swap(o, at, new), |w: Locked| w.swap(index, new))
+        dispatch!(self, index, |o, at| rseq::swap(o, at, new), |w: Locked| w.swap(index, new))
     }
 
     #[inline(always)]
-    pub(crate) fn swap_unless(&self, index: usize, guard: usize, new: u64) -> Option<u64> {
-        let (at, guard_at) = (self.at(index), self.at(guard));
-        dispatch!(self, |o| rseq::swap_unless(o, at, guard_at, new), |w: Locked| w
-            .swap_unless(index, guard, new))
+    pub(crate) fn swap_unless(&self, index: usize, guard: &AtomicU64, new: u64) -> Option<u64> {
+        dispatch!(
+            self,
+            index,
+            |o, at| rseq::swap_unless(o, at, guard.as_ptr(), new),
+            |w: Locked| w.swap_unless(index, guard, new)
+        )
     }
 
     #[inline(always)]
     pub(crate) unsafe fn increment_selected(&self, selector: &AtomicU64) -> usize {
-        let at = self.at(0);
-        dispatch!(self, |o| rseq::increment_selected(o, at, selector.as_ptr()), |w: Locked| w
-            .increment_selected(selector))
+        dispatch!(
+            self,
+            0,
+            |o, at| rseq::increment_selected(o, at, selector.as_ptr()),
+            |w: Locked| w.increment_selected(selector)
+        )
     }
 
     #[inline(always)]
     pub(crate) unsafe fn list_push(&self, index: usize, node: NonNull<AtomicU64>) {
-        let at = self.at(index);
-        dispatch!(self, |o| rseq::list_push(o, at, node.as_ptr().cast()), |w: Locked| w
+        dispatch!(self, index, |o, at| rseq::list_push(o, at, node.as_ptr().cast()), |w: Locked| w
             .list_push(index, node))
     }
 
     #[inline(always)]
     pub(crate) unsafe fn list_push_selected(&self, selector: &AtomicU64, node: NonNull<AtomicU64>) {
-        let at = self.at(0);
         dispatch!(
             self,
-            |o| rseq::list_push_selected(o, at, selector.as_ptr(), node.as_ptr().cast()),
+            0,
+            |o, at| rseq::list_push_selected(o, at, selector.as_ptr(), node.as_ptr().cast()),
             |w: Locked| w.list_push_selected(selector, node)
         )
     }
@@ -157,15 +177,13 @@ impl<const N: usize> Area<N> {
 
     #[inline(always)]
     pub(crate) unsafe fn list_pop(&self, index: usize) -> Option<NonNull<AtomicU64>> {
-        let at = self.at(index);
-        dispatch!(self, |o| NonNull::new(rseq::list_pop(o, at).cast()), |w: Locked| w
+        dispatch!(self, index, |o, at| NonNull::new(rseq::list_pop(o, at).cast()), |w: Locked| w
             .list_pop(index))
     }
 
     #[inline(always)]
     pub(crate) unsafe fn sheaf_pop(&self, index: usize) -> usize {
-        let at = self.at(index);
-        dispatch!(self, |o| rseq::sheaf_pop(o, at), |w: Locked| w.sheaf_pop(index))
+        dispatch!(self, index, |o, at| rseq::sheaf_pop(o, at), |w: Locked| w.sheaf_pop(index))
     }
 
     #[inline(always)]
@@ -177,8 +195,8 @@ impl<const N: usize> Area<N> {
 
     #[inline(always)]
     pub(crate) unsafe fn sheaf_push(&self, index: usize, value: usize) -> bool {
-        let at = self.at(index);
-        dispatch!(self, |o| rseq::sheaf_push(o, at, value), |w: Locked| w.sheaf_push(index, value))
+        dispatch!(self, index, |o, at| rseq::sheaf_push(o, at, value), |w: Locked| w
+            .sheaf_push(index, value))
     }
 
     #[inline(always)]
@@ -190,8 +208,7 @@ impl<const N: usize> Area<N> {
 
     #[inline(always)]
     pub(crate) unsafe fn sheaf_pop_many(&self, index: usize, dst: *mut usize, n: usize) -> usize {
-        let at = self.at(index);
-        dispatch!(self, |o| rseq::sheaf_pop_many(o, at, dst, n), |w: Locked| w
+        dispatch!(self, index, |o, at| rseq::sheaf_pop_many(o, at, dst, n), |w: Locked| w
             .sheaf_pop_many(index, dst, n))
     }
 
@@ -202,8 +219,7 @@ impl<const N: usize> Area<N> {
         src: *const usize,
         n: usize,
     ) -> usize {
-        let at = self.at(index);
-        dispatch!(self, |o| rseq::sheaf_push_many(o, at, src, n), |w: Locked| w
+        dispatch!(self, index, |o, at| rseq::sheaf_push_many(o, at, src, n), |w: Locked| w
             .sheaf_push_many(index, src, n))
     }
 
@@ -211,15 +227,15 @@ impl<const N: usize> Area<N> {
     pub(crate) unsafe fn sheaf_replace(
         &self,
         index: usize,
-        guard: usize,
+        guard: &AtomicU64,
         new: NonNull<Sheaf>,
         full: bool,
     ) -> Option<NonNull<Sheaf>> {
-        let (at, guard_at) = (self.at(index), self.at(guard));
         dispatch!(
             self,
-            |o| NonNull::new(
-                rseq::sheaf_replace(o, at, guard_at, new.as_ptr().cast(), full).cast()
+            index,
+            |o, at| NonNull::new(
+                rseq::sheaf_replace(o, at, guard.as_ptr(), new.as_ptr().cast(), full).cast()
             ),
             |w: Locked| w.sheaf_replace(index, guard, new, full)
         )
@@ -229,6 +245,6 @@ impl<const N: usize> Area<N> {
 impl<const N: usize> Drop for Area<N> {
     fn drop(&mut self) {
         // SAFETY: allocated with this size in `new`; nobody can call an operation any more.
-        unsafe { chunk::free(self.words.cast(), N * 8) };
+        unsafe { chunk::free(self.words.cast(), N) };
     }
 }

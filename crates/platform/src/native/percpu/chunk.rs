@@ -1,14 +1,21 @@
 //! Where per-CPU words lie: chunks of one 64 KiB unit for each CPU.
+//!
+//! An allocation touches no copy. A copy takes memory when its CPU first writes it, on the memory
+//! node of that CPU; a copy of a CPU that does not exist, or that the process does not use, takes
+//! none.
 
+use super::initial::{Initial, is_zero};
 use super::{mode, slots};
 use crate::{AllocError, fault, pages};
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
+// Not the back end's: the words are not shared yet.
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// log2 of the distance between the copies of two neighbouring CPUs.
 pub(crate) const SHIFT: usize = 16;
-const UNIT: usize = 1 << SHIFT;
+pub(super) const UNIT: usize = 1 << SHIFT;
 const GRANULE: usize = 16;
 const GRANULES: usize = UNIT / GRANULE;
 /// Allocations from this size on start on a line of their own.
@@ -19,9 +26,13 @@ struct Chunk {
     /// One bit for each granule: taken.
     taken: [u64; GRANULES / 64],
     used: usize,
+    /// Granules from this one on have never been given out: each copy has its initial content.
+    fresh: usize,
+    initial: Initial,
 }
 
-// SAFETY: a chunk's memory is reached through allocations, which are distinct; the bitmap is under the lock.
+// SAFETY: a chunk's memory is reached through allocations, which are distinct; the bitmap is under
+// the lock.
 unsafe impl Send for Chunk {}
 
 static CHUNKS: Mutex<Vec<Chunk>> = Mutex::new(Vec::new());
@@ -30,16 +41,43 @@ fn lock() -> MutexGuard<'static, Vec<Chunk>> {
     CHUNKS.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-fn granules(size: usize) -> (usize, usize) {
+/// Returns the granules that words take, and what their first one is a multiple of.
+fn granules(words: usize) -> (usize, usize) {
+    let size = words * 8;
     assert!(size > 0 && size <= UNIT, "per-CPU words fit in one unit of 64 KiB");
     let align = if size >= LINE { LINE } else { size.next_power_of_two().max(GRANULE) };
     (size.div_ceil(GRANULE), align / GRANULE)
 }
 
+/// Returns the distance between neighbours of as many words, in a chunk of their own.
+pub(super) fn stride(words: usize) -> usize {
+    let (n, align) = granules(words);
+    n.next_multiple_of(align) * GRANULE
+}
+
 impl Chunk {
-    fn map() -> Result<Self, AllocError> {
-        let base = pages::map_aligned(UNIT * mode::slots(), UNIT)?;
-        Ok(Self { base, taken: [0; GRANULES / 64], used: 0 })
+    fn map(initial: &[u64]) -> Result<Self, AllocError> {
+        let size = UNIT * mode::slots();
+        let base = pages::map_aligned(size, UNIT)?;
+        // One huge page would be the memory of many CPUs, on the node of the first to touch it.
+        // SAFETY: the mapping is ours.
+        unsafe { pages::advise_huge(base, size, false) };
+        // SAFETY: as above, and nothing is in it.
+        let initial = unsafe { Initial::map(base, initial) }.inspect_err(|AllocError| {
+            // SAFETY: as above.
+            unsafe { pages::unmap(base, size) };
+        })?;
+        Ok(Self { base, taken: [0; GRANULES / 64], used: 0, fresh: 0, initial })
+    }
+
+    /// Gives out granules. Returns the words of CPU 0, and whether each copy has its initial
+    /// content.
+    fn take(&mut self, first: usize, n: usize) -> (NonNull<u8>, bool) {
+        self.mark(first, n, true);
+        let fresh = first >= self.fresh && self.initial.fill((first + n) * GRANULE);
+        self.fresh = self.fresh.max(first + n);
+        // SAFETY: the granules lie inside the unit of CPU 0.
+        (unsafe { self.base.add(first * GRANULE) }, fresh)
     }
 
     fn is_taken(&self, granule: usize) -> bool {
@@ -66,7 +104,7 @@ impl Chunk {
         while first + n <= GRANULES {
             // Whole words of taken granules are stepped over at once.
             if self.taken[first / 64] == u64::MAX {
-                first = (first / 64 + 1) * 64;
+                first = ((first / 64 + 1) * 64).next_multiple_of(align);
                 continue;
             }
             match (first..first + n).rev().find(|&g| self.is_taken(g)) {
@@ -78,39 +116,58 @@ impl Chunk {
     }
 }
 
-/// Zeroed memory of `size` bytes for every CPU; the address of CPU 0's copy.
-pub(super) fn alloc(size: usize) -> Result<NonNull<u8>, AllocError> {
+/// Memory for words of every CPU with this initial content; the address of CPU 0's copy.
+///
+/// Writes only copies that have another content, of former words: a copy is first touched by its
+/// CPU.
+pub(super) fn alloc(initial: &[u64]) -> Result<NonNull<u8>, AllocError> {
     mode::decide();
     fault::check()?;
-    let (n, align) = granules(size);
+    let (n, align) = granules(initial.len());
+    let align = if is_zero(initial) { align } else { stride(initial.len()) / GRANULE };
     let mut chunks = lock();
-    let (chunk, first) =
-        match chunks.iter().enumerate().rev().find_map(|(i, c)| Some((i, c.find(n, align)?))) {
-            Some(found) => found,
-            None => {
-                chunks.try_reserve(1).map_err(|_| AllocError)?;
-                chunks.push(Chunk::map()?);
-                (chunks.len() - 1, 0)
-            }
-        };
-    let chunk = &mut chunks[chunk];
-    chunk.mark(first, n, true);
-    // SAFETY: the granules lie inside the unit of CPU 0.
-    let words = unsafe { chunk.base.add(first * GRANULE) };
+    let found = chunks
+        .iter()
+        .enumerate()
+        .rev()
+        .filter(|(_, chunk)| chunk.initial.is_of(initial))
+        .find_map(|(i, chunk)| Some((i, chunk.find(n, align)?)));
+    let (chunk, first) = match found {
+        Some(found) => found,
+        None => {
+            chunks.try_reserve(1).map_err(|_| AllocError)?;
+            chunks.push(Chunk::map(initial)?);
+            (chunks.len() - 1, 0)
+        }
+    };
+    let (words, fresh) = chunks[chunk].take(first, n);
     drop(chunks);
-    for cpu in 0..mode::slots() {
-        // SAFETY: the same granules in the unit of each CPU, now ours alone.
-        unsafe { words.add(cpu << SHIFT).write_bytes(0, n * GRANULE) };
+    if !fresh {
+        restore(words.cast(), initial);
     }
     Ok(words)
+}
+
+/// Gives every copy its initial content, without writing those that have it.
+fn restore(words: NonNull<AtomicU64>, initial: &[u64]) {
+    for cpu in 0..mode::slots() {
+        for (index, value) in initial.iter().enumerate() {
+            // SAFETY: the words in the unit of each CPU are the caller's alone.
+            let word = unsafe { words.byte_add(cpu << SHIFT).add(index).as_ref() };
+            // Relaxed: no other thread knows the words yet; sharing them publishes this.
+            if word.load(Ordering::Relaxed) != *value {
+                word.store(*value, Ordering::Relaxed);
+            }
+        }
+    }
 }
 
 /// Gives words back.
 ///
 /// # Safety
-/// They came from [`alloc`] with the same size, and no operation on them is in flight.
-pub(super) unsafe fn free(words: NonNull<u8>, size: usize) {
-    let (n, _) = granules(size);
+/// They came from [`alloc`] and are as many, and no operation on them is in flight.
+pub(super) unsafe fn free(words: NonNull<u8>, count: usize) {
+    let (n, _) = granules(count);
     let mut chunks = lock();
     let address = words.as_ptr() as usize;
     let at = chunks
@@ -121,7 +178,8 @@ pub(super) unsafe fn free(words: NonNull<u8>, size: usize) {
         .expect("words lie in a chunk");
     let first = (address - chunks[at].base.as_ptr() as usize) / GRANULE;
     chunks[at].mark(first, n, false);
-    if chunks[at].used == 0 && chunks.len() > 1 {
+    let alike = |chunk: &Chunk| chunk.initial.is_like(&chunks[at].initial);
+    if chunks[at].used == 0 && chunks.iter().filter(|chunk| alike(chunk)).count() > 1 {
         let chunk = chunks.swap_remove(at);
         // SAFETY: the chunk has no allocation left.
         unsafe { pages::unmap(chunk.base, UNIT * mode::slots()) };

@@ -2,7 +2,10 @@
 
 mod area;
 mod chunk;
+mod initial;
 mod mode;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod own;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod probe;
 #[cfg_attr(target_arch = "x86_64", path = "rseq_x86_64.rs")]
@@ -30,6 +33,11 @@ pub(crate) use rseq::inject;
 pub(crate) fn fence() -> Result<(), FenceError> {
     match active() {
         Body::Rseq => crate::membarrier::rseq(),
+        Body::OwnRseq => {
+            crate::membarrier::rseq()?;
+            slots::fence();
+            Ok(())
+        }
         Body::Fallback => {
             slots::fence();
             Ok(())

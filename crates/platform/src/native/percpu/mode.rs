@@ -1,70 +1,157 @@
 //! Which body runs: decided once, before the first per-CPU word exists.
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::own;
 use super::{rseq, slots as fallback};
 use crate::backend::cpu;
-use core::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use std::sync::Once;
 
 /// The bodies that the native back end has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {
-    /// Restartable sequences.
+    /// Restartable sequences. The C library registers every thread.
     Rseq,
+    /// Restartable sequences of threads that this library registers, each by its first operation.
+    /// A thread that the kernel refuses uses locked sections on words of their own.
+    OwnRseq,
     /// Locked sections on CPU slots.
     Fallback,
 }
 
-/// Offset of the thread's rseq area from its thread pointer; 0 while undecided and in the fallback.
+/// Where the threads' rseq areas are.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
+enum Areas {
+    /// At this offset from each thread's pointer.
+    At(isize),
+    /// Where each thread's registration put it.
+    Own,
+}
+
+/// Offset of the thread's rseq area from its thread pointer, if the C library registered it; 0
+/// while undecided and with the other bodies.
 ///
 /// Read by every operation. Written once, before the first word is allocated; whoever has a word has it from a
 /// thread that saw the decision, so relaxed reads suffice.
 static OFFSET: AtomicIsize = AtomicIsize::new(0);
-static SLOTS: AtomicUsize = AtomicUsize::new(0);
+/// Whether this library registers threads. Written as `OFFSET` is.
+static OWN: AtomicBool = AtomicBool::new(false);
+/// Copies of each word: those of the CPUs that sequences use, and after them those of locked slots.
+/// Written last: after a load with acquire order that is not 0, the decision is seen.
+static COPIES: AtomicUsize = AtomicUsize::new(0);
+static SEQUENCE_CPUS: AtomicUsize = AtomicUsize::new(0);
 static DECIDE: Once = Once::new();
 
-/// The offset of the rseq area, or 0 for the fallback.
+/// The offset of the rseq area, or 0 where the C library registers no thread.
 #[inline(always)]
 pub(crate) fn offset() -> isize {
     OFFSET.load(Ordering::Relaxed)
 }
 
+/// Returns the offset of the rseq area that this library registered for the calling thread.
+#[inline]
+pub(super) fn own_offset() -> Option<isize> {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    // Relaxed: see `OFFSET`.
+    if OWN.load(Ordering::Relaxed) {
+        return own::offset();
+    }
+    None
+}
+
 /// The body in use.
 pub fn active() -> Body {
     decide();
-    if offset() != 0 { Body::Rseq } else { Body::Fallback }
+    // Relaxed: `decide` synchronises.
+    match offset() {
+        0 if OWN.load(Ordering::Relaxed) => Body::OwnRseq,
+        0 => Body::Fallback,
+        _ => Body::Rseq,
+    }
 }
 
-/// Returns `true` if the `_restartable` operations do nothing, because the fallback
-/// is in use.
+/// Returns `true` if the `_restartable` operations do nothing, because the C library registers no
+/// thread.
 #[inline]
 pub fn is_fallback() -> bool {
     offset() == 0
 }
 
+/// Returns the number of copies of each word.
 pub(crate) fn slots() -> usize {
-    // Relaxed: written once, inside `decide`, which synchronises.
-    match SLOTS.load(Ordering::Relaxed) {
+    // ORDERING: pairs with the release in `decide`: a caller that sees the number sees the whole
+    // decision. A caller that sees 0 waits for it.
+    match COPIES.load(Ordering::Acquire) {
         0 => {
             decide();
-            SLOTS.load(Ordering::Relaxed)
+            // Relaxed: `decide` synchronises.
+            COPIES.load(Ordering::Relaxed)
         }
         n => n,
     }
 }
 
+/// Returns the number of copies that belong to CPUs: the first ones. 0 in the fallback.
+pub(super) fn sequence_cpus() -> usize {
+    // Relaxed: see `OFFSET`.
+    SEQUENCE_CPUS.load(Ordering::Relaxed)
+}
+
+/// Returns the number of copies that belong to locked slots: the last ones.
+pub(super) fn locked_slots() -> usize {
+    slots() - sequence_cpus()
+}
+
 #[inline]
 pub(crate) fn current() -> usize {
     match offset() {
-        0 => fallback::hint() % slots(),
+        0 => current_slow(),
         // SAFETY: a non-zero offset is that of this thread's registered area.
         offset => unsafe { rseq::cpu(offset) },
     }
 }
 
-/// The offset of the rseq area, if there is one and it is known how high CPU numbers go: a sequence stores at whatever
-/// number the kernel names.
-fn usable() -> Option<isize> {
-    cpu::possible().and_then(|_| rseq::probe())
+#[cold]
+#[inline(never)]
+fn current_slow() -> usize {
+    // Decides. The offset that the caller saw may have been that of an undecided process.
+    let copies = slots();
+    let offset = if offset() != 0 { Some(offset()) } else { own_offset() };
+    match offset {
+        // SAFETY: the offset is that of this thread's registered area.
+        Some(offset) => unsafe { rseq::cpu(offset) },
+        None => {
+            let cpus = sequence_cpus();
+            cpus + fallback::hint() % (copies - cpus)
+        }
+    }
+}
+
+/// Returns where the threads' areas are, if sequences can be used. They need the barrier that
+/// restarts them, and it must be known how high CPU numbers go: a sequence stores at whatever number
+/// the kernel names.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn usable() -> Option<Areas> {
+    cpu::possible()?;
+    if !crate::membarrier::available() {
+        return None;
+    }
+    rseq::prepare();
+    let areas = match super::probe::registered_offset() {
+        Some(offset) => Areas::At(offset),
+        None => own::offset().map(|_| Areas::Own)?,
+    };
+    let of_thread = || match areas {
+        Areas::At(offset) => Some(offset),
+        Areas::Own => own::offset(),
+    };
+    rseq::is_restarted(of_thread).then_some(areas)
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn usable() -> Option<Areas> {
+    None
 }
 
 pub(super) fn decide() {
@@ -76,21 +163,27 @@ pub(super) fn decide() {
             // The interpreter runs no assembly.
             wish = "fallback".to_owned();
         }
-        let offset = match wish.as_str() {
+        let areas = match wish.as_str() {
             "fallback" => None,
             "" | "auto" => usable(),
             "rseq" => Some(usable().expect(
                 "QUIETLINE_PERCPU=rseq, but this system offers no restartable sequences: they need Linux 4.18, \
-                 membarrier, glibc 2.35 with the tunable glibc.pthread.rseq=1, and /sys/devices/system/cpu/possible",
+                 membarrier, no filter that forbids rseq, and /sys/devices/system/cpu/possible",
             )),
             other => panic!("QUIETLINE_PERCPU={other} is none of auto, rseq, fallback"),
         };
-        let slots = match (offset, cpu::possible()) {
-            (Some(_), Some(cpus)) => cpus,
-            _ if cfg!(miri) => fallback::MIN,
-            _ => cpu::configured().clamp(fallback::MIN, fallback::MAX),
+        let cpus = areas.and_then(|_| cpu::possible()).unwrap_or(0);
+        let slots = match areas {
+            Some(Areas::At(_)) => 0,
+            Some(Areas::Own) => fallback::MIN,
+            None if cfg!(miri) => fallback::MIN,
+            None => cpu::configured().clamp(fallback::MIN, fallback::MAX),
         };
-        SLOTS.store(slots, Ordering::Relaxed);
-        OFFSET.store(offset.unwrap_or(0), Ordering::Relaxed);
+        // Relaxed: see `OFFSET`, and below.
+        SEQUENCE_CPUS.store(cpus, Ordering::Relaxed);
+        OWN.store(matches!(areas, Some(Areas::Own)), Ordering::Relaxed);
+        OFFSET.store(if let Some(Areas::At(o)) = areas { o } else { 0 }, Ordering::Relaxed);
+        // ORDERING: pairs with the acquire in `slots`.
+        COPIES.store(cpus + slots, Ordering::Release);
     });
 }

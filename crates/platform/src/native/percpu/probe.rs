@@ -12,8 +12,7 @@ fn symbol(name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr() as *const c_char) }
 }
 
-/// The offset of the rseq area that the C library registered for every thread, if it did and the kernel also
-/// offers the barrier that restarts sequences.
+/// The offset of the rseq area that the C library registered for every thread, if it did.
 pub(super) fn registered_offset() -> Option<isize> {
     let (offset, size) = (symbol(c"__rseq_offset"), symbol(c"__rseq_size"));
     if offset.is_null() || size.is_null() {
@@ -21,5 +20,5 @@ pub(super) fn registered_offset() -> Option<isize> {
     }
     // SAFETY: glibc documents these as a ptrdiff_t and an unsigned int, constant after start.
     let (offset, size) = unsafe { (*offset.cast::<isize>(), *size.cast::<u32>()) };
-    (offset != 0 && size >= NEEDED && crate::membarrier::available()).then_some(offset)
+    (offset != 0 && size >= NEEDED).then_some(offset)
 }

@@ -26,14 +26,33 @@
 //! CPUs read is ordered where the contract says so: `stlr` commits what they may follow, `ldar` reads what they
 //! stored.
 //!
-//! Linux 6.19 lost aborts on this architecture: a sequence that was interrupted went on. So [`probe`] tries one out.
+//! Linux 6.19 lost aborts on this architecture: a sequence that was interrupted went on. So one is
+//! [tried out](is_restarted) first.
 
 use super::chunk::SHIFT;
 use core::arch::asm;
 
-/// Offset of the registered area, if there is one and the kernel restarts what it interrupts.
-pub(crate) fn probe() -> Option<isize> {
-    super::probe::registered_offset().filter(|&o| super::self_test::restarts(o))
+/// The number that the kernel demands before an abort address, and at registration.
+pub(super) const SIGNATURE: u32 = 0xd428_bc00;
+
+/// Returns whether the kernel restarts the sequences that it interrupts. `offset` returns the offset
+/// of the calling thread's area.
+pub(super) fn is_restarted(offset: impl Fn() -> Option<isize> + Sync) -> bool {
+    super::self_test::restarts(offset)
+}
+
+/// Chooses the bodies that this CPU can execute.
+pub(super) fn prepare() {}
+
+/// The thread pointer, from which offsets of areas are counted.
+#[inline]
+pub(super) fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: reads a register.
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags))
+    };
+    pointer
 }
 
 /// Delays inside the sequences, so that tests can make an interruption there likely.
@@ -279,12 +298,12 @@ pub(crate) unsafe fn swap(o: isize, word: *mut u64, new: u64) -> u64 {
 }
 
 /// # Safety
-/// As [`add`]; `guard` too is CPU 0's copy of a per-CPU word.
+/// As [`add`]; `guard` is a word that all CPUs read.
 #[inline(always)]
 pub(crate) unsafe fn swap_unless(
     o: isize,
     word: *mut u64,
-    guard: *mut u64,
+    guard: *const u64,
     new: u64,
 ) -> Option<u64> {
     let (old, done): (u64, u64);
@@ -293,8 +312,7 @@ pub(crate) unsafe fn swap_unless(
         sequence!(
             [
                 // Acquire: who finds the guard lowered finds the word as it was left.
-                "add {d}, {g}, {t}",
-                "ldar {r}, [{d}]",
+                "ldar {r}, [{g}]",
                 "cmp {r}, #0",
                 "cset {d}, eq",
                 "b.ne 4f",
@@ -545,12 +563,12 @@ pub(crate) unsafe fn sheaf_push_many(
 }
 
 /// # Safety
-/// As [`sheaf_pop`]; `guard` is CPU 0's copy of a per-CPU word.
+/// As [`sheaf_pop`]; `guard` is a word that all CPUs read.
 #[inline(always)]
 pub(crate) unsafe fn sheaf_replace(
     o: isize,
     word: *mut u64,
-    guard: *mut u64,
+    guard: *const u64,
     new: *mut u64,
     full: bool,
 ) -> *mut u64 {
@@ -561,8 +579,7 @@ pub(crate) unsafe fn sheaf_replace(
             [
                 "mov {r}, #0",
                 // Acquire: who finds the guard lowered finds the word as it was left.
-                "add {s}, {g}, {t}",
-                "ldar {i}, [{s}]",
+                "ldar {i}, [{g}]",
                 "cbnz {i}, 4f",
                 "add {t}, {t}, {b}",
                 "ldr {s}, [{t}]",

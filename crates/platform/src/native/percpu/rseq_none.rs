@@ -2,14 +2,10 @@
 
 use core::hint::unreachable_unchecked;
 
-pub(crate) fn probe() -> Option<isize> {
-    None
-}
-
 macro_rules! unreachable_bodies {
     ($($name:ident($($arg:ty),*) -> $out:ty;)*) => { $(
         /// # Safety
-        /// Never called: `probe` finds nothing here.
+        /// Never called: there is no area here.
         pub(crate) unsafe fn $name($(_: $arg),*) -> $out {
             // SAFETY: by contract.
             unsafe { unreachable_unchecked() }
@@ -24,7 +20,7 @@ unreachable_bodies! {
     increment_unless(isize, *mut u64, u64) -> Option<u64>;
     compare_store(isize, *mut u64, u64, u64) -> bool;
     swap(isize, *mut u64, u64) -> u64;
-    swap_unless(isize, *mut u64, *mut u64, u64) -> Option<u64>;
+    swap_unless(isize, *mut u64, *const u64, u64) -> Option<u64>;
     increment_selected(isize, *mut u64, *const u64) -> usize;
     list_push(isize, *mut u64, *mut u64) -> ();
     list_push_selected(isize, *mut u64, *const u64, *mut u64) -> ();
@@ -33,5 +29,5 @@ unreachable_bodies! {
     sheaf_push(isize, *mut u64, usize) -> bool;
     sheaf_pop_many(isize, *mut u64, *mut usize, usize) -> usize;
     sheaf_push_many(isize, *mut u64, *const usize, usize) -> usize;
-    sheaf_replace(isize, *mut u64, *mut u64, *mut u64, bool) -> *mut u64;
+    sheaf_replace(isize, *mut u64, *const u64, *mut u64, bool) -> *mut u64;
 }

@@ -24,21 +24,40 @@ use super::chunk::SHIFT;
 use core::arch::asm;
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// Whether copies may use registers of 32 bytes (AVX2); written by `probe`.
+/// Whether copies may use registers of 32 bytes (AVX2); written by `prepare`.
 static WIDE: AtomicU8 = AtomicU8::new(0);
 
 /// Chooses how copies are made, for tests; what it was.
 #[cfg(test)]
 pub(crate) fn set_wide(wide: bool) -> bool {
-    // Relaxed: as in `probe`.
+    // Relaxed: as in `prepare`.
     WIDE.swap(u8::from(wide && std::arch::is_x86_feature_detected!("avx2")), Ordering::Relaxed) != 0
 }
 
-/// Offset of the registered area, if there is one.
-pub(crate) fn probe() -> Option<isize> {
+/// The number that the kernel demands before an abort address, and at registration.
+pub(super) const SIGNATURE: u32 = 0x5305_3053;
+
+/// Returns whether the kernel restarts the sequences that it interrupts. No kernel is known that
+/// fails.
+pub(super) fn is_restarted(_offset: impl Fn() -> Option<isize> + Sync) -> bool {
+    true
+}
+
+/// Chooses the bodies that this CPU can execute.
+pub(super) fn prepare() {
     // Relaxed: both ways of copying are right.
     WIDE.store(u8::from(std::arch::is_x86_feature_detected!("avx2")), Ordering::Relaxed);
-    super::probe::registered_offset()
+}
+
+/// The thread pointer, from which offsets of areas are counted.
+#[inline]
+pub(super) fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: reads the word in which C libraries keep the register's value.
+    unsafe {
+        asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags))
+    };
+    pointer
 }
 
 /// Delays inside the sequences, so that tests can make an interruption there likely.
@@ -256,12 +275,12 @@ pub(crate) unsafe fn swap(o: isize, word: *mut u64, new: u64) -> u64 {
 }
 
 /// # Safety
-/// As [`add`]; `guard` too is CPU 0's copy of a per-CPU word.
+/// As [`add`]; `guard` is a word that all CPUs read.
 #[inline(always)]
 pub(crate) unsafe fn swap_unless(
     o: isize,
     word: *mut u64,
-    guard: *mut u64,
+    guard: *const u64,
     new: u64,
 ) -> Option<u64> {
     let (old, done): (u64, u32);
@@ -271,7 +290,7 @@ pub(crate) unsafe fn swap_unless(
             [
                 "xor {d:e}, {d:e}",
                 // The guard before the word: who finds it lowered finds what was stored while it was up.
-                "cmp qword ptr [{g} + {t}], 0",
+                "cmp qword ptr [{g}], 0",
                 "jne 4f",
                 "mov {r}, [{b} + {t}]",
                 "mov {d:e}, 1",
@@ -573,12 +592,12 @@ pub(crate) unsafe fn sheaf_push_many(
 }
 
 /// # Safety
-/// As [`sheaf_pop`]; `guard` is CPU 0's copy of a per-CPU word.
+/// As [`sheaf_pop`]; `guard` is a word that all CPUs read.
 #[inline(always)]
 pub(crate) unsafe fn sheaf_replace(
     o: isize,
     word: *mut u64,
-    guard: *mut u64,
+    guard: *const u64,
     new: *mut u64,
     full: bool,
 ) -> *mut u64 {
@@ -588,7 +607,7 @@ pub(crate) unsafe fn sheaf_replace(
         sequence!(
             [
                 "xor {r:e}, {r:e}",
-                "cmp qword ptr [{g} + {t}], 0",
+                "cmp qword ptr [{g}], 0",
                 "jne 4f",
                 "mov {s}, [{b} + {t}]",
                 // i := full ? capacity : 0

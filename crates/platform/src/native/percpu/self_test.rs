@@ -12,16 +12,17 @@ use std::time::{Duration, Instant};
 /// How long a kernel may take to restart a sequence; it takes microseconds.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Whether a sequence in the area at offset `o` of its thread is restarted. Costs a thread and some ten
-/// microseconds where it is, and [`PATIENCE`] where it is not.
-pub(super) fn restarts(o: isize) -> bool {
+/// Whether a sequence is restarted; `offset` returns the offset of the calling thread's area. Costs a
+/// thread and some ten microseconds where it is, and [`PATIENCE`] where it is not.
+pub(super) fn restarts(offset: impl Fn() -> Option<isize> + Sync) -> bool {
     // A refused barrier restarts nothing, and the sequence is then taken for one that is not
     // restarted.
     let disturb = || {
         let _ = crate::membarrier::rseq();
     };
     restarts_by(disturb, |entered, leave| {
-        // SAFETY: `o` is the offset of every thread's registered area, so of the helper's; the words outlive it.
+        let Some(o) = offset() else { return false };
+        // SAFETY: `o` is the offset of this thread's registered area; the words outlive the call.
         unsafe { rseq::until_restarted(o, entered.as_ptr(), leave.as_ptr()) }
     })
 }

@@ -5,6 +5,9 @@
 //! vanishes inside (killed by its process's end) harms nobody. All words of slot n, of every area, are under
 //! lock n. There are at least [`MIN`] slots: only if as many holders were interrupted at once by handlers that want
 //! a slot of their own would those wait for each other.
+//!
+//! Beside sequences of [registered threads](super::mode::Body::OwnRseq), the slots of the threads
+//! that the kernel refuses to register have words of their own, behind those of the CPUs.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,7 +27,7 @@ pub(crate) struct Slot(usize);
 impl Slot {
     /// Takes a slot, preferably that of the current CPU.
     pub(crate) fn enter() -> Self {
-        let n = super::slots();
+        let n = super::mode::locked_slots();
         let start = hint();
         for i in start.. {
             if try_lock(i % n) {
@@ -37,9 +40,9 @@ impl Slot {
         unreachable!("the range has no end")
     }
 
-    /// The slot's number, in place of a CPU's.
+    /// The number of the slot's words, in place of a CPU's.
     pub(crate) fn number(&self) -> usize {
-        self.0
+        super::mode::sequence_cpus() + self.0
     }
 }
 
@@ -63,7 +66,7 @@ fn lock(slot: usize) {
 
 /// Waits until every slot has been free once.
 pub(super) fn fence() {
-    for slot in 0..super::slots() {
+    for slot in 0..super::mode::locked_slots() {
         lock(slot);
         drop(Slot(slot));
     }

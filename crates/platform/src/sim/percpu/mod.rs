@@ -12,6 +12,8 @@ use core::ptr::NonNull;
 // Where the words lie is as native: words of one CPU share lines, as they do there.
 #[path = "../../native/percpu/chunk.rs"]
 mod chunk;
+#[path = "../../native/percpu/initial.rs"]
+mod initial;
 mod mode;
 mod slots;
 
@@ -27,6 +29,8 @@ pub fn owner_of(address: usize) -> Option<usize> {
 pub enum Body {
     /// Restartable sequences; never in use here.
     Rseq,
+    /// Restartable sequences of threads that this library registers; never in use here.
+    OwnRseq,
     /// Not restartable sequences: so nothing may be compiled elsewhere. Here, steps of a virtual CPU.
     Fallback,
 }
@@ -53,8 +57,8 @@ unsafe impl<const N: usize> Send for Area<N> {}
 unsafe impl<const N: usize> Sync for Area<N> {}
 
 impl<const N: usize> Area<N> {
-    pub(crate) fn new() -> Result<Self, AllocError> {
-        Ok(Self { words: chunk::alloc(N * 8)?.cast() })
+    pub(crate) fn new(initial: [u64; N]) -> Result<Self, AllocError> {
+        Ok(Self { words: chunk::alloc(&initial)?.cast() })
     }
 
     pub(crate) fn word(&self, cpu: usize, index: usize) -> &AtomicU64 {
@@ -108,7 +112,7 @@ impl<const N: usize> Area<N> {
         self.step(|w| w.swap(index, new))
     }
 
-    pub(crate) fn swap_unless(&self, index: usize, guard: usize, new: u64) -> Option<u64> {
+    pub(crate) fn swap_unless(&self, index: usize, guard: &AtomicU64, new: u64) -> Option<u64> {
         self.step(|w| w.swap_unless(index, guard, new))
     }
 
@@ -177,7 +181,7 @@ impl<const N: usize> Area<N> {
     pub(crate) unsafe fn sheaf_replace(
         &self,
         index: usize,
-        guard: usize,
+        guard: &AtomicU64,
         new: NonNull<Sheaf>,
         full: bool,
     ) -> Option<NonNull<Sheaf>> {
@@ -189,6 +193,6 @@ impl<const N: usize> Area<N> {
 impl<const N: usize> Drop for Area<N> {
     fn drop(&mut self) {
         // SAFETY: allocated with this size in `new`; nobody can call an operation any more.
-        unsafe { chunk::free(self.words.cast(), N * 8) };
+        unsafe { chunk::free(self.words.cast(), N) };
     }
 }

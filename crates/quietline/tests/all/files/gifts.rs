@@ -505,3 +505,55 @@ fn among_threads() {
         });
     });
 }
+
+/// Bytes that only the owner of a secret knows.
+const SECRET: u8 = 0xa5;
+
+/// Lets the kernel reuse pages that had a secret: some that were read from a pipe, and some that
+/// were gifts.
+fn leave_secrets(p: &Process) {
+    let [reader, writer] = p.pipe2(0).unwrap();
+    for _ in 0..4 {
+        assert_eq!(p.write(writer, &[SECRET; 4096]), Ok(4096));
+    }
+    assert_eq!(read(p, reader, 4 * 4096).len(), 4 * 4096);
+    for _ in 0..4 {
+        drop(page(p, &[SECRET; 4096]));
+    }
+}
+
+fn secrets(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == SECRET).count()
+}
+
+/// What a page held before, of other processes, is seen neither by its next maker nor by a reader.
+#[test]
+fn a_gift_shows_nothing_of_others() {
+    quietline_testing::isolated!();
+    let kernel = Kernel::boot(Config::default()).unwrap();
+    let (secretive, p) = (kernel.process().unwrap(), kernel.process().unwrap());
+    let [reader, writer] = p.pipe2(0).unwrap();
+    for round in 0..8 {
+        leave_secrets(&secretive);
+        let mut fresh = p.gift_page().unwrap();
+        assert_eq!(secrets(fresh.room()), 0, "round {round}: a new page");
+        drop(fresh);
+        leave_secrets(&secretive);
+        // Without a look at the room, its length alone.
+        let mut unseen = p.gift_page().unwrap();
+        unseen.set_len(4096);
+        p.vmsplice_gift(writer, &mut [Some(unseen)], NOW).unwrap();
+        assert_eq!(secrets(&read(&p, reader, 4096)), 0, "round {round}: set_len");
+        // The rest of a page that came out of a pipe, and the bytes that another reader has had.
+        leave_secrets(&secretive);
+        assert_eq!(p.write(writer, &[1; 600]), Ok(600));
+        let mut taken = take(&p, reader).into_gift().unwrap();
+        assert_eq!((taken.len(), secrets(taken.room())), (600, 0), "round {round}: taken");
+        leave_secrets(&secretive);
+        assert_eq!(p.write(writer, &[SECRET; 1000]), Ok(1000));
+        assert_eq!(read(&p, reader, 400).len(), 400);
+        let mut cleared = take(&p, reader).into_gift().unwrap();
+        cleared.clear();
+        assert_eq!((cleared.len(), secrets(cleared.room())), (0, 0), "round {round}: cleared");
+    }
+}

@@ -5,6 +5,7 @@ use crate::AllocError;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use std::sync::{LazyLock, Mutex};
 
 /// The layout of each mapping, by its address.
@@ -35,10 +36,40 @@ pub(crate) unsafe fn unmap(start: NonNull<u8>, size: usize) {
 ///
 /// # Safety
 /// None is needed.
-pub(super) unsafe fn ask_for_huge_pages(_start: NonNull<u8>, _size: usize) {}
+pub(crate) unsafe fn advise_huge(_start: NonNull<u8>, _size: usize, _huge: bool) {}
 
-/// Does nothing: the content is as before.
+/// Gives back nothing: the content is as before.
 ///
 /// # Safety
 /// None is needed.
-pub(super) unsafe fn give_back(_start: NonNull<u8>, _size: usize) {}
+pub(crate) unsafe fn discard(_start: NonNull<u8>, _end: usize) -> usize {
+    0
+}
+
+/// Returns the size of the machine's pages.
+pub(crate) fn page_size() -> usize {
+    PAGE_SIZE
+}
+
+/// Refuses: the interpreter maps no files.
+///
+/// # Errors
+/// Always.
+pub(crate) fn map_file(_file: BorrowedFd<'_>, _size: usize) -> Result<NonNull<u8>, AllocError> {
+    Err(AllocError)
+}
+
+/// Refuses, as [`map_file`].
+///
+/// # Errors
+/// Always.
+///
+/// # Safety
+/// None is needed.
+pub(crate) unsafe fn remap(
+    _at: NonNull<u8>,
+    _size: usize,
+    _file: Option<BorrowedFd<'_>>,
+) -> Result<(), AllocError> {
+    Err(AllocError)
+}

@@ -1,0 +1,116 @@
+use super::{PAGE, page_size};
+use crate::pages;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const MIB: usize = 1 << 20;
+
+/// The address of the next mapping; 0 leaves the choice to the system.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns an address that is a multiple of an injected page size.
+pub(super) fn hint_for(size: usize) -> *mut libc::c_void {
+    match NEXT.load(Relaxed) {
+        0 => ptr::null_mut(),
+        _ => NEXT.fetch_add(size.next_multiple_of(4 * MIB), Relaxed) as *mut libc::c_void,
+    }
+}
+
+/// Pretends that the machine has pages of this size. The addresses of mappings are multiples of
+/// it, as such a machine's are.
+fn inject(page: usize) {
+    PAGE.store(page, Relaxed);
+    NEXT.store(0x3000_0000_0000, Relaxed);
+}
+
+/// Returns the bytes of anonymous memory that are resident.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let mut pages = statm.split(' ').skip(1).map(|pages| pages.parse::<usize>().unwrap());
+    // SAFETY: sysconf reads a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    (pages.next().unwrap() - pages.next().unwrap()) * page
+}
+
+/// The last region of a size keeps its addresses and gives its memory back.
+fn freed_blocks_give_their_memory_back() {
+    for size in [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10] {
+        let before = resident();
+        let blocks: Vec<_> =
+            (1..2 * MIB / size).map(|_| pages::alloc(size).expect("memory")).collect();
+        for block in &blocks {
+            // SAFETY: the block is the test's, of that size.
+            unsafe { block.write_bytes(1, size) };
+        }
+        let full = resident();
+        assert!(full >= before + MIB, "{size}: {before} to {full}");
+        for block in blocks {
+            // SAFETY: as above, and used no more.
+            unsafe { pages::free(block, size) };
+        }
+        let after = resident();
+        assert!(after <= before + MIB / 2, "pages of {}, blocks of {size}: {after}", page_size());
+        // The bookkeeping beside the first blocks is still there.
+        let again = pages::alloc(size).expect("memory");
+        assert_eq!(again.as_ptr() as usize % (2 * MIB), size);
+        // SAFETY: as above.
+        unsafe { pages::free(again, size) };
+    }
+}
+
+/// Whatever is mapped is unmapped in whole pages, and its neighbours stay.
+fn mappings_are_whole_pages() {
+    for (size, align) in [(1, 1), (16 << 10, 16 << 10), (64 << 10, 64 << 10), (3 * MIB, 2 * MIB)] {
+        let at = super::map_aligned(size, align).expect("memory");
+        assert!((at.as_ptr() as usize).is_multiple_of(align.max(page_size())));
+        // SAFETY: mapped here, in whole pages.
+        unsafe {
+            let last = size.next_multiple_of(page_size()) - 1;
+            at.as_ptr().add(last).write(7);
+            super::unmap(at, size);
+            let mut resident = 0;
+            assert_eq!(libc::mincore(at.as_ptr().cast(), 1, &mut resident), -1, "unmapped");
+            let last = at.as_ptr().add(last / 4096 * 4096);
+            assert_eq!(libc::mincore(last.cast(), 1, &mut resident), -1, "unmapped");
+        }
+    }
+}
+
+#[test]
+fn pages_of_4_kib() {
+    quietline_testing::isolated!();
+    inject(4 << 10);
+    freed_blocks_give_their_memory_back();
+    mappings_are_whole_pages();
+}
+
+#[test]
+fn pages_of_16_kib() {
+    quietline_testing::isolated!();
+    inject(16 << 10);
+    freed_blocks_give_their_memory_back();
+    mappings_are_whole_pages();
+}
+
+#[test]
+fn pages_of_64_kib() {
+    quietline_testing::isolated!();
+    inject(64 << 10);
+    freed_blocks_give_their_memory_back();
+    mappings_are_whole_pages();
+}
+
+#[test]
+fn misaligned_addresses_are_noticed() {
+    quietline_testing::isolated!();
+    inject(64 << 10);
+    let at = super::map_aligned(128 << 10, 4096).expect("memory");
+    // SAFETY: a whole page of the machine's, inside the mapping.
+    let within = NonNull::new(unsafe { at.as_ptr().add(4096) }).expect("not null");
+    // SAFETY: as above; the calls panic before the system sees them.
+    let unmapped = std::panic::catch_unwind(|| unsafe { super::unmap(within, 4096) });
+    assert!(unmapped.is_err());
+    // SAFETY: as above.
+    let advised = std::panic::catch_unwind(|| unsafe { super::advise_huge(within, 4096, true) });
+    assert!(advised.is_err());
+}
