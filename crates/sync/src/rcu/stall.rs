@@ -2,13 +2,23 @@
 
 use super::{Domain, PER_EDITION, PER_GENERATION};
 use core::ptr;
-use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use quietline_platform::clock;
 use std::io::Write;
 use std::time::Duration;
 
 /// How long a grace period may last before it is reported, and between reports.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bits that hold the number of reports about one grace period. The other bits hold microseconds,
+/// which wrap after 200 days.
+const REPORT_BITS: u32 = 20;
+const MOST_REPORTS: u64 = (1 << REPORT_BITS) - 1;
+
+/// Microseconds of the monotonic clock.
+fn now() -> u64 {
+    clock::monotonic().as_micros() as u64
+}
 
 /// What is known about a grace period that does not end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,10 +72,10 @@ fn report(stall: &Stall) {
 /// What a domain remembers of the grace period that began last.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// When it began, in nanoseconds of the monotonic clock.
+    /// The time of its beginning, in microseconds of the monotonic clock, and in the low
+    /// [`REPORT_BITS`] the number of reports about it. In one word: a report counts for the grace
+    /// period whose beginning it has measured from.
     began: AtomicU64,
-    /// Reports about it. Short, so that a grace period writes no more lines than without `refused`.
-    reports: AtomicU32,
     /// Nanoseconds.
     patience: AtomicU64,
     /// Whether the last fence was refused.
@@ -76,7 +86,6 @@ impl Watch {
     pub(super) fn new() -> Self {
         Self {
             began: AtomicU64::new(0),
-            reports: AtomicU32::new(0),
             patience: AtomicU64::new(PATIENCE.as_nanos() as u64),
             refused: AtomicBool::new(false),
         }
@@ -84,9 +93,8 @@ impl Watch {
 
     /// A grace period begins. Its number is stored after this.
     pub(super) fn restart(&self) {
-        // Relaxed, so below: published by the number, and at worst a report says something of the next one.
-        self.began.store(clock::monotonic().as_nanos() as u64, Ordering::Relaxed);
-        self.reports.store(0, Ordering::Relaxed);
+        // Relaxed, so below: published by the number, and nothing else is read because of it.
+        self.began.store(now() << REPORT_BITS, Ordering::Relaxed);
     }
 
     /// Returns what `f` returns, and how long it takes.
@@ -104,16 +112,18 @@ impl Watch {
 
     /// How long it has lasted, if it is time for a report and nobody else makes it.
     fn due(&self) -> Option<Duration> {
-        let now = clock::monotonic().as_nanos() as u64;
-        let waited = now.saturating_sub(self.began.load(Ordering::Relaxed));
-        let reports = self.reports.load(Ordering::Relaxed);
-        let next = reports.saturating_add(1);
-        let due = waited >= self.patience.load(Ordering::Relaxed).saturating_mul(next.into())
+        let began = self.began.load(Ordering::Relaxed);
+        let waited = (now() << REPORT_BITS).wrapping_sub(began & !MOST_REPORTS) >> REPORT_BITS;
+        let waited = Duration::from_micros(waited);
+        let next = (began & MOST_REPORTS) + 1;
+        let patience = self.patience.load(Ordering::Relaxed).saturating_mul(next);
+        let due = waited >= Duration::from_nanos(patience)
+            && next <= MOST_REPORTS
             && self
-                .reports
-                .compare_exchange(reports, next, Ordering::Relaxed, Ordering::Relaxed)
+                .began
+                .compare_exchange(began, began + 1, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok();
-        due.then(|| Duration::from_nanos(waited))
+        due.then_some(waited)
     }
 }
 
