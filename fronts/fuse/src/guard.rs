@@ -44,7 +44,7 @@ pub fn watch(directory: &Path, of: &str) -> io::Result<()> {
 }
 
 /// The number of the filesystem that is mounted on a directory last, if it is of FUSE.
-fn device(directory: &Path) -> io::Result<Option<String>> {
+pub(crate) fn device(directory: &Path) -> io::Result<Option<String>> {
     Ok(device_in(&fs::read("/proc/self/mountinfo")?, directory))
 }
 

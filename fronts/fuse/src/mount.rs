@@ -83,6 +83,8 @@ impl Mounted {
     /// [`MountError::System`] when the host breaks off.
     pub fn serve(self, guard: impl FnOnce(&str) -> io::Result<Command>) -> Result<(), MountError> {
         let Self { session, directory, mut signals } = self;
+        let device = guard::device(&directory);
+        let at = directory.clone();
         let guard = guard::Guard::start(&directory, guard);
         if let Err(error) = &guard {
             log::warn!(
@@ -103,9 +105,18 @@ impl Mounted {
                 }
             })
             .map_err(|error| MountError::System { what: "cannot start a thread", error })?;
-        let served = session
-            .run()
-            .map_err(|error| MountError::System { what: "cannot go on serving", error });
+        let served = session.run().or_else(|error| {
+            // At the end of a mount, one thread may find the connection aborted where another has
+            // found it ended. An administrator who aborts a connection leaves the mount.
+            let aborted = error.kind() == ErrorKind::ConnectionAborted;
+            let mounted =
+                matches!((guard::device(&at), device), (Ok(now), Ok(then)) if now == then);
+            if aborted && !mounted {
+                Ok(())
+            } else {
+                Err(MountError::System { what: "cannot go on serving", error })
+            }
+        });
         handle.close();
         // It has nothing to tell.
         let _ = waiter.join();

@@ -84,6 +84,11 @@ fn ends(child: &mut Child) -> ExitStatus {
     status.unwrap()
 }
 
+fn ends_well(child: &mut Child) {
+    let status = ends(child);
+    assert!(status.success(), "the server ended with {status}");
+}
+
 fn names(of: &Path) -> BTreeSet<String> {
     fs::read_dir(of)
         .unwrap()
@@ -145,7 +150,7 @@ fn files_are_what_they_are_elsewhere_and_a_signal_ends_it_all() {
     assert_eq!(full.raw_os_error(), Some(rustix::io::Errno::NOSPC.raw_os_error()));
 
     signal(&server, Signal::TERM);
-    assert!(ends(&mut server).success());
+    ends_well(&mut server);
     assert!(!place.is_mounted() && names(&place.0).is_empty());
 }
 
@@ -166,7 +171,7 @@ fn what_is_in_use_is_taken_away_and_ends_with_its_last_user() {
     assert_eq!(&bytes, b"still");
     assert!(server.try_wait().unwrap().is_none(), "somebody uses it");
     drop(open);
-    assert!(ends(&mut server).success());
+    ends_well(&mut server);
 }
 
 #[test]
