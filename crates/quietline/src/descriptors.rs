@@ -104,22 +104,22 @@ impl Process {
     /// `CAP_FOWNER`.
     #[inline(always)]
     pub fn fcntl(&self, fd: i32, cmd: i32, arg: u64) -> Result<i32, Errno> {
-        if cmd == F_GETFL {
-            self.table.status(fd, &self.inner().files)
-        } else {
-            self.fcntl_other(fd, cmd, arg)
+        match cmd {
+            F_GETFL => self.table.status(fd, &self.inner().files),
+            F_GETFD => self.table.cloexec(fd).map(|set| if set { FD_CLOEXEC } else { 0 }),
+            _ => self.fcntl_other(fd, cmd, arg),
         }
     }
 
     fn fcntl_other(&self, fd: i32, cmd: i32, arg: u64) -> Result<i32, Errno> {
-        let cloexec = self.table.cloexec(fd)?;
         let files = &self.inner().files;
         // The kernel looks at the lower half.
         let arg = arg as u32;
         match cmd {
-            F_GETFD => Ok(if cloexec { FD_CLOEXEC } else { 0 }),
             F_SETFD => self.table.set_cloexec(fd, arg as i32 & FD_CLOEXEC != 0).map(|()| 0),
-            F_DUPFD | F_DUPFD_CLOEXEC if arg as usize >= self.table.limit() => Err(Errno::INVAL),
+            F_DUPFD | F_DUPFD_CLOEXEC if arg as usize >= self.table.limit() => {
+                self.table.cloexec(fd).and(Err(Errno::INVAL))
+            }
             F_DUPFD | F_DUPFD_CLOEXEC => {
                 let flags = FdFlags { cloexec: cmd == F_DUPFD_CLOEXEC, any: false };
                 self.table.dup(fd, arg as usize, flags, files)
@@ -131,48 +131,40 @@ impl Process {
     }
 
     fn set_status(&self, file: &FileHandle<'_>, flags: i32) -> Result<i32, Errno> {
-        if let Some(inode) = file.opened().inode() {
-            return self.set_tree_status(file, inode, flags);
-        }
+        const ALWAYS: i32 = O_APPEND | O_NONBLOCK;
+        // The kind of the file matters to the other flags only.
+        let mask = match (flags | file.flags()) & (O_DIRECT | O_NOATIME | O_ASYNC) {
+            0 => ALWAYS,
+            _ => ALWAYS | self.status_of_kind(file, flags)?,
+        };
+        file.set_flags(flags, mask);
+        Ok(0)
+    }
+
+    /// Returns the flags beside `O_APPEND` and `O_NONBLOCK` that `F_SETFL` changes in a file of
+    /// this kind.
+    #[cold]
+    #[inline(never)]
+    fn status_of_kind(&self, file: &FileHandle<'_>, flags: i32) -> Result<i32, Errno> {
+        let inode = file.opened().inode();
         let pipe = file.opened().pipe().is_some();
         let socket = file.payload::<Socket>().is_some();
         // User 0 owns the inode that all anonymous descriptors share.
         let owner = || {
-            pipe || socket
-                || self.call(|c| c.cred.fsuid() == 0 || c.cred.has(crate::Capabilities::FOWNER))
+            let uid = inode.map_or(0, quietline_vfs::Inode::uid);
+            (inode.is_none() && (pipe || socket))
+                || self.call(|c| c.cred.fsuid() == uid || c.cred.has(crate::Capabilities::FOWNER))
         };
         if flags & !file.flags() & O_NOATIME != 0 && !owner() {
             return Err(Errno::PERM);
         }
-        if flags & O_DIRECT != 0 && !pipe {
+        let direct = pipe || inode.is_some_and(|i| matches!(i.content(), Content::File(_)));
+        if flags & O_DIRECT != 0 && !direct {
             return Err(Errno::INVAL);
         }
         // A file that can tell of input by a signal keeps the flag.
         let signals = pipe || socket || file.payload::<Inotify>().is_some();
-        let signals = if signals { O_ASYNC } else { 0 };
-        file.set_flags(flags, O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME | signals);
-        Ok(0)
-    }
-
-    fn set_tree_status(
-        &self,
-        file: &FileHandle<'_>,
-        inode: &quietline_vfs::Inode,
-        flags: i32,
-    ) -> Result<i32, Errno> {
-        let owner =
-            self.call(|c| c.cred.fsuid() == inode.uid() || c.cred.has(crate::Capabilities::FOWNER));
-        if flags & !file.flags() & O_NOATIME != 0 && !owner {
-            return Err(Errno::PERM);
-        }
-        let pipe = file.opened().pipe().is_some();
-        let direct = pipe || matches!(inode.content(), Content::File(_));
-        if flags & O_DIRECT != 0 && !direct {
-            return Err(Errno::INVAL);
-        }
-        let signals = if pipe { O_ASYNC } else { 0 };
-        file.set_flags(flags, O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME | signals);
-        Ok(0)
+        Ok(O_DIRECT | O_NOATIME | if signals { O_ASYNC } else { 0 })
     }
 
     /// The open file of a descriptor, as a handle that keeps it open.
