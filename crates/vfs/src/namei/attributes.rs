@@ -14,9 +14,14 @@ use crate::walk::How;
 use rustix::io::Errno;
 
 /// Whether the file system of a generated file keeps its mode and its owners.
-#[inline]
+#[inline(always)]
 fn keeps_owners(inode: &Inode) -> bool {
-    inode.node().is_some() && inode.super_block().info().keeps_owners()
+    #[cold]
+    #[inline(never)]
+    fn of_node(inode: &Inode) -> bool {
+        inode.super_block().info().keeps_owners()
+    }
+    inode.flags().contains(InodeFlags::NODE) && of_node(inode)
 }
 
 /// Changes the permissions of what is at a place (`fchmodat2`).
