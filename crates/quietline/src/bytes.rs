@@ -129,14 +129,17 @@ impl Process {
         if !file.mode().contains(FileMode::READ) {
             return Some(Err(Errno::BADF));
         }
-        if buffers.len() > UIO_MAXIOV || !file.opened().has(Direction::Read) {
+        if buffers.len() > UIO_MAXIOV {
             return Some(Err(Errno::INVAL));
         }
         if file.payload::<Inotify>().is_some() {
             return self.read_one_by_one(file, buffers);
         }
         let mut to = Sink::new(buffers);
-        let read = if to.left() == 0 { Some(Ok(0)) } else { self.read_object(file, &mut to) };
+        let read = match to.left() {
+            0 => Some(nothing_passed(file, Direction::Read)),
+            _ => self.read_object(file, &mut to),
+        };
         if read == Some(Ok(0)) {
             // Also that nothing was read is told, by `readv` alone.
             file::tell_passed(file.opened(), &self.inner().vfs, Direction::Read);
@@ -180,11 +183,14 @@ impl Process {
         if !file.mode().contains(FileMode::WRITE) {
             return Some(Err(Errno::BADF));
         }
-        if buffers.len() > UIO_MAXIOV || !file.opened().has(Direction::Write) {
+        if buffers.len() > UIO_MAXIOV {
             return Some(Err(Errno::INVAL));
         }
         let from = Source::new(buffers);
-        if from.left() == 0 { Some(Ok(0)) } else { self.write_object(file, from) }
+        match from.left() {
+            0 => Some(nothing_passed(file, Direction::Write)),
+            _ => self.write_object(file, from),
+        }
     }
 
     /// The error of a write of which nothing came.
@@ -195,4 +201,11 @@ impl Process {
         }
         errno
     }
+}
+
+/// The result of a transfer of no bytes through listed buffers: `EINVAL` if the kind of file has no
+/// such transfer, as one of bytes fails.
+#[cold]
+fn nothing_passed(file: &FileHandle<'_>, direction: Direction) -> Result<usize, Errno> {
+    if file.opened().has(direction) { Ok(0) } else { Err(Errno::INVAL) }
 }
