@@ -16,9 +16,13 @@ pub(crate) fn resolve(
     protocol: i32,
     who: &dyn Caller,
 ) -> Result<(i32, Protocol), Errno> {
-    // The one that servers make by the million needs no table.
-    if family == AF_INET && ty == SOCK_STREAM && protocol == 0 {
-        return Ok((SOCK_STREAM, Protocol::Tcp));
+    // Streams without a named protocol, which servers make by the million, need no table.
+    if ty == SOCK_STREAM && protocol == 0 {
+        match family {
+            AF_INET | AF_INET6 => return Ok((SOCK_STREAM, Protocol::Tcp)),
+            AF_UNIX => return Ok((SOCK_STREAM, Protocol::Unix)),
+            _ => {}
+        }
     }
     resolve_any(family, ty, protocol, who)
 }
