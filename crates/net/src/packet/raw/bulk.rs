@@ -38,11 +38,19 @@ impl Gathered<'_> {
         self.nr_data = 0;
     }
 
+    /// Returns the gathered data, and begins with data of another class. Out of line: most arrays
+    /// have one class, and its body in the loop costs each packet an instruction.
+    #[cold]
+    #[inline(never)]
+    fn begin_class(&mut self, class: usize) {
+        self.give_back_data();
+        self.class = class;
+    }
+
     #[inline(always)]
     fn add_data(&mut self, data: ptr::NonNull<u8>, class: usize) {
         if class != self.class {
-            self.give_back_data();
-            self.class = class;
+            self.begin_class(class);
         }
         self.data[self.nr_data].write(Some(data));
         self.nr_data += 1;
