@@ -19,7 +19,7 @@ mod mapping;
 use crate::{AllocError, fault};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicUsize, Ordering};
-pub(crate) use mapping::{advise_huge, map_aligned, map_file, page_size, remap, unmap};
+pub(crate) use mapping::{advise_huge, map_aligned, map_file_over, unmap};
 use std::sync::{Mutex, MutexGuard};
 
 /// The size of the smallest block. The machine's pages may be larger.

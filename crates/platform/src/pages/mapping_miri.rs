@@ -55,21 +55,13 @@ pub(crate) fn page_size() -> usize {
 ///
 /// # Errors
 /// Always.
-pub(crate) fn map_file(_file: BorrowedFd<'_>, _size: usize) -> Result<NonNull<u8>, AllocError> {
-    Err(AllocError)
-}
-
-/// Refuses, as [`map_file`].
-///
-/// # Errors
-/// Always.
 ///
 /// # Safety
 /// None is needed.
-pub(crate) unsafe fn remap(
+pub(crate) unsafe fn map_file_over(
     _at: NonNull<u8>,
     _size: usize,
-    _file: Option<BorrowedFd<'_>>,
+    _file: BorrowedFd<'_>,
 ) -> Result<(), AllocError> {
     Err(AllocError)
 }
