@@ -316,6 +316,23 @@ fn templates_cannot_be_written() {
     }
 }
 
+/// Templates use no more than a part of the mappings that a process may have.
+#[test]
+fn mappings_of_templates_are_bounded() {
+    quietline_testing::isolated!();
+    cpu::pretend_possible(POSSIBLE);
+    let initial = |kind: u64| [kind, 0, stub()];
+    let words: Vec<_> = (1..13).map(|kind| Words::with_initial(initial(kind)).unwrap()).collect();
+    let used = template_mappings().len();
+    assert!(used <= 8192, "{used} mappings");
+    if active() != Body::Fallback {
+        assert!(used >= 4096, "{used} mappings: templates are used up to the bound");
+    }
+    for (kind, words) in (1..13).zip(&words) {
+        use_all_copies(words, initial(kind));
+    }
+}
+
 /// Uses mappings up until the system gives no more, and returns the mapping that has them.
 fn use_up_mappings(left: usize) -> Range<usize> {
     let max = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();

@@ -61,14 +61,16 @@ pub(super) fn stride(words: usize) -> usize {
 }
 
 impl Chunk {
-    fn map(initial: &[u64]) -> Result<Self, AllocError> {
+    /// Maps a chunk. `template` says whether its units may map one.
+    fn map(initial: &[u64], template: bool) -> Result<Self, AllocError> {
         let mut words = Vec::new();
         if !is_zero(initial) {
             words.try_reserve_exact(initial.len()).map_err(|_| AllocError)?;
             words.extend_from_slice(initial);
         }
         let size = UNIT * mode::slots();
-        let template = if words.is_empty() { None } else { template::map(&words).ok() };
+        let template = template && !words.is_empty();
+        let template = if template { template::map(&words).ok() } else { None };
         let base = match template {
             Some(base) => base,
             None => pages::map_aligned(size, UNIT)?,
@@ -155,7 +157,9 @@ pub(super) fn alloc(initial: &[u64]) -> Result<NonNull<u8>, AllocError> {
         Some(found) => found,
         None => {
             chunks.try_reserve(1).map_err(|_| AllocError)?;
-            chunks.push(Chunk::map(initial)?);
+            let templates = 1 + chunks.iter().filter(|chunk| chunk.has_template).count();
+            let template = templates * mode::slots() <= template::MAPPINGS;
+            chunks.push(Chunk::map(initial, template)?);
             (chunks.len() - 1, 0)
         }
     };

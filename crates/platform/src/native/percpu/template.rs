@@ -17,6 +17,10 @@ use std::os::unix::fs::FileExt;
 /// Simulated machines have few CPUs, and Miri has no files in memory.
 const TEMPLATES: bool = !cfg!(any(quietline_sim, miri));
 
+/// The largest number of mappings that units of templates may be: one for each unit. By default Linux
+/// gives a process 65,530 mappings (`vm.max_map_count`), and the rest of the program needs some.
+pub(super) const MAPPINGS: usize = 8192;
+
 pub(super) fn is_zero(words: &[u64]) -> bool {
     words.iter().all(|word| *word == 0)
 }
