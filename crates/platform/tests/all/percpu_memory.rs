@@ -1,7 +1,7 @@
 //! The memory of per-CPU words: only copies in use take any.
 #![cfg(not(any(loom, quietline_sim)))]
 
-use crate::support::{allowed_cpus, in_child, pin};
+use crate::support::{Mapping, allowed_cpus, in_child, mappings, pin};
 use quietline_platform::percpu::{Body, Sheaf, Words, active};
 use quietline_platform::{cpu, fault};
 use std::ops::Range;
@@ -268,25 +268,6 @@ fn a_program_that_locks_all_its_memory_has_right_words() {
     }
 }
 
-/// A mapping of this process: its addresses, its permissions and its name.
-struct Mapping {
-    range: Range<usize>,
-    permissions: String,
-    name: String,
-}
-
-fn mappings() -> Vec<Mapping> {
-    let address = |digits: &str| usize::from_str_radix(digits, 16).unwrap();
-    let parse = |line: &str| {
-        let mut fields = line.split_whitespace();
-        let (start, end) = fields.next().unwrap().split_once('-').unwrap();
-        let permissions = fields.next().unwrap().to_owned();
-        let name = fields.nth(3).unwrap_or_default().to_owned();
-        Mapping { range: address(start)..address(end), permissions, name }
-    };
-    std::fs::read_to_string("/proc/self/maps").unwrap().lines().map(parse).collect()
-}
-
 /// Returns the mappings of templates.
 fn template_mappings() -> Vec<Mapping> {
     mappings().into_iter().filter(|mapping| mapping.name == "/memfd:quietline").collect()
@@ -333,34 +314,6 @@ fn mappings_of_templates_are_bounded() {
     }
 }
 
-/// Uses mappings up until the system gives no more, and returns the mapping that has them.
-fn use_up_mappings(left: usize) -> Range<usize> {
-    let max = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
-    let size = max.trim().parse::<usize>().unwrap() * 2 * 4096;
-    // SAFETY: a fresh mapping of the test's own, in which protections alternate.
-    unsafe {
-        let base = libc::mmap(
-            std::ptr::null_mut(),
-            size,
-            libc::PROT_NONE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        );
-        assert_ne!(base, libc::MAP_FAILED);
-        let mut at = 4096;
-        while at < size && libc::mprotect(base.byte_add(at), 4096, libc::PROT_READ) == 0 {
-            at += 8192;
-        }
-        assert!(at < size, "the system has a bound");
-        // Each page that is like its neighbours again gives two mappings back.
-        for n in 1..=left.div_ceil(2) {
-            libc::mprotect(base.byte_add(at - 8192 * n), 4096, libc::PROT_NONE);
-        }
-        base as usize..base as usize + size
-    }
-}
-
 /// Where a template cannot be mapped for all CPUs, the allocating thread writes the copies.
 #[test]
 fn words_are_made_with_few_mappings_left() {
@@ -368,7 +321,7 @@ fn words_are_made_with_few_mappings_left() {
     cpu::pretend_possible(64);
     let copies = Words::<1>::new().unwrap().cpus();
     let before = mappings().len();
-    let all = use_up_mappings(copies / 2);
+    let all = quietline_testing::use_up_mappings(copies / 2);
     let mut words = vec![];
     for kind in 1..4 {
         words.push((Words::with_initial([kind, 0, 3]).unwrap(), [kind, 0, 3]));
@@ -378,8 +331,7 @@ fn words_are_made_with_few_mappings_left() {
         use_all_copies(words, *initial);
     }
     drop(words);
-    // SAFETY: the test's own mapping.
-    unsafe { libc::munmap(all.start as *mut libc::c_void, all.len()) };
+    drop(all);
     // For each kind, one chunk and one unit that was given up.
     assert!(mappings().len() <= before + 3 * 3, "{before} to {}", mappings().len());
 }

@@ -158,3 +158,32 @@ fn misaligned_addresses_are_noticed() {
     let advised = std::panic::catch_unwind(|| unsafe { super::advise_huge(within, 4096, true) });
     assert!(advised.is_err());
 }
+
+/// To unmap the middle of a mapping takes one more mapping. Where there is none, the memory goes back
+/// and the addresses stay.
+#[test]
+fn memory_is_given_back_with_few_mappings_left() {
+    quietline_testing::isolated!();
+    const SIZE: usize = 64 << 10;
+    let at = super::map_aligned(3 * SIZE, SIZE).expect("memory");
+    // SAFETY: all of the mapping is the test's; its middle is then not used.
+    let middle = unsafe {
+        at.write_bytes(7, 3 * SIZE);
+        at.add(SIZE)
+    };
+    let full = resident();
+    let all = quietline_testing::use_up_mappings(0);
+    // SAFETY: as above.
+    unsafe { super::unmap(middle, SIZE) };
+    drop(all);
+    assert!(resident() + SIZE / 2 <= full, "{full} to {}", resident());
+    // SAFETY: the system refused to unmap the middle, which the next line finds out.
+    let content = unsafe {
+        let mut state = 0;
+        assert_eq!(libc::mincore(middle.as_ptr().cast(), 1, &mut state), 0, "still mapped");
+        core::slice::from_raw_parts(at.as_ptr(), 3 * SIZE)
+    };
+    for (piece, value) in content.chunks(SIZE).zip([7, 0, 7]) {
+        assert!(piece.iter().all(|byte| *byte == value));
+    }
+}
