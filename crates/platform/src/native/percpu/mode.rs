@@ -138,6 +138,7 @@ fn usable() -> Option<Areas> {
         return None;
     }
     rseq::prepare();
+    own::pin();
     let areas = match super::probe::registered_offset() {
         Some(offset) => Areas::At(offset),
         None => own::offset().map(|_| Areas::Own)?,
