@@ -132,18 +132,18 @@ unsafe fn unmap_bytes(start: usize, size: usize) {
     }
 }
 
-/// Gives the memory of the whole pages between two addresses back, which are zero from then on.
-/// Returns the number of bytes given back: none when the system refuses (locked memory).
+/// Gives the memory of the whole pages between two addresses back. Their content is then zeros, or
+/// as before if the system refuses (locked memory).
 ///
 /// # Safety
 /// The range lies in a mapping of the caller, and nothing uses it any more.
-pub(crate) unsafe fn discard(start: NonNull<u8>, end: usize) -> usize {
+pub(crate) unsafe fn discard(start: NonNull<u8>, end: usize) {
     let first = (start.as_ptr() as usize).next_multiple_of(page_size());
     let size = end.saturating_sub(first) / page_size() * page_size();
     assert_whole_pages(first, size);
     let at = first as *mut libc::c_void;
     // SAFETY: by contract.
-    if size > 0 && unsafe { libc::madvise(at, size, libc::MADV_DONTNEED) } == 0 { size } else { 0 }
+    unsafe { libc::madvise(at, size, libc::MADV_DONTNEED) };
 }
 
 /// Asks for huge pages, or for none. A refusal changes nothing but speed and amounts.

@@ -42,9 +42,7 @@ pub(crate) unsafe fn advise_huge(_start: NonNull<u8>, _size: usize, _huge: bool)
 ///
 /// # Safety
 /// None is needed.
-pub(crate) unsafe fn discard(_start: NonNull<u8>, _end: usize) -> usize {
-    0
-}
+pub(crate) unsafe fn discard(_start: NonNull<u8>, _end: usize) {}
 
 /// Returns the size of the machine's pages.
 pub(crate) fn page_size() -> usize {
