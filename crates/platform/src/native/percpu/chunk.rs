@@ -221,23 +221,23 @@ pub(crate) fn owner_of(address: usize) -> Option<usize> {
 }
 
 /// The lock's guard across a `fork`; touched by the forking thread alone.
-struct Held(UnsafeCell<Option<MutexGuard<'static, Vec<Chunk>>>>);
+struct ForkGuard(UnsafeCell<Option<MutexGuard<'static, Vec<Chunk>>>>);
 // SAFETY: only the thread that holds the fork registry's lock touches it.
-unsafe impl Sync for Held {}
-static HELD: Held = Held(UnsafeCell::new(None));
+unsafe impl Sync for ForkGuard {}
+static FORK_GUARD: ForkGuard = ForkGuard(UnsafeCell::new(None));
 
 pub(crate) fn fork_before() {
     // Not half made in the child: see `decide`.
     mode::decide();
     let guard = lock();
-    // SAFETY: see `Held`.
-    unsafe { *HELD.0.get() = Some(guard) };
+    // SAFETY: see `ForkGuard`.
+    unsafe { *FORK_GUARD.0.get() = Some(guard) };
 }
 
 pub(crate) fn fork_after(child: bool) {
     if child {
         slots::abandon();
     }
-    // SAFETY: see `Held`.
-    unsafe { *HELD.0.get() = None };
+    // SAFETY: see `ForkGuard`.
+    unsafe { *FORK_GUARD.0.get() = None };
 }
