@@ -367,8 +367,8 @@ impl StaticDomain {
         // SAFETY: the domain is not moved out of the box.
         let fresh = Box::into_raw(unsafe { Pin::into_inner_unchecked(fresh) });
         let null = core::ptr::null_mut();
-        // ORDERING: release publishes the domain to the acquire in `made`; a quicker thread's domain
-        // is loaded there.
+        // ORDERING: release publishes the domain to the acquire in `made`, which also loads the
+        // domain of a quicker thread.
         let stored = self.0.compare_exchange(null, fresh, Ordering::Release, Ordering::Relaxed);
         if stored.is_err() {
             // SAFETY: made above, and no other thread has it.

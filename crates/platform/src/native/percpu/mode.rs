@@ -183,7 +183,8 @@ pub(super) fn decide() {
         // Relaxed: see `OFFSET`, and below.
         SEQUENCE_CPUS.store(cpus, Ordering::Relaxed);
         OWN.store(matches!(areas, Some(AreaOwner::ThisLibrary)), Ordering::Relaxed);
-        OFFSET.store(if let Some(AreaOwner::CLibrary(o)) = areas { o } else { 0 }, Ordering::Relaxed);
+        let offset = if let Some(AreaOwner::CLibrary(offset)) = areas { offset } else { 0 };
+        OFFSET.store(offset, Ordering::Relaxed);
         // ORDERING: pairs with the acquire in `slots`.
         COPIES.store(cpus + slots, Ordering::Release);
     });

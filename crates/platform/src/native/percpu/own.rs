@@ -111,7 +111,7 @@ fn key() -> Option<libc::pthread_key_t> {
 }
 
 /// Keeps the library that this code is part of mapped until the process ends: the kernel may know
-/// the last sequence of each thread, whether or not the C library registered it. The end of a thread
+/// the last sequence of each thread, also of one that the C library registered. The end of a thread
 /// calls `unregister`. The program itself always stays.
 pub(super) fn pin() {
     // SAFETY: both calls read the address of a function of this library, and the name that the

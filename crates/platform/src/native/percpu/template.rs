@@ -17,8 +17,8 @@ use std::os::unix::fs::FileExt;
 /// Simulated machines have few CPUs, and Miri has no files in memory.
 const TEMPLATES: bool = !cfg!(any(quietline_sim, miri));
 
-/// The largest number of mappings that units of templates may be: one for each unit. By default Linux
-/// gives a process 65,530 mappings (`vm.max_map_count`), and the rest of the program needs some.
+/// The largest number of mappings that units of templates may be: one for each unit. By default
+/// Linux gives a process 65,530 mappings (`vm.max_map_count`). The rest of the program needs some.
 pub(super) const MAPPINGS: usize = 8192;
 
 pub(super) fn is_zero(words: &[u64]) -> bool {
@@ -51,7 +51,7 @@ pub(super) fn map(words: &[u64]) -> Result<NonNull<u8>, AllocError> {
     Ok(base)
 }
 
-/// Returns a file of one unit in memory that nobody can change.
+/// Returns a file of one unit in memory that cannot be changed.
 fn sealed_file(words: &[u64]) -> Option<File> {
     const NAME: &core::ffi::CStr = c"quietline";
     const SEALS: libc::c_int =

