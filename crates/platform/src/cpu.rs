@@ -3,5 +3,6 @@
 #[cfg(loom)]
 pub use crate::backend::cpu::migrate;
 #[cfg(not(any(loom, quietline_sim)))]
+#[doc(hidden)]
 pub use crate::backend::cpu::pretend_possible;
 pub use crate::backend::cpu::{current, nr_cpus};

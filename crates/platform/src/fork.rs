@@ -52,7 +52,8 @@ pub unsafe trait AtFork: Sync {
 /// may exist beside it.
 #[derive(Debug)]
 pub struct Node {
-    /// The index of the entry, plus one; 0 while there is none. Written under the lock of the rank.
+    /// The index of the entry, plus one; 0 while there is none. The owner registers and unregisters
+    /// the node, one after the other. The lock of the rank protects the entry, not this field.
     slot: AtomicUsize,
     rank: Rank,
 }
@@ -148,7 +149,7 @@ impl Node {
             }
         };
         owners.entries[slot] = Some(owner);
-        // Relaxed: the owner's business, and under the lock.
+        // Relaxed: only the owner reads it.
         self.slot.store(slot + 1, Ordering::Relaxed);
         Ok(())
     }

@@ -19,7 +19,7 @@ mod mapping;
 use crate::{AllocError, fault};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicUsize, Ordering};
-pub(crate) use mapping::{advise_huge, map_aligned, map_file, page_size, remap, unmap};
+pub(crate) use mapping::{advise_huge, map_aligned, map_file_over, unmap};
 use std::sync::{Mutex, MutexGuard};
 
 /// The size of the smallest block. The machine's pages may be larger.
@@ -263,22 +263,22 @@ impl Class {
     }
 }
 
-static HELD: Held = Held(core::cell::UnsafeCell::new([const { None }; CLASSES]));
+static FORK_GUARDS: ForkGuards = ForkGuards(core::cell::UnsafeCell::new([const { None }; CLASSES]));
 
 /// The classes' guards across a `fork`. Only the forking thread touches it, under the fork registry's lock.
-struct Held(core::cell::UnsafeCell<[Option<MutexGuard<'static, Class>>; CLASSES]>);
-// SAFETY: see `Held`: one thread at a time, the one that holds the fork registry's lock.
-unsafe impl Sync for Held {}
+struct ForkGuards(core::cell::UnsafeCell<[Option<MutexGuard<'static, Class>>; CLASSES]>);
+// SAFETY: see `ForkGuards`: one thread at a time, the one that holds the fork registry's lock.
+unsafe impl Sync for ForkGuards {}
 
 pub(crate) fn fork_before() {
     for class in 0..CLASSES {
         let guard = lock(class);
         // SAFETY: only the forking thread, under the registry's lock.
-        unsafe { (*HELD.0.get())[class] = Some(guard) };
+        unsafe { (*FORK_GUARDS.0.get())[class] = Some(guard) };
     }
 }
 
 pub(crate) fn fork_after() {
     // SAFETY: as above; in the child it is the only thread.
-    unsafe { *HELD.0.get() = [const { None }; CLASSES] };
+    unsafe { *FORK_GUARDS.0.get() = [const { None }; CLASSES] };
 }

@@ -40,9 +40,11 @@
 //! copy of CPU n is `n << 16` bytes further. Copies of different CPUs never share a line; different words of the
 //! same CPU may.
 //!
-//! Nothing touches a copy before its CPU does: not the allocation, nor a sweep over all CPUs that
-//! finds nothing. So a copy's memory is on the node of its CPU, and CPUs that do not exist, or that
-//! the process does not use, take none.
+//! Words in new memory have their initial content without a write, and a sweep over all CPUs that
+//! finds nothing writes nothing. So a copy's memory is on the node of the CPU that first writes it.
+//! CPUs that do not exist, or that the process does not use, take none. The allocating thread
+//! writes copies that former words have changed, and all copies of words with other initial content
+//! than zeros where the system refuses a file in memory.
 //!
 //! # Guarantees
 //!
@@ -83,8 +85,9 @@ pub struct Words<const N: usize> {
 impl<const N: usize> Words<N> {
     /// Allocates the words, zeroed. O(size of a chunk's bitmap); takes the per-CPU allocator's lock.
     ///
-    /// Writes no copy: a copy that is not used takes no memory, and memory that is used is first
-    /// touched by its CPU. Words that were given back are cleared where they are not zero.
+    /// Writes no copy in new memory: a copy that is not used takes no memory, and memory that is
+    /// used is first touched by its CPU. Copies of words that were given back are cleared unless
+    /// they are zero.
     ///
     /// # Errors
     /// [`AllocError`] when no chunk has room and none can be mapped.
@@ -93,7 +96,8 @@ impl<const N: usize> Words<N> {
     }
 
     /// As [`new`](Self::new), with these values in every copy. For initial values of which a program
-    /// has few: each needs chunks of its own.
+    /// has few: each needs chunks of its own. Writes all copies where the system refuses a file in
+    /// memory.
     ///
     /// # Errors
     /// As [`new`](Self::new).

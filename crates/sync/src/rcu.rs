@@ -339,32 +339,42 @@ impl StaticDomain {
     /// # Errors
     /// [`AllocError`] when its counters cannot be allocated.
     pub fn get(&'static self) -> Result<&'static Domain, AllocError> {
-        // ORDERING: pairs with the release below: who sees the pointer sees the domain. Who does
-        // not makes one, too: nobody waits for another thread, because a child that is forked
-        // meanwhile would wait for ever.
-        let mut domain = self.0.load(Ordering::Acquire);
-        if domain.is_null() {
-            // SAFETY: the domain is not moved out of the box.
-            let fresh = Box::into_raw(unsafe { Pin::into_inner_unchecked(Domain::new()?) });
-            // ORDERING: release publishes the domain; acquire sees that of another thread that was
-            // quicker.
-            let before = self.0.compare_exchange(
-                core::ptr::null_mut(),
-                fresh,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            );
-            domain = match before {
-                Ok(_) => fresh,
-                Err(quicker) => {
-                    // SAFETY: made above, and given to nobody.
-                    drop(unsafe { Box::from_raw(fresh) });
-                    quicker
-                }
-            };
+        match self.made() {
+            Some(domain) => Ok(domain),
+            None => self.make_slow(Domain::new),
         }
-        // SAFETY: a box that is never freed once it is in the static.
-        Ok(unsafe { &*domain })
+    }
+
+    fn made(&'static self) -> Option<&'static Domain> {
+        // ORDERING: pairs with the release in `make_slow`: a thread that sees the pointer sees the
+        // domain.
+        // SAFETY: null, or a box that is never freed.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Makes the domain. Another thread may do the same: no thread waits for another one, because a
+    /// child that is forked meanwhile would wait for ever.
+    #[cold]
+    fn make_slow(
+        &'static self,
+        make: impl FnOnce() -> Result<Pin<Box<Domain>>, AllocError>,
+    ) -> Result<&'static Domain, AllocError> {
+        // Without memory, the domain of a quicker thread will do.
+        let fresh = match make() {
+            Ok(fresh) => fresh,
+            Err(error) => return self.made().ok_or(error),
+        };
+        // SAFETY: the domain is not moved out of the box.
+        let fresh = Box::into_raw(unsafe { Pin::into_inner_unchecked(fresh) });
+        let null = core::ptr::null_mut();
+        // ORDERING: release publishes the domain to the acquire in `made`, which also loads the
+        // domain of a quicker thread.
+        let stored = self.0.compare_exchange(null, fresh, Ordering::Release, Ordering::Relaxed);
+        if stored.is_err() {
+            // SAFETY: made above, and no other thread has it.
+            drop(unsafe { Box::from_raw(fresh) });
+        }
+        self.made().ok_or(AllocError)
     }
 }
 
@@ -387,5 +397,30 @@ unsafe impl quietline_platform::fork::AtFork for Domain {
     fn after(&self, child: bool) {
         self.callbacks.fork_after(child);
         self.grace.fork_after(child, self);
+    }
+}
+
+#[cfg(all(test, not(any(loom, quietline_sim))))]
+mod tests {
+    use super::{Domain, StaticDomain};
+    use quietline_platform::AllocError;
+
+    /// A thread without memory gets the domain that another thread has made meanwhile.
+    #[test]
+    fn a_slower_thread_needs_no_memory() {
+        static DOMAIN: StaticDomain = StaticDomain::new();
+        let nothing = DOMAIN.make_slow(|| Err(AllocError));
+        assert!(nothing.is_err() && DOMAIN.made().is_none());
+        let quicker = || DOMAIN.get().expect("memory");
+        let domain = DOMAIN.make_slow(|| {
+            quicker();
+            Err(AllocError)
+        });
+        assert!(std::ptr::eq(domain.expect("the quicker thread's domain"), quicker()));
+        let domain = DOMAIN.make_slow(|| {
+            quicker();
+            Domain::new()
+        });
+        assert!(std::ptr::eq(domain.expect("the quicker thread's domain"), quicker()));
     }
 }

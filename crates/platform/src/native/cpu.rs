@@ -7,7 +7,8 @@ pub fn nr_cpus() -> usize {
 }
 
 /// The CPU that the caller runs on, below [`nr_cpus`]. A hint: it may be another one by the time it is read.
-/// Costs one load where restartable sequences are in use.
+/// Costs one load where the C library registers threads for restartable sequences, and otherwise a
+/// call.
 #[inline]
 pub fn current() -> usize {
     super::percpu::current()
@@ -22,10 +23,10 @@ static POSSIBLE: AtomicUsize = AtomicUsize::new(UNREAD);
 /// # Panics
 /// When the number of CPUs has been asked for already, or is larger.
 pub fn pretend_possible(cpus: usize) {
+    assert!(listed() == HIDDEN || listed() <= cpus, "CPUs that exist have numbers");
     // Relaxed: as in `possible`.
-    assert_eq!(POSSIBLE.load(Ordering::Relaxed), UNREAD, "before the first use");
-    assert!(possible().is_none_or(|possible| possible <= cpus), "CPUs that exist have numbers");
-    POSSIBLE.store(cpus, Ordering::Relaxed);
+    let before = POSSIBLE.compare_exchange(UNREAD, cpus, Ordering::Relaxed, Ordering::Relaxed);
+    assert_eq!(before, Ok(UNREAD), "before the first use");
 }
 
 /// CPUs that the kernel may ever name: one more than the highest possible number. None where /sys is hidden: what the
@@ -35,12 +36,17 @@ pub(crate) fn possible() -> Option<usize> {
     // Relaxed, here and below: the number is all there is to see.
     let mut known = POSSIBLE.load(Ordering::Relaxed);
     if known == UNREAD {
-        let listed = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok();
-        let fresh = listed.and_then(|listed| highest(&listed)?.checked_add(1)).unwrap_or(HIDDEN);
+        let fresh = listed();
         let before = POSSIBLE.compare_exchange(UNREAD, fresh, Ordering::Relaxed, Ordering::Relaxed);
         known = before.err().unwrap_or(fresh);
     }
     (known != HIDDEN).then_some(known)
+}
+
+/// Returns the number of CPUs that the kernel lists as possible, or [`HIDDEN`].
+fn listed() -> usize {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok();
+    list.and_then(|list| highest(&list)?.checked_add(1)).unwrap_or(HIDDEN)
 }
 
 /// CPUs that are configured, as the C library knows it; at least 1.

@@ -4,8 +4,8 @@
 //! to pages. Pages have 4, 16 or 64 KiB. Every address and length passes through this file, which
 //! checks them.
 
-use crate::AllocError;
-use core::ptr::{self, NonNull};
+use crate::{AllocError, fault};
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
@@ -57,7 +57,7 @@ pub(crate) fn map_aligned(size: usize, align: usize) -> Result<NonNull<u8>, Allo
 fn map(size: usize) -> Result<NonNull<u8>, AllocError> {
     assert_whole_pages(0, size);
     #[cfg(not(any(test, quietline_sim)))]
-    let hint = ptr::null_mut();
+    let hint = core::ptr::null_mut();
     #[cfg(all(test, not(quietline_sim)))]
     let hint = tests::hint_for(size);
     #[cfg(quietline_sim)]
@@ -67,37 +67,28 @@ fn map(size: usize) -> Result<NonNull<u8>, AllocError> {
     unsafe { system_map(hint, size, flags, -1) }
 }
 
-/// Maps the beginning of a file, at an address that the system chooses. Writes go to the file.
-///
-/// # Errors
-/// [`AllocError`] when the system refuses.
-pub(crate) fn map_file(file: BorrowedFd<'_>, size: usize) -> Result<NonNull<u8>, AllocError> {
-    assert_whole_pages(0, size);
-    // SAFETY: a fresh mapping; nothing is replaced.
-    unsafe { system_map(ptr::null_mut(), size, libc::MAP_SHARED, file.as_raw_fd()) }
-}
-
-/// Maps a file privately, or zeroed memory, in place of what is mapped at an address. If the system
-/// refuses, nothing may be mapped there any more.
+/// Maps the beginning of a file privately, in place of what is mapped at an address. If the system
+/// refuses, nothing may be mapped there any more, and another thread may get the addresses.
 ///
 /// # Errors
 /// [`AllocError`] when the system refuses.
 ///
 /// # Safety
 /// The range is the caller's, and nothing uses it.
-pub(crate) unsafe fn remap(
+pub(crate) unsafe fn map_file_over(
     at: NonNull<u8>,
     size: usize,
-    file: Option<BorrowedFd<'_>>,
+    file: BorrowedFd<'_>,
 ) -> Result<(), AllocError> {
     assert_whole_pages(at.as_ptr() as usize, size);
-    let (kind, file) = match file {
-        Some(file) => (0, file.as_raw_fd()),
-        None => (libc::MAP_ANONYMOUS, -1),
-    };
-    let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE | kind;
+    let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE;
     // SAFETY: by contract.
-    unsafe { system_map(at.as_ptr().cast(), size, flags, file) }.map(drop)
+    let mapped = unsafe { system_map(at.as_ptr().cast(), size, flags, file.as_raw_fd()) };
+    #[cfg(all(test, not(quietline_sim)))]
+    if mapped.is_err() {
+        tests::on_refusal(at, size);
+    }
+    mapped.map(drop)
 }
 
 /// # Safety
@@ -108,6 +99,7 @@ unsafe fn system_map(
     flags: libc::c_int,
     file: RawFd,
 ) -> Result<NonNull<u8>, AllocError> {
+    fault::check()?;
     // SAFETY: by contract.
     let raw = unsafe { libc::mmap(at, size, libc::PROT_READ | libc::PROT_WRITE, flags, file, 0) };
     if raw == libc::MAP_FAILED {
@@ -140,18 +132,18 @@ unsafe fn unmap_bytes(start: usize, size: usize) {
     }
 }
 
-/// Gives the memory of the whole pages between two addresses back, which are zero from then on.
-/// Returns the number of bytes given back: none when the system refuses (locked memory).
+/// Gives the memory of the whole pages between two addresses back. Their content is then zeros, or
+/// as before if the system refuses (locked memory).
 ///
 /// # Safety
 /// The range lies in a mapping of the caller, and nothing uses it any more.
-pub(crate) unsafe fn discard(start: NonNull<u8>, end: usize) -> usize {
+pub(crate) unsafe fn discard(start: NonNull<u8>, end: usize) {
     let first = (start.as_ptr() as usize).next_multiple_of(page_size());
     let size = end.saturating_sub(first) / page_size() * page_size();
     assert_whole_pages(first, size);
     let at = first as *mut libc::c_void;
     // SAFETY: by contract.
-    if size > 0 && unsafe { libc::madvise(at, size, libc::MADV_DONTNEED) } == 0 { size } else { 0 }
+    unsafe { libc::madvise(at, size, libc::MADV_DONTNEED) };
 }
 
 /// Asks for huge pages, or for none. A refusal changes nothing but speed and amounts.

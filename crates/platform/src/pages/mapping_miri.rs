@@ -42,9 +42,7 @@ pub(crate) unsafe fn advise_huge(_start: NonNull<u8>, _size: usize, _huge: bool)
 ///
 /// # Safety
 /// None is needed.
-pub(crate) unsafe fn discard(_start: NonNull<u8>, _end: usize) -> usize {
-    0
-}
+pub(crate) unsafe fn discard(_start: NonNull<u8>, _end: usize) {}
 
 /// Returns the size of the machine's pages.
 pub(crate) fn page_size() -> usize {
@@ -55,21 +53,13 @@ pub(crate) fn page_size() -> usize {
 ///
 /// # Errors
 /// Always.
-pub(crate) fn map_file(_file: BorrowedFd<'_>, _size: usize) -> Result<NonNull<u8>, AllocError> {
-    Err(AllocError)
-}
-
-/// Refuses, as [`map_file`].
-///
-/// # Errors
-/// Always.
 ///
 /// # Safety
 /// None is needed.
-pub(crate) unsafe fn remap(
+pub(crate) unsafe fn map_file_over(
     _at: NonNull<u8>,
     _size: usize,
-    _file: Option<BorrowedFd<'_>>,
+    _file: BorrowedFd<'_>,
 ) -> Result<(), AllocError> {
     Err(AllocError)
 }

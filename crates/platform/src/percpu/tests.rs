@@ -66,7 +66,7 @@ fn set<const N: usize>(words: &Words<N>, index: usize, value: u64) {
 /// Runs one random sequence of operations on the active body and on the reference, comparing every result and
 /// every word.
 fn agree(seed: u64) {
-    const N: usize = 6; // 0: arithmetic, 2: list, 3: sheaf, 4: id, 5: swap
+    const N: usize = 6; // 0: arithmetic, 1: unused, 2: list, 3: sheaf, 4: id, 5: swap
     pin(allowed_cpus()[0]);
     let mut random = Random(seed);
     let (words, guard) = (Words::<N>::new().unwrap(), AtomicU64::new(0));
@@ -227,7 +227,7 @@ const TOKENS: usize = 64;
 
 /// What the storm's threads and signal handlers work on.
 struct Arena {
-    /// 0: counter, 1: guard, 2: list, 3: sheaf, 4: ids, 5: counter within bounds
+    /// 0: counter, 1: unused, 2: list, 3: sheaf, 4: ids, 5: counter within bounds
     words: Words<6>,
     handled: AtomicU64,
     added: AtomicU64,

@@ -1,9 +1,10 @@
 //! The memory of per-CPU words: only copies in use take any.
 #![cfg(not(any(loom, quietline_sim)))]
 
-use crate::support::{allowed_cpus, in_child, pin};
-use quietline_platform::cpu;
+use crate::support::{Mapping, allowed_cpus, in_child, mappings, pin};
 use quietline_platform::percpu::{Body, Sheaf, Words, active};
+use quietline_platform::{cpu, fault};
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -206,5 +207,177 @@ fn initial_content_needs_no_file() {
                 words.word(cpu, 1).store(7, Relaxed);
             }
         }
+    }
+}
+
+/// Writes every copy of words, and checks that each had its initial content before.
+fn use_all_copies<const N: usize>(words: &Words<N>, initial: [u64; N]) {
+    for cpu in 0..words.cpus() {
+        let found: [u64; N] = std::array::from_fn(|index| words.load(cpu, index));
+        assert_eq!(found, initial, "CPU {cpu}");
+        (0..N).for_each(|index| words.word(cpu, index).store(7, Relaxed));
+    }
+}
+
+/// Locked memory: the system makes the copies of all CPUs at once, by pretended writes.
+#[test]
+fn locked_copies_have_their_initial_content() {
+    quietline_testing::isolated!();
+    let initial = [stub(), 1, stub(), 0, 0, 0, 0, 0];
+    let make = || -> Words<8> { Words::with_initial(initial).unwrap() };
+    let first = make();
+    for cpu in 0..first.cpus() {
+        let unit = first.word(cpu, 0).as_ptr() as usize & !0xffff;
+        // SAFETY: the unit is mapped. The call changes no content.
+        let locked = unsafe { libc::mlock(unit as *const libc::c_void, 1 << 16) };
+        assert_eq!(locked, 0, "{}", std::io::Error::last_os_error());
+    }
+    let words: Vec<_> = (0..1000).map(|_| make()).collect();
+    words.iter().for_each(|words| use_all_copies(words, initial));
+    use_all_copies(&first, initial);
+}
+
+/// As above, by `mlockall` before and after the first words.
+#[test]
+fn a_program_that_locks_all_its_memory_has_right_words() {
+    for flags in [libc::MCL_CURRENT, libc::MCL_CURRENT | libc::MCL_FUTURE, libc::MCL_FUTURE] {
+        for locked_first in [false, true] {
+            in_child(60, || {
+                let initial = [stub(), 1, stub(), 0, flags as u64, locked_first as u64, 0, 0];
+                let lock = || {
+                    // SAFETY: changes no content.
+                    let locked = unsafe { libc::mlockall(flags) } == 0;
+                    if !locked {
+                        eprintln!("not checked: {}", std::io::Error::last_os_error());
+                    }
+                    locked
+                };
+                if locked_first && !lock() {
+                    return;
+                }
+                let first = Words::with_initial(initial).unwrap();
+                if !locked_first && !lock() {
+                    return;
+                }
+                let words: Vec<_> =
+                    (0..1000).map(|_| Words::with_initial(initial).unwrap()).collect();
+                words.iter().for_each(|words| use_all_copies(words, initial));
+                use_all_copies(&first, initial);
+            });
+        }
+    }
+}
+
+/// Returns the mappings of templates.
+fn template_mappings() -> Vec<Mapping> {
+    mappings().into_iter().filter(|mapping| mapping.name == "/memfd:quietline").collect()
+}
+
+/// No process can change a template: a wild write of a forked child reaches none of its parent's
+/// words.
+#[test]
+fn templates_cannot_be_written() {
+    quietline_testing::isolated!();
+    let words = like_a_cache();
+    let templates = template_mappings();
+    assert_eq!(templates.len(), words.cpus(), "a mapping for each copy");
+    for mapping in &templates {
+        assert_eq!(mapping.permissions, "rw-p", "{:x?}", mapping.range);
+    }
+    let Range { start, end } = templates[0].range;
+    let path = format!("/proc/self/map_files/{start:x}-{end:x}");
+    match std::fs::File::options().write(true).open(&path) {
+        Ok(file) => {
+            use std::os::unix::fs::FileExt;
+            let written = file.write_at(&[1; 8], 0).map_err(|error| error.raw_os_error());
+            assert_eq!(written, Err(Some(libc::EPERM)));
+            assert!(file.set_len(0).is_err() && file.set_len(1 << 20).is_err());
+        }
+        Err(error) => eprintln!("seals not checked: {path}: {error}"),
+    }
+}
+
+/// Templates use no more than a part of the mappings that a process may have.
+#[test]
+fn mappings_of_templates_are_bounded() {
+    quietline_testing::isolated!();
+    cpu::pretend_possible(POSSIBLE);
+    let initial = |kind: u64| [kind, 0, stub()];
+    let words: Vec<_> = (1..13).map(|kind| Words::with_initial(initial(kind)).unwrap()).collect();
+    let used = template_mappings().len();
+    assert!(used <= 8192, "{used} mappings");
+    if active() != Body::Fallback {
+        assert!(used >= 4096, "{used} mappings: templates are used up to the bound");
+    }
+    for (kind, words) in (1..13).zip(&words) {
+        use_all_copies(words, initial(kind));
+    }
+}
+
+/// Where a template cannot be mapped for all CPUs, the allocating thread writes the copies.
+#[test]
+fn words_are_made_with_few_mappings_left() {
+    quietline_testing::isolated!();
+    cpu::pretend_possible(64);
+    let copies = Words::<1>::new().unwrap().cpus();
+    let before = mappings().len();
+    let all = quietline_testing::use_up_mappings(copies / 2);
+    let mut words = vec![];
+    for kind in 1..4 {
+        words.push((Words::with_initial([kind, 0, 3]).unwrap(), [kind, 0, 3]));
+    }
+    assert_eq!(template_mappings().len(), 0);
+    for (words, initial) in &words {
+        use_all_copies(words, *initial);
+    }
+    drop(words);
+    drop(all);
+    // For each kind, one chunk and one unit that was given up.
+    assert!(mappings().len() <= before + 3 * 3, "{before} to {}", mappings().len());
+}
+
+/// Returns the bytes of addresses that the process has mapped.
+fn mapped_bytes() -> usize {
+    mappings().iter().map(|mapping| mapping.range.len()).sum()
+}
+
+/// Each system call that makes words fails once, or with all after it.
+#[test]
+fn each_refusal_leaves_words_right_or_nothing() {
+    quietline_testing::isolated!();
+    cpu::pretend_possible(64);
+    let copies = Words::<1>::new().unwrap().cpus();
+    let size = copies << 16;
+    for (arm, expected) in [(fault::fail_nth as fn(u64), 1), (fault::fail_from, usize::MAX)] {
+        let (mut refused, mut made) = (0, 0);
+        for nth in 1.. {
+            let (mapped, templates) = (mapped_bytes(), template_mappings().len());
+            arm(nth);
+            let initial = [nth, expected as u64, 3];
+            let words = Words::with_initial(initial);
+            let fired = !fault::armed() || (expected != 1 && words.is_err());
+            fault::fail_nth(0);
+            let added = mapped_bytes().saturating_sub(mapped);
+            // Addresses of one unit may be given up, and the heap may grow.
+            let slack = (64 << 10) + (1 << 20);
+            match words {
+                Ok(words) => {
+                    made += 1;
+                    use_all_copies(&words, initial);
+                    assert!(added <= size + slack, "{nth}: {added:#x} bytes");
+                }
+                Err(_) => {
+                    refused += 1;
+                    assert!(added <= slack, "{nth}: {added:#x} bytes");
+                    assert_eq!(template_mappings().len(), templates, "{nth}");
+                }
+            }
+            if !fired {
+                break;
+            }
+        }
+        // The check of the allocation, the file, the addresses and each unit; then nothing more.
+        assert_eq!(refused + made, copies + 4);
+        assert_eq!(refused, expected.min(copies + 3));
     }
 }

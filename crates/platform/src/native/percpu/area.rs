@@ -37,20 +37,20 @@ macro_rules! dispatch {
             #[allow(unused_unsafe)]
             // By `move`: arguments that were borrowed would have to be written to the stack on the way
             // past. One closure for both bodies: each further word that it captures may be.
-            on_own_area_slow(move |own| match own {
+            on_own_area_slow(move |means| match means {
                 // SAFETY: as above.
-                Own::Area(offset) => unsafe { $rseq(offset, $self.at($index)) },
+                SlowMeans::Area(offset) => unsafe { $rseq(offset, $self.at($index)) },
                 // SAFETY: the slot's words are ours while its lock is held; the rest is the caller's
                 // promise.
-                Own::Slot(slot) => unsafe { $slot(Locked($self.copy(slot.number()))) },
+                SlowMeans::Slot(slot) => unsafe { $slot(Locked($self.copy(slot.number()))) },
             })
         }
     }};
 }
 
-/// What a thread works with that the C library did not register.
-enum Own<'a> {
-    /// The offset of an area that this library registered.
+/// The means of one operation of a thread that the C library did not register.
+enum SlowMeans<'a> {
+    /// The offset of an rseq area that this library registered.
     Area(isize),
     /// A locked slot.
     Slot(&'a Slot),
@@ -60,10 +60,10 @@ enum Own<'a> {
 /// contain no locked instruction.
 #[cold]
 #[inline(never)]
-fn on_own_area_slow<R>(operate: impl FnOnce(Own<'_>) -> R) -> R {
+fn on_own_area_slow<R>(operate: impl FnOnce(SlowMeans<'_>) -> R) -> R {
     match own_offset() {
-        Some(offset) => operate(Own::Area(offset)),
-        None => operate(Own::Slot(&Slot::enter())),
+        Some(offset) => operate(SlowMeans::Area(offset)),
+        None => operate(SlowMeans::Slot(&Slot::enter())),
     }
 }
 

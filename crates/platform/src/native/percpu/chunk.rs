@@ -1,10 +1,12 @@
-//! Where per-CPU words lie: chunks of one 64 KiB unit for each CPU.
+//! The allocator of per-CPU words, which gives them out of chunks of one 64 KiB unit for each CPU.
 //!
-//! An allocation touches no copy. A copy takes memory when its CPU first writes it, on the memory
-//! node of that CPU; a copy of a CPU that does not exist, or that the process does not use, takes
-//! none.
+//! Words that come from new memory have their initial content without a write: zeros, or the
+//! content of the chunk's [template]. So a copy takes memory when its CPU first writes it, on the
+//! memory node of that CPU. A copy of a CPU that does not exist, or that the process does not use,
+//! takes none. The allocating thread writes copies of other content: of words that were used
+//! before, and all copies in a chunk without a template.
 
-use super::initial::{Initial, is_zero};
+use super::template::{self, is_zero};
 use super::{mode, slots};
 use crate::{AllocError, fault, pages};
 use core::cell::UnsafeCell;
@@ -28,7 +30,10 @@ struct Chunk {
     used: usize,
     /// Granules from this one on have never been given out: each copy has its initial content.
     fresh: usize,
-    initial: Initial,
+    /// The initial content of the words; empty for zeros.
+    initial: Vec<u64>,
+    /// Whether the units map a template of that content.
+    has_template: bool,
 }
 
 // SAFETY: a chunk's memory is reached through allocations, which are distinct; the bitmap is under
@@ -56,25 +61,44 @@ pub(super) fn stride(words: usize) -> usize {
 }
 
 impl Chunk {
-    fn map(initial: &[u64]) -> Result<Self, AllocError> {
+    /// Maps a chunk. `template` says whether its units may map one.
+    fn map(initial: &[u64], template: bool) -> Result<Self, AllocError> {
+        let mut words = Vec::new();
+        if !is_zero(initial) {
+            words.try_reserve_exact(initial.len()).map_err(|_| AllocError)?;
+            words.extend_from_slice(initial);
+        }
         let size = UNIT * mode::slots();
-        let base = pages::map_aligned(size, UNIT)?;
+        let template = template && !words.is_empty();
+        let template = if template { template::map(&words).ok() } else { None };
+        let base = match template {
+            Some(base) => base,
+            None => pages::map_aligned(size, UNIT)?,
+        };
         // One huge page would be the memory of many CPUs, on the node of the first to touch it.
         // SAFETY: the mapping is ours.
         unsafe { pages::advise_huge(base, size, false) };
-        // SAFETY: as above, and nothing is in it.
-        let initial = unsafe { Initial::map(base, initial) }.inspect_err(|AllocError| {
-            // SAFETY: as above.
-            unsafe { pages::unmap(base, size) };
-        })?;
-        Ok(Self { base, taken: [0; GRANULES / 64], used: 0, fresh: 0, initial })
+        let has_template = template.is_some();
+        Ok(Self {
+            base,
+            taken: [0; GRANULES / 64],
+            used: 0,
+            fresh: 0,
+            initial: words,
+            has_template,
+        })
+    }
+
+    /// Returns whether the chunk is one for words with this initial content.
+    fn is_for(&self, initial: &[u64]) -> bool {
+        if self.initial.is_empty() { is_zero(initial) } else { self.initial == initial }
     }
 
     /// Gives out granules. Returns the words of CPU 0, and whether each copy has its initial
     /// content.
     fn take(&mut self, first: usize, n: usize) -> (NonNull<u8>, bool) {
         self.mark(first, n, true);
-        let fresh = first >= self.fresh && self.initial.fill((first + n) * GRANULE);
+        let fresh = first >= self.fresh && (self.has_template || self.initial.is_empty());
         self.fresh = self.fresh.max(first + n);
         // SAFETY: the granules lie inside the unit of CPU 0.
         (unsafe { self.base.add(first * GRANULE) }, fresh)
@@ -116,10 +140,7 @@ impl Chunk {
     }
 }
 
-/// Memory for words of every CPU with this initial content; the address of CPU 0's copy.
-///
-/// Writes only copies that have another content, of former words: a copy is first touched by its
-/// CPU.
+/// Allocates words for every CPU. Returns the address of CPU 0's copy.
 pub(super) fn alloc(initial: &[u64]) -> Result<NonNull<u8>, AllocError> {
     mode::decide();
     fault::check()?;
@@ -130,13 +151,15 @@ pub(super) fn alloc(initial: &[u64]) -> Result<NonNull<u8>, AllocError> {
         .iter()
         .enumerate()
         .rev()
-        .filter(|(_, chunk)| chunk.initial.is_of(initial))
+        .filter(|(_, chunk)| chunk.is_for(initial))
         .find_map(|(i, chunk)| Some((i, chunk.find(n, align)?)));
     let (chunk, first) = match found {
         Some(found) => found,
         None => {
             chunks.try_reserve(1).map_err(|_| AllocError)?;
-            chunks.push(Chunk::map(initial)?);
+            let templates = 1 + chunks.iter().filter(|chunk| chunk.has_template).count();
+            let template = templates * mode::slots() <= template::MAPPINGS;
+            chunks.push(Chunk::map(initial, template)?);
             (chunks.len() - 1, 0)
         }
     };
@@ -178,7 +201,7 @@ pub(super) unsafe fn free(words: NonNull<u8>, count: usize) {
         .expect("words lie in a chunk");
     let first = (address - chunks[at].base.as_ptr() as usize) / GRANULE;
     chunks[at].mark(first, n, false);
-    let alike = |chunk: &Chunk| chunk.initial.is_like(&chunks[at].initial);
+    let alike = |chunk: &Chunk| chunk.initial == chunks[at].initial;
     if chunks[at].used == 0 && chunks.iter().filter(|chunk| alike(chunk)).count() > 1 {
         let chunk = chunks.swap_remove(at);
         // SAFETY: the chunk has no allocation left.
@@ -198,23 +221,23 @@ pub(crate) fn owner_of(address: usize) -> Option<usize> {
 }
 
 /// The lock's guard across a `fork`; touched by the forking thread alone.
-struct Held(UnsafeCell<Option<MutexGuard<'static, Vec<Chunk>>>>);
+struct ForkGuard(UnsafeCell<Option<MutexGuard<'static, Vec<Chunk>>>>);
 // SAFETY: only the thread that holds the fork registry's lock touches it.
-unsafe impl Sync for Held {}
-static HELD: Held = Held(UnsafeCell::new(None));
+unsafe impl Sync for ForkGuard {}
+static FORK_GUARD: ForkGuard = ForkGuard(UnsafeCell::new(None));
 
 pub(crate) fn fork_before() {
     // Not half made in the child: see `decide`.
     mode::decide();
     let guard = lock();
-    // SAFETY: see `Held`.
-    unsafe { *HELD.0.get() = Some(guard) };
+    // SAFETY: see `ForkGuard`.
+    unsafe { *FORK_GUARD.0.get() = Some(guard) };
 }
 
 pub(crate) fn fork_after(child: bool) {
     if child {
         slots::abandon();
     }
-    // SAFETY: see `Held`.
-    unsafe { *HELD.0.get() = None };
+    // SAFETY: see `ForkGuard`.
+    unsafe { *FORK_GUARD.0.get() = None };
 }

@@ -2,7 +2,6 @@
 
 mod area;
 mod chunk;
-mod initial;
 mod mode;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod own;
@@ -16,6 +15,7 @@ pub(crate) mod rseq;
 #[cfg(any(target_arch = "aarch64", all(test, target_arch = "x86_64")))]
 mod self_test;
 pub(crate) mod slots;
+mod template;
 
 use crate::FenceError;
 pub(crate) use area::Area;

@@ -19,14 +19,14 @@ pub enum Body {
     Fallback,
 }
 
-/// Where the threads' rseq areas are.
+/// The owner of the threads' rseq areas.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
-enum Areas {
-    /// At this offset from each thread's pointer.
-    At(isize),
-    /// Where each thread's registration put it.
-    Own,
+enum AreaOwner {
+    /// The C library, which has them at this offset from each thread pointer.
+    CLibrary(isize),
+    /// This library, which registers each thread.
+    ThisLibrary,
 }
 
 /// Offset of the thread's rseq area from its thread pointer, if the C library registered it; 0
@@ -128,29 +128,30 @@ fn current_slow() -> usize {
     }
 }
 
-/// Returns where the threads' areas are, if sequences can be used. They need the barrier that
+/// Returns the owner of the threads' areas, if sequences can be used. They need the barrier that
 /// restarts them, and it must be known how high CPU numbers go: a sequence stores at whatever number
 /// the kernel names.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-fn usable() -> Option<Areas> {
+fn usable() -> Option<AreaOwner> {
     cpu::possible()?;
     if !crate::membarrier::available() {
         return None;
     }
     rseq::prepare();
+    own::pin();
     let areas = match super::probe::registered_offset() {
-        Some(offset) => Areas::At(offset),
-        None => own::offset().map(|_| Areas::Own)?,
+        Some(offset) => AreaOwner::CLibrary(offset),
+        None => own::offset().map(|_| AreaOwner::ThisLibrary)?,
     };
     let of_thread = || match areas {
-        Areas::At(offset) => Some(offset),
-        Areas::Own => own::offset(),
+        AreaOwner::CLibrary(offset) => Some(offset),
+        AreaOwner::ThisLibrary => own::offset(),
     };
     rseq::is_restarted(of_thread).then_some(areas)
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn usable() -> Option<Areas> {
+fn usable() -> Option<AreaOwner> {
     None
 }
 
@@ -174,15 +175,16 @@ pub(super) fn decide() {
         };
         let cpus = areas.and_then(|_| cpu::possible()).unwrap_or(0);
         let slots = match areas {
-            Some(Areas::At(_)) => 0,
-            Some(Areas::Own) => fallback::MIN,
+            Some(AreaOwner::CLibrary(_)) => 0,
+            Some(AreaOwner::ThisLibrary) => fallback::MIN,
             None if cfg!(miri) => fallback::MIN,
             None => cpu::configured().clamp(fallback::MIN, fallback::MAX),
         };
         // Relaxed: see `OFFSET`, and below.
         SEQUENCE_CPUS.store(cpus, Ordering::Relaxed);
-        OWN.store(matches!(areas, Some(Areas::Own)), Ordering::Relaxed);
-        OFFSET.store(if let Some(Areas::At(o)) = areas { o } else { 0 }, Ordering::Relaxed);
+        OWN.store(matches!(areas, Some(AreaOwner::ThisLibrary)), Ordering::Relaxed);
+        let offset = if let Some(AreaOwner::CLibrary(offset)) = areas { offset } else { 0 };
+        OFFSET.store(offset, Ordering::Relaxed);
         // ORDERING: pairs with the acquire in `slots`.
         COPIES.store(cpus + slots, Ordering::Release);
     });

@@ -3,13 +3,17 @@
 //!
 //! A thread is registered by its first per-CPU operation, and unregistered by the destructor of a
 //! key of thread-specific data: the memory of the area is gone before the thread is where the C
-//! library unmaps a thread's stack itself (musl). Both steps may interrupt, or be interrupted by, a
-//! signal handler that uses per-CPU operations: nothing here allocates while the process has fewer
-//! than 32 keys.
+//! library unmaps a thread's stack itself (musl). A signal handler that uses per-CPU operations may
+//! interrupt both steps.
 //!
 //! The area is an ordinary thread-local variable. A library loaded by `dlopen` has those at another
 //! distance from the thread pointer in each thread. So the distance is computed by each
 //! operation, and costs what the access to a thread-local variable costs.
+//!
+//! A thread's first operation may allocate in two cases. Beyond 32 keys of thread-specific data,
+//! glibc allocates the block of values. In a library loaded by `dlopen`, glibc allocates the
+//! thread-local variables at a thread's first access. A signal handler that interrupts the C
+//! library's heap must then not contain the thread's first operation.
 //!
 //! A forked child has the area at the same address, and the kernel keeps it registered.
 
@@ -103,13 +107,13 @@ fn key() -> Option<libc::pthread_key_t> {
     let mut key = 0;
     // SAFETY: the destructor is a function of this program, which stays mapped (see `pin`).
     let made = unsafe { libc::pthread_key_create(&mut key, Some(unregister)) } == 0;
-    pin();
     made.then_some(key)
 }
 
 /// Keeps the library that this code is part of mapped until the process ends: the kernel may know
-/// its last sequence, and a thread's end calls its destructor. The program itself always stays.
-fn pin() {
+/// the last sequence of each thread, also of one that the C library registered. The end of a thread
+/// calls `unregister`. The program itself always stays.
+pub(super) fn pin() {
     // SAFETY: both calls read the address of a function of this library, and the name that the
     // first one found for it; the handle is never closed.
     unsafe {

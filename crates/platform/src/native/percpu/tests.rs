@@ -68,7 +68,7 @@ impl Random {
     }
 }
 
-const N: usize = 6; // 0: arithmetic, 2: list, 3: sheaf, 4: ids, 5: swaps and selected
+const N: usize = 6; // 0: arithmetic, 1: unused, 2: list, 3: sheaf, 4: ids, 5: others
 const CPUS: usize = 3;
 
 /// Words as a chunk has them: a unit of 64 KiB for each CPU.

@@ -23,6 +23,50 @@ fn inject(page: usize) {
     NEXT.store(0x3000_0000_0000, Relaxed);
 }
 
+/// Whether another thread takes the addresses of the next refused mapping of a file. Then these.
+static TAKEN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Called when a file could not be mapped in place of other memory. The system may have removed
+/// that memory, and another thread may have mapped something there.
+pub(super) fn on_refusal(at: NonNull<u8>, size: usize) {
+    if TAKEN[0].swap(0, Relaxed) == 0 {
+        return;
+    }
+    // SAFETY: the caller has given the range away; the new mapping is that of another thread.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_ANONYMOUS;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let taken = libc::mmap(at.as_ptr().cast(), size, protection, flags, -1, 0);
+        assert_eq!(taken, at.as_ptr().cast());
+        at.write_bytes(7, size);
+    }
+    TAKEN[1].store(at.as_ptr() as usize, Relaxed);
+}
+
+/// What another thread maps at an address that a refused call has vacated stays.
+#[test]
+fn vacated_addresses_are_left_alone() {
+    quietline_testing::isolated!();
+    use crate::percpu::Words;
+    let copies = Words::<1>::new().expect("memory").cpus();
+    for kind in 1..=copies as u64 {
+        let initial = [kind, 0, 3];
+        TAKEN[0].store(1, Relaxed);
+        // The check of the allocation, the file and the addresses precede the units.
+        crate::fault::fail_nth(3 + kind);
+        let words = Words::with_initial(initial).expect("copies are written");
+        assert!(!crate::fault::armed());
+        let taken = TAKEN[1].swap(0, Relaxed) as *const u8;
+        assert!(!taken.is_null(), "unit {kind} was refused");
+        // SAFETY: mapped above, of the size of a unit.
+        let content = unsafe { core::slice::from_raw_parts(taken, 64 << 10) };
+        assert!(content.iter().all(|byte| *byte == 7), "unit {kind}");
+        for cpu in 0..copies {
+            assert_eq!([0, 1, 2].map(|index| words.load(cpu, index)), initial);
+        }
+    }
+}
+
 /// Returns the bytes of anonymous memory that are resident.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -113,4 +157,32 @@ fn misaligned_addresses_are_noticed() {
     // SAFETY: as above.
     let advised = std::panic::catch_unwind(|| unsafe { super::advise_huge(within, 4096, true) });
     assert!(advised.is_err());
+}
+
+/// To unmap the middle of a mapping takes one more mapping. Where there is none, the memory goes
+/// back and the addresses stay.
+#[test]
+fn memory_is_given_back_with_few_mappings_left() {
+    quietline_testing::isolated!();
+    const SIZE: usize = 64 << 10;
+    let at = super::map_aligned(3 * SIZE, SIZE).expect("memory");
+    // SAFETY: all of the mapping is the test's; its middle is then not used.
+    let middle = unsafe {
+        at.write_bytes(7, 3 * SIZE);
+        at.add(SIZE)
+    };
+    let all = quietline_testing::use_up_mappings(0);
+    // SAFETY: as above.
+    unsafe { super::unmap(middle, SIZE) };
+    drop(all);
+    // SAFETY: the system refused to unmap the middle, which the next line finds out.
+    let content = unsafe {
+        let mut state = 0;
+        assert_eq!(libc::mincore(middle.as_ptr().cast(), 1, &mut state), 0, "still mapped");
+        core::slice::from_raw_parts(at.as_ptr(), 3 * SIZE)
+    };
+    // Zeros come with new memory.
+    for (piece, value) in content.chunks(SIZE).zip([7, 0, 7]) {
+        assert!(piece.iter().all(|byte| *byte == value));
+    }
 }

@@ -12,10 +12,10 @@ use core::ptr::NonNull;
 // Where the words lie is as native: words of one CPU share lines, as they do there.
 #[path = "../../native/percpu/chunk.rs"]
 mod chunk;
-#[path = "../../native/percpu/initial.rs"]
-mod initial;
 mod mode;
 mod slots;
+#[path = "../../native/percpu/template.rs"]
+mod template;
 
 pub(crate) use chunk::{fork_after, fork_before};
 

@@ -1,6 +1,7 @@
-//! Processor affinity and child processes, for the tests.
+//! Processor affinity, mappings and child processes, for the tests.
 
 use std::mem;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The CPUs that the calling thread may use.
@@ -56,4 +57,24 @@ pub(crate) fn in_child(seconds: u32, f: impl FnOnce()) {
             );
         }
     }
+}
+
+/// A mapping of this process: its addresses, its permissions and its name.
+pub(crate) struct Mapping {
+    pub(crate) range: Range<usize>,
+    pub(crate) permissions: String,
+    pub(crate) name: String,
+}
+
+/// Returns the mappings of this process.
+pub(crate) fn mappings() -> Vec<Mapping> {
+    let address = |digits: &str| usize::from_str_radix(digits, 16).unwrap();
+    let parse = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let (start, end) = fields.next().unwrap().split_once('-').unwrap();
+        let permissions = fields.next().unwrap().to_owned();
+        let name = fields.nth(3).unwrap_or_default().to_owned();
+        Mapping { range: address(start)..address(end), permissions, name }
+    };
+    std::fs::read_to_string("/proc/self/maps").unwrap().lines().map(parse).collect()
 }
