@@ -1,5 +1,6 @@
 //! The untyped cache: hit paths. What is behind them is [`Inner`]'s.
 
+use crate::control::Control;
 use crate::inner::Inner;
 use crate::options::{CacheError, Options};
 use crate::sheaves::Sheaves;
@@ -26,6 +27,32 @@ pub struct RawCache {
     /// Those of `inner`, a pointer nearer.
     pub(crate) sheaves: ManuallyDrop<Sheaves>,
     pub(crate) inner: Shared<Inner>,
+}
+
+/// An object's memory, owned, without a value. Dropping it frees the memory: also while a panic of
+/// the value's drop unwinds.
+#[derive(Debug)]
+pub(crate) struct Memory<'a> {
+    cache: &'a RawCache,
+    object: NonNull<u8>,
+}
+
+impl<'a> Memory<'a> {
+    /// # Safety
+    /// `object` came from this cache, and its owner gives it up. It may hold a value until this is
+    /// dropped.
+    #[inline(always)]
+    pub(crate) unsafe fn new(cache: &'a RawCache, object: NonNull<u8>) -> Self {
+        Self { cache, object }
+    }
+}
+
+impl Drop for Memory<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: by the contract of `new`.
+        unsafe { self.cache.free(self.object) };
+    }
 }
 
 impl RawCache {
@@ -116,6 +143,11 @@ impl RawCache {
     /// What the cache holds now.
     pub fn stats(&self) -> Stats {
         Stats::of(&self.inner)
+    }
+
+    /// Returns the operations that all kinds of caches have, for code that works with any.
+    pub fn control(&self) -> Control<'_> {
+        Control(&self.inner)
     }
 
     /// The tunables as they are in force.

@@ -1,46 +1,81 @@
-//! Caches that somebody knows by their numbers only, as `/sys/kernel/slab` does.
+//! The operations that all kinds of caches have.
 
+use crate::debug::{self, Debug};
 use crate::inner::Inner;
 use crate::options::CacheError;
 use crate::registry;
 use crate::stats::Stats;
 use crate::tunables::Tunables;
+use quietline_platform::FenceError;
 
-/// A cache that lives as long as it is borrowed.
-#[derive(Debug)]
-pub struct Control<'a>(&'a Inner);
+/// A borrowed cache of any kind, without its type: tunables, checks, validation, reclaim,
+/// statistics (a directory of `/sys/kernel/slab`).
+///
+/// [`RawCache`](crate::RawCache), [`Cache`](crate::Cache), [`TypesafeCache`](crate::TypesafeCache)
+/// and [`RcuCache`](crate::RcuCache) have a method `control`; [`with_cache`] finds a cache by its
+/// number. Everything here applies to all handles of a merged cache.
+///
+/// ```
+/// use quietline_slab::{Cache, Debug, Options, Tunables};
+///
+/// let options = Options { debug: Debug::RED_ZONE, ..Options::of::<[u64; 8]>("example") };
+/// let cache = Cache::<[u64; 8]>::with_options(options).unwrap();
+/// let control = cache.control();
+/// control.set_tunables(Tunables { min_partial: 0, ..control.tunables() }).unwrap();
+/// assert_eq!(control.validate(), 0);
+/// control.set_debug(Debug::OFF).unwrap();
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Control<'a>(pub(crate) &'a Inner);
 
 impl Control<'_> {
-    /// What it holds now.
+    /// Returns the cache's statistics. O(CPUs), and a barrier on all CPUs.
     pub fn stats(&self) -> Stats {
         Stats::of(self.0)
     }
 
-    /// As [`RawCache::set_tunables`](crate::RawCache::set_tunables).
+    /// Returns the tunables in force.
+    pub fn tunables(&self) -> Tunables {
+        self.0.tunables()
+    }
+
+    /// Sets the tunables: see [`RawCache::set_tunables`](crate::RawCache::set_tunables).
     ///
     /// # Errors
-    /// As there.
+    /// [`CacheError`] if no object fits; nothing is changed.
     pub fn set_tunables(&self, tunables: Tunables) -> Result<(), CacheError> {
         self.0.set_tunables(tunables)
     }
 
-    /// As [`RawCache::shrink`](crate::RawCache::shrink).
+    /// Frees cached memory: see [`RawCache::shrink`](crate::RawCache::shrink). Needs no memory.
     pub fn shrink(&self) {
         self.0.shrink();
     }
 
-    /// As [`RawCache::validate`](crate::RawCache::validate).
-    pub fn validate(&self) -> usize {
-        crate::debug::validate(self.0)
+    /// Returns the checks in force: those that were [set](Self::set_debug), those that they
+    /// include, without those that the cache cannot have.
+    pub fn debug(&self) -> Debug {
+        self.0.checks.flags()
     }
 
-    /// Whether objects are checked, so that there is something to validate.
-    pub fn is_checked(&self) -> bool {
-        self.0.checks.on()
+    /// Switches checks on or off: see [`RawCache::set_debug`](crate::RawCache::set_debug).
+    ///
+    /// # Errors
+    /// [`FenceError`] if the kernel refuses `membarrier` while checks are switched on; nothing is
+    /// changed.
+    pub fn set_debug(&self, debug: Debug) -> Result<(), FenceError> {
+        self.0.set_debug(debug)
+    }
+
+    /// Checks all objects, in use and free, and reports each violation. Returns the number of
+    /// violations; 0 while checks are off. O(bytes) under the cache's lock.
+    pub fn validate(&self) -> usize {
+        debug::validate(self.0)
     }
 }
 
-/// Calls `f` with the cache that has this [number](Stats::id) in its statistics; none if there is none any more. O(caches).
+/// Calls `f` with the cache that has this [number](Stats::id) in its statistics. Returns `None` if
+/// there is no such cache any more. O(caches).
 pub fn with_cache<R>(id: usize, f: impl FnOnce(&Control<'_>) -> R) -> Option<R> {
     let (mut f, mut done) = (Some(f), None);
     registry::each_where(

@@ -202,7 +202,7 @@ impl Inner {
 
 /// What shall be checked in a cache with these options.
 pub(crate) fn asked(options: Options) -> Options {
-    let debug = match Debug::from_environment(options.name) {
+    let debug = match Debug::from_environment(&options.name) {
         Some(Debug::OFF) => Debug::OFF,
         Some(more) => options.debug | more,
         None => options.debug,

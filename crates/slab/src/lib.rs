@@ -49,7 +49,10 @@
 //!
 //! | you have | take |
 //! |---|---|
-//! | values of a type, owned by somebody | [`Cache<T>`](Cache): a [`Slot`] is a box that goes home |
+//! | values of a type, each with one owner | [`Cache<T>`](Cache): a [`Slot`] is a box |
+//! | the same, in structures without lifetimes | [`OwnedSlot`], which owns its cache |
+//! | values that must not move | [`Cache::alloc_pin`] |
+//! | values whose making can fail | [`Cache::alloc_vacant`] |
 //! | values that readers find by a pointer and may keep reading while they are taken away | [`RcuCache<T>`](RcuCache): freed after a grace period |
 //! | the same, by the million, and readers who can take a reference and look again | [`TypesafeCache<T>`](TypesafeCache): memory is reused at once, but only for the same type |
 //! | raw memory, hooks, C | [`RawCache`] |
@@ -61,7 +64,8 @@
 //! | some hundreds that were cold, number not important | [`RawCache::alloc_batch`] |
 //! | free what readers may still see | [`RawCache::free_rcu`] |
 //! | go to sleep, or run out | [`decay`], [`RawCache::shrink`], [`shrink_all`], [`set_memory_limit`] |
-//! | hunt a bug | [`RawCache::set_debug`], or `QUIETLINE_SLAB_DEBUG=FZPU` in the environment |
+//! | hunt a bug | [`Control::set_debug`], or `QUIETLINE_SLAB_DEBUG=FZPU` in the environment |
+//! | tune, validate or shrink a cache of any kind | [`Control`], from the cache's `control` or [`with_cache`] |
 //! | look inside | [`RawCache::stats`], [`each_cache`], [`slabinfo`], `ql slabtop` |
 //!
 //! # Use
@@ -152,6 +156,7 @@
 //! ```text
 //!   Cache ─ owns ─ slabs, barn, the CPUs' sheaves           handshake (shrink, stats)
 //!   Slot  ─ borrows ─ Cache, owns one object                barn
+//!   OwnedSlot ─ owns ─ Arc of the Cache, one object
 //!   slab, partial ─ its list;  full ─ its objects           partial list
 //!   slab, frozen ─ the thread that takes from it            all three are leaves: never nested, and
 //!   slab (typesafe, empty) ─ its RCU callback               nothing is called while one is held
@@ -170,7 +175,9 @@ mod deferred;
 mod freelist;
 mod hook;
 mod inner;
+mod name;
 mod options;
+mod owned_slot;
 mod quiet;
 mod rcu;
 mod rcu_cache;
@@ -180,6 +187,7 @@ mod sends;
 mod sheaves;
 mod slab;
 mod slabinfo;
+mod slot;
 mod stats;
 mod tunables;
 mod typed;
@@ -196,15 +204,18 @@ pub use debug::{
     set_violation_handler,
 };
 pub use hook::{ContextFn, Hook};
+pub use name::Name;
 pub use options::{CacheError, MAX_OBJECT, Merge, Options};
+pub use owned_slot::OwnedSlot;
 pub use rcu_cache::{Place, RcuCache, RcuSlot, Unlinked};
 pub use reclaim::{decay, memory_used, set_decay_interval, set_memory_limit, shrink_all};
 pub use registry::{each_cache, set_merging};
 pub use slab::Layout;
 pub use slabinfo::{SLABINFO_HEADER, SlabinfoRow, slabinfo};
+pub use slot::{Slot, VacantSlot};
 pub use stats::Stats;
 pub use tunables::Tunables;
-pub use typed::{Cache, Slot, Typesafe, TypesafeCache};
+pub use typed::{Cache, Typesafe, TypesafeCache};
 pub use typesafe_place::{Candidate, Counted, Held, TypesafePlace};
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! What a cache is asked to be, and the sizes that follow from it.
+//! Options of a cache, and the sizes that follow from them.
 
 use crate::barn::BARN_LIMIT;
 use crate::bulk::LOOK_AHEAD;
 use crate::debug::{self, Debug};
 use crate::deferred;
 use crate::hook::Hook;
+use crate::name::Name;
 use crate::slab::{HEADER, Layout};
 use crate::tunables::Tunables;
 use quietline_platform::cpu;
@@ -17,10 +18,10 @@ const MAX_ORDER: usize = (LARGEST_BLOCK / PAGE_SIZE).ilog2() as usize;
 /// Objects that the largest sheaf holds.
 const MAX_SHEAF: usize = 65_536;
 
-/// The largest object that a cache can hold: larger ones are better mapped alone.
+/// Bytes of the largest object that a cache can hold. Larger objects are better mapped alone.
 pub const MAX_OBJECT: usize = 16 << 10;
 
-/// How a cache shall be. All but size and alignment have defaults.
+/// Options of a new cache. All but size and alignment have defaults.
 ///
 /// # Sizes
 ///
@@ -30,69 +31,77 @@ pub const MAX_OBJECT: usize = 16 << 10;
 /// |---|---|---|
 /// | `min_objects` | max(32, 4 (floor(log2 c) + 2)) | a slab's lock and word are for many objects; more CPUs, more (SLUB's formula, with a floor) |
 /// | block | the smallest of 4, 8, ... 64 KiB that holds `min_objects` and has `min_order` | |
-/// | sheaf | 64 KiB / s, between 12 and 512 | a bulk of 250 small objects fits; a sheaf that wanders is worth the way |
+/// | sheaf | 64 KiB / s, between 12 and 512 | a bulk of 250 small objects fits; moving a sheaf costs less than moving its objects |
 /// | `cpu_partial` | 16 KiB / s, between 12 and 252, at most a sheaf | a CPU that needs three objects does not tie up hundreds |
-/// | barn | max(10, 3 c) full sheaves and as many empty ones | what a slowed-down flood of frees gives back at once |
+/// | barn | max(10, 3 c) full sheaves and as many empty ones | a flood of frees that was slowed down returns as many at once |
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Shown in statistics.
-    pub name: &'static str,
+    /// The name in statistics and violation reports.
+    pub name: Name,
     /// Bytes of an object; 0 is allowed.
     pub size: usize,
     /// Alignment of an object: a power of two.
     pub align: usize,
-    /// Called once for each object's memory before it is handed out for the first time. The constructed state
-    /// survives freeing: an object comes back as it was freed.
+    /// The constructor, called once for each object's memory, before its first allocation. The
+    /// constructed state survives freeing: an object is allocated as it was freed.
     pub ctor: Option<Hook>,
-    /// Called once for each constructed object before its memory goes back to the system.
+    /// The destructor, called once for each constructed object before its memory is returned to the
+    /// system.
     pub dtor: Option<Hook>,
-    /// Called for each object that was given to [`free_rcu`](crate::RawCache::free_rcu), after its grace period and before
-    /// its memory can be used again.
+    /// The release function, called for each object that was passed to
+    /// [`free_rcu`](crate::RawCache::free_rcu), after its grace period and before its memory is
+    /// used again.
     pub release: Option<Hook>,
-    /// `SLAB_TYPESAFE_BY_RCU`: memory that a read section of this domain may look at stays an object of this cache
-    /// until the section ends. It may be freed and *reused for another object of the cache* at any time.
+    /// The domain of a typesafe cache (`SLAB_TYPESAFE_BY_RCU`): memory that a read-side critical
+    /// section of this domain may look at stays an object of this cache until the section ends. It
+    /// may be freed and *reused for another object of the cache* at any time.
     pub typesafe: Option<&'static rcu::Domain>,
-    /// Whose read sections [`free_rcu`](crate::RawCache::free_rcu) waits for. None: those of [`rcu::global`].
+    /// The domain whose readers [`free_rcu`](crate::RawCache::free_rcu) waits for. `None`:
+    /// [`rcu::global`].
     pub rcu: Option<&'static rcu::Domain>,
-    /// Whether caches that are alike may be one.
+    /// Whether the cache may be merged with others.
     pub merge: Merge,
-    /// Whether CPUs keep objects in sheaves. Without, every operation goes to the slabs: for comparison, and for caches
-    /// whose memory matters more than their speed.
+    /// Whether CPUs keep objects in sheaves. Without sheaves every operation goes to the slabs: for
+    /// comparison, and for caches whose memory matters more than their speed.
     pub sheaves: bool,
-    /// What is checked: see [`RawCache::set_debug`](crate::RawCache::set_debug).
+    /// The checks: see [`RawCache::set_debug`](crate::RawCache::set_debug).
     pub debug: Debug,
-    /// Objects that a slab should hold at least; blocks of 64 KiB are the largest. 0 for the default.
+    /// The number of objects that a slab should hold at least, in a block of at most 64 KiB. 0 for
+    /// the default.
     pub min_objects: usize,
-    /// log2 of the pages that a slab has at least; 4 is the most that counts.
+    /// log2 of the least number of pages of a slab. More than 4 counts as 4.
     pub min_order: usize,
-    /// Slabs with free objects that are kept when one of them becomes empty.
+    /// The number of slabs with free objects above which an empty slab is freed.
     pub min_partial: usize,
-    /// Objects that a miss takes out of slabs at once; 0 for the default.
+    /// The number of objects that a miss takes from slabs at once. 0 for the default.
     pub cpu_partial: usize,
-    /// Objects in a sheaf, at most 65,536; 0 for the default.
+    /// The capacity of a sheaf, at most 65,536 objects. 0 for the default.
     pub sheaf_capacity: usize,
-    /// Objects of other slabs after which a bulk free ends its scan for objects of the same slab; 0 for the default, 3.
+    /// The number of objects of other slabs after which a bulk free ends its scan for objects of
+    /// the same slab. 0 for the default, 3.
     pub look_ahead: usize,
-    /// Where in a free object the allocator keeps its link, four bytes, aligned to four. `None`: at the start of the
-    /// object, or, with a constructor, a destructor or typesafe memory, in extra bytes behind it. Given with one of those,
-    /// these four bytes of a constructed object hold anything after its first life.
+    /// The offset of the allocator's link in a free object: four bytes, aligned to four. `None`: at
+    /// the start of the object, or, with a constructor, a destructor or typesafe memory, in extra
+    /// bytes behind it. If an offset is given in such a cache, these four bytes of a constructed
+    /// object have any value after its first life.
     pub link_offset: Option<usize>,
 }
 
-/// Whether a cache may share its slabs and sheaves with another one of equal size, alignment and tunables (`slab_merge`,
-/// `SLAB_NO_MERGE`). Caches with hooks, typesafe ones, those without sheaves and those that are checked never do.
+/// Whether a cache may share its slabs and sheaves with another cache of equal size, alignment and
+/// tunables (`slab_merge`, `SLAB_NO_MERGE`). Caches that have hooks, are typesafe, have no sheaves
+/// or are checked are never merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Merge {
-    /// As [`set_merging`](crate::set_merging) says for the process, where "never" is the default.
+    /// The process's setting, [`set_merging`](crate::set_merging), which is "never" at first.
     #[default]
     Default,
     /// Never.
     Never,
-    /// With any that may too.
+    /// With any cache that may be merged.
     Always,
 }
 
-/// Why a cache cannot be made.
+/// An error of cache creation or of a change of tunables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CacheError {
     /// The object is too large.
@@ -100,15 +109,26 @@ pub enum CacheError {
         "objects of {size} bytes aligned to {align} are too large for a slab cache (at most {MAX_OBJECT})"
     )]
     TooLarge {
-        /// Bytes asked for.
+        /// Bytes of an object.
         size: usize,
-        /// Alignment asked for.
+        /// Alignment of an object.
         align: usize,
     },
     /// The alignment is no power of two, or the link lies outside the object.
     #[error("alignment must be a power of two, and link_offset a multiple of 4 inside the object")]
     BadLayout,
-    /// A constructor, destructor or release function was given to the safe way of making a cache.
+    /// The objects of the options cannot hold the type of the cache.
+    #[error("objects of {size} bytes aligned to {align} cannot hold the cache's type")]
+    WrongType {
+        /// Bytes of an object.
+        size: usize,
+        /// Alignment of an object.
+        align: usize,
+    },
+    /// The options of a typed cache name an RCU domain, which is an argument there.
+    #[error("a typed cache takes its RCU domain as an argument, not in its options")]
+    Domain,
+    /// The options of a safe constructor have a hook.
     #[error(
         "constructors, destructors and release functions are called with raw memory: use RawCache::with_hooks, \
          TypesafeCache or RcuCache"
@@ -120,10 +140,11 @@ pub enum CacheError {
 }
 
 impl Options {
-    /// Defaults for objects of a size and an alignment.
-    pub const fn new(name: &'static str, size: usize, align: usize) -> Self {
+    /// Returns the defaults for objects of a size and an alignment. A longer name than
+    /// [`Name::MAX`] bytes is cut.
+    pub const fn new(name: &str, size: usize, align: usize) -> Self {
         Self {
-            name,
+            name: Name::new(name),
             size,
             align,
             ctor: None,
@@ -144,12 +165,36 @@ impl Options {
         }
     }
 
-    /// Whether there is any function to call.
+    /// Returns the defaults for objects that are `T`s.
+    pub const fn of<T>(name: &str) -> Self {
+        Self::new(name, size_of::<T>(), align_of::<T>())
+    }
+
+    /// Checks the options of a typed cache, which brings its own hooks and takes its RCU domain as
+    /// an argument.
+    ///
+    /// # Errors
+    /// [`CacheError::Hooks`], [`CacheError::Domain`], [`CacheError::WrongType`].
+    pub(crate) fn check_typed<T>(&self) -> Result<(), CacheError> {
+        let Self { size, align, .. } = *self;
+        if self.has_hooks() {
+            Err(CacheError::Hooks)
+        } else if self.typesafe.is_some() || self.rcu.is_some() {
+            Err(CacheError::Domain)
+        } else if size < size_of::<T>() || align < align_of::<T>() {
+            Err(CacheError::WrongType { size, align })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Returns whether there is a hook.
     pub(crate) fn has_hooks(&self) -> bool {
         self.ctor.is_some() || self.dtor.is_some() || self.release.is_some()
     }
 
-    /// Where objects lie while nothing is checked: the smallest block that holds `min_objects`, up to 64 KiB.
+    /// Returns the layout of slabs without checks: the smallest block that holds `min_objects`, up
+    /// to 64 KiB.
     ///
     /// # Errors
     /// [`CacheError::TooLarge`], [`CacheError::BadLayout`].
@@ -157,8 +202,8 @@ impl Options {
         self.layout_with(Debug::OFF)
     }
 
-    /// Where objects lie with checks: with zones around them, and their records, links included, before the first. For all
-    /// objects that fit without checks there is a layout with them.
+    /// Returns the layout of slabs with checks: zones around the objects, and their records, links
+    /// included, before the first object. Objects that fit without checks fit with them.
     pub(crate) fn layout_with(&self, checked: Debug) -> Result<Layout, CacheError> {
         if !self.align.is_power_of_two() {
             return Err(CacheError::BadLayout);
@@ -215,7 +260,7 @@ impl Options {
         })
     }
 
-    /// Whether objects keep, while they are free, what they were when they were freed.
+    /// Returns whether free objects keep their content.
     pub(crate) fn keeps_state(&self) -> bool {
         self.ctor.is_some() || self.dtor.is_some() || self.typesafe.is_some()
     }
@@ -227,7 +272,7 @@ impl Options {
         }
     }
 
-    /// The tunables, with defaults in place of zeros.
+    /// Returns the tunables, with defaults in place of zeros.
     pub(crate) fn tunables(&self, layout: &Layout) -> Tunables {
         let sheaf_capacity = match self.sheaf_capacity {
             0 => (64 * 1024 / layout.stride).clamp(12, 512),
@@ -247,8 +292,9 @@ impl Options {
         }
     }
 
-    /// Sheaves of each kind that a barn keeps, [`BARN_LIMIT`] at least: with many CPUs as many as wait for a grace period when it is slowed down, which come
-    /// back all at once and are wanted again. What does not fit goes to its slabs, under a lock that all wait for.
+    /// Returns the number of full sheaves, and of empty ones, that a barn keeps: [`BARN_LIMIT`] or
+    /// three for each CPU. A grace period that is slowed down returns as many sheaves at once. The
+    /// objects of further sheaves go to their slabs, under a contended lock.
     pub fn barn_limit() -> usize {
         BARN_LIMIT.max(3 * cpu::nr_cpus())
     }

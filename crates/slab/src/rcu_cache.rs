@@ -1,6 +1,6 @@
 //! A typed cache whose values readers find without owning them, and that end after a grace period.
 
-use crate::cache::RawCache;
+use crate::cache::{Memory, RawCache};
 use crate::hook::Hook;
 use crate::options::{CacheError, Options};
 use crate::stats::Stats;
@@ -96,25 +96,18 @@ impl<T: Send + Sync + 'static> RcuCache<T> {
     ///
     /// # Errors
     /// [`CacheError`].
-    pub fn new(name: &'static str, domain: &'static Domain) -> Result<Self, CacheError> {
-        Self::with_options(Options::new(name, size_of::<T>(), align_of::<T>()), domain)
+    pub fn new(name: &str, domain: &'static Domain) -> Result<Self, CacheError> {
+        Self::with_options(Options::of::<T>(name), domain)
     }
 
     /// A cache with tunables other than the defaults.
     ///
     /// # Errors
-    /// [`CacheError`]; [`CacheError::BadLayout`] when the options are not for a `T`, or are typesafe;
-    /// [`CacheError::Hooks`] when they have any.
+    /// [`CacheError`]: [`WrongType`](CacheError::WrongType) if the objects are smaller or less
+    /// aligned than a `T`; [`Hooks`](CacheError::Hooks) and [`Domain`](CacheError::Domain) if the
+    /// options have hooks or name a domain.
     pub fn with_options(options: Options, domain: &'static Domain) -> Result<Self, CacheError> {
-        if options.has_hooks() {
-            return Err(CacheError::Hooks);
-        }
-        if options.size < size_of::<T>()
-            || options.align < align_of::<T>()
-            || options.typesafe.is_some()
-        {
-            return Err(CacheError::BadLayout);
-        }
+        options.check_typed::<T>()?;
         let release = Hook::drop_of::<T>();
         // SAFETY: the hook is for objects that hold a T; whoever is given to `free_rcu` does, and T may be dropped on any
         // thread and at any time.
@@ -142,6 +135,12 @@ impl<T> RcuCache<T> {
         self.domain
     }
 
+    /// Returns the operations that all kinds of caches have: tunables, checks, validation,
+    /// reclaim, statistics.
+    pub fn control(&self) -> crate::Control<'_> {
+        self.raw.control()
+    }
+
     /// What the cache holds now.
     pub fn stats(&self) -> Stats {
         self.raw.stats()
@@ -160,7 +159,7 @@ impl<T> RcuCache<T> {
     #[inline(always)]
     fn check(&self, guard: &Guard<'_>) {
         if !ptr::eq(guard.domain(), self.domain) {
-            wrong_domain(self.raw.inner.options.name);
+            wrong_domain(&self.raw.inner.options.name);
         }
     }
 }
@@ -325,10 +324,11 @@ impl<T> fmt::Debug for RcuCache<T> {
 impl<T> Drop for RcuSlot<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the slot owns the value, which nobody else has seen.
+        // SAFETY: the slot owns the value, which nobody else has seen. Its memory is freed also if
+        // its drop panics.
         unsafe {
+            let _memory = Memory::new(&self.cache.raw, self.value.cast());
             self.value.drop_in_place();
-            self.cache.raw.free(self.value.cast());
         }
     }
 }

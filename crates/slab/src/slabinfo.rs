@@ -41,10 +41,10 @@ pub struct SlabinfoRow<'a> {
     pub sharedavail: usize,
 }
 
-impl From<&Stats> for SlabinfoRow<'static> {
-    fn from(stats: &Stats) -> Self {
+impl<'a> From<&'a Stats> for SlabinfoRow<'a> {
+    fn from(stats: &'a Stats) -> Self {
         Self {
-            name: stats.name,
+            name: &stats.name,
             active_objs: stats.active + stats.waiting,
             num_objs: stats.places,
             objsize: stats.object_size,

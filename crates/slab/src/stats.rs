@@ -1,75 +1,78 @@
-//! What a cache holds, and how often its slow paths ran.
+//! Statistics of a cache: contents, and counts of its slow paths.
 
 use crate::inner::Inner;
+use crate::name::Name;
 use crate::registry;
 use crate::tunables::Tunables;
 use quietline_platform::atomic::Ordering;
 
-/// Per-CPU statistics, by the number of their word.
+/// Numbers of the per-CPU words that count slow paths.
 pub(crate) const REFILL: usize = 0;
 pub(crate) const FLUSH: usize = 1;
 pub(crate) const BARN_GET: usize = 2;
 pub(crate) const BARN_PUT: usize = 3;
 pub(crate) const SLAB_SYNC: usize = 4;
 pub(crate) const RCU_SHEAF: usize = 5;
-/// How many there are.
+/// The number of these words.
 pub(crate) const WORDS: usize = 6;
 
-/// A cache's numbers. Exact when nobody uses the cache meanwhile. While the kernel refuses
-/// `membarrier` to the caller, objects in the CPUs' sheaves count as [active](Self::active).
+/// A snapshot of a cache's statistics. Exact if no other thread uses the cache meanwhile. While the
+/// kernel refuses `membarrier` to the caller, objects in the CPUs' sheaves count as
+/// [active](Self::active).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
-    /// What tells it apart while it lives: see [`with_cache`](crate::with_cache).
+    /// The number that identifies the cache while it lives: see [`with_cache`](crate::with_cache).
     pub id: usize,
-    /// The cache's name; of a merged one, that of its first handle.
-    pub name: &'static str,
-    /// Bytes of an object as asked for.
+    /// The cache's name. A merged cache has the name of its first handle.
+    pub name: Name,
+    /// Bytes of an object, as in the options.
     pub size: usize,
-    /// Bytes of an object, with what alignment, a link and checks add.
+    /// Bytes from one object to the next: size, link, red zones, alignment.
     pub object_size: usize,
-    /// Objects in a slab that is made now.
+    /// Objects in a new slab.
     pub objects_per_slab: usize,
-    /// Bytes of a slab that is made now.
+    /// Bytes of a new slab.
     pub slab_size: usize,
-    /// Slabs that the cache has.
+    /// All slabs of the cache.
     pub slabs: usize,
     /// Slabs with free objects that are on the partial list.
     pub partial_slabs: usize,
-    /// Places for objects in all slabs.
+    /// Objects of all slabs, in use and free.
     pub places: usize,
-    /// Objects with users.
+    /// Objects in use.
     pub active: usize,
-    /// Objects in sheaves, ready to be handed out.
+    /// Objects in sheaves, ready for allocation.
     pub cached: usize,
     /// Objects that wait for a grace period.
     pub waiting: usize,
-    /// Handles on the cache besides the first: caches that were merged with it.
+    /// Further handles: caches that were merged with this one.
     pub aliases: usize,
-    /// What is in force.
+    /// The tunables in force.
     pub tunables: Tunables,
-    /// Times that objects were taken out of slabs.
+    /// The number of refills of a sheaf from slabs.
     pub refills: u64,
-    /// Times that a sheaf's objects went back to slabs.
+    /// The number of flushes of a sheaf to slabs.
     pub flushes: u64,
-    /// Full sheaves taken from the barn.
+    /// The number of full sheaves taken from the barn.
     pub barn_gets: u64,
-    /// Full sheaves given to the barn.
+    /// The number of full sheaves put into the barn.
     pub barn_puts: u64,
-    /// Groups of objects taken from or given to a slab: its word was changed about so often.
+    /// The number of groups of objects taken from or returned to a slab, each by about one change
+    /// of the slab's word.
     pub slab_syncs: u64,
-    /// Sheaves of objects sent to wait for a grace period.
+    /// The number of sheaves queued for a grace period.
     pub rcu_sheaves: u64,
 }
 
 impl Stats {
-    /// The numbers while no other thread has objects in hand to give them back.
+    /// Returns the statistics, read while no other thread moves objects between layers.
     pub(crate) fn of(inner: &Inner) -> Self {
         inner.visits.settled(|| Self::read(inner))
     }
 
     fn read(inner: &Inner) -> Self {
         let sheaves = &inner.sheaves;
-        // If the fence is refused: as if all of those had users.
+        // If the fence is refused, objects in sheaves count as in use.
         let (ready, collecting) = sheaves.content(&inner.handshake).unwrap_or_default();
         let cached = inner.barn.content() + ready;
         // Relaxed: statistics, so below.

@@ -1,31 +1,34 @@
-//! What may be changed while a cache lives.
+//! Tunables of a live cache.
 
 use crate::options::{CacheError, Options};
 use crate::slab::Layout;
 use quietline_platform::atomic::{AtomicUsize, Ordering};
 
-/// The tunables of a cache, by their kernel names where it has them. What [`RawCache::tunables`](crate::RawCache::tunables)
-/// gives is what is in force; 0 in what is [set](crate::RawCache::set_tunables) means the default of that field, which the
-/// formulas in [`Options`] give.
+/// Tunables of a cache, with the kernel's names where it has them.
+///
+/// [`Control::tunables`](crate::Control::tunables) returns the values in force. 0 in the argument
+/// of [`set_tunables`](crate::Control::set_tunables) means the field's default, by the formulas of
+/// [`Options`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tunables {
-    /// Objects that a slab should hold at least.
+    /// The number of objects that a slab should hold at least.
     pub min_objects: usize,
-    /// log2 of the pages that a slab has at least.
+    /// log2 of the least number of pages of a slab.
     pub min_order: usize,
-    /// Slabs with free objects that are kept when one of them becomes empty. (0 is 0.)
+    /// The number of slabs with free objects above which an empty slab is freed. 0 means none.
     pub min_partial: usize,
-    /// Objects that a miss takes out of partial slabs at once, for the CPU to keep.
+    /// The number of objects that a miss takes from partial slabs at once, for the CPU's sheaf.
     pub cpu_partial: usize,
-    /// Objects that a sheaf holds.
+    /// The capacity of a sheaf.
     pub sheaf_capacity: usize,
-    /// Objects of other slabs after which the scan for objects of the same slab ends, in a bulk free; 1 is Brouer's simple
-    /// version, which ends at the first; [`GATHER`](crate::GATHER) looks through all of the array.
+    /// The number of objects of other slabs after which a bulk free ends its scan for objects of
+    /// the same slab. 1 is Brouer's simple version, which ends at the first.
+    /// [`GATHER`](crate::GATHER) scans the whole array.
     pub look_ahead: usize,
 }
 
-/// The tunables of a live cache. All relaxed: each is a quantity of its own, and whoever meets an old one does what was
-/// right a moment ago.
+/// The tunables of a live cache. All accesses are relaxed: each value stands alone, and an old
+/// value was right a moment ago.
 #[derive(Debug)]
 pub(crate) struct Knobs {
     min_objects: AtomicUsize,
@@ -85,7 +88,7 @@ impl Knobs {
     }
 }
 
-/// The tunables with defaults in place of zeros, and the layout that follows.
+/// Returns the tunables with defaults in place of zeros, and the layout that follows from them.
 pub(crate) fn resolve(
     options: &Options,
     asked: Tunables,

@@ -2,18 +2,21 @@
 
 use crate::bulk::Entry;
 use crate::cache::RawCache;
+use crate::control::Control;
 use crate::hook::Hook;
 use crate::options::{CacheError, Options};
+use crate::slot::{Slot, VacantSlot};
 use crate::stats::Stats;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
-use core::ops::{Deref, DerefMut};
+use core::pin::Pin;
 use core::ptr::NonNull;
 use quietline_platform::AllocError;
 use quietline_sync::rcu;
 
-/// A cache of `T`s. Works for every `T` up to 16 KiB: with `Drop`, zero-sized, over-aligned.
+/// A slab cache of `T`s. `T` has at most 16 KiB. It may need `drop`, be zero-sized or be
+/// over-aligned.
 ///
 /// ```
 /// use quietline_slab::Cache;
@@ -25,41 +28,49 @@ use quietline_sync::rcu;
 /// drop(slot); // drops the value and gives the memory back to this CPU's sheaf
 /// ```
 pub struct Cache<T> {
-    raw: RawCache,
+    pub(crate) raw: RawCache,
     of: PhantomData<fn() -> T>,
 }
 
-/// A value in a [`Cache`], owned: dropping it drops the value in place and frees its memory.
-pub struct Slot<'a, T> {
-    value: NonNull<T>,
-    cache: &'a Cache<T>,
+/// Memory of objects without values. Dropping it frees the memory in one bulk operation.
+///
+/// The entries came from the cache, and no other owner has them.
+struct BulkMemory<'a, const N: usize>(&'a RawCache, [Entry; N]);
+
+impl<const N: usize> Drop for BulkMemory<'_, N> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: see the type.
+        unsafe { self.0.free_bulk(&mut self.1) };
+    }
 }
 
-// SAFETY: a slot owns its value, like a box; the cache is shared by design.
-unsafe impl<T: Send> Send for Slot<'_, T> {}
-// SAFETY: as above.
-unsafe impl<T: Sync> Sync for Slot<'_, T> {}
-
 impl<T> Cache<T> {
-    /// An empty cache; `name` is shown in statistics.
+    /// Returns an empty cache. `name` is copied, see [`Name`](crate::Name).
     ///
     /// # Errors
     /// [`CacheError`].
-    pub fn new(name: &'static str) -> Result<Self, CacheError> {
-        Self::with_options(Options::new(name, size_of::<T>(), align_of::<T>()))
+    pub fn new(name: &str) -> Result<Self, CacheError> {
+        Self::with_options(Options::of::<T>(name))
     }
 
-    /// A cache with tunables other than the defaults.
+    /// Returns an empty cache with options other than the defaults of [`Options::of`]: tunables,
+    /// merging, checks, larger objects.
     ///
     /// # Errors
-    /// [`CacheError`]; [`CacheError::BadLayout`] when the options are not for a `T`, or have hooks or RCU, which
-    /// [`TypesafeCache`] is for.
+    /// [`CacheError`]: [`WrongType`](CacheError::WrongType) if the objects are smaller or less
+    /// aligned than a `T`; [`Hooks`](CacheError::Hooks) and [`Domain`](CacheError::Domain) if the
+    /// options have hooks or name an RCU domain, for which there are [`TypesafeCache`] and
+    /// [`RcuCache`](crate::RcuCache).
     pub fn with_options(options: Options) -> Result<Self, CacheError> {
-        let fits = options.size >= size_of::<T>() && options.align >= align_of::<T>();
-        if !fits || options.has_hooks() || options.typesafe.is_some() || options.rcu.is_some() {
-            return Err(CacheError::BadLayout);
-        }
+        options.check_typed::<T>()?;
         Ok(Self { raw: RawCache::new(options)?, of: PhantomData })
+    }
+
+    /// Returns the operations that all kinds of caches have: tunables, checks, validation,
+    /// reclaim, statistics.
+    pub fn control(&self) -> Control<'_> {
+        self.raw.control()
     }
 
     /// Stores `value`. Costs and lines as [`RawCache::alloc`].
@@ -74,26 +85,43 @@ impl<T> Cache<T> {
         Ok(Slot { value: memory, cache: self })
     }
 
-    /// Stores what `make` makes, once there is memory for it: a long value is then made where it stays, and not copied there.
+    /// Allocates memory, calls `make` and stores its value there. The compiler can construct a
+    /// large value in place.
     ///
     /// # Errors
-    /// [`AllocError`]; `make` was not called.
+    /// [`AllocError`]; `make` is not called.
     #[inline(always)]
     pub fn alloc_with(&self, make: impl FnOnce() -> T) -> Result<Slot<'_, T>, AllocError> {
-        // Should `make` panic, what has no value yet is given back here.
-        struct Unused<'a>(&'a RawCache, NonNull<u8>);
-        impl Drop for Unused<'_> {
-            fn drop(&mut self) {
-                // SAFETY: it came from this cache just now.
-                unsafe { self.0.free(self.1) };
-            }
+        // Frees the memory if `make` panics.
+        let vacant = self.alloc_vacant()?;
+        // SAFETY: fresh memory of T's size and alignment, which then holds a value.
+        unsafe {
+            vacant.memory.write(make());
+            Ok(vacant.assume_init())
         }
-        let unused = Unused(&self.raw, self.raw.alloc()?);
-        let memory = unused.1.cast::<T>();
-        // SAFETY: fresh memory of T's size and alignment.
-        unsafe { memory.write(make()) };
-        core::mem::forget(unused);
-        Ok(Slot { value: memory, cache: self })
+    }
+
+    /// Allocates the memory of a value that is made later: after a step that can fail, in place, or
+    /// under a lock. See [`VacantSlot`]. Costs and lines as [`RawCache::alloc`].
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    #[inline(always)]
+    pub fn alloc_vacant(&self) -> Result<VacantSlot<'_, T>, AllocError> {
+        Ok(VacantSlot { memory: self.raw.alloc()?.cast(), cache: self })
+    }
+
+    /// Stores `value` where it does not move until it is dropped, as [`Box::pin`] does. Costs and
+    /// lines as [`RawCache::alloc`].
+    ///
+    /// A value that needs its own address is initialised through [`Pin::as_mut`]. If that fails,
+    /// dropping the slot drops the value.
+    ///
+    /// # Errors
+    /// [`AllocError`]; `value` is dropped.
+    #[inline(always)]
+    pub fn alloc_pin(&self, value: T) -> Result<Pin<Slot<'_, T>>, AllocError> {
+        Ok(self.alloc(value)?.into_pin())
     }
 
     /// Stores `N` values in one bulk operation, all or nothing.
@@ -106,15 +134,8 @@ impl<T> Cache<T> {
     ) -> Result<[Slot<'_, T>; N], AllocError> {
         let mut objects: [Entry; N] = [None; N];
         self.raw.alloc_bulk(&mut objects)?;
-        // Should `make` panic, what has no value yet is given back here, and what has one by its slot.
-        struct Unused<'a, const N: usize>(&'a RawCache, [Entry; N]);
-        impl<const N: usize> Drop for Unused<'_, N> {
-            fn drop(&mut self) {
-                // SAFETY: the entries that are left came from this cache just now.
-                unsafe { self.0.free_bulk(&mut self.1) };
-            }
-        }
-        let mut unused = Unused(&self.raw, objects);
+        // If `make` panics, this frees the memory without a value, and the slots drop the values.
+        let mut unused = BulkMemory(&self.raw, objects);
         let slots = core::array::from_fn(|i| {
             let value = make(i);
             let memory =
@@ -128,24 +149,36 @@ impl<T> Cache<T> {
     }
 
     /// Drops the values of `slots` and frees their memory in one bulk operation.
+    ///
+    /// # Panics
+    /// If a value's drop panics: the other values are dropped, and all memory is freed. If a slot is
+    /// one of another cache: the memory of slots before it can leak.
     pub fn free_bulk<const N: usize>(&self, slots: [Slot<'_, T>; N]) {
-        let mut objects: [Entry; N] = slots.map(|slot| {
+        let own = |slot: Slot<'_, T>| {
             assert!(core::ptr::eq(slot.cache, self), "the slot belongs to another cache");
-            let slot = ManuallyDrop::new(slot);
-            // SAFETY: the slot owns the value, and is forgotten.
-            unsafe { slot.value.drop_in_place() };
-            Some(slot.value.cast())
-        });
-        // SAFETY: they came from this cache, and their owners are gone.
-        unsafe { self.raw.free_bulk(&mut objects) };
+            ManuallyDrop::new(slot).value
+        };
+        if !core::mem::needs_drop::<T>() {
+            let mut objects: [Entry; N] = slots.map(|slot| Some(own(slot).cast()));
+            // SAFETY: they came from this cache, and their owners are gone.
+            return unsafe { self.raw.free_bulk(&mut objects) };
+        }
+        // Frees the memory also if the drop of a value panics.
+        let mut memory = BulkMemory(&self.raw, [None; N]);
+        for (entry, slot) in memory.1.iter_mut().zip(slots) {
+            let value = own(slot);
+            *entry = Some(value.cast());
+            // SAFETY: the slot owned the value, and is forgotten.
+            unsafe { value.drop_in_place() };
+        }
     }
 
-    /// What the cache holds now.
+    /// Returns the cache's statistics.
     pub fn stats(&self) -> Stats {
         self.raw.stats()
     }
 
-    /// Gives cached memory back: see [`RawCache::shrink`].
+    /// Frees cached memory: see [`RawCache::shrink`].
     pub fn shrink(&self) {
         self.raw.shrink();
     }
@@ -161,85 +194,34 @@ impl<T> Cache<T> {
     }
 }
 
-impl<T> Slot<'_, T> {
-    /// Gives up ownership; the value stays alive until it is dropped and freed by [`Cache::free_raw`].
-    #[inline(always)]
-    pub fn into_raw(self) -> NonNull<T> {
-        ManuallyDrop::new(self).value
-    }
-
-    /// Moves the value out and frees its memory.
-    pub fn into_inner(self) -> T {
-        let slot = ManuallyDrop::new(self);
-        // SAFETY: the slot owns the value, and is forgotten.
-        unsafe {
-            let value = slot.value.read();
-            slot.cache.raw.free(slot.value.cast());
-            value
-        }
-    }
-}
-
-impl<T> Deref for Slot<'_, T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        // SAFETY: the slot owns the value.
-        unsafe { self.value.as_ref() }
-    }
-}
-
-impl<T> DerefMut for Slot<'_, T> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the slot owns the value.
-        unsafe { self.value.as_mut() }
-    }
-}
-
-impl<T> Drop for Slot<'_, T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: the slot owns the value, which came from this cache.
-        unsafe {
-            self.value.drop_in_place();
-            self.cache.raw.free(self.value.cast());
-        }
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Slot<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
 impl<T> fmt::Debug for Cache<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache").field("stats", &self.stats()).finish()
     }
 }
 
-/// A `T` that can be constructed in a typesafe cache: what a reader may see of it before it is first used, and
-/// between its lives. Its fields are atomics or cells; the constructed state survives freeing.
+/// A type whose objects can be in a typesafe cache, where readers see them also before their first
+/// use and between their lives. The fields are atomics or cells. The constructed state survives
+/// freeing.
 ///
 /// # Safety
-/// With a [`LINK_OFFSET`](Self::LINK_OFFSET), the four bytes there may take any value, at any time when nobody owns the
-/// object, without harm to readers, to the next owner, or to `Self`'s `Drop`.
+/// With a [`LINK_OFFSET`](Self::LINK_OFFSET), the four bytes there may take any value while the
+/// object is free, without harm to readers, to the next owner, or to `Self`'s `Drop`.
 pub unsafe trait Typesafe: Sync + Send + 'static {
-    /// The state of memory that has never been used. A panic in it leaks the objects that were being made.
+    /// Returns the initial state of an object. A panic leaks the objects of the same batch.
     fn construct() -> Self;
 
-    /// Where in a free object the allocator may keep four bytes that no reader looks at, or none: see
-    /// [`Options::link_offset`].
+    /// The offset of four bytes that no reader looks at, for the allocator's link in a free object:
+    /// see [`Options::link_offset`].
     const LINK_OFFSET: Option<usize> = None;
 }
 
-/// A cache of `T`s that readers may find without owning them (`SLAB_TYPESAFE_BY_RCU`): memory that a read section
-/// may look at stays a `T` until the section ends, though perhaps another one, in another life.
+/// A slab cache of `T`s that readers find without owning them (`SLAB_TYPESAFE_BY_RCU`). Memory that
+/// a read-side critical section may look at stays a `T` until the section ends, but perhaps becomes
+/// another `T`.
 ///
-/// Whoever finds one through a pointer must therefore take a reference and then look at the pointer again.
+/// So a reader that finds a `T` through a pointer takes a reference and then checks the pointer
+/// again. [`TypesafePlace`](crate::TypesafePlace) does both.
 pub struct TypesafeCache<T: Typesafe> {
     raw: RawCache,
     of: PhantomData<fn() -> T>,
@@ -250,7 +232,27 @@ impl<T: Typesafe> TypesafeCache<T> {
     ///
     /// # Errors
     /// [`CacheError`].
-    pub fn new(name: &'static str, domain: &'static rcu::Domain) -> Result<Self, CacheError> {
+    pub fn new(name: &str, domain: &'static rcu::Domain) -> Result<Self, CacheError> {
+        Self::with_options(Options::of::<T>(name), domain)
+    }
+
+    /// Returns an empty cache with options other than the defaults of [`Options::of`]. Its readers
+    /// are those of `domain`. [`Debug::POISON`](crate::Debug::POISON) has no effect, because
+    /// readers may look at free objects.
+    ///
+    /// # Errors
+    /// [`CacheError`]: [`WrongType`](CacheError::WrongType) if the objects are smaller or less
+    /// aligned than a `T`; [`Hooks`](CacheError::Hooks) and [`Domain`](CacheError::Domain) if the
+    /// options have hooks or name a domain; [`BadLayout`](CacheError::BadLayout) if they have a
+    /// [`link_offset`](Options::link_offset), which is [`Typesafe::LINK_OFFSET`] here.
+    pub fn with_options(
+        options: Options,
+        domain: &'static rcu::Domain,
+    ) -> Result<Self, CacheError> {
+        options.check_typed::<T>()?;
+        if options.link_offset.is_some() {
+            return Err(CacheError::BadLayout);
+        }
         unsafe fn ctor<T: Typesafe>(memory: NonNull<u8>) {
             // SAFETY: the cache passes memory of T's size and alignment that nobody uses.
             unsafe { memory.cast::<T>().write(T::construct()) };
@@ -260,16 +262,25 @@ impl<T: Typesafe> TypesafeCache<T> {
             dtor: Hook::drop_of::<T>(),
             typesafe: Some(domain),
             link_offset: T::LINK_OFFSET,
-            ..Options::new(name, size_of::<T>(), align_of::<T>())
+            ..options
         };
-        // SAFETY: the hooks are for memory of T's size and alignment, and a T may be made and dropped on any thread.
+        // SAFETY: the hooks are for memory of T's size and alignment, and a T may be made and
+        // dropped on any thread.
         let raw = unsafe { RawCache::with_hooks(options)? };
         Ok(Self { raw, of: PhantomData })
     }
 
-    /// A `T` in the state in which it was freed, or freshly constructed. Costs and lines as [`RawCache::alloc`].
+    /// Returns the operations that all kinds of caches have: tunables, checks, validation,
+    /// reclaim, statistics.
+    pub fn control(&self) -> Control<'_> {
+        self.raw.control()
+    }
+
+    /// Allocates a `T`, in the state in which it was freed, or freshly constructed. Costs and lines
+    /// as [`RawCache::alloc`].
     ///
-    /// The pointer may be dereferenced, shared, until the object is freed and the grace period after that is over.
+    /// The pointer may be dereferenced, shared, until the object is freed and the grace period after
+    /// that has elapsed.
     ///
     /// # Errors
     /// [`AllocError`].
@@ -285,20 +296,20 @@ impl<T: Typesafe> TypesafeCache<T> {
         self.raw.try_alloc().map(NonNull::cast)
     }
 
-    /// Gives a `T` back, in whatever state; readers may go on looking at it, and it may be reused at once.
+    /// Frees a `T` in any state. Readers may still look at it, and it may be reused at once.
     ///
     /// # Safety
-    /// `object` came from [`alloc`](Self::alloc) of this cache, and its owner uses it no more. With a
-    /// [`LINK_OFFSET`](Typesafe::LINK_OFFSET), the four bytes there may take any value without harm to readers, to
-    /// the next owner, or to `T`'s `Drop`.
+    /// `object` came from [`alloc`](Self::alloc) of this cache, and its owner uses it no more. With
+    /// a [`LINK_OFFSET`](Typesafe::LINK_OFFSET), the four bytes there may take any value without
+    /// harm to readers, to the next owner, or to `T`'s `Drop`.
     #[inline(always)]
     pub unsafe fn free(&self, object: NonNull<T>) {
         // SAFETY: passed on.
         unsafe { self.raw.free(object.cast()) };
     }
 
-    /// Gives a `T` back if the CPU's sheaf has room, and returns `true`. Else it is still the
-    /// caller's, who [frees](Self::free) it.
+    /// Frees a `T` if the CPU's sheaf has room, and returns `true`. Returns `false` if the caller
+    /// still owns it and has to [free](Self::free) it.
     ///
     /// # Safety
     /// As [`free`](Self::free).
@@ -308,17 +319,17 @@ impl<T: Typesafe> TypesafeCache<T> {
         unsafe { self.raw.try_free(object.cast()) }
     }
 
-    /// Whose read sections keep objects from becoming anything else.
+    /// Returns the domain of the cache's readers.
     pub fn domain(&self) -> &'static rcu::Domain {
         self.raw.inner.options.typesafe.expect("a typesafe cache has a domain")
     }
 
-    /// What the cache holds now.
+    /// Returns the cache's statistics.
     pub fn stats(&self) -> Stats {
         self.raw.stats()
     }
 
-    /// Gives cached memory back, that of empty slabs after a grace period: see [`RawCache::shrink`].
+    /// Frees cached memory, that of empty slabs after a grace period: see [`RawCache::shrink`].
     pub fn shrink(&self) {
         self.raw.shrink();
     }

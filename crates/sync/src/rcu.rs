@@ -49,8 +49,9 @@
 //! * Waiting for a grace period inside a read section of the same domain waits for ever; the stall report says so.
 //! * A thread to which the kernel refuses `membarrier` (a seccomp filter) ends no grace period. It
 //!   waits until another thread does; the stall report says so. No memory is freed early.
-//! * A thread must not sleep in a [`WaitQueue`](crate::WaitQueue) inside a section of any domain:
-//!   nothing would be freed meanwhile. Debug builds assert it.
+//! * A thread must not sleep inside a section of any domain: nothing is freed meanwhile. Debug
+//!   builds assert it in a [`WaitQueue`](crate::WaitQueue) and where the program calls
+//!   [`might_sleep`](crate::might_sleep), which says what an event loop does instead.
 //!
 //! # Lock order
 //!

@@ -141,10 +141,6 @@ typedef enum ql_status {
      */
     QL_BAD_NAME = 5,
     /**
-     * More different names than this library can know.
-     */
-    QL_TOO_MANY = 6,
-    /**
      * Others have references to the packet or to its data: make a copy first.
      */
     QL_SHARED = 7,
@@ -344,8 +340,8 @@ typedef struct ql_cache_options {
      */
     size_t struct_size;
     /**
-     * Shown in statistics and reports: UTF-8, shorter than QL_NAME_MAX bytes; copied, and kept for ever, once for each
-     * different name, of which there can be 65,536. NULL for none.
+     * Shown in statistics and reports: UTF-8, shorter than QL_NAME_MAX bytes. The cache has a copy.
+     * NULL for none.
      */
     const char *name;
     /**
@@ -868,8 +864,8 @@ void ql_cache_free_bulk(struct ql_cache *cache,
 /**
  * Makes a cache, which allocates no slab yet, and stores it in *cache; on failure, *cache is NULL.
  *
- * QL_INVALID when `options` or `cache` is NULL, when struct_size or a flag is unknown; QL_BAD_NAME; QL_TOO_MANY for more than
- * 65,536 different names; QL_TOO_LARGE; QL_BAD_LAYOUT; QL_NO_MEMORY.
+ * QL_INVALID when `options` or `cache` is NULL, when struct_size or a flag is unknown;
+ * QL_BAD_NAME; QL_TOO_LARGE; QL_BAD_LAYOUT; QL_NO_MEMORY.
  *
  * # Safety
  * `options` points to as many bytes as its struct_size says; its name is a string. The hooks may be called with any memory of

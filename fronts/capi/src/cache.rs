@@ -34,8 +34,8 @@ impl ql_cache {
 
 /// Makes a cache, which allocates no slab yet, and stores it in *cache; on failure, *cache is NULL.
 ///
-/// QL_INVALID when `options` or `cache` is NULL, when struct_size or a flag is unknown; QL_BAD_NAME; QL_TOO_MANY for more than
-/// 65,536 different names; QL_TOO_LARGE; QL_BAD_LAYOUT; QL_NO_MEMORY.
+/// QL_INVALID when `options` or `cache` is NULL, when struct_size or a flag is unknown;
+/// QL_BAD_NAME; QL_TOO_LARGE; QL_BAD_LAYOUT; QL_NO_MEMORY.
 ///
 /// # Safety
 /// `options` points to as many bytes as its struct_size says; its name is a string. The hooks may be called with any memory of

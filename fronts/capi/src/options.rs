@@ -43,8 +43,8 @@ const FLAGS: u32 = QL_CACHE_TYPESAFE_BY_RCU
 pub struct ql_cache_options {
     /// sizeof(ql_cache_options).
     pub struct_size: usize,
-    /// Shown in statistics and reports: UTF-8, shorter than QL_NAME_MAX bytes; copied, and kept for ever, once for each
-    /// different name, of which there can be 65,536. NULL for none.
+    /// Shown in statistics and reports: UTF-8, shorter than QL_NAME_MAX bytes. The cache has a copy.
+    /// NULL for none.
     pub name: *const c_char,
     /// Bytes of an object, at most 16 KiB; 0 is allowed.
     pub size: usize,
@@ -113,13 +113,13 @@ impl ql_cache_options {
         let align = if self.align == 0 { 16 } else { self.align };
         let has = |flag| self.flags & flag != 0;
         // SAFETY: by contract.
-        let (name, domain) = unsafe { (names::intern(self.name)?, rcu::domain(self.rcu)) };
+        let (name, domain) = unsafe { (names::copy(self.name)?, rcu::domain(self.rcu)) };
         let typesafe = match (has(QL_CACHE_TYPESAFE_BY_RCU), domain) {
             (false, _) => None,
             (true, Some(domain)) => Some(domain),
             (true, None) => Some(quietline_sync::rcu::global()?),
         };
-        let defaults = Options::new(name, self.size, align);
+        let defaults = Options::new(&name, self.size, align);
         Ok(Options {
             typesafe,
             rcu: domain,

@@ -23,8 +23,6 @@ pub enum ql_status {
     QL_BAD_LAYOUT = 4,
     /// A name is longer than QL_NAME_MAX - 1 bytes, or no UTF-8.
     QL_BAD_NAME = 5,
-    /// More different names than this library can know.
-    QL_TOO_MANY = 6,
     /// Others have references to the packet or to its data: make a copy first.
     QL_SHARED = 7,
     /// The packet's buffer, or any buffer, has no room for that.
@@ -44,7 +42,6 @@ pub extern "C" fn ql_status_message(status: c_uint) -> *const c_char {
         3 => c"the object is too large for a slab cache",
         4 => c"the alignment must be a power of two, and link_offset a multiple of 4 inside the object",
         5 => c"a name must be UTF-8 and shorter than QL_NAME_MAX bytes",
-        6 => c"too many different names",
         7 => c"the packet is shared; copy it first",
         8 => c"the packet's buffer has no room for that",
         9 => c"the kernel refuses membarrier to the calling thread",
@@ -71,7 +68,9 @@ impl From<CacheError> for ql_status {
             CacheError::TooLarge { .. } => Self::QL_TOO_LARGE,
             CacheError::BadLayout => Self::QL_BAD_LAYOUT,
             CacheError::Alloc(AllocError) => Self::QL_NO_MEMORY,
-            CacheError::Hooks => unreachable!("caches are made with hooks allowed"),
+            CacheError::Hooks | CacheError::WrongType { .. } | CacheError::Domain => {
+                unreachable!("only typed caches refuse hooks, types and domains")
+            }
         }
     }
 }

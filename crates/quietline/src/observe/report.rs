@@ -56,7 +56,7 @@ impl From<&Stats> for Cache {
     fn from(stats: &Stats) -> Self {
         let tunables = stats.tunables;
         Self {
-            name: stats.name.to_owned(),
+            name: stats.name.to_string(),
             size: stats.size,
             object_size: stats.object_size,
             objects_per_slab: stats.objects_per_slab,

@@ -31,6 +31,7 @@ mod kernels {
     mod proc_watching;
     mod returned;
     mod scale;
+    mod sleeping_readers;
     mod threads;
 }
 #[cfg(target_os = "linux")]

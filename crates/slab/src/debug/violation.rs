@@ -2,6 +2,7 @@
 
 use super::CallSite;
 use crate::inner::Inner;
+use crate::name::Name;
 use crate::options::Options;
 use core::fmt;
 use core::ptr;
@@ -20,8 +21,8 @@ const DUMPED: usize = 64;
 pub struct Violation {
     /// What is wrong.
     pub kind: ViolationKind,
-    /// The cache that found it.
-    pub cache: &'static str,
+    /// The name of the cache that found it.
+    pub cache: Name,
     /// The object's address, or the address that is none.
     pub object: usize,
     /// Bytes of an object of the cache.
@@ -48,8 +49,8 @@ pub enum ViolationKind {
     InvalidPointer(Invalid),
     /// An object of another cache was freed. It is left as it is.
     WrongCache {
-        /// Whose it is.
-        owner: &'static str,
+        /// The name of the object's cache.
+        owner: Name,
     },
     /// Bytes beside an object were written. They are restored, and what was being done goes on.
     Overrun(Side),

@@ -78,7 +78,7 @@ fn double_free() {
     nothing();
     frees_again(&cache, object);
     let violation = only();
-    assert_eq!((violation.kind, violation.cache), (ViolationKind::DoubleFree, "checked"));
+    assert_eq!((violation.kind, &*violation.cache), (ViolationKind::DoubleFree, "checked"));
     assert_eq!((violation.object, violation.size), (object.addr().get(), 100));
     let report = violation.to_string();
     for part in [
@@ -194,8 +194,8 @@ fn wrong_cache() {
         let object = allocates_here(&other);
         frees_again(&cache, object);
         let violation = only();
-        assert_eq!(violation.kind, ViolationKind::WrongCache { owner: "other" });
-        assert_eq!((violation.cache, violation.size), ("checked", 24));
+        assert_eq!(violation.kind, ViolationKind::WrongCache { owner: "other".into() });
+        assert_eq!((&*violation.cache, violation.size), ("checked", 24));
         assert_eq!(violation.allocated.is_some(), known);
         let report = violation.to_string();
         for part in ["'checked'", "'other'", "wrong cache", "frees_again"] {

@@ -3,6 +3,7 @@
 
 mod batch;
 mod bulk;
+mod control;
 mod creation;
 mod debug;
 mod debug_cost;
@@ -23,6 +24,7 @@ mod locked_instructions;
 mod memory;
 mod merge;
 mod model;
+mod names;
 mod percpu_memory;
 mod rcu;
 mod rcu_cache;
@@ -30,6 +32,7 @@ mod reclaim;
 mod registry;
 mod shrink_beside;
 mod slabinfo;
+mod slots;
 #[cfg(not(loom))]
 mod support;
 mod typed;

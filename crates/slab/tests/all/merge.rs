@@ -45,7 +45,7 @@ fn caches_that_are_alike_share_slabs_and_sheaves() {
     let mut count = 0;
     each_cache(|stats| {
         count += 1;
-        assert_eq!((stats.name, stats.aliases), ("one", 1));
+        assert_eq!((&*stats.name, stats.aliases), ("one", 1));
     });
     assert_eq!(count, 1);
     assert_eq!(other.stats(), one.stats());
@@ -73,7 +73,8 @@ fn one_handle_less_leaves_the_others() {
     one.alloc_bulk(&mut objects).unwrap();
     objects.iter().flatten().for_each(|object| crate::support::fill(*object, 64, 7));
     drop(one);
-    assert_eq!((other.stats().name, other.stats().aliases, other.stats().active), ("one", 0, 100));
+    let stats = other.stats();
+    assert_eq!((&*stats.name, stats.aliases, stats.active), ("one", 0, 100));
     assert!(objects.iter().flatten().all(|object| crate::support::is_filled(*object, 64, 7)));
     let fourth = cache("again", 64);
     assert!(merged(&fourth, &other));
@@ -115,7 +116,7 @@ fn what_is_not_alike_stays_apart() {
         let [one, other] = [(); 2].map(|()| unsafe { RawCache::with_hooks(options) }.unwrap());
         assert!(!merged(&one, &plain), "{}", options.name);
         let with_itself = matches!(
-            options.name,
+            &*options.name,
             "size" | "align" | "link" | "objects" | "partial" | "cpu" | "sheaf" | "look" | "rcu"
         );
         assert_eq!(merged(&one, &other), with_itself, "{}", options.name);

@@ -151,9 +151,13 @@ fn options_are_checked() {
     let fit = Options::new("fit", 16, 8);
     assert!(RcuCache::<[u64; 2]>::with_options(fit, domain()).is_ok());
     let refused = |options| RcuCache::<[u64; 2]>::with_options(options, domain()).unwrap_err();
-    assert_eq!(refused(Options::new("small", 15, 8)), CacheError::BadLayout);
-    assert_eq!(refused(Options::new("crooked", 16, 4)), CacheError::BadLayout);
-    assert_eq!(refused(Options { typesafe: Some(domain()), ..fit }), CacheError::BadLayout);
+    assert_eq!(refused(Options::new("small", 15, 8)), CacheError::WrongType { size: 15, align: 8 });
+    assert_eq!(
+        refused(Options::new("crooked", 16, 4)),
+        CacheError::WrongType { size: 16, align: 4 }
+    );
+    assert_eq!(refused(Options { typesafe: Some(domain()), ..fit }), CacheError::Domain);
+    assert_eq!(refused(Options { rcu: Some(domain()), ..fit }), CacheError::Domain);
     assert_eq!(refused(Options { release: Some(Hook::new(|_| ())), ..fit }), CacheError::Hooks);
 }
 

@@ -3,15 +3,15 @@
 
 use crate::support::{Stop, each_fault};
 use quietline_platform::fault;
-use quietline_slab::{Options, RawCache, each_cache, memory_used, shrink_all};
+use quietline_slab::{Name, Options, RawCache, each_cache, memory_used, shrink_all};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-fn cache(name: &'static str, size: usize) -> RawCache {
+fn cache(name: &str, size: usize) -> RawCache {
     RawCache::new(Options::new(name, size, 8)).unwrap()
 }
 
-fn names() -> Vec<&'static str> {
+fn names() -> Vec<Name> {
     let mut names = Vec::new();
     each_cache(|stats| names.push(stats.name));
     names
@@ -120,12 +120,12 @@ fn visitors_beside_makers() {
             each_cache(|stats| {
                 oldest = oldest.or(Some(stats.name));
                 assert!(
-                    matches!((stats.name, stats.size), ("stays", 64) | ("fleeting", 200)),
+                    matches!((&*stats.name, stats.size), ("stays", 64) | ("fleeting", 200)),
                     "{stats:?}"
                 );
                 seen.fetch_add(1, Ordering::Relaxed);
             });
-            assert_eq!(oldest, Some("stays"));
+            assert_eq!(oldest, Some(Name::new("stays")));
             shrink_all();
         }
     });

@@ -2,6 +2,7 @@
 #![cfg(not(loom))]
 
 use quietline_slab::{Cache, CacheError, Hook, Options, Slot};
+use quietline_sync::rcu;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::thread;
@@ -53,6 +54,24 @@ fn a_panic_leaks_nothing() {
     assert_eq!((Rc::strong_count(&value), cache.stats().active), (1, 0));
 }
 
+/// The memory of a value whose drop panics is freed, as a box's is, alone and in bulk.
+#[test]
+fn a_panicking_drop_leaks_nothing() {
+    struct Panics(bool);
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            assert!(!self.0, "the drop panics");
+        }
+    }
+    let cache = Cache::<Panics>::new("panicking drop").unwrap();
+    let slot = cache.alloc(Panics(true)).unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(slot))).is_err());
+    assert_eq!(cache.stats().active, 0);
+    let slots: [_; 9] = cache.alloc_bulk(|i| Panics(i == 4)).unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| cache.free_bulk(slots))).is_err());
+    assert_eq!(cache.stats().active, 0);
+}
+
 #[test]
 fn slots_of_another_cache() {
     let (one, other) = (Cache::<u64>::new("one").unwrap(), Cache::<u64>::new("other").unwrap());
@@ -89,10 +108,18 @@ fn options_must_fit() {
     unsafe fn hook(_: std::ptr::NonNull<u8>) {}
     let fits = Options::new("fits", 64, 8);
     assert!(Cache::<[u64; 8]>::with_options(Options { sheaf_capacity: 3, ..fits }).is_ok());
-    assert_eq!(Cache::<[u64; 9]>::with_options(fits).unwrap_err(), CacheError::BadLayout);
-    assert_eq!(Cache::<u128>::with_options(fits).unwrap_err(), CacheError::BadLayout);
+    let wrong = CacheError::WrongType { size: 64, align: 8 };
+    assert_eq!(Cache::<[u64; 9]>::with_options(fits).unwrap_err(), wrong);
+    assert_eq!(Cache::<u128>::with_options(fits).unwrap_err(), wrong);
     let hooked = Options { ctor: Some(Hook::new(hook)), ..fits };
-    assert_eq!(Cache::<u64>::with_options(hooked).unwrap_err(), CacheError::BadLayout);
+    assert_eq!(Cache::<u64>::with_options(hooked).unwrap_err(), CacheError::Hooks);
+    for domain in [rcu::global().unwrap(), rcu::Domain::leaked().unwrap()] {
+        let [typesafe, rcu] =
+            [Options { typesafe: Some(domain), ..fits }, Options { rcu: Some(domain), ..fits }];
+        for options in [typesafe, rcu] {
+            assert_eq!(Cache::<u64>::with_options(options).unwrap_err(), CacheError::Domain);
+        }
+    }
     assert!(matches!(Cache::<[u8; 20000]>::new("large").unwrap_err(), CacheError::TooLarge { .. }));
 }
 

@@ -215,7 +215,7 @@ impl Leave<'_> {
     fn sleep(&self, until: &mut Until) -> Result<(), WaitError> {
         #[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
         if !until.is_over() {
-            crate::rcu::open_sections::assert_none();
+            crate::might_sleep();
         }
         if patience::look_again(self.waiter, until, self.alarm.map(|(interrupt, _)| interrupt)) {
             return Ok(());

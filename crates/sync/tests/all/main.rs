@@ -12,6 +12,7 @@ mod rcu_fence;
 mod rcu_fork;
 mod rcu_stall;
 mod seqcount;
+mod sleeping_readers;
 mod spinlock;
 mod wait_queue;
 

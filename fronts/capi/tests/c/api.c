@@ -31,7 +31,8 @@ static void version(void)
     const char *unknown = ql_status_message((unsigned)-1);
     CHECK(strcmp(unknown, ql_status_message(12345u)) == 0);
     for (unsigned status = QL_OK; status <= QL_REFUSED; status++)
-        CHECK(strlen(ql_status_message(status)) > 0 && strcmp(ql_status_message(status), unknown) != 0);
+        /* 6 is the number of no status. */
+        CHECK(status == 6 || (strlen(ql_status_message(status)) > 0 && strcmp(ql_status_message(status), unknown) != 0));
     CHECK(strcmp(ql_status_message(QL_REFUSED + 1), unknown) == 0);
 }
 
@@ -757,25 +758,20 @@ static void in_child(void (*test)(void))
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void use_up_names(void)
+/* The number of different names has no limit. */
+static void names_from_a_counter(void)
 {
-    enum { MOST = 65536 };
+    enum { MOST = 70000 };
     char name[QL_NAME_MAX];
     ql_cache_options options = {.struct_size = sizeof options, .name = name, .size = 64};
     ql_cache *cache;
-    ql_status status = QL_OK;
-    int made = 0;
-    for (; made <= MOST; made++) {
+    for (int made = 0; made <= MOST; made++) {
         snprintf(name, sizeof name, "name %d", made);
-        status = ql_cache_create(&options, &cache);
-        if (status != QL_OK)
-            break;
+        CHECK(ql_cache_create(&options, &cache) == QL_OK);
+        if (made == MOST)
+            CHECK(strcmp(stats_of(cache).name, "name 70000") == 0);
         ql_cache_destroy(cache);
     }
-    CHECK(status == QL_TOO_MANY && cache == NULL && made > MOST - 1000);
-    strcpy(name, "name 0");
-    CHECK(ql_cache_create(&options, &cache) == QL_OK && strcmp(stats_of(cache).name, "name 0") == 0);
-    ql_cache_destroy(cache);
 }
 
 static void many_caches_with_hooks(void)
@@ -813,7 +809,7 @@ int main(void)
     reclaiming();
     slabinfo();
     after_fork();
-    in_child(use_up_names);
+    in_child(names_from_a_counter);
     many_caches_with_hooks();
     puts("api: ok");
     return 0;

@@ -19,7 +19,8 @@ fn note(violation: &Violation) {
         ViolationKind::Overrun(_) => "overrun",
         _ => "something else",
     };
-    FOUND.lock().unwrap_or_else(PoisonError::into_inner).push((violation.cache, kind));
+    let cache = violation.cache.to_string().leak();
+    FOUND.lock().unwrap_or_else(PoisonError::into_inner).push((cache, kind));
 }
 
 /// What was found since this was asked last.

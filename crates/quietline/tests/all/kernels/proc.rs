@@ -109,7 +109,7 @@ fn slabinfo_has_every_cache() {
     let caches = k.slabinfo();
     assert_eq!(rows.len(), caches.len(), "names are different");
     for cache in &caches {
-        let row = &rows[cache.name];
+        let row = &rows[&*cache.name];
         assert_eq!(row.len(), 11, "{row:?}");
         assert_eq!(
             (row[2], row[3], row[4]),
@@ -118,7 +118,7 @@ fn slabinfo_has_every_cache() {
     }
     let sockets =
         caches.iter().find(|cache| cache.name.contains("sock")).expect("sockets have a cache");
-    assert_eq!(rows[sockets.name][0], 1);
+    assert_eq!(rows[&*sockets.name][0], 1);
     p.close(fd).unwrap();
 }
 
@@ -490,7 +490,7 @@ fn caches_are_tuned_by_files() {
         .skip(2)
         .map(|(name, ..)| name)
         .collect();
-    assert_eq!(listed, k.slabinfo().map(|cache| cache.name));
+    assert_eq!(listed, k.slabinfo().map(|cache| cache.name.to_string()));
     let dentries = || *k.slabinfo().iter().find(|cache| cache.name == "dentry").unwrap();
     let at = |name: &str| format!("/sys/kernel/slab/dentry/{name}");
     let get = |name: &str| numbers(&read(&p, &at(name)).unwrap())[0] as usize;

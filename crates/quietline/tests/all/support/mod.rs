@@ -37,7 +37,7 @@ pub(crate) fn assert_nothing_open(kernel: &Kernel) {
     assert_eq!(counts, (0, 0, 0), "files, dentries, inodes");
     for cache in kernel.slabinfo() {
         // The root directory: counted above.
-        if matches!(cache.name, "dentry" | "inode_cache") {
+        if matches!(&*cache.name, "dentry" | "inode_cache") {
             continue;
         }
         assert_eq!(cache.active, 0, "objects in use: {cache:?}");

@@ -1,0 +1,206 @@
+//! Values in a [`Cache`], owned through a borrow of the cache.
+
+use crate::cache::Memory;
+use crate::owned_slot::OwnedSlot;
+use crate::typed::Cache;
+use core::fmt;
+use core::mem::{ManuallyDrop, MaybeUninit};
+use core::ops::{Deref, DerefMut};
+use core::pin::Pin;
+use core::ptr::{self, NonNull};
+use std::sync::Arc;
+
+/// A value in a [`Cache`], owned: a box that borrows its cache. Dropping it drops the value in
+/// place and frees its memory, also if the value's `drop` panics.
+///
+/// A slot that must not borrow its cache is a `Slot<'static, T>` of a cache that lives as long as
+/// the process, or an [`OwnedSlot`]. A slot that is leaked ([`core::mem::forget`]) leaks its
+/// memory, which is never used again.
+pub struct Slot<'a, T> {
+    pub(crate) value: NonNull<T>,
+    pub(crate) cache: &'a Cache<T>,
+}
+
+/// Memory for one `T` in a [`Cache`], without a value. Dropping it frees the memory.
+///
+/// The memory is there before the value: a step that can fail, or that holds a lock, comes between
+/// allocation and [`write`](Self::write), and allocates nothing.
+///
+/// ```
+/// use quietline_slab::{Cache, Slot};
+/// use quietline_platform::AllocError;
+///
+/// # #[derive(Debug)]
+/// enum Error { Alloc(AllocError), Parse(std::num::ParseIntError) }
+///
+/// fn parse<'c>(cache: &'c Cache<u64>, text: &str) -> Result<Slot<'c, u64>, Error> {
+///     let vacant = cache.alloc_vacant().map_err(Error::Alloc)?;
+///     let value = text.parse().map_err(Error::Parse)?; // an error frees the memory
+///     Ok(vacant.write(value))
+/// }
+///
+/// let cache = Cache::new("numbers").unwrap();
+/// assert_eq!(*parse(&cache, "7").unwrap(), 7);
+/// assert!(parse(&cache, "seven").is_err());
+/// assert_eq!(cache.stats().active, 0);
+/// ```
+#[must_use = "the memory is freed if the slot is dropped"]
+pub struct VacantSlot<'a, T> {
+    pub(crate) memory: NonNull<T>,
+    pub(crate) cache: &'a Cache<T>,
+}
+
+// SAFETY: a slot owns its value, like a box; the cache is shared by design.
+unsafe impl<T: Send> Send for Slot<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Slot<'_, T> {}
+// SAFETY: a vacant slot owns memory without a value. Sending it lets another thread write a `T` of
+// its own there; `Slot`'s bounds say where that value may go.
+unsafe impl<T> Send for VacantSlot<'_, T> {}
+// SAFETY: a shared reference gives access to nothing.
+unsafe impl<T> Sync for VacantSlot<'_, T> {}
+
+impl<'a, T> VacantSlot<'a, T> {
+    /// Stores `value`. Cannot fail.
+    #[inline(always)]
+    pub fn write(self, value: T) -> Slot<'a, T> {
+        // SAFETY: the slot owns memory of T's size and alignment, which then holds a value.
+        unsafe {
+            self.memory.write(value);
+            self.assume_init()
+        }
+    }
+
+    /// Initialises the value in place by a function that can fail. `init` returns the reference
+    /// that [`MaybeUninit::write`] gave it.
+    ///
+    /// A value that `init` has written before it fails or panics is forgotten, not dropped.
+    ///
+    /// # Errors
+    /// The error of `init`; the memory is freed.
+    ///
+    /// # Panics
+    /// If `init` returns a reference to another value.
+    pub fn init_with<E>(
+        mut self,
+        init: impl FnOnce(&mut MaybeUninit<T>) -> Result<&mut T, E>,
+    ) -> Result<Slot<'a, T>, E> {
+        let memory = self.memory.as_ptr();
+        let value: *mut T = init(self.as_uninit_mut())?;
+        assert!(ptr::eq(value, memory), "the initialiser returned a reference to another value");
+        // SAFETY: there is a reference to a T at this address, so a value is there.
+        Ok(unsafe { self.assume_init() })
+    }
+
+    /// Returns the memory, for initialisation in place.
+    pub fn as_uninit_mut(&mut self) -> &mut MaybeUninit<T> {
+        // SAFETY: the slot owns memory of T's size and alignment.
+        unsafe { self.memory.cast().as_mut() }
+    }
+
+    /// Returns the slot of the value in the memory.
+    ///
+    /// # Safety
+    /// The memory holds a value: it was initialised through
+    /// [`as_uninit_mut`](Self::as_uninit_mut).
+    #[inline(always)]
+    pub unsafe fn assume_init(self) -> Slot<'a, T> {
+        let slot = ManuallyDrop::new(self);
+        Slot { value: slot.memory, cache: slot.cache }
+    }
+}
+
+impl<'a, T> Slot<'a, T> {
+    /// Gives up ownership. The value stays alive until it is dropped and freed by
+    /// [`Cache::free_raw`].
+    #[inline(always)]
+    pub fn into_raw(self) -> NonNull<T> {
+        ManuallyDrop::new(self).value
+    }
+
+    /// Moves the value out and frees its memory.
+    pub fn into_inner(self) -> T {
+        let slot = ManuallyDrop::new(self);
+        // SAFETY: the slot owns the value, and is forgotten.
+        unsafe {
+            let _memory = Memory::new(&slot.cache.raw, slot.value.cast());
+            slot.value.read()
+        }
+    }
+
+    /// Pins the value: it stays at its address until it is dropped.
+    #[inline(always)]
+    pub fn into_pin(self) -> Pin<Self> {
+        // SAFETY: a slot does not move its value, and frees the memory only after it has dropped
+        // the value. A forgotten slot's memory is never used again. `into_inner` and `into_raw`
+        // need a slot, which a pinned one does not give to safe code if T is not Unpin.
+        unsafe { Pin::new_unchecked(self) }
+    }
+
+    /// Makes the slot own its cache instead of borrowing it. One locked instruction on the
+    /// reference count of the cache, which all CPUs share: see [`OwnedSlot`].
+    ///
+    /// # Panics
+    /// If the slot is one of another cache. The value is dropped.
+    pub fn into_owned(self, cache: &Arc<Cache<T>>) -> OwnedSlot<T> {
+        assert!(ptr::eq(self.cache, &**cache), "the slot belongs to another cache");
+        let value = ManuallyDrop::new(self).value;
+        // SAFETY: the value is in this cache, and its owner is forgotten.
+        unsafe { OwnedSlot::from_parts(value, cache.clone()) }
+    }
+}
+
+impl<'a, T> From<Slot<'a, T>> for Pin<Slot<'a, T>> {
+    fn from(slot: Slot<'a, T>) -> Self {
+        slot.into_pin()
+    }
+}
+
+impl<T> Deref for Slot<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the slot owns the value.
+        unsafe { self.value.as_ref() }
+    }
+}
+
+impl<T> DerefMut for Slot<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the slot owns the value.
+        unsafe { self.value.as_mut() }
+    }
+}
+
+impl<T> Drop for Slot<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the slot owns the value, which came from this cache and is not used any more.
+        unsafe {
+            let _memory = Memory::new(&self.cache.raw, self.value.cast());
+            self.value.drop_in_place();
+        }
+    }
+}
+
+impl<T> Drop for VacantSlot<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the memory came from this cache, its owner gives it up, and it holds no value.
+        unsafe { self.cache.raw.free(self.memory.cast()) };
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Slot<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T> fmt::Debug for VacantSlot<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VacantSlot").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}
