@@ -71,10 +71,20 @@ impl Eviction {
         self.interfaces[interface as usize].known >= self.most
     }
 
-    /// The neighbour of a link that makes room.
-    pub(super) fn victim(&self, interface: u32) -> Option<u32> {
+    /// The neighbour of a link that a new one displaces. A stranger displaces strangers only.
+    pub(super) fn victim(&self, interface: u32, newcomer: Origin) -> Option<u32> {
         let interface = &self.interfaces[interface as usize];
-        interface.strangers.first().or(interface.answered.first())
+        let answered = (newcomer != Origin::Stranger).then(|| interface.answered.first());
+        interface.strangers.first().or(answered.flatten())
+    }
+
+    /// The origin of an entry that replaces another entry of the same neighbour. A question makes
+    /// no stranger of a station that has answered.
+    pub(super) fn origin(&self, replaced: u32, new: Origin) -> Origin {
+        match self.entries[replaced as usize].origin {
+            Origin::Answer if new == Origin::Stranger => Origin::Answer,
+            _ => new,
+        }
     }
 
     /// A neighbour of a link that was not heard of for so long that it is forgotten.
@@ -122,7 +132,7 @@ impl Eviction {
     /// Notes that a station was heard of, or asked. One that has answered stays so.
     pub(super) fn renew(&mut self, entry: u32, origin: Origin, now: u32) {
         let Entry { origin: before, interface, .. } = self.entries[entry as usize];
-        let origin = if before == Origin::Stranger { origin } else { before };
+        let origin = if before == Origin::Hand { before } else { self.origin(entry, origin) };
         self.remove(entry);
         self.enter(entry, interface, origin, now);
     }

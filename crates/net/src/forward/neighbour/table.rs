@@ -203,12 +203,11 @@ impl<A: Sealed> Table<A> {
         writer.pool.retire(entry);
     }
 
-    /// Enters a neighbour, in the place of what there is of it. If its link has as many as it may,
-    /// another one
-    /// [makes room](Eviction::victim).
+    /// Enters a neighbour, or replaces its entry. On a link that is full the neighbour displaces
+    /// [another one](Eviction::victim).
     ///
     /// # Errors
-    /// [`AllocError`], also if none can make room.
+    /// [`AllocError`], also if it may displace none.
     pub(super) fn set(
         &self,
         writer: &mut Writer,
@@ -222,7 +221,7 @@ impl<A: Sealed> Table<A> {
             return Err(error);
         }
         if writer.eviction.is_full(interface) && self.find(interface, address).is_none() {
-            let Some(victim) = writer.eviction.victim(interface) else {
+            let Some(victim) = writer.eviction.victim(interface, origin) else {
                 writer.pool.free_unseen(entry);
                 return Err(AllocError);
             };
@@ -243,6 +242,7 @@ impl<A: Sealed> Table<A> {
         self.set_until(entry, known.until);
         // ORDERING: Release pairs with the acquire in `find`.
         from.store(entry + 1, Ordering::Release);
+        let origin = old.as_ref().map_or(origin, |old| writer.eviction.origin(old.entry, origin));
         writer.eviction.enter(entry, interface, origin, now);
         if let Some(old) = old {
             self.retire(writer, old.entry);

@@ -38,6 +38,20 @@ fn to(sent: &[(u32, Vec<u8>)], link: Link) -> Vec<&[u8]> {
     sent.map(|(_, bytes)| &bytes[42..]).collect()
 }
 
+/// When [`fill`] has ended, in milliseconds.
+const FILLED: u64 = 4000;
+
+/// Resolves addresses of the wide network, one after another, slowly enough for the limit of
+/// questions. `B` answers for all.
+fn fill<'n>(of: &Forwarder<'n>, packets: &'n Packets, addresses: u32) {
+    for n in 0..addresses {
+        let at = u64::from(n) / 5;
+        handle(of, packets, 0, &[udp4(A4, unused(n), 64, b"")], at);
+        let sent = handle(of, packets, 1, &[answer((B, unused(n)))], at);
+        assert_eq!(to(&sent, B).len(), 1, "{n}");
+    }
+}
+
 /// Beside a sweep over a /16, new hosts are found and known ones are reached: each of their packets
 /// goes out. Each host answers after 900 further packets of the sweep.
 #[test]
@@ -176,14 +190,40 @@ fn answers_for_all_addresses() {
     let of = wide(&packets);
     of.set_neighbour4(0, A4, A).unwrap();
     of.set_neighbour4(1, Ipv4Addr::from_bits(WIDE + 9), B).unwrap();
-    for n in 0..2 * NEIGHBOURS {
-        handle(&of, &packets, 0, &[udp4(A4, unused(n), 64, b"")], 1);
-        let sent = handle(&of, &packets, 1, &[answer((B, unused(n)))], 1);
-        assert_eq!(to(&sent, B).len(), 1, "{n}");
-    }
+    fill(&of, &packets, 2 * NEIGHBOURS);
     assert_eq!(of.neighbours()[0], NEIGHBOURS as usize + 1);
-    let sent = handle(&of, &packets, 0, &[udp4(A4, Ipv4Addr::from_bits(WIDE + 9), 64, b"")], 2);
+    let by_hand = udp4(A4, Ipv4Addr::from_bits(WIDE + 9), 64, b"");
+    let sent = handle(&of, &packets, 0, &[by_hand], FILLED);
     assert_eq!(to(&sent, B).len(), 1, "entered by hand");
+}
+
+/// On a link that is full of stations that have answered, stations that only ask displace none of
+/// them. A question under the address of a station that has answered does not make it a stranger.
+#[test]
+fn questions_beside_answers() {
+    let packets = Packets::new().unwrap();
+    let of = wide(&packets);
+    let own = Ipv4Addr::from_bits(WIDE + 1);
+    of.set_neighbour4(0, A4, A).unwrap();
+    fill(&of, &packets, NEIGHBOURS);
+    let links = |n: u32| {
+        let sent = handle(&of, &packets, 0, &[udp4(A4, unused(n), 64, b"")], FILLED);
+        [B, host(0).0].map(|link| to(&sent, link).len())
+    };
+    for n in 0..100 {
+        let stranger = (host(1).0, unused(NEIGHBOURS + n));
+        handle(&of, &packets, 1, &[arp(1, stranger, ([0; 6], own))], FILLED);
+    }
+    for n in 0..100 {
+        assert_eq!(links(n), [1, 0], "{n} has answered");
+    }
+    let moved = (host(0).0, unused(50));
+    handle(&of, &packets, 1, &[arp(1, moved, ([0; 6], own))], FILLED);
+    handle(&of, &packets, 0, &[udp4(A4, host(2).1, 64, b"")], FILLED);
+    let sent = handle(&of, &packets, 1, &[answer(host(2))], FILLED);
+    assert_eq!(to(&sent, host(2).0).len(), 1, "a station that answers is entered");
+    assert_eq!(links(0), [0, 0], "it is the one heard of least recently");
+    assert_eq!(links(50), [0, 1], "it has answered, and has moved");
 }
 
 /// Packets that are too big are told of, each, beside a flood of expiring packets, of IPv4 and
