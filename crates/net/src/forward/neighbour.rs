@@ -33,15 +33,15 @@
 //! # Guarantees
 //!
 //! * What waits is bounded: [`WAITING`] packets for each of [`ASKED`] neighbours of a link. The
-//!   oldest packet of a neighbour makes room for the newest,
-//!   and a neighbour that was asked for in vain for another one: a neighbour that answers is found,
-//!   however many addresses without a station are
-//!   sent to, if it answers before [`ASKED`] others are asked for. Each of these drops is counted
-//!   as
+//!   newest packet of a neighbour displaces the oldest. A new neighbour displaces one that was
+//!   asked for in vain. Each dropped packet is counted as
 //!   [`NeighbourFailed`](crate::packet::DropReason::NeighbourFailed).
+//! * A link carries [`QUESTIONS`] first questions a second on average, and [`QUESTION_BURST`] at
+//!   once after a pause. A packet above that limit is dropped and displaces nothing. Below the
+//!   limit a neighbour is found if it answers before [`ASKED`] others are asked for.
 //! * Each link has its own bounds, so no flood on one link takes room from another. On one link,
-//!   stations that only ask displace no
-//!   station that has answered, and no flood keeps a new neighbour out.
+//!   stations that only ask displace no station that has answered. No flood of questions keeps a
+//!   station that answers out of the table.
 //! * A station is entered only after it was asked for, or has asked for us.
 //! * Of IPv6, an answer makes a neighbour reachable whether it says the link address or not, which who was asked himself may leave out (RFC
 //!   4861, section 7.2.4). What nobody asked for makes nobody reachable; an address that contradicts the one that is known, and is not said to
@@ -76,6 +76,10 @@ use table::{Table, Writer};
 pub const WAITING: usize = 3;
 /// Neighbours of one link that are asked for at a time.
 pub const ASKED: usize = 1024;
+/// First questions for neighbours of one link in a second, on average.
+pub const QUESTIONS: u32 = 10_000;
+/// First questions for neighbours of one link at once, after a pause.
+pub const QUESTION_BURST: u32 = 16_384;
 /// How often one is asked for before it is given up.
 pub const TRIES: u32 = 3;
 /// Seconds for which an answer is good.
@@ -115,7 +119,7 @@ pub(super) enum Waits<'n> {
     },
     /// The neighbour has become known.
     Known(Known, Skb<'n>),
-    /// There is no memory to wait.
+    /// There is no memory to wait, or the limit of first questions is reached.
     Refused(Skb<'n>),
 }
 

@@ -6,7 +6,7 @@
 //! another.
 
 use super::queue::{Links, Queue};
-use super::{ASKED, NOTHING, SECOND, TRIES, WAITING, Waiting};
+use super::{ASKED, NOTHING, QUESTION_BURST, QUESTIONS, SECOND, TRIES, WAITING, Waiting};
 use crate::forward::address::Sealed;
 use crate::packet::Skb;
 use core::time::Duration;
@@ -24,6 +24,8 @@ pub(super) struct Pending<'n, A> {
     /// interval between two questions is always the same,
     /// so in each queue the one that is due next comes first.
     by_tries: [Queue; TRIES as usize + 1],
+    /// The token bucket of first questions: the time at which it is full again.
+    full_at: Duration,
 }
 
 /// A neighbour that is being asked for.
@@ -56,7 +58,19 @@ impl<'n, A: Sealed> Pending<'n, A> {
             links: Links::new(),
             free: Queue::EMPTY,
             by_tries: [Queue::EMPTY; TRIES as usize + 1],
+            full_at: Duration::ZERO,
         }
+    }
+
+    /// Takes a token for a first question. Returns `false` if the bucket is empty.
+    fn take_token(&mut self, now: Duration) -> bool {
+        const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / QUESTIONS as u64);
+        let full_at = self.full_at.max(now) + INTERVAL;
+        let has_token = full_at <= now + INTERVAL * QUESTION_BURST;
+        if has_token {
+            self.full_at = full_at;
+        }
+        has_token
     }
 
     /// Appends a packet to those that wait for a neighbour that is being asked for. Returns the
@@ -77,18 +91,17 @@ impl<'n, A: Sealed> Pending<'n, A> {
     }
 
     /// Begins to ask for a neighbour. Returns the packets that have waited for the neighbour that
-    /// made room for it: of those asked most often,
-    /// the one asked for the longest time.
+    /// it displaces: of those asked most often, the one asked for the longest time.
     ///
     /// # Errors
-    /// Gives the packet back without memory.
+    /// Returns the packet if the limit of first questions is reached, or without memory.
     pub(super) fn ask(
         &mut self,
         address: A,
         skb: Skb<'n>,
         now: Duration,
     ) -> Result<Waiting<'n>, Skb<'n>> {
-        if self.reserve(address).is_err() {
+        if self.reserve(address).is_err() || !self.take_token(now) {
             return Err(skb);
         }
         let mut pushed_out = NOTHING;

@@ -226,6 +226,39 @@ fn questions_beside_answers() {
     assert_eq!(links(50), [0, 1], "it has answered, and has moved");
 }
 
+/// A sweep faster than the limit of questions: what exceeds the limit is dropped, and displaces no
+/// neighbour that is being asked for.
+#[test]
+fn a_sweep_above_the_limit() {
+    let packets = Packets::new().unwrap();
+    let of = wide(&packets);
+    of.set_neighbour4(0, A4, A).unwrap();
+    of.set_neighbour6(0, A6, A).unwrap();
+    let v6 = |n: u32| -> Ipv6Addr { (B6.to_bits() + 0x1_0000 + u128::from(n)).into() };
+    let sweep = |range: std::ops::Range<u32>, at: u64| -> [usize; 2] {
+        let mut asked = [0; 2];
+        for first in range.step_by(50) {
+            let numbers = first..first + 50;
+            let frames: Vec<_> = numbers.clone().map(|n| udp4(A4, unused(n), 64, b"")).collect();
+            asked[0] += handle(&of, &packets, 0, &frames, at).len();
+            let frames: Vec<_> = numbers.map(|n| udp6(A6, v6(n), 64, b"")).collect();
+            asked[1] += handle(&of, &packets, 0, &frames, at).len();
+        }
+        asked
+    };
+    assert_eq!(sweep(0..20_000, 1), [QUESTION_BURST as usize; 2]);
+    assert_eq!(handle(&of, &packets, 0, &[udp4(A4, host(1).1, 64, b"first")], 1), []);
+    handle(&of, &packets, 0, &[udp4(A4, host(2).1, 64, b"second")], 51);
+    let allowed = QUESTIONS as usize / 20;
+    assert_eq!(sweep(20_000..30_000, 51), [allowed - 1, allowed], "in 50 ms");
+    let sent = handle(&of, &packets, 1, &[answer(host(2))], 51);
+    assert_eq!(to(&sent, host(2).0), [b"second"], "it is still being asked for");
+    let failed = of.counts()[DropReason::NeighbourFailed];
+    assert_eq!(failed + of.waiting() as u64, 2 * 30_000 + 1);
+    drop(of);
+    assert_eq!(packets.head_stats().active, 0);
+}
+
 /// Packets that are too big are told of, each, beside a flood of expiring packets, of IPv4 and
 /// IPv6.
 #[test]
