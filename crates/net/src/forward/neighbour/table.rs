@@ -92,6 +92,7 @@ impl Writer {
 }
 
 /// Entries beyond those that all links together may have: taken out, and waiting for readers.
+/// Strangers use the first half only, so that a flood of them leaves entries for answers.
 const SPARE: u32 = if cfg!(loom) { 0 } else { 1024 };
 /// Buckets at most.
 const MOST_BUCKETS: usize = 1 << 20;
@@ -207,7 +208,8 @@ impl<A: Sealed> Table<A> {
     /// [another one](Eviction::victim).
     ///
     /// # Errors
-    /// [`AllocError`], also if it may displace none.
+    /// [`AllocError`], also if it may displace none, and for a stranger if half of the spare
+    /// entries wait for readers.
     pub(super) fn set(
         &self,
         writer: &mut Writer,
@@ -215,6 +217,9 @@ impl<A: Sealed> Table<A> {
         known: Known,
         (origin, now): (Origin, u32),
     ) -> Result<(), AllocError> {
+        if origin == Origin::Stranger && writer.pool.waiting() > SPARE / 2 {
+            return Err(AllocError);
+        }
         let entry = writer.pool.alloc(&self.words)?;
         if let Err(error) = writer.eviction.reserve(entry) {
             writer.pool.free_unseen(entry);

@@ -226,6 +226,29 @@ fn questions_beside_answers() {
     assert_eq!(links(50), [0, 1], "it has answered, and has moved");
 }
 
+/// While a reader stays in its section, entries that strangers have displaced stay too. Those do
+/// not take the entries of stations that answer.
+#[test]
+fn strangers_beside_a_reader() {
+    quietline_testing::isolated!();
+    let packets = Packets::new().unwrap();
+    let of = wide(&packets);
+    let own = Ipv4Addr::from_bits(WIDE + 1);
+    of.set_neighbour4(0, A4, A).unwrap();
+    let section = quietline_sync::rcu::global().unwrap().read();
+    for n in 0..3 * NEIGHBOURS {
+        handle(&of, &packets, 1, &[arp(1, (B, unused(n)), ([0; 6], own))], 1);
+    }
+    let reached = (1..=100).filter(|&n| {
+        let (link, address) = host(n);
+        handle(&of, &packets, 0, &[udp4(A4, address, 64, b"")], 1);
+        handle(&of, &packets, 1, &[answer((link, address))], 1);
+        to(&handle(&of, &packets, 0, &[udp4(A4, address, 64, b"")], 1), link).len() == 1
+    });
+    assert_eq!(reached.count(), 100);
+    drop(section);
+}
+
 /// A sweep faster than the limit of questions: what exceeds the limit is dropped, and displaces no
 /// neighbour that is being asked for.
 #[test]
