@@ -201,6 +201,12 @@ impl Settings {
         clamp
     }
 
+    /// `TCP_DEFER_ACCEPT`, in seconds: the time of the retransmission at which a deferred
+    /// connection is queued.
+    pub(super) fn defer_accept(&self) -> u32 {
+        self.values[DEFER_ACCEPT].load(Ordering::Relaxed)
+    }
+
     fn is_on(&self, at: usize) -> bool {
         self.values[at].load(Ordering::Relaxed) != 0
     }
