@@ -50,9 +50,8 @@
 //!
 //! # Lock order
 //!
-//! The lock of a link's pending neighbours, then the lock of the neighbour table's writers. This
-//! and the locks of routes are leaves, but that the RCU domain's are taken
-//! inside them.
+//! The lock of a link's pending neighbours, then the lock of the neighbour table's writers. Inside
+//! the latter, and inside the locks of routes, only locks of the RCU domain are taken.
 //!
 //! # Source
 //! `net/ipv4/ip_forward.c`, `net/ipv6/ip6_output.c`, `net/core/neighbour.c`, Linux 6.1, for what is done in which order;

@@ -1,9 +1,9 @@
-//! Neighbours: the link addresses of those on the same link, and packets that wait for them.
+//! Neighbours: the link addresses of stations on the same link, and packets that wait for them.
 //!
 //! # The problem
 //!
-//! Each packet needs the link address of the next station. It is asked for on the link; until the answer comes, packets
-//! wait, and who sends many must not fill the memory with them.
+//! Each packet needs the link address of the next station. The router asks for it on the link.
+//! Packets wait until the answer comes, and a flood of them must not fill the memory.
 //!
 //! # Our way
 //!
@@ -14,20 +14,20 @@
 //!               failed: what waits is dropped                                          forgotten ── a packet ──> incomplete
 //! ```
 //!
-//! Known neighbours are in a hash table that readers walk in an RCU read-side critical section: no
-//! lock, nothing written. Neighbours that are being
-//! asked for, with up to [`WAITING`] packets each, are in a table of their link, under its lock,
-//! which only packets to unknown neighbours take.
+//! Known neighbours are in a hash table that readers walk in an RCU read-side critical section,
+//! without a lock and without a write. Neighbours that are being asked for, with up to [`WAITING`]
+//! packets each, are in a table of their link. Only packets to unknown neighbours take the lock of
+//! that table.
 //!
-//! A route remembers the number of its gateway's entry and looks there first. The entry says whose
-//! it is, and until when; one that is taken out says
-//! so. Nobody has to be told, and none is found that has gone.
+//! A route remembers the number of its gateway's entry and looks there first. The entry has the
+//! neighbour's address and the end of its time, and a removed entry has no time left. So a removed
+//! neighbour is not found, although no route is told of the removal.
 //!
 //! ```text
-//!   packet to an unknown neighbour ──> table of the link: hash, lock ── full ──> the one asked
-//!   most often and longest makes room
-//!   answer ──> table of all links: keyed hash, RCU ── as many of the link as may be ──> strangers
-//!   make room, then the one heard of least recently
+//!   packet to an unknown neighbour ──> table of the link: hash, lock
+//!       full: evicts the neighbour asked for most often and for the longest time
+//!   answer ──> table of all links: keyed hash, RCU
+//!       full: evicts strangers first, then the neighbour heard of least recently
 //! ```
 //!
 //! # Guarantees
@@ -278,9 +278,8 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         true
     }
 
-    /// A neighbour has said where it is. Returns the packets that have waited for it. One that was
-    /// neither asked for nor is known is
-    /// entered only if `create`.
+    /// Learns a neighbour's link address from the neighbour. Returns the packets that have waited
+    /// for it. A neighbour that is neither known nor being asked for is entered only if `create`.
     ///
     /// If there is no memory to enter it, the packets are returned nevertheless.
     pub(super) fn learn(
@@ -358,9 +357,9 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         waiting.unwrap_or(NOTHING)
     }
 
-    /// A neighbour of IPv6 has said where it is, or that it is there (RFC 4861, section 7.2.5).
-    /// Returns where to send the packets that have waited for it,
-    /// and these. One that was neither asked for nor is known is not entered.
+    /// Learns from an advertisement of a neighbour of IPv6 (RFC 4861, section 7.2.5). Returns the
+    /// packets that have waited for it, and their link address. A neighbour that is neither known
+    /// nor being asked for is not entered.
     ///
     /// If there is no memory to enter it, the packets are returned nevertheless.
     pub(super) fn advertised(

@@ -99,9 +99,9 @@ const SEGMENT: u32 = 536;
 const SEGMENT_OPTIONS: u32 = 12;
 /// The largest segment that the loopback device carries, of IPv4 and of IPv6.
 const SEGMENT_LARGEST: [u32; 2] = [65_483, 65_463];
-/// The largest segment of a new connection: half of the first window of the other end. That is less
-/// for a connecting end, as a
-/// listener's first window has headers of IPv4, or of IPv6, taken off.
+/// The largest segment of a new connection: half of the first window of the other end. It is less
+/// for a connecting end, because a listener's first window has headers of IPv4, or of IPv6, taken
+/// off.
 const SEGMENT_ACCEPTED: u32 = 32_768;
 const SEGMENT_CONNECTED: [u32; 2] = [32_741, 32_732];
 

@@ -1,12 +1,12 @@
-//! The order in which known neighbours make room for others, and are forgotten.
+//! The order in which known neighbours are evicted and forgotten.
 //!
-//! Each link has two queues. In the first are stations that have asked for one of our addresses and
-//! were never asked themselves: anybody can send
-//! such questions, under any address, so they make room first. In the second are stations that have
-//! answered a question of ours. In both, the station
-//! heard of least recently comes first. Neighbours entered by hand are in no queue: they stay.
+//! Each link has two queues. The first has strangers: stations that have asked for one of the
+//! router's addresses and have answered none of its questions. Any station can send questions under
+//! any address, so strangers are evicted first. The second has stations that have answered. In
+//! both queues the station heard of least recently comes first. Neighbours entered by hand are in
+//! no queue and stay.
 
-use super::queue::{Links, Queue};
+use super::queue::{Queue, QueueLinks};
 use super::{FORGOTTEN, REACHABLE};
 use quietline_platform::{AllocError, heap};
 
@@ -23,7 +23,7 @@ pub(super) enum Origin {
 
 /// The queues of all links.
 pub(super) struct Eviction {
-    links: Links,
+    links: QueueLinks,
     entries: Vec<Entry>,
     interfaces: Box<[Interface]>,
     /// Neighbours of one link at most.
@@ -63,7 +63,7 @@ impl Eviction {
     pub(super) fn new(interfaces: usize, most: u32) -> Result<Self, AllocError> {
         let interface = |_| Interface { known: 0, strangers: Queue::EMPTY, answered: Queue::EMPTY };
         let interfaces = heap::try_boxed_slice(interfaces, interface)?;
-        Ok(Self { links: Links::new(), entries: Vec::new(), interfaces, most })
+        Ok(Self { links: QueueLinks::new(), entries: Vec::new(), interfaces, most })
     }
 
     /// Whether a link has as many neighbours as it may.
@@ -96,7 +96,7 @@ impl Eviction {
         [interface.strangers, interface.answered].iter().filter_map(Queue::first).find(is_old)
     }
 
-    /// Makes room for an entry.
+    /// Allocates memory for an entry.
     ///
     /// # Errors
     /// [`AllocError`].
@@ -109,7 +109,7 @@ impl Eviction {
         Ok(())
     }
 
-    /// Enters an entry for which there [is room](Self::reserve).
+    /// Enters an entry that has [memory](Self::reserve).
     pub(super) fn enter(&mut self, entry: u32, interface: u32, origin: Origin, now: u32) {
         self.entries[entry as usize] = Entry { origin, interface, heard: now };
         let interface = &mut self.interfaces[interface as usize];
