@@ -32,9 +32,10 @@
 //!   out has the checksum that follows from the one that came in (RFC 1624), so that a fault on the way in is not made right.
 //! * A packet that came in is [counted](Counts) as one thing only: sent on, taken, or dropped, and why.
 //! * What waits for neighbours is bounded, for each interface: a flood is dropped, not stored. A
-//!   sweep over addresses without stations, spoofed
-//!   senders and stations that answer for whole networks keep no other neighbour from being found,
-//!   and take no room of other interfaces.
+//!   sweep over addresses without stations, spoofed senders and stations that answer for whole
+//!   networks keep no known neighbour from being reached and take no room of other interfaces.
+//!   Questions for new neighbours are limited: beside a sweep of more than [`QUESTIONS`] addresses
+//!   a second, packets to new neighbours share that limit with the sweep's.
 //! * The errors that are sent are limited, but for those that path MTU discovery needs: as on
 //!   Linux, each packet that is too big is told of.
 //! * An error is never sent about an error, a fragment but the first, or what came to more than one station (RFC 1812, RFC 4443).
@@ -49,9 +50,8 @@
 //!
 //! # Lock order
 //!
-//! The lock of a link's pending neighbours, then the lock of the neighbour table's writers. This
-//! and the locks of routes are leaves, but that the RCU domain's are taken
-//! inside them.
+//! The lock of a link's pending neighbours, then the lock of the neighbour table's writers. Inside
+//! the latter, and inside the locks of routes, only locks of the RCU domain are taken.
 //!
 //! # Source
 //! `net/ipv4/ip_forward.c`, `net/ipv6/ip6_output.c`, `net/core/neighbour.c`, Linux 6.1, for what is done in which order;
@@ -84,6 +84,6 @@ pub use address::Address;
 pub use forwarder::{BATCH, Forwarder, Lane, NEIGHBOURS, Transmit};
 pub use interface::{Interface, LEAST_MTU6};
 pub use limiter::{BURST, INTERVAL};
-pub use neighbour::{ASKED, REACHABLE, TRIES, WAITING};
+pub use neighbour::{ASKED, QUESTION_BURST, QUESTIONS, REACHABLE, TRIES, WAITING};
 pub use routes::{NextHop, Prefix, Routes, Routes4, Routes6, Via};
 pub use statistics::{Count, Counts};

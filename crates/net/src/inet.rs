@@ -51,6 +51,7 @@ use tcp::How;
 #[derive(Debug)]
 pub(crate) struct Inet {
     tcp: Ports<Object<tcp::End>>,
+    ticks: tcp::Ticks,
     udp: Ports<Object<udp::End>>,
     udplite: Ports<Object<udp::End>>,
     /// After the tables, which keep some of them.
@@ -65,6 +66,7 @@ impl Inet {
         let make = || -> Result<Self, AllocError> {
             Ok(Self {
                 tcp: Ports::new(Taken::ByAny)?,
+                ticks: tcp::Ticks::new()?,
                 udp: Ports::new(Taken::ByLatest)?,
                 udplite: Ports::new(Taken::ByLatest)?,
                 streams,
@@ -72,6 +74,11 @@ impl Inet {
             })
         };
         make().map_err(|AllocError| Errno::NOMEM)
+    }
+
+    /// Ends the thread of deferred connections. No call is being made.
+    pub(crate) fn end(&self) {
+        self.ticks.end();
     }
 
     #[cfg(not(loom))]

@@ -40,5 +40,6 @@ impl Net {
     /// Closes what only messages keep open: no descriptor is left, and no call is being made.
     pub fn end(&self) {
         self.unix.end();
+        self.inet.end();
     }
 }

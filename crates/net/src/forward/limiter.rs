@@ -1,10 +1,9 @@
 //! The rate limit of ICMP errors, for each CPU.
 //!
-//! Messages of path MTU discovery are not limited, as on Linux: a sender that is not told of a
-//! narrow link sends into it for ever, and a flood of packets
-//! with other faults would use up what may be told. Nobody can make much of it: each answers one
-//! packet that is longer than the link allows, and
-//! is hardly longer itself.
+//! Messages of path MTU discovery are not limited, as on Linux. A sender that does not learn of a
+//! narrow link sends into it for ever, and a flood of packets with other faults would use up the
+//! limit. Such messages amplify nothing: each answers one packet that is longer than the link's
+//! MTU, and is shorter than that packet.
 
 use super::forwarder::Pass;
 use core::time::Duration;

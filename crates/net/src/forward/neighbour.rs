@@ -1,9 +1,9 @@
-//! Neighbours: the link addresses of those on the same link, and packets that wait for them.
+//! Neighbours: the link addresses of stations on the same link, and packets that wait for them.
 //!
 //! # The problem
 //!
-//! Each packet needs the link address of the next station. It is asked for on the link; until the answer comes, packets
-//! wait, and who sends many must not fill the memory with them.
+//! Each packet needs the link address of the next station. The router asks for it on the link.
+//! Packets wait until the answer comes, and a flood of them must not fill the memory.
 //!
 //! # Our way
 //!
@@ -14,34 +14,34 @@
 //!               failed: what waits is dropped                                          forgotten ── a packet ──> incomplete
 //! ```
 //!
-//! Known neighbours are in a hash table that readers walk in an RCU read-side critical section: no
-//! lock, nothing written. Neighbours that are being
-//! asked for, with up to [`WAITING`] packets each, are in a table of their link, under its lock,
-//! which only packets to unknown neighbours take.
+//! Known neighbours are in a hash table that readers walk in an RCU read-side critical section,
+//! without a lock and without a write. Neighbours that are being asked for, with up to [`WAITING`]
+//! packets each, are in a table of their link. Only packets to unknown neighbours take the lock of
+//! that table.
 //!
-//! A route remembers the number of its gateway's entry and looks there first. The entry says whose
-//! it is, and until when; one that is taken out says
-//! so. Nobody has to be told, and none is found that has gone.
+//! A route remembers the number of its gateway's entry and looks there first. The entry has the
+//! neighbour's address and the end of its time, and a removed entry has no time left. So a removed
+//! neighbour is not found, although no route is told of the removal.
 //!
 //! ```text
-//!   packet to an unknown neighbour ──> table of the link: hash, lock ── full ──> the one asked
-//!   most often and longest makes room
-//!   answer ──> table of all links: keyed hash, RCU ── as many of the link as may be ──> strangers
-//!   make room, then the one heard of least recently
+//!   packet to an unknown neighbour ──> table of the link: hash, lock
+//!       full: evicts the neighbour asked for most often and for the longest time
+//!   answer ──> table of all links: keyed hash, RCU
+//!       full: evicts strangers first, then the neighbour heard of least recently
 //! ```
 //!
 //! # Guarantees
 //!
 //! * What waits is bounded: [`WAITING`] packets for each of [`ASKED`] neighbours of a link. The
-//!   oldest packet of a neighbour makes room for the newest,
-//!   and a neighbour that was asked for in vain for another one: a neighbour that answers is found,
-//!   however many addresses without a station are
-//!   sent to, if it answers before [`ASKED`] others are asked for. Each of these drops is counted
-//!   as
+//!   newest packet of a neighbour displaces the oldest. A new neighbour displaces one that was
+//!   asked for in vain. Each dropped packet is counted as
 //!   [`NeighbourFailed`](crate::packet::DropReason::NeighbourFailed).
+//! * A link carries [`QUESTIONS`] first questions a second on average, and [`QUESTION_BURST`] at
+//!   once after a pause. A packet above that limit is dropped and displaces nothing. Below the
+//!   limit a neighbour is found if it answers before [`ASKED`] others are asked for.
 //! * Each link has its own bounds, so no flood on one link takes room from another. On one link,
-//!   stations that only ask displace no
-//!   station that has answered, and no flood keeps a new neighbour out.
+//!   stations that only ask displace no station that has answered. No flood of questions keeps a
+//!   station that answers out of the table.
 //! * A station is entered only after it was asked for, or has asked for us.
 //! * Of IPv6, an answer makes a neighbour reachable whether it says the link address or not, which who was asked himself may leave out (RFC
 //!   4861, section 7.2.4). What nobody asked for makes nobody reachable; an address that contradicts the one that is known, and is not said to
@@ -76,6 +76,10 @@ use table::{Table, Writer};
 pub const WAITING: usize = 3;
 /// Neighbours of one link that are asked for at a time.
 pub const ASKED: usize = 1024;
+/// First questions for neighbours of one link in a second, on average.
+pub const QUESTIONS: u32 = 10_000;
+/// First questions for neighbours of one link at once, after a pause.
+pub const QUESTION_BURST: u32 = 16_384;
 /// How often one is asked for before it is given up.
 pub const TRIES: u32 = 3;
 /// Seconds for which an answer is good.
@@ -115,7 +119,7 @@ pub(super) enum Waits<'n> {
     },
     /// The neighbour has become known.
     Known(Known, Skb<'n>),
-    /// There is no memory to wait.
+    /// There is no memory to wait, or the limit of first questions is reached.
     Refused(Skb<'n>),
 }
 
@@ -274,9 +278,8 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         true
     }
 
-    /// A neighbour has said where it is. Returns the packets that have waited for it. One that was
-    /// neither asked for nor is known is
-    /// entered only if `create`.
+    /// Learns a neighbour's link address from the neighbour. Returns the packets that have waited
+    /// for it. A neighbour that is neither known nor being asked for is entered only if `create`.
     ///
     /// If there is no memory to enter it, the packets are returned nevertheless.
     pub(super) fn learn(
@@ -354,9 +357,9 @@ impl<'n, A: Sealed> Neighbours<'n, A> {
         waiting.unwrap_or(NOTHING)
     }
 
-    /// A neighbour of IPv6 has said where it is, or that it is there (RFC 4861, section 7.2.5).
-    /// Returns where to send the packets that have waited for it,
-    /// and these. One that was neither asked for nor is known is not entered.
+    /// Learns from an advertisement of a neighbour of IPv6 (RFC 4861, section 7.2.5). Returns the
+    /// packets that have waited for it, and their link address. A neighbour that is neither known
+    /// nor being asked for is not entered.
     ///
     /// If there is no memory to enter it, the packets are returned nevertheless.
     pub(super) fn advertised(

@@ -61,10 +61,14 @@ pub(super) struct Pool {
     last: u32,
     waiting: u32,
     used: u32,
+    /// Calls that found many objects that wait.
+    looks: u32,
 }
 
 /// Objects that may wait for readers before allocation looks after their grace period, rather than make new ones.
 const PATIENCE: u32 = if cfg!(loom) { 1 } else { 64 };
+/// Calls of which one moves the grace period on.
+const LOOKS: u32 = if cfg!(loom) { 1 } else { 16 };
 
 impl Pool {
     /// A pool for up to `most` objects, and its words.
@@ -87,6 +91,7 @@ impl Pool {
             last: NONE,
             waiting: 0,
             used: 0,
+            looks: 0,
         };
         Ok((pool, words))
     }
@@ -97,9 +102,6 @@ impl Pool {
     /// [`Lack`].
     pub(super) fn alloc(&mut self, words: &Words) -> Result<u32, Lack> {
         if self.free == NONE && self.waiting > 0 {
-            if self.waiting >= PATIENCE {
-                self.domain.nudge();
-            }
             self.take_elapsed();
         }
         if self.free == NONE && self.grow(words).is_err() {
@@ -115,8 +117,21 @@ impl Pool {
         Ok(object)
     }
 
-    /// Frees the oldest that wait, if their readers are gone.
+    /// Returns the number of objects that wait for readers.
+    pub(super) fn waiting(&mut self) -> u32 {
+        self.take_elapsed();
+        self.waiting
+    }
+
+    /// Frees the oldest that wait, if their readers are gone. If many wait, some of the calls move
+    /// the grace period on: not all, because a step may be a system call, and the caller has locks.
     fn take_elapsed(&mut self) {
+        if self.waiting >= PATIENCE {
+            self.looks = self.looks.wrapping_add(1);
+            if self.looks.is_multiple_of(LOOKS) {
+                self.domain.nudge();
+            }
+        }
         while self.first != NONE && self.domain.elapsed(self.objects[self.first as usize].ticket) {
             let object = self.first;
             self.first = self.objects[object as usize].next;

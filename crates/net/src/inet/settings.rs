@@ -182,13 +182,13 @@ impl Settings {
         segment | window == 0
     }
 
-    /// Sets the window of a connection.
+    /// Sets the window of a connection; 0 for a socket that has no connection any more.
     pub(super) fn set_window(&self, bytes: u32) {
         self.values[WINDOW_CLAMP].store(bytes, Ordering::Relaxed);
     }
 
-    /// Bounds the window of a new connection (`TCP_WINDOW_CLAMP`) and returns it: it has room for
-    /// two segments, and leaves room for one. With 0 there is no connection any more.
+    /// Bounds the window of a new connection (`TCP_WINDOW_CLAMP`) and returns it. The window has
+    /// room for two segments, and leaves room for one.
     pub(super) fn clamp_window(&self, most: u32, segment: u32) -> u32 {
         let mut clamp = match self.values[WINDOW_CLAMP].load(Ordering::Relaxed) {
             0 => most,
@@ -199,6 +199,12 @@ impl Settings {
         }
         self.set_window(clamp);
         clamp
+    }
+
+    /// `TCP_DEFER_ACCEPT`, in seconds: the time of the retransmission at which a deferred
+    /// connection is queued.
+    pub(super) fn defer_accept(&self) -> u32 {
+        self.values[DEFER_ACCEPT].load(Ordering::Relaxed)
     }
 
     fn is_on(&self, at: usize) -> bool {

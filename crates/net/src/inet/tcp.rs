@@ -36,11 +36,13 @@
 
 mod close;
 mod connect;
+mod deferred;
 mod listen;
 mod options;
 mod poll;
 mod receive;
 
+pub(super) use deferred::Ticks;
 pub(super) use receive::How;
 
 use super::settings::Settings;
@@ -51,7 +53,7 @@ use core::fmt;
 use listen::Listener;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU32, Ordering};
-use quietline_sync::{SpinLock, WaitQueue};
+use quietline_sync::{SpinLock, SpinLockGuard, WaitQueue};
 use quietline_vfs::{Events, Source};
 use rustix::io::Errno;
 
@@ -77,6 +79,8 @@ const SHUT_WR: u32 = 1 << 7;
 const FULL: u32 = 1 << 8;
 /// The socket is closed.
 const CLOSED: u32 = 1 << 9;
+/// The peer is [deferred](deferred): it becomes acceptable when this end sends.
+const DEFERRED: u32 = 1 << 10;
 
 /// What may be read has come, or will not come.
 const READABLE: Events = Events::IN.union(Events::RDNORM);
@@ -95,9 +99,9 @@ const SEGMENT: u32 = 536;
 const SEGMENT_OPTIONS: u32 = 12;
 /// The largest segment that the loopback device carries, of IPv4 and of IPv6.
 const SEGMENT_LARGEST: [u32; 2] = [65_483, 65_463];
-/// The largest segment of a new connection: half of the first window of the other end. That is less
-/// for a connecting end, as a
-/// listener's first window has headers of IPv4, or of IPv6, taken off.
+/// The largest segment of a new connection: half of the first window of the other end. It is less
+/// for a connecting end, because a listener's first window has headers of IPv4, or of IPv6, taken
+/// off.
 const SEGMENT_ACCEPTED: u32 = 32_768;
 const SEGMENT_CONNECTED: [u32; 2] = [32_741, 32_732];
 
@@ -276,11 +280,11 @@ impl End {
     #[inline]
     pub(super) fn send(&self, from: &mut Source<'_, '_>) -> Result<usize, Errno> {
         let tx = self.tx.0.lock();
-        let is_open = self.flags() & (ESTABLISHED | DEAD | SHUT_WR) == ESTABLISHED;
+        let is_open = self.flags() & (ESTABLISHED | DEAD | SHUT_WR | DEFERRED) == ESTABLISHED;
         // Relaxed: a look, as good as any; it is there again next time.
         let Some(link) = tx.as_ref().filter(|_| is_open && self.error.load(Ordering::Relaxed) == 0)
         else {
-            return self.cannot_send();
+            return self.send_slowly(tx, from);
         };
         if from.left() == 0 {
             return Ok(0);
@@ -306,6 +310,28 @@ impl End {
         // Relaxed: a look, as in `send`.
         self.flags() & (ESTABLISHED | DEAD | SHUT_WR) == ESTABLISHED
             && self.error.load(Ordering::Relaxed) == 0
+    }
+
+    /// Sends the first bytes to a deferred peer, or returns what keeps the end from sending.
+    #[cold]
+    fn send_slowly(
+        &self,
+        tx: SpinLockGuard<'_, Option<Link>>,
+        from: &mut Source<'_, '_>,
+    ) -> Result<usize, Errno> {
+        // Relaxed: as in `send`.
+        let may_send = from.left() > 0 && self.error.load(Ordering::Relaxed) == 0;
+        let peer = tx.as_ref().filter(|_| may_send).and_then(|link| self.take_deferred(&link.end));
+        drop(tx);
+        if let Some(peer) = peer {
+            let sent = self.send(from);
+            peer.complete();
+            return sent;
+        }
+        if from.left() == 0 && self.is_open() {
+            return Ok(0);
+        }
+        self.cannot_send()
     }
 
     #[cold]

@@ -302,3 +302,90 @@ fn no_memory_for_what_was_promised() {
     }
     assert!(outlived.load(Ordering::Relaxed) > 100);
 }
+
+const TCP_DEFER_ACCEPT: i32 = 9;
+
+/// A listener that defers, and a client that is connected.
+fn deferred(world: &Arc<World>) -> (Fd, Fd) {
+    let listener = world.listener(AF_INET, 0);
+    listener.tcp_option(TCP_DEFER_ACCEPT, 30);
+    let client = world.socket(AF_INET, SOCK_STREAM);
+    assert_eq!(client.connect(&listener.name()), Ok(()));
+    (listener, client)
+}
+
+/// The first byte of a deferred connection beside an accept that waits, which finds the byte.
+#[test]
+fn first_byte_against_accept() {
+    bounded(3, 100, || {
+        let world = World::new();
+        let (listener, client) = deferred(&world);
+        let sender = spawn(move || {
+            assert_eq!(client.send(&[5], 0), Ok(1));
+            client
+        });
+        let server = listener.accept().unwrap();
+        let mut byte = [0];
+        assert_eq!(server.receive(&mut byte, MSG_DONTWAIT), Ok(1));
+        assert_eq!(byte, [5]);
+        drop(sender.join().unwrap());
+    });
+}
+
+/// The first byte beside the connect itself, from two threads of one socket: the connection is
+/// accepted whether the byte comes before it is deferred or after that.
+#[test]
+fn first_byte_against_connect() {
+    bounded(2, 50, || {
+        let world = World::new();
+        let listener = world.listener(AF_INET, 0);
+        listener.tcp_option(TCP_DEFER_ACCEPT, 30);
+        let client = hasty(&world);
+        let (other, address) = (client.clone(), listener.name());
+        let connecting = spawn(move || {
+            assert_eq!(other.connect(&address), Err(Errno::INPROGRESS));
+        });
+        let sent = client.send(&[5], 0);
+        connecting.join().unwrap();
+        if sent.is_err() {
+            assert_eq!(client.send(&[5], 0), Ok(1));
+        }
+        let server = listener.accept().unwrap();
+        assert_eq!(server.receive(&mut [0], MSG_DONTWAIT), Ok(1));
+    });
+}
+
+/// The first byte beside the close of the listener: the client is told of a reset.
+#[test]
+fn first_byte_against_close() {
+    bounded(3, 100, || {
+        let world = World::new();
+        let (listener, client) = deferred(&world);
+        let sender = spawn(move || {
+            let sent = client.send(&[5], 0);
+            assert!(matches!(sent, Ok(1) | Err(Errno::CONNRESET)), "{sent:?}");
+            if sent.is_ok() {
+                assert_eq!(client.receive(&mut [0], 0), Err(Errno::CONNRESET));
+            }
+        });
+        drop(listener);
+        sender.join().unwrap();
+        assert_eq!(world.live(), 0);
+    });
+}
+
+/// A client's reset beside the close of the listener: both end, and nothing is left.
+#[test]
+fn reset_against_close() {
+    bounded(3, 50, || {
+        let world = World::new();
+        let (listener, client) = deferred(&world);
+        let resets = spawn(move || {
+            client.connect(&[0; 16]).unwrap();
+            client
+        });
+        drop(listener);
+        drop(resets.join().unwrap());
+        assert_eq!(world.live(), 0);
+    });
+}

@@ -198,9 +198,8 @@ fn close_against_close() {
     });
 }
 
-/// A socket is parted from its peer and connected anew, and its queue fills again, while a reader
-/// of
-/// the old connection tells the old peer of room: the new peer is told of its own.
+/// A socket is disconnected and connected anew, and its queue fills again, while a reader of the
+/// old connection tells the old peer of room: the new peer is told of its own.
 #[test]
 fn room_beside_a_reconnection() {
     fn fill(end: &Fd) {

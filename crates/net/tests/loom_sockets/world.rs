@@ -172,6 +172,10 @@ impl Fd {
         socket.proto().poll(socket, &mut PollTable::look()).contains(Events::OUT)
     }
 
+    pub fn tcp_option(&self, name: i32, value: i32) {
+        self.on().set_option(6, name, &value.to_ne_bytes()).unwrap();
+    }
+
     pub fn option(&self, name: i32, value: i32) {
         self.on().set_option(SOL_SOCKET, name, &value.to_ne_bytes()).unwrap();
     }

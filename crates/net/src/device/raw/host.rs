@@ -62,8 +62,7 @@ const TUNSETIFF: Opcode = opcode::write::<libc::c_int>(b'T', 202);
 const SIOCGIFMTU: Opcode = libc::SIOCGIFMTU as Opcode;
 const SIOCGIFHWADDR: Opcode = libc::SIOCGIFHWADDR as Opcode;
 const SIOCETHTOOL: Opcode = libc::SIOCETHTOOL as Opcode;
-/// Whether received segments are merged, by the host (GRO), and, as one of many flags, by the
-/// device
+/// Whether received segments are merged by the host (GRO) and, as one of many flags, by the device
 /// (LRO).
 const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_GFLAGS: u32 = 0x25;
@@ -118,8 +117,7 @@ pub(crate) fn mtu(socket: BorrowedFd<'_>, name: Name) -> Result<usize, Errno> {
 }
 
 /// Whether an interface merges received segments into packets that may be longer than its MTU.
-/// Returns
-/// `false` if the host does not say.
+/// Returns `false` if the host does not say.
 pub(crate) fn merges_segments(socket: BorrowedFd<'_>, name: Name) -> bool {
     let ask = |command: u32| {
         // `struct ethtool_value`: a command and its answer.

@@ -1,12 +1,12 @@
-//! The order in which known neighbours make room for others, and are forgotten.
+//! The order in which known neighbours are evicted and forgotten.
 //!
-//! Each link has two queues. In the first are stations that have asked for one of our addresses and
-//! were never asked themselves: anybody can send
-//! such questions, under any address, so they make room first. In the second are stations that have
-//! answered a question of ours. In both, the station
-//! heard of least recently comes first. Neighbours entered by hand are in no queue: they stay.
+//! Each link has two queues. The first has strangers: stations that have asked for one of the
+//! router's addresses and have answered none of its questions. Any station can send questions under
+//! any address, so strangers are evicted first. The second has stations that have answered. In
+//! both queues the station heard of least recently comes first. Neighbours entered by hand are in
+//! no queue and stay.
 
-use super::queue::{Links, Queue};
+use super::queue::{Queue, QueueLinks};
 use super::{FORGOTTEN, REACHABLE};
 use quietline_platform::{AllocError, heap};
 
@@ -23,7 +23,7 @@ pub(super) enum Origin {
 
 /// The queues of all links.
 pub(super) struct Eviction {
-    links: Links,
+    links: QueueLinks,
     entries: Vec<Entry>,
     interfaces: Box<[Interface]>,
     /// Neighbours of one link at most.
@@ -63,7 +63,7 @@ impl Eviction {
     pub(super) fn new(interfaces: usize, most: u32) -> Result<Self, AllocError> {
         let interface = |_| Interface { known: 0, strangers: Queue::EMPTY, answered: Queue::EMPTY };
         let interfaces = heap::try_boxed_slice(interfaces, interface)?;
-        Ok(Self { links: Links::new(), entries: Vec::new(), interfaces, most })
+        Ok(Self { links: QueueLinks::new(), entries: Vec::new(), interfaces, most })
     }
 
     /// Whether a link has as many neighbours as it may.
@@ -71,10 +71,20 @@ impl Eviction {
         self.interfaces[interface as usize].known >= self.most
     }
 
-    /// The neighbour of a link that makes room.
-    pub(super) fn victim(&self, interface: u32) -> Option<u32> {
+    /// The neighbour of a link that a new one displaces. A stranger displaces strangers only.
+    pub(super) fn victim(&self, interface: u32, newcomer: Origin) -> Option<u32> {
         let interface = &self.interfaces[interface as usize];
-        interface.strangers.first().or(interface.answered.first())
+        let answered = (newcomer != Origin::Stranger).then(|| interface.answered.first());
+        interface.strangers.first().or(answered.flatten())
+    }
+
+    /// The origin of an entry that replaces another entry of the same neighbour. A question makes
+    /// no stranger of a station that has answered.
+    pub(super) fn origin(&self, replaced: u32, new: Origin) -> Origin {
+        match self.entries[replaced as usize].origin {
+            Origin::Answer if new == Origin::Stranger => Origin::Answer,
+            _ => new,
+        }
     }
 
     /// A neighbour of a link that was not heard of for so long that it is forgotten.
@@ -86,7 +96,7 @@ impl Eviction {
         [interface.strangers, interface.answered].iter().filter_map(Queue::first).find(is_old)
     }
 
-    /// Makes room for an entry.
+    /// Allocates memory for an entry.
     ///
     /// # Errors
     /// [`AllocError`].
@@ -99,7 +109,7 @@ impl Eviction {
         Ok(())
     }
 
-    /// Enters an entry for which there [is room](Self::reserve).
+    /// Enters an entry that has [memory](Self::reserve).
     pub(super) fn enter(&mut self, entry: u32, interface: u32, origin: Origin, now: u32) {
         self.entries[entry as usize] = Entry { origin, interface, heard: now };
         let interface = &mut self.interfaces[interface as usize];
@@ -122,7 +132,7 @@ impl Eviction {
     /// Notes that a station was heard of, or asked. One that has answered stays so.
     pub(super) fn renew(&mut self, entry: u32, origin: Origin, now: u32) {
         let Entry { origin: before, interface, .. } = self.entries[entry as usize];
-        let origin = if before == Origin::Stranger { origin } else { before };
+        let origin = if before == Origin::Hand { before } else { self.origin(entry, origin) };
         self.remove(entry);
         self.enter(entry, interface, origin, now);
     }

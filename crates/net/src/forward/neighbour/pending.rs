@@ -1,12 +1,10 @@
 //! Neighbours of one link that are being asked for, with the packets that wait for them.
 //!
-//! All operations take a time that does not depend on how many neighbours are asked for: a map
-//! finds an address, whose hash is keyed,
-//! and queues find the neighbour whose next question is due, and the one that makes room for
-//! another.
+//! All operations take constant time. A map with a keyed hash finds an address. Queues find the
+//! neighbour whose next question is due, and the neighbour that is evicted.
 
-use super::queue::{Links, Queue};
-use super::{ASKED, NOTHING, SECOND, TRIES, WAITING, Waiting};
+use super::queue::{Queue, QueueLinks};
+use super::{ASKED, NOTHING, QUESTION_BURST, QUESTIONS, SECOND, TRIES, WAITING, Waiting};
 use crate::forward::address::Sealed;
 use crate::packet::Skb;
 use core::time::Duration;
@@ -18,12 +16,13 @@ pub(super) struct Pending<'n, A> {
     /// The slot of each address.
     numbers: HashMap<A, u32>,
     slots: Vec<Slot<'n, A>>,
-    links: Links,
+    links: QueueLinks,
     free: Queue,
-    /// Those entered by hand meanwhile, and behind them those asked once, twice and so on. The
-    /// interval between two questions is always the same,
-    /// so in each queue the one that is due next comes first.
+    /// Neighbours entered by hand meanwhile, then neighbours asked once, twice and so on. The
+    /// interval between two questions is constant, so the first of each queue is due next.
     by_tries: [Queue; TRIES as usize + 1],
+    /// The token bucket of first questions: the time at which it is full again.
+    full_at: Duration,
 }
 
 /// A neighbour that is being asked for.
@@ -53,17 +52,29 @@ impl<'n, A: Sealed> Pending<'n, A> {
         Self {
             numbers: HashMap::new(),
             slots: Vec::new(),
-            links: Links::new(),
+            links: QueueLinks::new(),
             free: Queue::EMPTY,
             by_tries: [Queue::EMPTY; TRIES as usize + 1],
+            full_at: Duration::ZERO,
         }
     }
 
+    /// Takes a token for a first question. Returns `false` if the bucket is empty.
+    fn take_token(&mut self, now: Duration) -> bool {
+        const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / QUESTIONS as u64);
+        let full_at = self.full_at.max(now) + INTERVAL;
+        let has_token = full_at <= now + INTERVAL * QUESTION_BURST;
+        if has_token {
+            self.full_at = full_at;
+        }
+        has_token
+    }
+
     /// Appends a packet to those that wait for a neighbour that is being asked for. Returns the
-    /// packet that made room for it.
+    /// packet that it displaces.
     ///
     /// # Errors
-    /// Gives the packet back if the neighbour is not being asked for.
+    /// Returns the packet if the neighbour is not being asked for.
     pub(super) fn append(&mut self, address: A, skb: Skb<'n>) -> Result<Option<Skb<'n>>, Skb<'n>> {
         let Some(&number) = self.numbers.get(&address) else { return Err(skb) };
         let waiting = &mut self.slots[number as usize].waiting;
@@ -77,18 +88,17 @@ impl<'n, A: Sealed> Pending<'n, A> {
     }
 
     /// Begins to ask for a neighbour. Returns the packets that have waited for the neighbour that
-    /// made room for it: of those asked most often,
-    /// the one asked for the longest time.
+    /// it displaces: of those asked most often, the one asked for the longest time.
     ///
     /// # Errors
-    /// Gives the packet back without memory.
+    /// Returns the packet if the limit of first questions is reached, or without memory.
     pub(super) fn ask(
         &mut self,
         address: A,
         skb: Skb<'n>,
         now: Duration,
     ) -> Result<Waiting<'n>, Skb<'n>> {
-        if self.reserve(address).is_err() {
+        if self.reserve(address).is_err() || !self.take_token(now) {
             return Err(skb);
         }
         let mut pushed_out = NOTHING;
@@ -107,7 +117,7 @@ impl<'n, A: Sealed> Pending<'n, A> {
         Ok(pushed_out)
     }
 
-    /// Makes room in the map for one more, and a slot if there is none and may be one more.
+    /// Allocates memory in the map for one more, and a slot if none is free and the bound allows one.
     fn reserve(&mut self, address: A) -> Result<(), AllocError> {
         if self.numbers.len() == self.numbers.capacity() {
             fault::check()?;

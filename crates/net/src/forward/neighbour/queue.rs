@@ -7,11 +7,11 @@ use quietline_platform::{AllocError, heap};
 const NONE: u32 = u32::MAX;
 
 /// Links of the numbers of all queues. A number is in one queue at most.
-pub(super) struct Links(Vec<Link>);
+pub(super) struct QueueLinks(Vec<QueueLink>);
 
 /// The numbers before and behind one in its queue.
 #[derive(Clone, Copy)]
-struct Link {
+struct QueueLink {
     before: u32,
     behind: u32,
 }
@@ -32,7 +32,7 @@ impl Queue {
     }
 }
 
-impl Links {
+impl QueueLinks {
     pub(super) const fn new() -> Self {
         Self(Vec::new())
     }
@@ -49,13 +49,13 @@ impl Links {
     pub(super) fn grow(&mut self, numbers: u32) -> Result<(), AllocError> {
         let more = numbers.saturating_sub(self.len()) as usize;
         heap::try_reserve(&mut self.0, more)?;
-        self.0.extend((0..more).map(|_| Link { before: NONE, behind: NONE }));
+        self.0.extend((0..more).map(|_| QueueLink { before: NONE, behind: NONE }));
         Ok(())
     }
 
     /// Appends a number that is in no queue.
     pub(super) fn push(&mut self, queue: &mut Queue, number: u32) {
-        self.0[number as usize] = Link { before: queue.last, behind: NONE };
+        self.0[number as usize] = QueueLink { before: queue.last, behind: NONE };
         match queue.last {
             NONE => queue.first = number,
             last => self.0[last as usize].behind = number,
@@ -65,7 +65,7 @@ impl Links {
 
     /// Takes a number out of the queue that it is in.
     pub(super) fn remove(&mut self, queue: &mut Queue, number: u32) {
-        let Link { before, behind } = self.0[number as usize];
+        let QueueLink { before, behind } = self.0[number as usize];
         match before {
             NONE => queue.first = behind,
             before => self.0[before as usize].behind = behind,
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn numbers_leave_from_everywhere() {
-        let mut links = Links::new();
+        let mut links = QueueLinks::new();
         let mut queue = Queue::EMPTY;
         links.grow(5).unwrap();
         (0..5).for_each(|number| links.push(&mut queue, number));

@@ -92,6 +92,7 @@ impl Writer {
 }
 
 /// Entries beyond those that all links together may have: taken out, and waiting for readers.
+/// Strangers use the first half only, so that a flood of them leaves entries for answers.
 const SPARE: u32 = if cfg!(loom) { 0 } else { 1024 };
 /// Buckets at most.
 const MOST_BUCKETS: usize = 1 << 20;
@@ -203,12 +204,12 @@ impl<A: Sealed> Table<A> {
         writer.pool.retire(entry);
     }
 
-    /// Enters a neighbour, in the place of what there is of it. If its link has as many as it may,
-    /// another one
-    /// [makes room](Eviction::victim).
+    /// Enters a neighbour, or replaces its entry. On a link that is full the neighbour displaces
+    /// [another one](Eviction::victim).
     ///
     /// # Errors
-    /// [`AllocError`], also if none can make room.
+    /// [`AllocError`], also if it may displace none, and for a stranger if half of the spare
+    /// entries wait for readers.
     pub(super) fn set(
         &self,
         writer: &mut Writer,
@@ -216,13 +217,16 @@ impl<A: Sealed> Table<A> {
         known: Known,
         (origin, now): (Origin, u32),
     ) -> Result<(), AllocError> {
+        if origin == Origin::Stranger && writer.pool.waiting() > SPARE / 2 {
+            return Err(AllocError);
+        }
         let entry = writer.pool.alloc(&self.words)?;
         if let Err(error) = writer.eviction.reserve(entry) {
             writer.pool.free_unseen(entry);
             return Err(error);
         }
         if writer.eviction.is_full(interface) && self.find(interface, address).is_none() {
-            let Some(victim) = writer.eviction.victim(interface) else {
+            let Some(victim) = writer.eviction.victim(interface, origin) else {
                 writer.pool.free_unseen(entry);
                 return Err(AllocError);
             };
@@ -243,6 +247,7 @@ impl<A: Sealed> Table<A> {
         self.set_until(entry, known.until);
         // ORDERING: Release pairs with the acquire in `find`.
         from.store(entry + 1, Ordering::Release);
+        let origin = old.as_ref().map_or(origin, |old| writer.eviction.origin(old.entry, origin));
         writer.eviction.enter(entry, interface, origin, now);
         if let Some(old) = old {
             self.retire(writer, old.entry);

@@ -2,8 +2,8 @@
 
 use super::connect::{Control, Phase};
 use super::{
-    CLOSED, CONNECTING, DEAD, ESTABLISHED, End, GOT_FIN, LISTENS, Link, READABLE, SENT_FIN,
-    SHUT_RD, SHUT_WR,
+    CLOSED, CONNECTING, DEAD, DEFERRED, ESTABLISHED, End, GOT_FIN, LISTENS, Link, READABLE,
+    SENT_FIN, SHUT_RD, SHUT_WR,
 };
 use crate::abi::{SHUT_RD as HOW_RD, SHUT_WR as HOW_WR};
 use quietline_platform::atomic::Ordering;
@@ -47,6 +47,9 @@ impl End {
         drop(tx);
         if let Some(peer) = peer {
             peer.wake_all(ENDED);
+            if self.flags() & DEFERRED != 0 {
+                self.end_deferral(&peer);
+            }
         }
         self.wake_all(ENDED);
         if is_connected { Ok(()) } else { Err(Errno::NOTCONN) }
@@ -86,8 +89,21 @@ impl End {
         self.end(self.options.linger() == Some(0));
     }
 
-    /// Closes a connection that nobody has accepted.
+    /// The stream to a deferred peer has ended: the peer is acceptable, or answers with a reset if
+    /// its listener has gone.
+    #[cold]
+    fn end_deferral(&self, peer: &Self) {
+        self.clear(DEFERRED);
+        if peer.rx.0.with(|rx| rx.gone) {
+            self.reset();
+        }
+        peer.complete();
+    }
+
+    /// Closes a connection that was not accepted.
     pub(super) fn abort(&self) {
+        let deferred_by = self.control.lock().deferred_by.take();
+        drop(deferred_by);
         self.end(true);
     }
 
@@ -123,9 +139,20 @@ impl End {
             drop(rx);
             peer.map(|peer| (peer, hard || unread))
         };
+        let is_deferred = self.flags() & DEFERRED != 0;
         match peer {
-            Some((peer, true)) => peer.reset(),
-            Some((peer, false)) => peer.wake_all(ENDED),
+            Some((peer, true)) => {
+                peer.reset();
+                if is_deferred {
+                    peer.withdraw();
+                }
+            }
+            Some((peer, false)) => {
+                peer.wake_all(ENDED);
+                if is_deferred {
+                    peer.complete();
+                }
+            }
             None => {}
         }
     }

@@ -5,9 +5,9 @@ use super::super::names;
 use super::super::ports::{Claim, Holding, Tuple};
 use super::listen::Place;
 use super::{
-    CONNECTING, DEAD, ESTABLISHED, End, FULL, GOT_FIN, LISTENS, Link, RCVBUF, SEGMENT_ACCEPTED,
-    SEGMENT_CONNECTED, SEGMENT_LARGEST, SEGMENT_OPTIONS, SENT_FIN, SHUT_RD, SHUT_WR, SNDBUF,
-    SNDBUF_GROWN, WRITABLE,
+    CONNECTING, DEAD, DEFERRED, ESTABLISHED, End, FULL, GOT_FIN, LISTENS, Link, RCVBUF,
+    SEGMENT_ACCEPTED, SEGMENT_CONNECTED, SEGMENT_LARGEST, SEGMENT_OPTIONS, SENT_FIN, SHUT_RD,
+    SHUT_WR, SNDBUF, SNDBUF_GROWN, WRITABLE,
 };
 use crate::abi::{SO_REUSEADDR, SO_REUSEPORT};
 use crate::address::SockAddr;
@@ -52,6 +52,8 @@ pub(super) struct Control {
     pub(super) keeps_port: bool,
     /// How often it has begun to listen: what tells a listener from one that was shut down.
     pub(super) listened: u32,
+    /// The listener that has deferred this connection; the owner of this reference ends that.
+    pub(super) deferred_by: Option<Object<End>>,
 }
 
 impl Control {
@@ -66,6 +68,7 @@ impl Control {
             keeps_address: false,
             keeps_port: false,
             listened: 0,
+            deferred_by: None,
         }
     }
 }
@@ -333,12 +336,12 @@ impl End {
     /// `ECONNREFUSED`; `EINPROGRESS` if the backlog is full; `ENOMEM`.
     fn knock(
         this: &Object<Self>,
-        listener: &Self,
+        listener: &Object<Self>,
         tuple: Tuple,
         attempt: u32,
     ) -> Result<bool, Errno> {
-        match listener.place_for(this, tuple, attempt)? {
-            Place::Free(promise) => listener.admit(this, tuple, promise),
+        match Self::place_for(listener, this, tuple, attempt)? {
+            Place::Free(promise) => Self::admit(listener, this, tuple, promise),
             Place::Later => Err(Errno::INPROGRESS),
             Place::None => Err(Errno::CONNREFUSED),
         }
@@ -429,7 +432,17 @@ impl End {
     /// As before `connect`, but for the number of the port, which is still shown.
     pub(super) fn forget(&self, control: &mut Control) {
         self.let_go(control);
-        self.clear(CONNECTING | ESTABLISHED | DEAD | SENT_FIN | GOT_FIN | SHUT_RD | SHUT_WR | FULL);
+        self.clear(
+            CONNECTING
+                | ESTABLISHED
+                | DEAD
+                | SENT_FIN
+                | GOT_FIN
+                | SHUT_RD
+                | SHUT_WR
+                | FULL
+                | DEFERRED,
+        );
         control.phase = Phase::Unconnected;
         self.settings.set_window(0);
     }

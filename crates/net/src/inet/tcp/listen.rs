@@ -4,6 +4,7 @@ use super::super::address::any;
 use super::super::names;
 use super::super::ports::Tuple;
 use super::connect::{Control, Phase};
+use super::deferred::Deferrals;
 use super::{CLOSED, CONNECTING, ESTABLISHED, End, LISTENS, READABLE, SHUT_RD, SHUT_WR};
 use crate::address::SockAddr;
 use crate::proto::{self, On};
@@ -33,11 +34,15 @@ pub(super) struct Listener {
     promised: usize,
     /// Sockets that wait for a place.
     waiting: VecDeque<Waiting>,
+    /// Connections that wait for their first byte, if there ever were any.
+    pub(super) deferred: Option<Box<Deferrals>>,
 }
 
 /// A socket that waits for a place, or did.
 #[derive(Debug)]
 pub(super) struct Waiting {
+    /// The listener, which keeps this until it listens no more.
+    listener: Object<End>,
     client: Object<End>,
     /// The connection that it has asked for, seen from there.
     tuple: Tuple,
@@ -90,13 +95,27 @@ impl Listener {
     }
 
     /// One more than the backlog says, as on Linux.
-    fn has_place(&self) -> bool {
+    pub(super) fn has_place(&self) -> bool {
         self.ready.len() + self.promised <= self.backlog
+    }
+
+    pub(super) fn backlog(&self) -> usize {
+        self.backlog
+    }
+
+    /// Makes memory for one more connection in the accept queue.
+    pub(super) fn reserve_ready(&mut self) -> Result<(), Errno> {
+        reserve(&mut self.ready, self.promised + 1)
+    }
+
+    /// Appends a connection to the accept queue, which has [memory](Self::reserve_ready) for it.
+    pub(super) fn push_ready(&mut self, child: Object<End>) {
+        self.ready.push_back(child);
     }
 
     /// Promises a place, with memory for it.
     fn promise(&mut self) -> Result<Promise, Errno> {
-        reserve(&mut self.ready, self.promised + 1)?;
+        self.reserve_ready()?;
         self.promised += 1;
         Ok(Promise { generation: self.generation })
     }
@@ -119,7 +138,7 @@ impl Listener {
     }
 }
 
-fn reserve<T>(list: &mut VecDeque<T>, more: usize) -> Result<(), Errno> {
+pub(super) fn reserve<T>(list: &mut VecDeque<T>, more: usize) -> Result<(), Errno> {
     if list.capacity() - list.len() < more {
         fault::check().map_err(|_| Errno::NOMEM)?;
         list.try_reserve(more).map_err(|_| Errno::NOMEM)?;
@@ -160,6 +179,7 @@ impl End {
             ready: VecDeque::new(),
             promised: 0,
             waiting: VecDeque::new(),
+            deferred: None,
         };
         let mut fresh = heap::try_box(fresh).map_err(|_| Errno::NOMEM)?;
         if control.holding.is_none() {
@@ -190,12 +210,12 @@ impl End {
     /// # Errors
     /// `ENOMEM`.
     pub(super) fn place_for(
-        &self,
+        this: &Object<Self>,
         client: &Object<Self>,
         tuple: Tuple,
         attempt: u32,
     ) -> Result<Place, Errno> {
-        let mut listener = self.listener.lock();
+        let mut listener = this.listener.lock();
         let Some(listener) = listener.as_mut().filter(|listener| listener.is_at(tuple.1)) else {
             return Ok(Place::None);
         };
@@ -208,50 +228,59 @@ impl End {
         }
         reserve(&mut listener.waiting, 1)?;
         client.set(CONNECTING);
-        listener.waiting.push_back(Waiting { client: client.clone(), tuple, attempt });
+        let (own, client) = (this.clone(), client.clone());
+        listener.waiting.push_back(Waiting { listener: own, client, tuple, attempt });
         Ok(Place::Later)
     }
 
     /// Makes the other end of a connection to this listener, which has promised a place. The caller has the client's
     /// control. If the listener listens no more, or anew, the connection ends as if it had been accepted and closed.
     ///
-    /// True if it waits to be accepted: then one who accepts is to be [woken](Self::offer).
+    /// Returns `true` if the connection is in the accept queue: then an acceptor has to be
+    /// [woken](Self::offer). It is not if it is [deferred](super::deferred).
     ///
     /// # Errors
     /// `ENOMEM`: the place is free again, which is to be told to [who waits for one](Self::call_next).
     pub(super) fn admit(
-        &self,
+        this: &Object<Self>,
         client: &Object<Self>,
         (from, to): Tuple,
         promise: Promise,
     ) -> Result<bool, Errno> {
-        let child = match self.child(from, to) {
+        let mut child = match this.child(from, to) {
             Ok(child) => child,
             Err(errno) => {
-                self.give_back(promise);
+                this.give_back(promise);
                 return Err(errno);
             }
         };
+        let defers = this.settings.defer_accept() != 0;
+        if defers {
+            Self::prepare_deferral(this, client, &mut child);
+        }
         // Before it is offered: it may be accepted at once.
         Self::join(client, &child);
         // A listener that was shut down before it listened makes connections that are.
-        let shut = self.flags() & (SHUT_RD | SHUT_WR);
+        let shut = this.flags() & (SHUT_RD | SHUT_WR);
         if shut != 0 {
             child.set(shut);
         }
         if shut & SHUT_WR != 0 {
             child.send_fin(client);
         }
-        let refused = self.listener.with(|listener| {
-            let Some(listener) = listener else { return Some(child) };
+        let (refused, is_queued) = this.listener.with(|listener| {
+            let Some(listener) = listener else { return (Some(child), false) };
             if !listener.redeem(promise) {
-                return Some(child);
+                return (Some(child), false);
+            }
+            if defers && Self::admit_deferred(this, listener, client, &child) {
+                return (None, false);
             }
             // There is memory for it: it was promised.
             listener.ready.push_back(child);
-            None
+            (None, true)
         });
-        let Some(child) = refused else { return Ok(true) };
+        let Some(child) = refused else { return Ok(is_queued) };
         // As if it had been accepted and closed.
         child.abort();
         Ok(false)
@@ -297,7 +326,11 @@ impl End {
             }
             done => done?,
         };
-        let remote = child.control.lock().remote;
+        let (remote, deferred_by) = {
+            let mut control = child.control.lock();
+            (control.remote, control.deferred_by.take())
+        };
+        drop(deferred_by);
         let name = match remote {
             Some(remote) => names::shown(remote, self.v6),
             None => names::unbound(self.v6, 0),
@@ -306,14 +339,18 @@ impl End {
     }
 
     fn try_accept(&self) -> Result<Object<Self>, Errno> {
-        let (child, waiting) = {
+        let (child, waiting, defers) = {
             let mut listener = self.listener.lock();
             let listener = listener.as_mut().ok_or(Errno::INVAL)?;
+            let defers = listener.deferred.is_some();
             let child = listener.ready.pop_front().ok_or(Errno::AGAIN)?;
-            (child, listener.next_waiting())
+            (child, if defers { None } else { listener.next_waiting() }, defers)
         };
         if let Some(waiting) = waiting {
             self.call_in(waiting);
+        }
+        if defers {
+            self.call_next();
         }
         Ok(child)
     }
@@ -324,11 +361,22 @@ impl End {
         if let Some(listener) = self.listener.lock().as_mut() {
             listener.redeem(promise);
         }
+        self.queue_complete();
+    }
+
+    /// Moves deferred connections that are complete to the accept queue and wakes acceptors.
+    #[cold]
+    fn queue_complete(&self) {
+        let queued = self
+            .listener
+            .with(|listener| listener.as_mut().map_or(0, |listener| listener.queue_complete()));
+        self.offer_many(queued);
     }
 
     /// There may be a place for one that waits, and not because of an [`accept`](Self::accept). The caller has nobody's control.
     #[cold]
     pub(super) fn call_next(&self) {
+        self.queue_complete();
         let next = self.listener.lock().as_mut().and_then(|listener| listener.next_waiting());
         if let Some(next) = next {
             self.call_in(next);
@@ -344,7 +392,7 @@ impl End {
             let client = &waiting.client;
             let mut control = client.control.lock();
             if waiting.still(&control) {
-                let offered = self.admit(client, waiting.tuple, promise);
+                let offered = Self::admit(&waiting.listener, client, waiting.tuple, promise);
                 if offered.is_err() {
                     client.refused(&mut control);
                 }
@@ -376,6 +424,12 @@ impl End {
         }
         for child in listener.ready {
             child.abort();
+        }
+        if let Some(deferred) = listener.deferred {
+            self.net.get().inet.ticks.remove(self);
+            for (child, is_complete) in deferred.into_all() {
+                if is_complete { child.abort() } else { child.vanish() }
+            }
         }
         for waiting in listener.waiting {
             let client = &waiting.client;

@@ -195,10 +195,9 @@ impl End {
     /// There is room again: the peer may go on.
     #[cold]
     fn tell_of_room(&self) {
-        // The peer's lock keeps the connection while the queue is looked at: a peer of before would
-        // be told of the room of another one. It is let go before the peer's waiters are woken:
-        // they
-        // may be this thread's own epoll's.
+        // The lock keeps the connection while the queue is looked at: otherwise a former peer would
+        // be told of another connection's room. It is released before the peer's waiters are woken,
+        // because they may be this thread's own epolls.
         let peer = {
             let tx = self.tx.0.lock();
             let Some(link) = tx.as_ref() else { return };

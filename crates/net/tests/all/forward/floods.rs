@@ -38,6 +38,20 @@ fn to(sent: &[(u32, Vec<u8>)], link: Link) -> Vec<&[u8]> {
     sent.map(|(_, bytes)| &bytes[42..]).collect()
 }
 
+/// When [`fill`] has ended, in milliseconds.
+const FILLED: u64 = 4000;
+
+/// Resolves addresses of the wide network, one after another, slowly enough for the limit of
+/// questions. `B` answers for all.
+fn fill<'n>(of: &Forwarder<'n>, packets: &'n Packets, addresses: u32) {
+    for n in 0..addresses {
+        let at = u64::from(n) / 5;
+        handle(of, packets, 0, &[udp4(A4, unused(n), 64, b"")], at);
+        let sent = handle(of, packets, 1, &[answer((B, unused(n)))], at);
+        assert_eq!(to(&sent, B).len(), 1, "{n}");
+    }
+}
+
 /// Beside a sweep over a /16, new hosts are found and known ones are reached: each of their packets
 /// goes out. Each host answers after 900 further packets of the sweep.
 #[test]
@@ -176,14 +190,96 @@ fn answers_for_all_addresses() {
     let of = wide(&packets);
     of.set_neighbour4(0, A4, A).unwrap();
     of.set_neighbour4(1, Ipv4Addr::from_bits(WIDE + 9), B).unwrap();
-    for n in 0..2 * NEIGHBOURS {
-        handle(&of, &packets, 0, &[udp4(A4, unused(n), 64, b"")], 1);
-        let sent = handle(&of, &packets, 1, &[answer((B, unused(n)))], 1);
-        assert_eq!(to(&sent, B).len(), 1, "{n}");
-    }
+    fill(&of, &packets, 2 * NEIGHBOURS);
     assert_eq!(of.neighbours()[0], NEIGHBOURS as usize + 1);
-    let sent = handle(&of, &packets, 0, &[udp4(A4, Ipv4Addr::from_bits(WIDE + 9), 64, b"")], 2);
+    let by_hand = udp4(A4, Ipv4Addr::from_bits(WIDE + 9), 64, b"");
+    let sent = handle(&of, &packets, 0, &[by_hand], FILLED);
     assert_eq!(to(&sent, B).len(), 1, "entered by hand");
+}
+
+/// On a link that is full of stations that have answered, stations that only ask displace none of
+/// them. A question under the address of a station that has answered does not make it a stranger.
+#[test]
+fn questions_beside_answers() {
+    let packets = Packets::new().unwrap();
+    let of = wide(&packets);
+    let own = Ipv4Addr::from_bits(WIDE + 1);
+    of.set_neighbour4(0, A4, A).unwrap();
+    fill(&of, &packets, NEIGHBOURS);
+    let links = |n: u32| {
+        let sent = handle(&of, &packets, 0, &[udp4(A4, unused(n), 64, b"")], FILLED);
+        [B, host(0).0].map(|link| to(&sent, link).len())
+    };
+    for n in 0..100 {
+        let stranger = (host(1).0, unused(NEIGHBOURS + n));
+        handle(&of, &packets, 1, &[arp(1, stranger, ([0; 6], own))], FILLED);
+    }
+    for n in 0..100 {
+        assert_eq!(links(n), [1, 0], "{n} has answered");
+    }
+    let moved = (host(0).0, unused(50));
+    handle(&of, &packets, 1, &[arp(1, moved, ([0; 6], own))], FILLED);
+    handle(&of, &packets, 0, &[udp4(A4, host(2).1, 64, b"")], FILLED);
+    let sent = handle(&of, &packets, 1, &[answer(host(2))], FILLED);
+    assert_eq!(to(&sent, host(2).0).len(), 1, "a station that answers is entered");
+    assert_eq!(links(0), [0, 0], "it is the one heard of least recently");
+    assert_eq!(links(50), [0, 1], "it has answered, and has moved");
+}
+
+/// While a reader stays in its section, entries that strangers have displaced stay too. Those do
+/// not take the entries of stations that answer.
+#[test]
+fn strangers_beside_a_reader() {
+    quietline_testing::isolated!();
+    let packets = Packets::new().unwrap();
+    let of = wide(&packets);
+    let own = Ipv4Addr::from_bits(WIDE + 1);
+    of.set_neighbour4(0, A4, A).unwrap();
+    let section = quietline_sync::rcu::global().unwrap().read();
+    for n in 0..3 * NEIGHBOURS {
+        handle(&of, &packets, 1, &[arp(1, (B, unused(n)), ([0; 6], own))], 1);
+    }
+    let reached = (1..=100).filter(|&n| {
+        let (link, address) = host(n);
+        handle(&of, &packets, 0, &[udp4(A4, address, 64, b"")], 1);
+        handle(&of, &packets, 1, &[answer((link, address))], 1);
+        to(&handle(&of, &packets, 0, &[udp4(A4, address, 64, b"")], 1), link).len() == 1
+    });
+    assert_eq!(reached.count(), 100);
+    drop(section);
+}
+
+/// A sweep faster than the limit of questions: what exceeds the limit is dropped, and displaces no
+/// neighbour that is being asked for.
+#[test]
+fn a_sweep_above_the_limit() {
+    let packets = Packets::new().unwrap();
+    let of = wide(&packets);
+    of.set_neighbour4(0, A4, A).unwrap();
+    of.set_neighbour6(0, A6, A).unwrap();
+    let v6 = |n: u32| -> Ipv6Addr { (B6.to_bits() + 0x1_0000 + u128::from(n)).into() };
+    let sweep = |range: std::ops::Range<u32>, at: u64| -> [usize; 2] {
+        let mut asked = [0; 2];
+        for first in range.step_by(50) {
+            let numbers = first..first + 50;
+            let frames: Vec<_> = numbers.clone().map(|n| udp4(A4, unused(n), 64, b"")).collect();
+            asked[0] += handle(&of, &packets, 0, &frames, at).len();
+            let frames: Vec<_> = numbers.map(|n| udp6(A6, v6(n), 64, b"")).collect();
+            asked[1] += handle(&of, &packets, 0, &frames, at).len();
+        }
+        asked
+    };
+    assert_eq!(sweep(0..20_000, 1), [QUESTION_BURST as usize; 2]);
+    assert_eq!(handle(&of, &packets, 0, &[udp4(A4, host(1).1, 64, b"first")], 1), []);
+    handle(&of, &packets, 0, &[udp4(A4, host(2).1, 64, b"second")], 51);
+    let allowed = QUESTIONS as usize / 20;
+    assert_eq!(sweep(20_000..30_000, 51), [allowed - 1, allowed], "in 50 ms");
+    let sent = handle(&of, &packets, 1, &[answer(host(2))], 51);
+    assert_eq!(to(&sent, host(2).0), [b"second"], "it is still being asked for");
+    let failed = of.counts()[DropReason::NeighbourFailed];
+    assert_eq!(failed + of.waiting() as u64, 2 * 30_000 + 1);
+    drop(of);
+    assert_eq!(packets.head_stats().active, 0);
 }
 
 /// Packets that are too big are told of, each, beside a flood of expiring packets, of IPv4 and

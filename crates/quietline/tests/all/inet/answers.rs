@@ -3,6 +3,7 @@
 use super::call::System;
 use super::host::Host;
 use super::ours::Ours;
+use quietline::PollFd;
 
 const TCP_MAXSEG: i32 = 2;
 const TCP_WINDOW_CLAMP: i32 = 10;
@@ -165,4 +166,180 @@ fn numbers_of_streams() {
             }
         }
     });
+}
+
+/// Ways in which the deferral of a connection ends.
+#[derive(Debug, Clone, Copy)]
+enum Ending {
+    Byte,
+    Shutdown,
+    Close,
+    Reset,
+    ListenerClose,
+    ListenerShutdown,
+    /// As `ListenerShutdown`, but the client ends its stream instead of sending.
+    ListenerShutdownThenEnd,
+    /// The listener's `TCP_DEFER_ACCEPT`, in seconds.
+    Time(i32),
+    /// The option is taken back.
+    Cleared,
+}
+
+/// Asks until a descriptor has one of these events. The host's device may be late.
+fn until(system: &mut dyn System, fd: i32, events: i16) {
+    let begun = std::time::Instant::now();
+    while system.poll(&[fd])[0] & events == 0 {
+        assert!(begun.elapsed().as_secs() < 60, "no event of {events:#x}");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// A listener with `TCP_DEFER_ACCEPT`, its name, and a client that is connected.
+fn deferred(system: &mut dyn System, seconds: i32) -> (i32, Vec<u8>, i32) {
+    let [listener, client] = [(); 2].map(|()| socket(system, libc::SOCK_STREAM));
+    system.set_option(listener, libc::IPPROTO_TCP, TCP_DEFER_ACCEPT, seconds).unwrap();
+    system.bind(listener, &loopback(0)).unwrap();
+    system.listen(listener, 8).unwrap();
+    let name = system.name(listener, false).unwrap();
+    let _ = system.connect(client, &name);
+    until(system, client, libc::POLLOUT);
+    (listener, name, client)
+}
+
+/// A connection to a listener with `TCP_DEFER_ACCEPT` is acceptable at its first byte, at the end
+/// of its stream, or after the time. The client is connected before that, and a listener that has
+/// gone answers its first byte with a reset.
+#[test]
+fn deferred_connections() {
+    use Ending::*;
+    const ENDED: i16 = libc::POLLERR | libc::POLLHUP;
+    let endings = [
+        Byte,
+        Shutdown,
+        Close,
+        Reset,
+        ListenerClose,
+        ListenerShutdown,
+        ListenerShutdownThenEnd,
+        Time(1),
+        Time(2),
+        Cleared,
+    ];
+    same(|system, answers| {
+        for ending in endings {
+            let begun = std::time::Instant::now();
+            let (listener, name, client) =
+                deferred(system, if let Time(seconds) = ending { seconds } else { 30 });
+            answers.push(format!("{ending:?}: {:?}", system.poll(&[listener, client])));
+            answers.push(format!("{:?}", system.accept(listener).map(|_| ())));
+            answers.push(format!("{:?}", system.connect(client, &name)));
+            answers.push(format!("{:?}", system.receive(client, 4, 0).map(|_| ())));
+            answers.push(format!("{:?}", system.send(client, b"", 0, &[])));
+            answers.push(format!("{:?}", system.poll(&[listener, client])));
+            let peer = system.name(client, true) == Ok(name.clone());
+            answers.push(format!("the listener is the peer: {peer}"));
+            let mut is_open = true;
+            match ending {
+                Byte => answers.push(format!("{:?}", system.send(client, b"x", 0, &[]))),
+                Shutdown => answers.push(format!("{:?}", system.shutdown(client, libc::SHUT_WR))),
+                Close => {
+                    system.close(client).unwrap();
+                    is_open = false;
+                }
+                Reset => answers.push(format!("{:?}", system.connect(client, &[0; 16]))),
+                ListenerClose => {
+                    system.close(listener).unwrap();
+                }
+                ListenerShutdown | ListenerShutdownThenEnd => {
+                    answers.push(format!("{:?}", system.shutdown(listener, libc::SHUT_RD)))
+                }
+                Time(_) => {}
+                Cleared => {
+                    system.set_option(listener, libc::IPPROTO_TCP, TCP_DEFER_ACCEPT, 0).unwrap();
+                    answers.push(format!("{:?}", system.poll(&[listener])));
+                }
+            }
+            match ending {
+                Reset => answers.push(format!("{:?}", system.poll(&[listener]))),
+                ListenerClose | ListenerShutdown | ListenerShutdownThenEnd => {
+                    answers.push(format!("{:?}", system.poll(&[client])));
+                    if matches!(ending, ListenerShutdownThenEnd) {
+                        answers.push(format!("{:?}", system.shutdown(client, libc::SHUT_WR)));
+                    } else {
+                        answers.push(format!("{:?}", system.send(client, b"x", 0, &[])));
+                    }
+                    until(system, client, ENDED);
+                    answers.push(format!("{:?}", system.poll(&[client])));
+                    let received = system.receive(client, 4, 0).map(|_| ());
+                    answers.push(format!("{received:?}"));
+                }
+                _ => {
+                    until(system, listener, libc::POLLIN);
+                    let waited = begun.elapsed().as_millis();
+                    answers.push(match ending {
+                        Time(1) | Cleared => format!("a second: {}", waited >= 990),
+                        Time(_) => format!("three seconds: {}", waited >= 2990),
+                        _ => String::new(),
+                    });
+                    let (server, _) = system.accept(listener).unwrap();
+                    let received = system.receive(server, 4, 0).map(|(n, data, ..)| (n, data));
+                    answers.push(format!("{received:?}"));
+                    let set = system.option(server, libc::IPPROTO_TCP, TCP_DEFER_ACCEPT);
+                    answers.push(format!("{set:?} {:?}", system.poll(&[server])));
+                    if is_open {
+                        answers.push(format!("{:?}", system.send(client, b"yz", 0, &[])));
+                    }
+                    system.close(server).unwrap();
+                }
+            }
+            if is_open {
+                system.close(client).unwrap();
+            }
+            if !matches!(ending, ListenerClose) {
+                system.close(listener).unwrap();
+            }
+        }
+    });
+}
+
+/// Deferred connections are accepted in the order of their first bytes.
+#[test]
+fn the_order_of_deferred_connections() {
+    same(|system, answers| {
+        let (listener, name, first) = deferred(system, 30);
+        let second = socket(system, libc::SOCK_STREAM);
+        let _ = system.connect(second, &name);
+        until(system, second, libc::POLLOUT);
+        system.send(second, b"2", 0, &[]).unwrap();
+        until(system, listener, libc::POLLIN);
+        system.send(first, b"1", 0, &[]).unwrap();
+        for _ in 0..2 {
+            until(system, listener, libc::POLLIN);
+            let (server, _) = system.accept(listener).unwrap();
+            answers.push(format!("{:?}", system.receive(server, 4, 0).map(|came| came.1)));
+            system.close(server).unwrap();
+        }
+        for fd in [listener, first, second] {
+            system.close(fd).unwrap();
+        }
+    });
+}
+
+/// The end of the time wakes threads that sleep in `accept` and in `poll`.
+#[test]
+fn the_end_of_a_deferral_wakes() {
+    let mut system = Ours::new();
+    for sleeps_in_accept in [true, false] {
+        let (listener, _, client) = deferred(&mut system, 1);
+        if !sleeps_in_accept {
+            let mut fds = [PollFd { fd: listener, events: libc::POLLIN, revents: 0 }];
+            assert_eq!(system.process.poll(&mut fds, 60_000), Ok(1));
+        } else {
+            system.process.fcntl(listener, libc::F_SETFL, libc::O_RDWR as u64).unwrap();
+        }
+        let (server, _) = system.accept(listener).unwrap();
+        for fd in [listener, client, server] {
+            system.close(fd).unwrap();
+        }
+    }
 }
