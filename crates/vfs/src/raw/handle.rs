@@ -344,10 +344,16 @@ impl<'k> FileHandle<'k> {
         self.file().f_status.set(flags as u32, mask as u32);
     }
 
-    /// Asks that pollers are told when the file ends, and that its locks on a pseudo object are
-    /// dropped. One locked instruction on the file's line, the first time.
+    /// Asks that pollers are told when the file ends. One locked instruction on the file's line,
+    /// the first time.
     pub(crate) fn watch(&self) {
         self.file().f_mode.watch();
+    }
+
+    /// Asks that the locks of the file on a pseudo object end with the file. One locked
+    /// instruction on the file's line, the first time.
+    pub(crate) fn lock(&self) {
+        self.file().f_mode.lock();
     }
 
     /// What may be done with the file.
@@ -398,16 +404,14 @@ impl<'k> FileHandle<'k> {
         unsafe { kind.own_inode(dentry) }
     }
 
-    /// The state of the pseudo object's inode, if it has one.
+    /// Returns the state of the pseudo object's inode, if it has one.
     pub(crate) fn pseudo_state(&self) -> Option<Shared<PseudoState>> {
         let (dentry, kind) = self.parts()?;
         // SAFETY: the file's reference keeps the object alive.
-        let ((states, object), dentry) = unsafe { (kind.states(dentry), dentry.as_ref()) };
-        // That of the anonymous inode is not noted in objects.
-        if object != 0 && !dentry.is_stateful() { None } else { states.find(object) }
+        unsafe { state_of(dentry, kind, self.files()) }
     }
 
-    /// The state of the pseudo object's inode, which becomes `state` if it has none.
+    /// Returns the state of the pseudo object's inode, which becomes `state` if it has none.
     ///
     /// # Errors
     /// `ENOMEM`; `EINVAL` for a file of the tree.
@@ -417,11 +421,13 @@ impl<'k> FileHandle<'k> {
     ) -> Result<Shared<PseudoState>, Errno> {
         let (dentry, kind) = self.parts().ok_or(Errno::INVAL)?;
         // SAFETY: the file's reference keeps the object alive.
-        let ((states, object), dentry) = unsafe { (kind.states(dentry), dentry.as_ref()) };
+        let (states, dentry) = unsafe { (kind.states(dentry), dentry.as_ref()) };
+        let Some((states, object)) = states else {
+            let state = self.files().anonymous.get_or_make(|| Ok(state));
+            return state.cloned().map_err(|_| Errno::NOMEM);
+        };
         let state = states.find_or_insert(object, state)?;
-        if object != 0 {
-            dentry.set_stateful();
-        }
+        dentry.set_stateful();
         Ok(state)
     }
 
@@ -459,6 +465,25 @@ impl<'k> FileHandle<'k> {
     /// Whether both are the same open file.
     pub fn same_file(&self, other: &FileHandle<'_>) -> bool {
         self.file == other.file
+    }
+}
+
+/// Returns the state of the inode of a pseudo object, if it has one. An object without a state of
+/// its own costs one load.
+///
+/// # Safety
+/// The dentry is that of a living object of this kind.
+unsafe fn state_of(
+    dentry: NonNull<PseudoDentry>,
+    kind: &Kind,
+    files: &Files,
+) -> Option<Shared<PseudoState>> {
+    // SAFETY: by contract.
+    let (states, dentry) = unsafe { (kind.states(dentry), dentry.as_ref()) };
+    match states {
+        Some((states, object)) if dentry.is_stateful() => states.find(object),
+        Some(_) => None,
+        None => files.anonymous.get().cloned(),
     }
 }
 
@@ -542,8 +567,8 @@ unsafe fn release(file: NonNull<File>) {
         let dentry: NonNull<PseudoDentry> =
             NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast());
         let ended = f.f_mode.end();
-        if ended.is_watched() {
-            return release_watched(file, dentry, kind, ended);
+        if ended.is_noted() {
+            return release_noted(file, dentry, kind, ended);
         }
         let files = &*f.f_files.load(Ordering::Relaxed);
         if !files.cache.try_free(file) {
@@ -556,12 +581,12 @@ unsafe fn release(file: NonNull<File>) {
     }
 }
 
-/// [`release`] of a file that pollers are told of.
+/// [`release`] of a file that pollers are told of, or that has taken locks.
 ///
 /// # Safety
 /// As [`release`], whose `dentry`, `kind` and `ended` these are; so in the next two functions.
 #[inline(never)]
-unsafe fn release_watched(
+unsafe fn release_noted(
     file: NonNull<File>,
     dentry: NonNull<PseudoDentry>,
     kind: *const Kind,
@@ -569,10 +594,14 @@ unsafe fn release_watched(
 ) {
     // SAFETY: as in `release`.
     unsafe {
-        watched_file_ends(file.as_ref());
-        let (states, object) = (*kind).states(dentry);
-        if let Some(state) = states.find(object) {
-            state.locks.file_ends(&state.waits, file.addr().get() as u64);
+        if ended.is_watched() {
+            watched_file_ends(file.as_ref());
+        }
+        if ended.is_locked() {
+            let files = &*file.as_ref().f_files.load(Ordering::Relaxed);
+            if let Some(state) = state_of(dentry, &*kind, files) {
+                state.locks.file_ends(&state.waits, file.addr().get() as u64);
+            }
         }
         release_slow(file, dentry, kind, ended);
     }
@@ -581,7 +610,7 @@ unsafe fn release_watched(
 /// [`release`] of a file that the CPU's sheaf has no room for.
 ///
 /// # Safety
-/// As [`release_watched`].
+/// As [`release_noted`].
 #[cold]
 #[inline(never)]
 unsafe fn release_slow(
@@ -601,7 +630,7 @@ unsafe fn release_slow(
 /// [`release`] of a file that has been freed, from the count on.
 ///
 /// # Safety
-/// As [`release_watched`].
+/// As [`release_noted`].
 #[cold]
 #[inline(never)]
 unsafe fn release_counted(
