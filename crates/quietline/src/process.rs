@@ -12,8 +12,8 @@ use quietline_vfs::signalfd::Signals;
 use quietline_vfs::{FdFlags, FdTable, Files, FsStruct};
 
 /// Evaluates an expression that opens files, and once more if the caller is
-/// [exempt](Process::open_beyond_max) from the limit that it meets. A macro, because a closure that
-/// is called twice is not inlined.
+/// [exempt](Process::open_beyond_max) from the limit that it meets. An expression that fails with
+/// `ENFILE` has had no effect. A macro, because a closure that is called twice is not inlined.
 macro_rules! opened {
     ($process:expr, $open:expr) => {
         match $open {

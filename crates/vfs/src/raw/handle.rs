@@ -44,6 +44,69 @@ unsafe impl Send for FileHandle<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for FileHandle<'_> {}
 
+/// A file of the tree that is counted and not open yet (`alloc_empty_file`). Dropping it frees the
+/// file.
+///
+/// A call that makes names or waits allocates its file first. The limit on open files then refuses
+/// it before it has an effect, and nothing refuses it later.
+#[derive(Debug)]
+pub(crate) struct UnopenedFile<'k> {
+    file: NonNull<File>,
+    files: &'k Files,
+}
+
+impl<'k> UnopenedFile<'k> {
+    /// Allocates a file.
+    ///
+    /// # Errors
+    /// `ENFILE` at the limit, `ENOMEM`.
+    #[inline]
+    pub(crate) fn alloc(files: &'k Files) -> Result<Self, Errno> {
+        if files.may_open() { Self::alloc_permitted(files) } else { Err(Errno::NFILE) }
+    }
+
+    /// Allocates a file after [`Files::may_open`] has permitted it.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    #[inline(always)]
+    pub(crate) fn alloc_permitted(files: &'k Files) -> Result<Self, Errno> {
+        let file = files.cache.alloc().map_err(|_| Errno::NOMEM)?;
+        files.nr_files.inc();
+        Ok(Self { file, files })
+    }
+
+    /// Opens the file at a path with the credentials that `opener` numbers. If the file
+    /// [keeps its mount writable](crate::file::keeps_mount_writable), the caller gives it its leave
+    /// to write.
+    #[inline]
+    pub(crate) fn open(
+        self,
+        place: Path<'k>,
+        flags: i32,
+        mode: FileMode,
+        opener: u32,
+    ) -> FileHandle<'k> {
+        let Self { file, files } = *ManuallyDrop::new(self);
+        // SAFETY: a fresh file is ours; readers may look at it, so its fields are atomics.
+        let f = unsafe { file.as_ref() };
+        let (mount, dentry) = place.into_parts();
+        let (mount, dentry) = (mount.into_raw().as_ptr(), dentry.into_raw().as_ptr());
+        // Relaxed: `FileRef::init` publishes it.
+        f.link.store(opener, Ordering::Relaxed);
+        begin(f, files, flags, mode, dentry.cast(), mount, core::ptr::null_mut());
+        FileHandle { file, of: PhantomData }
+    }
+}
+
+impl Drop for UnopenedFile<'_> {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `alloc`, and no table has it.
+        unsafe { self.files.cache.free(self.file) };
+        self.files.nr_files.dec();
+    }
+}
+
 impl<'k> FileHandle<'k> {
     /// Opens a file on a pseudo object (`alloc_file_pseudo`).
     ///
@@ -186,11 +249,13 @@ impl<'k> FileHandle<'k> {
         Self { file, of: PhantomData }
     }
 
-    /// Opens a file of the tree with the credentials that `opener` numbers. A file that is open for
-    /// writing has leave to write by the mount, which the caller has got and gives away.
+    /// Opens a file of the tree with the credentials that `opener` numbers. If the file
+    /// [keeps its mount writable](crate::file::keeps_mount_writable), the caller gives it its leave
+    /// to write.
     ///
     /// # Errors
-    /// `ENFILE` at the limit, `ENOMEM`. Place and leave are given back.
+    /// `ENFILE` at the limit, `ENOMEM`. Then the references of `place` and the leave are given
+    /// back.
     #[inline]
     pub(crate) fn open_tree(
         files: &'k Files,
@@ -199,28 +264,15 @@ impl<'k> FileHandle<'k> {
         mode: FileMode,
         opener: u32,
     ) -> Result<Self, Errno> {
-        let file = match files.may_open() {
-            true => files.cache.alloc().map_err(|_| Errno::NOMEM),
-            false => Err(Errno::NFILE),
-        };
-        let file = match file {
-            Ok(file) => file,
+        match UnopenedFile::alloc(files) {
+            Ok(file) => Ok(file.open(place, flags, mode, opener)),
             Err(errno) => {
                 if crate::file::keeps_mount_writable(place.dentry().inode(), mode) {
                     place.mount().drop_write();
                 }
-                return Err(errno);
+                Err(errno)
             }
-        };
-        files.nr_files.inc();
-        // SAFETY: a fresh file is ours; readers may look at it, so its fields are atomics.
-        let f = unsafe { file.as_ref() };
-        let (mount, dentry) = place.into_parts();
-        let (mount, dentry) = (mount.into_raw().as_ptr(), dentry.into_raw().as_ptr());
-        // Relaxed: `FileRef::init` publishes it.
-        f.link.store(opener, Ordering::Relaxed);
-        begin(f, files, flags, mode, dentry.cast(), mount, core::ptr::null_mut());
-        Ok(Self { file, of: PhantomData })
+        }
     }
 
     /// Whether these are the credentials that the file of the tree was opened with.
