@@ -107,7 +107,8 @@ impl Process {
     /// Another process with the same files at the same descriptors, in the same place, and with the same credentials.
     ///
     /// # Errors
-    /// `ENOMEM`; `EAGAIN` when 4,194,303 processes have all numbers that there are.
+    /// `ENOMEM`; `EAGAIN` when all numbers have processes. After number 4,194,303 come those from
+    /// 300 on that are free.
     pub fn fork(&self) -> Result<Process, Errno> {
         let k = self.inner();
         let cred = {
