@@ -10,8 +10,8 @@ use quietline_sync::{IdAllocator, Shared};
 use quietline_vfs::inotify::Inotify;
 use quietline_vfs::ramfs::new_ramfs;
 use quietline_vfs::{
-    EventFd, EventPolls, Files, Limits, MountFlags, Namespace, Pipe, PseudoFs, SignalFd, TimerFd,
-    Timers, Vfs,
+    EventFd, EventPolls, Files, KernMount, Limits, MountFlags, Namespace, Pipe, PseudoFs, SignalFd,
+    TimerFd, Timers, Vfs,
 };
 
 /// Numbers of dentries (`/proc/sys/fs/dentry-state`).
@@ -37,7 +37,9 @@ pub struct Kernel {
 /// What a kernel has. At one address for its life: pseudo objects point to their filesystems.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    /// Before the file systems, which it refers to.
+    /// The mount of files in memory without a path. Before the file systems, as is the namespace,
+    /// which refers to them too.
+    pub(crate) memfds: KernMount<'static>,
     pub(crate) namespace: Namespace<'static>,
     pub(crate) vfs: Pin<Box<Vfs>>,
     pub(crate) config: Config,
@@ -153,7 +155,9 @@ impl Kernel {
         let sb = new_ramfs(&vfs, 1, limits, config.root_mode, config.first_user())?;
         let root = vfs.new_mount(sb, MountFlags::RELATIME)?;
         let namespace = crate::raw::namespace(vfs.new_namespace(root)?);
+        let memfds = namespace.kern_mount()?;
         let inner = Inner {
+            memfds,
             namespace,
             vfs,
             files,

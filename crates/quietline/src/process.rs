@@ -12,8 +12,8 @@ use quietline_vfs::signalfd::Signals;
 use quietline_vfs::{FdFlags, FdTable, Files, FsStruct};
 
 /// Evaluates an expression that opens files, and once more if the caller is
-/// [exempt](Process::open_beyond_max) from the limit that it meets. A macro, because a closure that
-/// is called twice is not inlined.
+/// [exempt](Process::open_beyond_max) from the limit that it meets. An expression that fails with
+/// `ENFILE` has had no effect. A macro, because a closure that is called twice is not inlined.
 macro_rules! opened {
     ($process:expr, $open:expr) => {
         match $open {
@@ -107,7 +107,8 @@ impl Process {
     /// Another process with the same files at the same descriptors, in the same place, and with the same credentials.
     ///
     /// # Errors
-    /// `ENOMEM`; `EAGAIN` when 4,194,303 processes have all numbers that there are.
+    /// `ENOMEM`; `EAGAIN` when all numbers have processes. After number 4,194,303 come those from
+    /// 300 on that are free.
     pub fn fork(&self) -> Result<Process, Errno> {
         let k = self.inner();
         let cred = {

@@ -22,19 +22,21 @@ pub(crate) struct Processes {
     list: Registered<SpinLock<List>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct List {
     /// By number.
     tasks: Vec<Shared<Task>>,
     /// The number that was given last.
     last: i32,
+    /// The number after the largest: [`PID_MAX`], but for tests.
+    end: i32,
 }
 
 impl List {
     /// Returns the next number that no process has, and its index in the list.
     fn free_number(&self) -> Option<(i32, usize)> {
         let next = self.last + 1;
-        self.free_within(next, PID_MAX).or_else(|| self.free_within(AFTER_WRAP, next))
+        self.free_within(next, self.end).or_else(|| self.free_within(AFTER_WRAP, next))
     }
 
     fn free_within(&self, first: i32, end: i32) -> Option<(i32, usize)> {
@@ -48,7 +50,8 @@ impl List {
 
 impl Processes {
     pub(crate) fn new() -> Result<Self, AllocError> {
-        let list = Registered::new(Rank::List, SpinLock::new(List::default()))?;
+        let list = List { tasks: Vec::new(), last: 0, end: PID_MAX };
+        let list = Registered::new(Rank::List, SpinLock::new(list))?;
         Ok(Self { list })
     }
 
@@ -97,7 +100,7 @@ impl Processes {
 #[cfg(test)]
 mod tests {
     use super::{AFTER_WRAP, PID_MAX};
-    use crate::{Config, Kernel, Process};
+    use crate::{Config, Errno, Kernel, Process};
 
     fn children(parent: &Process, n: usize) -> Vec<Process> {
         (0..n).map(|_| parent.fork().unwrap()).collect()
@@ -131,5 +134,22 @@ mod tests {
         // The last number of all has a live process, so the search wraps at once.
         set_last(PID_MAX - 2);
         assert_eq!(first.fork().unwrap().getpid(), AFTER_WRAP + 1);
+    }
+
+    /// Numbers below [`AFTER_WRAP`] are not given after a wrap, so `EAGAIN` comes while they are
+    /// free.
+    #[test]
+    fn fork_fails_when_all_numbers_after_a_wrap_have_processes() {
+        let kernel = Kernel::boot(Config::default()).unwrap();
+        let first = kernel.process().unwrap();
+        {
+            let mut list = kernel.inner().processes.list.lock();
+            (list.last, list.end) = (AFTER_WRAP + 2, AFTER_WRAP + 4);
+        }
+        let all = children(&first, 4);
+        assert_eq!(pids(&all), [3, 0, 1, 2].map(|n| AFTER_WRAP + n));
+        assert_eq!(first.fork().map(drop), Err(Errno::AGAIN));
+        drop(all);
+        assert_eq!(first.fork().unwrap().getpid(), AFTER_WRAP + 3);
     }
 }

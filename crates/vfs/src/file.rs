@@ -26,7 +26,9 @@ pub(crate) use position::Position;
 pub(crate) use tree::{closed, keeps_mount_writable};
 pub use watching::inotify_init1;
 
+use crate::inode::PseudoState;
 use crate::mount::Mount;
+use crate::raw::once::Once;
 use crate::raw::pseudo::Kind;
 use crate::status::Status;
 use core::cell::Cell;
@@ -34,7 +36,7 @@ use core::ptr;
 use quietline_platform::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use quietline_platform::cpu;
 use quietline_slab::{CacheError, Stats, TypesafeCache};
-use quietline_sync::{Counter, FileRef, rcu};
+use quietline_sync::{Counter, FileRef, Shared, rcu};
 
 bitflags::bitflags! {
     /// What may be done with an open file (`f_mode`).
@@ -111,6 +113,8 @@ pub struct Files {
     near_max: AtomicI64,
     /// How far the approximate count of files may be from the count.
     slack: u64,
+    /// The state of the inode that all anonymous descriptors share, after a call has locked it.
+    pub(crate) anonymous: Once<Shared<PseudoState>>,
 }
 
 #[cfg(not(loom))]
@@ -139,6 +143,7 @@ impl Files {
             slack,
             nr_files,
             max_files: AtomicU64::new(max_files),
+            anonymous: Once::empty(),
         })
     }
 
@@ -192,8 +197,7 @@ impl Files {
     }
 
     /// Calls `open`, which opens files beyond the limit: for a caller with `CAP_SYS_ADMIN` after a
-    /// call that failed with
-    /// `ENFILE`.
+    /// call that failed with `ENFILE`.
     pub fn exempt<R>(open: impl FnOnce() -> R) -> R {
         struct Bound(bool);
         impl Drop for Bound {

@@ -101,7 +101,7 @@ pub use inode::{
     NodeEntry, NodeLink, PseudoInode, Requester,
 };
 pub use mount::{Got, Mount};
-pub use namespace::{MountFlags, MountInfo, Namespace, UmountFlags};
+pub use namespace::{KernMount, MountFlags, MountInfo, Namespace, UmountFlags};
 pub use open::{
     FifoOpening, OpenHow, OpenResult, Opening, open, open_fast, open_memfd, open_or_create,
 };

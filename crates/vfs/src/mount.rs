@@ -188,12 +188,6 @@ impl Mount {
         }
     }
 
-    /// Whether it is mounted, at this moment.
-    pub fn is_mounted(&self) -> bool {
-        // ORDERING: pairs with the release in `end_umount`.
-        self.counts.as_ref().is_none_or(|c| c.state.load(Ordering::Acquire) <= CHECKING)
-    }
-
     /// References now: exact when nobody takes or gives one meanwhile. 0 for an internal mount.
     pub fn references(&self) -> u64 {
         self.counts.as_ref().map_or(0, |c| {

@@ -104,6 +104,25 @@ pub struct Namespace<'k> {
     root: MountRef<'k>,
 }
 
+/// A mount in no tree, for files without a path (`kern_mount`). It stays mounted until this is
+/// dropped, so references to it are taken and given back on the CPU's own words.
+#[derive(Debug)]
+pub struct KernMount<'k>(MountRef<'k>);
+
+impl<'k> KernMount<'k> {
+    /// Returns the root directory.
+    pub fn root(&self) -> Path<'k> {
+        Path::root_of(self.0.clone())
+    }
+}
+
+impl Drop for KernMount<'_> {
+    /// Unmounts it (`kern_unmount`): the last reference ends it.
+    fn drop(&mut self) {
+        self.0.counts().end_umount(true);
+    }
+}
+
 impl Vfs {
     /// A mount of a whole filesystem, mounted nowhere yet (`vfs_kern_mount`).
     ///
@@ -149,14 +168,14 @@ impl<'k> Namespace<'k> {
         self.id
     }
 
-    /// The root of a new mount of the root's filesystem that is mounted nowhere: for a file without
-    /// a path.
+    /// Mounts the root's file system once more, in no tree.
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn detached_root(&self) -> Result<Path<'k>, Errno> {
-        let sb = self.root.sb_ref().clone();
-        self.vfs.new_mount(sb, MountFlags::empty()).map(Path::root_of)
+    pub fn kern_mount(&self) -> Result<KernMount<'k>, Errno> {
+        let mount = self.vfs.new_mount(self.root.sb_ref().clone(), MountFlags::empty())?;
+        mount.counts().end_umount(false);
+        Ok(KernMount(mount))
     }
 
     /// The root of all its mounts.

@@ -26,7 +26,7 @@ use crate::permission::{Mask, permission};
 use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
 use crate::raw::dcache::seen::{Seen, Step};
-use crate::raw::handle::FileHandle;
+use crate::raw::handle::{FileHandle, UnopenedFile};
 use crate::raw::mount::{Leave, MountRef, Writing};
 use crate::raw::walk_path::{Debris, Path};
 use crate::vfs::Vfs;
@@ -198,9 +198,8 @@ fn open_or_create_in_line<'k>(
     let locked = |dir: &LockedDir<'k>, leave: Leave<'_>, name: &Name<'_>| {
         create_name(caller, leave, dir, name, opening).map_err(|errno| failed.set(errno)).ok()
     };
-    let unlocked = |mount, made: Option<DentryRef<'k>>| {
-        open_made(caller, mount, made?, opening).map_err(|errno| failed.set(errno)).ok()
-    };
+    let unlocked =
+        |mount, created: Option<Created<'k>>| Some(open_created(caller, mount, created?, opening));
     let quick =
         caller.vfs.quick_keeping(&caller.start, path, caller.cred, wanted, locked, unlocked);
     let opened = match quick {
@@ -258,7 +257,16 @@ fn child_is_link(dir: Seen<'_, '_>, name: &Name<'_>) -> Option<bool> {
     child.inode().map(Inode::is_symlink)
 }
 
-/// Makes a regular file in a locked directory, with leave to write in the mount, which the caller has from there on.
+/// A regular file with a new name, and the open file for it.
+struct Created<'k> {
+    dentry: DentryRef<'k>,
+    file: UnopenedFile<'k>,
+}
+
+/// Creates a regular file in a locked directory, with leave to write in the mount. The caller has
+/// the leave from there on. The limit on open files has permitted one more.
+///
+/// The open file is allocated before the name is made, so that no call makes a name and fails.
 #[inline(always)]
 fn create_name<'k>(
     caller: &Caller<'_, 'k>,
@@ -266,14 +274,15 @@ fn create_name<'k>(
     dir: &LockedDir<'k>,
     name: &Name<'_>,
     opening: Opening,
-) -> Result<DentryRef<'k>, Errno> {
+) -> Result<Created<'k>, Errno> {
     not_removed(dir.inode())?;
+    let file = UnopenedFile::alloc_permitted(caller.files)?;
     match create(caller, dir, name, opening.mode, leave.as_ref().err().copied()) {
         Ok(dentry) => {
             if let Ok(leave) = leave {
                 leave.keep();
             }
-            Ok(dentry)
+            Ok(Created { dentry, file })
         }
         Err(errno) => Err(errno),
     }
@@ -290,31 +299,36 @@ fn create_in<'k>(
     let leave = mount.want_write();
     let dir = LockedDir::lock(dir)?;
     let name = not_removed(dir.inode()).and_then(|()| caller.vfs.name(last.bytes()))?;
-    let dentry = create_name(caller, leave, &dir, &name, opening)?;
+    let created = create_name(caller, leave, &dir, &name, opening)?;
     let parent = dir.dir().clone();
     drop(dir);
     notify::name(caller.vfs, &parent, last.bytes(), Event::CREATE, false);
-    open_made(caller, mount, dentry, opening)
+    Ok(open_created(caller, mount, created, opening))
 }
 
-/// Opens a regular file that was just made, with leave to write in the mount, which is the file's or is given back.
+/// Opens a new regular file, with leave to write in the mount. The file has the leave from there
+/// on, or it is given back.
 #[inline(always)]
-fn open_made<'k>(
+fn open_created<'k>(
     caller: &Caller<'_, 'k>,
     mount: MountRef<'k>,
-    dentry: DentryRef<'k>,
+    Created { dentry, file }: Created<'k>,
     opening: Opening,
-) -> Result<FileHandle<'k>, Errno> {
+) -> FileHandle<'k> {
     let mode = opening.file_mode();
-    if opening.has(O_PATH) || !mode.contains(FileMode::WRITE) {
+    if !mode.contains(FileMode::WRITE) {
         mount.drop_write();
-        return open_place(caller, Path::new(mount, dentry), opening, true);
     }
     let place = Path::new(mount, dentry);
-    open_told(caller.vfs, caller.files, place, opening, mode, caller.cred.id())
+    let file = file.open(place, opening.status(), mode, caller.cred.id());
+    if notify::is_on(caller.vfs) {
+        tell_opened(caller.vfs, &file);
+    }
+    file
 }
 
-/// Opens a file, with leave to write if that is wanted, and tells who watches it: before anything is done with it.
+/// Opens a file, with leave to write if `mode` needs it, and reports it to the watches of the file
+/// before any other event of it.
 #[inline(always)]
 fn open_told<'k>(
     vfs: &'k Vfs,
@@ -533,19 +547,18 @@ impl<'k> FifoOpening<'k> {
         if mode.is_empty() {
             return Err(Errno::INVAL);
         }
+        // Before the wait: the limit on open files refuses a call that has had no effect.
+        let file = UnopenedFile::alloc(files)?;
         let since = fifo.open(vfs, mode, opening.has(O_NONBLOCK))?;
-        let file = match opening.has(O_DIRECT) {
-            true => Err(not_direct(vfs, &dentry, mode)),
-            false => FileHandle::open_tree(files, place, opening.status(), mode, opener),
-        };
-        match &file {
-            Ok(file) => {
-                file.set_since(since);
-                notify::file(vfs, &dentry, Event::OPEN);
-            }
-            Err(_) => fifo.pipe().expect("it has just been opened").closed(mode),
+        if opening.has(O_DIRECT) {
+            let errno = not_direct(vfs, &dentry, mode);
+            fifo.pipe().expect("it has just been opened").closed(mode);
+            return Err(errno);
         }
-        file
+        let file = file.open(place, opening.status(), mode, opener);
+        file.set_since(since);
+        notify::file(vfs, &dentry, Event::OPEN);
+        Ok(file)
     }
 }
 

@@ -66,9 +66,9 @@ impl Process {
         file.payload::<Inotify>().ok_or(Errno::INVAL)?.rm_watch(wd)
     }
 
-    /// Creates a file in memory that has no path; `/proc` shows it as `/memfd:NAME (deleted)`.
-    /// Flags: `MFD_CLOEXEC`,
-    /// `MFD_EXEC`. Its pages are charged to the root filesystem.
+    /// Creates a file in memory that has no path. `/proc` shows it as `/memfd:NAME (deleted)`.
+    /// Flags: `MFD_CLOEXEC`, `MFD_EXEC`. Its pages are charged to the root filesystem. Writes no
+    /// shared line but those of the file and of the root directory.
     ///
     /// # Errors
     /// `EINVAL` for an unknown flag (seals are not offered), a name of more than 249 bytes or with a zero in it; `ENOSPC`,
@@ -79,7 +79,7 @@ impl Process {
         {
             return Err(Errno::INVAL);
         }
-        let root = self.inner().namespace.detached_root()?;
+        let root = self.inner().memfds.root();
         let mut buffer = [0; MFD_PREFIX.len() + MFD_NAME_MAX];
         let shown = &mut buffer[..MFD_PREFIX.len() + name.len()];
         shown[..MFD_PREFIX.len()].copy_from_slice(MFD_PREFIX);

@@ -615,8 +615,10 @@ fn reserve<'i>(
         if let Err(errno) = turn.and_then(|_| if interrupted() { Err(Errno::INTR) } else { Ok(()) })
         {
             while !data.writer(&mut inode.lock()).unreserve_some(limits, &mut reservation) {}
+            // Counted under the lock: another change may end while this waits for it.
+            let mut locked = inode.lock();
             let blocks = Some(data.pages().page_count() * BLOCKS_PER_PAGE);
-            inode.lock().change(&Changes { blocks, ..Changes::default() });
+            locked.change(&Changes { blocks, ..Changes::default() });
             return Err(errno);
         }
         locked = inode.lock();

@@ -38,8 +38,7 @@ fn locks_of<'f>(file: &'f FileHandle<'_>, vfs: &Vfs) -> Result<LocksOf<'f>, Errn
         return locks.map(LocksOf::Tree).map_err(|_| Errno::NOLCK);
     }
     let state = crate::namei::pseudo_state(file, vfs).map_err(|_| Errno::NOLCK)?;
-    // Its end drops the locks.
-    file.watch();
+    file.lock();
     Ok(LocksOf::Pseudo(state))
 }
 
@@ -88,7 +87,9 @@ pub fn process_closes(file: &FileHandle<'_>, vfs: &Vfs, process: i32) {
         {
             locks.process_closes(&vfs.lock_waits, process);
         }
-    } else if let Some(state) = file.pseudo_state() {
+    } else if let Some(state) = file.pseudo_state()
+        && !state.locks.is_unlocked()
+    {
         state.locks.process_closes(&vfs.lock_waits, process);
     }
 }

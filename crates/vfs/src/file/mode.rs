@@ -41,9 +41,11 @@ pub(crate) struct Ended(u32);
 
 /// A reader may have met the file.
 const MET: u32 = 1 << 31;
-/// Somebody is to be told when the file ends.
+/// Pollers are told when the file ends.
 const WATCHED: u32 = 1 << 30;
-const OWN: u32 = MET | WATCHED;
+/// The file has taken locks on a pseudo object, which end with the file.
+const LOCKED: u32 = 1 << 7;
+const OWN: u32 = MET | WATCHED | LOCKED;
 /// A number goes with it: how often a fifo had been opened for writing.
 const SINCE: u32 = 1 << 29;
 /// Where the number is.
@@ -109,15 +111,24 @@ impl Mode {
         fence(Ordering::SeqCst);
     }
 
-    /// Asks that somebody is told when the file ends. For a holder of a reference.
+    /// Notes that pollers are told when the file ends. For a holder of a reference.
     pub(crate) fn watch(&self) {
-        // Relaxed: set for good in this life; whoever set it did so before his put.
-        if self.0.load(Ordering::Relaxed) & WATCHED != 0 {
+        self.note(WATCHED);
+    }
+
+    /// Notes that the locks of the file end with it. For a holder of a reference.
+    pub(crate) fn lock(&self) {
+        self.note(LOCKED);
+    }
+
+    fn note(&self, bit: u32) {
+        // Relaxed: set for good in this life, and before the put of the reference.
+        if self.0.load(Ordering::Relaxed) & bit != 0 {
             return;
         }
-        // ORDERING: Release: what was noted of the file before is seen by who ends it, whose count has gone through the
-        // holder's put.
-        self.0.fetch_or(WATCHED, Ordering::Release);
+        // ORDERING: Release: pairs with `end`, by way of the put of the holder's reference: the
+        // thread that ends the file sees all earlier notes of the file.
+        self.0.fetch_or(bit, Ordering::Release);
     }
 
     /// The word, for who has made the file's count dead by an exchange with `SeqCst`.
@@ -149,9 +160,21 @@ impl Ended {
         self.0 & MET != 0
     }
 
-    /// Whether somebody is to be told.
+    /// Whether pollers are told.
     #[inline(always)]
     pub(crate) fn is_watched(self) -> bool {
         self.0 & WATCHED != 0
+    }
+
+    /// Whether locks end with the file.
+    #[inline(always)]
+    pub(crate) fn is_locked(self) -> bool {
+        self.0 & LOCKED != 0
+    }
+
+    /// Whether the end of the file concerns anything besides the object.
+    #[inline(always)]
+    pub(crate) fn is_noted(self) -> bool {
+        self.0 & (WATCHED | LOCKED) != 0
     }
 }

@@ -8,9 +8,12 @@ use crate::abi::Timespec;
 use crate::cred::Cred;
 use crate::locks::{FileLocks, LockWaits};
 use crate::permission::Ownership;
+use crate::raw::once::Once;
+use core::array;
 use quietline_platform::{AllocError, fault};
 use quietline_sync::{Shared, SpinLock};
 use rustix::io::Errno;
+use std::collections::HashMap;
 
 /// Identity and mode of a socket or a pipe.
 ///
@@ -65,21 +68,33 @@ impl PseudoState {
     }
 }
 
-/// The states of a file system's inodes, by the address of the object; at address 0, the state of
-/// the anonymous inode. Sorted.
+/// log2 of the number of parts of a [`PseudoStates`]. A part that grows moves its own states only.
+const SHARD_BITS: u32 = 6;
+const SHARDS: usize = 1 << SHARD_BITS;
+
+/// One part of a [`PseudoStates`], by the address of the object.
+type Shard = SpinLock<HashMap<usize, Shared<PseudoState>>>;
+
+/// The states of a file system's inodes, by the address of the object. The table is made for the
+/// first state.
 #[derive(Debug)]
-pub(crate) struct PseudoStates(SpinLock<Vec<(usize, Shared<PseudoState>)>>);
+pub(crate) struct PseudoStates(Once<[Shard; SHARDS]>);
 
 impl PseudoStates {
-    pub(crate) const fn new() -> Self {
-        Self(SpinLock::new(Vec::new()))
+    pub(crate) fn new() -> Self {
+        Self(Once::empty())
+    }
+
+    /// Returns the part for an object.
+    fn shard(shards: &[Shard; SHARDS], object: usize) -> &Shard {
+        // The upper bits of a product with the golden ratio are spread evenly.
+        let mixed = (object as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &shards[(mixed >> (u64::BITS - SHARD_BITS)) as usize]
     }
 
     /// Returns the state of an inode, if it has one.
     pub(crate) fn find(&self, object: usize) -> Option<Shared<PseudoState>> {
-        let states = self.0.lock();
-        let at = states.binary_search_by_key(&object, |(object, _)| *object).ok()?;
-        Some(states[at].1.clone())
+        Self::shard(self.0.get()?, object).lock().get(&object).cloned()
     }
 
     /// Returns the state of an inode, which becomes `state` if it has none.
@@ -92,31 +107,28 @@ impl PseudoStates {
         state: Shared<PseudoState>,
     ) -> Result<Shared<PseudoState>, Errno> {
         let no_memory = |_: AllocError| Errno::NOMEM;
-        let mut states = self.0.lock();
-        match states.binary_search_by_key(&object, |(object, _)| *object) {
-            Ok(at) => Ok(states[at].1.clone()),
-            Err(at) => {
-                fault::check().map_err(no_memory)?;
-                states.try_reserve(1).map_err(|_| Errno::NOMEM)?;
-                states.insert(at, (object, state.clone()));
-                Ok(state)
-            }
+        let make = || Ok(array::from_fn(|_| SpinLock::new(HashMap::new())));
+        let shards = self.0.get_or_make(make).map_err(no_memory)?;
+        let mut states = Self::shard(shards, object).lock();
+        if let Some(state) = states.get(&object) {
+            return Ok(state.clone());
         }
+        fault::check().map_err(no_memory)?;
+        states.try_reserve(1).map_err(|_| Errno::NOMEM)?;
+        states.insert(object, state.clone());
+        Ok(state)
     }
 
-    /// Whether no object has a state, only perhaps the anonymous inode.
-    pub(crate) fn is_without_objects(&self) -> bool {
-        self.0.lock().iter().all(|(object, _)| *object == 0)
+    /// Whether no object has a state.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.get().is_none_or(|shards| shards.iter().all(|shard| shard.lock().is_empty()))
     }
 
-    /// Forgets the state of an inode that ends.
+    /// Removes the state of an inode that ends.
     #[cold]
     pub(crate) fn remove(&self, object: usize) {
-        let removed = {
-            let mut states = self.0.lock();
-            let at = states.binary_search_by_key(&object, |(object, _)| *object);
-            at.ok().map(|at| states.remove(at))
-        };
+        let removed =
+            self.0.get().and_then(|shards| Self::shard(shards, object).lock().remove(&object));
         drop(removed);
     }
 }

@@ -44,6 +44,69 @@ unsafe impl Send for FileHandle<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for FileHandle<'_> {}
 
+/// A file of the tree that is counted and not open yet (`alloc_empty_file`). Dropping it frees the
+/// file.
+///
+/// A call that makes names or waits allocates its file first. The limit on open files then refuses
+/// it before it has an effect, and nothing refuses it later.
+#[derive(Debug)]
+pub(crate) struct UnopenedFile<'k> {
+    file: NonNull<File>,
+    files: &'k Files,
+}
+
+impl<'k> UnopenedFile<'k> {
+    /// Allocates a file.
+    ///
+    /// # Errors
+    /// `ENFILE` at the limit, `ENOMEM`.
+    #[inline]
+    pub(crate) fn alloc(files: &'k Files) -> Result<Self, Errno> {
+        if files.may_open() { Self::alloc_permitted(files) } else { Err(Errno::NFILE) }
+    }
+
+    /// Allocates a file after [`Files::may_open`] has permitted it.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    #[inline(always)]
+    pub(crate) fn alloc_permitted(files: &'k Files) -> Result<Self, Errno> {
+        let file = files.cache.alloc().map_err(|_| Errno::NOMEM)?;
+        files.nr_files.inc();
+        Ok(Self { file, files })
+    }
+
+    /// Opens the file at a path with the credentials that `opener` numbers. If the file
+    /// [keeps its mount writable](crate::file::keeps_mount_writable), the caller gives it its leave
+    /// to write.
+    #[inline]
+    pub(crate) fn open(
+        self,
+        place: Path<'k>,
+        flags: i32,
+        mode: FileMode,
+        opener: u32,
+    ) -> FileHandle<'k> {
+        let Self { file, files } = *ManuallyDrop::new(self);
+        // SAFETY: a fresh file is ours; readers may look at it, so its fields are atomics.
+        let f = unsafe { file.as_ref() };
+        let (mount, dentry) = place.into_parts();
+        let (mount, dentry) = (mount.into_raw().as_ptr(), dentry.into_raw().as_ptr());
+        // Relaxed: `FileRef::init` publishes it.
+        f.link.store(opener, Ordering::Relaxed);
+        begin(f, files, flags, mode, dentry.cast(), mount, core::ptr::null_mut());
+        FileHandle { file, of: PhantomData }
+    }
+}
+
+impl Drop for UnopenedFile<'_> {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `alloc`, and no table has it.
+        unsafe { self.files.cache.free(self.file) };
+        self.files.nr_files.dec();
+    }
+}
+
 impl<'k> FileHandle<'k> {
     /// Opens a file on a pseudo object (`alloc_file_pseudo`).
     ///
@@ -186,11 +249,13 @@ impl<'k> FileHandle<'k> {
         Self { file, of: PhantomData }
     }
 
-    /// Opens a file of the tree with the credentials that `opener` numbers. A file that is open for
-    /// writing has leave to write by the mount, which the caller has got and gives away.
+    /// Opens a file of the tree with the credentials that `opener` numbers. If the file
+    /// [keeps its mount writable](crate::file::keeps_mount_writable), the caller gives it its leave
+    /// to write.
     ///
     /// # Errors
-    /// `ENFILE` at the limit, `ENOMEM`. Place and leave are given back.
+    /// `ENFILE` at the limit, `ENOMEM`. Then the references of `place` and the leave are given
+    /// back.
     #[inline]
     pub(crate) fn open_tree(
         files: &'k Files,
@@ -199,28 +264,15 @@ impl<'k> FileHandle<'k> {
         mode: FileMode,
         opener: u32,
     ) -> Result<Self, Errno> {
-        let file = match files.may_open() {
-            true => files.cache.alloc().map_err(|_| Errno::NOMEM),
-            false => Err(Errno::NFILE),
-        };
-        let file = match file {
-            Ok(file) => file,
+        match UnopenedFile::alloc(files) {
+            Ok(file) => Ok(file.open(place, flags, mode, opener)),
             Err(errno) => {
                 if crate::file::keeps_mount_writable(place.dentry().inode(), mode) {
                     place.mount().drop_write();
                 }
-                return Err(errno);
+                Err(errno)
             }
-        };
-        files.nr_files.inc();
-        // SAFETY: a fresh file is ours; readers may look at it, so its fields are atomics.
-        let f = unsafe { file.as_ref() };
-        let (mount, dentry) = place.into_parts();
-        let (mount, dentry) = (mount.into_raw().as_ptr(), dentry.into_raw().as_ptr());
-        // Relaxed: `FileRef::init` publishes it.
-        f.link.store(opener, Ordering::Relaxed);
-        begin(f, files, flags, mode, dentry.cast(), mount, core::ptr::null_mut());
-        Ok(Self { file, of: PhantomData })
+        }
     }
 
     /// Whether these are the credentials that the file of the tree was opened with.
@@ -344,10 +396,16 @@ impl<'k> FileHandle<'k> {
         self.file().f_status.set(flags as u32, mask as u32);
     }
 
-    /// Asks that pollers are told when the file ends, and that its locks on a pseudo object are
-    /// dropped. One locked instruction on the file's line, the first time.
+    /// Asks that pollers are told when the file ends. One locked instruction on the file's line,
+    /// the first time.
     pub(crate) fn watch(&self) {
         self.file().f_mode.watch();
+    }
+
+    /// Asks that the locks of the file on a pseudo object end with the file. One locked
+    /// instruction on the file's line, the first time.
+    pub(crate) fn lock(&self) {
+        self.file().f_mode.lock();
     }
 
     /// What may be done with the file.
@@ -398,16 +456,14 @@ impl<'k> FileHandle<'k> {
         unsafe { kind.own_inode(dentry) }
     }
 
-    /// The state of the pseudo object's inode, if it has one.
+    /// Returns the state of the pseudo object's inode, if it has one.
     pub(crate) fn pseudo_state(&self) -> Option<Shared<PseudoState>> {
         let (dentry, kind) = self.parts()?;
         // SAFETY: the file's reference keeps the object alive.
-        let ((states, object), dentry) = unsafe { (kind.states(dentry), dentry.as_ref()) };
-        // That of the anonymous inode is not noted in objects.
-        if object != 0 && !dentry.is_stateful() { None } else { states.find(object) }
+        unsafe { state_of(dentry, kind, self.files()) }
     }
 
-    /// The state of the pseudo object's inode, which becomes `state` if it has none.
+    /// Returns the state of the pseudo object's inode, which becomes `state` if it has none.
     ///
     /// # Errors
     /// `ENOMEM`; `EINVAL` for a file of the tree.
@@ -417,11 +473,13 @@ impl<'k> FileHandle<'k> {
     ) -> Result<Shared<PseudoState>, Errno> {
         let (dentry, kind) = self.parts().ok_or(Errno::INVAL)?;
         // SAFETY: the file's reference keeps the object alive.
-        let ((states, object), dentry) = unsafe { (kind.states(dentry), dentry.as_ref()) };
+        let (states, dentry) = unsafe { (kind.states(dentry), dentry.as_ref()) };
+        let Some((states, object)) = states else {
+            let state = self.files().anonymous.get_or_make(|| Ok(state));
+            return state.cloned().map_err(|_| Errno::NOMEM);
+        };
         let state = states.find_or_insert(object, state)?;
-        if object != 0 {
-            dentry.set_stateful();
-        }
+        dentry.set_stateful();
         Ok(state)
     }
 
@@ -459,6 +517,25 @@ impl<'k> FileHandle<'k> {
     /// Whether both are the same open file.
     pub fn same_file(&self, other: &FileHandle<'_>) -> bool {
         self.file == other.file
+    }
+}
+
+/// Returns the state of the inode of a pseudo object, if it has one. An object without a state of
+/// its own costs one load.
+///
+/// # Safety
+/// The dentry is that of a living object of this kind.
+unsafe fn state_of(
+    dentry: NonNull<PseudoDentry>,
+    kind: &Kind,
+    files: &Files,
+) -> Option<Shared<PseudoState>> {
+    // SAFETY: by contract.
+    let (states, dentry) = unsafe { (kind.states(dentry), dentry.as_ref()) };
+    match states {
+        Some((states, object)) if dentry.is_stateful() => states.find(object),
+        Some(_) => None,
+        None => files.anonymous.get().cloned(),
     }
 }
 
@@ -542,8 +619,8 @@ unsafe fn release(file: NonNull<File>) {
         let dentry: NonNull<PseudoDentry> =
             NonNull::new_unchecked(f.f_dentry.load(Ordering::Relaxed).cast());
         let ended = f.f_mode.end();
-        if ended.is_watched() {
-            return release_watched(file, dentry, kind, ended);
+        if ended.is_noted() {
+            return release_noted(file, dentry, kind, ended);
         }
         let files = &*f.f_files.load(Ordering::Relaxed);
         if !files.cache.try_free(file) {
@@ -556,12 +633,12 @@ unsafe fn release(file: NonNull<File>) {
     }
 }
 
-/// [`release`] of a file that pollers are told of.
+/// [`release`] of a file that pollers are told of, or that has taken locks.
 ///
 /// # Safety
 /// As [`release`], whose `dentry`, `kind` and `ended` these are; so in the next two functions.
 #[inline(never)]
-unsafe fn release_watched(
+unsafe fn release_noted(
     file: NonNull<File>,
     dentry: NonNull<PseudoDentry>,
     kind: *const Kind,
@@ -569,10 +646,14 @@ unsafe fn release_watched(
 ) {
     // SAFETY: as in `release`.
     unsafe {
-        watched_file_ends(file.as_ref());
-        let (states, object) = (*kind).states(dentry);
-        if let Some(state) = states.find(object) {
-            state.locks.file_ends(&state.waits, file.addr().get() as u64);
+        if ended.is_watched() {
+            watched_file_ends(file.as_ref());
+        }
+        if ended.is_locked() {
+            let files = &*file.as_ref().f_files.load(Ordering::Relaxed);
+            if let Some(state) = state_of(dentry, &*kind, files) {
+                state.locks.file_ends(&state.waits, file.addr().get() as u64);
+            }
         }
         release_slow(file, dentry, kind, ended);
     }
@@ -581,7 +662,7 @@ unsafe fn release_watched(
 /// [`release`] of a file that the CPU's sheaf has no room for.
 ///
 /// # Safety
-/// As [`release_watched`].
+/// As [`release_noted`].
 #[cold]
 #[inline(never)]
 unsafe fn release_slow(
@@ -601,7 +682,7 @@ unsafe fn release_slow(
 /// [`release`] of a file that has been freed, from the count on.
 ///
 /// # Safety
-/// As [`release_watched`].
+/// As [`release_noted`].
 #[cold]
 #[inline(never)]
 unsafe fn release_counted(

@@ -409,9 +409,10 @@ impl TreeMount {
         &self.counts
     }
 
-    /// Whether it is mounted now.
+    /// Whether a tree of mounts has it now (`is_mounted`). A kernel's own mount is in no tree.
     pub fn is_mounted(&self) -> bool {
-        self.counts.is_mounted()
+        // Relaxed: the mounts' lock orders it, or the answer is of one moment.
+        self.namespace.load(Ordering::Relaxed) != 0
     }
 
     /// Whether both are the same.

@@ -80,6 +80,8 @@ pub struct PageTree<'k> {
     pages: AtomicU64,
     caches: NonNull<PageCaches>,
     writer: SpinLock<()>,
+    /// Cuts and holes that have removed pages. Changed by the writer.
+    removals: AtomicU32,
     of: PhantomData<&'k PageCaches>,
 }
 
@@ -121,6 +123,7 @@ impl<'k> PageTree<'k> {
             pages: AtomicU64::new(0),
             caches: NonNull::from(caches),
             writer: SpinLock::new(()),
+            removals: AtomicU32::new(0),
             of: PhantomData,
         }
     }

@@ -156,7 +156,7 @@ pub struct Kind {
     pub(super) ioctl: unsafe fn(NonNull<PseudoDentry>, Io, Ioctl) -> Result<i32, Errno>,
     pub(super) opened: unsafe fn(NonNull<PseudoDentry>, FileMode),
     inode: unsafe fn(NonNull<PseudoDentry>) -> Option<NonNull<PseudoInode>>,
-    fs: unsafe fn(NonNull<PseudoDentry>) -> NonNull<PseudoStates>,
+    states: unsafe fn(NonNull<PseudoDentry>) -> NonNull<PseudoStates>,
     pub(super) seeks: bool,
     pub(super) reads: bool,
     pub(super) writes: bool,
@@ -222,7 +222,7 @@ impl<P: Payload> PseudoFs<P> {
         ioctl: ioctl::<P>,
         opened: opened::<P>,
         inode: inode::<P>,
-        fs: states::<P>,
+        states: states::<P>,
         seeks: P::SEEKS,
         reads: P::READS,
         writes: P::WRITES,
@@ -402,7 +402,7 @@ impl<P: Payload> PseudoFs<P> {
 impl<P: Payload> Drop for PseudoFs<P> {
     fn drop(&mut self) {
         self.flush();
-        debug_assert!(self.states.is_without_objects(), "an object's state ends with the object");
+        debug_assert!(self.states.is_empty(), "an object's state ends with the object");
     }
 }
 
@@ -714,18 +714,18 @@ impl Kind {
     }
 
     /// The states of the file system's inodes, and the address by which the object's is found
-    /// there.
+    /// there; none for an object without an inode of its own.
     ///
     /// # Safety
     /// As [`own_inode`](Self::own_inode).
     pub(super) unsafe fn states<'a>(
         &self,
         dentry: NonNull<PseudoDentry>,
-    ) -> (&'a PseudoStates, usize) {
+    ) -> Option<(&'a PseudoStates, usize)> {
         // SAFETY: by contract; an object's file system outlives it.
         unsafe {
-            let own = self.own_inode(dentry).is_some();
-            ((self.fs)(dentry).as_ref(), if own { dentry.addr().get() } else { 0 })
+            self.own_inode(dentry)?;
+            Some(((self.states)(dentry).as_ref(), dentry.addr().get()))
         }
     }
 

@@ -3,7 +3,8 @@
 use crate::processes::in_process;
 use crate::{Operation, Scene, Sharing};
 use quietline::abi::{
-    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, O_ANYFD, O_CREAT, O_NONBLOCK, O_RDWR,
+    AF_UNIX, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, O_ANYFD, O_CREAT, O_NONBLOCK, O_RDWR,
+    SOCK_STREAM,
 };
 use quietline::inotify::IN_MODIFY;
 use quietline::{EpollEvent, Events, PollFd, Process};
@@ -12,6 +13,7 @@ pub(super) fn operations() -> Vec<Operation> {
     let of = |name, about, scene| Operation::new("events", name, about, scene);
     vec![
         of("epoll-add-del", "EPOLL_CTL_ADD and EPOLL_CTL_DEL of an eventfd", add_del),
+        of("epoll-add-close", "socket, EPOLL_CTL_ADD and close", add_close),
         of("epoll-mod", "EPOLL_CTL_MOD of an eventfd", modify),
         of("epoll-wait-0", "epoll_wait with nothing ready, without timeout", wait_0),
         of("epoll-wait-1", "epoll_wait with one eventfd ready", wait_1),
@@ -50,6 +52,17 @@ fn add_del(sharing: Sharing) -> Scene {
             watch(&process, epoll, fd);
             let event = EpollEvent::default();
             process.epoll_ctl(epoll, EPOLL_CTL_DEL, fd, &event).expect("it is watched");
+        })
+    })
+}
+
+fn add_close(sharing: Sharing) -> Scene {
+    in_process(sharing, |process, _| {
+        let epoll = epoll(&process, &[]);
+        Box::new(move || {
+            let fd = process.socket(AF_UNIX, SOCK_STREAM | O_ANYFD, 0).expect("a socket");
+            watch(&process, epoll, fd);
+            process.close(fd).expect("it is open");
         })
     })
 }

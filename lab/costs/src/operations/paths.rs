@@ -24,6 +24,7 @@ pub(super) fn operations() -> Vec<Operation> {
         of("create-unlink-1", "create, close and unlink in the root directory", create::<1>),
         of("create-unlink-3", "create, close and unlink, 3 names deep", create::<3>),
         of("create-unlink-8", "create, close and unlink, 8 names deep", create::<8>),
+        of("memfd", "memfd_create and close", memfd),
         of("rename-1", "rename in the root directory and back", rename::<1>),
         of("rename-3", "rename, 3 names deep, and back", rename::<3>),
         of("rename-8", "rename, 8 names deep, and back", rename::<8>),
@@ -111,6 +112,15 @@ fn create<const DEPTH: usize>(sharing: Sharing) -> Scene {
         Box::new(move || {
             make(&process, &new);
             process.unlink(&new).expect("it exists");
+        })
+    })
+}
+
+fn memfd(sharing: Sharing) -> Scene {
+    in_process(sharing, |process, _| {
+        Box::new(move || {
+            let fd = process.memfd_create("memory", 0).expect("a file");
+            process.close(fd).expect("it is open");
         })
     })
 }

@@ -127,6 +127,15 @@ const SEQUENCES: &[(&str, Sequence)] = &[
         found.extend([flock(s, three, LOCK_EX), in_the_way(s, three)]);
         found
     }),
+    ("a process's locks end with any anonymous descriptor", |s| {
+        let timer = s.must(SYS_timerfd_create, &[CLOCK_MONOTONIC.into(), 0]) as i32;
+        // Of a kind of which no sequence has locked a descriptor.
+        let other = s.must(SYS_inotify_init1, &[0]) as i32;
+        let mut found = vec![lock(s, timer, F_SETLK, F_WRLCK), in_the_way(s, timer)];
+        s.close(other);
+        found.push(in_the_way(s, timer));
+        found
+    }),
     ("the ends of a pipe have the same attributes", |s| {
         let [read, write] = s.pipe();
         let mut found = change(s, read);

@@ -61,6 +61,12 @@ fn calls_that_wait() {
     assert_locked("epoll_wait, two levels", 2, || assert_eq!(wait(&p, outer), 1));
     // 1: the epoll's lock. 2: that of the file's queue, so that no call of the item is going on that has seen the old events.
     assert_locked("epoll_ctl MOD", 2, || control(&p, ep, EPOLL_CTL_MOD, fd, EPOLLIN));
+    // Of these, a close takes none for locks on the file, because the file has taken none.
+    assert_locked("eventfd, epoll_ctl ADD, close", 22, || {
+        let fd = p.eventfd(0, O_ANYFD).unwrap();
+        control(&p, ep, EPOLL_CTL_ADD, fd, EPOLLIN);
+        p.close(fd).unwrap();
+    });
     // Looks write nothing.
     assert_locked("poll, one ready", 0, || assert_eq!(p.poll(&mut [PollFd::new(fd, 1)], 0), Ok(1)));
 }

@@ -206,3 +206,33 @@ fn calls_on_paths() {
         p.rename("/own/new", "/own/over").unwrap();
     });
 }
+
+/// A change of the attributes of a pipe executes as many instructions beside many pipes with
+/// changed attributes as beside few.
+#[test]
+fn changed_attributes_beside_many_others() {
+    quietline_testing::isolated!();
+    let p = process();
+    let change = || {
+        let [reader, writer] = p.pipe2(O_ANYFD).unwrap();
+        p.fchmod(reader, 0o640).unwrap();
+        (reader, writer)
+    };
+    let costs = [10, 20_000].map(|n| {
+        for _ in 0..n {
+            change();
+        }
+        let what = format!("pipe, fchmod and close beside {n} pipes with changed attributes");
+        // Sixteen, because the position among the others is chance.
+        let counts = counted(&what, || {
+            let pipes: [_; 16] = std::array::from_fn(|_| change());
+            for (reader, writer) in pipes {
+                p.close(reader).unwrap();
+                p.close(writer).unwrap();
+            }
+        })?;
+        Some(counts.instructions)
+    });
+    let [Some(few), Some(many)] = costs else { return };
+    assert!(many < few + few / 10, "{few} beside few, {many} beside many");
+}

@@ -376,3 +376,41 @@ fn no_number_has_two_owners() {
     p.close_range(0, u32::MAX, 0).unwrap();
     assert_nothing_open(p.kernel());
 }
+
+/// Two threads meet the limit on files together. A call that fails with `ENFILE` leaves no name,
+/// and a caller that is exempt makes its file at the first attempt.
+#[test]
+fn a_file_over_the_limit_leaves_no_name() {
+    quietline_testing::isolated!();
+    for privileged in [false, true] {
+        let kernel = Kernel::boot(Config::default().privileged(privileged).file_max(2)).unwrap();
+        let rounds = quietline_testing::budget("QUIETLINE_FILE_MAX_ROUNDS", 5_000);
+        let refused = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for n in 0..2 {
+                let (kernel, refused) = (&kernel, &refused);
+                scope.spawn(move || {
+                    let p = kernel.process().unwrap();
+                    let name = format!("/{n}");
+                    for _ in 0..rounds {
+                        let kept = p.eventfd(0, 0);
+                        match p.open(&name, O_CREAT | O_EXCL | O_RDWR, 0o600) {
+                            Ok(fd) => {
+                                p.close(fd).unwrap();
+                                p.unlink(&name).unwrap();
+                            }
+                            Err(errno) => {
+                                assert_eq!((errno, privileged), (Errno::NFILE, false));
+                                assert_eq!(p.unlink(&name), Err(Errno::NOENT), "no name is left");
+                                refused.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
+                        let _ = kept.map(|fd| p.close(fd));
+                    }
+                });
+            }
+        });
+        println!("privileged: {privileged}, refused: {}", refused.into_inner());
+        assert_nothing_open(&kernel);
+    }
+}

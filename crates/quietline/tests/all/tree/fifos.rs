@@ -226,3 +226,34 @@ fn a_writer_of_a_named_pipe_keeps_no_mount_writable() {
     assert_eq!(set_read_only(&p, true), Err(Errno::BUSY));
     p.close(regular).unwrap();
 }
+
+/// The limit on open files refuses an `open` before it waits, and a waiting `open` has its file.
+#[test]
+fn the_file_comes_before_the_wait() {
+    quietline_testing::isolated!();
+    let p = Kernel::boot(Config::default()).unwrap().process().unwrap();
+    p.mknod("/f", S_IFIFO | 0o600, 0).unwrap();
+    let interrupt = Shared::new(Interrupt::new()).unwrap();
+    for flags in [O_RDONLY, O_WRONLY] {
+        thread::scope(|scope| {
+            let waiting = spawn_asleep(scope, || {
+                let _entered = Interrupt::enter(&interrupt);
+                p.open("/f", flags, 0)
+            });
+            assert_eq!(p.kernel().nr_files(), 1, "the file of the open that waits");
+            p.kernel().set_file_max(1);
+            // An open that waits fails with EINTR.
+            let raised = Shared::new(Interrupt::new()).unwrap();
+            raised.raise();
+            {
+                let _entered = Interrupt::enter(&raised);
+                assert_eq!(p.open("/f", flags, 0), Err(Errno::NFILE));
+            }
+            p.kernel().set_file_max(u64::MAX);
+            interrupt.raise();
+            assert_eq!(waiting.join().unwrap(), Err(Errno::INTR));
+            interrupt.clear();
+        });
+        assert_eq!(p.kernel().nr_files(), 0, "an open that fails leaves no file");
+    }
+}

@@ -1,6 +1,7 @@
 //! Files in memory without a path: the same calls on the host and here.
 #![allow(unsafe_code, reason = "calls of the host with arguments that no safe wrapper offers")]
 
+use crate::support::heap;
 use quietline::abi::*;
 use quietline::{Config, Errno, Kernel, MFD_CLOEXEC, MFD_EXEC, MS_BIND, MS_REMOUNT};
 use quietline_vfs::MountFlags;
@@ -88,4 +89,50 @@ fn the_root_directory_has_no_part_in_it() {
     p.close(fd).unwrap();
     let fd = p.memfd_create("b", 0).unwrap();
     assert_eq!(p.write(fd, &[1; 8 << 12]), Ok(8 << 12));
+}
+
+/// All files in memory are on one mount, on the host and here.
+#[test]
+fn all_are_on_one_mount() {
+    quietline_testing::isolated!();
+    let p = Kernel::boot(Config::default()).unwrap().process().unwrap();
+    let ours = [(); 2].map(|()| {
+        let fd = p.memfd_create("a", 0).unwrap();
+        p.statx(fd, "", AT_EMPTY_PATH, 0x1000).unwrap().stx_mnt_id
+    });
+    // SAFETY: the name ends with a zero; zeroes are a `statx`.
+    let theirs = [(); 2].map(|()| unsafe {
+        let fd = libc::memfd_create(c"a".as_ptr(), 0);
+        let mut statx: libc::statx = core::mem::zeroed();
+        let (path, to) = (c"".as_ptr(), &raw mut statx);
+        assert_eq!(libc::statx(fd, path, AT_EMPTY_PATH, libc::STATX_MNT_ID, to), 0);
+        statx.stx_mnt_id
+    });
+    assert_eq!(theirs[0], theirs[1]);
+    assert_eq!(ours[0], ours[1]);
+}
+
+/// A file in memory ends completely in a thread to which the host refuses `membarrier`.
+#[test]
+fn nothing_is_left_where_membarrier_is_refused() {
+    quietline_testing::isolated!();
+    let p = Kernel::boot(Config::default()).unwrap().process().unwrap();
+    heap::start();
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            if !quietline_testing::refuse_membarrier() {
+                return println!("skipped: no system call can be refused");
+            }
+            let turn = || {
+                for _ in 0..100 {
+                    let fd = p.memfd_create("a", 0).unwrap();
+                    p.close(fd).unwrap();
+                }
+                heap::bytes_of_thread()
+            };
+            turn();
+            assert_eq!(turn(), turn(), "bytes of the heap");
+        });
+        thread.join().unwrap();
+    });
 }

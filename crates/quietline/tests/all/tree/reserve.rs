@@ -93,3 +93,38 @@ fn turns_do_not_disturb_other_changes() {
     let room = p.statfs("/").unwrap();
     assert_eq!(room.f_bfree, room.f_blocks, "every page is given back");
 }
+
+/// An interrupted reservation beside a change of another part of the file: `st_blocks` is right
+/// after both.
+#[test]
+fn an_interrupted_reservation_leaves_the_number_of_blocks_right() {
+    quietline_testing::isolated!();
+    const PAGES: i64 = 512;
+    let (p, fd) = file(Config::default().fs_size(PAGES as u64 * 4 * 4096));
+    let rounds = quietline_testing::budget("QUIETLINE_RESERVE_ROUNDS", 40) * 50;
+    let punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    let interrupt = Shared::new(Interrupt::new()).unwrap();
+    interrupt.raise();
+    let start = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        let interrupted = scope.spawn(|| {
+            let _entered = Interrupt::enter(&interrupt);
+            for _ in 0..rounds {
+                start.wait();
+                let done = p.fallocate(fd, FALLOC_FL_KEEP_SIZE, PAGES * 4096, PAGES * 4096);
+                assert_eq!(done, Err(Errno::INTR));
+                start.wait();
+            }
+        });
+        for round in 0..rounds {
+            p.fallocate(fd, 0, 0, PAGES * 4096).unwrap();
+            start.wait();
+            for page in 0..PAGES {
+                p.fallocate(fd, punch, page * 4096, 4096).unwrap();
+            }
+            start.wait();
+            assert_eq!(p.fstat(fd).unwrap().st_blocks, 0, "round {round}");
+        }
+        interrupted.join().unwrap();
+    });
+}

@@ -12,7 +12,6 @@ pub const RESERVE_TURN: u64 = 256;
 #[derive(Debug)]
 #[must_use = "its pages are charged"]
 pub struct Reservation {
-    first: u64,
     /// The next page to be made.
     next: u64,
     after: u64,
@@ -20,6 +19,21 @@ pub struct Reservation {
     end: u64,
     /// Pages that are charged and not made.
     paid: u64,
+    /// The first page that the reservation takes back. Since the pages from it on were made, no
+    /// page of the file was removed, so each of them that is unwritten is the reservation's.
+    own: u64,
+    /// The [number of removals](PageWriter::removals) when pages were made last.
+    removals: u32,
+}
+
+impl Reservation {
+    /// Gives up the pages made so far if pages of the file were removed since the last turn: in
+    /// their place may be pages that others have reserved.
+    fn check_own(&mut self, removals: u32) {
+        if self.removals != removals {
+            (self.own, self.removals) = (self.next, removals);
+        }
+    }
 }
 
 impl PageWriter<'_, '_> {
@@ -102,7 +116,7 @@ impl PageWriter<'_, '_> {
         // First, so that whoever misses what goes below sees why.
         self.set_size(size);
         if !grows {
-            quota.uncharge(self.remove(size.div_ceil(PAGE_SIZE as u64), u64::MAX));
+            quota.uncharge(self.cut(size.div_ceil(PAGE_SIZE as u64), u64::MAX));
             self.zero_part(size, (size as usize).next_multiple_of(PAGE_SIZE) - size as usize);
         }
         Ok(())
@@ -113,7 +127,7 @@ impl PageWriter<'_, '_> {
         let end = offset.saturating_add(n);
         let (first, after) = (offset.div_ceil(PAGE_SIZE as u64), page_of(end));
         if first < after {
-            quota.uncharge(self.remove(first, after - 1));
+            quota.uncharge(self.cut(first, after - 1));
         }
         if first > after {
             return self.zero_part(offset, n as usize);
@@ -176,7 +190,8 @@ impl PageWriter<'_, '_> {
             self.reserve_again(first..after, quota.left());
             return Err(Errno::NOSPC);
         }
-        Ok(Reservation { first, next: first, after, end, paid })
+        let removals = self.removals();
+        Ok(Reservation { next: first, after, end, paid, own: first, removals })
     }
 
     /// Makes the next [`RESERVE_TURN`] pages of a reservation. Returns `true` if they were the
@@ -190,6 +205,7 @@ impl PageWriter<'_, '_> {
         quota: &impl Quota,
         reservation: &mut Reservation,
     ) -> Result<bool, Errno> {
+        reservation.check_own(self.removals());
         let end = reservation.after.min(reservation.next.saturating_add(RESERVE_TURN));
         while reservation.next < end {
             let index = reservation.next;
@@ -216,9 +232,11 @@ impl PageWriter<'_, '_> {
     }
 
     /// Takes the last pages back that a reservation has made. Returns `true` if none is left. Pages
-    /// that were there before stay: they are all written by now.
+    /// that were there before stay: they are all written by now. Pages that the reservation has
+    /// made before others removed pages of the file stay too.
     pub fn unreserve_some(&mut self, quota: &impl Quota, reservation: &mut Reservation) -> bool {
-        let end = reservation.first.max(reservation.next.saturating_sub(RESERVE_TURN));
+        reservation.check_own(self.removals());
+        let end = reservation.own.max(reservation.next.saturating_sub(RESERVE_TURN));
         while reservation.next > end {
             reservation.next -= 1;
             if let Place::Unwritten(_) = self.place(reservation.next) {
@@ -226,7 +244,7 @@ impl PageWriter<'_, '_> {
             }
         }
         quota.uncharge(core::mem::take(&mut reservation.paid));
-        reservation.next == reservation.first
+        reservation.next == reservation.own
     }
 
     /// Ends a reservation after all its pages were made. The file grows to its end, unless

@@ -174,6 +174,23 @@ impl<'t, 'k> PageWriter<'t, 'k> {
         freed
     }
 
+    /// [`remove`](Self::remove) for a cut or a hole, which [`removals`](Self::removals) counts.
+    pub(crate) fn cut(&mut self, first: u64, last: u64) -> u64 {
+        let freed = self.remove(first, last);
+        if freed != 0 {
+            // Relaxed: only the writer changes it, and only a writer compares it.
+            let removals = self.removals();
+            self.tree.removals.store(removals.wrapping_add(1), Ordering::Relaxed);
+        }
+        freed
+    }
+
+    /// Returns the number of calls of [`cut`](Self::cut) that have removed pages, modulo 2^32.
+    pub(crate) fn removals(&self) -> u32 {
+        // Relaxed: as above.
+        self.tree.removals.load(Ordering::Relaxed)
+    }
+
     /// Pages from `first` to `last`, both included, written or reserved. O(nodes that there are).
     pub(crate) fn count(&self, first: u64, last: u64) -> u64 {
         let root = self.tree.root.load(Ordering::Relaxed);

@@ -582,3 +582,29 @@ fn all_room_is_taken_at_once_or_none() {
     tree.clear(&tide);
     assert_eq!(tide.0.used.get(), 0);
 }
+
+/// A reservation whose page another caller has removed and a third has reserved again: taking it
+/// back leaves the page of the third.
+#[test]
+fn taking_a_reservation_back_leaves_pages_of_others() {
+    let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
+    let (tree, quota) = (PageTree::new(&caches), Limit::new(5));
+    let mut writer = tree.write();
+    let mut reservation = writer.reserve(&quota, 0, 4 * PAGE).unwrap();
+    assert_eq!(writer.reserve_some(&quota, &mut reservation), Ok(true));
+    writer.punch_hole(&quota, PAGE, PAGE);
+    writer.allocate(&quota, PAGE, PAGE, true).unwrap();
+    while !writer.unreserve_some(&quota, &mut reservation) {}
+    // The room of the third is its own: others have what is left.
+    quota.max.set(quota.used.get());
+    assert_eq!(writer.write_at(&quota, PAGE, b"abc"), Ok(3));
+    drop(writer);
+    assert_eq!(quota.used.get(), tree.page_count());
+    // Without such a removal every page is taken back.
+    let (tree, quota) = (PageTree::new(&caches), Limit::new(5));
+    let mut writer = tree.write();
+    let mut reservation = writer.reserve(&quota, 0, 4 * PAGE).unwrap();
+    assert_eq!(writer.reserve_some(&quota, &mut reservation), Ok(true));
+    while !writer.unreserve_some(&quota, &mut reservation) {}
+    assert_eq!((quota.used.get(), tree.page_count()), (0, 0));
+}
