@@ -4,12 +4,14 @@
 //! - [`budget`] and [`scaled`] return the number of rounds that a generated test runs.
 //! - [`stride`] returns the step by which a grid of cases is thinned.
 //! - [`refuse_membarrier`] makes the kernel refuse a system call to the calling thread.
+//! - [`anonymous_memory`] counts the pages of the process.
 //! - [`use_up_mappings`] leaves few mappings to the process.
 //! - [`TimedLoop`] runs for a time, and on until its goal is met.
 
 mod budget;
 mod isolated;
 mod mappings;
+mod memory;
 mod refuse;
 mod timed;
 
@@ -18,5 +20,6 @@ pub use budget::{budget, scaled, stride};
 pub use isolated::{Child, enter};
 pub use isolated::{PASSED, program};
 pub use mappings::{ManyMappings, use_up_mappings};
+pub use memory::anonymous_memory;
 pub use refuse::refuse_membarrier;
 pub use timed::TimedLoop;

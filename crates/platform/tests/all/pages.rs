@@ -2,6 +2,7 @@
 #![cfg(not(loom))]
 
 use quietline_platform::{fault, pages};
+use quietline_testing::anonymous_memory;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Mutex;
@@ -28,16 +29,6 @@ fn is_filled(block: NonNull<u8>, size: usize) -> bool {
     let word = block.as_ptr() as u64 ^ 0x5a5a;
     // SAFETY: inside the block, which is ours.
     (0..size).step_by(512).all(|i| unsafe { block.add(i).cast::<u64>().read() } == word + i as u64)
-}
-
-/// Returns the bytes of anonymous memory that are resident. Pages of the program's own file come
-/// and go as the system likes.
-fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let mut pages = statm.split(' ').skip(1).map(|pages| pages.parse::<usize>().unwrap());
-    let (resident, of_files) = (pages.next().unwrap(), pages.next().unwrap());
-    // SAFETY: sysconf reads a number.
-    (resident - of_files) * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize
 }
 
 /// xorshift64*.
@@ -108,14 +99,14 @@ fn memory_goes_back() {
     quietline_testing::isolated!();
     const TOTAL: usize = 64 << 20;
     for size in SIZES {
-        let before = resident();
+        let before = anonymous_memory();
         let blocks: Vec<_> = (0..TOTAL / size).map(|_| pages::alloc(size).unwrap()).collect();
         // SAFETY: the block is ours, of that size.
         blocks.iter().for_each(|b| unsafe { b.write_bytes(1, size) });
-        let full = resident();
+        let full = anonymous_memory();
         assert!(full >= before + TOTAL - (1 << 20), "{size}: {before} to {full}");
         blocks.into_iter().for_each(|b| free(b, size));
-        let after = resident();
+        let after = anonymous_memory();
         assert!(after <= before + (4 << 20), "{size}: {before} to {full} to {after}");
     }
     let usage = pages::usage();

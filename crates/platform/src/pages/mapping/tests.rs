@@ -2,6 +2,7 @@ use super::{PAGE, page_size};
 use crate::pages;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use quietline_testing::anonymous_memory;
 
 const MIB: usize = 1 << 20;
 
@@ -67,32 +68,23 @@ fn vacated_addresses_are_left_alone() {
     }
 }
 
-/// Returns the bytes of anonymous memory that are resident.
-fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let mut pages = statm.split(' ').skip(1).map(|pages| pages.parse::<usize>().unwrap());
-    // SAFETY: sysconf reads a number.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    (pages.next().unwrap() - pages.next().unwrap()) * page
-}
-
 /// The last region of a size keeps its addresses and gives its memory back.
 fn freed_blocks_give_their_memory_back() {
     for size in [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10] {
-        let before = resident();
+        let before = anonymous_memory();
         let blocks: Vec<_> =
             (1..2 * MIB / size).map(|_| pages::alloc(size).expect("memory")).collect();
         for block in &blocks {
             // SAFETY: the block is the test's, of that size.
             unsafe { block.write_bytes(1, size) };
         }
-        let full = resident();
+        let full = anonymous_memory();
         assert!(full >= before + MIB, "{size}: {before} to {full}");
         for block in blocks {
             // SAFETY: as above, and used no more.
             unsafe { pages::free(block, size) };
         }
-        let after = resident();
+        let after = anonymous_memory();
         assert!(after <= before + MIB / 2, "pages of {}, blocks of {size}: {after}", page_size());
         // The bookkeeping beside the first blocks is still there.
         let again = pages::alloc(size).expect("memory");
