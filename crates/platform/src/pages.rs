@@ -1,13 +1,14 @@
 //! Aligned blocks of pages, from `mmap`, given back by `munmap` and `madvise`.
 //!
-//! A block is a power of two from 4 KiB to 64 KiB, aligned to its own size, so that the block of an object is
-//! found by masking the object's address. Blocks of one size are carved from 2 MiB regions; the first block of
-//! a region holds the region's bookkeeping. From the second region of a size on, the kernel is asked for huge
-//! pages. A region whose blocks are all free goes back to the system, but for one per size, whose memory goes
-//! back while its addresses stay. Larger sizes are mapped one by one.
+//! A block is a power of two from 4 KiB to 64 KiB, aligned to its own size, so that the block of an
+//! object is found by masking the object's address. Blocks of one size are carved from 2 MiB regions;
+//! the first block of a region holds the region's bookkeeping. From the second region of a size on,
+//! the kernel is asked for huge pages. A region whose blocks are all free goes back to the system. One
+//! region of each size stays: its addresses stay mapped, its memory goes back, and it takes no huge
+//! page again. Larger sizes are mapped one by one.
 //!
-//! Which size the blocks of a region have is written down in a [map](block_of) of the address space, one byte for each
-//! region: so the block of any address in one can be found without knowing whose it is.
+//! A [map](block_of) of the address space has the size of each region's blocks, in one byte for each
+//! region. So the block of any address is found without knowledge of its owner.
 //!
 //! This is the slow path below the slow path: one lock per size.
 
@@ -35,6 +36,8 @@ struct Region {
     next: *mut Region,
     prev: *mut Region,
     free: usize,
+    /// Whether the region may lie in a huge page.
+    huge: bool,
     /// One bit for each block: free.
     vacant: [u64; REGION / PAGE_SIZE / 64],
 }
@@ -119,10 +122,9 @@ pub fn alloc(size: usize) -> Result<NonNull<u8>, AllocError> {
             unsafe { unmap(region.cast(), REGION) };
             return Err(AllocError);
         }
-        if c.regions > 0 {
-            // SAFETY: the mapping is ours.
-            unsafe { advise_huge(region.cast(), REGION, true) };
-        }
+        let huge = c.regions > 0;
+        // SAFETY: the mapping is ours.
+        unsafe { advise_huge(region.cast(), REGION, huge) };
         let blocks = REGION / size;
         // SAFETY: a fresh, zeroed mapping, larger and more aligned than Region; block 0 stays taken.
         unsafe {
@@ -131,6 +133,7 @@ pub fn alloc(size: usize) -> Result<NonNull<u8>, AllocError> {
                 (*r).vacant[block / 64] |= 1 << (block % 64);
             }
             (*r).free = blocks - 1;
+            (*r).huge = huge;
         }
         c.regions += 1;
         c.link(region.as_ptr());
@@ -188,6 +191,11 @@ pub unsafe fn free(block: NonNull<u8>, size: usize) {
                 // All but the bookkeeping. Its block may be smaller than a page.
                 let blocks = NonNull::new_unchecked(r.cast::<u8>().add(size));
                 mapping::discard(blocks, r as usize + REGION);
+                if (*r).huge {
+                    // The system would put the region into a huge page again, for its bookkeeping.
+                    (*r).huge = false;
+                    advise_huge(NonNull::new_unchecked(r.cast()), REGION, false);
+                }
             }
         }
     }
