@@ -59,6 +59,7 @@ pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
     ///
     /// A walk in a read section checks the mode alone. So a directory with rules of its own has
     /// [`REVALIDATE`](crate::DentryFlags::REVALIDATE) set on its dentry and on the dentries in it.
+    /// A walk does not enter such a directory in a read section, nor begin there.
     ///
     /// # Errors
     /// `EACCES`, or whatever the call is to end with.
