@@ -143,6 +143,15 @@ pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
         Ok(None)
     }
 
+    /// Begins an open file of the inode, whose number is `file` until it has been
+    /// [closed](Self::closed).
+    ///
+    /// # Errors
+    /// `ENOMEM`, with which `open` ends.
+    fn opened(&self, _vfs: &Vfs, _file: u64) -> Result<(), Errno> {
+        Ok(())
+    }
+
     /// Whether callers can wait for the file in `poll` and `epoll`.
     fn polls(&self) -> bool {
         false
