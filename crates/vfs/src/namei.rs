@@ -49,7 +49,7 @@ pub use describe::{access, readlink, stat_of, statfs_of, statx_of};
 pub use link::{link, link_object, link_quickly};
 pub(crate) use open_file::pseudo_state;
 pub use open_file::{
-    ANON_INO, access_object, fchmod, fchown, fgetxattr, flistxattr, fremovexattr,
+    ANON_INO, PSEUDO_DEVICES, access_object, fchmod, fchown, fgetxattr, flistxattr, fremovexattr,
     fsetxattr, fstatfs, futimens, ownership_of_object, stat_of_object, statx_of_object,
 };
 pub use remove::{rmdir, unlink};

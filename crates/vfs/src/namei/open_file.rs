@@ -133,6 +133,7 @@ pub fn futimens(
 pub fn stat_of_object(file: &FileHandle<'_>) -> Stat {
     let PseudoAttributes { ownership, atime, mtime, ctime } = attributes_of(file);
     Stat {
+        st_dev: device_of_object(file),
         st_mode: ownership.mode,
         st_ino: file.pseudo_inode().map_or(ANON_INO, |inode| inode.i_ino.into()),
         st_nlink: 1,
@@ -152,6 +153,14 @@ pub fn statx_of_object(file: &FileHandle<'_>) -> Statx {
     Statx { stx_mask: STATX_BASIC_STATS, stat, ..Statx::default() }
 }
 
+/// The device numbers of the file systems of pseudo objects are 1 to this.
+pub const PSEUDO_DEVICES: u64 = 3;
+
+/// Returns the device number of the file system that the pseudo object of a file is in.
+fn device_of_object(file: &FileHandle<'_>) -> u64 {
+    file.mount().internal_id()
+}
+
 /// Describes the file system that an open file is in (`fstatfs`).
 pub fn fstatfs(file: &FileHandle<'_>) -> StatFs {
     if let Some((mount, _)) = file.opened().tree() {
@@ -163,8 +172,10 @@ pub fn fstatfs(file: &FileHandle<'_>) -> StatFs {
         Some(_) => PIPEFS_MAGIC,
     };
     let f_bsize = PAGE as i64;
+    let dev = device_of_object(file);
     StatFs {
         f_type,
+        f_fsid: [dev as i32, (dev >> 32) as i32],
         f_bsize,
         f_namelen: 255,
         f_frsize: f_bsize,

@@ -203,8 +203,8 @@ fn message(room: &Room, name: &[u64], buffers: (i64, usize), control: &[u64]) ->
     ])
 }
 
-/// Blanks out what may differ in the memory that a call has written: numbers of devices and inodes,
-/// ports, counts of blocks, and the present time.
+/// Blanks out what may differ in the memory that a call has written: ports, counts of blocks, and the
+/// present time. Numbers of devices and inodes are reduced to whether they are zero.
 fn normalise(s: &dyn System, number: i64, args: &[i64]) {
     let room = s.room();
     let blank = |at: i64, ranges: &[(i64, usize)]| {
@@ -218,17 +218,19 @@ fn normalise(s: &dyn System, number: i64, args: &[i64]) {
     match number {
         SYS_fstat | SYS_newfstatat => {
             let at = if number == SYS_fstat { args[1] } else { args[2] };
-            blank(at, &[(0, 16), (72, 48)]);
+            [0, 8].iter().for_each(|field| flag(at + field));
+            blank(at, &[(72, 48)]);
         }
         SYS_statx => {
             let at = args[4];
             room.put(at, &(room.int(at) & 0x7ff).to_ne_bytes());
-            blank(at, &[(8, 8), (32, 8), (56, 8), (64, 64), (128, 64), (192, 64)]);
+            [32, 136].iter().for_each(|field| flag(at + field));
+            blank(at, &[(8, 8), (56, 8), (64, 64), (128, 8), (144, 48), (192, 64)]);
         }
         SYS_fstatfs => {
             let at = args[1];
             // Sizes and flags are the mount's, but of pseudo file systems.
-            blank(at, &[(56, 8)]);
+            flag(at + 56);
             if [libc::TMPFS_MAGIC as u64, 0x9fa0].contains(&room.word(at)) {
                 blank(at, &[(16, 48), (80, 8)]);
             }

@@ -110,3 +110,36 @@ fn the_path_of_an_object_has_its_mode() {
     assert_eq!([event, of_root].map(reopen), [Err(Errno::ACCESS); 2]);
     assert_eq!(reopen(socket), Err(Errno::NXIO));
 }
+
+/// Sockets, pipes and anonymous descriptors are in three file systems, each with a device number
+/// that no other one has.
+#[test]
+fn objects_have_devices() {
+    let p = root();
+    let socket = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    let [pipe, _] = p.pipe2(0).unwrap();
+    let anonymous = [
+        p.eventfd(0, 0).unwrap(),
+        p.epoll_create1(0).unwrap(),
+        p.timerfd_create(CLOCK_MONOTONIC, 0).unwrap(),
+        p.signalfd(-1, 0, 0).unwrap(),
+        p.inotify_init1(0).unwrap(),
+    ];
+    p.mkdir("/d", 0o755).unwrap();
+    p.mount("", "/d", "tmpfs", 0).unwrap();
+    let trees = ["/", "/d", "/proc"].map(|path| p.open(path, O_RDONLY, 0).unwrap());
+    let device = |fd: i32| {
+        let dev = p.fstat(fd).unwrap().st_dev;
+        assert_eq!(p.fstatfs(fd).unwrap().f_fsid, [dev as i32, (dev >> 32) as i32], "{fd}");
+        assert_eq!(p.statx(fd, "", AT_EMPTY_PATH, 0).unwrap().stat.st_dev, dev, "{fd}");
+        dev
+    };
+    let of_anonymous = anonymous.map(device);
+    assert!(of_anonymous.iter().all(|dev| *dev == of_anonymous[0]), "{of_anonymous:?}");
+    let mut all = vec![device(socket), device(pipe), of_anonymous[0]];
+    all.extend(trees.map(device));
+    assert!(!all.contains(&0), "{all:?}");
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 6, "{all:?}");
+}
