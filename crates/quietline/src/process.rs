@@ -118,10 +118,12 @@ impl Process {
     /// 300 on that are free.
     pub fn fork(&self) -> Result<Process, Errno> {
         let k = self.inner();
-        let cred = {
+        let mut cred = {
             let section = self.cred.section();
             self.cred.load(&section).duplicate().map_err(|_| Errno::NOMEM)?
         };
+        // As on Linux: the parent's files are not opened with the child's credentials.
+        cred.renew();
         let owner = OwnerCell::new(Owner::of(&cred));
         let cred = CredPlace::new(cred)?;
         let fs = raw::place(self.fs.duplicate().map_err(|_| Errno::NOMEM)?);
