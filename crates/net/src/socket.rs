@@ -85,39 +85,15 @@ impl Socket {
 
     /// The name of the protocol, as `/proc/net/protocols` has it.
     pub fn protocol_name(&self) -> &'static str {
-        let six = i32::from(self.family) == AF_INET6;
-        match self.protocol {
-            Protocol::Unix if i32::from(self.ty) == SOCK_STREAM => "UNIX-STREAM",
-            Protocol::Unix => "UNIX",
-            Protocol::Tcp => {
-                if six {
-                    "TCPv6"
-                } else {
-                    "TCP"
-                }
-            }
-            Protocol::Udp => {
-                if six {
-                    "UDPv6"
-                } else {
-                    "UDP"
-                }
-            }
-            Protocol::UdpLite => {
-                if six {
-                    "UDPLITEv6"
-                } else {
-                    "UDP-Lite"
-                }
-            }
-            Protocol::Raw(_) => {
-                if six {
-                    "RAWv6"
-                } else {
-                    "RAW"
-                }
-            }
-        }
+        let [four, six] = match self.protocol {
+            Protocol::Unix if i32::from(self.ty) == SOCK_STREAM => return "UNIX-STREAM",
+            Protocol::Unix => return "UNIX",
+            Protocol::Tcp => ["TCP", "TCPv6"],
+            Protocol::Udp => ["UDP", "UDPv6"],
+            Protocol::UdpLite => ["UDP-Lite", "UDPLITEv6"],
+            Protocol::Raw(_) => ["RAW", "RAWv6"],
+        };
+        if i32::from(self.family) == AF_INET6 { six } else { four }
     }
 
     /// What the kernel's sockets have in common.

@@ -503,7 +503,7 @@ fn open_place<'k>(
     open_told(caller.vfs, caller.files, place, opening, mode, caller.cred.id())
 }
 
-/// Opens a file whose content is made when it is read. It has no length to be set. If it is for
+/// Opens a file with content made when it is read. It has no length to be set. If it is for
 /// writing, the caller gives leave to write in the mount.
 #[cold]
 #[inline(never)]

@@ -139,7 +139,7 @@ impl Payload for Pipe {
     }
 }
 
-/// Makes a pipe that belongs to a user and a group. Returns its two ends: first the one to read from.
+/// Makes a pipe that belongs to a user and a group. Returns its ends: first the one to read from.
 ///
 /// # Errors
 /// `EINVAL` for a flag that is unknown; `ENOPKG` for a notification pipe, which needs a queue of kernel events that

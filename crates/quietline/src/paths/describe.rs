@@ -139,14 +139,14 @@ impl Process {
             return Err(Errno::INVAL);
         }
         let mask = Mask::from_bits_truncate(mode as u32);
-        let path = path.as_ref();
-        if let Some(file) = self.object_at(dirfd, path, flags)? {
-            return self.call(|c| namei::access_object(c, &file, mask, flags & AT_EACCESS != 0));
-        }
-        let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
-        self.call_at(dirfd, path, flags, |c, path| {
-            namei::access(c, path, how, mask, flags & AT_EACCESS != 0)
-        })
+        let effective = flags & AT_EACCESS != 0;
+        self.call_at_or_on(
+            dirfd,
+            path.as_ref(),
+            flags,
+            |c, file| namei::access_object(c, file, mask, effective),
+            |c, path, how| namei::access(c, path, how, mask, effective),
+        )
     }
 
     /// Where the symbolic link at a path leads: how many bytes of that are in the buffer now.

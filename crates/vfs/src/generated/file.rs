@@ -33,8 +33,8 @@ pub trait Text: Send + Sync + fmt::Debug + 'static {
         false
     }
 
-    /// Returns the queue that is woken after each change of the text, and the count of changes. `None`
-    /// if `poll` reports no change.
+    /// Returns the queue that is woken after each change of the text, and the count of changes.
+    /// `None` if `poll` reports no change.
     fn changes<'v>(&self, _vfs: &'v Vfs) -> Option<(&'v WaitQueue, u64)> {
         None
     }
@@ -52,7 +52,7 @@ pub struct TextBuffer {
     failed: bool,
 }
 
-/// The node of a file whose text is made when it is read.
+/// The node of a file with a text made when it is read.
 #[derive(Debug)]
 pub struct TextFile<T> {
     text: T,

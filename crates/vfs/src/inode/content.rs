@@ -143,7 +143,7 @@ pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
         Ok(None)
     }
 
-    /// Begins an open file of the inode, whose number is `file` until it has been
+    /// Begins an open file of the inode. Its number is `file` until it has been
     /// [closed](Self::closed).
     ///
     /// # Errors

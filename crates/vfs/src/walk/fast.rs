@@ -16,8 +16,8 @@
 //!
 //! # Guarantees
 //!
-//! Those of a [walk by RCU](super::by_rcu). Writes nothing. The walk does not leave a directory that is entered by rules of
-//! its own: what is in it is asked for at each lookup, and the walk that asks begins anew.
+//! Those of a [walk by RCU](super::by_rcu). Writes nothing. The walk does not leave a directory that
+//! has rules of its own: names in it are asked for at each lookup, by a walk that begins anew.
 //!
 //! # Source
 //!

@@ -141,7 +141,7 @@ enum WalkStart {
     Cwd,
 }
 
-/// The mode in the answer of a question whose directory is refused.
+/// The mode in the answer if the directory of the question is refused.
 const NO_DIRECTORY: i64 = -1;
 
 /// An error, a mode, a user and a group.
