@@ -50,6 +50,16 @@ struct Case {
 }
 
 impl Case {
+    /// Returns `true` if the case changes what all programs of the host share: locks on the anonymous
+    /// inode, and times of files of `/proc`.
+    fn is_shared(&self) -> bool {
+        match self.call.number {
+            SYS_flock | SYS_fcntl => true,
+            SYS_utimensat => self.kind.name.ends_with("of /proc"),
+            _ => false,
+        }
+    }
+
     /// The case in a line, by which the list of explained differences finds it.
     fn name(&self) -> String {
         let mut name =
@@ -388,9 +398,8 @@ fn run<'a>(cases: impl Iterator<Item = &'a Case>) -> Found {
     let mut found = Found::default();
     for case in cases {
         let mut outcome = compare(case, &sides);
-        // The host's anonymous inode is one for all its programs, and so are the locks on it.
         for _ in 0..5 {
-            if outcome.is_ok() || case.call.number != SYS_flock && case.call.number != SYS_fcntl {
+            if outcome.is_ok() || !case.is_shared() {
                 break;
             }
             thread::sleep(Duration::from_millis(1));
@@ -416,11 +425,8 @@ fn every_call_on_every_kind_of_descriptor() {
     quietline_testing::isolated!();
     Host::limit_descriptors();
     let cases = cases();
-    // One thread has all cases with locks: those on anonymous inodes are in each other's way.
-    let of = |(n, case): &(usize, &Case)| match case.call.number {
-        SYS_flock | SYS_fcntl => 0,
-        _ => n % THREADS,
-    };
+    // One thread has all cases that are in each other's way.
+    let of = |(n, case): &(usize, &Case)| if case.is_shared() { 0 } else { n % THREADS };
     let part = |thread| {
         let part = cases.iter().enumerate().filter(move |case| of(case) == thread);
         part.map(|(_, case)| case)
