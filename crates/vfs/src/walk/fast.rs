@@ -16,8 +16,8 @@
 //!
 //! # Guarantees
 //!
-//! Those of a [walk by RCU](super::by_rcu). Writes nothing. The walk does not leave a directory that
-//! has rules of its own: names in it are asked for at each lookup, by a walk that begins anew.
+//! Those of a [walk by RCU](super::by_rcu). Writes nothing. The walk does not leave a directory
+//! with rules of its own: names in it are asked for at each lookup, by a walk that begins anew.
 //!
 //! # Source
 //!
