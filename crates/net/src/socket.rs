@@ -14,7 +14,7 @@ use core::time::Duration;
 use quietline_sync::{IdAllocator, WaitQueue};
 use quietline_vfs::abi::{O_NONBLOCK, O_RDWR, S_IFSOCK};
 use quietline_vfs::{
-    Direction, Events, FileHandle, FileMode, Files, Io, Ioctl, Payload, PollTable, PseudoFs,
+    Direction, Events, FileHandle, FileMode, Files, Io, Ioctl, Owner, Payload, PollTable, PseudoFs,
     PseudoInode, Sink, Source,
 };
 use rustix::io::Errno;
@@ -50,9 +50,15 @@ pub struct Socket {
 impl Socket {
     /// A socket without state.
     #[inline(always)]
-    fn new(net: &Net, i_ino: u32, family: i32, ty: i32, protocol: Protocol) -> Self {
+    fn new(
+        net: &Net,
+        (i_ino, i_owner): (u32, Owner),
+        family: i32,
+        ty: i32,
+        protocol: Protocol,
+    ) -> Self {
         Self {
-            inode: PseudoInode { i_ino, i_mode: S_IFSOCK | 0o777 },
+            inode: PseudoInode { i_ino, i_mode: S_IFSOCK | 0o777, i_owner },
             family: family as u16,
             ty: ty as u16,
             protocol,
@@ -79,39 +85,15 @@ impl Socket {
 
     /// The name of the protocol, as `/proc/net/protocols` has it.
     pub fn protocol_name(&self) -> &'static str {
-        let six = i32::from(self.family) == AF_INET6;
-        match self.protocol {
-            Protocol::Unix if i32::from(self.ty) == SOCK_STREAM => "UNIX-STREAM",
-            Protocol::Unix => "UNIX",
-            Protocol::Tcp => {
-                if six {
-                    "TCPv6"
-                } else {
-                    "TCP"
-                }
-            }
-            Protocol::Udp => {
-                if six {
-                    "UDPv6"
-                } else {
-                    "UDP"
-                }
-            }
-            Protocol::UdpLite => {
-                if six {
-                    "UDPLITEv6"
-                } else {
-                    "UDP-Lite"
-                }
-            }
-            Protocol::Raw(_) => {
-                if six {
-                    "RAWv6"
-                } else {
-                    "RAW"
-                }
-            }
-        }
+        let [four, six] = match self.protocol {
+            Protocol::Unix if i32::from(self.ty) == SOCK_STREAM => return "UNIX-STREAM",
+            Protocol::Unix => return "UNIX",
+            Protocol::Tcp => ["TCP", "TCPv6"],
+            Protocol::Udp => ["UDP", "UDPv6"],
+            Protocol::UdpLite => ["UDP-Lite", "UDPLITEv6"],
+            Protocol::Raw(_) => ["RAW", "RAWv6"],
+        };
+        if i32::from(self.family) == AF_INET6 { six } else { four }
     }
 
     /// What the kernel's sockets have in common.
@@ -202,6 +184,8 @@ pub struct Maker<'k> {
     pub last_ino: &'k IdAllocator,
     /// What they have in common.
     pub net: &'k Net,
+    /// The user and the group that they belong to.
+    pub owner: Owner,
 }
 
 const BOTH: FileMode = FileMode::READ.union(FileMode::WRITE);
@@ -232,8 +216,8 @@ impl<'k> Maker<'k> {
     ) -> Result<FileHandle<'k>, Errno> {
         let flags = flags_of(ty)?;
         let (ty, protocol) = family::resolve(family, ty & SOCK_TYPE_MASK, protocol, who)?;
-        let i_ino = self.last_ino.next();
-        let socket = || Socket::new(self.net, i_ino, family, ty, protocol);
+        let inode = self.identity();
+        let socket = || Socket::new(self.net, inode, family, ty, protocol);
         self.fs.open_with(self.files, socket, O_RDWR | (flags & O_NONBLOCK), BOTH)
     }
 
@@ -253,8 +237,8 @@ impl<'k> Maker<'k> {
         if family != AF_UNIX {
             return Err(Errno::OPNOTSUPP);
         }
-        let mut one = Socket::new(self.net, self.last_ino.next(), family, ty, protocol);
-        let mut two = Socket::new(self.net, self.last_ino.next(), family, ty, protocol);
+        let mut one = Socket::new(self.net, self.identity(), family, ty, protocol);
+        let mut two = Socket::new(self.net, self.identity(), family, ty, protocol);
         UnixEnd::pair(&mut one, &mut two, who)?;
         let one = self.open(one, flags).inspect_err(|_| two.unix.unpair())?;
         Ok([one, self.open(two, flags)?])
@@ -267,7 +251,7 @@ impl<'k> Maker<'k> {
     /// As `accept4(2)`, but for descriptors.
     pub fn accept(&self, on: &On<'_>, flags: i32) -> Result<(FileHandle<'k>, SockAddr), Errno> {
         let old = on.socket;
-        let new = Socket::new(self.net, self.last_ino.next(), old.family(), old.ty(), old.protocol);
+        let new = Socket::new(self.net, self.identity(), old.family(), old.ty(), old.protocol);
         // Before the connection is taken: who has no room leaves it there.
         let file = self.open(new, flags)?;
         let address = {
@@ -275,6 +259,12 @@ impl<'k> Maker<'k> {
             on.socket.proto().accept(on, new)?
         };
         Ok((file, address))
+    }
+
+    /// Returns the number and the owner of a new inode.
+    #[inline(always)]
+    fn identity(&self) -> (u32, Owner) {
+        (self.last_ino.next(), self.owner)
     }
 
     fn open(&self, socket: Socket, flags: i32) -> Result<FileHandle<'k>, Errno> {

@@ -3,6 +3,7 @@
 use crate::{Errno, Process};
 use quietline_platform::atomic::Ordering;
 use quietline_platform::heap;
+use quietline_vfs::Owner;
 use quietline_vfs::cred::{Capabilities, Cred};
 
 impl Process {
@@ -33,6 +34,9 @@ impl Process {
                 break result;
             }
         };
+        let following = self.owner_lock.lock();
+        self.owner.store(self.ask(Owner::of));
+        drop(following);
         // A process that changes all the time leaves no more behind than a batch.
         self.cred.help();
         Ok(result)

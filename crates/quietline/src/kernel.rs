@@ -8,6 +8,7 @@ use quietline_platform::atomic::AtomicU64;
 use quietline_slab::{CacheError, RawCache, Stats};
 use quietline_sync::{IdAllocator, Shared};
 use quietline_vfs::inotify::Inotify;
+use quietline_vfs::namei::PSEUDO_DEVICES;
 use quietline_vfs::ramfs::new_ramfs;
 use quietline_vfs::{
     EventFd, EventPolls, Files, KernMount, Limits, MountFlags, Namespace, Pipe, PseudoFs, SignalFd,
@@ -152,7 +153,8 @@ impl Kernel {
         // The tree comes last: from here on the namespace goes before the file systems, whatever fails.
         let vfs = Vfs::new()?;
         let limits = Limits::new(config.fs_size, config.fs_inodes).map_err(|_| Errno::NOMEM)?;
-        let sb = new_ramfs(&vfs, 1, limits, config.root_mode, config.first_user())?;
+        let dev = PSEUDO_DEVICES + 1;
+        let sb = new_ramfs(&vfs, dev, limits, config.root_mode, config.first_user())?;
         let root = vfs.new_mount(sb, MountFlags::RELATIME)?;
         let namespace = crate::raw::namespace(vfs.new_namespace(root)?);
         let memfds = namespace.kern_mount()?;
@@ -171,7 +173,7 @@ impl Kernel {
             inotifies,
             epolls,
             last_ino,
-            last_dev: AtomicU64::new(1),
+            last_dev: AtomicU64::new(dev),
             processes,
             config,
         };

@@ -168,7 +168,7 @@ pub use quietline_vfs::pipe::{GiftPage, TakenPage};
 pub use quietline_vfs::signalfd::SigInfo;
 pub use quietline_vfs::timerfd::{ItimerSpec, TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET};
 pub use quietline_vfs::{
-    Dentry, DentryFlags, EventFd, Events, FileHandle, Inode, OpenHow, Pipe, PollTable,
+    Dentry, DentryFlags, EventFd, Events, FileHandle, Inode, OpenHow, Owner, Pipe, PollTable,
     PseudoDentry, PseudoInode, SignalFd, TimerFd,
 };
 pub use quietline_vfs::{inotify, locks};

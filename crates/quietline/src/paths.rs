@@ -16,7 +16,7 @@ mod xattr;
 
 pub use watching::{MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC};
 
-use crate::abi::AT_FDCWD;
+use crate::abi::{AT_FDCWD, AT_SYMLINK_NOFOLLOW};
 use crate::{Errno, FileHandle, Process};
 use quietline_vfs::cred::CredCell;
 use quietline_vfs::namei::Caller;
@@ -180,6 +180,27 @@ impl Process {
     ) -> Result<R, Errno> {
         let file = self.fget(fd)?;
         self.call(|caller| f(caller, &file))
+    }
+
+    /// Calls `object` with the file that an empty path stands for, if it is on a pseudo object, or
+    /// else `named` with the path and the lookup for `flags`.
+    ///
+    /// # Errors
+    /// As [`call_at`](Self::call_at).
+    #[inline]
+    fn call_at_or_on<R>(
+        &self,
+        dirfd: i32,
+        path: &[u8],
+        flags: i32,
+        object: impl FnOnce(&Caller<'_, '_>, &FileHandle<'_>) -> Result<R, Errno>,
+        named: impl FnOnce(&Caller<'_, '_>, &[u8], How) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        if let Some(file) = self.object_at(dirfd, path, flags)? {
+            return self.call(|caller| object(caller, &file));
+        }
+        let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
+        self.call_at(dirfd, path, flags, |caller, path| named(caller, path, how))
     }
 
     /// Returns the file that an empty path stands for, if it is on a pseudo object: a walk begins

@@ -6,10 +6,10 @@ use crate::raw::{self, CredPlace};
 use crate::{Errno, FileHandle, Kernel};
 use core::ops::Deref;
 use quietline_platform::atomic::{AtomicBool, Ordering};
-use quietline_sync::Shared;
+use quietline_sync::{Shared, SpinLock};
 use quietline_vfs::cred::Capabilities;
 use quietline_vfs::signalfd::Signals;
-use quietline_vfs::{FdFlags, FdTable, Files, FsStruct};
+use quietline_vfs::{FdFlags, FdTable, Files, FsStruct, Owner, OwnerCell};
 
 /// Evaluates an expression that opens files, and once more if the caller is
 /// [exempt](Process::open_beyond_max) from the limit that it meets. An expression that fails with
@@ -31,7 +31,10 @@ pub(crate) use opened;
 /// [`MSG_CMSG_ANYFD`](crate::abi::MSG_CMSG_ANYFD). Methods that end in `_file` or `_files`
 /// make no descriptor at all.
 #[derive(Debug)]
+#[repr(align(32))] // one cache line
 pub struct Process {
+    /// The owner of the sockets and pipes that the process makes.
+    pub(crate) owner: OwnerCell,
     task: Shared<Task>,
     /// Last: the task refers to what it has.
     kernel: Kernel,
@@ -53,6 +56,8 @@ pub struct Task {
     pub(crate) sigpipe: AtomicBool,
     /// Whether processes with the same ids may inspect it through `/proc`.
     pub(crate) dumpable: AtomicBool,
+    /// Held while the process's owner of new objects follows its credentials.
+    pub(crate) owner_lock: SpinLock<()>,
 }
 
 impl Task {
@@ -76,17 +81,19 @@ impl Process {
     pub(crate) fn new(kernel: Kernel) -> Result<Self, Errno> {
         let k = kernel.inner();
         let table = raw::table(k.config.nofile)?;
-        let cred = CredPlace::new(k.config.first_cred())?;
+        let cred = k.config.first_cred();
+        let owner = OwnerCell::new(Owner::of(&cred));
+        let cred = CredPlace::new(cred)?;
         let root = k.namespace.root();
         let fs = FsStruct::new(raw::vfs(&k.vfs), root.clone(), root).map_err(|_| Errno::NOMEM)?;
         let fs = raw::place(fs);
         let signals = Shared::new(Signals::new()).map_err(|_| Errno::NOMEM)?;
         let (locks, sigpipe) = (AtomicBool::new(false), AtomicBool::new(false));
-        let dumpable = AtomicBool::new(true);
-        let task = Task { table, fs, cred, pid: 0, locks, signals, sigpipe, dumpable };
+        let (dumpable, owner_lock) = (AtomicBool::new(true), SpinLock::new(()));
+        let task = Task { table, fs, cred, pid: 0, locks, signals, sigpipe, dumpable, owner_lock };
         let mut task = Shared::new(task).map_err(|_| Errno::NOMEM)?;
         k.processes.enter(&mut task)?;
-        Ok(Self { task, kernel })
+        Ok(Self { owner, task, kernel })
     }
 
     /// The number of the process.
@@ -111,10 +118,14 @@ impl Process {
     /// 300 on that are free.
     pub fn fork(&self) -> Result<Process, Errno> {
         let k = self.inner();
-        let cred = {
+        let mut cred = {
             let section = self.cred.section();
-            CredPlace::new(self.cred.load(&section).duplicate().map_err(|_| Errno::NOMEM)?)?
+            self.cred.load(&section).duplicate().map_err(|_| Errno::NOMEM)?
         };
+        // As on Linux: the parent's files are not opened with the child's credentials.
+        cred.renew();
+        let owner = OwnerCell::new(Owner::of(&cred));
+        let cred = CredPlace::new(cred)?;
         let fs = raw::place(self.fs.duplicate().map_err(|_| Errno::NOMEM)?);
         let locks = AtomicBool::new(false);
         // A table must be cleared once it has files, so it gets them when nothing but the list can fail.
@@ -123,8 +134,8 @@ impl Process {
         let signals = Shared::new(Signals::new()).map_err(|_| Errno::NOMEM)?;
         // Relaxed: a setting.
         let sigpipe = AtomicBool::new(self.sigpipe.load(Ordering::Relaxed));
-        let dumpable = AtomicBool::new(self.dumpable());
-        let task = Task { table, fs, cred, pid: 0, locks, signals, sigpipe, dumpable };
+        let (dumpable, owner_lock) = (AtomicBool::new(self.dumpable()), SpinLock::new(()));
+        let task = Task { table, fs, cred, pid: 0, locks, signals, sigpipe, dumpable, owner_lock };
         let mut task = Shared::new(task).map_err(|_| Errno::NOMEM)?;
         let new = Shared::get_mut(&mut task).expect("nobody has seen it");
         new.table = self.table.duplicate(&k.files).map_err(|_| Errno::NOMEM)?;
@@ -132,7 +143,7 @@ impl Process {
             Shared::get_mut(&mut task).expect("nobody has seen it").table.clear(&k.files);
             return Err(errno);
         }
-        Ok(Self { task, kernel: self.kernel.clone() })
+        Ok(Self { owner, task, kernel: self.kernel.clone() })
     }
 
     #[inline(always)]
@@ -213,7 +224,7 @@ impl Process {
     #[inline(always)]
     pub fn pipe_files(&self, flags: i32) -> Result<[FileHandle<'_>; 2], Errno> {
         let k = self.inner();
-        quietline_vfs::pipe2(&k.pipes, &k.files, &k.vfs, &k.last_ino, flags)
+        quietline_vfs::pipe2(&k.pipes, &k.files, &k.vfs, &k.last_ino, self.owner.load(), flags)
     }
 
     /// Makes an event counter. Flags: `EFD_SEMAPHORE`, `EFD_CLOEXEC`, `EFD_NONBLOCK`, [`O_ANYFD`].

@@ -32,7 +32,7 @@
 //!
 //! # Lock order
 //!
-//! A file's list of texts is a leaf. No lock is held while anybody is asked for names or text.
+//! A file's table of open files is a leaf. No lock is held during a request for names or text.
 //!
 //! # Source
 //!

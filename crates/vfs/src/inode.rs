@@ -28,7 +28,7 @@ mod pseudo;
 
 pub use attributes::{Attributes, Changes};
 pub use content::{Content, Node, NodeEntry, NodeLink, Requester};
-pub use pseudo::PseudoInode;
+pub use pseudo::{Owner, OwnerCell, PseudoInode};
 pub(crate) use pseudo::{PseudoAttributes, PseudoState, PseudoStates};
 
 pub use crate::raw::dcache::inode::InodeRef;

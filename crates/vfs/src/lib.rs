@@ -98,7 +98,7 @@ pub use fdtable::{FdFlags, FdTable, UnusedFd};
 pub use file::{Direction, File, FileMode, Files, Io, Ioctl, Sink, Source};
 pub use inode::{
     Attributes, Changes, Content, Inode, InodeFlags, InodeGuard, InodeRef, Locked, NewInode, Node,
-    NodeEntry, NodeLink, PseudoInode, Requester,
+    NodeEntry, NodeLink, Owner, OwnerCell, PseudoInode, Requester,
 };
 pub use mount::{Got, Mount};
 pub use namespace::{KernMount, MountFlags, MountInfo, Namespace, UmountFlags};

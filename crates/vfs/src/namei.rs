@@ -49,8 +49,8 @@ pub use describe::{access, readlink, stat_of, statfs_of, statx_of};
 pub use link::{link, link_object, link_quickly};
 pub(crate) use open_file::pseudo_state;
 pub use open_file::{
-    ANON_INO, access_object, fchmod, fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr,
-    fstatfs, futimens, stat_of_object, statx_of_object,
+    ANON_INO, PSEUDO_DEVICES, access_object, fchmod, fchown, fgetxattr, flistxattr, fremovexattr,
+    fsetxattr, fstatfs, futimens, ownership_of_object, stat_of_object, statx_of_object,
 };
 pub use remove::{rmdir, unlink};
 pub use rename::{check_rename_flags, rename, rename_quickly};

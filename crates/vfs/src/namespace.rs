@@ -209,11 +209,15 @@ impl Vfs {
         core::ptr::eq(mount.super_block().vfs.as_ptr(), self)
     }
 
-    /// Takes off, in all namespaces, what is mounted on a dentry that has been taken out of its directory (`detach_mounts`):
-    /// a mount of another namespace does not keep a name from being removed. For who holds no lock.
+    /// Detaches, in all namespaces, the mounts on a dentry that has been taken out of its directory
+    /// (`detach_mounts`): a mount of another namespace does not keep a name from being removed.
+    /// Reports that to the callers that poll the mounts. The caller holds no lock.
     pub fn detach_mounts(&self, dentry: &DentryRef<'_>) {
         if dentry.flags().contains(DentryFlags::MOUNTED) {
-            self.detach_trees(|entry| entry.on().is_some_and(|on| on.dentry.same(dentry)));
+            let is_on = |entry: &Entry| entry.on().is_some_and(|on| on.dentry.same(dentry));
+            if self.detach_trees(is_on) {
+                self.mount_events.changed();
+            }
         }
     }
 
@@ -222,15 +226,16 @@ impl Vfs {
     }
 
     /// Takes the mounts that `tops` picks, and all mounts on them, out of their trees. All at
-    /// once, as long as there is memory for a list of them.
-    fn detach_trees(&self, tops: impl Fn(&Entry) -> bool) {
+    /// once, as long as there is memory for a list of them. Returns `false` if there are none.
+    fn detach_trees(&self, tops: impl Fn(&Entry) -> bool) -> bool {
+        let mut found = false;
         loop {
             let mut book = self.mounts.lock();
             let left = book.leave_trees(self.mounts.seq(), &tops);
             drop(book);
             match left {
-                Ok(all) => return drop(all),
-                Err(one) => drop(one),
+                Ok(all) => return found || !all.is_empty(),
+                Err(_one) => found = true,
             }
         }
     }

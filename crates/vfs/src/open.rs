@@ -490,8 +490,10 @@ fn open_place<'k>(
     if opening.has(O_DIRECT) && inode.mode() & S_IFMT != S_IFREG {
         return Err(not_direct(caller.vfs, place.dentry(), mode));
     }
-    // What is made when it is read has no length to be set.
-    let made = made || inode.node().is_some();
+    if inode.node().is_some() {
+        keep(leave);
+        return open_generated(caller, place, opening);
+    }
     if opening.has(O_TRUNC) && !made && inode.mode() & S_IFMT == S_IFREG {
         keep(leave);
         return open_emptied(caller, place, opening);
@@ -499,6 +501,26 @@ fn open_place<'k>(
     // The file has the leave from here on, and gives it back when it is closed.
     keep(leave);
     open_told(caller.vfs, caller.files, place, opening, mode, caller.cred.id())
+}
+
+/// Opens a file with content made when it is read. It has no length to be set. If it is for
+/// writing, the caller gives leave to write in the mount.
+#[cold]
+#[inline(never)]
+fn open_generated<'k>(
+    caller: &Caller<'_, 'k>,
+    place: Path<'k>,
+    opening: Opening,
+) -> Result<FileHandle<'k>, Errno> {
+    let (vfs, opener) = (caller.vfs, caller.cred.id());
+    let file = open_told(vfs, caller.files, place, opening, opening.file_mode(), opener)?;
+    let opened = file.opened();
+    if let Some((_, dentry)) = opened.tree()
+        && let Some(node) = dentry.inode().and_then(Inode::node)
+    {
+        node.opened(vfs, opened.id())?;
+    }
+    Ok(file)
 }
 
 /// What is no regular file is not for `O_DIRECT`, which Linux finds out so late that it tells of the end of what never began.

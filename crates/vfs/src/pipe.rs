@@ -66,7 +66,7 @@ use crate::abi::{
     O_CLOEXEC, O_DIRECT, O_NONBLOCK, O_NOTIFICATION_PIPE, O_RDONLY, O_WRONLY, S_IFIFO,
 };
 use crate::file::{Direction, Io, Ioctl, Sink, Source};
-use crate::inode::PseudoInode;
+use crate::inode::{Owner, PseudoInode};
 use crate::poll::{Events, PollTable};
 use crate::raw::handle::FileHandle;
 use crate::raw::pseudo::{Payload, PseudoFs};
@@ -139,7 +139,7 @@ impl Payload for Pipe {
     }
 }
 
-/// A pipe's two ends: first the one to read from.
+/// Makes a pipe that belongs to a user and a group. Returns its ends: first the one to read from.
 ///
 /// # Errors
 /// `EINVAL` for a flag that is unknown; `ENOPKG` for a notification pipe, which needs a queue of kernel events that
@@ -150,6 +150,7 @@ pub fn pipe2<'k>(
     files: &'k Files,
     vfs: &'k Vfs,
     last_ino: &IdAllocator,
+    i_owner: Owner,
     flags: i32,
 ) -> Result<[FileHandle<'k>; 2], Errno> {
     if flags & !(O_CLOEXEC | O_NONBLOCK | O_DIRECT | O_NOTIFICATION_PIPE) != 0 {
@@ -158,7 +159,7 @@ pub fn pipe2<'k>(
     if flags & O_NOTIFICATION_PIPE != 0 {
         return Err(Errno::NOPKG);
     }
-    let inode = PseudoInode { i_ino: last_ino.next(), i_mode: S_IFIFO | 0o600 };
+    let inode = PseudoInode { i_ino: last_ino.next(), i_mode: S_IFIFO | 0o600, i_owner };
     let slots = vfs.pipe_pages.of_a_pipe();
     let pipe = || Pipe { inode, core: PipeCore::new(slots, 1, 1) };
     // Packets are made where they are written: the end to read from does not show O_DIRECT.

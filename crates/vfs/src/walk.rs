@@ -371,13 +371,16 @@ impl Vfs {
             Quickly::Onwards(at, pos) => {
                 let rest = path.get(pos..).unwrap_or(&[]);
                 if !how.lookup.contains(Lookup::FOLLOW)
+                    && !step::has_own_rules(&at.seen)
                     && let Some(last) = last::alone(rest)
                 {
                     return Ok((at, Last::of_path(last)));
                 }
                 self.parent_onwards(start, Some(at), rest, how, cred, section)
             }
-            Quickly::Short(at, begin, end) if !how.lookup.contains(Lookup::FOLLOW) => {
+            Quickly::Short(at, begin, end)
+                if !how.lookup.contains(Lookup::FOLLOW) && !step::has_own_rules(&at.seen) =>
+            {
                 Ok((at, Last::of_path((&path[begin..end], end != path.len()))))
             }
             Quickly::Short(at, begin, ..) => {

@@ -56,7 +56,11 @@ pub enum Ioctl {
 pub struct PseudoInode {
     pub i_ino: u32,
     pub i_mode: u32,
+    pub i_owner: Owner,
 }
+
+#[derive(Debug, Clone, Copy)]
+pub struct Owner;
 
 pub trait Payload: Send + Sync + Sized + 'static {
     const CACHE: &'static str;

@@ -61,7 +61,7 @@ pub mod abi {
 }
 
 pub use files::{
-    Direction, FdFlags, FileHandle, FileMode, Files, Io, Ioctl, NameKeys, Payload, PseudoFs,
+    Direction, FdFlags, FileHandle, FileMode, Files, Io, Ioctl, NameKeys, Owner, Payload, PseudoFs,
     PseudoInode,
 };
 pub use of_files::iov::{Sink, Source};

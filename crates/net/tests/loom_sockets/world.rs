@@ -40,7 +40,8 @@ impl World {
     }
 
     fn maker(&self) -> Maker<'_> {
-        Maker { fs: &self.fs, files: &self.files, last_ino: &self.last_ino, net: &self.net }
+        let owner = crate::Owner;
+        Maker { fs: &self.fs, files: &self.files, last_ino: &self.last_ino, net: &self.net, owner }
     }
 
     fn fd(self: &Arc<Self>, file: FileHandle<'_>) -> Fd {

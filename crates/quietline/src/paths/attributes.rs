@@ -1,9 +1,9 @@
 //! Changing modes, owners, times and lengths.
 
-use super::how;
 use crate::abi::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, Timespec, UTIME_OMIT};
-use crate::{Errno, Process};
-use quietline_vfs::namei;
+use crate::{Errno, FileHandle, Process};
+use quietline_vfs::PathRef;
+use quietline_vfs::namei::{self, Caller};
 
 impl Process {
     /// Changes permissions.
@@ -33,17 +33,13 @@ impl Process {
         mode: u32,
         flags: i32,
     ) -> Result<(), Errno> {
-        if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
-            return Err(Errno::INVAL);
-        }
-        let path = path.as_ref();
-        if let Some(file) = self.object_at(dirfd, path, flags)? {
-            return self.call(|c| namei::fchmod(c, &file, mode));
-        }
-        let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
-        self.call_at(dirfd, path, flags, |c, path| {
-            namei::chmod(c, c.place(path, how)?.borrow(), mode)
-        })
+        self.change_at(
+            dirfd,
+            path.as_ref(),
+            flags,
+            |c, file| namei::fchmod(c, file, mode),
+            |c, place| namei::chmod(c, place, mode),
+        )
     }
 
     /// Changes owner and group; -1 keeps one.
@@ -82,17 +78,13 @@ impl Process {
         gid: u32,
         flags: i32,
     ) -> Result<(), Errno> {
-        if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
-            return Err(Errno::INVAL);
-        }
-        let path = path.as_ref();
-        if let Some(file) = self.object_at(dirfd, path, flags)? {
-            return self.call(|c| namei::fchown(c, &file, uid, gid));
-        }
-        let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
-        self.call_at(dirfd, path, flags, |c, path| {
-            namei::chown(c, c.place(path, how)?.borrow(), uid, gid)
-        })
+        self.change_at(
+            dirfd,
+            path.as_ref(),
+            flags,
+            |c, file| namei::fchown(c, file, uid, gid),
+            |c, place| namei::chown(c, place, uid, gid),
+        )
     }
 
     /// Sets the times of access and of change, both to now if there are none given; without a path, of what the descriptor is
@@ -121,16 +113,31 @@ impl Process {
                 self.call_on(dirfd, |c, file| namei::futimens(c, file, times))
             };
         };
+        self.change_at(
+            dirfd,
+            path.as_ref(),
+            flags,
+            |c, file| namei::futimens(c, file, times),
+            |c, place| namei::utimens(c, place, times),
+        )
+    }
+
+    /// Changes the attributes of the file at a path, or of the pseudo object that an empty path
+    /// stands for.
+    #[inline]
+    fn change_at(
+        &self,
+        dirfd: i32,
+        path: &[u8],
+        flags: i32,
+        object: impl FnOnce(&Caller<'_, '_>, &FileHandle<'_>) -> Result<(), Errno>,
+        change: impl FnOnce(&Caller<'_, '_>, PathRef<'_, '_>) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
             return Err(Errno::INVAL);
         }
-        let path = path.as_ref();
-        if let Some(file) = self.object_at(dirfd, path, flags)? {
-            return self.call(|c| namei::futimens(c, &file, times));
-        }
-        let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
-        self.call_at(dirfd, path, flags, |c, path| {
-            namei::utimens(c, c.place(path, how)?.borrow(), times)
+        self.call_at_or_on(dirfd, path, flags, object, |c, path, how| {
+            change(c, c.place(path, how)?.borrow())
         })
     }
 

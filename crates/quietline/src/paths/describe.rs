@@ -48,7 +48,7 @@ impl Process {
     #[cold]
     fn stat_pseudo(&self, fd: i32) -> Result<Stat, Errno> {
         let file = self.file(fd)?;
-        Ok(self.call(|c| stat_of_object(c, &file)))
+        Ok(stat_of_object(&file))
     }
 
     /// [`stat`](Self::stat) from a directory, with `AT_SYMLINK_NOFOLLOW`, `AT_NO_AUTOMOUNT`, `AT_EMPTY_PATH`.
@@ -90,7 +90,7 @@ impl Process {
             return Err(Errno::INVAL);
         }
         if let Some(file) = self.object_at(dirfd, path, flags)? {
-            return Ok(self.call(|c| statx_of_object(c, &file)));
+            return Ok(statx_of_object(&file));
         }
         let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
         self.look_inside(dirfd, path, flags, how, |found| statx_of(found.mount(), found.dentry()))?
@@ -139,14 +139,14 @@ impl Process {
             return Err(Errno::INVAL);
         }
         let mask = Mask::from_bits_truncate(mode as u32);
-        let path = path.as_ref();
-        if let Some(file) = self.object_at(dirfd, path, flags)? {
-            return self.call(|c| namei::access_object(c, &file, mask, flags & AT_EACCESS != 0));
-        }
-        let how = how(flags, flags & AT_SYMLINK_NOFOLLOW == 0);
-        self.call_at(dirfd, path, flags, |c, path| {
-            namei::access(c, path, how, mask, flags & AT_EACCESS != 0)
-        })
+        let effective = flags & AT_EACCESS != 0;
+        self.call_at_or_on(
+            dirfd,
+            path.as_ref(),
+            flags,
+            |c, file| namei::access_object(c, file, mask, effective),
+            |c, path, how| namei::access(c, path, how, mask, effective),
+        )
     }
 
     /// Where the symbolic link at a path leads: how many bytes of that are in the buffer now.

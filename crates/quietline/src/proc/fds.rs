@@ -7,8 +7,8 @@ use core::fmt::Write as _;
 use quietline_vfs::abi::{O_CLOEXEC, S_IFLNK, S_IFREG};
 use quietline_vfs::generated::{Link, Made, Names, Target, Text, TextBuffer, TextFile, stand_in};
 use quietline_vfs::inotify::{Inotify, WatchInfo};
-use quietline_vfs::namei::ANON_INO;
-use quietline_vfs::permission::{Mask, permission};
+use quietline_vfs::namei::{ANON_INO, ownership_of_object};
+use quietline_vfs::permission::{Mask, Ownership, permission};
 use quietline_vfs::{Files, Inode, Node, NodeLink, Path, PathBuffer, Requester, Vfs, file};
 
 /// What `stat` says of the size of such a link.
@@ -143,12 +143,10 @@ impl Target for Fd {
         if let Some(place) = file.place() {
             return Ok(NodeLink::Jump(place.to_path()));
         }
-        let inode = file.inode::<Pipe>().or_else(|| file.inode::<Socket>());
-        let owner = pid::owner(self.kernel, vfs, self.pid, 0).ok_or(Errno::NOENT)?;
-        let (mode, ino) =
-            inode.map_or((0o600, None), |inode| (inode.i_mode, Some(u64::from(inode.i_ino))));
+        let ino = file.pseudo_inode().map(|inode| u64::from(inode.i_ino));
+        let Ownership { mode, uid, gid } = ownership_of_object(&file);
         let made = Made::new(mode, Object { fd: *self, ino })?;
-        stand_in(link, b"object", Made { owner, ino, ..made }).map(NodeLink::Jump)
+        stand_in(link, b"object", Made { owner: [uid, gid], ino, ..made }).map(NodeLink::Jump)
     }
 
     fn name<'k>(

@@ -10,7 +10,8 @@ use quietline_vfs::{FdFlags, UnusedFd};
 impl Process {
     fn maker(&self) -> Maker<'_> {
         let k = self.inner();
-        Maker { fs: &k.sockets, files: &k.files, last_ino: &k.last_ino, net: &k.net }
+        let (last_ino, owner) = (&k.last_ino, self.owner.load());
+        Maker { fs: &k.sockets, files: &k.files, last_ino, net: &k.net, owner }
     }
 
     /// Makes a socket without a descriptor. Writes no shared line.

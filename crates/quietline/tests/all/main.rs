@@ -29,6 +29,7 @@ mod kernels {
     mod proc;
     mod proc_access;
     mod proc_watching;
+    mod pseudo_inodes;
     mod returned;
     mod scale;
     mod sleeping_readers;

@@ -10,6 +10,7 @@ use core::fmt;
 use quietline_platform::fault;
 use quietline_sync::{Shared, SpinLock, WaitQueue};
 use rustix::io::Errno;
+use std::collections::HashMap;
 
 /// What is in a file.
 pub trait Text: Send + Sync + fmt::Debug + 'static {
@@ -32,8 +33,8 @@ pub trait Text: Send + Sync + fmt::Debug + 'static {
         false
     }
 
-    /// Events that `poll` reports, and the queue and the count of changes of the text; none if it
-    /// reports no change.
+    /// Returns the queue that is woken after each change of the text, and the count of changes.
+    /// `None` if `poll` reports no change.
     fn changes<'v>(&self, _vfs: &'v Vfs) -> Option<(&'v WaitQueue, u64)> {
         None
     }
@@ -51,26 +52,20 @@ pub struct TextBuffer {
     failed: bool,
 }
 
-/// The node of a file: texts, each as an open file has begun to read it.
+/// The node of a file with a text made when it is read.
 #[derive(Debug)]
 pub struct TextFile<T> {
     text: T,
-    begun: SpinLock<Vec<Begun>>,
-    /// Open files that have been polled.
-    polled: SpinLock<Vec<Polled>>,
+    /// The state of the open files that have any, by their numbers.
+    open: SpinLock<HashMap<u64, OpenText>>,
 }
 
-/// What an open file reads.
-#[derive(Debug)]
-struct Begun {
-    file: u64,
-    text: Shared<Vec<u8>>,
-}
-
-/// The changes that an open file has reported.
-#[derive(Debug)]
-struct Polled {
-    file: u64,
+/// The state of an open file.
+#[derive(Debug, Default)]
+struct OpenText {
+    /// The text that a read has begun; none before the first one.
+    text: Option<Shared<Vec<u8>>>,
+    /// The count of changes that the file has reported.
     changes: u64,
 }
 
@@ -101,48 +96,42 @@ impl fmt::Write for TextBuffer {
 }
 
 impl<T: Text> TextFile<T> {
-    /// A file of this.
+    /// Returns a file with this text.
     pub fn new(text: T) -> Self {
-        Self { text, begun: SpinLock::new(Vec::new()), polled: SpinLock::new(Vec::new()) }
+        Self { text, open: SpinLock::new(HashMap::new()) }
     }
 
-    /// What a file has begun to read.
+    /// Returns the text that an open file has begun to read.
     fn begun(&self, file: u64) -> Option<Shared<Vec<u8>>> {
-        self.begun.lock().iter().find(|begun| begun.file == file).map(|begun| begun.text.clone())
+        self.open.lock().get(&file)?.text.clone()
     }
 
-    /// Whether the text has changed since an open file was polled last. Its first poll reports
-    /// nothing.
+    /// Calls `change` with the state of an open file, under the lock.
+    fn change<R>(&self, file: u64, change: impl FnOnce(&mut OpenText) -> R) -> Result<R, Errno> {
+        let mut open = self.open.lock();
+        if !open.contains_key(&file) {
+            fault::check().map_err(|_| Errno::NOMEM)?;
+            open.try_reserve(1).map_err(|_| Errno::NOMEM)?;
+        }
+        Ok(change(open.entry(file).or_default()))
+    }
+
+    /// Returns `true` if the text has changed since an open file was opened or polled last.
     fn has_changed(&self, file: u64, changes: u64) -> bool {
-        let mut list = self.polled.lock();
-        if let Some(polled) = list.iter_mut().find(|polled| polled.file == file) {
-            return core::mem::replace(&mut polled.changes, changes) != changes;
-        }
-        // Without memory the next poll is the first one.
-        if fault::check().is_ok() && list.try_reserve(1).is_ok() {
-            list.push(Polled { file, changes });
-        }
-        false
+        let mut open = self.open.lock();
+        open.get_mut(&file).is_some_and(|open| {
+            let reported = core::mem::replace(&mut open.changes, changes);
+            reported != changes
+        })
     }
 
-    /// Begins: the text as it is now.
+    /// Begins to read: the text as it is now.
     fn begin(&self, vfs: &Vfs, file: u64) -> Result<Shared<Vec<u8>>, Errno> {
         let mut out = TextBuffer::default();
         self.text.show(vfs, &mut out)?;
         let text = Shared::new(out.finish()?).map_err(|_| Errno::NOMEM)?;
-        let mut old = None;
-        let mut list = self.begun.lock();
-        match list.iter_mut().find(|begun| begun.file == file) {
-            Some(begun) => old = Some(core::mem::replace(&mut begun.text, text.clone())),
-            None => {
-                if fault::check().is_err() || list.try_reserve(1).is_err() {
-                    drop(list);
-                    return Err(Errno::NOMEM);
-                }
-                list.push(Begun { file, text: text.clone() });
-            }
-        }
-        drop(list);
+        // The old text is dropped outside the lock.
+        let old = self.change(file, |open| open.text.replace(text.clone()))?;
         drop(old);
         Ok(text)
     }
@@ -161,6 +150,13 @@ impl<T: Text> Node for TextFile<T> {
             Err(Errno::ACCESS)
         } else {
             Ok(None)
+        }
+    }
+
+    fn opened(&self, vfs: &Vfs, file: u64) -> Result<(), Errno> {
+        match self.text.changes(vfs) {
+            Some((_, changes)) => self.change(file, |open| open.changes = changes),
+            None => Ok(()),
         }
     }
 
@@ -197,10 +193,7 @@ impl<T: Text> Node for TextFile<T> {
     }
 
     fn closed(&self, file: u64) {
-        let mut list = self.begun.lock();
-        let ended = list.iter().position(|begun| begun.file == file).map(|at| list.swap_remove(at));
-        drop(list);
+        let ended = self.open.lock().remove(&file);
         drop(ended);
-        self.polled.lock().retain(|polled| polled.file != file);
     }
 }

@@ -59,6 +59,7 @@ pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
     ///
     /// A walk in a read section checks the mode alone. So a directory with rules of its own has
     /// [`REVALIDATE`](crate::DentryFlags::REVALIDATE) set on its dentry and on the dentries in it.
+    /// A walk does not enter such a directory in a read section, nor begin there.
     ///
     /// # Errors
     /// `EACCES`, or whatever the call is to end with.
@@ -140,6 +141,15 @@ pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
         _mode: FileMode,
     ) -> Result<Option<FileHandle<'k>>, Errno> {
         Ok(None)
+    }
+
+    /// Begins an open file of the inode. Its number is `file` until it has been
+    /// [closed](Self::closed).
+    ///
+    /// # Errors
+    /// `ENOMEM`, with which `open` ends.
+    fn opened(&self, _vfs: &Vfs, _file: u64) -> Result<(), Errno> {
+        Ok(())
     }
 
     /// Whether callers can wait for the file in `poll` and `epoll`.

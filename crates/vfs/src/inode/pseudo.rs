@@ -10,12 +10,13 @@ use crate::locks::{FileLocks, LockWaits};
 use crate::permission::Ownership;
 use crate::raw::once::Once;
 use core::array;
+use quietline_platform::atomic::{AtomicU64, Ordering};
 use quietline_platform::{AllocError, fault};
 use quietline_sync::{Shared, SpinLock};
 use rustix::io::Errno;
 use std::collections::HashMap;
 
-/// Identity and mode of a socket or a pipe.
+/// Identity, mode and owner of a socket or a pipe.
 ///
 /// It is part of its pseudo object: on no list and in no hash, and it ends with its dentry. It has no count of its own,
 /// because only that dentry refers to it.
@@ -25,6 +26,59 @@ pub struct PseudoInode {
     pub i_ino: u32,
     /// Type and permissions.
     pub i_mode: u32,
+    /// The user and the group that made it.
+    pub i_owner: Owner,
+}
+
+/// A user and a group, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner(u64);
+
+impl Owner {
+    /// The user and the group for files of a process with these credentials.
+    pub fn of(cred: &Cred) -> Self {
+        Self::new(cred.fsuid(), cred.fsgid())
+    }
+
+    /// Returns an owner with this user and this group.
+    pub const fn new(uid: u32, gid: u32) -> Self {
+        Self(uid as u64 | (gid as u64) << 32)
+    }
+
+    /// The user.
+    pub const fn uid(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The group.
+    pub const fn gid(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// The owner of the objects that a process makes: a copy out of its credentials, which a call that
+/// makes an object reads without a read-side critical section.
+#[derive(Debug)]
+pub struct OwnerCell(AtomicU64);
+
+impl OwnerCell {
+    /// Returns a cell with an owner.
+    pub fn new(owner: Owner) -> Self {
+        Self(AtomicU64::new(owner.0))
+    }
+
+    /// Returns the owner.
+    #[inline(always)]
+    pub fn load(&self) -> Owner {
+        // Relaxed: a word of its own.
+        Owner(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Replaces the owner. The caller keeps other updaters of the cell out.
+    pub fn store(&self, owner: Owner) {
+        // Relaxed: as above.
+        self.0.store(owner.0, Ordering::Relaxed);
+    }
 }
 
 /// Attributes of a pseudo inode.
@@ -45,9 +99,10 @@ impl PseudoAttributes {
         Self { ownership, atime: never, mtime: never, ctime: never }
     }
 
-    /// The attributes of a socket or a pipe that nothing has changed. It belongs to its user.
-    pub(crate) fn new(inode: &PseudoInode, user: &Cred) -> Self {
-        Self::unchanged(Ownership { mode: inode.i_mode, uid: user.fsuid(), gid: user.fsgid() })
+    /// The attributes of a socket or a pipe that nothing has changed. It belongs to its maker.
+    pub(crate) fn new(inode: &PseudoInode) -> Self {
+        let (uid, gid) = (inode.i_owner.uid(), inode.i_owner.gid());
+        Self::unchanged(Ownership { mode: inode.i_mode, uid, gid })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::abi::{
 use crate::attributes::{SetTime, may_set_times};
 use crate::cred::Capabilities;
 use crate::inode::{PseudoAttributes, PseudoState};
-use crate::permission::Mask;
+use crate::permission::{Mask, Ownership};
 use crate::ramfs::PAGE;
 use crate::raw::handle::FileHandle;
 use crate::vfs::Vfs;
@@ -38,12 +38,17 @@ pub(crate) fn pseudo_state(file: &FileHandle<'_>, vfs: &Vfs) -> Result<Shared<Ps
     file.pseudo_state_or(state)
 }
 
-/// The attributes of the pseudo object that a file is on. A socket or a pipe belongs to the user
-/// that asks, until its owner is changed.
-fn attributes_of(caller: &Caller<'_, '_>, file: &FileHandle<'_>) -> PseudoAttributes {
+/// Returns the attributes of the pseudo object that a file is on. A socket or a pipe belongs to its
+/// maker, until its owner is changed.
+fn attributes_of(file: &FileHandle<'_>) -> PseudoAttributes {
     let Some(inode) = file.pseudo_inode() else { return PseudoAttributes::ANONYMOUS };
     let changed = file.pseudo_state().and_then(|state| *state.attributes.lock());
-    changed.unwrap_or_else(|| PseudoAttributes::new(inode, caller.cred))
+    changed.unwrap_or_else(|| PseudoAttributes::new(inode))
+}
+
+/// Returns the mode and the owner of the pseudo object that a file is on.
+pub fn ownership_of_object(file: &FileHandle<'_>) -> Ownership {
+    attributes_of(file).ownership
 }
 
 /// Changes the attributes of the pseudo object that a file is on.
@@ -58,7 +63,7 @@ fn change_attributes(
     let inode = file.pseudo_inode().ok_or(Errno::OPNOTSUPP)?;
     let state = pseudo_state(file, caller.vfs)?;
     let mut attributes = state.attributes.lock();
-    let mut new = attributes.unwrap_or_else(|| PseudoAttributes::new(inode, caller.cred));
+    let mut new = attributes.unwrap_or_else(|| PseudoAttributes::new(inode));
     let now = caller.vfs.clock.now();
     change(&mut new, now)?;
     new.ctime = now;
@@ -125,9 +130,10 @@ pub fn futimens(
 }
 
 /// Describes the pseudo object that a file is on (`fstat`).
-pub fn stat_of_object(caller: &Caller<'_, '_>, file: &FileHandle<'_>) -> Stat {
-    let PseudoAttributes { ownership, atime, mtime, ctime } = attributes_of(caller, file);
+pub fn stat_of_object(file: &FileHandle<'_>) -> Stat {
+    let PseudoAttributes { ownership, atime, mtime, ctime } = attributes_of(file);
     Stat {
+        st_dev: device_of_object(file),
         st_mode: ownership.mode,
         st_ino: file.pseudo_inode().map_or(ANON_INO, |inode| inode.i_ino.into()),
         st_nlink: 1,
@@ -142,9 +148,17 @@ pub fn stat_of_object(caller: &Caller<'_, '_>, file: &FileHandle<'_>) -> Stat {
 }
 
 /// Describes the pseudo object that a file is on at length (`statx`).
-pub fn statx_of_object(caller: &Caller<'_, '_>, file: &FileHandle<'_>) -> Statx {
-    let stat = stat_of_object(caller, file);
+pub fn statx_of_object(file: &FileHandle<'_>) -> Statx {
+    let stat = stat_of_object(file);
     Statx { stx_mask: STATX_BASIC_STATS, stat, ..Statx::default() }
+}
+
+/// The device numbers of the file systems of pseudo objects are 1 to this.
+pub const PSEUDO_DEVICES: u64 = 3;
+
+/// Returns the device number of the file system that the pseudo object of a file is in.
+fn device_of_object(file: &FileHandle<'_>) -> u64 {
+    file.mount().internal_id()
 }
 
 /// Describes the file system that an open file is in (`fstatfs`).
@@ -158,8 +172,10 @@ pub fn fstatfs(file: &FileHandle<'_>) -> StatFs {
         Some(_) => PIPEFS_MAGIC,
     };
     let f_bsize = PAGE as i64;
+    let dev = device_of_object(file);
     StatFs {
         f_type,
+        f_fsid: [dev as i32, (dev >> 32) as i32],
         f_bsize,
         f_namelen: 255,
         f_frsize: f_bsize,
@@ -179,7 +195,7 @@ pub fn access_object(
     mask: Mask,
     effective: bool,
 ) -> Result<(), Errno> {
-    let ownership = attributes_of(caller, file).ownership;
+    let ownership = attributes_of(file).ownership;
     let real = match effective {
         true => None,
         false => caller.cred.by_real_ids().map_err(|_| Errno::NOMEM)?,
@@ -209,7 +225,7 @@ fn check_object_xattr(
         [b't', b'r', b'u', b's', b't', b'e', b'd', b'.', ..] => {
             if caller.cred.has(Capabilities::SYS_ADMIN) { Ok(()) } else { Err(refused) }
         }
-        _ => attributes_of(caller, file).ownership.permits(caller.cred, mask),
+        _ => attributes_of(file).ownership.permits(caller.cred, mask),
     }
 }
 

@@ -52,6 +52,9 @@ impl<'g, 'k> Mode for ByRcu<'g, 'k> {
 
     #[inline(always)]
     fn may_search(&self, at: &Self::At, cred: &Cred) -> Result<(), Stop> {
+        if step::has_own_rules(&at.seen) {
+            return Err(Stop::Retry);
+        }
         step::may_search(&at.seen, cred)
     }
 

@@ -16,7 +16,8 @@
 //!
 //! # Guarantees
 //!
-//! Those of a [walk by RCU](super::by_rcu). Writes nothing.
+//! Those of a [walk by RCU](super::by_rcu). Writes nothing. The walk does not leave a directory
+//! with rules of its own: names in it are asked for at each lookup, by a walk that begins anew.
 //!
 //! # Source
 //!
@@ -95,9 +96,12 @@ pub(super) fn quickly<'g, 'k>(
                 return Quickly::Short(at, pos, end);
             }
             if name as u8 == b'.' {
-                if len == 1 {
+                if len == 1 && !step::has_own_rules(&at.seen) {
                     pos = end;
                     continue;
+                }
+                if len == 1 {
+                    return Quickly::Onwards(at, pos);
                 }
                 if name == u64::from_le_bytes(*b"..\0\0\0\0\0\0") {
                     return Quickly::Onwards(at, pos);
@@ -209,6 +213,9 @@ pub(super) fn to_parent<'g, 'k, 'p>(
         }
         (at, pos) = (spot, end + 1);
     };
+    if step::has_own_rules(&at.seen) {
+        return None;
+    }
     let (name, slash) = match word {
         Some(word) => (Name::short(&path[pos..end], word, &vfs.keys), end != path.len()),
         None => {

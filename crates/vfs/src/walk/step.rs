@@ -42,6 +42,13 @@ pub(crate) fn may_search(dentry: &Dentry, cred: &Cred) -> Result<(), Stop> {
     Ok(of.permits(cred, Mask::EXEC)?)
 }
 
+/// Returns `true` if a directory may have rules of its own, beside its mode: see
+/// [`Node::permission`](crate::Node::permission). They are not asked in a read section.
+#[inline(always)]
+pub(crate) fn has_own_rules(dentry: &Dentry) -> bool {
+    dentry.is_revalidated()
+}
+
 /// What became of a name.
 pub(crate) enum Child<T> {
     Is(T),

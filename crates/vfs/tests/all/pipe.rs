@@ -3,10 +3,12 @@
 use quietline_sync::IdAllocator;
 use quietline_vfs::pipe::{Transfer, move_between, share_between, splice_from, splice_to};
 use quietline_vfs::{
-    Events, FileMode, Files, Io, Ioctl, Payload, Pipe, PollTable, PseudoFs, Sink, Source, Vfs,
-    pipe2,
+    Events, FileMode, Files, Io, Ioctl, Owner, Payload, Pipe, PollTable, PseudoFs, Sink, Source,
+    Vfs, pipe2,
 };
 use rustix::io::Errno;
+
+const ROOT: Owner = Owner::new(0, 0);
 
 const ALL: Transfer = Transfer { len: 1 << 20, waits: false };
 
@@ -38,7 +40,7 @@ fn with_pipes(f: impl FnOnce(&Pipe, &Pipe)) {
     let ino = IdAllocator::starting_at(1).unwrap();
     let vfs = Vfs::new().unwrap();
     let fs = PseudoFs::<Pipe>::new("pipefs").unwrap();
-    let [one, other] = [(); 2].map(|()| pipe2(&fs, &files, &vfs, &ino, 0).unwrap());
+    let [one, other] = [(); 2].map(|()| pipe2(&fs, &files, &vfs, &ino, ROOT, 0).unwrap());
     f(one[0].payload().unwrap(), other[0].payload().unwrap());
 }
 

@@ -4,10 +4,13 @@ use crate::fdtable::support::table_for;
 use quietline_sync::{IdAllocator, Shared, rcu};
 use quietline_vfs::signalfd::Signals;
 use quietline_vfs::{
-    DentryFlags, EventFd, FdFlags, Files, Pipe, PseudoFs, SignalFd, TimerFd, Timers, Vfs, abi,
+    DentryFlags, EventFd, FdFlags, Files, Owner, Pipe, PseudoFs, SignalFd, TimerFd, Timers, Vfs,
+    abi,
 };
 use quietline_vfs::{eventfd, pipe2, set_signals, signalfd, timerfd};
 use rustix::io::Errno;
+
+const ROOT: Owner = Owner::new(0, 0);
 
 #[test]
 fn its_dentry_is_its_own_parent_and_on_no_list() {
@@ -47,7 +50,7 @@ fn it_is_named_by_descriptor() {
     let (vfs, timers) = (Vfs::new().unwrap(), Timers::new().unwrap());
     let process = Shared::new(Signals::new()).unwrap();
     let mut table = table_for(100);
-    let [reader, writer] = pipe2(&pipes, &files, &vfs, &ino, 0).unwrap();
+    let [reader, writer] = pipe2(&pipes, &files, &vfs, &ino, ROOT, 0).unwrap();
     assert_eq!(reader.inode::<Pipe>().unwrap().i_ino, 41);
     assert!(core::ptr::eq(reader.dentry(), writer.dentry()) && reader.dentry().count() == 2);
     let signals = signalfd(&signalfds, &files, &process, u64::MAX, 0).unwrap();
@@ -119,7 +122,7 @@ fn the_last_of_two_ends_ends_it() {
         let (send, receive) = std::sync::mpsc::sync_channel(1);
         s.spawn(move || receive.into_iter().for_each(drop));
         for _ in 0..30_000 {
-            let [reader, writer] = pipe2(&pipes, &files, &vfs, &ino, abi::O_CLOEXEC).unwrap();
+            let [reader, writer] = pipe2(&pipes, &files, &vfs, &ino, ROOT, abi::O_CLOEXEC).unwrap();
             send.send(reader).unwrap();
             drop(writer);
         }
@@ -136,14 +139,14 @@ fn limits_and_failures_leave_nothing() {
     let pipes = PseudoFs::<Pipe>::new("pipefs").unwrap();
     let vfs = Vfs::new().unwrap();
     assert_eq!(
-        pipe2(&pipes, &files, &vfs, &ino, 0).unwrap_err(),
+        pipe2(&pipes, &files, &vfs, &ino, ROOT, 0).unwrap_err(),
         Errno::NFILE,
         "room for one end only"
     );
     assert_eq!((pipes.live(), files.nr_files()), (0, 0));
-    assert_eq!(pipe2(&pipes, &files, &vfs, &ino, 1).unwrap_err(), Errno::INVAL);
+    assert_eq!(pipe2(&pipes, &files, &vfs, &ino, ROOT, 1).unwrap_err(), Errno::INVAL);
     assert_eq!(
-        pipe2(&pipes, &files, &vfs, &ino, abi::O_NOTIFICATION_PIPE).unwrap_err(),
+        pipe2(&pipes, &files, &vfs, &ino, ROOT, abi::O_NOTIFICATION_PIPE).unwrap_err(),
         Errno::NOPKG
     );
     files.set_max_files(10);
@@ -152,7 +155,7 @@ fn limits_and_failures_leave_nothing() {
         pipes.shrink();
         files.shrink();
         fault::fail_from(nth);
-        let result = pipe2(&pipes, &files, &vfs, &ino, 0).map(drop);
+        let result = pipe2(&pipes, &files, &vfs, &ino, ROOT, 0).map(drop);
         fault::fail_nth(0);
         assert_eq!((pipes.live(), files.nr_files()), (0, 0), "after failure {nth}");
         match result {

@@ -207,20 +207,21 @@ impl End {
     }
 
     fn begin(this: &Object<Self>, on: &On<'_>, address: &SockAddr) -> Result<Begun, Errno> {
-        let Some(remote) = names::to_connect(address, this.v6, false)
-            .or_else(|errno| this.unless_busy(address.len(), errno))?
-        else {
-            this.disconnect();
-            return Ok(Begun::Before);
+        let remote = match names::to_connect(address, this.v6, false) {
+            Ok(None) => {
+                this.disconnect();
+                return Ok(Begun::Before);
+            }
+            Err(errno) if address.len() < 2 => return Err(errno),
+            Ok(Some(remote)) => Ok(remote),
+            Err(errno) => Err(errno),
         };
         let mut control = this.control.lock();
-        match control.phase {
-            Phase::Connected => return Err(Errno::ISCONN),
-            Phase::Connecting => return this.finish(&mut control).map(|()| Begun::Before),
-            Phase::Disconnecting => return Err(Errno::INVAL),
-            Phase::Unconnected if this.flags() & LISTENS != 0 => return Err(Errno::ISCONN),
-            Phase::Unconnected => {}
+        // As on Linux, the state of the socket comes before the rest of the address.
+        if let Some(answer) = this.answer_by_phase(&mut control) {
+            return answer;
         }
+        let remote = remote?;
         if this.settings.is_v6only() && remote.ip().to_canonical().is_ipv4() {
             return Err(Errno::NETUNREACH);
         }
@@ -284,15 +285,15 @@ impl End {
         }
     }
 
-    /// A wrong address is told as such only to a socket that could use a right one.
-    fn unless_busy(&self, len: usize, errno: Errno) -> Result<Option<SocketAddr>, Errno> {
-        let mut control = self.control.lock();
+    /// Returns the answer to a `connect` of a socket that has a connection, begins one or listens;
+    /// `None` if the socket can begin one.
+    fn answer_by_phase(&self, control: &mut Control) -> Option<Result<Begun, Errno>> {
         match control.phase {
-            _ if len < 2 => Err(errno),
-            Phase::Connected => Err(Errno::ISCONN),
-            Phase::Connecting => self.finish(&mut control).and(Err(errno)),
-            Phase::Disconnecting => Err(Errno::INVAL),
-            Phase::Unconnected => Err(errno),
+            Phase::Connected => Some(Err(Errno::ISCONN)),
+            Phase::Connecting => Some(self.finish(control).map(|()| Begun::Before)),
+            Phase::Disconnecting => Some(Err(Errno::INVAL)),
+            Phase::Unconnected if self.flags() & LISTENS != 0 => Some(Err(Errno::ISCONN)),
+            Phase::Unconnected => None,
         }
     }
 

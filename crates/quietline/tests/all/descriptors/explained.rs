@@ -13,7 +13,7 @@ pub(crate) struct Reason {
 #[derive(Debug)]
 pub(crate) struct Difference {
     call: &'static str,
-    /// A part of the kind's name.
+    /// A part of the case's name, usually of the kind's.
     kind: &'static str,
     /// The end of the case's name: its last arguments.
     end: &'static str,
@@ -63,16 +63,45 @@ pub(crate) const EXPLAINED: &[Reason] = explained! {
         ["newfstatat", "of /proc", "", "memory at 0x10"]
         ["statx", "of /proc", "", "memory at 0x10"];
     "Files of /proc have no extended attributes; the order of the errors differs." true:
-        ["fsetxattr", "of /proc", "", "quietline"]
-        ["fgetxattr", "of /proc", "", "quietline"]
-        ["fremovexattr", "of /proc", "", "quietline"];
+        ["fsetxattr", "directory of /proc\" Text(\"user.\")", "",
+            "host Permission denied (os error 13), quietline Invalid argument"]
+        ["fsetxattr", "directory of /proc", "",
+            "host Permission denied (os error 13), quietline Operation not supported"]
+        ["fsetxattr", "file of /proc\" Text(\"user.\")", "",
+            "host Operation not supported (os error 95), quietline Invalid argument"]
+        ["fgetxattr", "of /proc\" Text(\"user.\")", "",
+            "host Operation not supported (os error 95), quietline Invalid argument"]
+        ["fgetxattr", "of /proc", "",
+            "host Operation not supported (os error 95), quietline No data available"]
+        ["fremovexattr", "directory of /proc\" Text(\"user.\")", "",
+            "host Permission denied (os error 13), quietline Invalid argument"]
+        ["fremovexattr", "directory of /proc", "",
+            "host Permission denied (os error 13), quietline Operation not supported"]
+        ["fremovexattr", "file of /proc\" Text(\"user.\")", "",
+            "host Operation not supported (os error 95), quietline Invalid argument"];
     "A number in /proc/sys is read on from any offset. The host has an end at offset 1." true:
-        ["pread64", "file of /proc", "", "quietline"]
-        ["preadv", "file of /proc", "", "quietline"]
-        ["sendfile", " of /proc", "", "quietline"]
-        ["splice", "file of /proc", "", "quietline"];
+        ["pread64", "file of /proc", " N(2)", "host 0, quietline 4"]
+        ["pread64", "file of /proc", " N(9223372036854775807)",
+            "host Invalid argument (os error 22), quietline 0"]
+        ["preadv", "file of /proc", " N(2)", "host 0, quietline 4"]
+        ["sendfile", "\"file of /proc\"", " Words([2]) N(8)", "host 0, quietline 4"]
+        ["splice", "splice \"file of /proc\"", "", "host 0, quietline 4"];
     "Files of /proc have no end, and no data or holes, to seek." true:
-        ["lseek", "of /proc", "", "quietline"];
+        ["lseek", "of /proc", " N(0) N(2)", "host 0, quietline Invalid argument"]
+        ["lseek", "of /proc", " N(3)",
+            "host No such device or address (os error 6), quietline Invalid argument"]
+        ["lseek", "of /proc", " N(4)",
+            "host No such device or address (os error 6), quietline Invalid argument"];
+    "The same with two arguments that are not the ordinary ones, where the grid has them." false:
+        ["lseek", "of /proc", " N(2) N(2)", "host 2, quietline Invalid argument"]
+        ["lseek", "file of /proc", " N(9223372036854775807) N(2)",
+            "host 9223372036854775807, quietline Invalid argument"]
+        ["lseek", "file of /proc", " N(-1) N(4)", "host 0, quietline Invalid argument"]
+        ["lseek", "file of /proc", " N(-9223372036854775808) N(4)",
+            "host 0, quietline Invalid argument"];
+    "A directory of /proc has a position as large as any." true:
+        ["lseek", "directory of /proc", " N(9223372036854775807) N(0)",
+            "host Invalid argument (os error 22), quietline 9223372036854775807"];
     "Root may search and write a directory of /proc, in which it can make nothing." true:
         ["faccessat2", "directory of /proc", "", "host Permission denied"]
         ["mkdirat", "directory of /proc", "", "quietline Operation not permitted"]
@@ -80,15 +109,4 @@ pub(crate) const EXPLAINED: &[Reason] = explained! {
         ["symlinkat", "directory of /proc", "", "quietline Operation not permitted"]
         ["openat", "directory of /proc", "", "quietline Operation not"]
         ["openat2", "directory of /proc", "", "quietline Operation not permitted"];
-    "To mend: an invalid direction of a shutdown is told after the state, or not at all." false:
-        ["shutdown", "", "", "host Invalid argument"];
-    "To mend: a value of an unknown option may be too short." false:
-        ["setsockopt", "", "", "host Invalid argument"];
-    "To mend: MSG_TRUNC and MSG_PEEK of TCP write the buffer." false:
-        ["recvfrom", "tcp", " N(34)", "memory"]
-        ["recvmsg", "tcp", " N(34)", "memory"]
-        ["recvmmsg", "tcp", " N(34)", "memory"];
-    "To mend: TCP looks at the address before it looks at the state." false:
-        ["connect", "tcp", "", "host Transport endpoint is already connected"]
-        ["connect", "tcp", "", "host 0"];
 };

@@ -50,6 +50,16 @@ struct Case {
 }
 
 impl Case {
+    /// Returns `true` if the case changes what all programs of the host share: locks on the anonymous
+    /// inode, and times of files of `/proc`.
+    fn is_shared(&self) -> bool {
+        match self.call.number {
+            SYS_flock | SYS_fcntl => true,
+            SYS_utimensat => self.kind.name.ends_with("of /proc"),
+            _ => false,
+        }
+    }
+
     /// The case in a line, by which the list of explained differences finds it.
     fn name(&self) -> String {
         let mut name =
@@ -203,8 +213,8 @@ fn message(room: &Room, name: &[u64], buffers: (i64, usize), control: &[u64]) ->
     ])
 }
 
-/// Blanks out what may differ in the memory that a call has written: numbers of devices and inodes,
-/// ports, counts of blocks, and the present time.
+/// Blanks out what may differ in the memory that a call has written: ports, counts of blocks, and the
+/// present time. Numbers of devices and inodes are reduced to whether they are zero.
 fn normalise(s: &dyn System, number: i64, args: &[i64]) {
     let room = s.room();
     let blank = |at: i64, ranges: &[(i64, usize)]| {
@@ -218,17 +228,19 @@ fn normalise(s: &dyn System, number: i64, args: &[i64]) {
     match number {
         SYS_fstat | SYS_newfstatat => {
             let at = if number == SYS_fstat { args[1] } else { args[2] };
-            blank(at, &[(0, 16), (72, 48)]);
+            [0, 8].iter().for_each(|field| flag(at + field));
+            blank(at, &[(72, 48)]);
         }
         SYS_statx => {
             let at = args[4];
             room.put(at, &(room.int(at) & 0x7ff).to_ne_bytes());
-            blank(at, &[(8, 8), (32, 8), (56, 8), (64, 64), (128, 64), (192, 64)]);
+            [32, 136].iter().for_each(|field| flag(at + field));
+            blank(at, &[(8, 8), (56, 8), (64, 64), (128, 8), (144, 48), (192, 64)]);
         }
         SYS_fstatfs => {
             let at = args[1];
             // Sizes and flags are the mount's, but of pseudo file systems.
-            blank(at, &[(56, 8)]);
+            flag(at + 56);
             if [libc::TMPFS_MAGIC as u64, 0x9fa0].contains(&room.word(at)) {
                 blank(at, &[(16, 48), (80, 8)]);
             }
@@ -386,9 +398,8 @@ fn run<'a>(cases: impl Iterator<Item = &'a Case>) -> Found {
     let mut found = Found::default();
     for case in cases {
         let mut outcome = compare(case, &sides);
-        // The host's anonymous inode is one for all its programs, and so are the locks on it.
         for _ in 0..5 {
-            if outcome.is_ok() || case.call.number != SYS_flock && case.call.number != SYS_fcntl {
+            if outcome.is_ok() || !case.is_shared() {
                 break;
             }
             thread::sleep(Duration::from_millis(1));
@@ -414,11 +425,8 @@ fn every_call_on_every_kind_of_descriptor() {
     quietline_testing::isolated!();
     Host::limit_descriptors();
     let cases = cases();
-    // One thread has all cases with locks: those on anonymous inodes are in each other's way.
-    let of = |(n, case): &(usize, &Case)| match case.call.number {
-        SYS_flock | SYS_fcntl => 0,
-        _ => n % THREADS,
-    };
+    // One thread has all cases that are in each other's way.
+    let of = |(n, case): &(usize, &Case)| if case.is_shared() { 0 } else { n % THREADS };
     let part = |thread| {
         let part = cases.iter().enumerate().filter(move |case| of(case) == thread);
         part.map(|(_, case)| case)

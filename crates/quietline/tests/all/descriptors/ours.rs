@@ -137,7 +137,9 @@ impl Ours {
         raw[0] = u64::from(told.stx_mask) | u64::from(s.st_blksize) << 32;
         raw[2] = s.st_nlink | u64::from(s.st_uid) << 32;
         raw[3] = u64::from(s.st_gid) | u64::from(s.st_mode) << 32;
-        (raw[5], raw[6]) = (s.st_size as u64, s.st_blocks);
+        (raw[4], raw[5], raw[6]) = (s.st_ino, s.st_size as u64, s.st_blocks);
+        // Major and minor number in one word: only whether it is zero is compared.
+        raw[17] = s.st_dev;
         self.put_words(at, &raw);
     }
 
@@ -146,6 +148,8 @@ impl Ours {
         let counts = [told.f_blocks, told.f_bfree, told.f_bavail, told.f_files, told.f_ffree];
         self.put_words(at, &[told.f_type as u64, told.f_bsize as u64]);
         self.put_words(at + 16, &counts);
+        let [low, high] = told.f_fsid.map(|half| u64::from(half as u32));
+        self.put_words(at + 56, &[low | high << 32]);
         self.put_words(at + 64, &[told.f_namelen as u64, told.f_frsize as u64, flags]);
     }
 

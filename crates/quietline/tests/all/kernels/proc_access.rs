@@ -127,30 +127,53 @@ struct Question {
     path: &'static str,
     /// For `access`.
     mode: i32,
+    start: WalkStart,
 }
+
+/// The directory that a question's path is relative to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WalkStart {
+    /// The path is absolute.
+    Root,
+    /// A descriptor of the last name's directory.
+    Descriptor,
+    /// The last name's directory, as the working directory.
+    Cwd,
+}
+
+/// The mode in the answer if the directory of the question is refused.
+const NO_DIRECTORY: i64 = -1;
 
 /// An error, a mode, a user and a group.
 type Answer = [i64; 4];
 
 fn questions() -> Vec<Question> {
     let each = |call, paths: &[&'static str]| -> Vec<Question> {
-        paths.iter().map(|&path| Question { call, path, mode: 0 }).collect()
+        paths.iter().map(|&path| Question { call, path, mode: 0, start: WalkStart::Root }).collect()
     };
     let mut all = each("readlink", &["cwd", "root", "fd/50", "fd/99"]);
     all.extend(each("stat", &["cwd", "root/dev", "fd/50", "fd/99", "fdinfo/..", "fd/.."]));
     let described = [".", "cwd", "fd", "fdinfo", "status", "mounts", "fd/50", "fdinfo/50"];
     all.extend(each("lstat", &described));
     all.extend(each("open", &["cwd", "root", "fd", "fdinfo", "fd/50", "fdinfo/99", "fd/99"]));
+    all.extend(each("open or create", &["fd/50", "fdinfo/50", "status"]));
     all.extend(each("open a path", &["fdinfo", "fdinfo/50", "cwd"]));
     all.extend(each("read", &["status", "mounts", "fdinfo/50"]));
     all.extend(each("chdir", &["cwd", "fd", "fdinfo"]));
+    all.extend(each("open", &["fd/.", "fdinfo/."]));
     for call in ["access", "eaccess"] {
         for mode in [0, R_OK, X_OK, R_OK | X_OK] {
             for path in ["fd", "fdinfo", "cwd"] {
-                all.push(Question { call, path, mode });
+                all.push(Question { call, path, mode, start: WalkStart::Root });
             }
         }
     }
+    let relative = [WalkStart::Descriptor, WalkStart::Cwd];
+    let relative = relative.map(|start| all.iter().map(move |q| Question { start, ..*q }));
+    let relative: Vec<_> = relative.into_iter().flatten().collect();
+    // There is no `chdir` from a descriptor.
+    let exists = |q: &Question| q.call != "chdir" || q.start == WalkStart::Cwd;
+    all.extend(relative.into_iter().filter(exists));
     all
 }
 
@@ -171,29 +194,54 @@ fn become_user(p: &Process, ids: &Ids) {
 
 fn ask(p: &Process, question: &Question, pid: i32) -> Answer {
     let path = format!("/proc/{pid}/{}", question.path);
+    let (dir, name) = path.rsplit_once('/').expect("an absolute path");
+    let refused = |errno: Errno| [errno.raw_os_error().into(), NO_DIRECTORY, 0, 0];
+    match question.start {
+        WalkStart::Root => ask_from(p, question.call, question.mode, AT_FDCWD, &path),
+        WalkStart::Descriptor => match p.open(dir, O_PATH, 0) {
+            Ok(fd) => {
+                let answer = ask_from(p, question.call, question.mode, fd, name);
+                p.close(fd).unwrap();
+                answer
+            }
+            Err(errno) => refused(errno),
+        },
+        WalkStart::Cwd => match p.chdir(dir) {
+            Ok(()) => {
+                let answer = ask_from(p, question.call, question.mode, AT_FDCWD, name);
+                p.chdir("/").unwrap();
+                answer
+            }
+            Err(errno) => refused(errno),
+        },
+    }
+}
+
+fn ask_from(p: &Process, call: &str, mode: i32, at: i32, path: &str) -> Answer {
     let opened = |flags: i32, read: bool| {
-        let fd = p.open(&path, flags, 0)?;
+        let fd = p.openat(at, path, flags, 0)?;
         let done = if read { p.read(fd, &mut [0; 1]).map(drop) } else { Ok(()) };
         p.close(fd)?;
         done
     };
     let mut described = [0; 3];
-    let done = match question.call {
-        "readlink" => p.readlink(&path, &mut [0; 200]).map(drop),
-        "lstat" => p.lstat(&path).map(|stat| {
+    let done = match call {
+        "readlink" => p.readlinkat(at, path, &mut [0; 200]).map(drop),
+        "lstat" => p.fstatat(at, path, AT_SYMLINK_NOFOLLOW).map(|stat| {
             described = [stat.st_mode.into(), stat.st_uid.into(), stat.st_gid.into()];
         }),
-        "stat" => p.stat(&path).map(drop),
+        "stat" => p.fstatat(at, path, 0).map(drop),
         "open" => opened(O_RDONLY, false),
+        "open or create" => opened(O_RDONLY | O_CREAT, false),
         "open a path" => opened(O_PATH, false),
         "read" => opened(O_RDONLY, true),
         "chdir" => {
-            let done = p.chdir(&path);
+            let done = p.chdir(path);
             p.chdir("/").unwrap();
             done
         }
-        "access" => p.access(&path, question.mode),
-        "eaccess" => p.faccessat2(AT_FDCWD, &path, question.mode, AT_EACCESS),
+        "access" => p.faccessat2(at, path, mode, 0),
+        "eaccess" => p.faccessat2(at, path, mode, AT_EACCESS),
         call => unreachable!("{call}"),
     };
     let [mode, uid, gid] = described;

@@ -132,6 +132,35 @@ fn changes_of_the_mounts_are_events() {
     });
 }
 
+/// The first `poll` of an open file reports the changes since its `open`, as on the host: a read in
+/// between does not hide them.
+#[test]
+fn changes_since_the_open_are_events() {
+    let p = process();
+    p.mkdir("/d", 0o755).unwrap();
+    let poll = |fd| {
+        let mut poll = [quietline::PollFd { fd, events: !0, revents: 0 }];
+        p.poll(&mut poll, 0).unwrap();
+        poll[0].revents
+    };
+    let open = || p.open("/proc/self/mounts", O_RDONLY, 0).unwrap();
+    let read = |fd| assert!(p.read(fd, &mut [0; 4096]).unwrap() > 0);
+    let [polled, read_before, read_after] = [(); 3].map(|()| open());
+    read(read_before);
+    p.mount("", "/d", "tmpfs", 0).unwrap();
+    read(read_after);
+    for (name, fd) in [("polled", polled), ("before", read_before), ("after", read_after)] {
+        assert_eq!((poll(fd), poll(fd)), (0x4b, 0x41), "{name}");
+    }
+    assert_eq!(poll(open()), 0x41, "opened after the change");
+    // Duplicates are one open file.
+    p.umount2("/d", 0).unwrap();
+    let dup = p.dup(polled).unwrap();
+    assert_eq!((poll(dup), poll(polled)), (0x4b, 0x41));
+    p.close(polled).unwrap();
+    assert_eq!(poll(dup), 0x41);
+}
+
 /// Whether epoll takes a file of `/proc` is as on the host.
 #[test]
 fn files_that_can_be_polled() {

@@ -218,6 +218,22 @@ fn files_without_a_name() {
     assert_eq!(p.linkat(sealed, "", AT_FDCWD, "other", AT_EMPTY_PATH), Err(Errno::NOENT));
 }
 
+/// A descriptor alone is linked with the credentials that opened it. Those of a child are others.
+#[test]
+fn a_child_links_no_file_of_its_parent() {
+    let p = root();
+    p.mkdir("/d", 0o777).unwrap();
+    p.chmod("/d", 0o777).unwrap();
+    p.setresuid(1000, 1000, 1000).unwrap();
+    let link = |p: &Process, fd: i32, to: &str| p.linkat(fd, "", AT_FDCWD, to, AT_EMPTY_PATH);
+    let fd = p.open("/d/file", O_CREAT | O_RDWR, 0o644).unwrap();
+    let child = p.fork().unwrap();
+    assert_eq!(link(&child, fd, "/d/child"), Err(Errno::NOENT));
+    assert_eq!(link(&p, fd, "/d/parent"), Ok(()));
+    let own = child.open("/d/own", O_CREAT | O_RDWR, 0o644).unwrap();
+    assert_eq!(link(&child, own, "/d/child"), Ok(()));
+}
+
 #[test]
 fn a_change_that_was_told_of_is_followed_by_a_later_one() {
     let p = root();

@@ -114,6 +114,13 @@ impl Dentry {
         self.d_flags.load(Ordering::Relaxed) & special != 0
     }
 
+    /// Returns `true` if a lookup asks the filesystem whether the dentry is still right.
+    #[inline(always)]
+    pub(crate) fn is_revalidated(&self) -> bool {
+        // Relaxed: as in `flags`. The flag is in this word.
+        self.d_flags.load(Ordering::Relaxed) & DentryFlags::REVALIDATE.bits() as u16 != 0
+    }
+
     /// Sets and clears flags that belong to the caller ([`DentryFlags::MOUNTED`], [`DentryFlags::REVALIDATE`]).
     pub(crate) fn set_flags(&self, set: DentryFlags, clear: DentryFlags) {
         debug_assert!(!set.union(clear).intersects(STATE));

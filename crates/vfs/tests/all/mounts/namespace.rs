@@ -258,7 +258,9 @@ fn a_mountpoint_that_is_removed() {
         c.ns.attach(mount(&vfs, dev), c.path("d/m")).unwrap();
     }
     w.unlink("d/m");
+    let events = vfs.mount_events().count();
     vfs.detach_mounts(point.dentry());
+    assert_eq!(vfs.mount_events().count(), events + 1, "told to those who poll the mounts");
     assert_eq!(c.ns.mounts().unwrap().len(), 1);
     drop(point);
     assert_eq!(left(&w), (2, 2), "nothing keeps it any more");

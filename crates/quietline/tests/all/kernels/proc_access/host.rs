@@ -1,7 +1,7 @@
 //! The host's answers: the same questions about a forked process, asked by another one.
 #![allow(unsafe_code, reason = "system calls of the host, in children")]
 
-use super::{Answer, FD, Ids, Question};
+use super::{Answer, FD, Ids, NO_DIRECTORY, Question, WalkStart};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;
@@ -86,10 +86,10 @@ fn errno() -> i64 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0).into()
 }
 
-fn opened(path: &CString, flags: i32, read: bool) -> i64 {
+fn opened(at: i32, path: &CString, flags: i32, read: bool) -> i64 {
     // SAFETY: a path that ends with a zero, and a buffer of our own.
     unsafe {
-        let fd = libc::open(path.as_ptr(), flags | libc::O_CLOEXEC);
+        let fd = libc::openat(at, path.as_ptr(), flags | libc::O_CLOEXEC, 0);
         if fd < 0 {
             return errno();
         }
@@ -101,43 +101,68 @@ fn opened(path: &CString, flags: i32, read: bool) -> i64 {
 }
 
 fn ask(question: &Question, pid: i32) -> Answer {
-    let path = CString::new(format!("/proc/{pid}/{}", question.path)).expect("no zero in it");
+    let path = format!("/proc/{pid}/{}", question.path);
+    let (dir, name) = path.rsplit_once('/').expect("an absolute path");
+    let [path, dir, name] =
+        [&path, dir, name].map(|path: &str| CString::new(path).expect("no zero in it"));
+    // SAFETY: paths that end with a zero; the descriptor is our own.
+    unsafe {
+        match question.start {
+            WalkStart::Root => ask_from(question, libc::AT_FDCWD, &path),
+            WalkStart::Descriptor => match libc::open(dir.as_ptr(), libc::O_PATH) {
+                -1 => [errno(), NO_DIRECTORY, 0, 0],
+                fd => {
+                    let answer = ask_from(question, fd, &name);
+                    libc::close(fd);
+                    answer
+                }
+            },
+            WalkStart::Cwd if libc::chdir(dir.as_ptr()) < 0 => [errno(), NO_DIRECTORY, 0, 0],
+            WalkStart::Cwd => {
+                let answer = ask_from(question, libc::AT_FDCWD, &name);
+                libc::chdir(c"/".as_ptr());
+                answer
+            }
+        }
+    }
+}
+
+fn ask_from(question: &Question, at: i32, path: &CString) -> Answer {
     let tell = |result: i32| if result < 0 { errno() } else { 0 };
     let none = |error| [error, 0, 0, 0];
+    let described = |flags: i32| {
+        // SAFETY: a path that ends with a zero, and a structure of our own.
+        unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            (tell(libc::fstatat(at, path.as_ptr(), &mut stat, flags)), stat)
+        }
+    };
     // SAFETY: a path that ends with a zero; buffers of our own.
     unsafe {
         match question.call {
             "readlink" => {
-                let mut buffer = [0_u8; 200];
-                none(tell(libc::readlink(path.as_ptr(), buffer.as_mut_ptr().cast(), 200) as i32))
+                let (mut buffer, len) = ([0_u8; 200], 200);
+                let buffer = buffer.as_mut_ptr().cast();
+                none(tell(libc::readlinkat(at, path.as_ptr(), buffer, len) as i32))
             }
-            "lstat" => {
-                let mut stat: libc::stat = std::mem::zeroed();
-                let error = tell(libc::lstat(path.as_ptr(), &mut stat));
-                match error {
-                    0 => [0, stat.st_mode.into(), stat.st_uid.into(), stat.st_gid.into()],
-                    error => none(error),
-                }
-            }
-            "stat" => {
-                let mut stat: libc::stat = std::mem::zeroed();
-                none(tell(libc::stat(path.as_ptr(), &mut stat)))
-            }
-            "open" => none(opened(&path, libc::O_RDONLY, false)),
-            "open a path" => none(opened(&path, libc::O_PATH, false)),
-            "read" => none(opened(&path, libc::O_RDONLY, true)),
+            "lstat" => match described(libc::AT_SYMLINK_NOFOLLOW) {
+                (0, stat) => [0, stat.st_mode.into(), stat.st_uid.into(), stat.st_gid.into()],
+                (error, _) => none(error),
+            },
+            "stat" => none(described(0).0),
+            "open" => none(opened(at, path, libc::O_RDONLY, false)),
+            "open or create" => none(opened(at, path, libc::O_RDONLY | libc::O_CREAT, false)),
+            "open a path" => none(opened(at, path, libc::O_PATH, false)),
+            "read" => none(opened(at, path, libc::O_RDONLY, true)),
             "chdir" => {
                 let error = tell(libc::chdir(path.as_ptr()));
                 libc::chdir(c"/".as_ptr());
                 none(error)
             }
-            "access" => none(tell(libc::access(path.as_ptr(), question.mode))),
-            "eaccess" => none(tell(libc::faccessat(
-                libc::AT_FDCWD,
-                path.as_ptr(),
-                question.mode,
-                libc::AT_EACCESS,
-            ))),
+            "access" => none(tell(libc::faccessat(at, path.as_ptr(), question.mode, 0))),
+            "eaccess" => {
+                none(tell(libc::faccessat(at, path.as_ptr(), question.mode, libc::AT_EACCESS)))
+            }
             call => unreachable!("{call}"),
         }
     }
@@ -145,7 +170,7 @@ fn ask(question: &Question, pid: i32) -> Answer {
 
 /// Asks the questions about the process `target` as the process `caller`, or as the target itself.
 pub(super) fn answers(target: &Ids, caller: Option<&Ids>, questions: &[Question]) -> Vec<Answer> {
-    const MOST: usize = 64;
+    const MOST: usize = 256;
     assert!(questions.len() <= MOST, "room for the answers");
     let all = |pid: i32| {
         let mut answers = [0; 4 * MOST];
