@@ -100,12 +100,13 @@ impl Guest {
     pub fn end(self) -> Result<Option<Rest>, String> {
         let Self { processes, kernel } = self;
         drop(processes);
+        // The guest may have lowered the limit.
+        kernel.set_file_max(u64::MAX);
+        close_local_socket(&kernel).map_err(|errno| format!("a last socket: {errno}"))?;
         let files = kernel.nr_files();
         if files != 0 {
             return Err(format!("{files} files are open after the last process has ended"));
         }
-        // The guest may have lowered the limit.
-        kernel.set_file_max(u64::MAX);
         if !empty_tree(&kernel)? {
             return Ok(None);
         }
@@ -137,7 +138,20 @@ pub(crate) fn populate(p: &Process) {
     let _ = p.eventfd(3, O_NONBLOCK);
     let _ = p.timerfd_create(1, O_NONBLOCK);
     let _ = p.signalfd(-1, u64::MAX, O_NONBLOCK);
-    let _ = p.inotify_init1(O_NONBLOCK);
+    if let Ok(fd) = p.inotify_init1(O_NONBLOCK) {
+        let _ = p.inotify_add_watch(fd, "/a", quietline::inotify::IN_CREATE);
+    }
+    if let Ok(listener) = p.socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0) {
+        // An address that the kernel chooses.
+        let _ = p.bind(listener, &(AF_UNIX as u16).to_ne_bytes());
+        let _ = p.listen(listener, 8);
+        if let Ok(address) = p.getsockname(listener) {
+            for _ in 0..3 {
+                let client = p.socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+                let _ = client.and_then(|client| p.connect(client, address.bytes()));
+            }
+        }
+    }
     let _ = p.memfd_create("m", 0);
     let _ = p.open("/proc/self/fdinfo/0", O_NONBLOCK, 0);
 }
@@ -167,6 +181,16 @@ impl Rest {
         }
         text
     }
+}
+
+/// Closes a local socket. Loops of sockets in messages can stay until then, as on Linux.
+fn close_local_socket(kernel: &Kernel) -> Result<(), Errno> {
+    let p = kernel.process()?;
+    for _ in 0..2 {
+        let pair = p.socketpair(quietline::abi::AF_UNIX, quietline::abi::SOCK_STREAM, 0)?;
+        pair.into_iter().try_for_each(|fd| p.close(fd))?;
+    }
+    Ok(())
 }
 
 /// Unmounts and removes all that is below the root directory. Returns `false` if the guest has
