@@ -34,7 +34,7 @@ use core::ptr;
 use quietline_platform::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use quietline_platform::cpu;
 use quietline_slab::{CacheError, Stats, TypesafeCache};
-use quietline_sync::{Counter, FileRef, rcu};
+use quietline_sync::{Counter, FileRef, SpinLock, rcu};
 
 bitflags::bitflags! {
     /// What may be done with an open file (`f_mode`).
@@ -111,6 +111,8 @@ pub struct Files {
     near_max: AtomicI64,
     /// How far the approximate count of files may be from the count.
     slack: u64,
+    /// What the epolls have of files that have an offset.
+    pub(crate) listed_items: SpinLock<Vec<(usize, usize)>>,
 }
 
 #[cfg(not(loom))]
@@ -137,6 +139,7 @@ impl Files {
             domain,
             near_max: AtomicI64::new(near_max(max_files, slack)),
             slack,
+            listed_items: SpinLock::new(Vec::new()),
             nr_files,
             max_files: AtomicU64::new(max_files),
         })
