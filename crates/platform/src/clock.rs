@@ -37,3 +37,8 @@ pub fn realtime() -> Duration {
     }
     read(libc::CLOCK_REALTIME)
 }
+
+/// CPU time that the calling thread has used.
+pub fn thread_cpu() -> Duration {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}

@@ -63,6 +63,8 @@ mod backoff;
 mod counter;
 mod file_ref;
 mod id_allocator;
+#[cfg(all(feature = "lock-times", not(any(loom, quietline_sim))))]
+pub mod lock_times;
 mod lockref;
 mod might_sleep;
 mod percpu;

@@ -245,6 +245,7 @@ impl Lockref {
     /// A load and a locked instruction while nobody holds the lock. Writes the word's line.
     #[inline]
     #[must_use = "Some means that the reference was not put and that the lock is held"]
+    #[cfg_attr(feature = "lock-times", track_caller)]
     pub fn put_or_lock(&self) -> Option<LockrefGuard<'_>> {
         // ORDERING: Release pairs with the Acquire of lock, as in put_return.
         match self.exchange(Ordering::Release, |count| (count > 1).then(|| count - 1)) {
@@ -255,6 +256,7 @@ impl Lockref {
 
     /// Takes the lock. One locked instruction when it is free. Writes the word's line.
     #[inline]
+    #[cfg_attr(feature = "lock-times", track_caller)]
     pub fn lock(&self) -> LockrefGuard<'_> {
         match self.try_lock() {
             Some(guard) => guard,
@@ -264,6 +266,7 @@ impl Lockref {
 
     /// Takes the lock if it is free; may also fail because the count changed at the same moment.
     #[inline]
+    #[cfg_attr(feature = "lock-times", track_caller)]
     pub fn try_lock(&self) -> Option<LockrefGuard<'_>> {
         // Relaxed: a guess, which the exchange confirms.
         let word = self.word.load(Ordering::Relaxed);
@@ -281,6 +284,7 @@ impl Lockref {
     /// Takes the lock if it is free and there is exactly one reference. One locked instruction, and
     /// no other read.
     #[inline]
+    #[cfg_attr(feature = "lock-times", track_caller)]
     pub fn try_lock_sole(&self) -> Option<LockrefGuard<'_>> {
         const SOLE: u64 = unlocked(1);
         const HELD: u64 = SOLE | 1 << FROZEN_SHIFT | LOCKED;
@@ -374,6 +378,7 @@ impl Lockref {
     }
 
     #[cold]
+    #[cfg_attr(feature = "lock-times", track_caller)]
     fn put_or_lock_slow(&self) -> Option<LockrefGuard<'_>> {
         let mut guard = self.lock();
         if !guard.is_dead() && guard.count() > 1 {
@@ -384,6 +389,7 @@ impl Lockref {
     }
 
     #[cold]
+    #[cfg_attr(feature = "lock-times", track_caller)]
     fn lock_slow(&self) -> LockrefGuard<'_> {
         let mut backoff = Backoff::crowd();
         loop {

@@ -81,19 +81,23 @@ impl<T> SpinLock<T> {
     /// Takes the lock, waiting for it if need be. Writes the lock's line; in the queue also the
     /// line of the waiter ahead.
     #[inline]
+    #[cfg_attr(feature = "lock-times", track_caller)]
     pub fn lock(&self) -> SpinLockGuard<'_, T> {
         self.lock.lock();
-        SpinLockGuard { lock: self, not_send: PhantomData }
+        SpinLockGuard::new(self)
     }
 
     /// Takes the lock if it is free and not granted to a waiter. Writes the lock's line.
     #[inline]
+    #[cfg_attr(feature = "lock-times", track_caller)]
     pub fn try_lock(&self) -> Option<SpinLockGuard<'_, T>> {
-        self.lock.try_lock().then(|| SpinLockGuard { lock: self, not_send: PhantomData })
+        // Not by `then`, whose closure would be the recorded caller.
+        if self.lock.try_lock() { Some(SpinLockGuard::new(self)) } else { None }
     }
 
     /// Calls `f` with the value, under the lock.
     #[inline]
+    #[cfg_attr(feature = "lock-times", track_caller)]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         f(&mut self.lock())
     }
@@ -178,8 +182,23 @@ impl<T: fmt::Debug> fmt::Debug for SpinLock<T> {
 #[must_use = "the lock is released when this is dropped"]
 pub struct SpinLockGuard<'a, T> {
     lock: &'a SpinLock<T>,
+    #[cfg(all(feature = "lock-times", not(any(loom, quietline_sim))))]
+    _hold: crate::lock_times::Hold,
     /// A guard stays in its thread, as one expects of a lock.
     not_send: PhantomData<*const ()>,
+}
+
+impl<'a, T> SpinLockGuard<'a, T> {
+    #[inline]
+    #[cfg_attr(feature = "lock-times", track_caller)]
+    fn new(lock: &'a SpinLock<T>) -> Self {
+        Self {
+            lock,
+            #[cfg(all(feature = "lock-times", not(any(loom, quietline_sim))))]
+            _hold: crate::lock_times::Hold::new(),
+            not_send: PhantomData,
+        }
+    }
 }
 
 // SAFETY: a shared guard gives out no more than `&T`.

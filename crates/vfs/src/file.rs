@@ -36,7 +36,8 @@ use core::ptr;
 use quietline_platform::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use quietline_platform::cpu;
 use quietline_slab::{CacheError, Stats, TypesafeCache};
-use quietline_sync::{Counter, FileRef, Shared, rcu};
+use quietline_sync::{Counter, FileRef, Shared, SpinLock, rcu};
+use std::collections::HashMap;
 
 bitflags::bitflags! {
     /// What may be done with an open file (`f_mode`).
@@ -115,6 +116,9 @@ pub struct Files {
     slack: u64,
     /// The state of the inode that all anonymous descriptors share, after a call has locked it.
     pub(crate) anonymous: Once<Shared<PseudoState>>,
+    /// The list heads of the epoll items of files that have an offset: for the address of a file,
+    /// the address of its first item.
+    pub(crate) listed_items: SpinLock<HashMap<usize, usize>>,
 }
 
 #[cfg(not(loom))]
@@ -141,6 +145,7 @@ impl Files {
             domain,
             near_max: AtomicI64::new(near_max(max_files, slack)),
             slack,
+            listed_items: SpinLock::new(HashMap::new()),
             nr_files,
             max_files: AtomicU64::new(max_files),
             anonymous: Once::empty(),

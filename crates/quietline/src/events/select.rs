@@ -108,6 +108,9 @@ impl Process {
         }
         let sets = [read, write, except];
         let mut asked = Vec::new();
+        // No set has a descriptor beyond its last word, however large `n` is.
+        let words = sets.iter().flatten().map(|set| set.words.len()).max().unwrap_or(0);
+        let n = n.min(i32::try_from(words * 64).unwrap_or(i32::MAX));
         for fd in 0..n {
             let mut wanted = Events::empty();
             for (set, events) in sets.iter().zip(OF_SET) {

@@ -12,12 +12,21 @@ pub struct LockrefGuard<'a> {
     lockref: &'a Lockref,
     count: u32,
     dead: bool,
+    #[cfg(all(feature = "lock-times", not(any(loom, quietline_sim))))]
+    _hold: crate::lock_times::Hold,
 }
 
 impl<'a> LockrefGuard<'a> {
     #[inline]
+    #[cfg_attr(feature = "lock-times", track_caller)]
     pub(super) fn new(lockref: &'a Lockref, count: u32, dead: bool) -> Self {
-        Self { lockref, count, dead }
+        Self {
+            lockref,
+            count,
+            dead,
+            #[cfg(all(feature = "lock-times", not(any(loom, quietline_sim))))]
+            _hold: crate::lock_times::Hold::new(),
+        }
     }
 
     /// The count, or [`Lockref::DEAD`].

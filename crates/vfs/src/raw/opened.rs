@@ -233,6 +233,11 @@ impl<'g> Opened<'g> {
         self.inode()?.node().filter(|node| open && node.polls())
     }
 
+    /// Whether it is a file of the tree that has both an offset and pollers.
+    pub(crate) fn polls_at_offset(self) -> bool {
+        self.polled_node().is_some()
+    }
+
     /// Polls a file of the tree. Takes the snapshot in parts: passing it whole would put it on the
     /// stack of each caller, also for pseudo objects.
     #[inline(never)]

@@ -2,7 +2,7 @@
 
 use quietline::abi::*;
 use quietline::eventpoll::{EPOLL_CTL_ADD, EPOLL_CTL_DEL};
-use quietline::{Config, EpollEvent, Errno, Events, Kernel, Process};
+use quietline::{Config, EpollEvent, Errno, Events, FdSet, Kernel, Process};
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
@@ -83,4 +83,23 @@ fn layers_that_all_watch_each_other() {
     let mut events = [EpollEvent::default(); 4];
     assert_eq!(p.epoll_wait(layers[0][0], &mut events, 0), Ok(1));
     assert_eq!(p.epoll_wait(layers[0][1], &mut events, 0), Ok(0));
+}
+
+/// `select` with any number of descriptors costs what its sets have. (It looked at each of two
+/// thousand million numbers: for seconds, which no interrupt ended.)
+#[test]
+fn select_of_all_numbers() {
+    let p = process();
+    let fd = p.eventfd(1, 0).unwrap();
+    let mut set = FdSet::new();
+    set.insert(fd).unwrap();
+    let begun = worked();
+    for _ in 0..10 {
+        let none = Some(Duration::ZERO);
+        assert_eq!(p.select(i32::MAX, Some(&mut set), None, None, none), Ok(1));
+        assert!(set.contains(fd));
+        assert_eq!(p.select(i32::MAX, None, None, None, none), Ok(0));
+    }
+    let used = worked() - begun;
+    assert!(used < Duration::from_secs(1), "{used:?} of CPU time");
 }

@@ -186,3 +186,36 @@ fn files_that_can_be_polled() {
     let fd = p.open("/proc/self/mounts", O_PATH, 0).unwrap();
     assert_eq!(p.epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &wanted), Err(Errno::BADF));
 }
+
+/// The offset of a watched text is not the list of its watches. (It was: the next use of the list
+/// followed the offset as a pointer.)
+#[test]
+fn a_watched_text_has_an_offset() {
+    quietline_testing::isolated!();
+    let p = process();
+    let epoll = p.epoll_create1(0).unwrap();
+    let other = p.epoll_create1(0).unwrap();
+    let event = EpollEvent { events: EPOLLIN, data: 1 };
+    for offset in [0, 1, 0x2685, i64::MAX] {
+        for first in [true, false] {
+            let fd = p.open("/proc/self/mounts", O_RDONLY, 0).unwrap();
+            let mut move_it = || assert_eq!(p.lseek(fd, offset, 0), Ok(offset));
+            if first {
+                move_it();
+            }
+            p.epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event).unwrap();
+            if !first {
+                move_it();
+            }
+            assert_eq!(p.lseek(fd, 0, 1), Ok(offset), "the watch does not move it");
+            p.epoll_ctl(other, EPOLL_CTL_ADD, fd, &event).unwrap();
+            let mut events = [EpollEvent::default(); 4];
+            assert_eq!(p.epoll_wait(epoll, &mut events, 0), Ok(1));
+            let copy = p.dup(fd).unwrap();
+            p.close(fd).unwrap();
+            assert_eq!(p.epoll_wait(epoll, &mut events, 0), Ok(1));
+            p.close(copy).unwrap();
+            assert_eq!(p.epoll_wait(epoll, &mut events, 0), Ok(0), "its end ends its watches");
+        }
+    }
+}

@@ -10,9 +10,11 @@ use crate::raw::opened::Opened;
 use crate::raw::pseudo::PseudoFs;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicPtr, AtomicU64, Ordering};
+use quietline_platform::fault;
 use quietline_slab::{Cache, CacheError, RawCache, Stats};
 use quietline_sync::{Counter, Shared, SpinLock, WaitQueue};
 use rustix::io::Errno;
+use std::collections::HashMap;
 
 impl Watchable for File {
     #[inline]
@@ -47,14 +49,54 @@ impl Watchable for File {
         self.f_pos.is_set()
     }
 
-    /// The word that is the position of a file that has one; what can be watched has none.
+    /// The list head of most files is the word that is the offset of the others. A file that has
+    /// an offset and can be watched, as the text of the mounts, has its list head in a table.
     fn with_items<R>(&self, f: impl FnOnce(&mut *mut Item<Self>) -> R) -> R {
+        if polls_at_offset(self) {
+            return with_listed_items(self, f);
+        }
         let mut held = self.f_pos.hold();
         let mut first = ptr::with_exposed_provenance_mut(held.at as usize);
         let result = f(&mut first);
         held.at = first.expose_provenance() as u64;
         result
     }
+}
+
+#[inline]
+fn polls_at_offset(file: &File) -> bool {
+    // Relaxed: constant while the file is open.
+    file.f_kind.load(Ordering::Relaxed).is_null()
+        // SAFETY: the file has not ended, so what it is on is there.
+        && unsafe { Opened::read(file, 0) }.polls_at_offset()
+}
+
+fn listed_items(file: &File) -> &SpinLock<HashMap<usize, usize>> {
+    // SAFETY: a file's `Files` outlive it.
+    unsafe { &(*file.f_files.load(Ordering::Relaxed)).listed_items }
+}
+
+#[cold]
+fn with_listed_items<R>(file: &File, f: impl FnOnce(&mut *mut Item<File>) -> R) -> R {
+    let mut list = listed_items(file).lock();
+    let mut none = 0;
+    let entry = list.get_mut(&ptr::from_ref(file).addr()).unwrap_or(&mut none);
+    let mut first = ptr::with_exposed_provenance_mut(*entry);
+    let result = f(&mut first);
+    *entry = first.expose_provenance();
+    result
+}
+
+/// Makes an entry for the list head of a file that has an offset, unless there is one.
+fn list_items_of(file: &File) -> Result<(), Errno> {
+    if !polls_at_offset(file) {
+        return Ok(());
+    }
+    let mut list = listed_items(file).lock();
+    fault::check().map_err(|_| Errno::NOMEM)?;
+    list.try_reserve(1).map_err(|_| Errno::NOMEM)?;
+    list.entry(ptr::from_ref(file).addr()).or_insert(0);
+    Ok(())
 }
 
 /// What the epolls of a kernel have in common. No wake-up and no wait touches it.
@@ -211,6 +253,7 @@ impl Instance {
             })?;
             Ok(item.into_raw())
         };
+        list_items_of(file.opened().file())?;
         file.watch();
         // SAFETY: the handle keeps the file open.
         unsafe { self.poller.add(pointer, wanted, &all.nesting, alloc, |item| self.uncount(item)) }
@@ -270,5 +313,8 @@ pub(crate) unsafe fn watched_file_ends(file: &File) {
             let instance: NonNull<Instance> = NonNull::from(poller).byte_sub(at).cast();
             instance.as_ref().uncount(item);
         });
+    }
+    if polls_at_offset(file) {
+        listed_items(file).lock().remove(&ptr::from_ref(file).addr());
     }
 }

@@ -1,0 +1,58 @@
+//! Processes, their users and their capabilities, and the kernel as a whole.
+
+use super::{Call, calls, nothing};
+use crate::guest::populate;
+use crate::kind::Kind::{Any, Id, One, Path};
+use quietline::Capabilities;
+
+#[rustfmt::skip] // a table
+pub(super) const CALLS: &[Call] = calls! {
+    1 getpid() |c, _| Ok(c.p.getpid().into());
+    1 kernel() |c, _| Ok(c.p.kernel().nr_files());
+    // A child takes the place of a process, which ends with its last call.
+    3 fork(Any) |c, a| {
+        let child = c.p.fork()?;
+        c.guest.replace(a.0[0] as usize, child);
+        Ok(0)
+    };
+    // A new process of user 0 takes the place of a process.
+    3 process(Any) |c, a| {
+        let process = c.p.kernel().process()?;
+        populate(&process);
+        c.guest.replace(a.0[0] as usize, process);
+        Ok(0)
+    };
+    2 getresuid() |c, _| Ok(c.p.getresuid()[0].into());
+    2 getresgid() |c, _| Ok(c.p.getresgid()[0].into());
+    2 getgroups() |c, _| c.p.getgroups().map(|groups| groups.len() as i64);
+    2 capabilities() |c, _| Ok(c.p.capabilities().bits() as i64);
+    3 setresuid(Id, Id, Id) |c, a| {
+        // Most processes keep their user for a while.
+        c.p.setresuid(a.word(0), a.word(1), a.word(2)).map(nothing)
+    };
+    3 setresgid(Id, Id, Id) |c, a| c.p.setresgid(a.word(0), a.word(1), a.word(2)).map(nothing);
+    3 setfsuid(Id) |c, a| c.p.setfsuid(a.word(0)).map(i64::from);
+    3 setfsgid(Id) |c, a| c.p.setfsgid(a.word(0)).map(i64::from);
+    3 setgroups(One(&[0, 1, 20, 65_537])) |c, a| {
+        let groups: Vec<u32> = (0..a.0[0].clamp(0, 65_537) as u32).collect();
+        c.p.setgroups(&groups).map(nothing)
+    };
+    2 set_capabilities(Any, Any) |c, a| {
+        let [effective, permitted] =
+            [a.0[0], a.0[1]].map(|bits| Capabilities::from_bits_truncate(bits as u64));
+        c.p.set_capabilities(effective, permitted).map(nothing)
+    };
+    2 dumpable() |c, _| Ok(c.p.dumpable().into());
+    2 set_dumpable(Any) |c, a| { c.p.set_dumpable(a.0[0] & 1 == 0); Ok(0) };
+    6 chdir(Path) |c, a| c.p.chdir(a.path(0)).map(nothing);
+    3 fchdir(crate::kind::Kind::Fd) |c, a| c.p.fchdir(a.int(0)).map(nothing);
+    1 chroot(Path) |c, a| c.p.chroot(a.path(0)).map(nothing);
+    6 getcwd() |c, _| c.p.getcwd().map(|path| path.len() as i64);
+    3 umask(Any) |c, a| Ok(c.p.umask(a.word(0)).into());
+    1 shrink() |c, _| { c.p.kernel().shrink(); Ok(0) };
+    2 slabinfo() |c, _| Ok(c.p.kernel().slabinfo().len() as i64);
+    2 dentries() |c, _| {
+        let (dentries, inodes) = (c.p.kernel().dentries(), c.p.kernel().inodes());
+        Ok(dentries.nr_dentry + inodes.nr_inodes)
+    };
+};

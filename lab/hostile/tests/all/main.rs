@@ -1,0 +1,3 @@
+//! Tests of the hostile guest.
+
+mod complete;
