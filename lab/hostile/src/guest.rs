@@ -115,7 +115,7 @@ impl Guest {
             domain.barrier();
         }
         kernel.shrink();
-        let objects = kernel.slabinfo().map(|stats| (stats.name, stats.active));
+        let objects = kernel.slabinfo().map(|stats| (stats.name.to_string(), stats.active));
         let (dentries, inodes) = (kernel.dentries().nr_dentry, kernel.inodes().nr_inodes);
         Ok(Some(Rest { dentries, inodes, objects: objects.into() }))
     }
@@ -162,7 +162,7 @@ pub struct Rest {
     dentries: i64,
     inodes: i64,
     /// By cache: the objects that have a user.
-    objects: Vec<(&'static str, usize)>,
+    objects: Vec<(String, usize)>,
 }
 
 impl Rest {

@@ -52,7 +52,7 @@ impl Seat {
         for (slot, value) in self.arguments.iter().zip(arguments.0) {
             slot.store(value, Ordering::Relaxed);
         }
-        // ORDERING: Release pairs with the Acquire in `current`, which so reads the call's arguments.
+        // ORDERING: Release pairs with the Acquire in `current`, which so reads the arguments.
         self.number.fetch_add(1, Ordering::Release);
     }
 

@@ -32,7 +32,8 @@ const COUNTS: &[i64] = &[0, 1, 2, 3, 7, 32, TOO_MANY];
 #[rustfmt::skip] // a table
 pub(super) const CALLS: &[Call] = calls! {
     60 read(Fd, Length) |c, a| into(c, a.0[1], |p, to| p.read(a.int(0), to));
-    60 write(Fd, Length) |c, a| within(c.p.write(a.int(0), c.input(a.0[1]))?, c.input(a.0[1]).len());
+    60 write(Fd, Length) |c, a|
+        within(c.p.write(a.int(0), c.input(a.0[1]))?, c.input(a.0[1]).len());
     20 pread(Fd, Length, Offset) |c, a| into(c, a.0[1], |p, to| p.pread(a.int(0), to, a.0[2]));
     20 pwrite(Fd, Length, Offset) |c, a| {
         within(c.p.pwrite(a.int(0), c.input(a.0[1]), a.0[2])?, c.input(a.0[1]).len())

@@ -199,7 +199,7 @@ fn a_watched_text_has_an_offset() {
     for offset in [0, 1, 0x2685, i64::MAX] {
         for first in [true, false] {
             let fd = p.open("/proc/self/mounts", O_RDONLY, 0).unwrap();
-            let mut move_it = || assert_eq!(p.lseek(fd, offset, 0), Ok(offset));
+            let move_it = || assert_eq!(p.lseek(fd, offset, 0), Ok(offset));
             if first {
                 move_it();
             }
