@@ -117,18 +117,18 @@ impl Kind {
                 if choice < 48 {
                     random.pick(EDGES)
                 } else {
-                    random.next() as i64
+                    random.word() as i64
                 }
             }
             Self::One(values) => match choice {
                 0 => random.pick(EDGES),
-                1 => random.next() as i64,
+                1 => random.word() as i64,
                 _ => random.pick(values),
             },
             Self::Only(values) => random.pick(values),
             Self::Bits(bits) => match choice {
                 0 => random.pick(EDGES),
-                1 => random.next() as i64,
+                1 => random.word() as i64,
                 2..32 => random.pick(bits),
                 _ => bits.iter().filter(|_| random.below(4) == 0).fold(0, |all, bit| all | bit),
             },
@@ -259,7 +259,7 @@ pub fn address(number: i64) -> Vec<u8> {
             bytes.extend(family(libc::AF_UNSPEC));
             bytes.extend([0; 14]);
         }
-        _ => bytes.extend(random.next().to_ne_bytes()),
+        _ => bytes.extend(random.word().to_ne_bytes()),
     }
     if random.below(16) == 0 {
         bytes.resize(random.below(200) as usize, 0);

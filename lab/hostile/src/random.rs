@@ -12,15 +12,15 @@ impl Random {
         Self(seeds.iter().fold(0, |state, seed| mix(state.wrapping_add(GOLDEN) ^ mix(*seed))))
     }
 
-    /// Returns the next number.
-    pub fn next(&mut self) -> u64 {
+    /// Returns the next 64 bits.
+    pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(GOLDEN);
         mix(self.0)
     }
 
     /// Returns a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        self.word() % end
     }
 
     /// Returns one of the elements.

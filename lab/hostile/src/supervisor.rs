@@ -52,7 +52,7 @@ pub fn supervise(
             }
         }
         looks += 1;
-        if looks % 100 == 0 && resident() > memory {
+        if looks.is_multiple_of(100) && resident() > memory {
             let doing: Vec<_> = seats.iter().map(|seat| seat.describe(calls)).collect();
             let used = resident() >> 20;
             return Err(format!("{used} MiB of memory are in use:\n{}", doing.join("\n")));
@@ -74,7 +74,7 @@ fn look(seat: &Seat, watch: &mut Watch, number: u64, calls: &[&Call]) -> Result<
         }
         return Ok(());
     };
-    if watch.looks < LOOKS || watch.looks % 500 != 0 {
+    if watch.looks < LOOKS || !watch.looks.is_multiple_of(500) {
         return Ok(());
     }
     let used = cpu_time(seat.tid()).saturating_sub(cpu);

@@ -66,7 +66,7 @@ pub fn work(
     let mut tally = Tally::new(calls.len());
     let weights: u64 = calls.iter().map(|call| call.weight).sum();
     let mut input = vec![0; BUFFER];
-    input.fill_with(|| random.next() as u8);
+    input.fill_with(|| random.word() as u8);
     let text = random.pick(&["0\n", "20\n", "1000\n", "1048576\n"]);
     input[..text.len()].copy_from_slice(text.as_bytes());
     let mut output = vec![0; BUFFER];
