@@ -195,6 +195,9 @@ fn fork() -> Running {
         actor::set_watches_before(watches_before);
         sys!(libc::SYS_unshare, libc::CLONE_FILES | libc::CLONE_FS)
             .expect("unshare is for everybody");
+        // A thread shares the credentials of its maker; a child has a copy. This call makes one.
+        sys!(libc::SYS_prctl, libc::PR_SET_KEEPCAPS, 0, 0, 0, 0)
+            .expect("KEEPCAPS is for everybody");
         ready.send(sys!(libc::SYS_gettid).expect("gettid")).expect("the parent waits");
         live(&work, &reply);
         // When the thread is gone its files are closed: not later.
