@@ -34,14 +34,48 @@ pub enum Protocol {
     Raw(u16),
 }
 
+/// A [`Protocol`] in two bytes.
+#[derive(Debug, Clone, Copy)]
+struct ProtocolWord(u16);
+
+impl ProtocolWord {
+    const UNIX: u16 = u16::MAX;
+    const TCP: u16 = u16::MAX - 1;
+    const UDP: u16 = u16::MAX - 2;
+    const UDPLITE: u16 = u16::MAX - 3;
+
+    #[inline(always)]
+    fn new(protocol: Protocol) -> Self {
+        Self(match protocol {
+            Protocol::Unix => Self::UNIX,
+            Protocol::Tcp => Self::TCP,
+            Protocol::Udp => Self::UDP,
+            Protocol::UdpLite => Self::UDPLITE,
+            // Below `IPPROTO_MAX`.
+            Protocol::Raw(number) => number,
+        })
+    }
+
+    #[inline(always)]
+    fn get(self) -> Protocol {
+        match self.0 {
+            Self::UNIX => Protocol::Unix,
+            Self::TCP => Protocol::Tcp,
+            Self::UDP => Protocol::Udp,
+            Self::UDPLITE => Protocol::UdpLite,
+            number => Protocol::Raw(number),
+        }
+    }
+}
+
 /// A socket (`struct socket`). Its state (`struct sock`) is made by the first call that needs one: most of what programs
 /// do with a socket that they never use is to make and to close it.
 #[derive(Debug)]
 pub struct Socket {
     inode: PseudoInode,
-    family: u16,
-    ty: u16,
-    protocol: Protocol,
+    family: u8,
+    ty: u8,
+    protocol: ProtocolWord,
     net: NetRef,
     pub(crate) unix: UnixEnd,
     pub(crate) inet: InetEnd,
@@ -58,10 +92,10 @@ impl Socket {
         protocol: Protocol,
     ) -> Self {
         Self {
-            inode: PseudoInode { i_ino, i_mode: S_IFSOCK | 0o777, i_owner },
-            family: family as u16,
-            ty: ty as u16,
-            protocol,
+            inode: PseudoInode { i_ino, i_owner },
+            family: family as u8,
+            ty: ty as u8,
+            protocol: ProtocolWord::new(protocol),
             net: NetRef::of(net),
             unix: UnixEnd::empty(),
             inet: InetEnd::empty(),
@@ -80,12 +114,12 @@ impl Socket {
 
     /// The protocol.
     pub fn protocol(&self) -> Protocol {
-        self.protocol
+        self.protocol.get()
     }
 
     /// The name of the protocol, as `/proc/net/protocols` has it.
     pub fn protocol_name(&self) -> &'static str {
-        let [four, six] = match self.protocol {
+        let [four, six] = match self.protocol() {
             Protocol::Unix if i32::from(self.ty) == SOCK_STREAM => return "UNIX-STREAM",
             Protocol::Unix => return "UNIX",
             Protocol::Tcp => ["TCP", "TCPv6"],
@@ -109,6 +143,7 @@ impl Socket {
 }
 
 impl Payload for Socket {
+    const MODE: u32 = S_IFSOCK | 0o777;
     const CACHE: &'static str = "sock_inode_cache";
     const CLOSES: bool = true;
 
@@ -251,7 +286,7 @@ impl<'k> Maker<'k> {
     /// As `accept4(2)`, but for descriptors.
     pub fn accept(&self, on: &On<'_>, flags: i32) -> Result<(FileHandle<'k>, SockAddr), Errno> {
         let old = on.socket;
-        let new = Socket::new(self.net, self.identity(), old.family(), old.ty(), old.protocol);
+        let new = Socket::new(self.net, self.identity(), old.family(), old.ty(), old.protocol());
         // Before the connection is taken: who has no room leaves it there.
         let file = self.open(new, flags)?;
         let address = {

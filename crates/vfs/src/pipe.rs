@@ -92,6 +92,7 @@ impl Pipe {
 
 impl Payload for Pipe {
     const CACHE: &'static str = "pipe_inode_cache";
+    const MODE: u32 = S_IFIFO | 0o600;
     const CLOSES: bool = true;
     const CLOSES_ALONE: bool = false;
 
@@ -159,7 +160,7 @@ pub fn pipe2<'k>(
     if flags & O_NOTIFICATION_PIPE != 0 {
         return Err(Errno::NOPKG);
     }
-    let inode = PseudoInode { i_ino: last_ino.next(), i_mode: S_IFIFO | 0o600, i_owner };
+    let inode = PseudoInode { i_ino: last_ino.next(), i_owner };
     let slots = vfs.pipe_pages.of_a_pipe();
     let pipe = || Pipe { inode, core: PipeCore::new(slots, 1, 1) };
     // Packets are made where they are written: the end to read from does not show O_DIRECT.

@@ -55,7 +55,6 @@ pub enum Ioctl {
 #[derive(Debug, Clone, Copy)]
 pub struct PseudoInode {
     pub i_ino: u32,
-    pub i_mode: u32,
     pub i_owner: Owner,
 }
 
@@ -64,6 +63,7 @@ pub struct Owner;
 
 pub trait Payload: Send + Sync + Sized + 'static {
     const CACHE: &'static str;
+    const MODE: u32;
     const CLOSES: bool = false;
     fn is_idle(&mut self) -> bool;
     fn inode(&self) -> Option<&PseudoInode>;

@@ -16,7 +16,7 @@ use quietline_sync::{Shared, SpinLock};
 use rustix::io::Errno;
 use std::collections::HashMap;
 
-/// Identity, mode and owner of a socket or a pipe.
+/// Identity and owner of a socket or a pipe. Its mode is that of its [kind](crate::Payload::MODE).
 ///
 /// It is part of its pseudo object: on no list and in no hash, and it ends with its dentry. It has no count of its own,
 /// because only that dentry refers to it.
@@ -24,15 +24,16 @@ use std::collections::HashMap;
 pub struct PseudoInode {
     /// The number, unique among the kernel's living inodes until 2^32 have been made.
     pub i_ino: u32,
-    /// Type and permissions.
-    pub i_mode: u32,
     /// The user and the group that made it.
     pub i_owner: Owner,
 }
 
-/// A user and a group, in one word.
+/// A user and a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Owner(u64);
+pub struct Owner {
+    uid: u32,
+    gid: u32,
+}
 
 impl Owner {
     /// The user and the group for files of a process with these credentials.
@@ -42,17 +43,17 @@ impl Owner {
 
     /// Returns an owner with this user and this group.
     pub const fn new(uid: u32, gid: u32) -> Self {
-        Self(uid as u64 | (gid as u64) << 32)
+        Self { uid, gid }
     }
 
     /// The user.
     pub const fn uid(self) -> u32 {
-        self.0 as u32
+        self.uid
     }
 
     /// The group.
     pub const fn gid(self) -> u32 {
-        (self.0 >> 32) as u32
+        self.gid
     }
 }
 
@@ -64,20 +65,25 @@ pub struct OwnerCell(AtomicU64);
 impl OwnerCell {
     /// Returns a cell with an owner.
     pub fn new(owner: Owner) -> Self {
-        Self(AtomicU64::new(owner.0))
+        Self(AtomicU64::new(Self::word(owner)))
     }
 
     /// Returns the owner.
     #[inline(always)]
     pub fn load(&self) -> Owner {
         // Relaxed: a word of its own.
-        Owner(self.0.load(Ordering::Relaxed))
+        let word = self.0.load(Ordering::Relaxed);
+        Owner { uid: word as u32, gid: (word >> 32) as u32 }
     }
 
     /// Replaces the owner. The caller keeps other updaters of the cell out.
     pub fn store(&self, owner: Owner) {
         // Relaxed: as above.
-        self.0.store(owner.0, Ordering::Relaxed);
+        self.0.store(Self::word(owner), Ordering::Relaxed);
+    }
+
+    fn word(owner: Owner) -> u64 {
+        u64::from(owner.uid) | u64::from(owner.gid) << 32
     }
 }
 
@@ -100,9 +106,9 @@ impl PseudoAttributes {
     }
 
     /// The attributes of a socket or a pipe that nothing has changed. It belongs to its maker.
-    pub(crate) fn new(inode: &PseudoInode) -> Self {
-        let (uid, gid) = (inode.i_owner.uid(), inode.i_owner.gid());
-        Self::unchanged(Ownership { mode: inode.i_mode, uid, gid })
+    pub(crate) fn new(inode: &PseudoInode, mode: u32) -> Self {
+        let Owner { uid, gid } = inode.i_owner;
+        Self::unchanged(Ownership { mode, uid, gid })
     }
 }
 

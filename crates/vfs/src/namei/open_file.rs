@@ -10,7 +10,7 @@ use crate::abi::{
 };
 use crate::attributes::{SetTime, may_set_times};
 use crate::cred::Capabilities;
-use crate::inode::{PseudoAttributes, PseudoState};
+use crate::inode::{PseudoAttributes, PseudoInode, PseudoState};
 use crate::permission::{Mask, Ownership};
 use crate::ramfs::PAGE;
 use crate::raw::handle::FileHandle;
@@ -43,7 +43,11 @@ pub(crate) fn pseudo_state(file: &FileHandle<'_>, vfs: &Vfs) -> Result<Shared<Ps
 fn attributes_of(file: &FileHandle<'_>) -> PseudoAttributes {
     let Some(inode) = file.pseudo_inode() else { return PseudoAttributes::ANONYMOUS };
     let changed = file.pseudo_state().and_then(|state| *state.attributes.lock());
-    changed.unwrap_or_else(|| PseudoAttributes::new(inode))
+    changed.unwrap_or_else(|| new_attributes(file, inode))
+}
+
+fn new_attributes(file: &FileHandle<'_>, inode: &PseudoInode) -> PseudoAttributes {
+    PseudoAttributes::new(inode, file.pseudo_mode().unwrap_or(0))
 }
 
 /// Returns the mode and the owner of the pseudo object that a file is on.
@@ -63,7 +67,7 @@ fn change_attributes(
     let inode = file.pseudo_inode().ok_or(Errno::OPNOTSUPP)?;
     let state = pseudo_state(file, caller.vfs)?;
     let mut attributes = state.attributes.lock();
-    let mut new = attributes.unwrap_or_else(|| PseudoAttributes::new(inode));
+    let mut new = attributes.unwrap_or_else(|| new_attributes(file, inode));
     let now = caller.vfs.clock.now();
     change(&mut new, now)?;
     new.ctime = now;
@@ -166,7 +170,7 @@ pub fn fstatfs(file: &FileHandle<'_>) -> StatFs {
     if let Some((mount, _)) = file.opened().tree() {
         return describe::statfs_of(mount);
     }
-    let f_type = match file.pseudo_inode().map(|inode| inode.i_mode & S_IFMT) {
+    let f_type = match file.pseudo_mode().map(|mode| mode & S_IFMT) {
         None => ANON_INODE_FS_MAGIC,
         Some(S_IFSOCK) => SOCKFS_MAGIC,
         Some(_) => PIPEFS_MAGIC,
@@ -207,7 +211,7 @@ pub fn access_object(
 const SOCKET_PROTOCOL: &[u8] = b"system.sockprotoname";
 
 fn is_socket(file: &FileHandle<'_>) -> bool {
-    file.pseudo_inode().is_some_and(|inode| inode.i_mode & S_IFMT == S_IFSOCK)
+    file.pseudo_mode().is_some_and(|mode| mode & S_IFMT == S_IFSOCK)
 }
 
 /// Fails as the namespace of an attribute's name does before anything asks a pseudo object.

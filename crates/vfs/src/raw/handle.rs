@@ -456,6 +456,13 @@ impl<'k> FileHandle<'k> {
         unsafe { kind.own_inode(dentry) }
     }
 
+    /// The type and the permissions with which that inode was made.
+    pub fn pseudo_mode(&self) -> Option<u32> {
+        let (dentry, kind) = self.parts()?;
+        // SAFETY: the file's reference keeps the object alive.
+        unsafe { kind.own_inode(dentry) }.map(|_| kind.mode)
+    }
+
     /// Returns the state of the pseudo object's inode, if it has one.
     pub(crate) fn pseudo_state(&self) -> Option<Shared<PseudoState>> {
         let (dentry, kind) = self.parts()?;

@@ -47,6 +47,8 @@ pub trait Payload: Send + Sync + Sized + 'static {
     const READS: bool = true;
     /// Whether it can be written at all.
     const WRITES: bool = true;
+    /// Type and permissions of a new object's [inode](Self::inode).
+    const MODE: u32 = 0;
 
     /// Returns `true` if neither [`closed`](Self::closed) nor dropping the payload would do
     /// anything. Neither is then called.
@@ -160,6 +162,7 @@ pub struct Kind {
     pub(super) seeks: bool,
     pub(super) reads: bool,
     pub(super) writes: bool,
+    pub(super) mode: u32,
 }
 
 /// A `Result<usize, Errno>` in a register, where that itself would be returned in memory.
@@ -226,6 +229,7 @@ impl<P: Payload> PseudoFs<P> {
         seeks: P::SEEKS,
         reads: P::READS,
         writes: P::WRITES,
+        mode: P::MODE,
     };
 
     /// A filesystem without objects.

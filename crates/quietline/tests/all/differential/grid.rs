@@ -5,7 +5,7 @@ use crate::differential::compare::Report;
 use crate::differential::host::Host;
 use crate::differential::ours::Ours;
 use quietline::abi::*;
-use quietline::{EventFd, Pipe, Protocol, SignalFd, Socket, TimerFd};
+use quietline::{EventFd, Protocol, SignalFd, Socket, TimerFd};
 use std::path::Path;
 
 /// Every argument of every call that makes a descriptor, with room for descriptors and without.
@@ -132,10 +132,10 @@ fn same_objects(host: &Host, ours: &Ours, call: Call, fd: i32) -> Result<(), Str
             theirs = [libc::SO_DOMAIN, libc::SO_TYPE, libc::SO_PROTOCOL]
                 .map(|option| host.socket_option(fd, option).to_string())
                 .to_vec();
-            same_mode(host, fd, file.inode::<Socket>().expect("its own").i_mode)?;
+            same_mode(host, fd, file.pseudo_mode().expect("its own"))?;
         }
         Call::Pipe2 { .. } => {
-            return same_mode(host, fd, file.inode::<Pipe>().expect("its own").i_mode);
+            return same_mode(host, fd, file.pseudo_mode().expect("its own"));
         }
         Call::Eventfd { .. } => {
             let event = file.payload::<EventFd>().expect("an eventfd");
