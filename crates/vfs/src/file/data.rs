@@ -272,15 +272,19 @@ pub fn write(
     buffers: &[&[u8]],
 ) -> Result<(u64, usize), Errno> {
     let opened = file.opened();
+    let all: usize = buffers.iter().map(|buffer| buffer.len()).sum();
     let (inode, data) = match data_of(opened, FileMode::WRITE) {
         Err(errno) => {
-            let (at, n) = write_node(node_of(opened, errno)?, vfs, to, buffers)?;
+            let node = node_of(opened, errno)?;
+            if let To::Offset(offset) = to {
+                in_range(offset, all)?;
+            }
+            let (at, n) = write_node(node, vfs, to, buffers)?;
             modified(opened, vfs, false, n > 0);
             return Ok((at, n));
         }
         Ok(data) => data,
     };
-    let all: usize = buffers.iter().map(|buffer| buffer.len()).sum();
     // Also where it will not go there but to the end.
     if let To::Offset(offset) = to {
         in_range(offset, all)?;

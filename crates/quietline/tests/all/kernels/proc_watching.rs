@@ -219,3 +219,18 @@ fn a_watched_text_has_an_offset() {
         }
     }
 }
+
+/// A write beyond the largest offset is refused, as the host refuses it for files of its `/proc`.
+/// (It succeeded and moved the offset past the largest one.)
+#[test]
+fn a_text_ends_at_the_largest_offset() {
+    let p = process();
+    let fd = p.open("/proc/sys/fs/pipe-max-size", O_RDWR, 0).unwrap();
+    for (offset, n) in [(i64::MAX, 1), (i64::MAX - 1, 6)] {
+        assert_eq!(p.lseek(fd, offset, 0), Ok(offset));
+        assert_eq!(p.write(fd, &b"65536\n"[..n]), Err(Errno::INVAL), "{n} bytes at {offset}");
+        assert_eq!(p.writev(fd, &[&b"65536\n"[..n]]), Err(Errno::INVAL), "{n} bytes at {offset}");
+        assert_eq!(p.pwrite(fd, &b"65536\n"[..n], offset), Err(Errno::INVAL));
+        assert_eq!(p.lseek(fd, 0, 1), Ok(offset));
+    }
+}
