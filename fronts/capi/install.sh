@@ -32,8 +32,8 @@ install -d "$root$prefix/include" "$root$libdir/pkgconfig"
 install -m 644 "$here"/include/quietline{.h,_inline.h,.hpp} "$root$prefix/include/"
 install -m 644 "$target/$profile/libquietline.a" "$root$libdir/"
 install -m 755 "$target/$profile/libquietline.so" "$root$libdir/libquietline.so.$version"
-ln -sf "libquietline.so.$version" "$root$libdir/libquietline.so.0"
-ln -sf libquietline.so.0 "$root$libdir/libquietline.so"
+ln -sf "libquietline.so.$version" "$root$libdir/libquietline.so.1"
+ln -sf libquietline.so.1 "$root$libdir/libquietline.so"
 for name in quietline quietline-static; do
     sed -e "s|@PREFIX@|$prefix|; s|@LIBDIR@|$libdir|; s|@VERSION@|$version|; s|@NATIVE@|$native|" \
         "$here/$name.pc.in" >"$root$libdir/pkgconfig/$name.pc"

@@ -1209,20 +1209,22 @@ enum ql_status ql_rcu_create(struct ql_rcu **domain);
  * each with a guard of its own. What a section finds of a domain's objects stays until
  * ql_rcu_read_unlock().
  *
- * A `domain` that is NULL opens nothing and protects nothing. A `guard` that is NULL does nothing.
+ * A `domain` that is NULL opens nothing and protects nothing. A `guard` that is NULL ends the
+ * process with a message, unless the domain is NULL too: the reader would be unprotected.
  *
  * # Safety
  * `domain` is NULL or a domain; `guard` is NULL or may be written, and is not the guard of an
- * open section.
+ * open section, which would then stay open.
  */
 void ql_rcu_read_lock(struct ql_rcu *domain, struct ql_rcu_guard *guard);
 
 /**
- * Closes a read section. A guard without a domain does nothing; nor does NULL.
+ * Closes a read section. Does nothing if `guard` is NULL or has no domain.
  *
  * A guard that is closed twice, a copy of one, and memory that was never a guard end the process
  * with a message, because each would let objects be freed while a section is open that looks at
- * them. (Memory is not found out if it was a guard at the same address.)
+ * them. (Memory that was a guard at the same address, and a guard that two threads close at once,
+ * are not found out.)
  *
  * # Safety
  * `guard` is NULL or was written by ql_rcu_read_lock() in this process.

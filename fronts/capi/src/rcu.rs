@@ -108,15 +108,16 @@ const CLOSED: [usize; 2] = [0, 1];
 /// each with a guard of its own. What a section finds of a domain's objects stays until
 /// ql_rcu_read_unlock().
 ///
-/// A `domain` that is NULL opens nothing and protects nothing. A `guard` that is NULL does nothing.
+/// A `domain` that is NULL opens nothing and protects nothing. A `guard` that is NULL ends the
+/// process with a message, unless the domain is NULL too: the reader would be unprotected.
 ///
 /// # Safety
 /// `domain` is NULL or a domain; `guard` is NULL or may be written, and is not the guard of an
-/// open section.
+/// open section, which would then stay open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ql_rcu_read_lock(domain: *mut ql_rcu, guard: *mut ql_rcu_guard) {
     if guard.is_null() {
-        return;
+        return no_guard(domain);
     }
     // SAFETY: by contract.
     let words = match unsafe { self::domain(domain) } {
@@ -137,11 +138,12 @@ fn seal(guard: *const ql_rcu_guard, number: usize) -> usize {
     guard.addr() << NUMBER_BITS | number
 }
 
-/// Closes a read section. A guard without a domain does nothing; nor does NULL.
+/// Closes a read section. Does nothing if `guard` is NULL or has no domain.
 ///
 /// A guard that is closed twice, a copy of one, and memory that was never a guard end the process
 /// with a message, because each would let objects be freed while a section is open that looks at
-/// them. (Memory is not found out if it was a guard at the same address.)
+/// them. (Memory that was a guard at the same address, and a guard that two threads close at once,
+/// are not found out.)
 ///
 /// # Safety
 /// `guard` is NULL or was written by ql_rcu_read_lock() in this process.
@@ -168,18 +170,26 @@ pub unsafe extern "C" fn ql_rcu_read_unlock(guard: *mut ql_rcu_guard) {
 
 #[cold]
 #[inline(never)]
+fn no_guard(domain: *const ql_rcu) {
+    if !domain.is_null() {
+        misuse("ql_rcu_read_lock", "the guard is NULL");
+    }
+}
+
+#[cold]
+#[inline(never)]
 fn no_section(domain: usize, sealed: usize) {
     match [domain, sealed] {
         // Of no domain.
         [0, 0] => {}
-        CLOSED => misuse("the section is closed already"),
-        _ => misuse("the guard is a copy, or no guard"),
+        CLOSED => misuse("ql_rcu_read_unlock", "the section is closed already"),
+        _ => misuse("ql_rcu_read_unlock", "the guard is a copy, or no guard"),
     }
 }
 
 /// Ends the process. Takes no lock: the caller may be a signal handler.
-fn misuse(what: &str) -> ! {
-    for part in ["quietline: ql_rcu_read_unlock: ", what, "\n"] {
+fn misuse(call: &str, what: &str) -> ! {
+    for part in ["quietline: ", call, ": ", what, "\n"] {
         // An error has no taker: the process ends.
         let _ = rustix::io::write(rustix::stdio::stderr(), part.as_bytes());
     }

@@ -461,6 +461,11 @@ static void close_none(void)
     ql_rcu_read_unlock(&guard);
 }
 
+static void open_without_a_guard(void)
+{
+    ql_rcu_read_lock(misused, NULL);
+}
+
 /* Whether a guard that is misused ends the process. */
 static bool aborts(void (*misuse)(void))
 {
@@ -480,6 +485,8 @@ static void guards(void)
     CHECK(ql_rcu_create(&misused) == QL_OK);
     CHECK(aborts(close_twice) && aborts(close_a_copy));
     CHECK(aborts(close_the_original_and_a_copy) && aborts(close_none));
+    CHECK(aborts(open_without_a_guard));
+    ql_rcu_read_lock(NULL, NULL);
     CHECK(ql_rcu_open_sections(misused) == 0);
 }
 
