@@ -30,7 +30,7 @@ mod walk {
             unreachable!("nobody goes to a parent")
         }
     }
-    /// No mounts here.
+    /// No mounts, and no directories with rules of their own.
     mod step {
         use crate::raw::dcache::seen::Section;
         use crate::raw::walk_path::Spot;
@@ -42,6 +42,10 @@ mod walk {
             _: &'g Section,
         ) -> (Spot<'g, 'k>, bool) {
             (at, false)
+        }
+
+        pub(super) fn has_own_rules<D>(_: &D) -> bool {
+            false
         }
     }
 
