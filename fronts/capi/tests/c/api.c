@@ -403,7 +403,6 @@ static void rcu(void)
     ql_rcu_read_lock(NULL, &none);
     ql_rcu_read_unlock(&none);
     ql_rcu_read_unlock(&none);
-    ql_rcu_read_lock(own, NULL);
     ql_rcu_read_unlock(NULL);
     CHECK(ql_rcu_open_sections(own) == 0);
     ql_rcu_synchronize(NULL);
