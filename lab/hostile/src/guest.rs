@@ -166,7 +166,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Returns what is more than in `before`, as lines of text.
+    /// Returns a line of text for each count that exceeds the one in `before`.
     pub fn more_than(&self, before: &Self) -> String {
         let mut text = String::new();
         let mut compare = |name: &str, now: i64, then: i64| {

@@ -200,7 +200,8 @@ fn play(seats: &[Seat]) -> Result<()> {
     Ok(())
 }
 
-/// Lets all threads call one kernel, and looks for what is left of it.
+/// Lets all threads call one kernel, and compares the objects that remain with those of a guest
+/// without calls.
 fn play_round(seats: &[Seat], seed: [u64; 2], calls: u64, before: &Rest) -> Result<Tally> {
     let guest = Guest::new()?;
     let mut tally = Tally::new(table().len());

@@ -57,7 +57,8 @@ impl Seat {
     }
 
     pub(crate) fn end(&self) {
-        self.number.fetch_add(1, Ordering::Release);
+        // Relaxed: nothing is read because of it.
+        self.number.fetch_add(1, Ordering::Relaxed);
         self.interrupt.clear();
     }
 

@@ -175,7 +175,7 @@ impl Settings {
         }
     }
 
-    /// Whether neither [`max_segment`](Self::max_segment) nor a window was said.
+    /// Whether no option has set the largest segment or the window.
     pub(super) fn is_plain(&self) -> bool {
         let [segment, window] =
             [MAXSEG, WINDOW_CLAMP].map(|at| self.values[at].load(Ordering::Relaxed));

@@ -61,7 +61,7 @@ thread_local! {
     };
 }
 
-/// The key whose destructor unregisters a thread; `None` if there was none left.
+/// The key whose destructor unregisters a thread; `None` if the process has no key left.
 static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
 
 /// Returns the offset of the calling thread's area from its thread pointer. Registers the thread

@@ -378,16 +378,16 @@ fn show(outcome: Outcome) -> String {
     }
 }
 
-/// What a thread has found.
+/// The results of one thread's cases.
 #[derive(Default)]
-struct Found {
+struct CaseResults {
     /// Cases that differ, and how.
     differ: Vec<(String, String)>,
     /// By kind: cases that succeed, that fail with `EBADF`, and that fail otherwise.
     counts: BTreeMap<&'static str, [u32; 3]>,
 }
 
-fn run<'a>(cases: impl Iterator<Item = &'a Case>) -> Found {
+fn run<'a>(cases: impl Iterator<Item = &'a Case>) -> CaseResults {
     // SAFETY: asks for numbers.
     let owner = unsafe { [geteuid(), getegid()] };
     let (host, ours) = (Host::new(), Ours::new());
@@ -395,7 +395,7 @@ fn run<'a>(cases: impl Iterator<Item = &'a Case>) -> Found {
         Side { system: &host, enter: &|| host.enter(), owner },
         Side { system: &ours, enter: &|| ours.enter(), owner },
     ];
-    let mut found = Found::default();
+    let mut found = CaseResults::default();
     for case in cases {
         let mut outcome = compare(case, &sides);
         for _ in 0..5 {
@@ -431,7 +431,7 @@ fn every_call_on_every_kind_of_descriptor() {
         let part = cases.iter().enumerate().filter(move |case| of(case) == thread);
         part.map(|(_, case)| case)
     };
-    let all: Vec<Found> = thread::scope(|scope| {
+    let all: Vec<CaseResults> = thread::scope(|scope| {
         let threads: Vec<_> =
             (0..THREADS).map(part).map(|part| scope.spawn(|| run(part))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()

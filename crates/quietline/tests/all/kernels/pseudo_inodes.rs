@@ -70,7 +70,7 @@ fn an_object_belongs_to_its_maker() {
     assert_eq!(attributes(&child, read), [S_IFIFO | 0o600, 1000, 1000]);
 }
 
-/// The user and the group for files own what is made, not the effective ones.
+/// The owner of a new object is the user and the group for files, not the effective ones.
 #[test]
 fn the_ids_for_files_own_an_object() {
     quietline_testing::isolated!();
