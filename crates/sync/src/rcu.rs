@@ -8,20 +8,20 @@
 //! # Our way
 //!
 //! The shape of the kernel's SRCU, on restartable sequences: each CPU has a pair of counters, sections entered and
-//! sections left, in two editions. A reader adds one to *entered* of the current edition on the CPU where it begins,
-//! and one to *left* of the same edition on the CPU where it ends; both are plain additions to the CPU's own line.
-//! A grace period makes the other edition current, and waits until the old edition's counters agree:
+//! sections left, at two indices. A reader adds one to *entered* at the current index on the CPU where it begins,
+//! and one to *left* at the same index on the CPU where it ends; both are plain additions to the CPU's own line.
+//! A grace period makes the other index current, and waits until the counters at the old index agree:
 //!
 //! ```text
 //!   reader                          grace period
-//!   e := edition (in the sequence)  edition := other
-//!   entered[e][cpu] += 1            fence: restarts sequences in flight, so nobody enters the old edition any
+//!   i := index (in the sequence)    index := other
+//!   entered[i][cpu] += 1            fence: restarts sequences in flight, so nobody enters the old edition any
 //!   ... reads ...                          more, and everybody's entries are visible
-//!   left[e][cpu'] += 1              E := sum of entered[old]        (it can no longer change)
+//!   left[i][cpu'] += 1              E := sum of entered[old]        (it can no longer change)
 //!                                   wait until sum of left[old] = E
 //! ```
 //!
-//! Because the edition is read *inside* the restartable sequence, one barrier ends all uncertainty about late
+//! Because the index is read *inside* the restartable sequence, one barrier ends all uncertainty about late
 //! entries; SRCU, whose readers may sleep between reading the index and counting, needs two rounds.
 //!
 //! # Guarantees
@@ -82,6 +82,7 @@ use core::marker::{PhantomData, PhantomPinned};
 use core::mem::ManuallyDrop;
 use core::pin::Pin;
 use crossbeam_utils::CachePadded;
+pub use grace::GpSeq;
 use grace::{Grace, Want};
 use quietline_platform::AllocError;
 use quietline_platform::atomic::AtomicU64;
@@ -90,11 +91,11 @@ use quietline_platform::atomic::{AtomicPtr, Ordering};
 use quietline_platform::percpu::Words;
 use run::Whose;
 
-/// Words of one edition: entered, left.
-const PER_EDITION: usize = 2;
-/// Words of one generation: two editions. Each `fork` moves the child to the next generation, so that guards of the
+/// Words of one index: entered, left.
+const PER_INDEX: usize = 2;
+/// Words of one generation: two indices. Each `fork` moves the child to the next generation, so that guards of the
 /// parent's time count nowhere that matters.
-const PER_GENERATION: usize = 2 * PER_EDITION;
+const PER_GENERATION: usize = 2 * PER_INDEX;
 /// Generations before words are used again.
 #[cfg(not(loom))]
 const GENERATIONS: usize = 8;
@@ -130,8 +131,8 @@ pub struct Domain {
 /// What readers read: one line, written once for each grace period.
 #[derive(Debug)]
 struct Readers {
-    /// Index of the current edition's *entered* word.
-    edition: AtomicU64,
+    /// The *entered* word of the counter pair in use (`srcu_idx`).
+    index: AtomicU64,
     counts: Words<WORDS>,
 }
 
@@ -154,10 +155,7 @@ impl Domain {
     /// [`AllocError`] when memory for the counters cannot be had.
     pub fn new() -> Result<Pin<Box<Self>>, AllocError> {
         let domain = Self {
-            readers: CachePadded::new(Readers {
-                edition: AtomicU64::new(0),
-                counts: Words::new()?,
-            }),
+            readers: CachePadded::new(Readers { index: AtomicU64::new(0), counts: Words::new()? }),
             grace: CachePadded::new(Grace::new()),
             callbacks: Callbacks::new()?,
             #[cfg(not(loom))]
@@ -189,8 +187,8 @@ impl Domain {
     /// Writes no shared line.
     #[inline(always)]
     pub fn read(&self) -> Guard<'_> {
-        // SAFETY: the edition is always an index below WORDS.
-        let entered = unsafe { self.readers.counts.increment_selected(&self.readers.edition) };
+        // SAFETY: the index is always below WORDS.
+        let entered = unsafe { self.readers.counts.increment_selected(&self.readers.index) };
         // The sequence is a barrier for the compiler, which with the fence in `Grace::begin` is one for the processor.
         #[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
         open_sections::enter();
@@ -204,22 +202,27 @@ impl Domain {
     /// Never; but called inside a read section of this domain it never returns, and reports a stall after ten
     /// seconds.
     pub fn synchronize(&self) {
-        self.wait_for(self.grace.cookie());
+        self.wait_for(self.get_state_synchronize());
     }
 
-    /// A ticket for the next full grace period, to be given to [`elapsed`](Self::elapsed)
-    /// (`start_poll_synchronize_rcu`). A full memory barrier. Begins nothing, but whoever fills a batch or calls
-    /// [`poll`](Self::poll) from now on brings that grace period about.
-    pub fn ticket(&self) -> u64 {
+    /// Returns the sequence number of the next full grace period (`get_state_synchronize_rcu`).
+    /// A full memory barrier. Requests nothing.
+    pub fn get_state_synchronize(&self) -> GpSeq {
+        self.grace.snapshot()
+    }
+
+    /// Returns the sequence number of the next full grace period and requests that grace period
+    /// (`start_poll_synchronize_rcu`): [`poll`](Self::poll) brings it about. A full memory barrier.
+    pub fn start_poll_synchronize(&self) -> GpSeq {
         self.grace.request()
     }
 
-    /// Whether the grace period of a ticket is over (`poll_state_synchronize_rcu`).
-    pub fn elapsed(&self, ticket: u64) -> bool {
-        self.grace.completed() >= ticket
+    /// Returns whether the grace period is over (`poll_state_synchronize_rcu`).
+    pub fn poll_state_synchronize(&self, seq: GpSeq) -> bool {
+        self.grace.completed() >= seq
     }
 
-    /// Moves a grace period on if a callback or a ticket wants one and nobody else is at it, and runs callbacks that
+    /// Moves a grace period on if a callback or a request wants one and nobody else is at it, and runs callbacks that
     /// are due; never waits. Whether callbacks are still queued or running. O(CPUs).
     pub fn poll(&self) -> bool {
         self.advance(Want::Any);
@@ -234,21 +237,22 @@ impl Domain {
         self.advance(Want::Any);
     }
 
-    /// Waits until the grace period of a ticket is over (`cond_synchronize_rcu`), and runs no callback. Not to be called inside a
-    /// read section of this domain, see [`synchronize`](Self::synchronize).
-    pub fn wait_elapsed(&self, ticket: u64) {
+    /// Waits until the grace period is over (`cond_synchronize_rcu`). Runs no callback.
+    ///
+    /// Inside a read section of this domain it may wait for ever, as [`synchronize`](Self::synchronize).
+    pub fn cond_synchronize(&self, seq: GpSeq) {
         let mut wait = wait::Wait::new();
-        while !self.elapsed(ticket) {
-            self.advance(Want::Number(ticket));
-            if self.elapsed(ticket) {
+        while !self.poll_state_synchronize(seq) {
+            self.advance(Want::Seq(seq));
+            if self.poll_state_synchronize(seq) {
                 break;
             }
             wait.pause(self);
         }
     }
 
-    fn wait_for(&self, ticket: u64) {
-        self.wait_elapsed(ticket);
+    fn wait_for(&self, seq: GpSeq) {
+        self.cond_synchronize(seq);
         self.run_ready(i64::MAX, Whose::All);
     }
 
@@ -296,7 +300,7 @@ impl Drop for Guard<'_> {
     fn drop(&mut self) {
         #[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
         open_sections::leave();
-        // SAFETY: it came from the edition, which names an *entered* word; the *left* word is the next one. Saying so
+        // SAFETY: it came from the index, which names an *entered* word; the *left* word is the next one. Saying so
         // saves the check.
         unsafe { core::hint::assert_unchecked(self.entered < WORDS - 1) };
         // A release store: what the section read was read before it counts as left.

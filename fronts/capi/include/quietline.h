@@ -1264,7 +1264,7 @@ enum ql_status ql_rcu_call(struct ql_rcu *domain,
 void ql_rcu_barrier(struct ql_rcu *domain);
 
 /**
- * Moves a grace period on if a callback or a ticket wants one, and runs callbacks that are due; never waits. Whether callbacks are
+ * Moves a grace period on if a callback or a request wants one, and runs callbacks that are due; never waits. Whether callbacks are
  * still queued or running. For event loops. NULL: false.
  *
  * # Safety
@@ -1273,20 +1273,21 @@ void ql_rcu_barrier(struct ql_rcu *domain);
 bool ql_rcu_poll(struct ql_rcu *domain);
 
 /**
- * A ticket for the next full grace period (start_poll_synchronize_rcu), never 0. NULL: 0.
+ * Requests a grace period, and returns its sequence number, never 0
+ * (start_poll_synchronize_rcu). NULL: 0.
  *
  * # Safety
  * `domain` is NULL or a domain.
  */
-uint64_t ql_rcu_ticket(struct ql_rcu *domain);
+uint64_t ql_rcu_start_poll_synchronize(struct ql_rcu *domain);
 
 /**
- * Whether the grace period of a ticket is over. NULL: true.
+ * Returns whether the grace period with a number is over (poll_state_synchronize_rcu). NULL: true.
  *
  * # Safety
  * `domain` is NULL or a domain.
  */
-bool ql_rcu_elapsed(struct ql_rcu *domain, uint64_t ticket);
+bool ql_rcu_poll_state_synchronize(struct ql_rcu *domain, uint64_t seq);
 
 /**
  * Callbacks queued and not yet run; exact when nobody queues or runs any meanwhile. NULL: 0.

@@ -6,7 +6,7 @@ use core::ffi::c_void;
 use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 use core::time::Duration;
-use quietline_sync::rcu::{self, Domain, Guard, Head};
+use quietline_sync::rcu::{self, Domain, GpSeq, Guard, Head};
 
 /// Readers that are waited for together. Most programs need one: ql_rcu_global(). It lives as long as the process.
 pub struct ql_rcu {
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn ql_rcu_barrier(domain: *mut ql_rcu) {
     }
 }
 
-/// Moves a grace period on if a callback or a ticket wants one, and runs callbacks that are due; never waits. Whether callbacks are
+/// Moves a grace period on if a callback or a request wants one, and runs callbacks that are due; never waits. Whether callbacks are
 /// still queued or running. For event loops. NULL: false.
 ///
 /// # Safety
@@ -265,24 +265,26 @@ pub unsafe extern "C" fn ql_rcu_poll(domain: *mut ql_rcu) -> bool {
     unsafe { self::domain(domain) }.is_some_and(Domain::poll)
 }
 
-/// A ticket for the next full grace period (start_poll_synchronize_rcu), never 0. NULL: 0.
+/// Requests a grace period, and returns its sequence number, never 0
+/// (start_poll_synchronize_rcu). NULL: 0.
 ///
 /// # Safety
 /// `domain` is NULL or a domain.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ql_rcu_ticket(domain: *mut ql_rcu) -> u64 {
+pub unsafe extern "C" fn ql_rcu_start_poll_synchronize(domain: *mut ql_rcu) -> u64 {
     // SAFETY: by contract.
-    unsafe { self::domain(domain) }.map_or(0, Domain::ticket)
+    unsafe { self::domain(domain) }.map_or(0, |domain| domain.start_poll_synchronize().into_raw())
 }
 
-/// Whether the grace period of a ticket is over. NULL: true.
+/// Returns whether the grace period with a number is over (poll_state_synchronize_rcu). NULL: true.
 ///
 /// # Safety
 /// `domain` is NULL or a domain.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ql_rcu_elapsed(domain: *mut ql_rcu, ticket: u64) -> bool {
+pub unsafe extern "C" fn ql_rcu_poll_state_synchronize(domain: *mut ql_rcu, seq: u64) -> bool {
     // SAFETY: by contract.
-    unsafe { self::domain(domain) }.is_none_or(|domain| domain.elapsed(ticket))
+    unsafe { self::domain(domain) }
+        .is_none_or(|domain| domain.poll_state_synchronize(GpSeq::from_raw(seq)))
 }
 
 /// Callbacks queued and not yet run; exact when nobody queues or runs any meanwhile. NULL: 0.

@@ -386,7 +386,7 @@ impl Domain {
     /// Never; but called from a callback or inside a read section of this domain it never returns.
     pub fn barrier(&self) {
         // What is queued now is taken when the next grace period begins, and due when the one after it is over.
-        self.wait_for(self.grace.cookie() + 1);
+        self.wait_for(self.get_state_synchronize().next());
         self.callbacks.wait_for_runs();
     }
 

@@ -277,7 +277,7 @@ impl Callbacks {
 impl Domain {
     /// Runs up to `n` callbacks that are due; how many.
     pub(super) fn run_ready(&self, n: i64, whose: Whose) -> i64 {
-        self.callbacks.run_ready(self.grace.completed(), n, whose)
+        self.callbacks.run_ready(self.grace.completed().into_raw(), n, whose)
     }
 }
 

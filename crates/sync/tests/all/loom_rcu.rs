@@ -145,7 +145,7 @@ fn a_guard_may_be_dropped_elsewhere() {
     });
 }
 
-/// A section inside a section of another edition: both are counted where they began.
+/// A section inside a section at another index: both are counted where they began.
 #[test]
 fn nested_sections() {
     check(3, || {
@@ -206,7 +206,7 @@ fn a_refused_fence_and_a_callback() {
     });
 }
 
-/// Two grace periods in a row, so that the edition in use at first is in use again: a reader that is late by one
+/// Two grace periods in a row, so that the index in use at first is in use again: a reader that is late by one
 /// flip must not be missed (the reason why SRCU flips twice).
 #[test]
 fn a_straggler_of_two_grace_periods() {
@@ -268,28 +268,28 @@ fn a_grace_period_that_another_ended() {
     });
 }
 
-/// A ticket elapses only after the sections that were open; pollers on both sides.
+/// A polled grace period ends only after the sections that were open; pollers on both sides.
 #[test]
-fn tickets() {
+fn polled_grace_periods() {
     check(3, || {
         let world = World::new(2);
         let reader = on_cpu(&world, 1, |w| drop(w.enter()));
         let other = on_cpu(&world, 0, |w| {
-            w.domain.ticket();
+            w.domain.start_poll_synchronize();
             w.domain.poll();
         });
         world.publish(1);
-        let ticket = world.domain.ticket();
+        let seq = world.domain.start_poll_synchronize();
         for _ in 0..3 {
             world.domain.poll();
         }
-        if world.domain.elapsed(ticket) {
+        if world.domain.poll_state_synchronize(seq) {
             world.objects[0].poison();
         }
         reader.join().unwrap();
         other.join().unwrap();
         // Nobody is inside and nobody holds the lock: one poll ends what is on, another what is asked for.
-        while !world.domain.elapsed(ticket) {
+        while !world.domain.poll_state_synchronize(seq) {
             world.domain.poll();
         }
     });

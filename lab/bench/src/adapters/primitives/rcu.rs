@@ -38,11 +38,11 @@ pub(super) fn read() -> Opened {
 
 /// Fails if a section is still open, which would keep a grace period from ending.
 fn no_section(domain: &Domain) -> Result<(), Fault> {
-    let ticket = domain.ticket();
+    let seq = domain.start_poll_synchronize();
     // Without readers each poll is a step, and a grace period has few.
     let over = (0..1_000).any(|_| {
         domain.poll();
-        domain.elapsed(ticket)
+        domain.poll_state_synchronize(seq)
     });
     Fault::unless(over, || "a grace period does not end: a read section is still open".to_owned())
 }
