@@ -24,7 +24,7 @@ impl Process {
         if self.has_locked() {
             self.drop_locks(&self.file(fd)?);
         }
-        self.table.close(fd, &self.inner().files)
+        self.returning(self.table.close(fd, &self.inner().files))
     }
 
     /// Closes all descriptors from `first` to `last`, the last first; with `CLOSE_RANGE_CLOEXEC`, marks them to be closed on exec
@@ -45,7 +45,7 @@ impl Process {
             }
         }
         self.table.for_range(first, last, flags & CLOSE_RANGE_CLOEXEC != 0, &self.inner().files);
-        Ok(())
+        self.returning(Ok(()))
     }
 
     /// Another descriptor for the same open file: the lowest free one.
@@ -67,7 +67,7 @@ impl Process {
             return self.table.cloexec(old).map(|_| new);
         }
         self.before_replaced(old, new);
-        self.table.dup_to(old, new, false, &self.inner().files)
+        self.returning(self.table.dup_to(old, new, false, &self.inner().files))
     }
 
     /// As [`dup2`](Self::dup2), with `O_CLOEXEC` or nothing as flags, and an error if both are the same.
@@ -79,7 +79,7 @@ impl Process {
             return Err(Errno::INVAL);
         }
         self.before_replaced(old, new);
-        self.table.dup_to(old, new, flags & O_CLOEXEC != 0, &self.inner().files)
+        self.returning(self.table.dup_to(old, new, flags & O_CLOEXEC != 0, &self.inner().files))
     }
 
     /// `new` is about to be closed, if `old` can take its place: then the process's locks on its file go.

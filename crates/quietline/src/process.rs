@@ -6,7 +6,7 @@ use crate::raw::{self, CredPlace};
 use crate::{Errno, FileHandle, Kernel};
 use core::ops::Deref;
 use quietline_platform::atomic::{AtomicBool, Ordering};
-use quietline_sync::{Shared, SpinLock};
+use quietline_sync::{Shared, SpinLock, rcu};
 use quietline_vfs::cred::Capabilities;
 use quietline_vfs::signalfd::Signals;
 use quietline_vfs::{FdFlags, FdTable, Files, FsStruct, Owner, OwnerCell};
@@ -144,6 +144,16 @@ impl Process {
             return Err(errno);
         }
         Ok(Self { owner, task, kernel: self.kernel.clone() })
+    }
+
+    /// Returns `result`. Called at the end of calls that free, outside of all locks and read-side
+    /// critical sections: runs the thread's share of RCU callbacks if it has filled a batch.
+    #[inline(always)]
+    pub(crate) fn returning<R>(&self, result: R) -> R {
+        if rcu::is_pending() {
+            self.cred.run_pending();
+        }
+        result
     }
 
     #[inline(always)]
@@ -339,5 +349,8 @@ impl Drop for Process {
         let task =
             Shared::get_mut(&mut self.task).expect("nobody else keeps a process that has left");
         task.table.clear(&k.files);
+        if rcu::is_pending() {
+            task.cred.run_pending();
+        }
     }
 }

@@ -118,10 +118,15 @@ impl CredPlace {
         self.domain.read()
     }
 
-    /// Does a share of the work of freeing what was replaced. Not inside a section of this.
-    pub(crate) fn help(&self) {
+    /// Passes credentials that no call reads any more on to the domain of the walks.
+    pub(crate) fn pass_on_replaced(&self) {
         self.domain.poll();
-        self.walks.help();
+    }
+
+    /// Runs the thread's share of the callbacks that free what calls have retired.
+    #[cold]
+    pub(crate) fn run_pending(&self) {
+        rcu::run_pending(&[self.domain, self.walks]);
     }
 
     /// Who it is now.
@@ -147,7 +152,7 @@ impl CredPlace {
         unsafe fn wait_for_walks(head: NonNull<Head>) {
             // SAFETY: the head is the first field of a box that no call sees any more and no walk
             // finds; it is unqueued.
-            unsafe { head.cast::<Somebody>().as_ref().walks.queue(head, free) };
+            unsafe { head.cast::<Somebody>().as_ref().walks.call(head, free) };
         }
         let new = heap::try_box(Somebody { head: Head::new(), walks: self.walks, cred: new })
             .map_err(|_| Errno::NOMEM)?;
@@ -164,7 +169,7 @@ impl CredPlace {
             return Ok(false);
         }
         // SAFETY: never null, and a section that begins later does not find it.
-        unsafe { self.domain.queue(NonNull::new_unchecked(now).cast(), wait_for_walks) };
+        unsafe { self.domain.call(NonNull::new_unchecked(now).cast(), wait_for_walks) };
         Ok(true)
     }
 }

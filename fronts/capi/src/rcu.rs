@@ -31,7 +31,7 @@ pub struct ql_rcu_head {
     pub words: [usize; 3],
 }
 
-/// A callback: gets the head that it was queued with. Must return; must not wait for a grace period of its domain.
+/// A callback: gets the head that it was queued with. Must return; must not wait for callbacks.
 pub type ql_rcu_callback = Option<unsafe extern "C" fn(head: *mut ql_rcu_head)>;
 
 /// How [`ql_rcu_head`] is used.
@@ -209,9 +209,10 @@ pub unsafe extern "C" fn ql_rcu_synchronize(domain: *mut ql_rcu) {
     }
 }
 
-/// Calls `run` with `head` after every read section of the domain that is open now has ended (call_rcu): on any thread that finds
-/// it due, never inside this call. A few nanoseconds; more when a batch is full. There is no thread that runs callbacks: they run
-/// when somebody queues many, synchronizes, polls or waits for a barrier.
+/// Calls `run` with `head` after every read section of the domain that is open now has ended
+/// (call_rcu). This only queues, and takes a few nanoseconds. Callbacks run in ql_rcu_poll(),
+/// ql_rcu_synchronize() and ql_rcu_barrier(), on the calling thread: a program calls the first of
+/// them now and then.
 ///
 /// QL_INVALID when an argument is NULL.
 ///
@@ -254,8 +255,8 @@ pub unsafe extern "C" fn ql_rcu_barrier(domain: *mut ql_rcu) {
     }
 }
 
-/// Moves a grace period on if a callback or a request wants one, and runs callbacks that are due; never waits. Whether callbacks are
-/// still queued or running. For event loops. NULL: false.
+/// Moves a grace period on if a callback or a request wants one, and runs callbacks that are due;
+/// never waits. Whether callbacks are still queued or running. For event loops. NULL: false.
 ///
 /// # Safety
 /// `domain` is NULL or a domain.

@@ -129,7 +129,7 @@ impl Pool {
         if self.waiting >= PATIENCE {
             self.looks = self.looks.wrapping_add(1);
             if self.looks.is_multiple_of(LOOKS) {
-                self.domain.nudge();
+                self.domain.advance();
             }
         }
         while self.first != NONE

@@ -142,10 +142,16 @@ impl Process {
     /// # Errors
     /// As `unlinkat(2)`.
     pub fn unlinkat(&self, dirfd: i32, path: impl AsRef<[u8]>, flags: i32) -> Result<(), Errno> {
+        self.returning(self.remove(dirfd, path.as_ref(), flags))
+    }
+
+    /// [`unlinkat`](Self::unlinkat) for a caller that holds a lock: leaves the thread's share of
+    /// callbacks to a later call.
+    pub(crate) fn remove(&self, dirfd: i32, path: &[u8], flags: i32) -> Result<(), Errno> {
         if flags & !AT_REMOVEDIR != 0 {
             return Err(Errno::INVAL);
         }
-        self.call_at(dirfd, path.as_ref(), 0, |c, path| match flags {
+        self.call_at(dirfd, path, 0, |c, path| match flags {
             0 => namei::unlink(c, path),
             _ => namei::rmdir(c, path),
         })
@@ -191,10 +197,13 @@ impl Process {
         if flags == 0
             && let Some(done) = self.call_both([olddir, newdir], [old, new], namei::rename_quickly)
         {
-            return done;
+            return self.returning(done);
         }
         // In Linux's order: what is wrong with the first path is told before anybody looks at the second.
         let from = self.call_at(olddir, old, 0, |c, old| c.last_in(old))?;
-        self.call_at(newdir, new, 0, |c, new| namei::rename(c, &from, &c.last_in(new)?, flags))
+        let renamed =
+            self.call_at(newdir, new, 0, |c, new| namei::rename(c, &from, &c.last_in(new)?, flags));
+        drop(from);
+        self.returning(renamed)
     }
 }

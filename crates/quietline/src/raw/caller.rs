@@ -74,7 +74,7 @@ unsafe impl Caller for Process {
 
     fn remove_node(&self, path: &[u8]) {
         // It was made by this call: who has removed it meanwhile has done what is to be done.
-        let _ = self.unlink(path);
+        let _ = self.remove(AT_FDCWD, path, 0);
     }
 
     fn find_node(&self, path: &[u8]) -> Result<Node, Errno> {

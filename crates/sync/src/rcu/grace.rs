@@ -60,8 +60,8 @@ enum Phase {
     /// It is over, or there was none.
     Over,
     /// The index and the callbacks' half are flipped. Sections that are being entered may still
-    /// count in the old pair of counters, whose *entered* word this is, and callbacks may still be pushed
-    /// on the old half.
+    /// count in the old pair of counters, whose *entered* word this is, and callbacks may still be
+    /// pushed on the old half.
     Flipped(usize),
     /// The old pair's *entered* word, and the number of sections entered there.
     Waiting(usize, u64),
@@ -206,9 +206,9 @@ impl Grace {
         // Relaxed: only the lock's holder writes it.
         let old = current.load(Ordering::Relaxed) as usize;
         let new = state.generation + (old - state.generation + PER_INDEX) % PER_GENERATION;
-        // ORDERING: pairs with the acquire load of the index inside a reader's sequence: a reader of the new
-        // index sees everything that the callers of `snapshot` wrote before this grace period began. A reader of the
-        // old one is counted below, and waited for.
+        // ORDERING: pairs with the acquire load of the index inside a reader's sequence: a reader
+        // of the new index sees everything that the callers of `snapshot` wrote before this grace
+        // period began. A reader of the old one is counted below, and waited for.
         current.store(new as u64, Ordering::Release);
         domain.callbacks.flip();
         state.phase = Phase::Flipped(old);

@@ -11,8 +11,8 @@ use quietline_platform::cpu;
 
 /// Under one lock, which is held for a few instructions; where a grace period begins or ends, for some on each CPU's list.
 ///
-/// What a CPU queued is run there, if the CPU still queues: the objects' lines are in its cache, and whoever frees them
-/// there allocates them there again.
+/// Callbacks of a CPU run there if its threads run their share: the objects' lines are in its
+/// cache, and are allocated there again.
 #[derive(Debug)]
 pub(super) struct Stages {
     /// When what is in each of a CPU's two [`taken`](List::taken) was taken: as grace period so and so began, so that it is due
@@ -22,8 +22,6 @@ pub(super) struct Stages {
     lists: Vec<List>,
     /// Objects that are due.
     ready: i64,
-    /// The next CPU that is looked at for what it has left.
-    next: usize,
     /// Counts the times that somebody asked to wait for those who run.
     turn: u64,
     /// Threads that run callbacks taken in the current turn, and in the one before.
@@ -38,30 +36,13 @@ struct List {
     taken: [Chain; 2],
     /// Due, oldest first.
     ready: Chain,
-    /// The grace period after which the CPU last ran all that was due, or after which there was something again.
-    seen: u64,
 }
 
 impl List {
     fn new() -> Self {
-        Self { taken: [Chain::EMPTY; 2], ready: Chain::EMPTY, seen: 0 }
+        Self { taken: [Chain::EMPTY; 2], ready: Chain::EMPTY }
     }
 }
-
-/// Whose callbacks are run.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Whose {
-    /// Those of the caller's CPU, and of CPUs that leave theirs.
-    Own,
-    /// Everybody's.
-    All,
-}
-
-/// Grace periods for which a CPU may leave something that is due. With many CPUs, one that does as much as each of the others fills
-/// a batch in every fourth.
-const PATIENCE: u64 = if cfg!(loom) { 1 } else { 8 };
-/// CPUs that are looked at, each time, for what they have left.
-const LOOKS: usize = 2;
 
 /// A chain being run, on its runner's stack.
 struct Run<'a> {
@@ -71,18 +52,21 @@ struct Run<'a> {
     /// Where it began.
     cpu: usize,
     parity: usize,
-    /// The run of another domain inside one of whose callbacks this one is.
-    outer: *const Run<'static>,
 }
 
 #[cfg(not(loom))]
 quietline_platform::thread_local! {
-    /// The innermost run of this thread.
+    /// The run that this thread is inside of: one at a time, of any domain.
     static RUN: Cell<*const Run<'static>> = const { Cell::new(ptr::null()) };
 }
 #[cfg(loom)]
 quietline_platform::thread_local! {
     static RUN: Cell<*const Run<'static>> = Cell::new(ptr::null());
+}
+
+/// Returns whether the thread is inside a callback, of any domain.
+pub(super) fn is_inside_callback() -> bool {
+    RUN.try_with(Cell::get).is_ok_and(|run| !run.is_null())
 }
 
 impl Stages {
@@ -92,15 +76,7 @@ impl Stages {
         let mut lists = Vec::new();
         lists.try_reserve_exact(cpus).map_err(|_| AllocError)?;
         lists.resize_with(cpus, List::new);
-        Ok(Self {
-            taken: [None; 2],
-            lists,
-            ready: 0,
-            next: 0,
-            turn: 0,
-            running: [0; 2],
-            in_hand: 0,
-        })
+        Ok(Self { taken: [None; 2], lists, ready: 0, turn: 0, running: [0; 2], in_hand: 0 })
     }
 
     /// A list for a CPU that was not there when the domain was made: simulated machines, one after the other, share one.
@@ -122,13 +98,8 @@ impl Stages {
             }
             for list in &mut self.lists {
                 let due = mem::replace(&mut list.taken[slot], Chain::EMPTY);
-                if due.len() != 0 {
-                    if list.ready.len() == 0 {
-                        list.seen = completed;
-                    }
-                    self.ready += due.len();
-                    list.ready.append(due);
-                }
+                self.ready += due.len();
+                list.ready.append(due);
             }
         }
     }
@@ -147,23 +118,14 @@ impl Stages {
         self.lists[cpu].taken[slot].append(chain);
     }
 
-    /// About `n` objects' callbacks that are due after `completed`, for the CPU that asks.
-    fn take(&mut self, n: i64, cpu: usize, completed: u64, whose: Whose) -> Chain {
+    /// Takes the due callbacks of about `n` objects: those of the CPU first, and then of all others
+    /// if `all` are wanted.
+    fn take(&mut self, n: i64, cpu: usize, all: bool) -> Chain {
         #[cfg(quietline_sim)]
         self.fit(cpu);
-        let own = &mut self.lists[cpu];
-        let mut taken = own.ready.take(n);
-        if own.ready.len() == 0 {
-            own.seen = completed;
-        }
-        let looks = if whose == Whose::All { self.lists.len() } else { LOOKS };
-        for _ in 0..looks {
-            if taken.len() >= n.min(self.ready) {
-                break;
-            }
-            self.next = (self.next + 1) % self.lists.len();
-            let list = &mut self.lists[self.next];
-            if whose == Whose::All || list.seen + PATIENCE <= completed {
+        let mut taken = self.lists[cpu].ready.take(n);
+        if all {
+            for list in &mut self.lists {
                 taken.append(list.ready.take(n - taken.len()));
             }
         }
@@ -203,9 +165,9 @@ impl Stages {
     pub(super) fn forget_others(&mut self, callbacks: &Callbacks) -> i64 {
         self.running = [0; 2];
         self.in_hand = 0;
-        if let Some(own) = callbacks.own_run() {
-            // SAFETY: runs in the list are alive: they are frames further up this stack.
-            let own = unsafe { &*own };
+        // SAFETY: a run is alive as long as the thread is inside it: it is a frame further up this stack.
+        let own = unsafe { RUN.with(Cell::get).as_ref() };
+        if let Some(own) = own.filter(|own| ptr::eq(own.callbacks, callbacks)) {
             self.running[own.parity] = 1;
             self.in_hand = own.len;
         }
@@ -215,35 +177,18 @@ impl Stages {
 }
 
 impl Callbacks {
-    /// This thread's run of this domain's callbacks, if it is inside one.
-    fn own_run(&self) -> Option<*const Run<'static>> {
-        let mut run = RUN.with(Cell::get);
-        while !run.is_null() {
-            // SAFETY: runs in the list are alive: they are frames further up this stack.
-            let this = unsafe { &*run };
-            if ptr::eq(this.callbacks, self) {
-                return Some(run);
-            }
-            run = this.outer;
-        }
-        None
-    }
-
-    pub(super) fn is_running_here(&self) -> bool {
-        self.own_run().is_some()
-    }
-
-    /// Runs up to `n` callbacks whose grace period is over; how many. None inside a callback of the same domain:
-    /// callbacks that queue callbacks would otherwise pile up on the stack.
-    fn run_ready(&self, completed: u64, n: i64, whose: Whose) -> i64 {
-        if self.is_running_here() {
+    /// Runs the callbacks of about `n` objects whose grace period is over. Returns the number of
+    /// objects. Runs none inside a callback of any domain: callbacks that wait or queue would
+    /// otherwise pile up on the stack.
+    fn run_ready(&self, completed: u64, n: i64, all: bool) -> i64 {
+        if is_inside_callback() {
             return 0;
         }
         let cpu = cpu::current();
         let mut run = {
             let mut stages = self.stages.lock();
             stages.promote(completed);
-            let chain = stages.take(n, cpu, completed, whose);
+            let chain = stages.take(n, cpu, all);
             let len = chain.len();
             if len == 0 {
                 return 0;
@@ -251,11 +196,11 @@ impl Callbacks {
             let parity = (stages.turn % 2) as usize;
             stages.running[parity] += 1;
             stages.in_hand += len;
-            Run { callbacks: self, chain, len, cpu, parity, outer: RUN.with(Cell::get) }
+            Run { callbacks: self, chain, len, cpu, parity }
         };
         // Callbacks look at the run by its address, so it is only used by that.
         let this = &raw mut run;
-        RUN.with(|innermost| innermost.set(this.cast()));
+        let _ = RUN.try_with(|own| own.set(this.cast()));
         // SAFETY: alive on this stack; no callback holds a reference to it.
         while let Some(head) = unsafe { (*this).chain.pop() } {
             // SAFETY: its grace period is over, and this thread alone has taken it.
@@ -275,16 +220,16 @@ impl Callbacks {
 }
 
 impl Domain {
-    /// Runs up to `n` callbacks that are due; how many.
-    pub(super) fn run_ready(&self, n: i64, whose: Whose) -> i64 {
-        self.callbacks.run_ready(self.grace.completed().into_raw(), n, whose)
+    /// Runs the callbacks of about `n` objects that are due. Returns the number of objects.
+    pub(super) fn run_ready(&self, n: i64, all: bool) -> i64 {
+        self.callbacks.run_ready(self.grace.completed().into_raw(), n, all)
     }
 }
 
 impl Drop for Run<'_> {
     /// Ends the run; also when a callback unwinds, against its contract: then the rest stays for others.
     fn drop(&mut self) {
-        RUN.with(|innermost| innermost.set(self.outer));
+        let _ = RUN.try_with(|own| own.set(ptr::null()));
         let mut stages = self.callbacks.stages.lock();
         // Relaxed: a quantity. Under the lock, so that `wanted` sees it change together with `in_hand`.
         self.callbacks.backlog.fetch_sub(self.len - self.chain.len(), Ordering::Relaxed);

@@ -196,7 +196,7 @@ fn a_refused_fence_and_a_callback() {
         fault::refuse_fences(0, 1);
         let reader = on_cpu(&world, 1, |w| {
             drop(w.enter());
-            w.domain.nudge();
+            w.domain.advance();
         });
         world.publish(1);
         world.call(0);
@@ -315,7 +315,7 @@ fn a_callback_runs_after_its_grace_period() {
     });
 }
 
-/// One head for two objects, as much as a batch: queueing it moves grace periods on, and neither object ends early.
+/// One head for two objects, as much as a batch: neither object ends early.
 #[test]
 fn many_objects_behind_one_head() {
     #[repr(C)]
@@ -462,7 +462,7 @@ impl TwoDomains {
         // as the second domain does; its first callback is running, so it is unqueued.
         unsafe {
             let second = &*head.cast::<SharedObject>().as_ref().second;
-            second.queue(head, Object::callback);
+            second.call(head, Object::callback);
         }
     }
 
@@ -470,7 +470,7 @@ impl TwoDomains {
     fn replace(&self, run: unsafe fn(NonNull<Head>)) {
         self.hidden.store(1, Relaxed);
         // SAFETY: queued once, and lives as long as the world.
-        unsafe { self.first.queue(NonNull::from(&self.shared).cast(), run) };
+        unsafe { self.first.call(NonNull::from(&self.shared).cast(), run) };
         self.first.barrier();
     }
 }

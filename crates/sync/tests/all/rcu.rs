@@ -106,7 +106,6 @@ fn property_8_torture() {
             // Sections in sections, ended in the order in which they began.
             reader(s, places, stop, |place| {
                 let outer = domain.read();
-                let _free = outer.nested();
                 let first = place.read();
                 let inner = domain.read();
                 let second = place.read();

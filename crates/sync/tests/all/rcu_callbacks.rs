@@ -1,7 +1,7 @@
 //! RCU callbacks: exactly once, never early, never inside the call that queues them; barriers, floods, ends.
 #![cfg(not(loom))]
 
-use quietline_sync::rcu::{BATCH, Domain, Head, HeadOfMany, Many};
+use quietline_sync::rcu::{self, BATCH, Domain, Head, HeadOfMany, Many, Reclaimer};
 use std::cell::Cell;
 use std::ptr::{NonNull, null};
 use std::sync::Arc;
@@ -67,6 +67,13 @@ impl Object {
     }
 }
 
+/// What a program does between two pieces of work.
+fn run_pending(domain: &Domain) {
+    if rcu::is_pending() {
+        rcu::run_pending(&[domain]);
+    }
+}
+
 fn objects(n: usize, domain: &Domain) -> Vec<Object> {
     (0..n).map(|_| Object::new(domain)).collect()
 }
@@ -95,7 +102,7 @@ fn none_runs_while_a_section_is_open() {
     assert!(all.iter().all(|o| o.runs() == 1));
 }
 
-/// Property 8, by callbacks: four threads queue, two read, and nobody sees what a callback has done.
+/// Property 8, by callbacks: four threads queue, two read, and no reader sees a callback's work.
 #[test]
 fn property_8_callbacks_run_once_and_never_early() {
     let domain = Domain::new().unwrap();
@@ -163,7 +170,95 @@ fn callbacks_may_queue_themselves() {
     assert!(all.iter().all(|o| o.runs() == 10));
 }
 
-/// A callback may wait for grace periods, and for another domain's callbacks.
+/// Queueing runs nothing: neither other callbacks that are due, nor a grace period.
+#[test]
+fn a_call_only_queues() {
+    let domain = Domain::new().unwrap();
+    let all = objects(100 * BATCH as usize, &domain);
+    let lock = std::sync::Mutex::new(());
+    for chunk in all.chunks(MANY) {
+        // Callbacks may take a lock that the caller of `call` holds.
+        let held = lock.lock().unwrap();
+        chunk.iter().for_each(|object| Object::queue(object));
+        domain.defer(|| ()).unwrap();
+        (0..2).for_each(|_| domain.cond_synchronize(domain.get_state_synchronize()));
+        assert!(chunk.iter().all(|object| object.runs() == 0));
+        drop(held);
+    }
+    assert!(all.iter().all(|object| object.runs() == 0));
+    assert!(rcu::is_pending());
+    domain.barrier();
+    assert!(all.iter().all(|object| object.runs() == 1));
+}
+
+/// A thread's share is at most twice the number that it has queued since the last time.
+#[test]
+fn a_share_is_bounded() {
+    let domain = Domain::new().unwrap();
+    let batches = 40;
+    let all = objects(batches * BATCH as usize, &domain);
+    let ran = || all.iter().map(Object::runs).sum::<usize>();
+    let (mut shares, mut most) = (0, 0);
+    for object in &all {
+        Object::queue(object);
+        if rcu::is_pending() {
+            let before = ran();
+            rcu::run_pending(&[&domain]);
+            shares += 1;
+            most = most.max(ran() - before);
+            assert!(!rcu::is_pending());
+        }
+    }
+    // The thread may change CPUs, and leave an unfinished batch behind on each.
+    assert!(shares + quietline_platform::cpu::nr_cpus() >= batches, "{shares}");
+    assert!(most <= 2 * BATCH as usize, "{most}");
+    domain.barrier();
+    assert_eq!(ran(), all.len());
+}
+
+/// A program's event loop: it is told of each full batch, and threads have no shares.
+#[test]
+fn an_event_loop_reclaims() {
+    static TOLD: AtomicUsize = AtomicUsize::new(0);
+    struct EventLoop;
+    impl Reclaimer for EventLoop {
+        fn notify(&self) {
+            TOLD.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let domain = Domain::new().unwrap();
+    let all = objects(10 * BATCH as usize, &domain);
+    domain.set_reclaimer(Some(&EventLoop)).unwrap();
+    all.iter().for_each(|object| Object::queue(object));
+    assert!(!rcu::is_pending());
+    let told = TOLD.load(Ordering::Relaxed);
+    assert!((1..=10).contains(&told), "{told}");
+    assert!(all.iter().all(|object| object.runs() == 0));
+    while domain.poll() {}
+    assert!(all.iter().all(|object| object.runs() == 1));
+    domain.set_reclaimer(None).unwrap();
+    all.iter().for_each(|object| Object::queue(object));
+    assert!(rcu::is_pending() && TOLD.load(Ordering::Relaxed) == told);
+    domain.barrier();
+}
+
+/// Callbacks run although no thread frees any more, those of an unfinished batch included.
+#[test]
+fn a_thread_reclaims() {
+    let domain = Domain::leaked().unwrap();
+    domain.spawn_reclaimer().unwrap();
+    let all = objects(MANY, domain);
+    all.iter().for_each(|object| Object::queue(object));
+    let end = Instant::now() + Duration::from_secs(60);
+    while all.iter().any(|object| object.runs() == 0) {
+        assert!(Instant::now() < end, "callbacks wait for ever");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!rcu::is_pending());
+    domain.barrier();
+}
+
+/// A callback may wait for grace periods of any domain, and not for callbacks.
 #[test]
 fn callbacks_may_wait() {
     let one: &'static Domain = Domain::leaked().unwrap();
@@ -177,11 +272,14 @@ fn callbacks_may_wait() {
                 let _ = inner.fetch_add(1, Ordering::Relaxed);
             })
             .unwrap();
-        other.barrier();
+        other.synchronize();
+        while other.poll() && other.backlog() > 1 {}
         count.fetch_add(10, Ordering::Relaxed);
     })
     .unwrap();
     one.barrier();
+    assert_eq!(ran.load(Ordering::Relaxed), 10, "callbacks do not nest");
+    other.barrier();
     assert_eq!(ran.load(Ordering::Relaxed), 11);
 }
 
@@ -210,6 +308,7 @@ fn a_barrier_is_not_starved() {
             s.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     domain.defer(|| {}).unwrap();
+                    run_pending(&domain);
                 }
                 domain.barrier();
             });
@@ -250,6 +349,7 @@ fn a_flood_stays_within_its_bounds() {
                     let _ = freed.fetch_sub(1, Ordering::Relaxed);
                 })
                 .unwrap();
+            run_pending(&domain);
         }
         stop.store(true, Ordering::Relaxed);
         highest as u64
@@ -272,7 +372,10 @@ fn a_stalled_reader_slows_a_flood() {
     let guard = domain.read();
     all[..full].iter().for_each(|o| Object::queue(o));
     let from = Instant::now();
-    all[full..].iter().for_each(|o| Object::queue(o));
+    for object in &all[full..] {
+        Object::queue(object);
+        run_pending(&domain);
+    }
     // Six batches more, on a CPU or two: at least four of them were filled.
     assert!(from.elapsed() >= Duration::from_millis(40), "{:?}", from.elapsed());
     assert!(all.iter().all(|o| o.runs() == 0));
@@ -282,7 +385,7 @@ fn a_stalled_reader_slows_a_flood() {
 }
 
 /// Heads that stand for many count for what they say, from queueing to their end, and are run once; one that is as much
-/// as a batch moves things on by itself.
+/// as a batch is a share by itself.
 #[test]
 fn many_objects_behind_a_head() {
     #[repr(C)]
@@ -333,9 +436,12 @@ fn many_objects_behind_a_head() {
         some.iter().chain(&large).chain(&none).all(|heap| heap.runs.load(Ordering::Relaxed) == 1)
     );
     assert!(single.iter().all(|object| object.runs() == 1));
-    // Queueing alone brings them to their end, nearly all.
+    // The thread's shares bring them to their end, nearly all.
     let heaps = heaps(1000, 512);
-    heaps.iter().for_each(|heap| queue(&domain, heap));
+    for heap in &heaps {
+        queue(&domain, heap);
+        run_pending(&domain);
+    }
     let ran = heaps.iter().filter(|heap| heap.runs.load(Ordering::Relaxed) == 1).count();
     assert!(ran > 1000 - 2 * domain.backlog_limit() as usize / 512, "{ran}");
     domain.barrier();

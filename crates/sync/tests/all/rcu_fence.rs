@@ -63,9 +63,9 @@ fn a_refused_barrier_ends_no_grace_period() {
     for _ in 0..10 {
         let reader = domain.read();
         let seq = domain.start_poll_synchronize();
-        refused(|| domain.nudge());
+        refused(|| domain.advance());
         for _ in 0..10 {
-            domain.nudge();
+            domain.advance();
         }
         assert!(!domain.poll_state_synchronize(seq), "a reader is inside");
         drop(reader);
@@ -97,7 +97,7 @@ fn a_fork_between_flip_and_fence_loses_no_callback() {
         assert!(!domain.poll());
     };
     queue();
-    refused(|| domain.nudge());
+    refused(|| domain.advance());
     queue();
     // SAFETY: the child calls nothing that the parent's other threads could hold a lock of: there
     // are none.

@@ -157,7 +157,7 @@ impl<M> MountTable<M> {
         }
         if let Some(snapshot) = NonNull::new(snapshot) {
             // SAFETY: it is the caller's to give away. `queue`, as the caller holds the lock.
-            unsafe { domain.queue(snapshot.cast(), free::<M>) };
+            unsafe { domain.call(snapshot.cast(), free::<M>) };
         }
     }
 }

@@ -407,7 +407,8 @@ static void rcu(void)
     CHECK(ql_rcu_open_sections(own) == 0);
     ql_rcu_synchronize(NULL);
     ql_rcu_barrier(NULL);
-    CHECK(!ql_rcu_poll(NULL) && ql_rcu_start_poll_synchronize(NULL) == 0 && ql_rcu_poll_state_synchronize(NULL, 1));
+    CHECK(!ql_rcu_poll(NULL) && ql_rcu_start_poll_synchronize(NULL) == 0);
+    CHECK(ql_rcu_poll_state_synchronize(NULL, 1));
     CHECK(ql_rcu_backlog(NULL) == 0 && ql_rcu_open_sections(NULL) == 0);
 
     CHECK(ql_rcu_set_stall_handler(stall, &stalls) == QL_OK);
@@ -595,13 +596,25 @@ static void free_after_grace_period(void)
     ql_cache_free_rcu(cache, NULL);
     ql_cache_free_rcu(NULL, found);
     ql_cache_flush_rcu(NULL);
+    /* At the limit an object is released before the call returns, without a poll. */
+    ql_cache_set_rcu_limit(cache, 1);
+    ql_cache_set_rcu_limit(NULL, 1);
+    for (int i = 0; i < N; i++) {
+        unsigned char *object = ql_cache_alloc(cache);
+        object[0] = 0x77;
+        ql_cache_free_rcu(cache, object);
+    }
+    CHECK(counts.released > N);
+    ql_cache_set_rcu_limit(cache, SIZE_MAX);
+    ql_cache_flush_rcu(cache);
+    CHECK(counts.released == 2 * N);
     /* What waits when the cache goes is released after it. */
     found = ql_cache_alloc(cache);
     found[0] = 0x77;
     ql_cache_free_rcu(cache, found);
     ql_cache_destroy(cache);
     ql_rcu_barrier(domain);
-    CHECK(counts.released == N + 1);
+    CHECK(counts.released == 2 * N + 1);
 }
 
 struct seen {

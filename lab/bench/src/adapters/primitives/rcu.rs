@@ -9,7 +9,7 @@ use std::sync::{Arc, RwLock};
 use crossbeam_epoch::{Collector, LocalHandle};
 use quietline_platform::atomic::{AtomicBool, AtomicU64, Ordering};
 use quietline_platform::{AllocError, heap};
-use quietline_sync::rcu::Domain;
+use quietline_sync::rcu::{self, Domain};
 use quietline_sync::{Batch, Counter};
 
 use super::{Opened, marks, stage};
@@ -99,6 +99,9 @@ pub(super) fn call() -> Opened {
         let mut mark = marks(seat);
         Ok(looped(FREED, move || {
             free_by_rcu(&world.reclaimer, Tracked::new(world.ledger, mark()))?;
+            if rcu::is_pending() {
+                rcu::run_pending(&[&world.reclaimer]);
+            }
             Ok::<_, AllocError>(true)
         }))
     };
