@@ -21,10 +21,11 @@ impl Process {
     /// `EBADF`.
     #[inline(always)]
     pub fn close(&self, fd: i32) -> Result<(), Errno> {
+        self.run_share();
         if self.has_locked() {
             self.drop_locks(&self.file(fd)?);
         }
-        self.returning(self.table.close(fd, &self.inner().files))
+        self.table.close(fd, &self.inner().files)
     }
 
     /// Closes all descriptors from `first` to `last`, the last first; with `CLOSE_RANGE_CLOEXEC`, marks them to be closed on exec
@@ -66,8 +67,9 @@ impl Process {
         if old == new {
             return self.table.cloexec(old).map(|_| new);
         }
+        self.run_share();
         self.before_replaced(old, new);
-        self.returning(self.table.dup_to(old, new, false, &self.inner().files))
+        self.table.dup_to(old, new, false, &self.inner().files)
     }
 
     /// As [`dup2`](Self::dup2), with `O_CLOEXEC` or nothing as flags, and an error if both are the same.
@@ -78,8 +80,9 @@ impl Process {
         if flags & !O_CLOEXEC != 0 || old == new {
             return Err(Errno::INVAL);
         }
+        self.run_share();
         self.before_replaced(old, new);
-        self.returning(self.table.dup_to(old, new, flags & O_CLOEXEC != 0, &self.inner().files))
+        self.table.dup_to(old, new, flags & O_CLOEXEC != 0, &self.inner().files)
     }
 
     /// `new` is about to be closed, if `old` can take its place: then the process's locks on its file go.

@@ -146,13 +146,20 @@ impl Process {
         Ok(Self { owner, task, kernel: self.kernel.clone() })
     }
 
-    /// Returns `result`. Called at the end of calls that free, outside of all locks and read-side
-    /// critical sections: runs the thread's share of RCU callbacks if it has filled a batch.
+    /// Runs the thread's share of RCU callbacks if it has filled a batch. Called where a call that
+    /// frees holds no lock and no read-side critical section: at its end; or at its beginning, in
+    /// calls that are to end in a jump.
     #[inline(always)]
-    pub(crate) fn returning<R>(&self, result: R) -> R {
+    pub(crate) fn run_share(&self) {
         if rcu::is_pending() {
             self.cred.run_pending();
         }
+    }
+
+    /// Returns `result`, and runs the thread's [share](Self::run_share) of callbacks before.
+    #[inline(always)]
+    pub(crate) fn returning<R>(&self, result: R) -> R {
+        self.run_share();
         result
     }
 

@@ -127,6 +127,8 @@ const WORDS: usize = PER_GENERATION * GENERATIONS;
 /// std::mem::swap(&mut *one, &mut *other);
 /// ```
 #[derive(Debug)]
+// Readers find their words at the domain's own address.
+#[repr(C)]
 pub struct Domain {
     readers: CachePadded<Readers>,
     grace: CachePadded<Grace>,
