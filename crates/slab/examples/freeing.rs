@@ -66,8 +66,8 @@ fn round(cache: &RawCache, batch: usize, free: Free) -> f64 {
             // SAFETY: ours until it is freed.
             assert_eq!(unsafe { inode.as_ref() }.fields[7], (first + i) as u64, "given out twice");
             free(cache, inode);
-            if rcu::is_pending() {
-                rcu::run_pending(&[rcu::global().expect("a domain")]);
+            if domain.is_pending() {
+                rcu::run_pending(&[domain]);
             }
         }
     }

@@ -57,7 +57,9 @@ impl RawCache {
     /// sheaves. At the bound, [`free_rcu`](Self::free_rcu) waits for a grace period and frees its
     /// object, release function included, before it returns. There is no bound at first.
     ///
-    /// With a bound, `free_rcu` inside a read section of the domain may wait for ever.
+    /// A safety net beside a program that polls: while nobody runs the domain's callbacks, each
+    /// free at the bound waits for a grace period of its own. With a bound, `free_rcu` inside a
+    /// read section of the domain may wait for ever.
     pub fn set_rcu_limit(&self, objects: usize) {
         let limit = i64::try_from(objects).unwrap_or(i64::MAX);
         // Relaxed: a setting.
@@ -66,10 +68,12 @@ impl RawCache {
 
     /// Waits until every object that was given to [`free_rcu`](Self::free_rcu) before is free (`kvfree_rcu_barrier`).
     /// Takes all CPUs' sheaves for it, and waits, too, for threads that are just sending one to its
-    /// grace period, and as long as the kernel refuses `membarrier` to the caller.
+    /// grace period, and as long as the kernel refuses `membarrier` to the caller. Of a cache that
+    /// names no domain, it may miss objects freed while memory for the global domain was refused.
     ///
     /// # Panics
-    /// Never; but called from a callback or inside a read section of the domain it never returns.
+    /// Never; but called from a callback, of any domain, it ends the process with a message. Inside
+    /// a read section of the domain it never returns.
     pub fn flush_rcu(&self) {
         Self::flush_rcu_of(&[self]);
     }

@@ -21,7 +21,7 @@ use quietline_sync::rcu::{Domain, Guard};
 /// where readers find it; [`Unlinked`], which readers may still be looking at. When that is
 /// dropped, the value waits for a grace period of the domain. It is dropped where the domain's
 /// callbacks run ([`Domain::poll`] and others), never where another value is freed. A program polls
-/// the domain now and then, or sets a [limit](Self::set_limit).
+/// the domain now and then; a [limit](Self::set_limit) bounds what waits meanwhile.
 ///
 /// ```
 /// use quietline_slab::{Place, RcuCache};

@@ -71,7 +71,7 @@ static FOUND: AtomicBool = AtomicBool::new(false);
 /// more all empty slabs. This happens when threads that allocate or free visit a barn, so it costs nothing while nothing is
 /// used, and then nothing is given back either: see [`decay`]. Zero turns it off.
 ///
-/// Caches with destructors are left alone; see [`decay`].
+/// Caches with destructors, but for typesafe ones, are left alone; see [`decay`].
 pub fn set_decay_interval(interval: Duration) {
     let nanos = u64::try_from(interval.as_nanos()).unwrap_or(NEVER - 1);
     INTERVAL.store(nanos, Ordering::Relaxed);

@@ -99,7 +99,7 @@ pub(super) fn call() -> Opened {
         let mut mark = marks(seat);
         Ok(looped(FREED, move || {
             free_by_rcu(&world.reclaimer, Tracked::new(world.ledger, mark()))?;
-            if rcu::is_pending() {
+            if world.reclaimer.is_pending() {
                 rcu::run_pending(&[&world.reclaimer]);
             }
             Ok::<_, AllocError>(true)
