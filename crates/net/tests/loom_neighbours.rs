@@ -8,8 +8,8 @@
 //!
 //! In `neighbour/table.rs`: the store in `set` or the load in `find` relaxed (nearly all models); that of `remove` (`one_that_does_not_answer`) or
 //! of `remove_old` (`one_behind_one_that_goes`); an entry whose next one is written after it is published (`one_behind...`); a neighbour that moves
-//! written in place (`one_that_moves`). In `pool.rs`: what was given back is free at once, or has a ticket of the past, or its
-//! ticket is not looked at (`one_that_moves`, `one_behind_an_entry_that_is_used_again`). In `neighbour.rs`: a packet that waits without a second
+//! written in place (`one_that_moves`). In `pool.rs`: what was given back is free at once, or has a number of the past, or its
+//! number is not looked at (`one_that_moves`, `one_behind_an_entry_that_is_used_again`). In `neighbour.rs`: a packet that waits without a second
 //! look, or an answer that is entered under another hold of the lock than the one under which those who wait were taken (`a_packet_that_waits`).
 //!
 //! # Limits

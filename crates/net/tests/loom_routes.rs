@@ -7,7 +7,7 @@
 //! # Faults that were planted
 //!
 //! In `routes/table.rs`: `store` or `load` relaxed (nearly all models; `a_chunk_goes` then does not end).
-//! In `pool.rs`: what was given back is free at once, or has a ticket of the past, or its ticket is not looked at (`a_next_hop_is_used_again`,
+//! In `pool.rs`: what was given back is free at once, or has a number of the past, or its number is not looked at (`a_next_hop_is_used_again`,
 //! `a_route_goes`, `a_chunk_comes`, `a_chunk_goes`). In `routes.rs`: a next hop is given back before its route is taken out
 //! (`a_route_goes_beside_grace_periods`, and only there: it takes somebody else who moves grace periods on). In `change.rs`: a
 //! chunk that is not filled with what is around it (`a_chunk_comes`); one that is emptied before what is left is built (`a_chunk_goes`);

@@ -38,8 +38,8 @@ impl Process {
         self.owner.store(self.ask(Owner::of));
         drop(following);
         // A process that changes all the time leaves no more behind than a batch.
-        self.cred.help();
-        Ok(result)
+        self.cred.pass_on_replaced();
+        Ok(self.returning(result))
     }
 
     /// Returns whether processes with the same ids may inspect this one through `/proc`

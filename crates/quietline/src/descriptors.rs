@@ -21,6 +21,7 @@ impl Process {
     /// `EBADF`.
     #[inline(always)]
     pub fn close(&self, fd: i32) -> Result<(), Errno> {
+        self.run_share();
         if self.has_locked() {
             self.drop_locks(&self.file(fd)?);
         }
@@ -45,7 +46,7 @@ impl Process {
             }
         }
         self.table.for_range(first, last, flags & CLOSE_RANGE_CLOEXEC != 0, &self.inner().files);
-        Ok(())
+        self.returning(Ok(()))
     }
 
     /// Another descriptor for the same open file: the lowest free one.
@@ -66,6 +67,7 @@ impl Process {
         if old == new {
             return self.table.cloexec(old).map(|_| new);
         }
+        self.run_share();
         self.before_replaced(old, new);
         self.table.dup_to(old, new, false, &self.inner().files)
     }
@@ -78,6 +80,7 @@ impl Process {
         if flags & !O_CLOEXEC != 0 || old == new {
             return Err(Errno::INVAL);
         }
+        self.run_share();
         self.before_replaced(old, new);
         self.table.dup_to(old, new, flags & O_CLOEXEC != 0, &self.inner().files)
     }

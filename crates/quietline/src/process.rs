@@ -26,6 +26,7 @@ macro_rules! opened {
 pub(crate) use opened;
 
 /// A process: descriptors, a place in the tree, and who it is. Share it by reference between as many threads as you like.
+/// It is an owner of its [`Kernel`]: see there for where the last one may end.
 ///
 /// Every method that makes a descriptor takes [`O_ANYFD`] among its flags; `recvmsg`, for those that arrive, has
 /// [`MSG_CMSG_ANYFD`](crate::abi::MSG_CMSG_ANYFD). Methods that end in `_file` or `_files`
@@ -144,6 +145,21 @@ impl Process {
             return Err(errno);
         }
         Ok(Self { owner, task, kernel: self.kernel.clone() })
+    }
+
+    /// Runs the thread's share of RCU callbacks if it has filled a batch, or if too many wait.
+    /// Called where a call that frees holds no lock and no read-side critical section: at its end;
+    /// or at its beginning, in calls that are to end in a jump.
+    #[inline(always)]
+    pub(crate) fn run_share(&self) {
+        self.cred.run_share();
+    }
+
+    /// Returns `result`, and runs the thread's [share](Self::run_share) of callbacks before.
+    #[inline(always)]
+    pub(crate) fn returning<R>(&self, result: R) -> R {
+        self.run_share();
+        result
     }
 
     #[inline(always)]
@@ -339,5 +355,6 @@ impl Drop for Process {
         let task =
             Shared::get_mut(&mut self.task).expect("nobody else keeps a process that has left");
         task.table.clear(&k.files);
+        task.cred.run_share();
     }
 }

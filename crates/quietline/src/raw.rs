@@ -16,7 +16,7 @@ use core::mem::transmute;
 use core::ptr::NonNull;
 use quietline_platform::atomic::{AtomicPtr, Ordering};
 use quietline_platform::heap;
-use quietline_sync::rcu::{self, Domain, Guard, Head, StaticDomain};
+use quietline_sync::rcu::{self, Domain, DomainSet, Guard, Head, StaticDomain};
 use quietline_vfs::cred::{Cred, CredCell};
 use quietline_vfs::{FdTable, FsStruct, Namespace, Section, Vfs};
 
@@ -93,6 +93,8 @@ pub(crate) struct CredPlace {
     domain: &'static Domain,
     /// The domain of the walks.
     walks: &'static Domain,
+    /// Both.
+    domains: DomainSet,
 }
 
 #[repr(C)]
@@ -109,7 +111,8 @@ impl CredPlace {
         let walks = rcu::global().map_err(|_| Errno::NOMEM)?;
         let somebody =
             heap::try_box(Somebody { head: Head::new(), walks, cred }).map_err(|_| Errno::NOMEM)?;
-        Ok(Self { now: AtomicPtr::new(Box::into_raw(somebody)), domain, walks })
+        let domains = DomainSet::new(&[domain, walks]);
+        Ok(Self { now: AtomicPtr::new(Box::into_raw(somebody)), domain, walks, domains })
     }
 
     /// Opens a section, for as long as somebody's credentials are looked at.
@@ -118,10 +121,17 @@ impl CredPlace {
         self.domain.read()
     }
 
-    /// Does a share of the work of freeing what was replaced. Not inside a section of this.
-    pub(crate) fn help(&self) {
+    /// Passes credentials that no call reads any more on to the domain of the walks.
+    pub(crate) fn pass_on_replaced(&self) {
         self.domain.poll();
-        self.walks.help();
+    }
+
+    /// Runs the thread's share of the callbacks that free what calls have retired.
+    #[inline(always)]
+    pub(crate) fn run_share(&self) {
+        if self.domains.is_pending() {
+            rcu::run_pending(&[self.domain, self.walks]);
+        }
     }
 
     /// Who it is now.
@@ -147,7 +157,7 @@ impl CredPlace {
         unsafe fn wait_for_walks(head: NonNull<Head>) {
             // SAFETY: the head is the first field of a box that no call sees any more and no walk
             // finds; it is unqueued.
-            unsafe { head.cast::<Somebody>().as_ref().walks.queue(head, free) };
+            unsafe { head.cast::<Somebody>().as_ref().walks.call(head, free) };
         }
         let new = heap::try_box(Somebody { head: Head::new(), walks: self.walks, cred: new })
             .map_err(|_| Errno::NOMEM)?;
@@ -164,7 +174,7 @@ impl CredPlace {
             return Ok(false);
         }
         // SAFETY: never null, and a section that begins later does not find it.
-        unsafe { self.domain.queue(NonNull::new_unchecked(now).cast(), wait_for_walks) };
+        unsafe { self.domain.call(NonNull::new_unchecked(now).cast(), wait_for_walks) };
         Ok(true)
     }
 }

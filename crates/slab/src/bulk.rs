@@ -131,8 +131,6 @@ impl Inner {
                         got += 1;
                     });
                     if filled.is_err() {
-                        // This is an allocation still.
-                        let _quiet = crate::quiet::begin();
                         self.free_bulk_slow(&mut objects[..got]);
                         objects.fill(None);
                         return Err(AllocError);
@@ -257,8 +255,8 @@ impl Inner {
     /// a slab empty.
     fn push_to_slab(&self, slab: &Slab, list: Detached) {
         self.count(stats::SLAB_SYNC);
-        let quiet = slab.push(list, |old, new| old.state != State::Full && new.inuse != 0);
-        if quiet.is_none() {
+        let pushed = slab.push(list, |old, new| old.state != State::Full && new.inuse != 0);
+        if pushed.is_none() {
             self.push_to_slab_slow(slab, list);
         }
     }
@@ -274,7 +272,8 @@ impl Inner {
         });
         let (old, new) = pushed.expect("under the lock every change is allowed");
         let slab = slab.as_raw();
-        let surplus = new.inuse == 0 && new.state == State::Partial;
+        let surplus =
+            new.inuse == 0 && new.state == State::Partial && !self.options.has_destructor();
         // SAFETY: a full slab is on no list and nobody's: whoever changes its state under the lock owns the change.
         // An empty partial slab is on the list, and nobody can take from it while the lock is held.
         unsafe {
@@ -283,7 +282,6 @@ impl Inner {
             }
             if surplus && partial.len > self.knobs.min_partial() {
                 partial.remove(slab);
-                // Discarding runs hooks and callbacks, which may use the cache: not under the lock.
                 drop(partial);
                 self.discard(slab);
             }

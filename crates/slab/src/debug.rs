@@ -293,7 +293,6 @@ fn grow(cache: &Inner) -> Result<(), AllocError> {
             now
         });
     if !added {
-        let _quiet = crate::quiet::begin();
         // SAFETY: nobody else knows the slab.
         unsafe { cache.discard(slab) };
     }
@@ -361,7 +360,9 @@ fn give_back(cache: &Inner, object: usize, by: &CallSite, way: Way) -> bool {
                 cache.count(stats::SLAB_SYNC);
                 // Relaxed: a statistic.
                 cache.taken.fetch_sub(1, Ordering::Relaxed);
-                discard_empty(cache, cache.knobs.min_partial());
+                if !cache.options.has_destructor() {
+                    discard_empty(cache, cache.knobs.min_partial());
+                }
             }
         }
     }

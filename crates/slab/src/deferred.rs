@@ -223,7 +223,7 @@ impl Inner {
             unsafe {
                 let batch = NonNull::new_unchecked(batch).cast::<Batch>();
                 batch.write(Batch { head: HeadOfMany::new(&BATCH), owner, count });
-                domain.queue_many(batch.cast());
+                domain.call_many(batch.cast());
             }
         });
     }

@@ -5,9 +5,7 @@ use crate::debug::{self, Checks};
 use crate::deferred::Deferred;
 use crate::freelist::State;
 use crate::options::{CacheError, Options};
-use crate::quiet;
 use crate::reclaim::{self, Idle};
-use crate::sends::Sends;
 use crate::sheaves::{GuardState, Handshake, Sheaves, Taken};
 use crate::slab::{Layout, Partial, Slab};
 use crate::stats;
@@ -45,8 +43,8 @@ pub(crate) struct Inner {
     pub(crate) taken: AtomicI64,
     /// Objects that wait for a grace period that has been asked for.
     pub(crate) waiting: AtomicI64,
-    /// Sheaves on their way to a grace period.
-    pub(crate) sends: Sends,
+    /// The bound on `waiting`: see [`RawCache::set_rcu_limit`](crate::RawCache::set_rcu_limit).
+    pub(crate) rcu_limit: AtomicI64,
     /// Objects that wait without one.
     pub(crate) deferred: Deferred,
     pub(crate) checks: Checks,
@@ -79,7 +77,7 @@ impl Inner {
             places: AtomicUsize::new(0),
             taken: AtomicI64::new(0),
             waiting: AtomicI64::new(0),
-            sends: Sends::new(),
+            rcu_limit: AtomicI64::new(i64::MAX),
             deferred: Deferred::new(),
             checks: Checks::new(),
             idle: Idle::new(),
@@ -89,7 +87,7 @@ impl Inner {
             _pinned: PhantomPinned,
         })?;
         quietline_platform::name_words!(*inner => "kmem_cache" { knobs, barn, partial, handshake, sheaves_allowed });
-        quietline_platform::name_words!(*inner => "kmem_cache" { slabs, places, taken, waiting, sends, idle, visits });
+        quietline_platform::name_words!(*inner => "kmem_cache" { slabs, places, taken, waiting, idle, visits });
         let owner: *const Inner = &*inner;
         // SAFETY: the value stays where it is, and `drop` takes it out of the registry first.
         unsafe { inner.node.register(owner)? };
@@ -182,7 +180,7 @@ impl Inner {
             Some(sheaf) if !sheaf.is_empty() => return Ok(sheaf),
             _ => {}
         }
-        reclaim::tick(self);
+        reclaim::tick();
         if let Some(full) = self.take_home() {
             if let Some(empty) = spare {
                 self.park(empty);
@@ -199,11 +197,7 @@ impl Inner {
 
     /// A sheaf that came home to the CPU.
     pub(crate) fn take_home(&self) -> Option<OwnedSheaf> {
-        self.sheaves.take_home(|over| {
-            // An allocation comes here.
-            let _quiet = quiet::begin();
-            self.store(over);
-        })
+        self.sheaves.take_home(|over| self.store(over))
     }
 
     /// A sheaf with at least one object. Not one filled from slabs for a caller who wants `many` objects, who is better served
@@ -261,7 +255,7 @@ impl Inner {
         match self.sheaves.take_spare() {
             Some(sheaf) if sheaf.len() < sheaf.capacity() => return Some((sheaf, true)),
             Some(full) => {
-                reclaim::tick(self);
+                reclaim::tick();
                 match self.barn.put(full) {
                     Ok(()) => self.count(stats::BARN_PUT),
                     Err(full) if many => {
@@ -302,8 +296,6 @@ impl Inner {
             return;
         }
         let Some(over) = self.sheaves.put_spare(sheaf) else { return };
-        // An allocation comes here too.
-        let _quiet = quiet::begin();
         self.store(over);
     }
 
@@ -465,7 +457,7 @@ impl Inner {
     /// Gives all empty slabs back.
     pub(crate) fn discard_empty(&self) {
         debug::discard_empty(self, 0);
-        // Discarding runs hooks and callbacks, which may use the cache: not under the lock.
+        // Discarding runs destructors, which may use the cache: not under the lock.
         let mut empty = self.partial.lock().take_empty();
         while let Some(slab) = empty.first() {
             // SAFETY: taken off the cache's list while empty, so nobody else's; the next one is read before.
@@ -525,7 +517,6 @@ unsafe impl AtFork for Inner {
         self.handshake.before();
         self.checks.before();
         self.barn.before();
-        self.sends.before();
         self.deferred.before();
         self.partial.before();
     }
@@ -536,7 +527,6 @@ unsafe impl AtFork for Inner {
         }
         self.partial.after(child);
         self.deferred.after(child);
-        self.sends.after(child);
         self.barn.after(child);
         self.checks.after(child);
         self.handshake.after(child);

@@ -133,6 +133,8 @@
 //!   fails and never needs memory. (Of a cache that does not name its domain, [`RawCache::free_rcu`] waits for a grace period
 //!   when there is none and every sheaf there is waits for one.)
 //! * In a [`TypesafeCache`], memory stays a `T` while a read section may look at it; constructors run once.
+//! * No free and no allocation calls a destructor, a callback, or a release function of another
+//!   object. No lock of the cache is held while a hook runs: hooks may use the cache.
 //! * Every failure to get memory is an [`AllocError`](quietline_platform::AllocError).
 //! * Where the kernel refuses `membarrier` to a thread (a seccomp filter), its calls leave the
 //!   CPUs' sheaves alone: nothing is shrunk, [`RawCache::set_debug`] fails, and
@@ -144,11 +146,10 @@
 //! * Dropping a cache with objects still out leaks those objects' slabs; with checks on, each is reported.
 //! * Memory that lies idle is given back when somebody uses some cache ([`set_decay_interval`]); a process that touches none
 //!   keeps what it has until it calls [`decay`] or [`shrink_all`].
-//! * Giving a typesafe slab back is an RCU callback: a free that does so may run other callbacks that are due, as
-//!   [`rcu::Domain::call`](quietline_sync::rcu::Domain::call) says, and so may [`RawCache::free_rcu`], a shrink and
-//!   [`decay`]. No lock of the cache is held then, nor while a constructor or destructor runs: all of them may use the cache.
-//!   An allocation runs no callbacks, nor does a free that finds decay due: what they give up waits until one of the former,
-//!   or a [`poll`](quietline_sync::rcu::Domain::poll), does.
+//! * Objects freed by [`RawCache::free_rcu`] and typesafe slabs wait until the program runs the
+//!   domain's callbacks: see [`rcu`](quietline_sync::rcu) and [`RawCache::set_rcu_limit`].
+//! * Empty slabs of a cache with a destructor stay until [`RawCache::shrink`], [`decay`] or
+//!   [`shrink_all`].
 //! * What other threads had in hand at a `fork` (a sheaf on its way, a slab being taken from) is lost to the child.
 //!
 //! # Who holds what, and lock order
@@ -178,12 +179,10 @@ mod inner;
 mod name;
 mod options;
 mod owned_slot;
-mod quiet;
 mod rcu;
 mod rcu_cache;
 mod reclaim;
 mod registry;
-mod sends;
 mod sheaves;
 mod slab;
 mod slabinfo;

@@ -193,6 +193,12 @@ impl Options {
         self.ctor.is_some() || self.dtor.is_some() || self.release.is_some()
     }
 
+    /// Returns whether giving a slab back calls a destructor at once. That of typesafe memory is
+    /// called after a grace period.
+    pub(crate) fn has_destructor(&self) -> bool {
+        self.dtor.is_some() && self.typesafe.is_none()
+    }
+
     /// Returns the layout of slabs without checks: the smallest block that holds `min_objects`, up
     /// to 64 KiB.
     ///

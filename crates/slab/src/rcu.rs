@@ -11,7 +11,6 @@
 use crate::cache::RawCache;
 use crate::debug;
 use crate::inner::Inner;
-use crate::quiet;
 use crate::sheaves::Taken;
 use crate::stats;
 use core::mem::ManuallyDrop;
@@ -35,11 +34,13 @@ impl RawCache {
     /// calls [`flush_rcu`](Self::flush_rcu) or [`shrink`](Self::shrink); then the sheaf waits for its grace period, which
     /// begins when some thousand objects want one.
     ///
-    /// Writes no shared line while the CPU's collecting sheaf has room. Once in a sheaf's worth it does what
-    /// [`Domain::call`] says: it may run callbacks that are due, among them release functions, and a flood beyond
-    /// [`Domain::backlog_limit`] objects is slowed down. Never fails. Where memory for a sheaf cannot be had and every sheaf
-    /// of the cache waits already, a cache that names its domain in its options notes the object in its slab; it does not wait.
-    /// One that names none waits for a grace period then: where memory may run out, do not call it inside a read section.
+    /// Writes no shared line while the CPU's collecting sheaf has room. Runs no callback and no
+    /// release function: those run where the domain's callbacks do, for example in
+    /// [`Domain::poll`]; see [`rcu`](quietline_sync::rcu). A program that uses the slab alone calls
+    /// that now and then. Never fails. Where memory for a sheaf cannot be had and every sheaf of
+    /// the cache waits already, a cache that names its domain in its options notes the object in
+    /// its slab; it does not wait. One that names none waits for a grace period then: where memory
+    /// may run out, do not call it inside a read section.
     ///
     /// # Safety
     /// `object` came from this cache, its owner uses it no more, and a read section that begins later cannot find it.
@@ -52,12 +53,27 @@ impl RawCache {
         }
     }
 
+    /// Bounds the objects that wait for a grace period, apart from those in the CPUs' collecting
+    /// sheaves. At the bound, [`free_rcu`](Self::free_rcu) waits for a grace period and frees its
+    /// object, release function included, before it returns. There is no bound at first.
+    ///
+    /// A safety net beside a program that polls: while nobody runs the domain's callbacks, each
+    /// free at the bound waits for a grace period of its own. With a bound, `free_rcu` inside a
+    /// read section of the domain may wait for ever.
+    pub fn set_rcu_limit(&self, objects: usize) {
+        let limit = i64::try_from(objects).unwrap_or(i64::MAX);
+        // Relaxed: a setting.
+        self.inner.rcu_limit.store(limit, Ordering::Relaxed);
+    }
+
     /// Waits until every object that was given to [`free_rcu`](Self::free_rcu) before is free (`kvfree_rcu_barrier`).
     /// Takes all CPUs' sheaves for it, and waits, too, for threads that are just sending one to its
-    /// grace period, and as long as the kernel refuses `membarrier` to the caller.
+    /// grace period, and as long as the kernel refuses `membarrier` to the caller. Of a cache that
+    /// names no domain, it may miss objects freed while memory for the global domain was refused.
     ///
     /// # Panics
-    /// Never; but called from a callback or inside a read section of the domain it never returns.
+    /// Never; but called from a callback, of any domain, it ends the process with a message. Inside
+    /// a read section of the domain it never returns.
     pub fn flush_rcu(&self) {
         Self::flush_rcu_of(&[self]);
     }
@@ -70,7 +86,6 @@ impl RawCache {
     pub fn flush_rcu_of(caches: &[&RawCache]) {
         for cache in caches {
             cache.inner.collect();
-            cache.inner.sends.wait();
         }
         wait_for(caches.iter().map(|cache| &*cache.inner));
     }
@@ -89,10 +104,7 @@ impl RawCache {
                         .take_back(|| Ok(taken), |sheaf| inner.store(sheaf))
                         .expect("taken before");
                 }
-                None => {
-                    cache.inner.collect();
-                    cache.inner.sends.wait();
-                }
+                None => cache.inner.collect(),
             }
         }
         wait_for(caches.iter().map(|cache| &*cache.inner));
@@ -105,6 +117,8 @@ fn wait_for<'c>(caches: impl Iterator<Item = &'c Inner> + Clone) {
     let mut before: Option<&Domain> = None;
     for domain in caches.clone().filter_map(Inner::rcu_domain) {
         if !before.is_some_and(|before| core::ptr::eq(before, domain)) {
+            // Senders are in a section of the domain until their sheaf is queued.
+            domain.cond_synchronize(domain.get_state_synchronize());
             domain.barrier();
         }
         before = Some(domain);
@@ -129,36 +143,39 @@ impl Inner {
         }
         // From here on there is a domain whenever a sheaf is sent.
         let Some(domain) = self.rcu_domain() else { return self.release(object) };
+        // Relaxed: a setting, and a quantity.
+        if self.waiting.load(Ordering::Relaxed) >= self.rcu_limit.load(Ordering::Relaxed) {
+            return self.free_synchronously(domain, object);
+        }
         let collects = self.has_sheaves();
         // Where CPUs have no sheaves, each object goes in one of its own.
         let sheaf = if collects { self.sheaf_to_collect() } else { OwnedSheaf::new(1) };
         let Ok(mut sheaf) = sheaf.or_else(|AllocError| self.sheaf_without_memory()) else {
             if !self.defer(domain, object) {
-                domain.synchronize();
-                return self.release(object);
-            }
-            if !quiet::is_on() {
-                // Memory is short: now, and not when a batch is full.
-                domain.poll();
+                self.free_synchronously(domain, object);
             }
             return;
         };
         assert!(sheaf.push(object), "an empty sheaf has room");
-        let send = self.sends.begin();
+        // Until the sheaf is queued: see `wait_for`.
+        let _section = domain.read();
         let over = if collects { self.sheaves.install_rcu(sheaf) } else { Some(sheaf) };
         let Some(mut over) = over else { return };
         if collects && over.len() < over.capacity() {
             // Not installed: the CPU has got another one since, or may have none at the moment.
             let object = over.pop().expect("the object is in it");
             if self.sheaves.push_rcu(object) {
-                drop(send);
                 return self.park(over);
             }
             assert!(over.push(object), "there was room before");
         }
         self.send_sheaf(over);
-        drop(send);
-        self.help(domain);
+    }
+
+    /// Waits for a grace period, and frees the object. Runs no callback.
+    fn free_synchronously(&self, domain: &Domain, object: usize) {
+        domain.cond_synchronize(domain.get_state_synchronize());
+        self.release(object);
     }
 
     /// An empty sheaf: the CPU's spare one, if that is empty, which allocation has left there. From the barn, whose lock all
@@ -181,7 +198,7 @@ impl Inner {
         while self.take_back(take, |sheaf| self.store(sheaf)).is_err() {
             match self.rcu_domain() {
                 // Sleeps until another thread has fenced, and reports a stall.
-                Some(domain) => domain.synchronize(),
+                Some(domain) => domain.cond_synchronize(domain.get_state_synchronize()),
                 None => thread::yield_now(),
             }
         }
@@ -207,23 +224,17 @@ impl Inner {
         take: impl FnOnce() -> Result<Taken, FenceError>,
         ready: impl FnMut(OwnedSheaf),
     ) -> Result<(), FenceError> {
-        let mut sent = false;
-        let send = self.sends.begin();
+        // Until the sheaves are queued: see `wait_for`. Without a domain there are none.
+        let section = self.known_domain().map(Domain::read);
         let mut taken = take()?;
-        taken.each_rcu(|sheaf| {
-            sent = true;
-            self.send_sheaf(sheaf);
-        });
-        drop(send);
+        taken.each_rcu(|sheaf| self.send_sheaf(sheaf));
+        drop(section);
         taken.each_ready(ready);
-        if sent && let Some(domain) = self.rcu_domain() {
-            self.help(domain);
-        }
         Ok(())
     }
 
-    /// Sends a sheaf to wait for a grace period, inside a send that was begun before the sheaf was taken from its CPU. Runs
-    /// nothing.
+    /// Sends a sheaf to wait for a grace period, inside a section that was opened before the sheaf
+    /// was taken from its CPU.
     fn send_sheaf(&self, sheaf: OwnedSheaf) {
         const { assert!(size_of::<HeadOfMany>() <= OWNER_WORDS * size_of::<usize>()) };
         if sheaf.is_empty() {
@@ -243,34 +254,32 @@ impl Inner {
         // `after_grace_period` takes it back, which does not unwind (nor do release functions, by contract).
         unsafe {
             head.write(HeadOfMany::new(&SHEAF));
-            domain.queue_many(head);
-        }
-    }
-
-    /// Does a sender's share of the domain's work, where callbacks may run. No lock is held.
-    fn help(&self, domain: &Domain) {
-        if !quiet::is_on() {
-            domain.help();
+            domain.call_many(head);
         }
     }
 
     /// Whose read sections objects wait for; none if the global domain does not exist and cannot be made, so that nobody
     /// can be in a section of it.
     fn rcu_domain(&self) -> Option<&'static Domain> {
-        let global = || quietline_sync::rcu::global().ok();
-        let named = self.options.rcu.or(self.options.typesafe);
-        named.or_else(global).or_else(|| {
+        self.known_domain().or_else(|| {
             // This is for its barrier: if there is still no domain after it, whoever makes one later begins sections that
             // see what the caller unlinked before.
             loop {
                 let fenced = self.sheaves.content(&self.handshake).is_ok();
-                let domain = global();
+                let domain = self.known_domain();
                 if fenced || domain.is_some() {
                     break domain;
                 }
                 thread::yield_now();
             }
         })
+    }
+
+    /// [`rcu_domain`](Self::rcu_domain) without a fence: another thread may be making the global
+    /// one.
+    fn known_domain(&self) -> Option<&'static Domain> {
+        let named = self.options.rcu.or(self.options.typesafe);
+        named.or_else(|| quietline_sync::rcu::global().ok())
     }
 
     /// An empty sheaf, where there is no memory for one: one of those that are there, whose objects go back to their slabs.

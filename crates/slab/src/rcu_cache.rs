@@ -18,8 +18,10 @@ use quietline_sync::rcu::{Domain, Guard};
 /// for callers.
 ///
 /// A value has one owner, as in three types: [`RcuSlot`], which nobody else has seen and which may be changed; a [`Place`],
-/// where readers find it; [`Unlinked`], which readers may still be looking at. When that is dropped, the value is dropped
-/// after a grace period of the domain, on whichever thread finds it due, and its memory is free.
+/// where readers find it; [`Unlinked`], which readers may still be looking at. When that is
+/// dropped, the value waits for a grace period of the domain. It is dropped where the domain's
+/// callbacks run ([`Domain::poll`] and others), never where another value is freed. A program polls
+/// the domain now and then; a [limit](Self::set_limit) bounds what waits meanwhile.
 ///
 /// ```
 /// use quietline_slab::{Place, RcuCache};
@@ -149,6 +151,11 @@ impl<T> RcuCache<T> {
     /// Gives cached memory back: see [`RawCache::shrink`].
     pub fn shrink(&self) {
         self.raw.shrink();
+    }
+
+    /// Bounds the values that wait for a grace period: see [`RawCache::set_rcu_limit`].
+    pub fn set_limit(&self, values: usize) {
+        self.raw.set_rcu_limit(values);
     }
 
     /// Waits until all values that were given up before have been dropped: see [`RawCache::flush_rcu`].

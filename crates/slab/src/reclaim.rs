@@ -12,7 +12,6 @@
 //! every cache: it comes back here, finds that somebody is at it, and leaves.
 
 use crate::inner::Inner;
-use crate::quiet;
 use crate::registry;
 use crate::stats::{BARN_GET, BARN_PUT, RCU_SHEAF, REFILL, SLAB_SYNC};
 use core::cell::Cell;
@@ -72,8 +71,7 @@ static FOUND: AtomicBool = AtomicBool::new(false);
 /// more all empty slabs. This happens when threads that allocate or free visit a barn, so it costs nothing while nothing is
 /// used, and then nothing is given back either: see [`decay`]. Zero turns it off.
 ///
-/// Destructors of idle objects run on whatever thread that is, if it uses the same cache; caches with destructors are left
-/// alone by threads that use others.
+/// Caches with destructors, but for typesafe ones, are left alone; see [`decay`].
 pub fn set_decay_interval(interval: Duration) {
     let nanos = u64::try_from(interval.as_nanos()).unwrap_or(NEVER - 1);
     INTERVAL.store(nanos, Ordering::Relaxed);
@@ -118,12 +116,12 @@ pub fn memory_used() -> usize {
 /// What a thread does for all when it has to wait anyway: before it visits a barn. While nothing is due: a load of a line
 /// that nobody writes, a counter of the thread, and once in 16 times the clock.
 #[inline]
-pub(crate) fn tick(own: &Inner) {
+pub(crate) fn tick() {
     let due = DUE.load(Ordering::Relaxed);
     if due != NEVER && looks_now() {
         let now = now();
         if now >= due {
-            decay_next(own, now, due);
+            decay_next(now, due);
         }
     }
 }
@@ -136,11 +134,10 @@ pub(crate) fn under_pressure() -> bool {
         // A hook that reclaiming has called would wait for itself.
         return !RECLAIMS.is_mine() && RECLAIMS.wait() && FOUND.load(Ordering::Relaxed);
     };
-    let _quiet = quiet::begin();
     let mut found = false;
     // What a destructor calls may wait for something that the caller of an allocation holds.
     registry::each_where(
-        |cache| cache.options.dtor.is_none(),
+        |cache| !cache.options.has_destructor(),
         |cache| {
             let before = holdings(cache);
             cache.shrink();
@@ -181,17 +178,16 @@ pub(crate) fn mind_the_limit() -> bool {
 
 /// The first of the threads that find decay due visits a cache.
 #[cold]
-fn decay_next(own: &Inner, now: u64, due: u64) {
+fn decay_next(now: u64, due: u64) {
     let interval = INTERVAL.load(Ordering::Relaxed);
     let next = now.saturating_add(interval);
     if DUE.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_err() {
         return;
     }
     let Some(_turn) = DECAYS.take() else { return };
-    let _quiet = quiet::begin();
-    // See `under_pressure`; on the cache's own slow paths a destructor may run at any time.
-    let harmless = |cache: &Inner| cache.options.dtor.is_none() || core::ptr::eq(cache, own);
-    let Some(cache) = registry::next_where(harmless) else { return };
+    // See `under_pressure`.
+    let without = |cache: &Inner| !cache.options.has_destructor();
+    let Some(cache) = registry::next_where(without) else { return };
     visit(&cache, now, interval);
 }
 

@@ -5,7 +5,6 @@ use crate::deferred;
 use crate::freelist::{Detached, Freelist, Links, NONE, Packed, State};
 use crate::hook::Hook;
 use crate::inner::Inner;
-use crate::quiet;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::cell::UnsafeCell;
@@ -432,11 +431,7 @@ impl Slab {
                 None => Self::release(slab),
                 Some(domain) => {
                     let head = NonNull::new_unchecked(&raw mut (*slab.as_ptr()).rcu);
-                    if quiet::is_on() {
-                        domain.queue(head, release_after_grace_period);
-                    } else {
-                        domain.call(head, release_after_grace_period);
-                    }
+                    domain.call(head, release_after_grace_period);
                 }
             }
         }

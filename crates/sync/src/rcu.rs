@@ -8,21 +8,23 @@
 //! # Our way
 //!
 //! The shape of the kernel's SRCU, on restartable sequences: each CPU has a pair of counters, sections entered and
-//! sections left, in two editions. A reader adds one to *entered* of the current edition on the CPU where it begins,
-//! and one to *left* of the same edition on the CPU where it ends; both are plain additions to the CPU's own line.
-//! A grace period makes the other edition current, and waits until the old edition's counters agree:
+//! sections left, at two indices. A reader adds one to *entered* at the current index on the CPU
+//! where it begins, and one to *left* at the same index on the CPU where it ends; both are plain
+//! additions to the CPU's own line. A grace period makes the other index current, and waits until
+//! the counters at the old index agree:
 //!
 //! ```text
 //!   reader                          grace period
-//!   e := edition (in the sequence)  edition := other
-//!   entered[e][cpu] += 1            fence: restarts sequences in flight, so nobody enters the old edition any
-//!   ... reads ...                          more, and everybody's entries are visible
-//!   left[e][cpu'] += 1              E := sum of entered[old]        (it can no longer change)
+//!   i := index (in the sequence)    index := other
+//!   entered[i][cpu] += 1            fence: restarts sequences in flight, so that nobody enters
+//!   ... reads ...                          at the old index any more, and entries are visible
+//!   left[i][cpu'] += 1              E := sum of entered[old]      (it can no longer change)
 //!                                   wait until sum of left[old] = E
 //! ```
 //!
-//! Because the edition is read *inside* the restartable sequence, one barrier ends all uncertainty about late
-//! entries; SRCU, whose readers may sleep between reading the index and counting, needs two rounds.
+//! Because the index is read *inside* the restartable sequence, one barrier ends all uncertainty
+//! about late entries; SRCU, whose readers may sleep between reading the index and counting, needs
+//! two rounds.
 //!
 //! # Guarantees
 //!
@@ -30,22 +32,30 @@
 //!   and its [`Guard`] may be dropped on another CPU or by another thread.
 //! * [`Domain::synchronize`] returns after every section that was open when it was called has ended; what the caller
 //!   wrote before is seen by every section that begins later.
-//! * A callback ([`Domain::call`]) runs exactly once, after such a grace period, by whoever finds it due; never inside
-//!   the call that queues it, and never inside another callback of the domain. Those of one CPU run newest first
-//!   within a batch, older batches before newer ones.
-//! * As a rule it runs on the CPU on which it was queued, as long as that CPU goes on to queue others: what it frees is in
-//!   that CPU's cache. Who waits ([`Domain::synchronize`], [`Domain::barrier`], a caller that is slowed down) or polls runs
-//!   everybody's, and who fills a batch also those that a CPU has left for eight grace periods.
+//! * A callback ([`Domain::call`]) runs exactly once, after such a grace period. Queueing it runs
+//!   nothing: callbacks run in [`Domain::poll`], [`Domain::synchronize`], [`Domain::barrier`] and
+//!   [`run_pending`], and never inside another callback. Those of one CPU run newest first within a
+//!   batch, older batches before newer ones.
+//! * [`run_pending`] runs callbacks of the CPU on which it is called: what they free is in that
+//!   CPU's cache. The others run those of all CPUs.
 //! * In a child process every guard that the parent's other threads held counts as dropped, and callbacks queued
 //!   before the fork run in both processes; those that another thread was just running are lost to the child.
 //!
 //! # Limits
 //!
-//! * No thread of its own: callbacks make progress when somebody fills a batch, synchronizes or calls
-//!   [`Domain::poll`] or [`Domain::barrier`]; what was queued last waits for that.
+//! * No thread of its own: a program that queues callbacks calls [`Domain::poll`] now and then, or
+//!   [`run_pending`] where it holds no lock and no section. A `quietline::Process` does so when
+//!   calls that free return. Until then what is queued waits. A program may choose a
+//!   [`Reclaimer`] instead: an event loop, or a thread ([`Domain::spawn_reclaimer`]).
+//! * What waits is bounded while readers leave: by [`Domain::backlog_limit`], the unfinished
+//!   batches, and what one call queues. Due callbacks of a CPU whose threads have left wait for the
+//!   limit or for a poll.
+//! * A child process loses the callbacks that other threads were running at the fork, of
+//!   [`SHARE`] objects each.
 //! * A guard that a thread holds across `fork` protects nothing in the child, and must not be dropped there after seven
 //!   further forks, each by the child of the one before: its counters are in use again then.
 //! * Sections may be entered and left in signal handlers; everything else here takes locks and may not.
+//! * [`Domain::barrier`] inside a callback ends the process, as callbacks do not nest.
 //! * Waiting for a grace period inside a read section of the same domain waits for ever; the stall report says so.
 //! * A thread to which the kernel refuses `membarrier` (a seccomp filter) ends no grace period. It
 //!   waits until another thread does; the stall report says so. No memory is freed early.
@@ -67,34 +77,40 @@ mod chain;
 mod grace;
 #[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
 pub(crate) mod open_sections;
+mod pending;
+#[cfg(not(any(loom, quietline_sim)))]
+mod reclaimer;
 mod run;
 #[cfg(not(loom))]
 mod stall;
 mod wait;
 
-pub use callbacks::BATCH;
+pub use callbacks::{BATCH, SHARE};
 pub use chain::{Head, HeadOfMany, Many};
+pub use pending::{DomainSet, run_pending};
+#[cfg(not(any(loom, quietline_sim)))]
+pub use reclaimer::Reclaimer;
 #[cfg(not(loom))]
 pub use stall::{Stall, set_stall_handler};
 
 use callbacks::Callbacks;
-use core::marker::{PhantomData, PhantomPinned};
+use core::marker::PhantomPinned;
 use core::mem::ManuallyDrop;
 use core::pin::Pin;
 use crossbeam_utils::CachePadded;
+pub use grace::GpSeq;
 use grace::{Grace, Want};
 use quietline_platform::AllocError;
 use quietline_platform::atomic::AtomicU64;
 #[cfg(not(loom))]
 use quietline_platform::atomic::{AtomicPtr, Ordering};
 use quietline_platform::percpu::Words;
-use run::Whose;
 
-/// Words of one edition: entered, left.
-const PER_EDITION: usize = 2;
-/// Words of one generation: two editions. Each `fork` moves the child to the next generation, so that guards of the
-/// parent's time count nowhere that matters.
-const PER_GENERATION: usize = 2 * PER_EDITION;
+/// Words of one index: entered, left.
+const PER_INDEX: usize = 2;
+/// Words of one generation: two indices. Each `fork` moves the child to the next generation, so
+/// that guards of the parent's time count nowhere that matters.
+const PER_GENERATION: usize = 2 * PER_INDEX;
 /// Generations before words are used again.
 #[cfg(not(loom))]
 const GENERATIONS: usize = 8;
@@ -117,10 +133,14 @@ const WORDS: usize = PER_GENERATION * GENERATIONS;
 /// std::mem::swap(&mut *one, &mut *other);
 /// ```
 #[derive(Debug)]
+// Readers find their words at the domain's own address.
+#[repr(C)]
 pub struct Domain {
     readers: CachePadded<Readers>,
     grace: CachePadded<Grace>,
     callbacks: Callbacks,
+    #[cfg(not(any(loom, quietline_sim)))]
+    reclaimer: reclaimer::Chosen,
     #[cfg(not(loom))]
     node: quietline_platform::fork::Node,
     /// The registry of forks has the address.
@@ -130,8 +150,8 @@ pub struct Domain {
 /// What readers read: one line, written once for each grace period.
 #[derive(Debug)]
 struct Readers {
-    /// Index of the current edition's *entered* word.
-    edition: AtomicU64,
+    /// The *entered* word of the counter pair in use (`srcu_idx`).
+    index: AtomicU64,
     counts: Words<WORDS>,
 }
 
@@ -143,10 +163,6 @@ pub struct Guard<'a> {
     entered: usize,
 }
 
-/// A section inside a section: free, because the outer one protects already.
-#[derive(Debug, Clone, Copy)]
-pub struct Nested<'g>(PhantomData<&'g Guard<'g>>);
-
 impl Domain {
     /// A domain without readers.
     ///
@@ -154,12 +170,11 @@ impl Domain {
     /// [`AllocError`] when memory for the counters cannot be had.
     pub fn new() -> Result<Pin<Box<Self>>, AllocError> {
         let domain = Self {
-            readers: CachePadded::new(Readers {
-                edition: AtomicU64::new(0),
-                counts: Words::new()?,
-            }),
+            readers: CachePadded::new(Readers { index: AtomicU64::new(0), counts: Words::new()? }),
             grace: CachePadded::new(Grace::new()),
             callbacks: Callbacks::new()?,
+            #[cfg(not(any(loom, quietline_sim)))]
+            reclaimer: reclaimer::Chosen::new(),
             #[cfg(not(loom))]
             node: quietline_platform::fork::Node::new(quietline_platform::fork::Rank::Domain),
             _pinned: PhantomPinned,
@@ -189,8 +204,8 @@ impl Domain {
     /// Writes no shared line.
     #[inline(always)]
     pub fn read(&self) -> Guard<'_> {
-        // SAFETY: the edition is always an index below WORDS.
-        let entered = unsafe { self.readers.counts.increment_selected(&self.readers.edition) };
+        // SAFETY: the index is always below WORDS.
+        let entered = unsafe { self.readers.counts.increment_selected(&self.readers.index) };
         // The sequence is a barrier for the compiler, which with the fence in `Grace::begin` is one for the processor.
         #[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
         open_sections::enter();
@@ -198,62 +213,71 @@ impl Domain {
     }
 
     /// Waits for a grace period: every section open now has ended when it returns. Microseconds when readers are
-    /// short; callbacks that become due run here too (not when called by a callback of this domain).
+    /// short; callbacks that become due run here too, unless the caller is a callback.
     ///
     /// # Panics
     /// Never; but called inside a read section of this domain it never returns, and reports a stall after ten
     /// seconds.
     pub fn synchronize(&self) {
-        self.wait_for(self.grace.cookie());
+        self.wait_for(self.get_state_synchronize());
     }
 
-    /// A ticket for the next full grace period, to be given to [`elapsed`](Self::elapsed)
-    /// (`start_poll_synchronize_rcu`). A full memory barrier. Begins nothing, but whoever fills a batch or calls
-    /// [`poll`](Self::poll) from now on brings that grace period about.
-    pub fn ticket(&self) -> u64 {
+    /// Returns the sequence number of the next full grace period (`get_state_synchronize_rcu`).
+    /// A full memory barrier. Requests nothing.
+    pub fn get_state_synchronize(&self) -> GpSeq {
+        self.grace.snapshot()
+    }
+
+    /// Returns the sequence number of the next full grace period and requests that grace period
+    /// (`start_poll_synchronize_rcu`): [`poll`](Self::poll) brings it about. A full memory barrier.
+    pub fn start_poll_synchronize(&self) -> GpSeq {
         self.grace.request()
     }
 
-    /// Whether the grace period of a ticket is over (`poll_state_synchronize_rcu`).
-    pub fn elapsed(&self, ticket: u64) -> bool {
-        self.grace.completed() >= ticket
+    /// Returns whether the grace period is over (`poll_state_synchronize_rcu`).
+    pub fn poll_state_synchronize(&self, seq: GpSeq) -> bool {
+        self.grace.completed() >= seq
     }
 
-    /// Moves a grace period on if a callback or a ticket wants one and nobody else is at it, and runs callbacks that
-    /// are due; never waits. Whether callbacks are still queued or running. O(CPUs).
+    /// Moves a grace period on if a callback or a request wants one and nobody else is at it, and
+    /// runs callbacks that are due; never waits. Whether callbacks are still queued or running.
+    /// O(CPUs).
     pub fn poll(&self) -> bool {
-        self.advance(Want::Any);
-        self.run_ready(i64::MAX, Whose::All);
+        self.step(Want::Any);
+        self.run_due();
         #[cfg(not(loom))]
         self.look_for_stall();
         self.callbacks.pending() > 0
     }
 
-    /// [`poll`](Self::poll) that runs no callback: for who holds a lock that callbacks may take.
-    pub fn nudge(&self) {
-        self.advance(Want::Any);
+    /// Moves a grace period on as [`poll`](Self::poll) does, and runs no callback: for the holder
+    /// of a lock that callbacks may take.
+    pub fn advance(&self) {
+        self.step(Want::Any);
     }
 
-    /// Waits until the grace period of a ticket is over (`cond_synchronize_rcu`), and runs no callback. Not to be called inside a
-    /// read section of this domain, see [`synchronize`](Self::synchronize).
-    pub fn wait_elapsed(&self, ticket: u64) {
+    /// Waits until the grace period is over (`cond_synchronize_rcu`). Runs no callback.
+    ///
+    /// Inside a read section of this domain it may wait for ever, as
+    /// [`synchronize`](Self::synchronize).
+    pub fn cond_synchronize(&self, seq: GpSeq) {
         let mut wait = wait::Wait::new();
-        while !self.elapsed(ticket) {
-            self.advance(Want::Number(ticket));
-            if self.elapsed(ticket) {
+        while !self.poll_state_synchronize(seq) {
+            self.step(Want::Seq(seq));
+            if self.poll_state_synchronize(seq) {
                 break;
             }
             wait.pause(self);
         }
     }
 
-    fn wait_for(&self, ticket: u64) {
-        self.wait_elapsed(ticket);
-        self.run_ready(i64::MAX, Whose::All);
+    fn wait_for(&self, seq: GpSeq) {
+        self.cond_synchronize(seq);
+        self.run_due();
     }
 
     /// One step of the grace-period machine, if nobody else is making one.
-    fn advance(&self, want: Want) {
+    fn step(&self, want: Want) {
         self.grace.advance(self, want);
     }
 }
@@ -283,12 +307,6 @@ impl<'a> Guard<'a> {
     pub unsafe fn from_raw(domain: &'a Domain, entered: usize) -> Self {
         Self { domain, entered }
     }
-
-    /// A section inside this one, at no cost.
-    #[inline(always)]
-    pub fn nested(&self) -> Nested<'_> {
-        Nested(PhantomData)
-    }
 }
 
 impl Drop for Guard<'_> {
@@ -296,8 +314,8 @@ impl Drop for Guard<'_> {
     fn drop(&mut self) {
         #[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
         open_sections::leave();
-        // SAFETY: it came from the edition, which names an *entered* word; the *left* word is the next one. Saying so
-        // saves the check.
+        // SAFETY: it came from the index, which names an *entered* word; the *left* word is the
+        // next one. Saying so saves the check.
         unsafe { core::hint::assert_unchecked(self.entered < WORDS - 1) };
         // A release store: what the section read was read before it counts as left.
         self.domain.readers.counts.add(self.entered + 1, 1);
@@ -310,6 +328,8 @@ impl Drop for Domain {
         self.node.unregister();
         // No guard borrows the domain any more, so every callback is due.
         self.callbacks.run_all();
+        // The note of a domain that is no more would stand for ever.
+        self.callbacks.over_limit();
     }
 }
 
@@ -398,6 +418,10 @@ unsafe impl quietline_platform::fork::AtFork for Domain {
     fn after(&self, child: bool) {
         self.callbacks.fork_after(child);
         self.grace.fork_after(child, self);
+        #[cfg(not(quietline_sim))]
+        if child {
+            self.reclaimer.forget();
+        }
     }
 }
 

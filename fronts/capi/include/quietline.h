@@ -601,7 +601,8 @@ typedef struct ql_rcu_head {
 } ql_rcu_head;
 
 /**
- * A callback: gets the head that it was queued with. Must return; must not wait for a grace period of its domain.
+ * A callback: gets the head that it was queued with. Must return. If it waits for callbacks
+ * (ql_rcu_barrier(), ql_cache_flush_rcu()), the process ends with a message.
  */
 typedef void (*ql_rcu_callback)(struct ql_rcu_head *head);
 
@@ -1099,15 +1100,27 @@ size_t ql_forwarder_get_counts(const struct ql_forwarder *forwarder,
  * there is one, and it can be used again. Never fails. NULL, as either argument, does nothing.
  *
  * No locked instruction and no shared line while the CPU's collecting sheaf has room. Objects wait in it until it is full, or
- * until ql_cache_flush_rcu() or ql_cache_shrink(). Once in a sheaf's worth, other callbacks that are due may run here. It waits
- * for a grace period only when memory for a sheaf cannot be had and every sheaf of the cache waits for one already: where memory
- * may run out, do not call it inside a read section of the domain.
+ * until ql_cache_flush_rcu() or ql_cache_shrink(). Runs no callback and no release hook: they run
+ * in ql_rcu_poll(), ql_rcu_synchronize() and ql_rcu_barrier(). It waits for a grace period only at
+ * the limit of ql_cache_set_rcu_limit(), and when memory for a sheaf cannot be had and every sheaf
+ * of the cache waits for one already: where memory may run out, do not call it inside a read
+ * section of the domain.
  *
  * # Safety
  * `object` came from this cache, its owner uses it no more, and a read section that begins later cannot find it.
  */
 void ql_cache_free_rcu(struct ql_cache *cache,
                        void *object);
+
+/**
+ * Bounds the objects that wait for a grace period, apart from some that each CPU collects. At the
+ * limit ql_cache_free_rcu() waits for a grace period and frees its object, release hook included;
+ * inside a read section of the domain it may wait for ever. No limit at first. NULL does nothing.
+ *
+ * # Safety
+ * `cache` is NULL or a cache.
+ */
+void ql_cache_set_rcu_limit(struct ql_cache *cache, size_t objects);
 
 /**
  * Waits until every object that was given to ql_cache_free_rcu() before is free (kvfree_rcu_barrier). Not from a callback or a
@@ -1241,18 +1254,17 @@ void ql_rcu_read_unlock(struct ql_rcu_guard *guard);
 void ql_rcu_synchronize(struct ql_rcu *domain);
 
 /**
- * Calls `run` with `head` after every read section of the domain that is open now has ended (call_rcu): on any thread that finds
- * it due, never inside this call. A few nanoseconds; more when a batch is full. There is no thread that runs callbacks: they run
- * when somebody queues many, synchronizes, polls or waits for a barrier.
+ * Calls `run` with `head` after every read section of the domain that is open now has ended
+ * (call_rcu). This only queues, and takes a few nanoseconds. Callbacks run in ql_rcu_poll(),
+ * ql_rcu_synchronize() and ql_rcu_barrier(), on the calling thread: a program calls the first of
+ * them now and then.
  *
  * QL_INVALID when an argument is NULL.
  *
  * # Safety
  * `head` is the library's until `run` is called with it. `run` does what may be done on any thread.
  */
-enum ql_status ql_rcu_call(struct ql_rcu *domain,
-                           struct ql_rcu_head *head,
-                           ql_rcu_callback run);
+enum ql_status ql_rcu_call(struct ql_rcu *domain, struct ql_rcu_head *head, ql_rcu_callback run);
 
 /**
  * Waits until every callback queued before has run (rcu_barrier), and every object given to ql_cache_free_rcu() whose sheaf was
@@ -1264,8 +1276,8 @@ enum ql_status ql_rcu_call(struct ql_rcu *domain,
 void ql_rcu_barrier(struct ql_rcu *domain);
 
 /**
- * Moves a grace period on if a callback or a ticket wants one, and runs callbacks that are due; never waits. Whether callbacks are
- * still queued or running. For event loops. NULL: false.
+ * Moves a grace period on if a callback or a request wants one, and runs callbacks that are due;
+ * never waits. Whether callbacks are still queued or running. For event loops. NULL: false.
  *
  * # Safety
  * `domain` is NULL or a domain.
@@ -1273,20 +1285,21 @@ void ql_rcu_barrier(struct ql_rcu *domain);
 bool ql_rcu_poll(struct ql_rcu *domain);
 
 /**
- * A ticket for the next full grace period (start_poll_synchronize_rcu), never 0. NULL: 0.
+ * Requests a grace period, and returns its sequence number, never 0
+ * (start_poll_synchronize_rcu). NULL: 0.
  *
  * # Safety
  * `domain` is NULL or a domain.
  */
-uint64_t ql_rcu_ticket(struct ql_rcu *domain);
+uint64_t ql_rcu_start_poll_synchronize(struct ql_rcu *domain);
 
 /**
- * Whether the grace period of a ticket is over. NULL: true.
+ * Returns whether the grace period with a number is over (poll_state_synchronize_rcu). NULL: true.
  *
  * # Safety
  * `domain` is NULL or a domain.
  */
-bool ql_rcu_elapsed(struct ql_rcu *domain, uint64_t ticket);
+bool ql_rcu_poll_state_synchronize(struct ql_rcu *domain, uint64_t seq);
 
 /**
  * Callbacks queued and not yet run; exact when nobody queues or runs any meanwhile. NULL: 0.

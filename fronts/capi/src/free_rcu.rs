@@ -8,9 +8,11 @@ use core::ptr::NonNull;
 /// there is one, and it can be used again. Never fails. NULL, as either argument, does nothing.
 ///
 /// No locked instruction and no shared line while the CPU's collecting sheaf has room. Objects wait in it until it is full, or
-/// until ql_cache_flush_rcu() or ql_cache_shrink(). Once in a sheaf's worth, other callbacks that are due may run here. It waits
-/// for a grace period only when memory for a sheaf cannot be had and every sheaf of the cache waits for one already: where memory
-/// may run out, do not call it inside a read section of the domain.
+/// until ql_cache_flush_rcu() or ql_cache_shrink(). Runs no callback and no release hook: they run
+/// in ql_rcu_poll(), ql_rcu_synchronize() and ql_rcu_barrier(). It waits for a grace period only at
+/// the limit of ql_cache_set_rcu_limit(), and when memory for a sheaf cannot be had and every sheaf
+/// of the cache waits for one already: where memory may run out, do not call it inside a read
+/// section of the domain.
 ///
 /// # Safety
 /// `object` came from this cache, its owner uses it no more, and a read section that begins later cannot find it.
@@ -21,6 +23,20 @@ pub unsafe extern "C" fn ql_cache_free_rcu(cache: *mut ql_cache, object: *mut c_
     if let (Some(cache), Some(object)) = (cache, NonNull::new(object.cast::<u8>())) {
         // SAFETY: as above.
         unsafe { cache.raw().free_rcu(object) };
+    }
+}
+
+/// Bounds the objects that wait for a grace period, apart from some that each CPU collects. At the
+/// limit ql_cache_free_rcu() waits for a grace period and frees its object, release hook included;
+/// inside a read section of the domain it may wait for ever. No limit at first. NULL does nothing.
+///
+/// # Safety
+/// `cache` is NULL or a cache.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ql_cache_set_rcu_limit(cache: *mut ql_cache, objects: usize) {
+    // SAFETY: by contract.
+    if let Some(cache) = unsafe { cache.as_ref() } {
+        cache.raw().set_rcu_limit(objects);
     }
 }
 

@@ -6,7 +6,7 @@ use core::ffi::c_void;
 use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 use core::time::Duration;
-use quietline_sync::rcu::{self, Domain, Guard, Head};
+use quietline_sync::rcu::{self, Domain, GpSeq, Guard, Head};
 
 /// Readers that are waited for together. Most programs need one: ql_rcu_global(). It lives as long as the process.
 pub struct ql_rcu {
@@ -31,7 +31,8 @@ pub struct ql_rcu_head {
     pub words: [usize; 3],
 }
 
-/// A callback: gets the head that it was queued with. Must return; must not wait for a grace period of its domain.
+/// A callback: gets the head that it was queued with. Must return. If it waits for callbacks
+/// (ql_rcu_barrier(), ql_cache_flush_rcu()), the process ends with a message.
 pub type ql_rcu_callback = Option<unsafe extern "C" fn(head: *mut ql_rcu_head)>;
 
 /// How [`ql_rcu_head`] is used.
@@ -209,9 +210,10 @@ pub unsafe extern "C" fn ql_rcu_synchronize(domain: *mut ql_rcu) {
     }
 }
 
-/// Calls `run` with `head` after every read section of the domain that is open now has ended (call_rcu): on any thread that finds
-/// it due, never inside this call. A few nanoseconds; more when a batch is full. There is no thread that runs callbacks: they run
-/// when somebody queues many, synchronizes, polls or waits for a barrier.
+/// Calls `run` with `head` after every read section of the domain that is open now has ended
+/// (call_rcu). This only queues, and takes a few nanoseconds. Callbacks run in ql_rcu_poll(),
+/// ql_rcu_synchronize() and ql_rcu_barrier(), on the calling thread: a program calls the first of
+/// them now and then.
 ///
 /// QL_INVALID when an argument is NULL.
 ///
@@ -254,8 +256,8 @@ pub unsafe extern "C" fn ql_rcu_barrier(domain: *mut ql_rcu) {
     }
 }
 
-/// Moves a grace period on if a callback or a ticket wants one, and runs callbacks that are due; never waits. Whether callbacks are
-/// still queued or running. For event loops. NULL: false.
+/// Moves a grace period on if a callback or a request wants one, and runs callbacks that are due;
+/// never waits. Whether callbacks are still queued or running. For event loops. NULL: false.
 ///
 /// # Safety
 /// `domain` is NULL or a domain.
@@ -265,24 +267,26 @@ pub unsafe extern "C" fn ql_rcu_poll(domain: *mut ql_rcu) -> bool {
     unsafe { self::domain(domain) }.is_some_and(Domain::poll)
 }
 
-/// A ticket for the next full grace period (start_poll_synchronize_rcu), never 0. NULL: 0.
+/// Requests a grace period, and returns its sequence number, never 0
+/// (start_poll_synchronize_rcu). NULL: 0.
 ///
 /// # Safety
 /// `domain` is NULL or a domain.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ql_rcu_ticket(domain: *mut ql_rcu) -> u64 {
+pub unsafe extern "C" fn ql_rcu_start_poll_synchronize(domain: *mut ql_rcu) -> u64 {
     // SAFETY: by contract.
-    unsafe { self::domain(domain) }.map_or(0, Domain::ticket)
+    unsafe { self::domain(domain) }.map_or(0, |domain| domain.start_poll_synchronize().into_raw())
 }
 
-/// Whether the grace period of a ticket is over. NULL: true.
+/// Returns whether the grace period with a number is over (poll_state_synchronize_rcu). NULL: true.
 ///
 /// # Safety
 /// `domain` is NULL or a domain.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ql_rcu_elapsed(domain: *mut ql_rcu, ticket: u64) -> bool {
+pub unsafe extern "C" fn ql_rcu_poll_state_synchronize(domain: *mut ql_rcu, seq: u64) -> bool {
     // SAFETY: by contract.
-    unsafe { self::domain(domain) }.is_none_or(|domain| domain.elapsed(ticket))
+    unsafe { self::domain(domain) }
+        .is_none_or(|domain| domain.poll_state_synchronize(GpSeq::from_raw(seq)))
 }
 
 /// Callbacks queued and not yet run; exact when nobody queues or runs any meanwhile. NULL: 0.

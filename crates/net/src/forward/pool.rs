@@ -4,7 +4,7 @@
 //!
 //! An object that is given back is used again only after a grace period, so a reader that found its number inside
 //! a read section finds what it was until the section ends. What is given back waits in a queue with the
-//! ticket of its grace period, and allocation looks at the first of the queue: no callback, no memory for giving back.
+//! sequence number of its grace period, and allocation looks at the first of the queue: no callback, no memory for giving back.
 //!
 //! Readers need the [`Words`] alone. What is in here belongs to the writers, and is under their lock; so no callback of anybody's
 //! is run here, which might want that lock, and nobody waits here: a reader may want the lock inside the very section that would be waited
@@ -12,7 +12,7 @@
 
 use super::words::Words;
 use quietline_platform::{AllocError, heap};
-use quietline_sync::rcu::Domain;
+use quietline_sync::rcu::{Domain, GpSeq};
 
 /// No object.
 const NONE: u32 = u32::MAX;
@@ -22,9 +22,9 @@ const NONE: u32 = u32::MAX;
 pub(super) enum Lack {
     /// Memory, or the pool has as many as it may, and nothing was given back.
     Memory,
-    /// The same, but for what was given back and waits for readers: after the grace period of this ticket there is one more. To be waited for
+    /// The same, but for what was given back and waits for readers: after the grace period of this number there is one more. To be waited for
     /// without the lock, and in no read section.
-    Readers(u64),
+    Readers(GpSeq),
 }
 
 impl From<AllocError> for Lack {
@@ -46,7 +46,7 @@ struct Object {
     /// The owner's: how many there are of whatever it counts.
     uses: u32,
     /// When what was given back may be used again.
-    ticket: u64,
+    seq: GpSeq,
 }
 
 /// The writers' half of a pool of objects of `width` words each.
@@ -108,7 +108,7 @@ impl Pool {
             let Some(first) = self.objects.get(self.first as usize) else {
                 return Err(Lack::Memory);
             };
-            return Err(Lack::Readers(first.ticket));
+            return Err(Lack::Readers(first.seq));
         }
         let object = self.free;
         self.free = self.objects[object as usize].next;
@@ -129,10 +129,12 @@ impl Pool {
         if self.waiting >= PATIENCE {
             self.looks = self.looks.wrapping_add(1);
             if self.looks.is_multiple_of(LOOKS) {
-                self.domain.nudge();
+                self.domain.advance();
             }
         }
-        while self.first != NONE && self.domain.elapsed(self.objects[self.first as usize].ticket) {
+        while self.first != NONE
+            && self.domain.poll_state_synchronize(self.objects[self.first as usize].seq)
+        {
             let object = self.first;
             self.first = self.objects[object as usize].next;
             self.objects[object as usize].next = self.free;
@@ -152,7 +154,7 @@ impl Pool {
         }
         words.make(new as usize * self.width)?;
         heap::try_reserve(&mut self.objects, 1)?;
-        self.objects.push(Object { next: self.free, uses: 0, ticket: 0 });
+        self.objects.push(Object { next: self.free, uses: 0, seq: GpSeq::default() });
         self.free = new;
         Ok(())
     }
@@ -166,7 +168,7 @@ impl Pool {
 
     /// Gives back an object that readers who come from now on do not find any more. Needs no memory.
     pub(super) fn retire(&mut self, object: u32) {
-        self.objects[object as usize].ticket = self.domain.ticket();
+        self.objects[object as usize].seq = self.domain.start_poll_synchronize();
         self.objects[object as usize].next = NONE;
         match self.last {
             NONE => self.first = object,

@@ -240,7 +240,7 @@ impl<A: Address> Routes<A> {
                 Ok(before) => return Ok(before),
                 Err(Lack::Memory) => return Err(Errno::NOMEM),
                 // Each time one more can be used, unless another change takes it.
-                Err(Lack::Readers(ticket)) => self.domain.wait_elapsed(ticket),
+                Err(Lack::Readers(seq)) => self.domain.cond_synchronize(seq),
             }
         }
     }

@@ -58,7 +58,9 @@ pub mod hint {
 
 /// Threads.
 pub mod thread {
-    pub use std::thread::{JoinHandle, current, panicking, park, spawn, yield_now};
+    pub use std::thread::{
+        Builder, JoinHandle, Thread, current, panicking, park, park_timeout, spawn, yield_now,
+    };
 }
 
 /// Thread-local storage.

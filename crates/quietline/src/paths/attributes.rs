@@ -157,7 +157,8 @@ impl Process {
         if length < 0 {
             return Err(Errno::INVAL);
         }
-        self.call_at(AT_FDCWD, path.as_ref(), 0, |c, path| namei::truncate(c, path, length))
+        let truncate = |c: &Caller<'_, '_>, path: &[u8]| namei::truncate(c, path, length);
+        self.call_at(AT_FDCWD, path.as_ref(), 0, truncate)
     }
 
     /// Sets the length of an open file.
@@ -169,6 +170,8 @@ impl Process {
             return Err(Errno::INVAL);
         }
         let file = self.file(fd)?;
-        self.call(|c| quietline_vfs::file::set_length(&file, c.vfs, c.cred, length))
+        let set =
+            |c: &Caller<'_, '_>| quietline_vfs::file::set_length(&file, c.vfs, c.cred, length);
+        self.returning(self.call(set))
     }
 }

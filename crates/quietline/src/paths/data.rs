@@ -171,7 +171,7 @@ impl Process {
     /// As `fallocate(2)`, for a file in memory.
     pub fn fallocate(&self, fd: i32, mode: i32, offset: i64, len: i64) -> Result<(), Errno> {
         let file = self.file(fd)?;
-        self.call(|c| file::fallocate(&file, c.vfs, c.cred, mode, offset, len))
+        self.returning(self.call(|c| file::fallocate(&file, c.vfs, c.cred, mode, offset, len)))
     }
 
     /// Copies bytes from file to file. Offsets that are not given are those where the files stand, which move on.

@@ -71,7 +71,7 @@ impl Process {
             quietline_vfs::open_fast(&k.vfs, &k.files, start, &self.cred, path, opening)
         };
         match opened {
-            Some(opened) => opened,
+            Some(opened) => self.returning(opened),
             None => self.open_slow(dirfd, path, opening),
         }
     }
@@ -89,7 +89,7 @@ impl Process {
         } else {
             self.call_from(dirfd, |caller| quietline_vfs::open(caller, path, opening))
         };
-        match opened? {
+        match self.returning(opened)? {
             OpenResult::File(file) => Ok(file),
             // Outside the read section of the credentials: it may wait.
             OpenResult::Fifo(fifo) => fifo.finish(&self.inner().vfs, &self.inner().files),

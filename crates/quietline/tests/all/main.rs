@@ -22,6 +22,7 @@ mod files {
 mod inet;
 mod kernels {
     mod capabilities;
+    mod freeing;
     mod lifecycle;
     mod limits;
     #[cfg(feature = "observe")]

@@ -13,6 +13,8 @@ mod debug_switch;
 mod exhaustion;
 mod faults;
 mod fence;
+#[cfg(not(loom))]
+mod foreign;
 mod fork;
 /// Part of the model, where its files expect it.
 #[cfg(not(loom))]

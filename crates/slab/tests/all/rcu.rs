@@ -4,7 +4,7 @@
 use crate::support::{Random, Stop, each_fault, stress_rounds};
 use quietline_platform::{fault, pages};
 use quietline_slab::{Debug, Hook, Options, RawCache, Tunables, set_memory_limit};
-use quietline_sync::rcu::Domain;
+use quietline_sync::rcu::{self, Domain};
 use std::collections::BTreeSet;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
@@ -69,6 +69,13 @@ fn free_rcu(cache: &RawCache, object: NonNull<Object>) {
     unsafe { cache.free_rcu(object.cast()) };
 }
 
+/// What a program does between two pieces of work.
+fn run_pending(domain: &Domain) {
+    if domain.is_pending() {
+        rcu::run_pending(&[domain]);
+    }
+}
+
 /// The kinds of caches whose objects take different ways.
 fn kinds(domain: &'static Domain) -> [Options; 5] {
     let plain = options(domain);
@@ -120,10 +127,10 @@ fn nothing_is_reused_before_its_grace_period() {
     }
 }
 
-/// Without anybody who asks for it, freeing alone brings grace periods about, for some thousand objects each; what waits
-/// is bounded; a sheaf is used again whole.
+/// A thread that runs its share of callbacks brings grace periods about, for some thousand objects
+/// each; what waits is bounded; a sheaf is used again whole.
 #[test]
-fn freeing_alone_makes_progress() {
+fn shares_of_callbacks_make_progress() {
     quietline_testing::isolated!();
     let domain = domain();
     let cache = cache(options(domain));
@@ -131,6 +138,7 @@ fn freeing_alone_makes_progress() {
     let mut most = 0;
     for round in 0..500_000usize {
         free_rcu(&cache, Object::begin(cache.alloc().unwrap()));
+        run_pending(domain);
         if round.is_multiple_of(1000) {
             most = most.max(cache.stats().waiting);
         }
@@ -148,6 +156,33 @@ fn freeing_alone_makes_progress() {
     assert!(stats.slab_syncs < 500_000 / 8, "{stats:?}");
     cache.flush_rcu();
     assert_eq!(RELEASED.load(Relaxed) - before, 500_000);
+}
+
+/// A program that sets a limit and never polls: what waits is bounded, and the rest is released
+/// before its free returns.
+#[test]
+fn a_free_at_the_limit_is_synchronous() {
+    quietline_testing::isolated!();
+    const MANY: usize = 5000;
+    const LIMIT: usize = 500;
+    for options in kinds(domain()) {
+        let domain = options.rcu.unwrap();
+        let cache = cache(options);
+        cache.set_rcu_limit(LIMIT);
+        let before = RELEASED.load(Relaxed);
+        let cpus = quietline_platform::cpu::nr_cpus();
+        let bound = LIMIT + (cpus + 1) * cache.tunables().sheaf_capacity;
+        for freed in 1..=MANY {
+            free_rcu(&cache, Object::begin(cache.alloc().unwrap()));
+            let wait = freed - (RELEASED.load(Relaxed) - before);
+            assert!(wait <= bound, "{wait} wait, the bound is {bound}");
+        }
+        assert!(RELEASED.load(Relaxed) - before >= MANY - bound);
+        domain.poll();
+        cache.flush_rcu();
+        assert_eq!(RELEASED.load(Relaxed) - before, MANY);
+        assert_eq!(cache.stats().waiting, 0);
+    }
 }
 
 /// A few thousand objects begin a grace period, not each sheaf of them; and objects count, not sheaves.
@@ -214,6 +249,7 @@ fn readers_beside_writers() {
                         let old = places[random.below(PLACES)].swap(fresh.as_ptr(), AcqRel);
                         if let Some(old) = NonNull::new(old) {
                             free_rcu(cache, old);
+                            run_pending(domain);
                         }
                         if round % 5000 == 0 {
                             cache.shrink();
@@ -453,11 +489,9 @@ fn flush_beside_those_who_send() {
         // SAFETY: every object of this test begins with a number.
         ENDED_OF_MINE.fetch_add(unsafe { memory.cast::<usize>().read() }, SeqCst);
     }
-    let cache = cache(Options {
-        release: Some(Hook::new(release)),
-        sheaf_capacity: 8,
-        ..options(domain())
-    });
+    let domain = domain();
+    let cache =
+        cache(Options { release: Some(Hook::new(release)), sheaf_capacity: 8, ..options(domain) });
     let free = |mine: usize| {
         let object = cache.alloc().unwrap();
         // SAFETY: the object is ours, and is given up here.
@@ -473,7 +507,12 @@ fn flush_beside_those_who_send() {
             let (stop, cache, free) = (&stop, &cache, &free);
             scope.spawn(move || {
                 while !stop.load(Relaxed) {
-                    if shrinks { cache.shrink() } else { free(0) }
+                    if shrinks {
+                        cache.shrink()
+                    } else {
+                        free(0)
+                    }
+                    run_pending(domain);
                 }
             });
         }
@@ -533,6 +572,7 @@ fn child_goes_on() {
     let churn = |rounds: usize| {
         for _ in 0..rounds {
             free_rcu(&cache, Object::begin(cache.alloc()?));
+            run_pending(domain);
         }
         Ok::<_, quietline_platform::AllocError>(())
     };
@@ -571,10 +611,12 @@ fn child_goes_on() {
 #[test]
 fn what_comes_back_stays_with_the_cpu() {
     quietline_testing::isolated!();
-    let cache = cache(options(domain()));
+    let domain = domain();
+    let cache = cache(options(domain));
     let sheaf = cache.stats().tunables.sheaf_capacity;
     for _ in 0..100 * sheaf {
         free_rcu(&cache, Object::begin(cache.alloc().unwrap()));
+        run_pending(domain);
     }
     let stats = cache.stats();
     assert!(stats.rcu_sheaves >= 99, "{stats:?}");

@@ -5,14 +5,19 @@
 //!                                                                                   grace period ──> ready ──> run
 //! ```
 //!
-//! Queueing is two restartable sequences. The half that a CPU queues on is chosen by a selector inside the sequence;
+//! Queueing is two restartable sequences, and runs nothing. A thread that fills a batch notes it;
+//! it runs its share of what is due where it says that it may
+//! ([`run_pending`](super::run_pending)).
+//!
+//! The half that a CPU queues on is chosen by a selector inside the sequence;
 //! a grace period flips it with its own barrier, and then the old half of *every* CPU is still and can be taken. A
 //! callback on it was queued before that barrier, so the following grace period, which begins after it, covers it.
 
 use super::Domain;
 use super::chain::{Chain, Head, HeadOfMany};
 use super::grace::Want;
-use super::run::{Stages, Whose};
+use super::pending;
+use super::run::{self, Stages};
 use super::wait::{Bound, Wait};
 use crate::SpinLock;
 use core::ptr::NonNull;
@@ -21,18 +26,21 @@ use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicI64, AtomicU64, Ordering};
 use quietline_platform::percpu::Words;
 
-/// Callbacks that a CPU queues before it looks after the grace period and the callbacks that are due.
+/// Callbacks that a CPU queues before the thread notes a [pending](super::DomainSet::is_pending)
+/// share of work.
 pub const BATCH: i64 = if cfg!(loom) { 2 } else { 256 };
-/// How much more than it queued whoever fills a batch runs: twice as much, so that a backlog shrinks.
-const RUN: i64 = 2;
-/// Batches of the whole system for which [`Domain::call`] begins a grace period, at least, and one more for every four
-/// CPUs: its barrier interrupts each of them.
+/// Objects whose callbacks a thread runs for each time that it has filled batches: twice one batch,
+/// so that a backlog shrinks.
+pub const SHARE: i64 = 2 * BATCH;
+/// Batches of the whole system for which a thread's share begins a grace period, at least, and one
+/// more for every four CPUs: its barrier interrupts each of them.
 const GATHER: i64 = if cfg!(loom) { 1 } else { 4 };
-/// Batches queued above which whoever queues is slowed down, at least; or eight for every CPU: a sheaf of each kind that it may be collecting.
+/// Batches queued above which threads are slowed down where they run their share, at least; or
+/// eight for every CPU: a sheaf of each kind that it may be collecting.
 const LIMIT: i64 = if cfg!(loom) { 4 } else { 64 };
 /// Nanoseconds that the barrier of a grace period may cost each object of [`Domain::call_many`].
 #[cfg(not(loom))]
-const SHARE: i64 = 2;
+const NANOS_PER_OBJECT: i64 = 2;
 
 /// CPUs whose lists are collected at a time.
 const COLLECTED: usize = 16;
@@ -49,8 +57,10 @@ pub(super) struct Callbacks {
     least: i64,
     /// Objects, coming many at a time, for which one begins: see [`tune`](Self::tune).
     gather: AtomicI64,
-    /// Callbacks above which whoever queues is slowed down.
+    /// Callbacks above which threads are slowed down where they run their share.
     limit: i64,
+    /// The domain's bit in the notes of [pending](super::pending) work.
+    pub(super) bit: u64,
     /// Full batches queued, in callbacks, less callbacks run. Below zero by what was run of unfinished batches.
     pub(super) backlog: CachePadded<AtomicI64>,
     /// Full batches, in callbacks, since lists were last collected: those that came singly, and those that did not.
@@ -76,22 +86,17 @@ impl Callbacks {
             least,
             gather: AtomicI64::new(least),
             limit,
+            bit: pending::new_bit(),
             backlog: CachePadded::new(AtomicI64::new(0)),
             fresh: [AtomicI64::new(0), AtomicI64::new(0)],
             stages: SpinLock::new(stages),
         })
     }
 
-    /// Counts what is about to be queued; whether that fills a batch.
+    /// Counts what is about to be queued. Returns whether that fills a batch.
     #[inline(always)]
     fn count(&self, weight: i64) -> bool {
         !self.queue.lists.add_within(QUEUED, weight, BATCH)
-    }
-
-    /// Counts what is about to be queued, and leaves a batch that is full by it to whoever counts on this CPU next.
-    fn count_only(&self, weight: i64) {
-        let counted = self.queue.lists.add_within(QUEUED, weight, i64::MAX);
-        debug_assert!(counted, "so many cannot exist");
     }
 
     /// Queues on the CPU's list.
@@ -104,22 +109,21 @@ impl Callbacks {
         unsafe { self.queue.lists.list_push_selected(&self.queue.half, head.cast()) };
     }
 
-    /// Books a full batch: how much it is, and the backlog with it.
-    fn book(&self, weight: i64, many: bool) -> (i64, i64) {
+    /// Books a full batch.
+    fn book(&self, weight: i64, many: bool) {
         // What was counted on this CPU, and what was not because it filled the batch. (On another CPU's count, if this
         // thread has just been moved: the sum is right all the same.)
         let queued = self.queue.lists.swap(QUEUED, 0) as i64 + weight;
         // Relaxed: quantities, which order nothing; so wherever these two are used.
         self.fresh[usize::from(many)].fetch_add(queued, Ordering::Relaxed);
-        (queued, self.backlog.fetch_add(queued, Ordering::Relaxed) + queued)
+        self.backlog.fetch_add(queued, Ordering::Relaxed);
     }
 
-    fn limit(&self) -> i64 {
-        self.limit
-    }
-
-    fn over_limit(&self) -> bool {
-        self.backlog.load(Ordering::Relaxed) > self.limit
+    /// Returns whether more than the limit is queued, and notes it.
+    pub(super) fn over_limit(&self) -> bool {
+        let over = self.backlog.load(Ordering::Relaxed) > self.limit;
+        pending::note_over_limit(self.bit, over);
+        over
     }
 
     /// Callbacks queued and not yet run. Exact when nobody queues or runs meanwhile. O(CPUs).
@@ -136,13 +140,13 @@ impl Callbacks {
     }
 
     /// Learns what the barrier of a grace period costs: some hundred nanoseconds while nobody else runs, a hundred times
-    /// that while every CPU must be interrupted. So many objects are gathered for the next ones that each pays [`SHARE`]
+    /// that while every CPU must be interrupted. So many objects are gathered for the next ones that each pays [`NANOS_PER_OBJECT`]
     /// nanoseconds of it: few, and soon free, while it is cheap; but not above an eighth of the limit, as up to three such
     /// heaps wait at a time, and some with CPUs that their threads have left. Callbacks that come singly do not wait for that: each is a line of its own, and thousands of
     /// them are cold when they are run, which costs more than the barrier. Called by the grace period's holder.
     #[cfg(not(loom))]
     pub(super) fn tune(&self, cost: core::time::Duration) {
-        let wanted = i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX) / SHARE;
+        let wanted = i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX) / NANOS_PER_OBJECT;
         let wanted = wanted.clamp(self.least, self.limit / 8);
         // Relaxed: a quantity, which one at a time writes. An eighth of the way: one late barrier means little.
         let gather = self.gather.load(Ordering::Relaxed);
@@ -203,22 +207,13 @@ impl Callbacks {
         unsafe { Chain::of_list(first) }
     }
 
-    /// Runs everything, due or not. For the domain's end.
-    pub(super) fn run_all(&mut self) {
-        // A callback may queue another.
-        loop {
-            let mut chain = self.stages.lock().take_all();
-            for cpu in 0..self.queue.lists.cpus() {
-                HALVES.into_iter().for_each(|half| chain.append(self.take_list(cpu, half)));
-            }
-            if chain.len() == 0 {
-                return;
-            }
-            while let Some(head) = chain.pop() {
-                // SAFETY: no section of this domain is open any more, and none can begin.
-                unsafe { Head::run(head) };
-            }
+    /// Takes everything, due or not, for the domain's end. Nobody may be pushing.
+    pub(super) fn take_all(&self) -> Chain {
+        let mut chain = self.stages.lock().take_all();
+        for cpu in 0..self.queue.lists.cpus() {
+            HALVES.into_iter().for_each(|half| chain.append(self.take_list(cpu, half)));
         }
+        chain
     }
 
     #[cfg(not(loom))]
@@ -255,11 +250,8 @@ impl Callbacks {
 
 impl Domain {
     /// Queues a callback that runs after every read section open now has ended (`call_rcu`). A few nanoseconds, on the
-    /// CPU's own lines; every [`BATCH`]th call on a CPU first moves the grace period on and runs callbacks that are
-    /// due, up to twice as many as it queued. The callback itself never runs inside this call.
-    ///
-    /// With more than [`backlog_limit`](Self::backlog_limit) queued, a call that fills a batch helps and waits, up to
-    /// ten milliseconds: a flood is slowed to what the readers allow.
+    /// CPU's own lines. Runs nothing and waits for nothing, so it may be called under any lock and
+    /// in any section: see [the module](super) for where callbacks run.
     ///
     /// # Safety
     /// `head` is valid, unqueued and the caller's to give away until `run` is called with it, once, on any thread.
@@ -269,15 +261,13 @@ impl Domain {
         // SAFETY: by contract the head is the caller's.
         unsafe { Head::set(head, run) };
         if self.callbacks.count(1) {
-            self.call_slow(1, false);
+            self.batch_is_full(1, false);
         }
-        // Last, so that nothing above can run it.
         // SAFETY: as above.
         unsafe { self.callbacks.push(head) };
     }
 
-    /// [`call`](Self::call) for many objects at once, which count as so many callbacks: a call that brings as much as a
-    /// batch is one that fills a batch.
+    /// [`call`](Self::call) for many objects at once, which count as so many callbacks.
     ///
     /// # Safety
     /// As [`call`](Self::call), of what the head's [`Many`](super::Many) says.
@@ -285,64 +275,40 @@ impl Domain {
         // SAFETY: by contract the head is valid.
         let weight = unsafe { HeadOfMany::weight(head) };
         if self.callbacks.count(weight) {
-            self.call_slow(weight, weight > 1);
+            self.batch_is_full(weight, weight > 1);
         }
         // SAFETY: by contract the head, which begins with its link, is the caller's.
         unsafe { self.callbacks.push(head.cast()) };
-    }
-
-    /// [`call`](Self::call) that does nothing for other callbacks: runs none, begins no grace period, and does not wait,
-    /// so that it can be called under any lock. The next call on the CPU does it instead, as does
-    /// [`help`](Self::help).
-    ///
-    /// # Safety
-    /// As [`call`](Self::call).
-    pub unsafe fn queue(&self, head: NonNull<Head>, run: unsafe fn(NonNull<Head>)) {
-        // SAFETY: by contract the head is the caller's.
-        unsafe { Head::set(head, run) };
-        self.callbacks.count_only(1);
-        // SAFETY: as above.
-        unsafe { self.callbacks.push(head) };
-    }
-
-    /// [`call_many`](Self::call_many) that does nothing for other callbacks: see [`queue`](Self::queue).
-    ///
-    /// # Safety
-    /// As [`call_many`](Self::call_many).
-    pub unsafe fn queue_many(&self, head: NonNull<HeadOfMany>) {
-        // SAFETY: by contract the head is valid.
-        self.callbacks.count_only(unsafe { HeadOfMany::weight(head) });
-        // SAFETY: by contract the head, which begins with its link, is the caller's.
-        unsafe { self.callbacks.push(head.cast()) };
-    }
-
-    /// If a batch has been queued on the CPU, does what a [`call`](Self::call) that fills one does: moves the grace period
-    /// on, runs callbacks that are due, and waits a while if too many are queued. For callers of
-    /// [`queue_many`](Self::queue_many), when they can do it.
-    pub fn help(&self) {
-        if self.callbacks.count(0) {
-            self.call_slow(0, true);
-        }
     }
 
     #[cold]
     #[inline(never)]
-    fn call_slow(&self, weight: i64, many: bool) {
-        let (queued, backlog) = self.callbacks.book(weight, many);
-        self.advance(Want::Batch);
-        self.run_ready(RUN * queued, Whose::Own);
-        if backlog > self.callbacks.limit() && !self.callbacks.is_running_here() {
-            self.throttle();
+    fn batch_is_full(&self, weight: i64, many: bool) {
+        self.callbacks.book(weight, many);
+        let over_limit = self.callbacks.over_limit();
+        #[cfg(not(any(loom, quietline_sim)))]
+        if self.reclaimer.notify() && !over_limit {
+            return;
         }
+        pending::note_filled(self.callbacks.bit);
     }
 
-    /// Helps and waits until the backlog is below the limit, but not for ever: the caller may be inside a section.
-    fn throttle(&self) {
+    /// Does the share of a thread, that of a thread that has filled a batch if `filled`: see
+    /// [`run_pending`](super::run_pending). A flood is slowed to what the readers allow.
+    pub(super) fn run_share(&self, filled: bool) {
+        if filled {
+            self.step(Want::Batch);
+            self.run_ready(SHARE, false);
+        }
         let mut wait = Wait::new();
         let mut bound = Bound::new();
-        while self.callbacks.over_limit() && !bound.passed() {
-            self.advance(Want::Any);
-            if self.run_ready(RUN * BATCH, Whose::All) == 0 {
+        while self.callbacks.over_limit() {
+            self.step(Want::Any);
+            let ran = self.run_ready(SHARE, true).ran;
+            if !filled || bound.passed() {
+                break;
+            }
+            if ran == 0 {
                 wait.pause(self);
             }
         }
@@ -383,10 +349,14 @@ impl Domain {
     /// Waits until every callback queued before has run (`rcu_barrier`).
     ///
     /// # Panics
-    /// Never; but called from a callback or inside a read section of this domain it never returns.
+    /// Never; but called from a callback, of any domain, it ends the process with a message. Inside
+    /// a read section of this domain it never returns.
     pub fn barrier(&self) {
+        if run::is_inside_callback() {
+            inside_callback();
+        }
         // What is queued now is taken when the next grace period begins, and due when the one after it is over.
-        self.wait_for(self.grace.cookie() + 1);
+        self.wait_for(self.get_state_synchronize().next());
         self.callbacks.wait_for_runs();
     }
 
@@ -395,9 +365,17 @@ impl Domain {
         self.callbacks.pending().max(0) as u64
     }
 
-    /// Callbacks queued, apart from those of the CPUs' unfinished batches, above which [`call`](Self::call) slows
-    /// its caller down: 64 batches, or eight for every CPU where that is more.
+    /// Callbacks queued, apart from those of the CPUs' unfinished batches, above which
+    /// [`run_pending`](super::run_pending) slows its caller down: 64 batches, or eight for every
+    /// CPU where that is more.
     pub fn backlog_limit(&self) -> u64 {
-        self.callbacks.limit() as u64
+        self.callbacks.limit as u64
     }
+}
+
+/// Ends the process, as a panic in a function that cannot unwind does: the caller needs callbacks
+/// to have run before it goes on, also with unwinding.
+#[cold]
+extern "C" fn inside_callback() -> ! {
+    panic!("rcu::Domain::barrier is called inside a callback, and would wait for it")
 }

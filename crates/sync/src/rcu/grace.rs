@@ -1,19 +1,41 @@
 //! The grace-period machine: a state that any thread moves on, one at a time.
 
-use super::{Domain, PER_EDITION, PER_GENERATION, WORDS};
+use super::{Domain, PER_GENERATION, PER_INDEX, WORDS};
 use crate::SpinLock;
 use quietline_platform::FenceError;
 use quietline_platform::atomic::{AtomicU64, Ordering, fence};
 use quietline_platform::percpu::Words;
 
-/// Grace periods are numbered from 1.
+/// The sequence number of a grace period of a domain (`rcu_seq`), from
+/// [`Domain::start_poll_synchronize`] or [`Domain::get_state_synchronize`]. The default is over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GpSeq(u64);
+
+impl GpSeq {
+    /// Returns the number as an integer, not 0 for a number that a domain gave.
+    pub fn into_raw(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the sequence number behind an integer of [`into_raw`](Self::into_raw).
+    pub fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// Returns the number of the grace period that follows.
+    pub(super) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// The state of a domain's grace periods, which are numbered from 1.
 #[derive(Debug)]
 pub(super) struct Grace {
-    /// The highest number that has begun. Written before the edition is flipped.
+    /// The highest number that has begun. Written before the index is flipped.
     begun: AtomicU64,
     /// The highest number that is over.
     completed: AtomicU64,
-    /// The highest number that somebody holds a ticket for.
+    /// The highest number that was requested.
     requested: AtomicU64,
     state: SpinLock<State>,
     #[cfg(not(loom))]
@@ -37,22 +59,22 @@ struct State {
 enum Phase {
     /// It is over, or there was none.
     Over,
-    /// The edition and the callbacks' half are flipped. Sections that are being entered may still
-    /// count in the old edition, whose *entered* index this is, and callbacks may still be pushed
-    /// on the old half.
+    /// The index and the callbacks' half are flipped. Sections that are being entered may still
+    /// count in the old pair of counters, whose *entered* word this is, and callbacks may still be
+    /// pushed on the old half.
     Flipped(usize),
-    /// The old edition's *entered* index, and how often it was entered.
+    /// The old pair's *entered* word, and the number of sections entered there.
     Waiting(usize, u64),
 }
 
 /// What a grace period would be begun for.
 #[derive(Clone, Copy)]
 pub(super) enum Want {
-    /// A waiter for this number.
-    Number(u64),
-    /// A full batch: when enough has come together, or for a ticket.
+    /// A waiter for this grace period.
+    Seq(GpSeq),
+    /// A full batch: when enough has come together, or for a request.
     Batch,
-    /// Any callback at all, or a ticket.
+    /// Any callback at all, or a request.
     Any,
 }
 
@@ -70,28 +92,28 @@ impl Grace {
         }
     }
 
-    /// The number of the grace period that covers everything the caller did before.
-    pub(super) fn cookie(&self) -> u64 {
+    /// Returns the sequence number of the grace period that covers what the caller did before.
+    pub(super) fn snapshot(&self) -> GpSeq {
         // ORDERING: pairs with the fence in `begin`. Either this reads the number that `begin` stored, and asks for
         // the next one; or that grace period's flip comes after what the caller wrote, and it covers the caller.
         fence(Ordering::SeqCst);
-        self.begun.load(Ordering::Relaxed) + 1
+        GpSeq(self.begun.load(Ordering::Relaxed) + 1)
     }
 
-    /// The cookie, as an order: whoever comes by begins that grace period.
-    pub(super) fn request(&self) -> u64 {
-        let number = self.cookie();
+    /// [`snapshot`](Self::snapshot), and requests that grace period.
+    pub(super) fn request(&self) -> GpSeq {
+        let seq = self.snapshot();
         // Relaxed, here and where it is read: a wish, which orders nothing. The line is written once per number.
-        if self.requested.load(Ordering::Relaxed) < number {
-            self.requested.fetch_max(number, Ordering::Relaxed);
+        if self.requested.load(Ordering::Relaxed) < seq.0 {
+            self.requested.fetch_max(seq.0, Ordering::Relaxed);
         }
-        number
+        seq
     }
 
-    pub(super) fn completed(&self) -> u64 {
+    pub(super) fn completed(&self) -> GpSeq {
         // ORDERING: pairs with the release in `complete`: what readers did in sections now over
         // happened before.
-        self.completed.load(Ordering::Acquire)
+        GpSeq(self.completed.load(Ordering::Acquire))
     }
 
     /// Since when a grace period has been on that is not over: its number.
@@ -99,7 +121,7 @@ impl Grace {
     pub(super) fn unfinished(&self) -> Option<u64> {
         // ORDERING: pairs with the release in `begin`: what the watch holds is of this grace period or a later one.
         let begun = self.begun.load(Ordering::Acquire);
-        (self.completed() < begun).then_some(begun)
+        (self.completed().0 < begun).then_some(begun)
     }
 
     /// One step, unless another thread is making one: ends the grace period that is on if its readers have left;
@@ -144,7 +166,7 @@ impl Grace {
         domain.callbacks.fence()
     }
 
-    /// The fence after the flip has succeeded: no section is entered in the old edition any more,
+    /// The fence after the flip has succeeded: no section is entered at the old index any more,
     /// no callback is pushed on the old half, and all of that is visible.
     fn fenced(&self, state: &mut State, domain: &Domain, old: usize) {
         state.phase = Phase::Waiting(old, domain.readers.counts.sum(old));
@@ -165,29 +187,29 @@ impl Grace {
         let completed = self.completed.load(Ordering::Relaxed);
         let requested = || completed < self.requested.load(Ordering::Relaxed);
         match want {
-            Want::Number(number) => completed < number,
+            Want::Seq(seq) => completed < seq.0,
             Want::Batch => domain.callbacks.worthwhile() || requested(),
             Want::Any => requested() || domain.callbacks.wanted(),
         }
     }
 
     fn begin(&self, state: &mut State, domain: &Domain) {
-        let edition = &domain.readers.edition;
+        let current = &domain.readers.index;
         #[cfg(not(loom))]
         self.watch.restart();
         // Relaxed load: only the lock's holder writes it.
         let number = self.begun.load(Ordering::Relaxed) + 1;
         // ORDERING: pairs with the acquire in `unfinished`, as is said there. Nothing else needs it: see the fence.
         self.begun.store(number, Ordering::Release);
-        // ORDERING: pairs with the fence in `cookie`, as is said there.
+        // ORDERING: pairs with the fence in `snapshot`, as is said there.
         fence(Ordering::SeqCst);
         // Relaxed: only the lock's holder writes it.
-        let old = edition.load(Ordering::Relaxed) as usize;
-        let new = state.generation + (old - state.generation + PER_EDITION) % PER_GENERATION;
-        // ORDERING: pairs with the acquire load of the edition inside a reader's sequence: a reader of the new
-        // edition sees everything that the callers of `cookie` wrote before this grace period began. A reader of the
-        // old one is counted below, and waited for.
-        edition.store(new as u64, Ordering::Release);
+        let old = current.load(Ordering::Relaxed) as usize;
+        let new = state.generation + (old - state.generation + PER_INDEX) % PER_GENERATION;
+        // ORDERING: pairs with the acquire load of the index inside a reader's sequence: a reader
+        // of the new index sees everything that the callers of `snapshot` wrote before this grace
+        // period began. A reader of the old one is counted below, and waited for.
+        current.store(new as u64, Ordering::Release);
         domain.callbacks.flip();
         state.phase = Phase::Flipped(old);
     }
@@ -222,11 +244,11 @@ impl Grace {
             counts.swap_all(index, 0, |_| ());
         }
         // Relaxed: there is no other thread.
-        domain.readers.edition.store(state.generation as u64, Ordering::Relaxed);
+        domain.readers.index.store(state.generation as u64, Ordering::Relaxed);
     }
 }
 
-/// Sections of an edition that have ended.
+/// Returns the number of sections of a counter pair that have ended.
 fn left(counts: &Words<WORDS>, entered: usize) -> u64 {
     // ORDERING: pairs with the release of a reader's last addition: a section that is counted here has done all its
     // reading. A section that is not counted is waited for.

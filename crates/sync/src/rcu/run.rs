@@ -1,8 +1,9 @@
 //! Callbacks on their way from the lists to their end: collected, due, running.
 
 use super::Domain;
-use super::callbacks::Callbacks;
+use super::callbacks::{Callbacks, SHARE};
 use super::chain::{Chain, Head};
+use crate::SpinLockGuard;
 use core::cell::Cell;
 use core::{mem, ptr};
 use quietline_platform::AllocError;
@@ -11,8 +12,8 @@ use quietline_platform::cpu;
 
 /// Under one lock, which is held for a few instructions; where a grace period begins or ends, for some on each CPU's list.
 ///
-/// What a CPU queued is run there, if the CPU still queues: the objects' lines are in its cache, and whoever frees them
-/// there allocates them there again.
+/// Callbacks of a CPU run there if its threads run their share: the objects' lines are in its
+/// cache, and are allocated there again.
 #[derive(Debug)]
 pub(super) struct Stages {
     /// When what is in each of a CPU's two [`taken`](List::taken) was taken: as grace period so and so began, so that it is due
@@ -22,8 +23,6 @@ pub(super) struct Stages {
     lists: Vec<List>,
     /// Objects that are due.
     ready: i64,
-    /// The next CPU that is looked at for what it has left.
-    next: usize,
     /// Counts the times that somebody asked to wait for those who run.
     turn: u64,
     /// Threads that run callbacks taken in the current turn, and in the one before.
@@ -38,51 +37,47 @@ struct List {
     taken: [Chain; 2],
     /// Due, oldest first.
     ready: Chain,
-    /// The grace period after which the CPU last ran all that was due, or after which there was something again.
-    seen: u64,
 }
 
 impl List {
     fn new() -> Self {
-        Self { taken: [Chain::EMPTY; 2], ready: Chain::EMPTY, seen: 0 }
+        Self { taken: [Chain::EMPTY; 2], ready: Chain::EMPTY }
     }
 }
 
-/// Whose callbacks are run.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Whose {
-    /// Those of the caller's CPU, and of CPUs that leave theirs.
-    Own,
-    /// Everybody's.
-    All,
+/// What a call to run callbacks did.
+pub(super) struct Progress {
+    /// Objects whose callbacks ran.
+    pub(super) ran: i64,
+    /// Objects that are due still.
+    left: i64,
 }
-
-/// Grace periods for which a CPU may leave something that is due. With many CPUs, one that does as much as each of the others fills
-/// a batch in every fourth.
-const PATIENCE: u64 = if cfg!(loom) { 1 } else { 8 };
-/// CPUs that are looked at, each time, for what they have left.
-const LOOKS: usize = 2;
 
 /// A chain being run, on its runner's stack.
 struct Run<'a> {
+    /// The run that the thread is inside of: only at the end of a domain inside a callback.
+    outer: *const Run<'static>,
     callbacks: &'a Callbacks,
     chain: Chain,
     len: i64,
     /// Where it began.
     cpu: usize,
     parity: usize,
-    /// The run of another domain inside one of whose callbacks this one is.
-    outer: *const Run<'static>,
 }
 
 #[cfg(not(loom))]
 quietline_platform::thread_local! {
-    /// The innermost run of this thread.
+    /// The innermost run that the thread is inside of, of any domain.
     static RUN: Cell<*const Run<'static>> = const { Cell::new(ptr::null()) };
 }
 #[cfg(loom)]
 quietline_platform::thread_local! {
     static RUN: Cell<*const Run<'static>> = Cell::new(ptr::null());
+}
+
+/// Returns whether the thread is inside a callback, of any domain.
+pub(super) fn is_inside_callback() -> bool {
+    RUN.try_with(Cell::get).is_ok_and(|run| !run.is_null())
 }
 
 impl Stages {
@@ -92,15 +87,7 @@ impl Stages {
         let mut lists = Vec::new();
         lists.try_reserve_exact(cpus).map_err(|_| AllocError)?;
         lists.resize_with(cpus, List::new);
-        Ok(Self {
-            taken: [None; 2],
-            lists,
-            ready: 0,
-            next: 0,
-            turn: 0,
-            running: [0; 2],
-            in_hand: 0,
-        })
+        Ok(Self { taken: [None; 2], lists, ready: 0, turn: 0, running: [0; 2], in_hand: 0 })
     }
 
     /// A list for a CPU that was not there when the domain was made: simulated machines, one after the other, share one.
@@ -122,13 +109,8 @@ impl Stages {
             }
             for list in &mut self.lists {
                 let due = mem::replace(&mut list.taken[slot], Chain::EMPTY);
-                if due.len() != 0 {
-                    if list.ready.len() == 0 {
-                        list.seen = completed;
-                    }
-                    self.ready += due.len();
-                    list.ready.append(due);
-                }
+                self.ready += due.len();
+                list.ready.append(due);
             }
         }
     }
@@ -147,23 +129,14 @@ impl Stages {
         self.lists[cpu].taken[slot].append(chain);
     }
 
-    /// About `n` objects' callbacks that are due after `completed`, for the CPU that asks.
-    fn take(&mut self, n: i64, cpu: usize, completed: u64, whose: Whose) -> Chain {
+    /// Takes the due callbacks of about `n` objects: those of the CPU first, and then of all others
+    /// if `all` are wanted.
+    fn take(&mut self, n: i64, cpu: usize, all: bool) -> Chain {
         #[cfg(quietline_sim)]
         self.fit(cpu);
-        let own = &mut self.lists[cpu];
-        let mut taken = own.ready.take(n);
-        if own.ready.len() == 0 {
-            own.seen = completed;
-        }
-        let looks = if whose == Whose::All { self.lists.len() } else { LOOKS };
-        for _ in 0..looks {
-            if taken.len() >= n.min(self.ready) {
-                break;
-            }
-            self.next = (self.next + 1) % self.lists.len();
-            let list = &mut self.lists[self.next];
-            if whose == Whose::All || list.seen + PATIENCE <= completed {
+        let mut taken = self.lists[cpu].ready.take(n);
+        if all && taken.len() < self.ready.min(n) {
+            for list in &mut self.lists {
                 taken.append(list.ready.take(n - taken.len()));
             }
         }
@@ -203,11 +176,14 @@ impl Stages {
     pub(super) fn forget_others(&mut self, callbacks: &Callbacks) -> i64 {
         self.running = [0; 2];
         self.in_hand = 0;
-        if let Some(own) = callbacks.own_run() {
-            // SAFETY: runs in the list are alive: they are frames further up this stack.
-            let own = unsafe { &*own };
-            self.running[own.parity] = 1;
-            self.in_hand = own.len;
+        let mut run = RUN.with(Cell::get);
+        // SAFETY: a run is alive as long as the thread is inside it: it is a frame further up this stack.
+        while let Some(own) = unsafe { run.as_ref() } {
+            if ptr::eq(own.callbacks, callbacks) {
+                self.running[own.parity] += 1;
+                self.in_hand += own.len;
+            }
+            run = own.outer;
         }
         let taken = self.lists.iter().flat_map(|list| &list.taken);
         self.in_hand + self.ready + taken.map(Chain::len).sum::<i64>()
@@ -215,53 +191,53 @@ impl Stages {
 }
 
 impl Callbacks {
-    /// This thread's run of this domain's callbacks, if it is inside one.
-    fn own_run(&self) -> Option<*const Run<'static>> {
-        let mut run = RUN.with(Cell::get);
-        while !run.is_null() {
-            // SAFETY: runs in the list are alive: they are frames further up this stack.
-            let this = unsafe { &*run };
-            if ptr::eq(this.callbacks, self) {
-                return Some(run);
-            }
-            run = this.outer;
-        }
-        None
-    }
-
-    pub(super) fn is_running_here(&self) -> bool {
-        self.own_run().is_some()
-    }
-
-    /// Runs up to `n` callbacks whose grace period is over; how many. None inside a callback of the same domain:
-    /// callbacks that queue callbacks would otherwise pile up on the stack.
-    fn run_ready(&self, completed: u64, n: i64, whose: Whose) -> i64 {
-        if self.is_running_here() {
-            return 0;
+    /// Runs the callbacks of about `n` objects whose grace period is over. Runs none inside a
+    /// callback of any domain: callbacks that wait or queue would otherwise pile up on the stack.
+    fn run_ready(&self, completed: u64, n: i64, all: bool) -> Progress {
+        if is_inside_callback() {
+            return Progress { ran: 0, left: 0 };
         }
         let cpu = cpu::current();
-        let mut run = {
-            let mut stages = self.stages.lock();
-            stages.promote(completed);
-            let chain = stages.take(n, cpu, completed, whose);
-            let len = chain.len();
-            if len == 0 {
-                return 0;
-            }
-            let parity = (stages.turn % 2) as usize;
-            stages.running[parity] += 1;
-            stages.in_hand += len;
-            Run { callbacks: self, chain, len, cpu, parity, outer: RUN.with(Cell::get) }
-        };
+        let mut stages = self.stages.lock();
+        stages.promote(completed);
+        let chain = stages.take(n, cpu, all);
+        let (ran, left) = (chain.len(), stages.ready);
+        if ran != 0 {
+            self.run(stages, chain, cpu);
+        }
+        Progress { ran, left }
+    }
+
+    /// Runs a chain that was taken from the stages.
+    fn run(&self, mut stages: SpinLockGuard<'_, Stages>, chain: Chain, cpu: usize) {
+        let (len, parity) = (chain.len(), (stages.turn % 2) as usize);
+        stages.running[parity] += 1;
+        stages.in_hand += len;
+        drop(stages);
+        let outer = RUN.try_with(Cell::get).unwrap_or(ptr::null());
+        let mut run = Run { outer, callbacks: self, chain, len, cpu, parity };
         // Callbacks look at the run by its address, so it is only used by that.
         let this = &raw mut run;
-        RUN.with(|innermost| innermost.set(this.cast()));
+        let _ = RUN.try_with(|own| own.set(this.cast()));
         // SAFETY: alive on this stack; no callback holds a reference to it.
         while let Some(head) = unsafe { (*this).chain.pop() } {
-            // SAFETY: its grace period is over, and this thread alone has taken it.
+            // SAFETY: no section that could find its objects is open, and this thread alone has
+            // taken it.
             unsafe { Head::run(head) };
         }
-        run.len
+    }
+
+    /// Runs everything, due or not, for the domain's end: no section is open any more, and none can
+    /// begin. Inside a callback of another domain as well.
+    pub(super) fn run_all(&self) {
+        // A callback may queue another.
+        loop {
+            let chain = self.take_all();
+            if chain.len() == 0 {
+                return;
+            }
+            self.run(self.stages.lock(), chain, 0);
+        }
     }
 
     /// Waits until all who are running callbacks now have ended that; not for those who begin later.
@@ -275,16 +251,27 @@ impl Callbacks {
 }
 
 impl Domain {
-    /// Runs up to `n` callbacks that are due; how many.
-    pub(super) fn run_ready(&self, n: i64, whose: Whose) -> i64 {
-        self.callbacks.run_ready(self.grace.completed(), n, whose)
+    /// Runs the callbacks of about `n` objects that are due: those of the CPU, and then of all
+    /// others if `all` are wanted.
+    pub(super) fn run_ready(&self, n: i64, all: bool) -> Progress {
+        self.callbacks.run_ready(self.grace.completed().into_raw(), n, all)
+    }
+
+    /// Runs the callbacks that are due now. A [`SHARE`] at a time, so that other threads see the
+    /// backlog shrink.
+    pub(super) fn run_due(&self) {
+        let Progress { mut ran, mut left } = self.run_ready(SHARE, true);
+        while ran != 0 && left > 0 {
+            ran = self.run_ready(left.min(SHARE), true).ran;
+            left -= ran;
+        }
     }
 }
 
 impl Drop for Run<'_> {
     /// Ends the run; also when a callback unwinds, against its contract: then the rest stays for others.
     fn drop(&mut self) {
-        RUN.with(|innermost| innermost.set(self.outer));
+        let _ = RUN.try_with(|own| own.set(self.outer));
         let mut stages = self.callbacks.stages.lock();
         // Relaxed: a quantity. Under the lock, so that `wanted` sees it change together with `in_hand`.
         self.callbacks.backlog.fetch_sub(self.len - self.chain.len(), Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Stall reports: a grace period that does not end has a reader that does not leave.
 
-use super::{Domain, PER_EDITION, PER_GENERATION};
+use super::{Domain, PER_GENERATION, PER_INDEX};
 use core::ptr;
 use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use quietline_platform::clock;
@@ -25,7 +25,7 @@ fn now() -> u64 {
 pub struct Stall {
     /// How long the grace period has lasted.
     pub waited: Duration,
-    /// Read sections that are open, in both editions.
+    /// Read sections that are open, at both indices.
     pub open_sections: u64,
     /// Whether the kernel refused the barrier that the grace period needs, when a thread last asked
     /// for it. The grace period goes on when a thread comes by to which it is allowed.
@@ -152,10 +152,10 @@ impl Domain {
     /// when a parent process forked this one do not count.
     pub fn open_sections(&self) -> u64 {
         // Relaxed: a statistic.
-        let edition = self.readers.edition.load(Ordering::Relaxed) as usize;
-        let generation = edition - edition % PER_GENERATION;
+        let index = self.readers.index.load(Ordering::Relaxed) as usize;
+        let generation = index - index % PER_GENERATION;
         (generation..generation + PER_GENERATION)
-            .step_by(PER_EDITION)
+            .step_by(PER_INDEX)
             .map(|entered| {
                 // Those who leave between the two sums are counted as open, not as less than nobody.
                 let left = self.readers.counts.sum(entered + 1);

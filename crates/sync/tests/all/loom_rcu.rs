@@ -145,7 +145,7 @@ fn a_guard_may_be_dropped_elsewhere() {
     });
 }
 
-/// A section inside a section of another edition: both are counted where they began.
+/// A section inside a section at another index: both are counted where they began.
 #[test]
 fn nested_sections() {
     check(3, || {
@@ -196,7 +196,7 @@ fn a_refused_fence_and_a_callback() {
         fault::refuse_fences(0, 1);
         let reader = on_cpu(&world, 1, |w| {
             drop(w.enter());
-            w.domain.nudge();
+            w.domain.advance();
         });
         world.publish(1);
         world.call(0);
@@ -206,7 +206,7 @@ fn a_refused_fence_and_a_callback() {
     });
 }
 
-/// Two grace periods in a row, so that the edition in use at first is in use again: a reader that is late by one
+/// Two grace periods in a row, so that the index in use at first is in use again: a reader that is late by one
 /// flip must not be missed (the reason why SRCU flips twice).
 #[test]
 fn a_straggler_of_two_grace_periods() {
@@ -268,28 +268,28 @@ fn a_grace_period_that_another_ended() {
     });
 }
 
-/// A ticket elapses only after the sections that were open; pollers on both sides.
+/// A polled grace period ends only after the sections that were open; pollers on both sides.
 #[test]
-fn tickets() {
+fn polled_grace_periods() {
     check(3, || {
         let world = World::new(2);
         let reader = on_cpu(&world, 1, |w| drop(w.enter()));
         let other = on_cpu(&world, 0, |w| {
-            w.domain.ticket();
+            w.domain.start_poll_synchronize();
             w.domain.poll();
         });
         world.publish(1);
-        let ticket = world.domain.ticket();
+        let seq = world.domain.start_poll_synchronize();
         for _ in 0..3 {
             world.domain.poll();
         }
-        if world.domain.elapsed(ticket) {
+        if world.domain.poll_state_synchronize(seq) {
             world.objects[0].poison();
         }
         reader.join().unwrap();
         other.join().unwrap();
         // Nobody is inside and nobody holds the lock: one poll ends what is on, another what is asked for.
-        while !world.domain.elapsed(ticket) {
+        while !world.domain.poll_state_synchronize(seq) {
             world.domain.poll();
         }
     });
@@ -315,7 +315,7 @@ fn a_callback_runs_after_its_grace_period() {
     });
 }
 
-/// One head for two objects, as much as a batch: queueing it moves grace periods on, and neither object ends early.
+/// One head for two objects, as much as a batch: neither object ends early.
 #[test]
 fn many_objects_behind_one_head() {
     #[repr(C)]
@@ -462,7 +462,7 @@ impl TwoDomains {
         // as the second domain does; its first callback is running, so it is unqueued.
         unsafe {
             let second = &*head.cast::<SharedObject>().as_ref().second;
-            second.queue(head, Object::callback);
+            second.call(head, Object::callback);
         }
     }
 
@@ -470,7 +470,7 @@ impl TwoDomains {
     fn replace(&self, run: unsafe fn(NonNull<Head>)) {
         self.hidden.store(1, Relaxed);
         // SAFETY: queued once, and lives as long as the world.
-        unsafe { self.first.queue(NonNull::from(&self.shared).cast(), run) };
+        unsafe { self.first.call(NonNull::from(&self.shared).cast(), run) };
         self.first.barrier();
     }
 }

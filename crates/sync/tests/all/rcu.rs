@@ -1,4 +1,4 @@
-//! RCU: property 8 (nothing is used again before its grace period), tickets, and failing allocations.
+//! RCU: property 8 (nothing is used again before its grace period), polled grace periods, and failing allocations.
 #![cfg(not(loom))]
 
 use quietline_platform::fault;
@@ -106,7 +106,6 @@ fn property_8_torture() {
             // Sections in sections, ended in the order in which they began.
             reader(s, places, stop, |place| {
                 let outer = domain.read();
-                let _free = outer.nested();
                 let first = place.read();
                 let inner = domain.read();
                 let second = place.read();
@@ -136,7 +135,7 @@ fn property_8_torture() {
                 while i == 0 || !stop.load(Ordering::Relaxed) {
                     place.swap(i, || match n {
                         0 => domain.synchronize(),
-                        1 => wait_by_ticket(domain),
+                        1 => wait_by_polling(domain),
                         _ => domain.barrier(),
                     });
                     i += 1;
@@ -180,9 +179,9 @@ fn property_8_an_entry_on_its_way_is_seen() {
     });
 }
 
-fn wait_by_ticket(domain: &Domain) {
-    let ticket = domain.ticket();
-    while !domain.elapsed(ticket) {
+fn wait_by_polling(domain: &Domain) {
+    let seq = domain.start_poll_synchronize();
+    while !domain.poll_state_synchronize(seq) {
         domain.poll();
         thread::yield_now();
     }
@@ -236,21 +235,24 @@ fn synchronize_waits_for_a_section_that_moved() {
 }
 
 #[test]
-fn a_ticket_elapses_when_its_sections_have_left() {
+fn a_polled_grace_period_ends_when_its_sections_have_left() {
     let domain = Domain::new().unwrap();
-    let (early, guard) = (domain.ticket(), domain.read());
-    let ticket = domain.ticket();
-    assert!(!domain.elapsed(early) && !domain.elapsed(ticket));
+    let (early, guard) = (domain.start_poll_synchronize(), domain.read());
+    let seq = domain.start_poll_synchronize();
+    assert!(!domain.poll_state_synchronize(early) && !domain.poll_state_synchronize(seq));
     for _ in 0..100 {
         domain.poll();
-        assert!(!domain.elapsed(ticket), "a section is open");
+        assert!(!domain.poll_state_synchronize(seq), "a section is open");
     }
     // The first grace period began while the section was open, so it too waits.
-    assert!(!domain.elapsed(early));
+    assert!(!domain.poll_state_synchronize(early));
     drop(guard);
-    wait_by_ticket(&domain);
-    assert!(domain.elapsed(early) && domain.elapsed(ticket));
-    assert!(!domain.elapsed(domain.ticket()), "a new ticket asks for a new grace period");
+    wait_by_polling(&domain);
+    assert!(domain.poll_state_synchronize(early) && domain.poll_state_synchronize(seq));
+    assert!(
+        !domain.poll_state_synchronize(domain.start_poll_synchronize()),
+        "a new number stands for a new grace period"
+    );
 }
 
 #[test]

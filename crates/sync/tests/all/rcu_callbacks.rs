@@ -1,7 +1,7 @@
 //! RCU callbacks: exactly once, never early, never inside the call that queues them; barriers, floods, ends.
 #![cfg(not(loom))]
 
-use quietline_sync::rcu::{BATCH, Domain, Head, HeadOfMany, Many};
+use quietline_sync::rcu::{self, BATCH, Domain, DomainSet, Head, HeadOfMany, Many, Reclaimer};
 use std::cell::Cell;
 use std::ptr::{NonNull, null};
 use std::sync::Arc;
@@ -67,6 +67,22 @@ impl Object {
     }
 }
 
+/// What a program does between two pieces of work.
+fn run_pending(domain: &Domain) {
+    if domain.is_pending() {
+        rcu::run_pending(&[domain]);
+    }
+}
+
+/// Queues `n` callbacks that count in `ran`.
+fn count(domain: &Domain, n: usize, ran: &Arc<AtomicUsize>) {
+    for _ in 0..n {
+        let ran = ran.clone();
+        let callback = move || _ = ran.fetch_add(1, Ordering::Relaxed);
+        domain.defer(callback).unwrap();
+    }
+}
+
 fn objects(n: usize, domain: &Domain) -> Vec<Object> {
     (0..n).map(|_| Object::new(domain)).collect()
 }
@@ -95,7 +111,7 @@ fn none_runs_while_a_section_is_open() {
     assert!(all.iter().all(|o| o.runs() == 1));
 }
 
-/// Property 8, by callbacks: four threads queue, two read, and nobody sees what a callback has done.
+/// Property 8, by callbacks: four threads queue, two read, and no reader sees a callback's work.
 #[test]
 fn property_8_callbacks_run_once_and_never_early() {
     let domain = Domain::new().unwrap();
@@ -163,7 +179,211 @@ fn callbacks_may_queue_themselves() {
     assert!(all.iter().all(|o| o.runs() == 10));
 }
 
-/// A callback may wait for grace periods, and for another domain's callbacks.
+/// Queueing runs nothing: neither other callbacks that are due, nor a grace period.
+#[test]
+fn a_call_only_queues() {
+    let domain = Domain::new().unwrap();
+    let all = objects(100 * BATCH as usize, &domain);
+    let lock = std::sync::Mutex::new(());
+    for chunk in all.chunks(MANY) {
+        // Callbacks may take a lock that the caller of `call` holds.
+        let held = lock.lock().unwrap();
+        chunk.iter().for_each(|object| Object::queue(object));
+        domain.defer(|| ()).unwrap();
+        (0..2).for_each(|_| domain.cond_synchronize(domain.get_state_synchronize()));
+        assert!(chunk.iter().all(|object| object.runs() == 0));
+        drop(held);
+    }
+    assert!(all.iter().all(|object| object.runs() == 0));
+    assert!(domain.is_pending());
+    domain.barrier();
+    assert!(all.iter().all(|object| object.runs() == 1));
+}
+
+/// A thread's share is at most two batches for each time that it has filled some, and shares run
+/// what is due.
+#[test]
+fn a_share_is_bounded() {
+    let domain = Domain::new().unwrap();
+    let batches = 40;
+    let all = objects(batches * BATCH as usize, &domain);
+    let ran = || all.iter().map(Object::runs).sum::<usize>();
+    let (mut shares, mut most) = (0, 0);
+    for object in &all {
+        Object::queue(object);
+        if domain.is_pending() {
+            let before = ran();
+            rcu::run_pending(&[&domain]);
+            shares += 1;
+            most = most.max(ran() - before);
+            assert!(!domain.is_pending());
+        }
+    }
+    // The thread may change CPUs, and leave an unfinished batch behind on each.
+    assert!(shares + quietline_platform::cpu::nr_cpus() >= batches, "{shares}");
+    assert!(most <= 2 * BATCH as usize, "{most}");
+    // A grace period begins for four batches, and two take them through.
+    assert!(ran() >= all.len() / 4, "{}", ran());
+    domain.barrier();
+    assert_eq!(ran(), all.len());
+}
+
+/// A thread has a share in each domain of which it has filled a batch: work in one takes none from
+/// another.
+#[test]
+fn a_share_is_of_a_domain() {
+    let domains = [Domain::new().unwrap(), Domain::new().unwrap()];
+    let all = domains.each_ref().map(|domain| objects(BATCH as usize * 3, domain));
+    let both = DomainSet::new(&[&domains[0], &domains[1]]);
+    // Unfinished batches may be left on other CPUs if the thread is moved.
+    while !domains[0].is_pending() {
+        count(&domains[0], 1, &Arc::default());
+    }
+    assert!(both.is_pending() && !domains[1].is_pending());
+    all[1].iter().for_each(|object| Object::queue(object));
+    rcu::run_pending(&[&domains[1]]);
+    assert!(domains[0].is_pending() && both.is_pending() && !domains[1].is_pending());
+    rcu::run_pending(&[&domains[0], &domains[1]]);
+    assert!(!both.is_pending());
+    domains.iter().for_each(|domain| domain.barrier());
+    assert!(all[1].iter().all(|object| object.runs() == 1));
+}
+
+/// Inside a callback nothing runs, nothing waits and nothing of the thread's share is lost.
+#[test]
+fn a_share_is_kept_inside_a_callback() {
+    let (domain, other): (&'static Domain, _) = (Domain::leaked().unwrap(), Domain::new().unwrap());
+    let ran = Arc::new(AtomicUsize::new(0));
+    let inner = ran.clone();
+    domain
+        .defer(move || {
+            while !domain.is_pending() {
+                count(domain, 1, &inner);
+            }
+            rcu::run_pending(&[domain]);
+            assert!(domain.is_pending());
+            inner.fetch_add(1_000_000, Ordering::Relaxed);
+        })
+        .unwrap();
+    let seq = domain.start_poll_synchronize();
+    while ran.load(Ordering::Relaxed) < 1_000_000 {
+        domain.poll();
+    }
+    assert!(domain.poll_state_synchronize(seq) && domain.is_pending());
+    rcu::run_pending(&[&other]);
+    assert!(domain.is_pending());
+    rcu::run_pending(&[domain]);
+    assert!(!domain.is_pending());
+    domain.barrier();
+}
+
+/// What a reader kept from being freed is freed by the next calls of a thread that queues nothing.
+#[test]
+fn a_thread_that_queues_nothing_helps_at_the_limit() {
+    let domain = Domain::new().unwrap();
+    let limit = domain.backlog_limit();
+    let all = objects(3 * limit as usize, &domain);
+    let guard = domain.read();
+    all.iter().for_each(|object| Object::queue(object));
+    rcu::run_pending(&[&domain]);
+    assert!(domain.backlog() > limit && domain.is_pending());
+    drop(guard);
+    thread::scope(|s| {
+        s.spawn(|| {
+            let mut calls = 0;
+            while domain.is_pending() {
+                rcu::run_pending(&[&domain]);
+                calls += 1;
+            }
+            assert!(domain.backlog() <= limit, "{} after {calls} calls", domain.backlog());
+        });
+    });
+    domain.barrier();
+    assert!(!domain.is_pending());
+}
+
+/// The end of a domain runs its callbacks, also where it ends in a callback of another one. They
+/// are callbacks like any other.
+#[test]
+fn a_domain_ends_in_a_callback() {
+    let (one, other) = (Domain::leaked().unwrap(), Domain::new().unwrap());
+    let ran = Arc::new(AtomicUsize::new(0));
+    let (outer, inner) = (ran.clone(), ran.clone());
+    let nothing_runs = |_: &Domain| {
+        count(one, 1, &Arc::default());
+        (0..4).for_each(|_| assert!(one.poll(), "a callback runs inside a callback"));
+    };
+    other
+        .defer(move || {
+            nothing_runs(one);
+            inner.fetch_add(1, Ordering::Relaxed);
+        })
+        .unwrap();
+    one.defer(move || {
+        drop(other);
+        assert_eq!(outer.load(Ordering::Relaxed), 1);
+        nothing_runs(one);
+        outer.fetch_add(1, Ordering::Relaxed);
+    })
+    .unwrap();
+    one.barrier();
+    assert_eq!(ran.load(Ordering::Relaxed), 2);
+}
+
+/// A program's event loop: it is told of each full batch, and threads have no shares, unless it
+/// falls behind.
+#[test]
+fn an_event_loop_reclaims() {
+    static TOLD: AtomicUsize = AtomicUsize::new(0);
+    struct EventLoop;
+    impl Reclaimer for EventLoop {
+        fn notify(&self) {
+            TOLD.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let domain = Domain::new().unwrap();
+    let all = objects(10 * BATCH as usize, &domain);
+    domain.set_reclaimer(Some(&EventLoop)).unwrap();
+    all.iter().for_each(|object| Object::queue(object));
+    assert!(!domain.is_pending());
+    let told = TOLD.load(Ordering::Relaxed);
+    assert!((1..=10).contains(&told), "{told}");
+    assert!(all.iter().all(|object| object.runs() == 0));
+    while domain.poll() {}
+    assert!(all.iter().all(|object| object.runs() == 1));
+    domain.set_reclaimer(None).unwrap();
+    all.iter().for_each(|object| Object::queue(object));
+    assert!(domain.is_pending() && TOLD.load(Ordering::Relaxed) == told);
+    domain.barrier();
+    rcu::run_pending(&[&domain]);
+    domain.set_reclaimer(Some(&EventLoop)).unwrap();
+    let many = objects(domain.backlog_limit() as usize * 2, &domain);
+    many.iter().for_each(|object| Object::queue(object));
+    assert!(domain.is_pending() && domain.backlog() > domain.backlog_limit());
+    while domain.is_pending() {
+        rcu::run_pending(&[&domain]);
+    }
+    assert!(domain.backlog() <= domain.backlog_limit());
+    domain.barrier();
+}
+
+/// Callbacks run although no thread frees any more, those of an unfinished batch included.
+#[test]
+fn a_thread_reclaims() {
+    let domain = Domain::leaked().unwrap();
+    domain.spawn_reclaimer().unwrap();
+    let all = objects(MANY, domain);
+    all.iter().for_each(|object| Object::queue(object));
+    let end = Instant::now() + Duration::from_secs(60);
+    while all.iter().any(|object| object.runs() == 0) {
+        assert!(Instant::now() < end, "callbacks wait for ever");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!domain.is_pending());
+    domain.barrier();
+}
+
+/// A callback may wait for grace periods of any domain, and not for callbacks.
 #[test]
 fn callbacks_may_wait() {
     let one: &'static Domain = Domain::leaked().unwrap();
@@ -177,11 +397,14 @@ fn callbacks_may_wait() {
                 let _ = inner.fetch_add(1, Ordering::Relaxed);
             })
             .unwrap();
-        other.barrier();
+        other.synchronize();
+        while other.poll() && other.backlog() > 1 {}
         count.fetch_add(10, Ordering::Relaxed);
     })
     .unwrap();
     one.barrier();
+    assert_eq!(ran.load(Ordering::Relaxed), 10, "callbacks do not nest");
+    other.barrier();
     assert_eq!(ran.load(Ordering::Relaxed), 11);
 }
 
@@ -210,6 +433,7 @@ fn a_barrier_is_not_starved() {
             s.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     domain.defer(|| {}).unwrap();
+                    run_pending(&domain);
                 }
                 domain.barrier();
             });
@@ -250,6 +474,7 @@ fn a_flood_stays_within_its_bounds() {
                     let _ = freed.fetch_sub(1, Ordering::Relaxed);
                 })
                 .unwrap();
+            run_pending(&domain);
         }
         stop.store(true, Ordering::Relaxed);
         highest as u64
@@ -272,7 +497,10 @@ fn a_stalled_reader_slows_a_flood() {
     let guard = domain.read();
     all[..full].iter().for_each(|o| Object::queue(o));
     let from = Instant::now();
-    all[full..].iter().for_each(|o| Object::queue(o));
+    for object in &all[full..] {
+        Object::queue(object);
+        run_pending(&domain);
+    }
     // Six batches more, on a CPU or two: at least four of them were filled.
     assert!(from.elapsed() >= Duration::from_millis(40), "{:?}", from.elapsed());
     assert!(all.iter().all(|o| o.runs() == 0));
@@ -282,7 +510,7 @@ fn a_stalled_reader_slows_a_flood() {
 }
 
 /// Heads that stand for many count for what they say, from queueing to their end, and are run once; one that is as much
-/// as a batch moves things on by itself.
+/// as a batch is a share by itself.
 #[test]
 fn many_objects_behind_a_head() {
     #[repr(C)]
@@ -333,9 +561,12 @@ fn many_objects_behind_a_head() {
         some.iter().chain(&large).chain(&none).all(|heap| heap.runs.load(Ordering::Relaxed) == 1)
     );
     assert!(single.iter().all(|object| object.runs() == 1));
-    // Queueing alone brings them to their end, nearly all.
+    // The thread's shares bring them to their end, nearly all.
     let heaps = heaps(1000, 512);
-    heaps.iter().for_each(|heap| queue(&domain, heap));
+    for heap in &heaps {
+        queue(&domain, heap);
+        run_pending(&domain);
+    }
     let ran = heaps.iter().filter(|heap| heap.runs.load(Ordering::Relaxed) == 1).count();
     assert!(ran > 1000 - 2 * domain.backlog_limit() as usize / 512, "{ran}");
     domain.barrier();

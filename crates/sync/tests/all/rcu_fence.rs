@@ -32,7 +32,7 @@ fn a_refused_barrier_ends_no_grace_period() {
     let fallible = percpu::active() == Body::Rseq;
     let ran = Arc::new(AtomicUsize::new(0));
     let reader = domain.read();
-    let ticket = domain.ticket();
+    let seq = domain.start_poll_synchronize();
     let count = ran.clone();
     domain
         .defer(move || {
@@ -42,7 +42,7 @@ fn a_refused_barrier_ends_no_grace_period() {
     let possible = refused(|| {
         for _ in 0..3 {
             domain.poll();
-            assert!(!domain.elapsed(ticket), "a reader is inside");
+            assert!(!domain.poll_state_synchronize(seq), "a reader is inside");
         }
     });
     if !(possible && fallible) {
@@ -51,26 +51,26 @@ fn a_refused_barrier_ends_no_grace_period() {
     // A thread to which the barrier is allowed goes on from there, and waits for the reader.
     for _ in 0..100 {
         domain.poll();
-        assert!(!domain.elapsed(ticket), "a reader is inside");
+        assert!(!domain.poll_state_synchronize(seq), "a reader is inside");
         assert_eq!(ran.load(Ordering::Relaxed), 0, "a reader is inside");
     }
     drop(reader);
     domain.synchronize();
-    assert!(domain.elapsed(ticket));
+    assert!(domain.poll_state_synchronize(seq));
     domain.barrier();
     assert_eq!(ran.load(Ordering::Relaxed), 1);
     // A grace period that one thread begins and another goes on with is a whole one.
     for _ in 0..10 {
         let reader = domain.read();
-        let ticket = domain.ticket();
-        refused(|| domain.nudge());
+        let seq = domain.start_poll_synchronize();
+        refused(|| domain.advance());
         for _ in 0..10 {
-            domain.nudge();
+            domain.advance();
         }
-        assert!(!domain.elapsed(ticket), "a reader is inside");
+        assert!(!domain.poll_state_synchronize(seq), "a reader is inside");
         drop(reader);
         domain.synchronize();
-        assert!(domain.elapsed(ticket));
+        assert!(domain.poll_state_synchronize(seq));
     }
     assert_eq!(domain.open_sections(), 0);
 }
@@ -97,7 +97,7 @@ fn a_fork_between_flip_and_fence_loses_no_callback() {
         assert!(!domain.poll());
     };
     queue();
-    refused(|| domain.nudge());
+    refused(|| domain.advance());
     queue();
     // SAFETY: the child calls nothing that the parent's other threads could hold a lock of: there
     // are none.

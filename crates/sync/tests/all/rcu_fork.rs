@@ -1,7 +1,7 @@
 //! A child process needs no thread of its parent: grace periods end and callbacks run at once.
 #![cfg(not(loom))]
 
-use quietline_sync::rcu::{BATCH, Domain};
+use quietline_sync::rcu::{self, BATCH, Domain};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -104,7 +104,12 @@ fn children_of_a_busy_parent() {
                 while !stop.load(Ordering::Relaxed) {
                     match i {
                         0 => domain.synchronize(),
-                        1 => domain.defer(|| {}).unwrap(),
+                        1 => {
+                            domain.defer(|| {}).unwrap();
+                            if domain.is_pending() {
+                                rcu::run_pending(&[domain]);
+                            }
+                        }
                         _ => drop(domain.read()),
                     }
                 }
@@ -143,4 +148,27 @@ fn children_of_a_busy_parent() {
     domain.barrier();
     assert_eq!((forked.load(Ordering::Relaxed), alive.load(Ordering::Relaxed)), (1, 20));
     assert_eq!(domain.backlog(), 0);
+}
+
+/// Callbacks do not nest, so a callback cannot wait for others, of any domain. It ends the process
+/// and does not unwind: what the caller frees next may be what they need.
+#[test]
+fn a_barrier_inside_a_callback_ends_the_process() {
+    quietline_testing::isolated!();
+    const SIGABRT: i32 = 6;
+    for same in [true, false] {
+        // SAFETY: the child has one thread and does not return.
+        let child = unsafe { fork() };
+        if child == 0 {
+            let domains = [Domain::leaked().unwrap(), Domain::leaked().unwrap()];
+            domains[0].defer(move || domains[usize::from(!same)].barrier()).unwrap();
+            domains[0].barrier();
+            // SAFETY: leaves at once.
+            unsafe { _exit(0) };
+        }
+        let mut status = 0;
+        // SAFETY: the child is this process's.
+        assert_eq!(unsafe { waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status & 0x7f, SIGABRT, "{status:#x}");
+    }
 }

@@ -25,7 +25,7 @@ fn a_stall_is_reported_to_the_handler() {
     let guard = domain.read();
     thread::scope(|s| {
         let waiters: Vec<_> = (0..4).map(|_| s.spawn(|| domain.synchronize())).collect();
-        domain.ticket();
+        domain.start_poll_synchronize();
         while STALLS.lock().unwrap().len() < 3 {
             assert!(from.elapsed() < Duration::from_secs(30), "no report");
             domain.poll();

@@ -311,7 +311,7 @@ impl Drop for Doomed {
             drop(ManuallyDrop::into_inner(root));
             drop(ManuallyDrop::into_inner(sb));
             let head = self.0.byte_add(core::mem::offset_of!(TreeMount, head)).cast();
-            mount.vfs.as_ref().domain.queue(head, free);
+            mount.vfs.as_ref().domain.call(head, free);
         }
     }
 }

@@ -92,7 +92,7 @@ fn it_is_freed_without_a_grace_period() {
     let fs = PseudoFs::<EventFd>::new("anon_inodefs").unwrap();
     let domain = rcu::global().unwrap();
     let section = domain.read();
-    let ticket = domain.ticket();
+    let seq = domain.start_poll_synchronize();
     drop(eventfd(&fs, &files, 0, 0).unwrap());
     for count in 0..100_000 {
         let file = eventfd(&fs, &files, count, 0).unwrap();
@@ -103,7 +103,7 @@ fn it_is_freed_without_a_grace_period() {
     let bound = 4 * (1 + quietline_platform::cpu::nr_cpus()) * stats.objects_per_slab.max(128);
     assert!(stats.slabs * stats.objects_per_slab <= bound, "{stats:?}");
     assert_eq!((stats.active, fs.live(), files.nr_files()), (0, 0, 0));
-    assert!(!domain.elapsed(ticket), "no grace period has ended");
+    assert!(!domain.poll_state_synchronize(seq), "no grace period has ended");
     // And the memory goes back to the system as soon as it is asked for.
     fs.shrink();
     assert_eq!(fs.stats().slabs, 0);

@@ -376,12 +376,12 @@ static void rcu(void)
     ql_rcu_read_lock(own, &outer);
     ql_rcu_read_lock(own, &inner);
     CHECK(ql_rcu_open_sections(own) == 2 && ql_rcu_open_sections(domain) == 0);
-    uint64_t ticket = ql_rcu_ticket(own);
-    CHECK(ticket != 0 && !ql_rcu_elapsed(own, ticket));
+    uint64_t seq = ql_rcu_start_poll_synchronize(own);
+    CHECK(seq != 0 && !ql_rcu_poll_state_synchronize(own, seq));
     ql_rcu_read_unlock(&inner);
     for (int i = 0; i < 100; i++)
         ql_rcu_poll(own);
-    CHECK(!ql_rcu_elapsed(own, ticket));
+    CHECK(!ql_rcu_poll_state_synchronize(own, seq));
 
     for (int i = 1; i <= 3; i++) {
         struct called *this = malloc(sizeof *this);
@@ -392,7 +392,7 @@ static void rcu(void)
     ql_rcu_read_unlock(&outer);
     CHECK(ql_rcu_open_sections(own) == 0);
     ql_rcu_synchronize(own);
-    CHECK(ql_rcu_elapsed(own, ticket));
+    CHECK(ql_rcu_poll_state_synchronize(own, seq));
     ql_rcu_barrier(own);
     CHECK(called_sum == 6 && ql_rcu_backlog(own) == 0 && !ql_rcu_poll(own));
 
@@ -407,19 +407,20 @@ static void rcu(void)
     CHECK(ql_rcu_open_sections(own) == 0);
     ql_rcu_synchronize(NULL);
     ql_rcu_barrier(NULL);
-    CHECK(!ql_rcu_poll(NULL) && ql_rcu_ticket(NULL) == 0 && ql_rcu_elapsed(NULL, 1));
+    CHECK(!ql_rcu_poll(NULL) && ql_rcu_start_poll_synchronize(NULL) == 0);
+    CHECK(ql_rcu_poll_state_synchronize(NULL, 1));
     CHECK(ql_rcu_backlog(NULL) == 0 && ql_rcu_open_sections(NULL) == 0);
 
     CHECK(ql_rcu_set_stall_handler(stall, &stalls) == QL_OK);
     ql_rcu_set_stall_patience(own, 1000000);
     ql_rcu_set_stall_patience(NULL, 1);
     ql_rcu_read_lock(own, &outer);
-    ticket = ql_rcu_ticket(own);
+    seq = ql_rcu_start_poll_synchronize(own);
     for (int i = 0; i < 5000 && stalls == 0; i++) {
         ql_rcu_poll(own);
         usleep(1000);
     }
-    CHECK(stalls > 0 && !ql_rcu_elapsed(own, ticket));
+    CHECK(stalls > 0 && !ql_rcu_poll_state_synchronize(own, seq));
     ql_rcu_read_unlock(&outer);
     ql_rcu_set_stall_patience(own, UINT64_MAX);
     CHECK(ql_rcu_set_stall_handler(NULL, NULL) == QL_INVALID);
@@ -595,13 +596,25 @@ static void free_after_grace_period(void)
     ql_cache_free_rcu(cache, NULL);
     ql_cache_free_rcu(NULL, found);
     ql_cache_flush_rcu(NULL);
+    /* At the limit an object is released before the call returns, without a poll. */
+    ql_cache_set_rcu_limit(cache, 1);
+    ql_cache_set_rcu_limit(NULL, 1);
+    for (int i = 0; i < N; i++) {
+        unsigned char *object = ql_cache_alloc(cache);
+        object[0] = 0x77;
+        ql_cache_free_rcu(cache, object);
+    }
+    CHECK(counts.released > N);
+    ql_cache_set_rcu_limit(cache, SIZE_MAX);
+    ql_cache_flush_rcu(cache);
+    CHECK(counts.released == 2 * N);
     /* What waits when the cache goes is released after it. */
     found = ql_cache_alloc(cache);
     found[0] = 0x77;
     ql_cache_free_rcu(cache, found);
     ql_cache_destroy(cache);
     ql_rcu_barrier(domain);
-    CHECK(counts.released == N + 1);
+    CHECK(counts.released == 2 * N + 1);
 }
 
 struct seen {

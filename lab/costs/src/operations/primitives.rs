@@ -170,6 +170,14 @@ fn rcu_read_nested(sharing: Sharing) -> Scene {
     })
 }
 
+/// Runs the thread's share of callbacks, as programs do between two pieces of work.
+#[inline(always)]
+pub(super) fn run_share(domain: &Domain) {
+    if domain.is_pending() {
+        rcu::run_pending(&[domain]);
+    }
+}
+
 fn rcu_defer(sharing: Sharing) -> Scene {
     // The global domain: the measurement of retained bytes waits for its callbacks.
     let domain = || rcu::global().expect("memory for a domain");
@@ -179,6 +187,7 @@ fn rcu_defer(sharing: Sharing) -> Scene {
             number += 1;
             let last = number;
             domain.defer(move || assert_ne!(last, 0)).expect("memory for a callback");
+            run_share(&domain);
         })
     })
 }

@@ -1,5 +1,6 @@
 //! Slab caches: objects that readers find without a reference.
 
+use crate::operations::primitives::run_share;
 use crate::operations::slab::Object;
 use crate::processes::{leak, of_objects};
 use crate::raw::Session;
@@ -41,6 +42,8 @@ fn free(sharing: Sharing) -> Scene {
         Box::new(move || {
             let object = Unlinked::from(cache.alloc([7; 24]).expect("an object"));
             assert_eq!(object[0], 7);
+            drop(object);
+            run_share(cache.domain());
         })
     })
 }
@@ -52,6 +55,7 @@ fn free_many(sharing: Sharing) -> Scene {
                 let object = Unlinked::from(cache.alloc([7; 24]).expect("an object"));
                 assert_eq!(object[0], 7);
             }
+            run_share(cache.domain());
         })
     })
 }
@@ -80,6 +84,7 @@ fn replace(sharing: Sharing) -> Scene {
             let (cache, place) = &*shared;
             let old = place.replace(cache.alloc([7; 24]).expect("an object"));
             assert_eq!(old.expect("an object")[0], 7);
+            run_share(cache.domain());
         })
     })
 }

@@ -31,52 +31,26 @@ fn stages(cpus: usize, cpu: usize, n: usize, completed: u64) -> Stages {
 }
 
 #[test]
-fn what_a_cpu_queued_is_its_own() {
+fn a_share_is_of_the_own_cpu() {
     let mut stages = stages(8, 5, 10, 2);
     for cpu in [0, 1, 2, 3, 4, 6, 7] {
-        assert_eq!(stages.take(100, cpu, 2, Whose::Own).len(), 0, "CPU {cpu}");
+        assert_eq!(stages.take(100, cpu, false).len(), 0, "CPU {cpu}");
     }
-    assert_eq!(stages.take(4, 5, 2, Whose::Own).len(), 4);
+    assert_eq!(stages.take(4, 5, false).len(), 4);
     assert_eq!(stages.past_waiting(), 6);
-    assert_eq!(stages.take(100, 5, 2, Whose::Own).len(), 6);
+    assert_eq!(stages.take(100, 5, false).len(), 6);
     assert_eq!(stages.past_waiting(), 0);
 }
 
 #[test]
-fn what_a_cpu_leaves_is_found() {
-    let mut stages = stages(8, 5, 10, 2);
-    for _ in 0..20 {
-        assert_eq!(stages.take(3, 0, 2 + PATIENCE - 1, Whose::Own).len(), 0, "it may still come");
-    }
-    let mut calls = 0;
-    while stages.past_waiting() > 0 {
-        let n = stages.take(3, 0, 2 + PATIENCE, Whose::Own).len();
-        assert!(n <= 3);
-        calls += 1;
-    }
-    // It is looked at once in four calls.
-    assert!(calls <= 4 * 4, "{calls}");
-}
-
-#[test]
-fn a_cpu_that_takes_too_little_is_helped() {
-    let mut stages = stages(4, 1, 100, 2);
-    for completed in 2..2 + PATIENCE {
-        assert_eq!(stages.take(1, 1, completed, Whose::Own).len(), 1);
-    }
-    let helped = (0..4).map(|_| stages.take(50, 0, 2 + PATIENCE, Whose::Own).len()).sum::<i64>();
-    assert_eq!(helped, 100 - PATIENCE as i64);
-}
-
-#[test]
-fn who_waits_takes_all() {
+fn a_poll_takes_all() {
     let mut stages = stages(8, 5, 10, 2);
     stages.collected(2, 3, chain(4));
     stages.collected(2, 6, chain(1));
-    assert_eq!(stages.take(i64::MAX, 0, 2, Whose::All).len(), 10, "the others are not due");
+    assert_eq!(stages.take(i64::MAX, 0, true).len(), 10, "the others are not due");
     stages.promote(3);
-    assert_eq!(stages.take(2, 0, 3, Whose::All).len(), 2);
-    assert_eq!(stages.take(i64::MAX, 0, 3, Whose::All).len(), 3);
+    assert_eq!(stages.take(2, 0, true).len(), 2);
+    assert_eq!(stages.take(i64::MAX, 0, true).len(), 3);
     assert_eq!((stages.past_waiting(), stages.take_all().len()), (0, 0));
 }
 

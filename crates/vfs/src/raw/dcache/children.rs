@@ -83,7 +83,7 @@ impl Whole {
             }
         }
         // SAFETY: the head is the header's, which is ours to give; what runs frees memory.
-        unsafe { domain.queue(self.header().cast(), free) };
+        unsafe { domain.call(self.header().cast(), free) };
     }
 }
 

@@ -134,7 +134,7 @@ unsafe fn free_rcu(sb: NonNull<SuperBlock>, vfs: &Vfs) {
     }
     const { assert!(core::mem::offset_of!(SuperBlock, head) == 0) };
     // SAFETY: the head is the superblock's, which is ours.
-    unsafe { vfs.domain.queue(sb.cast(), free) };
+    unsafe { vfs.domain.call(sb.cast(), free) };
 }
 
 impl<'k> SuperRef<'k> {

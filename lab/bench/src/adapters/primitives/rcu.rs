@@ -9,7 +9,7 @@ use std::sync::{Arc, RwLock};
 use crossbeam_epoch::{Collector, LocalHandle};
 use quietline_platform::atomic::{AtomicBool, AtomicU64, Ordering};
 use quietline_platform::{AllocError, heap};
-use quietline_sync::rcu::Domain;
+use quietline_sync::rcu::{self, Domain};
 use quietline_sync::{Batch, Counter};
 
 use super::{Opened, marks, stage};
@@ -38,11 +38,11 @@ pub(super) fn read() -> Opened {
 
 /// Fails if a section is still open, which would keep a grace period from ending.
 fn no_section(domain: &Domain) -> Result<(), Fault> {
-    let ticket = domain.ticket();
+    let seq = domain.start_poll_synchronize();
     // Without readers each poll is a step, and a grace period has few.
     let over = (0..1_000).any(|_| {
         domain.poll();
-        domain.elapsed(ticket)
+        domain.poll_state_synchronize(seq)
     });
     Fault::unless(over, || "a grace period does not end: a read section is still open".to_owned())
 }
@@ -99,6 +99,9 @@ pub(super) fn call() -> Opened {
         let mut mark = marks(seat);
         Ok(looped(FREED, move || {
             free_by_rcu(&world.reclaimer, Tracked::new(world.ledger, mark()))?;
+            if world.reclaimer.is_pending() {
+                rcu::run_pending(&[&world.reclaimer]);
+            }
             Ok::<_, AllocError>(true)
         }))
     };
