@@ -11,9 +11,9 @@
 use crate::bulk::Entry;
 use crate::cache::RawCache;
 use crate::freelist::NONE;
-use crate::inner::Inner;
 use crate::slab::Slab;
-use crate::{debug, stats};
+use crate::slabs::Slabs;
+use crate::stats;
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -56,10 +56,11 @@ impl RawCache {
     pub fn alloc_batch(&self, want: usize) -> Result<Batch<'_>, AllocError> {
         let none = || List { slab: core::ptr::null(), head: NONE, fresh: 0..0, of: PhantomData };
         let mut batch = Batch { cache: self, lists: [none(), none()], left: 0 };
-        let inner = &*self.inner;
-        if inner.checks.on() {
+        let slabs = self.slabs();
+        if slabs.checks.on() {
             // Checked objects come one by one.
-            let object = debug::alloc(inner)?.as_ptr() as usize;
+            let mut object = 0;
+            slabs.take(1, |one| object = one)?;
             // SAFETY: an object that is out.
             let slab = unsafe { Slab::of(object) };
             let index = slab.index_of(object);
@@ -68,12 +69,12 @@ impl RawCache {
             return Ok(batch);
         }
         for list in &mut batch.lists {
-            match inner.take_whole_slab() {
+            match slabs.take_whole() {
                 Ok((taken, count)) => {
                     *list = taken;
                     batch.left += count;
                     // Relaxed: a statistic.
-                    inner.taken.fetch_add(count as i64, Ordering::Relaxed);
+                    slabs.taken.fetch_add(count as i64, Ordering::Relaxed);
                 }
                 Err(error) if batch.left == 0 => return Err(error),
                 Err(AllocError) => break,
@@ -86,8 +87,8 @@ impl RawCache {
     }
 }
 
-impl Inner {
-    fn take_whole_slab<'a>(&self) -> Result<(List<'a>, usize), AllocError> {
+impl Slabs {
+    fn take_whole<'a>(&self) -> Result<(List<'a>, usize), AllocError> {
         self.count(stats::REFILL);
         let slab = self.frozen_slab()?;
         // SAFETY: a frozen slab lives, and is ours.

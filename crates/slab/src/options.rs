@@ -64,7 +64,7 @@ pub struct Options {
     /// Whether CPUs keep objects in sheaves. Without sheaves every operation goes to the slabs: for
     /// comparison, and for caches whose memory matters more than their speed.
     pub sheaves: bool,
-    /// The checks: see [`RawCache::set_debug`](crate::RawCache::set_debug).
+    /// The checks: see [`Control::set_debug`](crate::Control::set_debug).
     pub debug: Debug,
     /// The number of objects that a slab should hold at least, in a block of at most 64 KiB. 0 for
     /// the default.

@@ -4,7 +4,7 @@ use crate::debug::Debug;
 use crate::deferred;
 use crate::freelist::{Detached, Freelist, Links, NONE, Packed, State};
 use crate::hook::Hook;
-use crate::inner::Inner;
+use crate::slabs::Slabs;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::cell::UnsafeCell;
@@ -80,7 +80,7 @@ pub(crate) struct Slab {
     /// The time between two turns of the cache's switch in which the slab was made, if checks were on; 0 if not.
     epoch: AtomicU32,
     layout: Layout,
-    cache: NonNull<Inner>,
+    cache: NonNull<Slabs>,
     /// Neighbours on the partial list, or on a list of slabs with checks; under that list's lock.
     links: UnsafeCell<(*mut Slab, *mut Slab)>,
     dtor: Option<Hook>,
@@ -122,7 +122,7 @@ impl Slab {
     /// # Errors
     /// [`AllocError`] when there are no pages.
     pub(crate) fn new(
-        cache: NonNull<Inner>,
+        cache: NonNull<Slabs>,
         layout: Layout,
         dtor: Option<Hook>,
     ) -> Result<NonNull<Slab>, AllocError> {
@@ -143,7 +143,7 @@ impl Slab {
         unsafe {
             slab.write(header);
             if let Some(marks) = slab.as_ref().marks() {
-                deferred::init(marks, layout.objects);
+                marks.write_bytes(0, deferred::bytes(layout.objects));
             }
         }
         // SAFETY: written above.
@@ -209,6 +209,21 @@ impl Slab {
         self.block().cast()
     }
 
+    /// The head by which the slab, or what is deferred of it, waits for a grace period.
+    pub(crate) fn head(&self) -> NonNull<rcu::Head> {
+        // SAFETY: inside the block.
+        unsafe { self.block().add(core::mem::offset_of!(Slab, rcu)).cast() }
+    }
+
+    /// The slab of a [`head`](Self::head).
+    ///
+    /// # Safety
+    /// The head is one of a slab.
+    pub(crate) unsafe fn of_head(head: NonNull<rcu::Head>) -> NonNull<Slab> {
+        // SAFETY: by contract.
+        unsafe { head.cast::<u8>().sub(core::mem::offset_of!(Slab, rcu)).cast() }
+    }
+
     /// Where it is noted which objects are [`deferred`], if there is room for it.
     pub(crate) fn marks(&self) -> Option<NonNull<u8>> {
         // SAFETY: a cache outlives its slabs; if it names a domain, their layout has room for marks behind the header.
@@ -222,7 +237,7 @@ impl Slab {
         &self.layout
     }
 
-    pub(crate) fn cache(&self) -> NonNull<Inner> {
+    pub(crate) fn cache(&self) -> NonNull<Slabs> {
         self.cache
     }
 
@@ -429,10 +444,7 @@ impl Slab {
         unsafe {
             match domain {
                 None => Self::release(slab),
-                Some(domain) => {
-                    let head = NonNull::new_unchecked(&raw mut (*slab.as_ptr()).rcu);
-                    domain.call(head, release_after_grace_period);
-                }
+                Some(domain) => domain.call(slab.as_ref().head(), release_after_grace_period),
             }
         }
     }
@@ -455,7 +467,7 @@ impl Slab {
 
 unsafe fn release_after_grace_period(head: NonNull<rcu::Head>) {
     // SAFETY: the head is the field of a slab that `discard` was given.
-    unsafe { Slab::release(head.cast::<u8>().sub(core::mem::offset_of!(Slab, rcu)).cast()) }
+    unsafe { Slab::release(Slab::of_head(head)) }
 }
 
 /// The slabs of a cache that have objects to give.

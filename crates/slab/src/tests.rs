@@ -1,6 +1,7 @@
 //! Property 10, with what only the inside can see: where each object is.
 
 use crate::bulk::LOOK_AHEAD;
+use crate::debug::Way;
 use crate::freelist::State;
 use crate::hook::Hook;
 use crate::slab::Slab;
@@ -26,7 +27,7 @@ impl Random {
 fn audit(cache: &RawCache, with_users: &[usize]) {
     // Nobody may have objects in hand meanwhile.
     crate::set_decay_interval(std::time::Duration::ZERO);
-    let inner = &*cache.inner;
+    let slabs_of = cache.slabs();
     let mut place = BTreeMap::new();
     let mut put = |object: usize, at: &'static str| {
         if let Some(other) = place.insert(object, at) {
@@ -38,20 +39,20 @@ fn audit(cache: &RawCache, with_users: &[usize]) {
     let mut look = |content: &[usize]| {
         sheaves += 1;
         assert!(
-            content.len() <= inner.knobs.sheaf_capacity(),
+            content.len() <= cache.tunables().sheaf_capacity,
             "a sheaf of {} objects",
             content.len()
         );
         content.iter().for_each(|object| put(*object, "in a sheaf"));
     };
     cache.sheaves.each_content(&mut look);
-    let barn = inner.barn.each_content(&mut look);
+    let barn = cache.cpus.barn.each_content(&mut look);
     let limit = Options::barn_limit();
     assert!(barn.0 <= limit && barn.1 <= limit, "{barn:?} sheaves in the barn");
-    let block = inner.layout().block;
+    let block = cache.layout().block;
     let mut slabs: BTreeSet<usize> = place.keys().map(|object| object & !(block - 1)).collect();
     let mut listed = BTreeSet::new();
-    let partial = inner.partial.lock();
+    let partial = slabs_of.partial.lock();
     let mut next = partial.first();
     while let Some(slab) = next {
         assert!(listed.insert(slab.as_ptr() as usize), "the partial list has a cycle");
@@ -60,7 +61,7 @@ fn audit(cache: &RawCache, with_users: &[usize]) {
     }
     assert_eq!(listed.len(), partial.len);
     slabs.extend(&listed);
-    assert_eq!(slabs.len(), inner.slabs.load(Ordering::Relaxed));
+    assert_eq!(slabs.len(), slabs_of.slabs.load(Ordering::Relaxed));
     for address in slabs {
         // SAFETY: blocks of the cache's objects, or of its list, begin with their slab.
         let slab = unsafe { &*(address as *const Slab) };
@@ -69,7 +70,7 @@ fn audit(cache: &RawCache, with_users: &[usize]) {
         let out = place.keys().filter(|object| **object & !(block - 1) == address).count();
         assert_eq!(usize::from(word.inuse), out, "objects that slab {address:#x} has given out");
         assert_eq!(free.len() + out, usize::from(constructed));
-        let partial = !free.is_empty() || usize::from(constructed) < inner.layout().objects;
+        let partial = !free.is_empty() || usize::from(constructed) < cache.layout().objects;
         assert_eq!(word.state, if partial { State::Partial } else { State::Full });
         assert_eq!(
             listed.contains(&address),
@@ -79,8 +80,8 @@ fn audit(cache: &RawCache, with_users: &[usize]) {
         let distinct: BTreeSet<_> = free.iter().collect();
         assert_eq!(distinct.len(), free.len(), "the free list has a cycle");
         for object in free {
-            let offset = object - address - inner.layout().first;
-            assert!(offset.is_multiple_of(inner.layout().stride), "free object of another slab");
+            let offset = object - address - cache.layout().first;
+            assert!(offset.is_multiple_of(cache.layout().stride), "free object of another slab");
             assert!(!place.contains_key(&object), "{object:#x} is free and out");
         }
     }
@@ -163,8 +164,8 @@ fn each_object_has_one_user() {
                         }
                         _ if me == 1 && random.below(40) == 0 => cache.shrink(),
                         _ => assert!(
-                            cache.inner.barn.content()
-                                <= Options::barn_limit() * cache.inner.knobs.sheaf_capacity()
+                            cache.cpus.barn.content()
+                                <= Options::barn_limit() * cache.tunables().sheaf_capacity
                         ),
                     }
                 }
@@ -203,7 +204,7 @@ fn each_object_has_one_user() {
         unsafe { cache.free_bulk(&mut objects) };
         audit(&cache, &[]);
         cache.shrink();
-        assert_eq!(cache.inner.slabs.load(Ordering::Relaxed), 0);
+        assert_eq!(cache.slabs().slabs.load(Ordering::Relaxed), 0);
     }
 }
 
@@ -219,14 +220,14 @@ fn bulk_is_many_singles() {
         let order: Vec<usize> = objects.iter().map(|object| object.unwrap().addr().get()).collect();
         let mut slabs: Vec<usize> = Vec::new();
         for object in &order {
-            let slab = object & !(cache.inner.layout().block - 1);
+            let slab = object & !(cache.layout().block - 1);
             if !slabs.contains(&slab) {
                 slabs.push(slab);
             }
         }
         // Name objects by their slab's place in the order of allocation, so that two caches compare.
         let name = |object: usize| {
-            let slab = object & !(cache.inner.layout().block - 1);
+            let slab = object & !(cache.layout().block - 1);
             (slabs.iter().position(|s| *s == slab), object - slab)
         };
         let mut freed: Vec<usize> = (0..700).map(|_| order[random.below(order.len())]).collect();
@@ -234,9 +235,9 @@ fn bulk_is_many_singles() {
         freed.dedup();
         freed.sort_by_key(|object| name(*object).1.wrapping_mul(2654435761) % 1000);
         if bulk {
-            cache.inner.free_to_slabs(&mut freed.clone());
+            cache.slabs().give(&mut freed.clone(), Way::Free);
         } else {
-            freed.iter().for_each(|object| cache.inner.free_to_slabs(&mut [*object]));
+            freed.iter().for_each(|object| cache.slabs().give(&mut [*object], Way::Free));
         }
         let users: Vec<usize> =
             order.iter().copied().filter(|object| !freed.contains(object)).collect();
@@ -244,7 +245,7 @@ fn bulk_is_many_singles() {
         audit(&cache, &users);
         let mut sets = BTreeSet::new();
         for slab in slabs.iter().filter(|slab| {
-            users.iter().any(|object| object & !(cache.inner.layout().block - 1) == **slab)
+            users.iter().any(|object| object & !(cache.layout().block - 1) == **slab)
         }) {
             // SAFETY: an object of the slab is out, so it lives.
             let slab = unsafe { &*(*slab as *const Slab) };
@@ -309,12 +310,12 @@ fn one_change_for_each_group() {
     // Straight out of the slabs, past the sheaves.
     let take = |n: usize| {
         let mut objects = Vec::new();
-        cache.inner.refill(n, |object| objects.push(object)).unwrap();
+        cache.slabs().take(n, |object| objects.push(object)).unwrap();
         assert_eq!(objects.len(), n);
         objects
     };
-    let mut objects = take(8 * cache.inner.layout().objects);
-    let block = cache.inner.layout().block;
+    let mut objects = take(8 * cache.layout().objects);
+    let block = cache.layout().block;
     let mut of_slab = BTreeMap::<usize, Vec<usize>>::new();
     for object in &objects {
         of_slab.entry(object & !(block - 1)).or_default().push(*object);
@@ -332,10 +333,10 @@ fn one_change_for_each_group() {
             .collect();
         let model = groups(case.iter().copied().map(Some).collect());
         assert_eq!(expected.unwrap_or(model), model, "{case:?}");
-        let before = cache.sheaves.counted(stats::SLAB_SYNC);
+        let before = cache.slabs().counted(stats::SLAB_SYNC);
         let mut zeroed = array.clone();
-        cache.inner.free_to_slabs(&mut zeroed);
-        assert_eq!(cache.sheaves.counted(stats::SLAB_SYNC) - before, model, "{case:?}");
+        cache.slabs().give(&mut zeroed, Way::Free);
+        assert_eq!(cache.slabs().counted(stats::SLAB_SYNC) - before, model, "{case:?}");
         assert!(zeroed.iter().all(|object| *object == 0));
         // Out again, by whatever way: the test needs them all.
         if !array.is_empty() {
@@ -344,6 +345,6 @@ fn one_change_for_each_group() {
             assert_eq!(again, array, "only these were free");
         }
     }
-    cache.inner.free_to_slabs(&mut objects);
+    cache.slabs().give(&mut objects, Way::Free);
     audit(&cache, &[]);
 }

@@ -5,15 +5,16 @@ use crate::cache::RawCache;
 use crate::control::Control;
 use crate::hook::Hook;
 use crate::options::{CacheError, Options};
-use crate::slot::{Slot, VacantSlot};
-use crate::stats::Stats;
+use crate::slot::{OwnedSlot, Slot, VacantSlot};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
+use core::ops::Deref;
 use core::pin::Pin;
 use core::ptr::NonNull;
 use quietline_platform::AllocError;
 use quietline_sync::rcu;
+use std::sync::Arc;
 
 /// A slab cache of `T`s. `T` has at most 16 KiB. It may need `drop`, be zero-sized or be
 /// over-aligned.
@@ -67,22 +68,25 @@ impl<T> Cache<T> {
         Ok(Self { raw: RawCache::new(options)?, of: PhantomData })
     }
 
-    /// Returns the operations that all kinds of caches have: tunables, checks, validation,
-    /// reclaim, statistics.
-    pub fn control(&self) -> Control<'_> {
-        self.raw.control()
-    }
-
     /// Stores `value`. Costs and lines as [`RawCache::alloc`].
     ///
     /// # Errors
     /// [`AllocError`]; `value` is dropped.
     #[inline(always)]
     pub fn alloc(&self, value: T) -> Result<Slot<'_, T>, AllocError> {
-        let memory = self.raw.alloc()?.cast::<T>();
-        // SAFETY: fresh memory of T's size and alignment.
-        unsafe { memory.write(value) };
-        Ok(Slot { value: memory, cache: self })
+        Slot::new(self, value)
+    }
+
+    /// Stores `value` in a slot that owns the cache. Costs and lines as [`RawCache::alloc`], and one
+    /// locked instruction on the reference count of the cache.
+    ///
+    /// Other ways to make a value ([`alloc_with`](Self::alloc_with),
+    /// [`alloc_vacant`](Self::alloc_vacant)) end in [`Slot::into_owned`].
+    ///
+    /// # Errors
+    /// [`AllocError`]; `value` is dropped.
+    pub fn alloc_owned(self: &Arc<Self>, value: T) -> Result<OwnedSlot<T>, AllocError> {
+        Ok(self.alloc(value)?.into_owned(self))
     }
 
     /// Allocates memory, calls `make` and stores its value there. The compiler can construct a
@@ -173,16 +177,6 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Returns the cache's statistics.
-    pub fn stats(&self) -> Stats {
-        self.raw.stats()
-    }
-
-    /// Frees cached memory: see [`RawCache::shrink`].
-    pub fn shrink(&self) {
-        self.raw.shrink();
-    }
-
     /// Frees memory that [`Slot::into_raw`] gave out.
     ///
     /// # Safety
@@ -191,6 +185,15 @@ impl<T> Cache<T> {
     pub unsafe fn free_raw(&self, value: NonNull<T>) {
         // SAFETY: passed on.
         unsafe { self.raw.free(value.cast()) };
+    }
+}
+
+impl<T> Deref for Cache<T> {
+    type Target = Control;
+
+    #[inline(always)]
+    fn deref(&self) -> &Control {
+        &self.raw
     }
 }
 
@@ -270,12 +273,6 @@ impl<T: Typesafe> TypesafeCache<T> {
         Ok(Self { raw, of: PhantomData })
     }
 
-    /// Returns the operations that all kinds of caches have: tunables, checks, validation,
-    /// reclaim, statistics.
-    pub fn control(&self) -> Control<'_> {
-        self.raw.control()
-    }
-
     /// Allocates a `T`, in the state in which it was freed, or freshly constructed. Costs and lines
     /// as [`RawCache::alloc`].
     ///
@@ -321,17 +318,16 @@ impl<T: Typesafe> TypesafeCache<T> {
 
     /// Returns the domain of the cache's readers.
     pub fn domain(&self) -> &'static rcu::Domain {
-        self.raw.inner.options.typesafe.expect("a typesafe cache has a domain")
+        self.options().typesafe.expect("a typesafe cache has a domain")
     }
+}
 
-    /// Returns the cache's statistics.
-    pub fn stats(&self) -> Stats {
-        self.raw.stats()
-    }
+impl<T: Typesafe> Deref for TypesafeCache<T> {
+    type Target = Control;
 
-    /// Frees cached memory, that of empty slabs after a grace period: see [`RawCache::shrink`].
-    pub fn shrink(&self) {
-        self.raw.shrink();
+    #[inline(always)]
+    fn deref(&self) -> &Control {
+        &self.raw
     }
 }
 

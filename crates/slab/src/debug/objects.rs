@@ -8,9 +8,10 @@
 //!
 //! Whoever uses this holds the lock of the cache's checks, or knows the slab alone.
 
-use super::violation::{Dump, Side};
+use super::violation::{Dump, Side, Violation, ViolationKind};
 use super::{CallSite, Debug};
 use crate::slab::Slab;
+use crate::slabs::Slabs;
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -62,18 +63,34 @@ pub(crate) fn zone(checked: Debug) -> usize {
 }
 
 /// A slab's.
+#[derive(Clone, Copy)]
 pub(super) struct Objects<'a> {
     pub(super) slab: &'a Slab,
-    /// Bytes of an object.
-    pub(super) size: usize,
 }
 
 impl<'a> Objects<'a> {
     /// # Safety
-    /// The slab is one with checks, of a cache with objects of this size, and outlives `'a`; see the head of this file.
-    pub(super) unsafe fn of(slab: NonNull<Slab>, size: usize) -> Self {
+    /// The slab is one with checks, and outlives `'a`, as its cache does; see the head of this file.
+    pub(super) unsafe fn of(slab: NonNull<Slab>) -> Self {
         // SAFETY: by contract.
-        Self { slab: unsafe { slab.as_ref() }, size }
+        Self { slab: unsafe { slab.as_ref() } }
+    }
+
+    pub(super) fn cache(&self) -> &'a Slabs {
+        // SAFETY: by the contract of `of`.
+        unsafe { self.slab.cache().as_ref() }
+    }
+
+    fn size(&self) -> usize {
+        self.cache().options.size
+    }
+
+    /// A violation, with what is known of its object.
+    pub(super) fn about(&self, index: u16, kind: ViolationKind) -> Violation {
+        let (allocated, freed) = self.known_sites(index);
+        let slab = Some((self.block().start, usize::from(index)));
+        let violation = Violation::new(kind, self.cache(), self.address(index));
+        Violation { slab, allocated, freed, ..violation }
     }
 
     pub(super) fn count(&self) -> u16 {
@@ -141,7 +158,7 @@ impl<'a> Objects<'a> {
     }
 
     /// Who allocated it last, and who freed it since.
-    pub(super) fn known_sites(&self, index: u16) -> (Option<CallSite>, Option<CallSite>) {
+    fn known_sites(&self, index: u16) -> (Option<CallSite>, Option<CallSite>) {
         // SAFETY: as `sites` says.
         let sites = self.sites(index).map_or([CallSite::NONE; 2], |sites| unsafe { *sites });
         let (allocated, freed) = (sites[0].known(), sites[1].known());
@@ -153,9 +170,12 @@ impl<'a> Objects<'a> {
     /// The zones of an object, left and right.
     fn zones(&self, index: u16) -> [(Side, Range<usize>); 2] {
         let (object, zone) = (self.address(index), zone(self.slab.checked()));
-        let end =
-            if zone == 0 { object + self.size } else { object + self.slab.layout().stride - zone };
-        [(Side::Left, object - zone..object), (Side::Right, object + self.size..end)]
+        let end = if zone == 0 {
+            object + self.size()
+        } else {
+            object + self.slab.layout().stride - zone
+        };
+        [(Side::Left, object - zone..object), (Side::Right, object + self.size()..end)]
     }
 
     /// The first byte beside an object that was written.
@@ -175,11 +195,11 @@ impl<'a> Objects<'a> {
 
     /// The first byte of a free object that was written, if that is checked.
     pub(super) fn written(&self, index: u16) -> Option<Dump> {
-        if !self.slab.checked().contains(Debug::POISON) || self.size == 0 {
+        if !self.slab.checked().contains(Debug::POISON) || self.size() == 0 {
             return None;
         }
         let object = self.address(index);
-        let last = object + self.size - 1;
+        let last = object + self.size() - 1;
         let (all, end) = match self.usage(index)? {
             Use::Fresh => (FRESH, FRESH),
             Use::Free => (FREED, FREED_LAST),
@@ -199,12 +219,12 @@ impl<'a> Objects<'a> {
     }
 
     fn fill(&self, index: u16, all: u8, last: u8) {
-        if self.slab.checked().contains(Debug::POISON) && self.size > 0 {
+        if self.slab.checked().contains(Debug::POISON) && self.size() > 0 {
             let object = self.slab.object(index);
             // SAFETY: the object is free, or about to be, and of this size.
             unsafe {
-                object.write_bytes(all, self.size);
-                object.add(self.size - 1).write(last);
+                object.write_bytes(all, self.size());
+                object.add(self.size() - 1).write(last);
             }
         }
     }

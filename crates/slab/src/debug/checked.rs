@@ -4,14 +4,14 @@ use super::objects::{Objects, Use};
 use super::violation::{Invalid, Violation, ViolationKind};
 use super::{CallSite, Debug};
 use crate::freelist::Detached;
-use crate::inner::Inner;
 use crate::slab::{Partial, Slab};
+use crate::slabs::Slabs;
 use core::ptr::{self, NonNull};
 use quietline_platform::pages;
 
 /// All slabs that were made since the switch was turned last. Each is frozen: nobody else takes from it.
 #[derive(Debug)]
-pub(super) struct Slabs {
+pub(crate) struct Checked {
     /// What is checked.
     pub(super) checked: Debug,
     /// Of this turn of the switch; never 0.
@@ -45,19 +45,17 @@ pub(super) enum Popped {
 
 /// What came of giving an object back.
 pub(super) enum Put {
-    /// Nothing is checked any more.
-    Off,
-    /// The object's slab is older than the switch's last turn.
+    /// Nothing is checked any more, or the object's slab is older than the switch's last turn.
     Unchecked,
     /// To the address's cache, if there still is one; the slab.
-    Foreign(*const Inner, NonNull<Slab>),
+    Foreign(*const Slabs, NonNull<Slab>),
     Refused(Violation),
     Done(Option<Violation>),
 }
 
 /// Why an object is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Way {
     /// Its user frees it.
     Free,
     /// Its user frees it after a grace period that is to come.
@@ -66,7 +64,7 @@ pub(super) enum Way {
     Waited,
 }
 
-impl Slabs {
+impl Checked {
     pub(super) const fn new() -> Self {
         Self { checked: Debug::OFF, epoch: 1, lists: [const { Partial::new() }; LISTS] }
     }
@@ -109,7 +107,7 @@ impl Slabs {
         self.lists.iter().flat_map(Partial::iter)
     }
 
-    pub(super) fn pop(&mut self, cache: &Inner, by: &CallSite) -> Popped {
+    pub(super) fn pop(&mut self, by: &CallSite) -> Popped {
         if self.checked.is_off() {
             return Popped::Off;
         }
@@ -117,9 +115,9 @@ impl Slabs {
             return Popped::NoSlab;
         };
         // SAFETY: slabs on these lists are checked ones of the cache, and live while they are locked.
-        let objects = unsafe { Objects::of(slab, cache.options.size) };
+        let objects = unsafe { Objects::of(slab) };
         if !objects.slab.list_head_is_sound() {
-            return Popped::Again(self.give_up(cache, &objects));
+            return Popped::Again(self.give_up(&objects));
         }
         let index = self
             .change(objects.slab, || objects.slab.take_one())
@@ -127,16 +125,14 @@ impl Slabs {
         let fresh = match objects.usage(index) {
             Some(Use::Fresh) => true,
             Some(Use::Free) => false,
-            _ => return Popped::Again(self.give_up(cache, &objects)),
+            _ => return Popped::Again(self.give_up(&objects)),
         };
-        let found = overrun(cache, &objects, index);
+        let found = overrun(&objects, index);
         if let Some(memory) = objects.written(index) {
             objects.set_usage(index, Use::Quarantined);
             let memory = Some(memory);
-            return Popped::Again(Violation {
-                memory,
-                ..about(cache, &objects, index, ViolationKind::UseAfterFree)
-            });
+            let violation = objects.about(index, ViolationKind::UseAfterFree);
+            return Popped::Again(Violation { memory, ..violation });
         }
         objects.set_usage(index, Use::Allocated);
         objects.set_allocated(index, by);
@@ -144,9 +140,9 @@ impl Slabs {
         Popped::Object { object: objects.slab.object(index), fresh, found }
     }
 
-    pub(super) fn put(&mut self, cache: &Inner, object: usize, by: &CallSite, way: Way) -> Put {
+    pub(super) fn put(&mut self, cache: &Slabs, object: usize, by: &CallSite, way: Way) -> Put {
         if self.checked.is_off() {
-            return Put::Off;
+            return Put::Unchecked;
         }
         let invalid = |why| Violation {
             found: by.known(),
@@ -175,10 +171,10 @@ impl Slabs {
             return Put::Refused(Violation { slab, ..invalid(Invalid::Inside { offset }) });
         }
         // SAFETY: a slab of this epoch is a checked one of the cache.
-        let objects = unsafe { Objects::of(slab, cache.options.size) };
+        let objects = unsafe { Objects::of(slab) };
         let refuse = |kind| {
             let found = by.known();
-            Put::Refused(Violation { object, found, ..about(cache, &objects, index, kind) })
+            Put::Refused(Violation { object, found, ..objects.about(index, kind) })
         };
         if offset != 0 {
             return refuse(ViolationKind::InvalidPointer(Invalid::Inside { offset }));
@@ -190,9 +186,9 @@ impl Slabs {
             Some(Use::Free | Use::Quarantined) => return refuse(ViolationKind::DoubleFree),
             Some(Use::Waiting) if way != Way::Waited => return refuse(ViolationKind::DoubleFree),
             Some(Use::Allocated | Use::Waiting) => {}
-            None => return Put::Refused(self.give_up(cache, &objects)),
+            None => return Put::Refused(self.give_up(&objects)),
         }
-        let mut found = overrun(cache, &objects, index);
+        let mut found = overrun(&objects, index);
         if let Some(found) = &mut found {
             found.found = by.known();
         }
@@ -211,17 +207,13 @@ impl Slabs {
 
     /// Takes an empty slab out, if there are more than `keep`, for the caller to give back: checked, as what is known of its
     /// objects will be forgotten. If that finds something, it is to be reported first, and no slab is taken yet.
-    pub(super) fn take_empty(
-        &mut self,
-        cache: &Inner,
-        keep: usize,
-    ) -> (Option<NonNull<Slab>>, Option<Violation>) {
+    pub(super) fn take_empty(&mut self, keep: usize) -> (Option<NonNull<Slab>>, Option<Violation>) {
         let Some(slab) = self.lists[EMPTY].first().filter(|_| self.lists[EMPTY].len > keep) else {
             return (None, None);
         };
         // SAFETY: as in `pop`.
-        let objects = unsafe { Objects::of(slab, cache.options.size) };
-        let found = self.first_wrong(cache, &objects);
+        let objects = unsafe { Objects::of(slab) };
+        let found = self.first_wrong(&objects);
         if found.is_some() {
             return (None, found);
         }
@@ -230,13 +222,13 @@ impl Slabs {
     }
 
     /// The next thing that is wrong with any slab; it is put right as far as it can be, so that it is found once.
-    pub(super) fn next_wrong(&mut self, cache: &Inner) -> Option<Violation> {
+    pub(super) fn next_wrong(&mut self) -> Option<Violation> {
         for list in 0..LISTS {
             let mut next = self.lists[list].first();
             while let Some(slab) = next {
                 // SAFETY: as in `pop`.
-                let objects = unsafe { Objects::of(slab, cache.options.size) };
-                let wrong = self.first_wrong(cache, &objects);
+                let objects = unsafe { Objects::of(slab) };
+                let wrong = self.first_wrong(&objects);
                 if wrong.is_some() {
                     return wrong;
                 }
@@ -246,24 +238,21 @@ impl Slabs {
         None
     }
 
-    fn first_wrong(&mut self, cache: &Inner, objects: &Objects<'_>) -> Option<Violation> {
+    fn first_wrong(&mut self, objects: &Objects<'_>) -> Option<Violation> {
         if !objects.slab.list_is_whole()
             || (0..objects.count()).any(|index| objects.usage(index).is_none())
         {
-            return Some(self.give_up(cache, objects));
+            return Some(self.give_up(objects));
         }
         (0..objects.count()).find_map(|index| {
             if objects.usage(index) == Some(Use::Quarantined) {
                 return None;
             }
-            overrun(cache, objects, index).or_else(|| {
+            overrun(objects, index).or_else(|| {
                 let memory = Some(objects.written(index)?);
-                let violation = Violation {
-                    memory,
-                    ..about(cache, objects, index, ViolationKind::UseAfterFree)
-                };
+                let violation = objects.about(index, ViolationKind::UseAfterFree);
                 self.quarantine(objects, index);
-                Some(violation)
+                Some(Violation { memory, ..violation })
             })
         })
     }
@@ -291,10 +280,10 @@ impl Slabs {
     }
 
     /// Lets go of a slab whose records make no sense: it is neither taken from nor given back any more.
-    fn give_up(&mut self, cache: &Inner, objects: &Objects<'_>) -> Violation {
+    fn give_up(&mut self, objects: &Objects<'_>) -> Violation {
         let violation = Violation {
             slab: Some((objects.block().start, 0)),
-            ..Violation::new(ViolationKind::Records, cache, objects.address(0))
+            ..Violation::new(ViolationKind::Records, objects.cache(), objects.address(0))
         };
         self.remove(objects.slab);
         // It stays frozen, so that nobody takes from it.
@@ -304,21 +293,9 @@ impl Slabs {
 }
 
 /// What is written beside an object; it is wiped off.
-fn overrun(cache: &Inner, objects: &Objects<'_>, index: u16) -> Option<Violation> {
+fn overrun(objects: &Objects<'_>, index: u16) -> Option<Violation> {
     let (side, memory) = objects.overrun(index)?;
     objects.mend(index);
     let memory = Some(memory);
-    Some(Violation { memory, ..about(cache, objects, index, ViolationKind::Overrun(side)) })
-}
-
-/// A violation, with what is known of its object.
-pub(super) fn about(
-    cache: &Inner,
-    objects: &Objects<'_>,
-    index: u16,
-    kind: ViolationKind,
-) -> Violation {
-    let (allocated, freed) = objects.known_sites(index);
-    let slab = Some((objects.block().start, usize::from(index)));
-    Violation { slab, allocated, freed, ..Violation::new(kind, cache, objects.address(index)) }
+    Some(Violation { memory, ..objects.about(index, ViolationKind::Overrun(side)) })
 }
