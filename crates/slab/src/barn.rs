@@ -6,7 +6,6 @@ use crate::stats;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
-use quietline_platform::fork::AtFork;
 use quietline_platform::percpu::{OwnedSheaf, Sheaf};
 use quietline_sync::SpinLock;
 
@@ -16,12 +15,12 @@ pub const BARN_LIMIT: usize = 10;
 #[derive(Debug)]
 pub(crate) struct Barn {
     /// On lines of its own: the fields around it are read on every slow path.
-    piles: CachePadded<SpinLock<Piles>>,
+    pub(crate) piles: CachePadded<SpinLock<Piles>>,
     pub(crate) slabs: Slabs,
 }
 
 #[derive(Debug)]
-struct Piles {
+pub(crate) struct Piles {
     full: Pile,
     empty: Pile,
     /// The number of sheaves that each pile holds: 0 while the barn is closed.
@@ -190,18 +189,5 @@ impl Barn {
             assert_eq!(lengths.count(), pile.len);
         }
         (piles.full.len, piles.empty.len)
-    }
-}
-
-// SAFETY: the piles' lock and those of the slabs are held between the two.
-unsafe impl AtFork for Barn {
-    fn before(&self) {
-        self.piles.before();
-        self.slabs.before();
-    }
-
-    fn after(&self, child: bool) {
-        self.slabs.after(child);
-        self.piles.after(child);
     }
 }

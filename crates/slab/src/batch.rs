@@ -10,7 +10,7 @@
 
 use crate::bulk::Entry;
 use crate::cache::RawCache;
-use crate::freelist::NONE;
+use crate::freelist::{NONE, State};
 use crate::slab::Slab;
 use crate::slabs::Slabs;
 use crate::stats;
@@ -73,8 +73,6 @@ impl RawCache {
                 Ok((taken, count)) => {
                     *list = taken;
                     batch.left += count;
-                    // Relaxed: a statistic.
-                    slabs.taken.fetch_add(count as i64, Ordering::Relaxed);
                 }
                 Err(error) if batch.left == 0 => return Err(error),
                 Err(AllocError) => break,
@@ -92,11 +90,14 @@ impl Slabs {
         self.count(stats::REFILL);
         let slab = self.frozen_slab()?;
         // SAFETY: a frozen slab lives, and is ours.
-        let (head, listed, fresh) = unsafe { slab.as_ref() }.take_whole(self.options.ctor);
+        let (popped, fresh) =
+            unsafe { slab.as_ref() }.pop(usize::MAX, self.options.ctor, State::Full);
         self.count(stats::SLAB_SYNC);
-        let count = usize::from(listed) + fresh.len();
+        let count = usize::from(popped.listed) + fresh.len();
         debug_assert!(count > 0, "a partial slab has free objects");
-        let list = List { slab: slab.as_ptr(), head, fresh, of: PhantomData };
+        // Relaxed: a statistic.
+        self.taken.fetch_add(count as i64, Ordering::Relaxed);
+        let list = List { slab: slab.as_ptr(), head: popped.head, fresh, of: PhantomData };
         if let Some(first) = list.peek() {
             hint::prefetch(first.as_ptr());
         }

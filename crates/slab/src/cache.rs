@@ -150,6 +150,27 @@ impl Deref for RawCache {
     }
 }
 
+/// A typed cache dereferences to its [`Control`], and is shown as its statistics.
+macro_rules! typed_cache {
+    ($name:ident, $bound:path) => {
+        impl<T: $bound> core::ops::Deref for $name<T> {
+            type Target = $crate::Control;
+
+            #[inline(always)]
+            fn deref(&self) -> &$crate::Control {
+                &self.raw
+            }
+        }
+
+        impl<T: $bound> core::fmt::Debug for $name<T> {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_struct(stringify!($name)).field("stats", &self.stats()).finish()
+            }
+        }
+    };
+}
+pub(crate) use typed_cache;
+
 impl Drop for RawCache {
     fn drop(&mut self) {
         if registry::leave(&self.cache) {

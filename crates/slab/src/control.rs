@@ -70,7 +70,7 @@ impl Control {
             waiting: AtomicI64::new(0),
             rcu_limit: AtomicI64::new(i64::MAX),
             switch: SpinLock::new(()),
-            idle: Idle::new(),
+            idle: Idle::default(),
             visits: Visits::new(),
             membership: Membership::new(),
             node: fork::Node::new(fork::Rank::Cache),
@@ -212,6 +212,12 @@ impl Control {
         self.slabs().validate()
     }
 
+    /// All locks, from the top.
+    fn locks(&self) -> [&dyn AtFork; 5] {
+        let (cpus, slabs) = (&self.cpus, self.slabs());
+        [&self.switch, &cpus.handshake, &*cpus.barn.piles, &slabs.checks.slabs, &*slabs.partial]
+    }
+
     /// Takes the CPUs' sheaves. Sends those that collect to their grace period, and gives the others
     /// to the barn.
     ///
@@ -269,19 +275,17 @@ impl Drop for Control {
     }
 }
 
-// SAFETY: `before` takes all locks of a cache; none is inside them but the machine's.
+// SAFETY: `before` takes all locks of a cache, the outermost first; none is inside them but the machine's.
 unsafe impl AtFork for Control {
     fn before(&self) {
-        self.switch.before();
-        self.cpus.before();
+        self.locks().into_iter().for_each(AtFork::before);
     }
 
     fn after(&self, child: bool) {
         if child {
             self.visits.after_fork();
         }
-        self.cpus.after(child);
-        self.switch.after(child);
+        self.locks().into_iter().rev().for_each(|lock| lock.after(child));
     }
 }
 

@@ -9,7 +9,7 @@ use crate::tunables::Knob;
 use core::ptr::NonNull;
 use quietline_platform::atomic::{AtomicBool, Ordering};
 use quietline_platform::percpu::{self, OwnedSheaf};
-use quietline_platform::{AllocError, FenceError, fork::AtFork};
+use quietline_platform::{AllocError, FenceError};
 use quietline_sync::SpinLock;
 
 /// The number of objects that a CPU keeps of those that return to it from a grace period: twice as
@@ -25,7 +25,7 @@ pub(crate) struct Cpus {
     pub(crate) capacity: Knob,
     /// The number of objects that a new sheaf is filled with.
     pub(crate) batch: Knob,
-    handshake: Handshake,
+    pub(crate) handshake: Handshake,
     pub(crate) barn: Barn,
 }
 
@@ -300,18 +300,5 @@ impl Cpus {
     /// [`FenceError`]
     pub(crate) fn content(&self) -> Result<(usize, usize), FenceError> {
         self.sheaves.content(&self.handshake)
-    }
-}
-
-// SAFETY: all locks of the stack are held between the two, in the order of the layers.
-unsafe impl AtFork for Cpus {
-    fn before(&self) {
-        self.handshake.before();
-        self.barn.before();
-    }
-
-    fn after(&self, child: bool) {
-        self.barn.after(child);
-        self.handshake.after(child);
     }
 }

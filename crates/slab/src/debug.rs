@@ -96,7 +96,7 @@ impl Slabs {
             // SAFETY: on this list, which nobody else knows; frozen, so ours to take from, and after this on no list.
             let (_, state) = unsafe {
                 slabs.remove(slab);
-                slab.as_ref().take(0, None, |_| ())
+                slab.as_ref().take(0, None, &mut |_| ())
             };
             // One without a free object is nobody's from now on.
             if state == State::Frozen {

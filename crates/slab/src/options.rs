@@ -252,18 +252,15 @@ impl Options {
         while objects > 0 && !fits(objects, block) {
             objects -= 1;
         }
-        Ok(match (objects, record) {
-            (0, _) => return Err(too_large),
-            (_, 0) => Layout::new(stride, block, first(objects), objects, link),
-            _ => Layout::checked(
-                stride,
-                block,
-                first(objects),
-                objects,
-                HEADER + marks(objects),
-                record,
-            ),
-        })
+        if objects == 0 {
+            return Err(too_large);
+        }
+        // Links lie in the objects, or at the start of the records, which begin behind the marks.
+        let (link, links) = match record {
+            0 => (link, (first(objects) + link, stride)),
+            _ => (0, (HEADER + marks(objects), record)),
+        };
+        Ok(Layout::new((stride, block), (first(objects), objects), link, links))
     }
 
     /// Returns whether free objects keep their content.

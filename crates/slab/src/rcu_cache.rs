@@ -1,7 +1,6 @@
 //! A typed cache whose values readers find without owning them, and that end after a grace period.
 
-use crate::cache::RawCache;
-use crate::control::Control;
+use crate::cache::{RawCache, typed_cache};
 use crate::hook::Hook;
 use crate::options::{CacheError, Options};
 use crate::slot::RcuSlot;
@@ -227,15 +226,6 @@ fn wrong_domain(name: &str) -> ! {
     )
 }
 
-impl<T> Deref for RcuCache<T> {
-    type Target = Control;
-
-    #[inline(always)]
-    fn deref(&self) -> &Control {
-        &self.raw
-    }
-}
-
 impl<'c, T> From<RcuSlot<'c, T>> for Unlinked<'c, T> {
     /// A value that readers might have seen, though none has.
     fn from(slot: RcuSlot<'c, T>) -> Self {
@@ -266,11 +256,7 @@ impl<T> fmt::Debug for Place<'_, T> {
     }
 }
 
-impl<T> fmt::Debug for RcuCache<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RcuCache").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
+typed_cache!(RcuCache, Sized);
 
 impl<T> Drop for Unlinked<'_, T> {
     #[inline(always)]

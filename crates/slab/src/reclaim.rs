@@ -32,7 +32,7 @@ const NEVER: u64 = u64::MAX;
 const NO_LIMIT: usize = usize::MAX;
 
 /// What decay remembers of a cache. Written by the thread whose [`Turn`] it is, so all relaxed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Idle {
     /// When decay came last: nanoseconds of the monotonic clock.
     visited: AtomicU64,
@@ -42,17 +42,6 @@ pub(crate) struct Idle {
     used: AtomicU64,
     /// Whether the CPUs' sheaves were taken for idleness, and use has been the same since.
     drained: AtomicBool,
-}
-
-impl Idle {
-    pub(crate) fn new() -> Self {
-        Self {
-            visited: AtomicU64::new(0),
-            compared: AtomicU64::new(0),
-            used: AtomicU64::new(0),
-            drained: AtomicBool::new(false),
-        }
-    }
 }
 
 /// Nanoseconds between two caches. All of these are settings and dates, which order nothing: relaxed.

@@ -184,7 +184,7 @@ fn join(
             && cache.layout() == layout
             // Checks lay objects out by these.
             && (other.size, other.align.max(4)) == (options.size, options.align.max(4))
-            && same_domain(other, options)
+            && other.rcu.map(ptr::from_ref) == options.rcu.map(ptr::from_ref)
     })?;
     // Relaxed: under the lock.
     twin.membership.users.fetch_add(1, Ordering::Relaxed);
@@ -238,14 +238,6 @@ fn may_merge(options: &Options) -> bool {
         && options.typesafe.is_none()
         && options.sheaves
         && options.debug.is_off()
-}
-
-fn same_domain(one: &Options, other: &Options) -> bool {
-    match (one.rcu, other.rcu) {
-        (Some(one), Some(other)) => ptr::eq(one, other),
-        (None, None) => true,
-        _ => false,
-    }
 }
 
 /// Made once, and never dropped; null before. Not behind a lock, which a fork could find held.

@@ -18,7 +18,6 @@ use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicI64, AtomicUsize, Ordering};
-use quietline_platform::fork::AtFork;
 use quietline_sync::SpinLock;
 
 /// At a stable address, which slabs name.
@@ -361,18 +360,5 @@ impl Slabs {
                 "the object belongs to another cache than {name}"
             );
         }
-    }
-}
-
-// SAFETY: both locks of the layer are held between the two.
-unsafe impl AtFork for Slabs {
-    fn before(&self) {
-        self.checks.slabs.before();
-        self.partial.before();
-    }
-
-    fn after(&self, child: bool) {
-        self.partial.after(child);
-        self.checks.slabs.after(child);
     }
 }

@@ -57,7 +57,7 @@ fn audit(cache: &RawCache, with_users: &[usize]) {
     while let Some(slab) = next {
         assert!(listed.insert(slab.as_ptr() as usize), "the partial list has a cycle");
         // SAFETY: slabs on the list live; it is locked.
-        next = NonNull::new(unsafe { slab.as_ref() }.neighbours().1);
+        next = unsafe { slab.as_ref() }.next_listed();
     }
     assert_eq!(listed.len(), partial.len);
     slabs.extend(&listed);

@@ -1,15 +1,12 @@
 //! Typed caches: no unsafe for callers.
 
 use crate::bulk::Entry;
-use crate::cache::RawCache;
-use crate::control::Control;
+use crate::cache::{RawCache, typed_cache};
 use crate::hook::Hook;
 use crate::options::{CacheError, Options};
 use crate::slot::{OwnedSlot, Slot, VacantSlot};
-use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
-use core::ops::Deref;
 use core::pin::Pin;
 use core::ptr::NonNull;
 use quietline_platform::AllocError;
@@ -188,20 +185,7 @@ impl<T> Cache<T> {
     }
 }
 
-impl<T> Deref for Cache<T> {
-    type Target = Control;
-
-    #[inline(always)]
-    fn deref(&self) -> &Control {
-        &self.raw
-    }
-}
-
-impl<T> fmt::Debug for Cache<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("stats", &self.stats()).finish()
-    }
-}
+typed_cache!(Cache, Sized);
 
 /// A type whose objects can be in a typesafe cache, where readers see them also before their first
 /// use and between their lives. The fields are atomics or cells. The constructed state survives
@@ -322,17 +306,4 @@ impl<T: Typesafe> TypesafeCache<T> {
     }
 }
 
-impl<T: Typesafe> Deref for TypesafeCache<T> {
-    type Target = Control;
-
-    #[inline(always)]
-    fn deref(&self) -> &Control {
-        &self.raw
-    }
-}
-
-impl<T: Typesafe> fmt::Debug for TypesafeCache<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TypesafeCache").field("stats", &self.stats()).finish()
-    }
-}
+typed_cache!(TypesafeCache, Typesafe);

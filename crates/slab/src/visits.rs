@@ -1,14 +1,11 @@
 //! Threads that drain a cache's layers, and so have objects in hand that are neither with a user nor in any place.
 
 use quietline_platform::atomic::{AtomicUsize, Ordering};
-#[cfg(not(loom))]
-use quietline_platform::clock;
 use quietline_platform::thread;
 
-/// How long others wait for a visitor before they make do with what they find. A visit takes microseconds, and the turn of
-/// whoever has its CPU.
-#[cfg(not(loom))]
-const PATIENCE: core::time::Duration = core::time::Duration::from_secs(2);
+/// How often others let a visitor run before they make do with what they find: some seconds where there is no other CPU, and
+/// for ever in a model, in which a visit that does not end is a deadlock.
+const PATIENCE: usize = if cfg!(loom) { usize::MAX } else { 1_000_000 };
 
 /// Visits begun and ended. Not a lock: a visitor never waits, and others only for a while.
 #[derive(Debug)]
@@ -59,26 +56,12 @@ impl Visits {
 
 /// Lets others run until `done`, but not for ever.
 pub(crate) fn wait_for(mut done: impl FnMut() -> bool) {
-    if done() {
-        return;
-    }
-    let impatient = impatience();
-    while !done() && !impatient() {
+    for _ in 0..PATIENCE {
+        if done() {
+            return;
+        }
         thread::yield_now();
     }
-}
-
-/// Says when somebody who begins to wait now has waited long enough.
-#[cfg(not(loom))]
-fn impatience() -> impl Fn() -> bool {
-    let give_up = clock::monotonic() + PATIENCE;
-    move || clock::monotonic() >= give_up
-}
-
-/// A model has no clock: a visit that does not end is a deadlock there.
-#[cfg(loom)]
-fn impatience() -> impl Fn() -> bool {
-    || false
 }
 
 impl Drop for Visit<'_> {

@@ -78,21 +78,21 @@ impl Checked {
     /// Adds a slab: a new one of this epoch, or one that was taken off.
     pub(super) fn add(&mut self, slab: NonNull<Slab>) {
         // SAFETY: the slab is the caller's, and on no list; these lists are locked.
-        unsafe {
-            let at = slab.as_ref();
-            let shelf = match at.packed().inuse {
-                0 => EMPTY,
-                _ if at.has_free() => OPEN,
-                _ => FULL,
-            };
-            at.set_shelf(shelf);
-            self.lists[shelf].add(slab);
-        }
+        unsafe { self.lists[Self::list_of(slab.as_ref())].add(slab) };
     }
 
     fn remove(&mut self, slab: &Slab) {
-        // SAFETY: on one of these lists, which are locked: the one that it says.
-        unsafe { self.lists[slab.shelf()].remove(slab.as_raw()) };
+        // SAFETY: on one of these lists, which are locked: on the one where it belonged when it changed last.
+        unsafe { self.lists[Self::list_of(slab)].remove(slab.as_raw()) };
+    }
+
+    /// The list where a slab belongs.
+    fn list_of(slab: &Slab) -> usize {
+        match slab.packed().inuse {
+            0 => EMPTY,
+            _ if slab.has_free() => OPEN,
+            _ => FULL,
+        }
     }
 
     /// Calls `f`, which may take from a slab or give to it, and moves the slab to the list where it belongs then.
@@ -135,8 +135,7 @@ impl Checked {
             return Popped::Again(Violation { memory, ..violation });
         }
         objects.set_usage(index, Use::Allocated);
-        objects.set_allocated(index, by);
-        objects.freshen(index);
+        objects.set_site(index, false, by);
         Popped::Object { object: objects.slab.object(index), fresh, found }
     }
 
@@ -193,13 +192,12 @@ impl Checked {
             found.found = by.known();
         }
         if way != Way::Waited {
-            objects.set_freed(index, by);
+            objects.set_site(index, true, by);
         }
         if way == Way::Wait {
             objects.set_usage(index, Use::Waiting);
         } else {
             objects.set_usage(index, Use::Free);
-            objects.poison(index);
             self.change(at, || at.push(at.detach(object), |_, _| true));
         }
         Put::Done(found)
