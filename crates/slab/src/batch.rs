@@ -10,7 +10,7 @@
 
 use crate::bulk::Entry;
 use crate::cache::RawCache;
-use crate::freelist::{NONE, State};
+use crate::freelist::{Links, NONE, State};
 use crate::slab::Slab;
 use crate::slabs::Slabs;
 use crate::stats;

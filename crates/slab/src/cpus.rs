@@ -2,7 +2,7 @@
 
 use crate::barn::Barn;
 use crate::bulk::{Entry, as_addresses};
-use crate::debug::Way;
+use crate::debug::FreeKind;
 use crate::reclaim;
 use crate::sheaves::{GuardState, Handshake, Sheaves, Taken};
 use crate::tunables::Knob;
@@ -113,7 +113,7 @@ impl Cpus {
         while !objects.is_empty() {
             let many = objects.len() > self.capacity.get();
             let Some((mut sheaf, spare)) = self.roomy_sheaf(many) else {
-                return self.barn.slabs.give(objects, Way::Free);
+                return self.barn.slabs.give(objects, FreeKind::Direct);
             };
             let n = sheaf.extend(objects);
             // A full main sheaf with some more objects in the spare one serves the next bulk of

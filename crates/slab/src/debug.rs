@@ -33,7 +33,7 @@ mod objects;
 mod violation;
 
 pub use call_site::CallSite;
-pub(crate) use checked::Way;
+pub(crate) use checked::FreeKind;
 pub use flags::{Debug, DebugError};
 pub(crate) use objects::{record_size, zone};
 pub use violation::{Dump, Invalid, Side, Violation, ViolationKind, set_violation_handler};
@@ -179,11 +179,11 @@ impl Slabs {
     /// Gives an object back. False if it is none, which has been reported.
     #[cold]
     #[inline(never)]
-    pub(crate) fn give_checked(&self, object: usize, way: Way) -> bool {
+    pub(crate) fn give_checked(&self, object: usize, kind: FreeKind) -> bool {
         // Who freed an object that has waited is known since it began to wait.
-        let by = if way == Way::Waited { CallSite::NONE } else { self.checks.here() };
-        match self.checks.slabs.with(|slabs| slabs.put(self, object, &by, way)) {
-            Put::Unchecked if way == Way::Wait => {}
+        let by = if kind == FreeKind::RcuEnd { CallSite::NONE } else { self.checks.here() };
+        match self.checks.slabs.with(|slabs| slabs.put(self, object, &by, kind)) {
+            Put::Unchecked if kind == FreeKind::RcuBegin => {}
             Put::Unchecked => self.give_unchecked(&mut [object]),
             Put::Refused(violation) => {
                 report(violation);
@@ -195,7 +195,7 @@ impl Slabs {
             }
             Put::Done(found) => {
                 found.into_iter().for_each(report);
-                if way != Way::Wait {
+                if kind != FreeKind::RcuBegin {
                     self.count(stats::SLAB_SYNC);
                     // Relaxed: a statistic.
                     self.taken.fetch_sub(1, Ordering::Relaxed);

@@ -11,7 +11,7 @@
 use crate::cache::RawCache;
 use crate::control::Control;
 use crate::cpus::Cpus;
-use crate::debug::Way;
+use crate::debug::FreeKind;
 use crate::stats;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
@@ -123,7 +123,7 @@ impl Control {
     #[cold]
     #[inline(never)]
     pub(crate) fn free_rcu_slow(&self, object: usize) {
-        if self.slabs().checks.on() && !self.slabs().give_checked(object, Way::Wait) {
+        if self.slabs().checks.on() && !self.slabs().give_checked(object, FreeKind::RcuBegin) {
             return;
         }
         // From here on there is a domain whenever a sheaf is sent.
@@ -236,7 +236,7 @@ impl Control {
     pub(crate) fn release(&self, object: usize) {
         self.end_of_life(&[object]);
         if self.slabs().checks.on() {
-            self.slabs().give(&mut [object], Way::Waited);
+            self.slabs().give(&mut [object], FreeKind::RcuEnd);
         } else if !self.cpus.sheaves.push(object) {
             self.cpus.give(&mut [object], false);
         }
@@ -259,7 +259,7 @@ impl Control {
         // Relaxed: a statistic.
         self.waiting.fetch_sub(sheaf.len() as i64, Ordering::Relaxed);
         if self.slabs().checks.on() {
-            self.slabs().give(sheaf.values(), Way::Waited);
+            self.slabs().give(sheaf.values(), FreeKind::RcuEnd);
             while sheaf.pop().is_some() {}
         }
         self.cpus.put_home(sheaf);

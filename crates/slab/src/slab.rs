@@ -74,29 +74,17 @@ pub(crate) struct Slab {
 /// Bytes at the start of a block that are not for objects.
 pub(crate) const HEADER: usize = size_of::<Slab>();
 
-/// The links of a slab's free objects.
-struct InObjects<'a>(&'a Slab);
-
-impl InObjects<'_> {
-    fn link(&self, index: u16) -> &AtomicU32 {
-        let layout = &self.0.layout;
-        debug_assert!(usize::from(index) < layout.objects);
-        let offset = layout.links_at as usize + usize::from(index) * layout.links_step as usize;
-        // SAFETY: the index is that of an object of this slab (ours to hand out), whose link is inside the block, aligned,
-        // and belongs to the allocator while the object is free.
-        unsafe { self.0.block().add(offset).cast().as_ref() }
-    }
-}
-
-impl Links for InObjects<'_> {
+impl Links for Slab {
     fn next(&self, index: u16) -> u16 {
-        // Relaxed: the freelist's word orders it.
-        self.link(index).load(Ordering::Relaxed) as u16
+        // SAFETY: the link of an object that is the caller's or free, aligned. Relaxed: the freelist's word orders it.
+        unsafe { self.record(index).cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed) as u16
     }
 
     fn set_next(&self, index: u16, next: u16) {
-        // Relaxed: the freelist's word orders it.
-        self.link(index).store(u32::from(next), Ordering::Relaxed);
+        // SAFETY: as in `next`.
+        let link = unsafe { self.record(index).cast::<AtomicU32>().as_ref() };
+        // Relaxed: as in `next`.
+        link.store(u32::from(next), Ordering::Relaxed);
     }
 }
 
@@ -220,10 +208,11 @@ impl Slab {
         unsafe { self.block().add(offset) }
     }
 
-    /// Where the record of an object is in a slab with checks.
+    /// The link of an object, with which its record begins in a slab with checks.
     pub(crate) fn record(&self, index: u16) -> NonNull<u8> {
-        let offset =
-            self.layout.links_at as usize + usize::from(index) * self.layout.links_step as usize;
+        let layout = &self.layout;
+        debug_assert!(usize::from(index) < layout.objects);
+        let offset = layout.links_at as usize + usize::from(index) * layout.links_step as usize;
         // SAFETY: the offset is inside the block.
         unsafe { self.block().add(offset) }
     }
@@ -244,12 +233,12 @@ impl Slab {
 
     /// Begins a detached list with an object that the caller gives back.
     pub(crate) fn detach(&self, object: usize) -> Detached {
-        Detached::one(self.index_of(object), &InObjects(self))
+        Detached::one(self.index_of(object), self)
     }
 
     /// Adds an object of this slab to a detached list.
     pub(crate) fn detach_more(&self, list: &mut Detached, object: usize) {
-        list.push(self.index_of(object), &InObjects(self));
+        list.push(self.index_of(object), self);
     }
 
     /// See [`Freelist::push`].
@@ -258,7 +247,7 @@ impl Slab {
         list: Detached,
         allow: impl FnMut(Packed, &mut Packed) -> bool,
     ) -> Option<(Packed, Packed)> {
-        self.freelist.push(list, &InObjects(self), allow)
+        self.freelist.push(list, self, allow)
     }
 
     pub(crate) fn set_state(&self, state: State) {
@@ -277,7 +266,7 @@ impl Slab {
         let constructed = self.constructed();
         let places = (constructed, self.layout.objects as u16);
         let want = want.min(usize::from(u16::MAX)) as u16;
-        let popped = self.freelist.pop(want, places, empty, &InObjects(self), |total| {
+        let popped = self.freelist.pop(want, places, empty, self, |total| {
             // SAFETY: only the owner of the frozen slab touches `constructed`, and that is the caller.
             self.constructed.with_mut(|constructed| unsafe { *constructed = total });
         });
@@ -346,14 +335,9 @@ impl Slab {
         let mut listed = 0;
         while head != NONE && head < constructed && listed <= constructed {
             listed += 1;
-            head = InObjects(self).next(head);
+            head = self.next(head);
         }
         head == NONE && inuse.checked_add(listed) == Some(constructed)
-    }
-
-    /// The object that follows one on a list that the caller has taken.
-    pub(crate) fn next(&self, index: u16) -> u16 {
-        InObjects(self).next(index)
     }
 
     /// The addresses on the free list, and how many objects have ever been handed out; nobody uses the slab meanwhile.
@@ -362,7 +346,7 @@ impl Slab {
         let (mut free, mut index) = (Vec::new(), self.packed().head);
         while index != NONE && free.len() <= self.layout.objects {
             free.push(self.object(index).as_ptr() as usize);
-            index = InObjects(self).next(index);
+            index = self.next(index);
         }
         (free, self.constructed())
     }

@@ -6,7 +6,7 @@
 //! the caller's array, so a scan that gives up after a few misses finds most of them.
 
 use crate::bulk::GATHER;
-use crate::debug::{Checks, Debug, Way};
+use crate::debug::{Checks, Debug, FreeKind};
 use crate::freelist::{Detached, State};
 use crate::options::Options;
 use crate::sheaves::Counters;
@@ -138,9 +138,9 @@ impl Slabs {
 
     /// Gives objects back to their slabs. The array is the caller's to forget: without checks, one
     /// compare-and-exchange for each group of one slab that the scan finds.
-    pub(crate) fn give(&self, objects: &mut [usize], way: Way) {
+    pub(crate) fn give(&self, objects: &mut [usize], kind: FreeKind) {
         if self.checks.on() {
-            return objects.iter().for_each(|object| _ = self.give_checked(*object, way));
+            return objects.iter().for_each(|object| _ = self.give_checked(*object, kind));
         }
         self.give_unchecked(objects);
     }
@@ -165,7 +165,9 @@ impl Slabs {
     /// as it is.
     pub(crate) fn gather(&self, objects: &[usize]) {
         if self.checks.on() {
-            return objects.iter().for_each(|object| _ = self.give_checked(*object, Way::Free));
+            return objects
+                .iter()
+                .for_each(|object| _ = self.give_checked(*object, FreeKind::Direct));
         }
         self.gather_unchecked(objects);
     }

@@ -1,7 +1,7 @@
 //! Property 10, with what only the inside can see: where each object is.
 
 use crate::bulk::LOOK_AHEAD;
-use crate::debug::Way;
+use crate::debug::FreeKind;
 use crate::freelist::State;
 use crate::hook::Hook;
 use crate::slab::Slab;
@@ -235,9 +235,9 @@ fn bulk_is_many_singles() {
         freed.dedup();
         freed.sort_by_key(|object| name(*object).1.wrapping_mul(2654435761) % 1000);
         if bulk {
-            cache.slabs().give(&mut freed.clone(), Way::Free);
+            cache.slabs().give(&mut freed.clone(), FreeKind::Direct);
         } else {
-            freed.iter().for_each(|object| cache.slabs().give(&mut [*object], Way::Free));
+            freed.iter().for_each(|object| cache.slabs().give(&mut [*object], FreeKind::Direct));
         }
         let users: Vec<usize> =
             order.iter().copied().filter(|object| !freed.contains(object)).collect();
@@ -335,7 +335,7 @@ fn one_change_for_each_group() {
         assert_eq!(expected.unwrap_or(model), model, "{case:?}");
         let before = cache.slabs().counted(stats::SLAB_SYNC);
         let mut zeroed = array.clone();
-        cache.slabs().give(&mut zeroed, Way::Free);
+        cache.slabs().give(&mut zeroed, FreeKind::Direct);
         assert_eq!(cache.slabs().counted(stats::SLAB_SYNC) - before, model, "{case:?}");
         assert!(zeroed.iter().all(|object| *object == 0));
         // Out again, by whatever way: the test needs them all.
@@ -345,6 +345,6 @@ fn one_change_for_each_group() {
             assert_eq!(again, array, "only these were free");
         }
     }
-    cache.slabs().give(&mut objects, Way::Free);
+    cache.slabs().give(&mut objects, FreeKind::Direct);
     audit(&cache, &[]);
 }

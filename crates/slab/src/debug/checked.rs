@@ -53,15 +53,15 @@ pub(super) enum Put {
     Done(Option<Violation>),
 }
 
-/// Why an object is given back.
+/// The reason for which an object comes to its slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum FreeKind {
     /// Its user frees it.
-    Free,
+    Direct,
     /// Its user frees it after a grace period that is to come.
-    Wait,
-    /// That grace period is over.
-    Waited,
+    RcuBegin,
+    /// That grace period has ended.
+    RcuEnd,
 }
 
 impl Checked {
@@ -139,7 +139,13 @@ impl Checked {
         Popped::Object { object: objects.slab.object(index), fresh, found }
     }
 
-    pub(super) fn put(&mut self, cache: &Slabs, object: usize, by: &CallSite, way: Way) -> Put {
+    pub(super) fn put(
+        &mut self,
+        cache: &Slabs,
+        object: usize,
+        by: &CallSite,
+        kind: FreeKind,
+    ) -> Put {
         if self.checked.is_off() {
             return Put::Unchecked;
         }
@@ -171,9 +177,9 @@ impl Checked {
         }
         // SAFETY: a slab of this epoch is a checked one of the cache.
         let objects = unsafe { Objects::of(slab) };
-        let refuse = |kind| {
+        let refuse = |what| {
             let found = by.known();
-            Put::Refused(Violation { object, found, ..objects.about(index, kind) })
+            Put::Refused(Violation { object, found, ..objects.about(index, what) })
         };
         if offset != 0 {
             return refuse(ViolationKind::InvalidPointer(Invalid::Inside { offset }));
@@ -183,7 +189,9 @@ impl Checked {
                 return refuse(ViolationKind::InvalidPointer(Invalid::NeverAllocated));
             }
             Some(Use::Free | Use::Quarantined) => return refuse(ViolationKind::DoubleFree),
-            Some(Use::Waiting) if way != Way::Waited => return refuse(ViolationKind::DoubleFree),
+            Some(Use::Waiting) if kind != FreeKind::RcuEnd => {
+                return refuse(ViolationKind::DoubleFree);
+            }
             Some(Use::Allocated | Use::Waiting) => {}
             None => return Put::Refused(self.give_up(&objects)),
         }
@@ -191,10 +199,10 @@ impl Checked {
         if let Some(found) = &mut found {
             found.found = by.known();
         }
-        if way != Way::Waited {
+        if kind != FreeKind::RcuEnd {
             objects.set_site(index, true, by);
         }
-        if way == Way::Wait {
+        if kind == FreeKind::RcuBegin {
             objects.set_usage(index, Use::Waiting);
         } else {
             objects.set_usage(index, Use::Free);

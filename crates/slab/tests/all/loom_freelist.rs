@@ -116,9 +116,12 @@ impl Slab {
     fn pop(&self, want: u16) -> Vec<u16> {
         let popped = self.take(want, State::Full);
         assert_eq!(popped.fresh, 0);
+        let mut taken = Vec::new();
         let mut next = popped.head;
-        let object = |_| core::mem::replace(&mut next, self.links.next(next));
-        let taken: Vec<u16> = (0..popped.listed).map(object).collect();
+        for _ in 0..popped.listed {
+            taken.push(next);
+            next = self.links.next(next);
+        }
         taken.iter().for_each(|object| self.use_object(*object));
         taken
     }
