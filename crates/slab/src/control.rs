@@ -10,7 +10,7 @@ use crate::sheaves::{Sheaves, Taken};
 use crate::slab::Layout;
 use crate::slabs::Slabs;
 use crate::stats::Stats;
-use crate::tunables::{self, Tunables};
+use crate::tunables::Tunables;
 use crate::visits::Visits;
 use core::fmt;
 use quietline_platform::atomic::AtomicI64;
@@ -54,7 +54,7 @@ impl Control {
     /// # Errors
     /// [`CacheError`]
     pub(crate) fn new(options: Options) -> Result<Shared<Self>, CacheError> {
-        let (tunables, _) = tunables::resolve(&options, options.tunables(&options.layout()?))?;
+        let (tunables, _) = options.resolve()?;
         // A cache that has no sheaves from the start needs no fence for it.
         let allowed = options.sheaves && options.debug.is_off();
         let sheaves = Sheaves::new(allowed)?;
@@ -76,7 +76,8 @@ impl Control {
             node: fork::Node::new(fork::Rank::Cache),
         })?;
         quietline_platform::name_words!(*cache => "kmem_cache" { waiting, idle, visits });
-        quietline_platform::name_words!(cache.cpus => "kmem_cache" { capacity, batch, barn });
+        quietline_platform::name_words!(cache.cpus => "kmem_cache" { capacity, batch, handshake });
+        quietline_platform::name_words!(cache.cpus.barn.piles, "kmem_cache.barn");
         quietline_platform::name_words!(*cache.slabs() => "kmem_cache" { partial, slabs, places, taken });
         let owner: *const Self = &*cache;
         // SAFETY: the value stays where it is, and `drop` takes it out of the registry first.
@@ -116,7 +117,7 @@ impl Control {
     /// # Errors
     /// [`CacheError`] if no object fits; nothing is changed.
     pub fn set_tunables(&self, tunables: Tunables) -> Result<(), CacheError> {
-        let (tunables, _) = tunables::resolve(self.options(), tunables)?;
+        let (tunables, _) = self.options().with_tunables(tunables).resolve()?;
         let before = self.cpus.capacity.get();
         self.slabs().set_tunables(tunables);
         self.cpus.capacity.set(tunables.sheaf_capacity);

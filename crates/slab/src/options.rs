@@ -275,8 +275,24 @@ impl Options {
         }
     }
 
-    /// Returns the tunables, with defaults in place of zeros.
-    pub(crate) fn tunables(&self, layout: &Layout) -> Tunables {
+    /// Returns these options with other tunables.
+    pub(crate) fn with_tunables(&self, tunables: Tunables) -> Self {
+        let Tunables { min_objects, min_order, min_partial, .. } = tunables;
+        let Tunables { cpu_partial, sheaf_capacity, look_ahead, .. } = tunables;
+        let with = Self { min_objects, min_order, min_partial, ..*self };
+        Self { cpu_partial, sheaf_capacity, look_ahead, ..with }
+    }
+
+    /// Returns the tunables, with defaults in place of zeros, and the layout without checks.
+    ///
+    /// # Errors
+    /// As [`layout`](Self::layout).
+    pub(crate) fn resolve(&self) -> Result<(Tunables, Layout), CacheError> {
+        let layout = self.layout()?;
+        Ok((self.tunables(&layout), layout))
+    }
+
+    fn tunables(&self, layout: &Layout) -> Tunables {
         let sheaf_capacity = match self.sheaf_capacity {
             0 => (64 * 1024 / layout.stride).clamp(12, 512),
             n => n.min(MAX_SHEAF),

@@ -6,7 +6,7 @@ use crate::options::{CacheError, Merge, Options};
 use crate::reclaim;
 use crate::slab::Layout;
 use crate::stats::Stats;
-use crate::tunables::{self, Tunables};
+use crate::tunables::Tunables;
 use core::ptr;
 use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use quietline_platform::cell::UnsafeCell;
@@ -148,7 +148,7 @@ pub(crate) fn enter(options: Options) -> Result<Shared<Control>, CacheError> {
         more => options.debug | more.unwrap_or(Debug::OFF),
     };
     let options = Options { debug, ..options };
-    let (tunables, layout) = tunables::resolve(&options, options.tunables(&options.layout()?))?;
+    let (tunables, layout) = options.resolve()?;
     let mergeable = may_merge(&options);
     if mergeable && let Some(twin) = join(&registry.list.lock(), &options, tunables, layout) {
         return Ok(twin);

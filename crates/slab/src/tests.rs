@@ -1,13 +1,14 @@
 //! Property 10, with what only the inside can see: where each object is.
 
 use crate::bulk::LOOK_AHEAD;
-use crate::debug::FreeKind;
+use crate::debug::{Debug, FreeKind};
 use crate::freelist::State;
 use crate::hook::Hook;
 use crate::slab::Slab;
 use crate::{Entry, Options, RawCache, Stats, stats};
 use core::ptr::NonNull;
 use quietline_platform::atomic::{AtomicBool, AtomicU64, Ordering};
+use quietline_platform::percpu::OwnedSheaf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::thread;
@@ -206,6 +207,29 @@ fn each_object_has_one_user() {
         cache.shrink();
         assert_eq!(cache.slabs().slabs.load(Ordering::Relaxed), 0);
     }
+}
+
+/// A thread has read that sheaves are allowed before the checks are switched on, and fills a sheaf
+/// after that. The CPU and the barn refuse the sheaf, so its objects return to the checked slabs.
+#[test]
+fn a_sheaf_that_is_filled_beside_the_switch() {
+    let cache = RawCache::new(Options::new("switch", 40, 8)).unwrap();
+    // SAFETY: allocated here.
+    unsafe { cache.free(cache.alloc().unwrap()) };
+    cache.set_debug(Debug::ALL - Debug::TRACK).unwrap();
+    // As `Cpus::take` does after its look at the hint.
+    let mut sheaf = OwnedSheaf::new(cache.tunables().sheaf_capacity).unwrap();
+    cache.slabs().take(5, |object| assert!(sheaf.push(object))).unwrap();
+    let object = NonNull::new(sheaf.pop().unwrap() as *mut u8).unwrap();
+    let refused = cache.cpus.sheaves.install(sheaf, false).expect("the guard is up");
+    cache.cpus.park(refused);
+    let Stats { active, cached, .. } = cache.stats();
+    assert_eq!((active, cached, cache.validate()), (1, 0, 0));
+    // SAFETY: one of the five.
+    unsafe { cache.free(object) };
+    cache.set_debug(Debug::OFF).unwrap();
+    cache.shrink();
+    assert_eq!((cache.stats().active, cache.stats().slabs), (0, 0));
 }
 
 /// A bulk free is what single frees are: the same objects are free in the same slabs.

@@ -1,7 +1,7 @@
 //! Tunables of a live cache.
 
-use crate::options::{CacheError, Options};
-use crate::slab::Layout;
+#[cfg(doc)]
+use crate::options::Options;
 use quietline_platform::atomic::{AtomicUsize, Ordering};
 
 /// Tunables of a cache, with the kernel's names where it has them.
@@ -44,22 +44,4 @@ impl Knob {
     pub(crate) fn set(&self, value: usize) {
         self.0.store(value, Ordering::Relaxed);
     }
-}
-
-/// Returns the tunables with defaults in place of zeros, and the layout that follows from them.
-pub(crate) fn resolve(
-    options: &Options,
-    asked: Tunables,
-) -> Result<(Tunables, Layout), CacheError> {
-    let asked = Options {
-        min_objects: asked.min_objects,
-        min_order: asked.min_order,
-        min_partial: asked.min_partial,
-        cpu_partial: asked.cpu_partial,
-        sheaf_capacity: asked.sheaf_capacity,
-        look_ahead: asked.look_ahead,
-        ..*options
-    };
-    let layout = asked.layout()?;
-    Ok((asked.tunables(&layout), layout))
 }

@@ -163,17 +163,16 @@ impl Checked {
         if !ptr::eq(at.cache().as_ptr(), cache) {
             return Put::Foreign(at.cache().as_ptr(), slab);
         }
-        let place = Some(slab.as_ptr() as usize);
+        let within = |index: u16| Some((slab.as_ptr() as usize, usize::from(index)));
         let Some((index, offset)) = at.locate(object) else {
-            let slab = place.map(|slab| (slab, 0));
-            return Put::Refused(Violation { slab, ..invalid(Invalid::NoObject) });
+            return Put::Refused(Violation { slab: within(0), ..invalid(Invalid::NoObject) });
         };
         if at.epoch() != self.epoch {
-            if offset == 0 {
-                return Put::Unchecked;
-            }
-            let slab = place.map(|slab| (slab, usize::from(index)));
-            return Put::Refused(Violation { slab, ..invalid(Invalid::Inside { offset }) });
+            let inside = || invalid(Invalid::Inside { offset });
+            return match offset {
+                0 => Put::Unchecked,
+                _ => Put::Refused(Violation { slab: within(index), ..inside() }),
+            };
         }
         // SAFETY: a slab of this epoch is a checked one of the cache.
         let objects = unsafe { Objects::of(slab) };
@@ -195,10 +194,8 @@ impl Checked {
             Some(Use::Allocated | Use::Waiting) => {}
             None => return Put::Refused(self.give_up(&objects)),
         }
-        let mut found = overrun(&objects, index);
-        if let Some(found) = &mut found {
-            found.found = by.known();
-        }
+        let found =
+            overrun(&objects, index).map(|violation| Violation { found: by.known(), ..violation });
         if kind != FreeKind::RcuEnd {
             objects.set_site(index, true, by);
         }
