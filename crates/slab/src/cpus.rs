@@ -193,9 +193,9 @@ impl Cpus {
         }
     }
 
-    /// An empty sheaf in which objects wait for a grace period: the CPU's spare one if that is empty,
-    /// as allocation leaves it. The barn, whose lock all CPUs share, comes second. Where the CPUs
-    /// have no sheaves, one for a single object.
+    /// An empty sheaf in which objects wait for a grace period: the CPU's spare one if that is
+    /// empty, as allocation leaves it. The barn, whose lock all CPUs share, comes second. Where the
+    /// CPUs have no sheaves, one for a single object.
     ///
     /// # Errors
     /// [`AllocError`]

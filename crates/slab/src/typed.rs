@@ -74,8 +74,8 @@ impl<T> Cache<T> {
         Slot::new(self, value)
     }
 
-    /// Stores `value` in a slot that owns the cache. Costs and lines as [`RawCache::alloc`], and one
-    /// locked instruction on the reference count of the cache.
+    /// Stores `value` in a slot that owns the cache. Costs and lines as [`RawCache::alloc`], and
+    /// one locked instruction on the reference count of the cache.
     ///
     /// Other ways to make a value ([`alloc_with`](Self::alloc_with),
     /// [`alloc_vacant`](Self::alloc_vacant)) end in [`Slot::into_owned`].
@@ -152,8 +152,8 @@ impl<T> Cache<T> {
     /// Drops the values of `slots` and frees their memory in one bulk operation.
     ///
     /// # Panics
-    /// If a value's drop panics: the other values are dropped, and all memory is freed. If a slot is
-    /// one of another cache: the memory of slots before it can leak.
+    /// If a value's drop panics: the other values are dropped, and all memory is freed. If a slot
+    /// is one of another cache: the memory of slots before it can leak.
     pub fn free_bulk<const N: usize>(&self, slots: [Slot<'_, T>; N]) {
         let own = |slot: Slot<'_, T>| {
             assert!(core::ptr::eq(slot.cache, self), "the slot belongs to another cache");
@@ -260,8 +260,8 @@ impl<T: Typesafe> TypesafeCache<T> {
     /// Allocates a `T`, in the state in which it was freed, or freshly constructed. Costs and lines
     /// as [`RawCache::alloc`].
     ///
-    /// The pointer may be dereferenced, shared, until the object is freed and the grace period after
-    /// that has elapsed.
+    /// The pointer may be dereferenced, shared, until the object is freed and the grace period
+    /// after that has elapsed.
     ///
     /// # Errors
     /// [`AllocError`].

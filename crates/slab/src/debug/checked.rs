@@ -9,7 +9,8 @@ use crate::slabs::Slabs;
 use core::ptr::{self, NonNull};
 use quietline_platform::pages;
 
-/// All slabs that were made since the switch was turned last. Each is frozen: nobody else takes from it.
+/// All slabs that were made since the switch was turned last. Each is frozen: nobody else takes
+/// from it.
 #[derive(Debug)]
 pub(crate) struct Checked {
     /// What is checked.
@@ -82,7 +83,8 @@ impl Checked {
     }
 
     fn remove(&mut self, slab: &Slab) {
-        // SAFETY: on one of these lists, which are locked: on the one where it belonged when it changed last.
+        // SAFETY: on one of these lists, which are locked: on the one where it belonged when it
+        // changed last.
         unsafe { self.lists[Self::list_of(slab)].remove(slab.as_raw()) };
     }
 
@@ -95,7 +97,8 @@ impl Checked {
         }
     }
 
-    /// Calls `f`, which may take from a slab or give to it, and moves the slab to the list where it belongs then.
+    /// Calls `f`, which may take from a slab or give to it, and moves the slab to the list where it
+    /// belongs then.
     fn change<R>(&mut self, slab: &Slab, f: impl FnOnce() -> R) -> R {
         self.remove(slab);
         let result = f();
@@ -114,7 +117,8 @@ impl Checked {
         let Some(slab) = self.lists[OPEN].first().or_else(|| self.lists[EMPTY].first()) else {
             return Popped::NoSlab;
         };
-        // SAFETY: slabs on these lists are checked ones of the cache, and live while they are locked.
+        // SAFETY: slabs on these lists are checked ones of the cache, and live while they are
+        // locked.
         let objects = unsafe { Objects::of(slab) };
         if !objects.slab.list_head_is_sound() {
             return Popped::Again(self.give_up(&objects));
@@ -158,7 +162,8 @@ impl Checked {
         };
         // Blocks are slabs, here and below.
         let slab = block.cast::<Slab>();
-        // SAFETY: the block is in use. (It may cease to be at any moment if the object is not the caller's to free.)
+        // SAFETY: the block is in use. (It may cease to be at any moment if the object is not the
+        // caller's to free.)
         let at = unsafe { slab.as_ref() };
         if !ptr::eq(at.cache().as_ptr(), cache) {
             return Put::Foreign(at.cache().as_ptr(), slab);
@@ -208,8 +213,9 @@ impl Checked {
         Put::Done(found)
     }
 
-    /// Takes an empty slab out, if there are more than `keep`, for the caller to give back: checked, as what is known of its
-    /// objects will be forgotten. If that finds something, it is to be reported first, and no slab is taken yet.
+    /// Takes an empty slab out, if there are more than `keep`, for the caller to give back:
+    /// checked, as what is known of its objects will be forgotten. If that finds something, it is
+    /// to be reported first, and no slab is taken yet.
     pub(super) fn take_empty(&mut self, keep: usize) -> (Option<NonNull<Slab>>, Option<Violation>) {
         let Some(slab) = self.lists[EMPTY].first().filter(|_| self.lists[EMPTY].len > keep) else {
             return (None, None);
@@ -224,7 +230,8 @@ impl Checked {
         (Some(slab), None)
     }
 
-    /// The next thing that is wrong with any slab; it is put right as far as it can be, so that it is found once.
+    /// The next thing that is wrong with any slab; it is put right as far as it can be, so that it
+    /// is found once.
     pub(super) fn next_wrong(&mut self) -> Option<Violation> {
         for list in 0..LISTS {
             let mut next = self.lists[list].first();
@@ -282,7 +289,8 @@ impl Checked {
         });
     }
 
-    /// Lets go of a slab whose records make no sense: it is neither taken from nor given back any more.
+    /// Lets go of a slab whose records make no sense: it is neither taken from nor given back any
+    /// more.
     fn give_up(&mut self, objects: &Objects<'_>) -> Violation {
         let violation = Violation {
             slab: Some((objects.block().start, 0)),
