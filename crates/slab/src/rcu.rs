@@ -27,7 +27,7 @@ impl RawCache {
     ///
     /// The sections are those of [`Options::rcu`](crate::Options::rcu), else of the typesafe domain, else of
     /// [`rcu::global`](quietline_sync::rcu::global). Objects wait in the CPU's sheaf until it is full, or until somebody
-    /// calls [`flush_rcu`](Self::flush_rcu) or [`shrink`](Self::shrink); then the sheaf waits for its grace period, which
+    /// calls [`flush_rcu`](Self::flush_rcu) or [`shrink`](Control::shrink); then the sheaf waits for its grace period, which
     /// begins when some thousand objects want one.
     ///
     /// Writes no shared line while the CPU's collecting sheaf has room. Runs no callback and no
