@@ -84,7 +84,11 @@ impl Cpus {
             let want = objects.len() - got;
             // More than a sheaf holds comes from sheaves at hand, then from slabs.
             if let Ok(mut sheaf) = self.filled_sheaf(want > self.capacity.get()) {
-                got += sheaf.pop_into(as_addresses(&mut objects[got..]));
+                // One object by a load, and more by a copy, which is a call.
+                match &mut as_addresses(objects)[got..] {
+                    [one] => (*one, got) = (sheaf.pop().expect("it is not empty"), got + 1),
+                    rest => got += sheaf.pop_into(rest),
+                }
                 if sheaf.is_empty() {
                     self.park(sheaf)
                 } else {
@@ -115,7 +119,10 @@ impl Cpus {
             let Some((mut sheaf, spare)) = self.roomy_sheaf(many) else {
                 return self.barn.slabs.give(objects, FreeKind::Direct);
             };
-            let n = sheaf.extend(objects);
+            let n = match *objects {
+                [one] => usize::from(sheaf.push(one)),
+                _ => sheaf.extend(objects),
+            };
             // A full main sheaf with some more objects in the spare one serves the next bulk of
             // this size; the reverse does not.
             if spare && bulk {
