@@ -39,7 +39,7 @@ impl RawCache {
             // SAFETY: an Entry is a pointer, null for None, so its place is one for a usize.
             _ => unsafe { self.sheaves.pop_many(objects.as_mut_ptr().cast::<usize>(), n) },
         };
-        if got == n { Ok(()) } else { self.cache.cpus.take(objects, got) }
+        if got == n { Ok(()) } else { self.alloc_bulk_slow(objects, got) }
     }
 
     /// Frees every object in `objects`, skipping `None`s, and leaves `None` everywhere (`kmem_cache_free_bulk`). An
@@ -84,6 +84,13 @@ impl RawCache {
         let n = compact(objects);
         // SAFETY: as in `free_bulk`.
         unsafe { self.free_bulk(&mut objects[..n]) };
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_bulk_slow(&self, objects: &mut [Entry], got: usize) -> Result<(), AllocError> {
+        objects[got..].fill(None);
+        self.cache.cpus.take(objects, got)
     }
 
     #[cold]

@@ -72,14 +72,13 @@ impl Cpus {
         }
     }
 
-    /// Fills `objects` from the `got`-th on, all or nothing.
+    /// Fills `objects` from the `got`-th on, where all are `None`, all or nothing.
     ///
     /// # Errors
     /// [`AllocError`]; all entries are `None`.
     #[cold]
     #[inline(never)]
     pub(crate) fn take(&self, objects: &mut [Entry], mut got: usize) -> Result<(), AllocError> {
-        objects[got..].fill(None);
         while got < objects.len() {
             let want = objects.len() - got;
             // More than a sheaf holds comes from sheaves at hand, then from slabs.

@@ -115,6 +115,10 @@ impl Slabs {
     ) -> Result<usize, AllocError> {
         let by = self.checks.here();
         for got in 0..want {
+            if got > 0 {
+                // Each object is taken alone.
+                self.count(stats::REFILL);
+            }
             loop {
                 match self.checks.slabs.with(|slabs| slabs.pop(&by)) {
                     Popped::Off => return Ok(got),
