@@ -33,9 +33,9 @@ pub use local::{LocalKey, Values};
 pub use machine::{Access, Installed, Machine, Place, install, running};
 pub use names::{Name, forget_names, name, name_of};
 
+pub use crate::percpu::chunk::owner_of;
 pub use cpu::set_cpus;
 pub(crate) use machine::{now, wait, wake};
-pub use percpu::owner_of;
 pub(crate) use place::hint_for;
 
 /// Atomic integers, pointers and fences.

@@ -4,20 +4,9 @@
 use super::own;
 use super::{rseq, slots as fallback};
 use crate::backend::cpu;
+use crate::percpu::Body;
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use std::sync::Once;
-
-/// The bodies that the native back end has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Body {
-    /// Restartable sequences. The C library registers every thread.
-    Rseq,
-    /// Restartable sequences of threads that this library registers, each by its first operation.
-    /// A thread that the kernel refuses uses locked sections on words of their own.
-    OwnRseq,
-    /// Locked sections on CPU slots.
-    Fallback,
-}
 
 /// The owner of the threads' rseq areas.
 #[derive(Clone, Copy)]
@@ -79,7 +68,7 @@ pub fn is_fallback() -> bool {
 }
 
 /// Returns the number of copies of each word.
-pub(crate) fn slots() -> usize {
+pub(crate) fn copies() -> usize {
     // ORDERING: pairs with the release in `decide`: a caller that sees the number sees the whole
     // decision. A caller that sees 0 waits for it.
     match COPIES.load(Ordering::Acquire) {
@@ -100,7 +89,7 @@ pub(super) fn sequence_cpus() -> usize {
 
 /// Returns the number of copies that belong to locked slots: the last ones.
 pub(super) fn locked_slots() -> usize {
-    slots() - sequence_cpus()
+    copies() - sequence_cpus()
 }
 
 #[inline]
@@ -116,7 +105,7 @@ pub(crate) fn current() -> usize {
 #[inline(never)]
 fn current_slow() -> usize {
     // Decides. The offset that the caller saw may have been that of an undecided process.
-    let copies = slots();
+    let copies = copies();
     let offset = if offset() != 0 { Some(offset()) } else { own_offset() };
     match offset {
         // SAFETY: the offset is that of this thread's registered area.
@@ -155,7 +144,7 @@ fn usable() -> Option<AreaOwner> {
     None
 }
 
-pub(super) fn decide() {
+pub(crate) fn decide() {
     // Before, so that a fork from now on waits for the decision: a child that found it half made would wait for ever.
     crate::fork::watch();
     DECIDE.call_once(|| {
@@ -185,7 +174,7 @@ pub(super) fn decide() {
         OWN.store(matches!(areas, Some(AreaOwner::ThisLibrary)), Ordering::Relaxed);
         let offset = if let Some(AreaOwner::CLibrary(offset)) = areas { offset } else { 0 };
         OFFSET.store(offset, Ordering::Relaxed);
-        // ORDERING: pairs with the acquire in `slots`.
+        // ORDERING: pairs with the acquire in `copies`.
         COPIES.store(cpus + slots, Ordering::Release);
     });
 }

@@ -6,8 +6,8 @@
 //! takes none. The allocating thread writes copies of other content: of words that were used
 //! before, and all copies in a chunk without a template.
 
+use super::body;
 use super::template::{self, is_zero};
-use super::{mode, slots};
 use crate::{AllocError, fault, pages};
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
@@ -68,7 +68,7 @@ impl Chunk {
             words.try_reserve_exact(initial.len()).map_err(|_| AllocError)?;
             words.extend_from_slice(initial);
         }
-        let size = UNIT * mode::slots();
+        let size = UNIT * body::copies();
         let template = template && !words.is_empty();
         let template = if template { template::map(&words).ok() } else { None };
         let base = match template {
@@ -142,7 +142,7 @@ impl Chunk {
 
 /// Allocates words for every CPU. Returns the address of CPU 0's copy.
 pub(super) fn alloc(initial: &[u64]) -> Result<NonNull<u8>, AllocError> {
-    mode::decide();
+    body::decide();
     fault::check()?;
     let (n, align) = granules(initial.len());
     let align = if is_zero(initial) { align } else { stride(initial.len()) / GRANULE };
@@ -158,7 +158,7 @@ pub(super) fn alloc(initial: &[u64]) -> Result<NonNull<u8>, AllocError> {
         None => {
             chunks.try_reserve(1).map_err(|_| AllocError)?;
             let templates = 1 + chunks.iter().filter(|chunk| chunk.has_template).count();
-            let template = templates * mode::slots() <= template::MAPPINGS;
+            let template = templates * body::copies() <= template::MAPPINGS;
             chunks.push(Chunk::map(initial, template)?);
             (chunks.len() - 1, 0)
         }
@@ -173,7 +173,7 @@ pub(super) fn alloc(initial: &[u64]) -> Result<NonNull<u8>, AllocError> {
 
 /// Gives every copy its initial content, without writing those that have it.
 fn restore(words: NonNull<AtomicU64>, initial: &[u64]) {
-    for cpu in 0..mode::slots() {
+    for cpu in 0..body::copies() {
         for (index, value) in initial.iter().enumerate() {
             // SAFETY: the words in the unit of each CPU are the caller's alone.
             let word = unsafe { words.byte_add(cpu << SHIFT).add(index).as_ref() };
@@ -205,14 +205,14 @@ pub(super) unsafe fn free(words: NonNull<u8>, count: usize) {
     if chunks[at].used == 0 && chunks.iter().filter(|chunk| alike(chunk)).count() > 1 {
         let chunk = chunks.swap_remove(at);
         // SAFETY: the chunk has no allocation left.
-        unsafe { pages::unmap(chunk.base, UNIT * mode::slots()) };
+        unsafe { pages::unmap(chunk.base, UNIT * body::copies()) };
     }
 }
 
 /// The CPU whose copy of some words an address is in, if it is in any.
 #[cfg(quietline_sim)]
-pub(crate) fn owner_of(address: usize) -> Option<usize> {
-    let size = UNIT * mode::slots();
+pub fn owner_of(address: usize) -> Option<usize> {
+    let size = UNIT * body::copies();
     let base = lock()
         .iter()
         .map(|c| c.base.as_ptr() as usize)
@@ -228,7 +228,7 @@ static FORK_GUARD: ForkGuard = ForkGuard(UnsafeCell::new(None));
 
 pub(crate) fn fork_before() {
     // Not half made in the child: see `decide`.
-    mode::decide();
+    body::decide();
     let guard = lock();
     // SAFETY: see `ForkGuard`.
     unsafe { *FORK_GUARD.0.get() = Some(guard) };
@@ -236,7 +236,7 @@ pub(crate) fn fork_before() {
 
 pub(crate) fn fork_after(child: bool) {
     if child {
-        slots::abandon();
+        body::abandon();
     }
     // SAFETY: see `ForkGuard`.
     unsafe { *FORK_GUARD.0.get() = None };
