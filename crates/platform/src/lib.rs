@@ -26,8 +26,8 @@
 //!      native            model                 sim
 //!      Linux, rseq       loom                 N virtual CPUs
 //!                          |
-//!      pages  clock  fork  random                            native, and sim with virtual time and known numbers
-//!      futex  membarrier  heap  fault                        the same everywhere
+//!      pages  clock  random                                  native, and sim with virtual time and known numbers
+//!      futex  fork  membarrier  heap  fault                  the same everywhere
 //! ```
 //!
 //! * **native** — `core`'s atomics; per-CPU operations as restartable sequences ([`percpu`]), or, where the
@@ -74,7 +74,6 @@ pub mod clock;
 pub mod cpu;
 mod error;
 pub mod fault;
-#[cfg(not(loom))]
 pub mod fork;
 pub mod futex;
 pub mod heap;

@@ -90,7 +90,7 @@ impl Inner {
         quietline_platform::name_words!(*inner => "kmem_cache" { slabs, places, taken, waiting, idle, visits });
         let owner: *const Inner = &*inner;
         // SAFETY: the value stays where it is, and `drop` takes it out of the registry first.
-        unsafe { inner.node.register(owner)? };
+        unsafe { inner.node.register(owner) };
         inner.set_debug(options.debug).expect("there are no sheaves to take away");
         Ok(inner)
     }

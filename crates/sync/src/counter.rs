@@ -5,12 +5,10 @@ use core::fmt;
 
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicI64, Ordering};
-#[cfg(not(loom))]
-use quietline_platform::fork::AtFork;
+use quietline_platform::fork::{AtFork, Rank, Registered};
 use quietline_platform::percpu::{self, Words};
 
 use crate::SpinLock;
-use crate::slow_half::{SlowHalf, slow_half};
 
 /// A signed count kept in one word per CPU and one shared word.
 ///
@@ -52,7 +50,7 @@ pub struct Counter {
     /// batch · cpus: how far the shared word may be from the count.
     unknown: i64,
     /// On lines of its own: every addition reads the fields above, and a fold would take their line away.
-    shared: SlowHalf<Shared>,
+    shared: Registered<Shared>,
 }
 
 /// What the CPUs share, and write once in a batch.
@@ -102,7 +100,10 @@ impl Counter {
             words,
             batch,
             unknown: batch.saturating_mul(cpus),
-            shared: slow_half(Shared { count: AtomicI64::new(0), fold: SpinLock::new(()) })?,
+            shared: Registered::new(
+                Rank::Domain,
+                Shared { count: AtomicI64::new(0), fold: SpinLock::new(()) },
+            )?,
         };
         quietline_platform::name_words!(*counter.shared => "Counter" { count, fold });
         Ok(counter)
@@ -271,7 +272,6 @@ fn within(limit: i64, value: Option<i64>, amount: i64, margin: i64) -> bool {
 
 // SAFETY: `before` holds the fold's lock, which keeps every other thread out of the slow paths; the fast paths hold
 // nothing.
-#[cfg(not(loom))]
 unsafe impl AtFork for Shared {
     fn before(&self) {
         self.fold.before();

@@ -71,7 +71,6 @@ mod percpu;
 pub mod rcu;
 mod seqcount;
 mod shared;
-mod slow_half;
 mod spinlock;
 mod wait_queue;
 

@@ -9,7 +9,6 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 use quietline_platform::cell::UnsafeCell;
-#[cfg(not(loom))]
 use quietline_platform::fork::AtFork;
 
 use queue::QueuedLock;
@@ -148,7 +147,6 @@ impl<T> SpinLock<T> {
 }
 
 // SAFETY: `before` holds the lock, so no other thread is inside a section that it protects until `after`.
-#[cfg(not(loom))]
 unsafe impl<T: Send> AtFork for SpinLock<T> {
     fn before(&self) {
         // SAFETY: the same thread calls `after` in the parent and in the child, as the trait says.
