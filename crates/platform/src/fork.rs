@@ -12,6 +12,8 @@
 //! on, and holds them all until it is over. So under a registered lock a node of a later rank may enter or leave, but
 //! none of the same or an earlier one.
 
+#[cfg(not(loom))]
+use crate::{pages, percpu::chunk};
 use core::cell::{RefCell, UnsafeCell};
 use core::ptr::{self, NonNull};
 use std::sync::{Mutex, MutexGuard, Once};
@@ -148,9 +150,18 @@ impl Node {
     }
 }
 
+/// Locks that a fork holds.
+struct Held {
+    registry: [MutexGuard<'static, First>; RANKS],
+    #[cfg(not(loom))]
+    pages: [MutexGuard<'static, pages::Class>; pages::CLASSES],
+    #[cfg(not(loom))]
+    chunks: MutexGuard<'static, Vec<chunk::Chunk>>,
+}
+
 thread_local! {
-    /// The registry's guards between `before` and `after`, in the thread that forks.
-    static HELD: RefCell<Option<[MutexGuard<'static, First>; RANKS]>> = const { RefCell::new(None) };
+    /// The locks between `before` and `after`, in the thread that forks.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
 /// Sees to it that forks are noticed, from now on. Whoever has locks calls it before the first one is taken.
@@ -159,31 +170,35 @@ pub(crate) fn watch() {
 }
 
 extern "C" fn before() {
-    let guards = core::array::from_fn(|rank| {
+    let registry = core::array::from_fn(|rank| {
         let owners = first(rank);
         owners.each(|owner| owner.before());
         owners
     });
+    // Not half made in the child.
     #[cfg(not(loom))]
-    {
-        crate::pages::fork_before();
-        crate::percpu::fork_before();
-    }
-    HELD.with(|h| *h.borrow_mut() = Some(guards));
+    crate::backend::percpu::decide();
+    let held = Held {
+        registry,
+        #[cfg(not(loom))]
+        pages: pages::lock_all(),
+        #[cfg(not(loom))]
+        chunks: chunk::lock(),
+    };
+    HELD.with(|h| *h.borrow_mut() = Some(held));
 }
 
 fn after(child: bool) {
     if child {
         crate::membarrier::register();
+        #[cfg(not(loom))]
+        crate::backend::percpu::abandon();
     }
-    #[cfg(not(loom))]
-    {
-        crate::percpu::fork_after(child);
-        crate::pages::fork_after();
-    }
-    if let Some(guards) = HELD.with(|h| h.borrow_mut().take()) {
-        guards.iter().for_each(|owners| owners.each(|owner| owner.after(child)));
-        guards.into_iter().rev().for_each(drop);
+    if let Some(held) = HELD.with(|h| h.borrow_mut().take()) {
+        #[cfg(not(loom))]
+        drop((held.chunks, held.pages));
+        held.registry.iter().for_each(|owners| owners.each(|owner| owner.after(child)));
+        held.registry.into_iter().rev().for_each(drop);
     }
 }
 

@@ -70,6 +70,8 @@ pub mod sim;
 use sim as backend;
 
 #[cfg(not(loom))]
+pub mod cell;
+#[cfg(not(loom))]
 pub mod clock;
 pub mod cpu;
 mod error;
@@ -85,5 +87,26 @@ pub mod pages;
 pub mod percpu;
 pub mod random;
 
-pub use backend::{atomic, cell, hint, model, thread, thread_local};
+#[cfg(loom)]
+pub use backend::cell;
+pub use backend::{atomic, hint, model, thread, thread_local};
 pub use error::{AllocError, FenceError};
+#[cfg(loom)]
+#[doc(hidden)]
+pub use loom;
+
+/// A function that is `const`, except under loom, whose atomics have no `const` constructors.
+#[cfg(not(loom))]
+#[macro_export]
+macro_rules! const_unless_loom {
+    ($(#[$attribute:meta])* $visible:vis fn $($rest:tt)*) => {
+        $(#[$attribute])* $visible const fn $($rest)*
+    };
+}
+
+/// A function that is `const`, except under loom, whose atomics have no `const` constructors.
+#[cfg(loom)]
+#[macro_export]
+macro_rules! const_unless_loom {
+    ($($function:tt)*) => { $($function)* };
+}

@@ -80,8 +80,6 @@ pub(crate) mod step;
 mod template;
 
 pub use body::{active, is_fallback};
-#[cfg(not(loom))]
-pub(crate) use chunk::{fork_after, fork_before};
 pub use sheaf::{Chain, OwnedSheaf, Sheaf};
 
 /// The bodies that operations may have.

@@ -9,7 +9,6 @@
 use super::body;
 use super::template::{self, is_zero};
 use crate::{AllocError, fault, pages};
-use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 // Not the back end's: the words are not shared yet.
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +22,7 @@ const GRANULES: usize = UNIT / GRANULE;
 /// Allocations from this size on start on a line of their own.
 const LINE: usize = 64;
 
-struct Chunk {
+pub(crate) struct Chunk {
     base: NonNull<u8>,
     /// One bit for each granule: taken.
     taken: [u64; GRANULES / 64],
@@ -42,7 +41,7 @@ unsafe impl Send for Chunk {}
 
 static CHUNKS: Mutex<Vec<Chunk>> = Mutex::new(Vec::new());
 
-fn lock() -> MutexGuard<'static, Vec<Chunk>> {
+pub(crate) fn lock() -> MutexGuard<'static, Vec<Chunk>> {
     CHUNKS.lock().unwrap_or_else(|e| e.into_inner())
 }
 
@@ -218,26 +217,4 @@ pub fn owner_of(address: usize) -> Option<usize> {
         .map(|c| c.base.as_ptr() as usize)
         .find(|base| (*base..base + size).contains(&address))?;
     Some((address - base) >> SHIFT)
-}
-
-/// The lock's guard across a `fork`; touched by the forking thread alone.
-struct ForkGuard(UnsafeCell<Option<MutexGuard<'static, Vec<Chunk>>>>);
-// SAFETY: only the thread that holds the fork registry's lock touches it.
-unsafe impl Sync for ForkGuard {}
-static FORK_GUARD: ForkGuard = ForkGuard(UnsafeCell::new(None));
-
-pub(crate) fn fork_before() {
-    // Not half made in the child: see `decide`.
-    body::decide();
-    let guard = lock();
-    // SAFETY: see `ForkGuard`.
-    unsafe { *FORK_GUARD.0.get() = Some(guard) };
-}
-
-pub(crate) fn fork_after(child: bool) {
-    if child {
-        body::abandon();
-    }
-    // SAFETY: see `ForkGuard`.
-    unsafe { *FORK_GUARD.0.get() = None };
 }

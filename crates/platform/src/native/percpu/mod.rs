@@ -35,18 +35,14 @@ pub(crate) use {
 /// # Errors
 /// [`FenceError`] when the kernel refuses the barrier; the fallback needs none.
 pub(crate) fn fence() -> Result<(), FenceError> {
-    match active() {
-        Body::Rseq => crate::membarrier::rseq(),
-        Body::OwnRseq => {
-            crate::membarrier::rseq()?;
-            slots::fence();
-            Ok(())
-        }
-        Body::Fallback => {
-            slots::fence();
-            Ok(())
-        }
+    let body = active();
+    if body != Body::Fallback {
+        crate::membarrier::rseq()?;
     }
+    if body != Body::Rseq {
+        slots::fence();
+    }
+    Ok(())
 }
 
 #[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -1,5 +1,6 @@
 //! The bodies against the contracts: random operations, each by both.
 
+use crate::backend::percpu::operate;
 use crate::percpu::locked::{HAS_ZERO, Locked};
 use crate::percpu::{OwnedSheaf, Sheaf, Words};
 use core::ptr::NonNull;
@@ -46,7 +47,7 @@ macro_rules! bodies {
             }
 
             $(unsafe fn $name(&self, index: usize, $($argument: $type),*) $(-> $result)? {
-                crate::backend::percpu::operate!(self.area, index, $name($($argument),*))
+                operate!(self.area, index, $name($($argument),*))
             })*
         }
 
@@ -83,7 +84,9 @@ bodies! {
     fn sheaf_push(value: usize) -> bool;
     fn sheaf_pop_many(dst: *mut usize, n: usize) -> usize;
     fn sheaf_push_many(src: *const usize, n: usize) -> usize;
-    fn sheaf_replace(guard: &AtomicU64, new: NonNull<Sheaf>, full: bool) -> Option<NonNull<Sheaf>>;
+    fn sheaf_replace(
+        guard: &AtomicU64, new: NonNull<Sheaf>, full: bool
+    ) -> Option<NonNull<Sheaf>>;
 }
 
 /// Runs one random sequence of operations on a body and on the contracts. Compares every result and
@@ -105,9 +108,9 @@ pub(crate) fn agree(seed: u64, body: &impl Bodies, check: impl Fn()) {
     for step in 0..3000 {
         let locked = Locked(&reference);
         let v = random.next();
-        let context = format!("seed {seed} step {step}");
-        // SAFETY: the sheaves and nodes outlive the loop; the selectors name words; the buffers have
-        // room.
+        let context = format_args!("seed {seed} step {step}");
+        // SAFETY: the sheaves and nodes outlive the loop; the selectors name words; the buffers
+        // have room.
         unsafe {
             match random.below(13) {
                 0 => {
