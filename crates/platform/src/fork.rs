@@ -90,12 +90,11 @@ fn first(rank: usize) -> MutexGuard<'static, First> {
 impl First {
     fn each(&self, f: impl Fn(&dyn AtFork)) {
         let mut at = self.0;
-        // SAFETY: nodes on the list are alive, and so are their owners; the list is locked.
-        while let Some(Links { owner, next, .. }) =
-            unsafe { at.as_ref().map(|node| *node.links.get()) }
-        {
+        while !at.is_null() {
+            // SAFETY: nodes on the list are alive, and the list is locked.
+            let Links { owner, next, .. } = unsafe { *(*at).links.get() };
             if let Some(owner) = owner {
-                // SAFETY: as above.
+                // SAFETY: so is the owner.
                 f(unsafe { &*owner });
             }
             at = next;

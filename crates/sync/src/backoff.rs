@@ -2,9 +2,9 @@
 #![cfg_attr(loom, allow(dead_code))]
 
 use core::time::Duration;
+use quietline_platform::thread;
 #[cfg(not(loom))]
-use quietline_platform::{atomic::AtomicU32, futex};
-use quietline_platform::{hint, thread};
+use quietline_platform::{atomic::AtomicU32, futex, hint};
 
 /// A busy wait of bounded length: processor hints between looks.
 ///
