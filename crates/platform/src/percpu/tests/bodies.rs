@@ -129,14 +129,14 @@ pub(crate) fn agree(seed: u64, body: &impl Bodies, check: impl Fn()) {
                 }
                 3 => assert_eq!(body.swap(5, v % 40), locked.swap(5, v % 40), "{context}"),
                 4 => {
-                    if v % 3 == 0 {
+                    if v.is_multiple_of(3) {
                         guard.store(v % 2, Relaxed);
                     }
                     let r = body.swap_unless(5, &guard, v % 9);
                     assert_eq!(r, locked.swap_unless(5, &guard, v % 9), "{context}");
                 }
                 5 => {
-                    let selector = AtomicU64::new(if v % 2 == 0 { 0 } else { 5 });
+                    let selector = AtomicU64::new(if v.is_multiple_of(2) { 0 } else { 5 });
                     let r = body.increment_selected(0, &selector);
                     assert_eq!(r, locked.increment_selected(0, &selector), "{context}");
                 }
@@ -173,7 +173,7 @@ pub(crate) fn agree(seed: u64, body: &impl Bodies, check: impl Fn()) {
                 }
                 _ => {
                     // The same sheaf in its own place: refused or not, both sides stay comparable.
-                    let full = v % 2 == 0;
+                    let full = v.is_multiple_of(2);
                     let a = body.sheaf_replace(3, &guard, ours, full);
                     let b = locked.sheaf_replace(3, &guard, theirs, full);
                     assert_eq!(a, b.map(|_| ours), "{context}");
