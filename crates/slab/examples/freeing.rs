@@ -56,6 +56,7 @@ fn by_callback(_: &RawCache, inode: NonNull<Inode>) {
 }
 
 fn round(cache: &RawCache, batch: usize, free: Free) -> f64 {
+    let domain = rcu::global().expect("a domain");
     let mut made = Vec::with_capacity(batch);
     let start = Instant::now();
     for first in (0..OBJECTS).step_by(batch) {

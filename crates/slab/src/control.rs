@@ -81,7 +81,7 @@ impl Control {
         quietline_platform::name_words!(*cache.slabs() => "kmem_cache" { partial, slabs, places, taken });
         let owner: *const Self = &*cache;
         // SAFETY: the value stays where it is, and `drop` takes it out of the registry first.
-        unsafe { cache.node.register(owner)? };
+        unsafe { cache.node.register(owner) };
         cache.set_debug(options.debug).expect("there are no sheaves to take away");
         Ok(cache)
     }
