@@ -57,8 +57,8 @@ pub(super) struct Callbacks {
     least: i64,
     /// Objects, coming many at a time, for which one begins: see [`tune`](Self::tune).
     gather: AtomicI64,
-    /// Callbacks above which threads that queue are slowed down.
-    limit: i64,
+    /// The backlog limit.
+    limit: AtomicI64,
     /// Full batches queued, in callbacks, less callbacks run. Below zero by what was run of unfinished batches.
     pub(super) backlog: CachePadded<AtomicI64>,
     /// Full batches, in callbacks, since lists were last collected: those that came singly, and those that did not.
@@ -83,7 +83,7 @@ impl Callbacks {
             queue: CachePadded::new(Queue { half: AtomicU64::new(HALVES[0] as u64), lists }),
             least,
             gather: AtomicI64::new(least),
-            limit,
+            limit: AtomicI64::new(limit),
             backlog: CachePadded::new(AtomicI64::new(0)),
             fresh: [AtomicI64::new(0), AtomicI64::new(0)],
             stages: SpinLock::new(stages),
@@ -118,11 +118,12 @@ impl Callbacks {
     }
 
     fn limit(&self) -> i64 {
-        self.limit
+        // Relaxed: a setting.
+        self.limit.load(Ordering::Relaxed)
     }
 
     fn over_limit(&self) -> bool {
-        self.backlog.load(Ordering::Relaxed) > self.limit
+        self.backlog.load(Ordering::Relaxed) > self.limit()
     }
 
     /// Callbacks queued and not yet run. Exact when nobody queues or runs meanwhile. O(CPUs).
@@ -146,7 +147,7 @@ impl Callbacks {
     #[cfg(not(loom))]
     pub(super) fn tune(&self, cost: core::time::Duration) {
         let wanted = i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX) / SHARE;
-        let wanted = wanted.clamp(self.least, self.limit / 8);
+        let wanted = wanted.clamp(self.least, self.least.max(self.limit() / 8));
         // Relaxed: a quantity, which one at a time writes. An eighth of the way: one late barrier means little.
         let gather = self.gather.load(Ordering::Relaxed);
         self.gather.store(gather + (wanted - gather) / 8, Ordering::Relaxed);
@@ -206,8 +207,9 @@ impl Callbacks {
         unsafe { Chain::of_list(first) }
     }
 
-    /// Runs everything, due or not. For the domain's end.
-    pub(super) fn run_all(&mut self) {
+    /// Runs all callbacks, due or not, for the domain's end. Not by an exclusive reference:
+    /// callbacks of a slab cache queue others through the domain's address.
+    pub(super) fn run_all(&self) {
         // A callback may queue another.
         loop {
             let mut chain = self.stages.lock().take_all();
@@ -294,7 +296,7 @@ impl Domain {
     fn batch_is_full(&self, weight: i64, many: bool) {
         let queued = self.callbacks.book(weight, many);
         #[cfg(not(any(loom, quietline_sim)))]
-        if self.reclaimer.notify() {
+        if self.reclaimer.notify(self) {
             return;
         }
         pending::add(queued);
@@ -334,12 +336,7 @@ impl Domain {
         unsafe fn run<F: FnOnce()>(head: NonNull<Head>) {
             // SAFETY: the head is the first field of a leaked box of this type.
             let deferred = unsafe { Box::from_raw(head.as_ptr().cast::<Deferred<F>>()) };
-            // The closure is gone afterwards, with all that it owned; nobody can see it half done.
-            let f = core::panic::AssertUnwindSafe(deferred.f);
-            if let Err(payload) = std::panic::catch_unwind(|| { f }.0()) {
-                // Dropping a payload may panic again.
-                core::mem::forget(payload);
-            }
+            contain(deferred.f);
         }
         fn runner<F: FnOnce()>(_: &F) -> unsafe fn(NonNull<Head>) {
             run::<F>
@@ -371,11 +368,36 @@ impl Domain {
         self.callbacks.pending().max(0) as u64
     }
 
-    /// Callbacks queued, apart from those of the CPUs' unfinished batches, above which
-    /// [`run_pending`](super::run_pending) slows its caller down: 64 batches, or eight for every
-    /// CPU where that is more.
+    /// Returns the bound on the [backlog](Self::backlog), apart from the CPUs' unfinished batches:
+    /// see [Bounded garbage](super#bounded-garbage). At first 64 batches, or eight for each CPU if
+    /// that is more.
     pub fn backlog_limit(&self) -> u64 {
         self.callbacks.limit() as u64
+    }
+
+    /// Sets the [backlog limit](Self::backlog_limit), in objects. Unfinished batches, of less than
+    /// [`BATCH`] objects on each CPU, come on top of it.
+    pub fn set_backlog_limit(&self, objects: u64) {
+        let limit = i64::try_from(objects).unwrap_or(i64::MAX);
+        // Relaxed: a setting.
+        self.callbacks.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Returns whether the domain holds more than its [backlog limit](Self::backlog_limit). Two
+    /// loads, one of a line that full batches write.
+    pub fn is_over_backlog_limit(&self) -> bool {
+        self.callbacks.over_limit()
+    }
+}
+
+/// Calls `f`. A panic is reported as panics are and ends here: the thread that runs the callback
+/// has nothing to do with it.
+pub(super) fn contain(f: impl FnOnce()) {
+    // What `f` owned is gone afterwards: no other code can see it half done.
+    let f = core::panic::AssertUnwindSafe(f);
+    if let Err(payload) = std::panic::catch_unwind(|| { f }.0()) {
+        // Dropping a payload may panic again.
+        core::mem::forget(payload);
     }
 }
 

@@ -228,7 +228,7 @@ fn an_event_loop_reclaims() {
     }
     let domain = Domain::new().unwrap();
     let all = objects(10 * BATCH as usize, &domain);
-    domain.set_reclaimer(Some(&EventLoop)).unwrap();
+    domain.set_reclaimer(Some(Box::new(EventLoop))).unwrap();
     all.iter().for_each(|object| Object::queue(object));
     assert!(!rcu::is_pending());
     let told = TOLD.load(Ordering::Relaxed);
