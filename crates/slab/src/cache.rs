@@ -13,6 +13,7 @@ use core::ptr::NonNull;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU64, Ordering};
 use quietline_sync::Shared;
+use quietline_sync::rcu::{Domain, DomainHandle};
 
 /// A cache of objects of one size (`struct kmem_cache`).
 ///
@@ -27,6 +28,9 @@ pub struct RawCache {
     /// Those of `inner`, a pointer nearer.
     pub(crate) sheaves: ManuallyDrop<Sheaves>,
     pub(crate) inner: Shared<Inner>,
+    /// The domain of a typed cache, which keeps it. The last field: dropped when the cache has been
+    /// taken apart.
+    pub(crate) domain: Option<DomainHandle>,
 }
 
 /// An object's memory, owned, without a value. Dropping it frees the memory: also while a panic of
@@ -82,7 +86,29 @@ impl RawCache {
         let inner = registry::enter(options)?;
         // SAFETY: used through this cache only, which owns `inner` with the sheaves.
         let sheaves = unsafe { inner.sheaves.alias() };
-        Ok(Self { sheaves, inner })
+        Ok(Self { sheaves, inner, domain: None })
+    }
+
+    /// [`with_hooks`](Self::with_hooks) for a typed cache, which keeps its domain. `options` gives
+    /// the options for a domain.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    ///
+    /// # Safety
+    /// As [`with_hooks`](Self::with_hooks). Typesafe objects are not freed by RCU.
+    pub(crate) unsafe fn in_domain(
+        domain: DomainHandle,
+        options: impl FnOnce(&'static Domain) -> Options,
+    ) -> Result<Self, CacheError> {
+        // SAFETY: three use it. This cache has the handle. Guests of the registry have left before
+        // the handle goes, or it stays (see `drop`). Objects that wait for a grace period use it
+        // inside the domain's callbacks.
+        let named = unsafe { NonNull::from(&*domain).as_ref() };
+        // SAFETY: by contract.
+        let mut cache = unsafe { Self::with_hooks(options(named))? };
+        cache.domain = Some(domain);
+        Ok(cache)
     }
 
     /// An object's memory: as its last user left it, but for the link (see [`Options::link_offset`]); unspecified if
@@ -181,19 +207,28 @@ impl RawCache {
 
 impl Drop for RawCache {
     fn drop(&mut self) {
-        if registry::leave(&self.inner) {
-            match Shared::get_mut(&mut self.inner) {
-                // Nobody else has it, so nobody need be told to keep off.
-                Some(inner) => inner.close_alone(),
-                None => self.inner.close(),
-            }
-            // The last owner takes it apart: this one, unless objects wait for a grace period. A thread that has looked in to
-            // reclaim is soon gone.
-            visits::wait_for(|| {
-                // Relaxed: what waits was queued by `close` at the latest.
-                Shared::get_mut(&mut self.inner).is_some()
-                    || self.inner.waiting.load(Ordering::Relaxed) > 0
-            });
+        if !registry::leave(&self.inner) {
+            return;
+        }
+        // A thread that has looked in to reclaim is soon gone.
+        visits::wait_for(|| !registry::has_guests(&self.inner));
+        match Shared::get_mut(&mut self.inner) {
+            // Nobody else has it, so nobody need be told to keep off.
+            Some(inner) => inner.close_alone(),
+            None => self.inner.close(),
+        }
+        // The last owner takes it apart: this one, unless objects wait for a grace period.
+        visits::wait_for(|| {
+            // Relaxed: what waits was queued by `close` at the latest.
+            Shared::get_mut(&mut self.inner).is_some()
+                || self.inner.waiting.load(Ordering::Relaxed) > 0
+                || registry::has_guests(&self.inner)
+        });
+        if Shared::get_mut(&mut self.inner).is_none()
+            && (registry::has_guests(&self.inner) || self.inner.options.typesafe.is_some())
+        {
+            // A guest that does not leave, perhaps further up this stack, may use the domain.
+            core::mem::forget(self.domain.take());
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::slab::Layout;
 use crate::stats::Stats;
 use crate::tunables::{self, Tunables};
 use crate::{debug, reclaim};
+use core::ops::Deref;
 use core::ptr;
 use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use quietline_platform::cell::UnsafeCell;
@@ -20,6 +21,40 @@ pub(crate) struct Membership {
     links: UnsafeCell<Links>,
     /// Handles. Written under the registry's lock; 0 for a cache that is on the list no more.
     users: AtomicUsize,
+    /// [Guests](Guest). Incremented under the registry's lock, while there is a handle.
+    guests: AtomicUsize,
+}
+
+/// A cache that was found in the registry. It may outlive the last handle, which waits for it: see
+/// [`has_guests`].
+pub(crate) struct Guest(Shared<Inner>);
+
+impl Guest {
+    /// # Safety
+    /// The cache is on the list, which is locked; so it has an owner.
+    unsafe fn of(cache: *const Inner) -> Self {
+        // SAFETY: by contract.
+        let cache = unsafe { Shared::again(&*cache) };
+        // Relaxed: under the lock, which the last handle takes before it looks.
+        cache.membership.guests.fetch_add(1, Ordering::Relaxed);
+        Self(cache)
+    }
+}
+
+impl Deref for Guest {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // ORDERING: pairs with the acquire in `has_guests`: this thread is done with the cache and
+        // its domain.
+        self.membership.guests.fetch_sub(1, Ordering::Release);
+    }
 }
 
 #[derive(Debug)]
@@ -33,7 +68,11 @@ struct Links {
 impl Membership {
     pub(crate) fn new() -> Self {
         let links = Links { next: ptr::null(), prev: ptr::null(), serial: 0 };
-        Self { links: UnsafeCell::new(links), users: AtomicUsize::new(1) }
+        Self {
+            links: UnsafeCell::new(links),
+            users: AtomicUsize::new(1),
+            guests: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -109,7 +148,7 @@ fn after(
     passed: u64,
     end: u64,
     wanted: &impl Fn(&Inner) -> bool,
-) -> Option<(Shared<Inner>, u64)> {
+) -> Option<(Guest, u64)> {
     let list = registry.list.lock();
     let mut next = list.first;
     // SAFETY: on the list, which is locked; so it has an owner.
@@ -120,12 +159,12 @@ fn after(
         if next.is_null() || links(next).serial > end {
             return None;
         }
-        Some((Shared::again(&*next), links(next).serial))
+        Some((Guest::of(next), links(next).serial))
     }
 }
 
 /// The next cache, round and round; none if there is none, or not one that `wanted` agrees to. Needs no memory.
-pub(crate) fn next_where(wanted: impl FnOnce(&Inner) -> bool) -> Option<Shared<Inner>> {
+pub(crate) fn next_where(wanted: impl FnOnce(&Inner) -> bool) -> Option<Guest> {
     let mut list = registry_if_any()?.list.lock();
     let chosen = if list.cursor.is_null() { list.first } else { list.cursor };
     if chosen.is_null() {
@@ -134,7 +173,7 @@ pub(crate) fn next_where(wanted: impl FnOnce(&Inner) -> bool) -> Option<Shared<I
     // SAFETY: on the list, which is locked; so it has an owner.
     unsafe {
         list.cursor = links(chosen).next;
-        wanted(&*chosen).then(|| Shared::again(&*chosen))
+        wanted(&*chosen).then(|| Guest::of(chosen))
     }
 }
 
@@ -228,6 +267,13 @@ pub(crate) fn leave(cache: &Shared<Inner>) -> bool {
         }
     }
     true
+}
+
+/// Returns whether a thread that found the cache in the registry still uses it. No more come once
+/// the last handle has [left](leave).
+pub(crate) fn has_guests(cache: &Inner) -> bool {
+    // ORDERING: pairs with the release at a guest's end.
+    cache.membership.guests.load(Ordering::Acquire) > 0
 }
 
 /// Handles that a cache has.

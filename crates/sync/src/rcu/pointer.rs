@@ -3,9 +3,9 @@
 //! A value is in one of three states, each a type:
 //!
 //! ```text
-//!   Unpublished ──replace──> Pointer ──replace, take──> Unlinked ──drop──> waits for a grace period,
-//!   its owner may            readers find               readers may        is dropped, and its
-//!   change it                the value                  still hold it      memory is freed
+//!   Unpublished --replace--> Pointer --replace, take--> Unlinked --drop--> grace period --> gone
+//!   its owner may            readers find               readers may
+//!   change it                the value                  still hold it
 //! ```
 //!
 //! The memory comes from a [`Storage`]: boxes of a domain ([`RcuBox`](super::RcuBox)), or objects

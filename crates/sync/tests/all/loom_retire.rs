@@ -83,8 +83,8 @@ fn a_pointer_beside_a_reader() {
     });
 }
 
-/// Two slots, the index of one of which readers use. The other one is written only after it has come
-/// back from the queue.
+/// Two slots, the index of one of which readers use. The other one is written only after its index
+/// has come back from the queue.
 #[test]
 fn a_queue_of_indices_beside_a_reader() {
     struct Table {
@@ -125,8 +125,8 @@ fn a_queue_of_indices_beside_a_reader() {
     });
 }
 
-/// Two threads with handles of a domain, one of which has retired a value: the last handle, of either,
-/// ends the domain with the value, once.
+/// Two threads with handles of a domain, one of which has retired a value. The last handle, of
+/// either thread, ends the domain with the value, once.
 #[test]
 fn the_last_handle_ends_the_domain() {
     check(3, || {
