@@ -10,8 +10,9 @@ use quietline_slab::{
 use quietline_sync::FileRef;
 use quietline_sync::rcu::{Domain, DomainHandle};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
+use std::time::Duration;
 
 fn domain() -> &'static Domain {
     Domain::leaked().unwrap()
@@ -158,6 +159,31 @@ fn domains_end_beside_reclaim() {
         }
     });
     assert_eq!(ends.load(Relaxed), 40 * rounds);
+}
+
+/// A domain does not end while another thread looks at its cache through the registry.
+#[test]
+fn a_domain_outlives_guests() {
+    let ends = Arc::new(AtomicUsize::new(0));
+    let cache = RcuCache::new("looked at", DomainHandle::new().unwrap()).unwrap();
+    drop(Unlinked::from(cache.alloc(Value::new(1, &ends)).unwrap()));
+    let id = cache.stats().id;
+    let (inside, left) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            with_cache(id, |control| {
+                inside.wait();
+                thread::sleep(Duration::from_millis(20));
+                control.shrink();
+                left.store(true, Relaxed);
+            })
+        });
+        inside.wait();
+        drop(cache);
+        // A guest that stays for seconds costs the domain's end, and nothing else.
+        let ended = ends.load(Acquire) == 1;
+        assert!(!ended || left.load(Relaxed), "the domain has ended under a guest");
+    });
 }
 
 /// A cache that is dropped while this thread looks at it through the registry: its domain stays.

@@ -2,9 +2,10 @@
 //! domain. The content of a value is a loom cell, so a drop that is not ordered after a reader's
 //! access is an error.
 //!
-//! Planted faults that the models find: `Pointer::load` relaxed (a reader finds a value without its
-//! content), `RetireQueue::pop` without the check of the grace period, `Storage::retire` that drops
-//! at once.
+//! Planted faults that the models find: `Pointer::load` relaxed, and `Pointer::replace` without
+//! release (a reader finds a value without its content); `Storage::retire` that drops at once;
+//! `RetireQueue::pop` that does not ask for the grace period, and `push` that requests none; a last
+//! handle that does not see what the other one did.
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;
