@@ -1,11 +1,9 @@
 //! A typed cache of values that readers find without a reference count, and that are dropped after a
 //! grace period.
 
-use crate::cache::RawCache;
+use crate::cache::{RawCache, typed_cache};
 use crate::hook::Hook;
 use crate::options::{CacheError, Options};
-use crate::stats::Stats;
-use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use quietline_platform::AllocError;
@@ -19,8 +17,8 @@ use quietline_sync::rcu::{self, Domain, DomainHandle, Pointer, Storage, Unpublis
 /// that may be changed; [`Place`], a pointer in which readers find it; [`Unlinked`], a value that
 /// readers may still hold. When that is dropped, the value waits for a grace period of the domain.
 /// It is dropped where the domain's callbacks run ([`Domain::poll`] and others), never where
-/// another value is freed. A program polls the domain now and then, or sets a
-/// [limit](Self::set_limit).
+/// another value is freed. A program polls the domain now and then; a [limit](Self::set_limit)
+/// bounds what waits meanwhile.
 ///
 /// ```
 /// use quietline_slab::{Place, RcuCache};
@@ -154,22 +152,6 @@ impl<T> RcuCache<T> {
         unsafe { self.raw.domain.as_deref().unwrap_unchecked() }
     }
 
-    /// Returns the operations that all kinds of caches have: tunables, checks, validation,
-    /// reclaim, statistics.
-    pub fn control(&self) -> crate::Control<'_> {
-        self.raw.control()
-    }
-
-    /// What the cache holds now.
-    pub fn stats(&self) -> Stats {
-        self.raw.stats()
-    }
-
-    /// Gives cached memory back: see [`RawCache::shrink`].
-    pub fn shrink(&self) {
-        self.raw.shrink();
-    }
-
     /// Bounds the values that wait for a grace period: see [`RawCache::set_rcu_limit`].
     pub fn set_limit(&self, values: usize) {
         self.raw.set_rcu_limit(values);
@@ -181,8 +163,4 @@ impl<T> RcuCache<T> {
     }
 }
 
-impl<T> fmt::Debug for RcuCache<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RcuCache").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
+typed_cache!(RcuCache, Sized);

@@ -69,7 +69,7 @@
 //!   Outside all sections, [`Domain::barrier`] makes room, and the value may be dropped after it.
 //! * [`Domain::call`], [`Domain::defer`], [`Pointer`] and [`RcuBox`] cannot fail. Their updater
 //!   asks [`Domain::is_over_backlog_limit`] before it makes garbage, and waits outside all sections
-//!   and locks. [`run_pending`] waits for it, up to ten milliseconds for each batch.
+//!   and locks. [`run_pending`] waits for it, up to ten milliseconds, after a full batch.
 //!
 //! A [`RetireQueue`] has a bound of its own, its capacity: a full queue returns the value, and
 //! [`pop_wait`](RetireQueue::pop_wait) makes room. So has a slab cache, whose objects are of one
@@ -156,6 +156,9 @@
 //!   [`run_pending`] where it holds no lock and no section. A `quietline::Process` does so when
 //!   calls that free return. Until then what is queued waits. A program may choose a
 //!   [`Reclaimer`] instead: an event loop, or a thread ([`Domain::spawn_reclaimer`]).
+//! * Due callbacks of a CPU whose threads have left wait for the backlog limit or for a poll.
+//! * A child process loses the callbacks that other threads were running at the fork, of
+//!   [`SHARE`] objects each.
 //! * A guard that a thread holds across `fork` protects nothing in the child, and must not be dropped there after seven
 //!   further forks, each by the child of the one before: its counters are in use again then.
 //! * Sections may be entered and left in signal handlers; everything else here takes locks and may not.
@@ -194,10 +197,10 @@ mod stall;
 mod wait;
 
 pub use boxed::{BYTES_PER_OBJECT, RcuBox, RetireError};
-pub use callbacks::BATCH;
+pub use callbacks::{BATCH, SHARE};
 pub use chain::{Head, HeadOfMany, Many};
 pub use handle::DomainHandle;
-pub use pending::{is_pending, run_pending};
+pub use pending::{DomainSet, run_pending};
 pub use pointer::{Pointer, Storage, Unlinked, Unpublished};
 #[cfg(not(any(loom, quietline_sim)))]
 pub use reclaimer::Reclaimer;
@@ -304,7 +307,7 @@ impl Domain {
         {
             let owner: *const Domain = &*domain;
             // SAFETY: the domain is pinned, and `drop` takes it out of the registry first.
-            unsafe { domain.node.register(owner)? };
+            unsafe { domain.node.register(owner) };
         }
         Ok(domain)
     }
@@ -363,7 +366,7 @@ impl Domain {
     /// O(CPUs).
     pub fn poll(&self) -> bool {
         self.step(Want::Any);
-        self.run_ready(i64::MAX, true);
+        self.run_due();
         #[cfg(not(loom))]
         self.look_for_stall();
         self.callbacks.pending() > 0
@@ -392,7 +395,7 @@ impl Domain {
 
     fn wait_for(&self, seq: GpSeq) {
         self.cond_synchronize(seq);
-        self.run_ready(i64::MAX, true);
+        self.run_due();
     }
 
     /// One step of the grace-period machine, if nobody else is making one.
@@ -449,6 +452,8 @@ impl Drop for Domain {
         self.reclaimer.replace(self, None);
         // No guard borrows the domain any more, so every callback is due.
         self.callbacks.run_all();
+        // The note of a domain that is no more would stand for ever.
+        self.callbacks.over_limit();
     }
 }
 

@@ -14,7 +14,6 @@
 
 pub mod calls;
 pub mod guest;
-pub mod heap;
 pub mod kind;
 pub mod random;
 pub mod seat;

@@ -122,6 +122,12 @@ fn a_domain_ends_with_its_caches() {
     assert_eq!(ended(), 4);
     drop(cache);
     assert_eq!(ended(), 5);
+    // The same in a callback of another domain.
+    let (outer, cache) = (domain(), RcuCache::new("nested", DomainHandle::new().unwrap()).unwrap());
+    drop(Unlinked::from(cache.alloc(Value::new(4, &ends)).unwrap()));
+    outer.retire(cache).unwrap();
+    outer.barrier();
+    assert_eq!(ended(), 6);
     // Typesafe memory: its destructors run with the end of the domain.
     let cache = TypesafeCache::<Pair>::new("typesafe", DomainHandle::new().unwrap()).unwrap();
     let place = TypesafePlace::empty(&cache);

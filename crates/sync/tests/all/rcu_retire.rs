@@ -311,6 +311,20 @@ fn a_panic_ends_in_its_drop() {
     assert_eq!((drops.load(Relaxed), domain.backlog()), (10, 0));
 }
 
+/// A domain that is over its limit has a share for every thread, also when the limit is set later.
+#[test]
+fn a_limit_decides_shares() {
+    quietline_testing::isolated!();
+    let domain = Domain::new().unwrap();
+    (0..2 * BATCH).for_each(|_| domain.retire(()).unwrap());
+    let has_share = || thread::scope(|s| s.spawn(|| domain.is_pending()).join().unwrap());
+    assert!(!has_share());
+    domain.set_backlog_limit(1);
+    assert!(has_share());
+    domain.set_backlog_limit(u64::MAX);
+    assert!(!has_share());
+}
+
 /// The bound of the garbage, in objects, beside a reader that never leaves: the value comes back,
 /// and no call waits.
 #[test]
