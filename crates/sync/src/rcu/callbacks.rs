@@ -290,12 +290,13 @@ impl Domain {
     #[inline(never)]
     fn batch_is_full(&self, weight: i64, many: bool) {
         self.callbacks.book(weight, many);
-        let over_limit = self.callbacks.over_limit();
         #[cfg(not(any(loom, quietline_sim)))]
-        if self.reclaimer.notify(self) && !over_limit {
-            return;
+        let told = self.reclaimer.notify(self);
+        #[cfg(any(loom, quietline_sim))]
+        let told = false;
+        if self.callbacks.over_limit() || !told {
+            pending::note_filled(self.callbacks.bit);
         }
-        pending::note_filled(self.callbacks.bit);
     }
 
     /// Does the share of a thread, that of a thread that has filled a batch if `filled`: see
