@@ -25,9 +25,12 @@ pub struct RawCache {
     /// Those of `cache`, a pointer nearer.
     pub(crate) sheaves: ManuallyDrop<Sheaves>,
     pub(crate) cache: Shared<Control>,
-    /// The domain of a typed cache, which keeps it. The last field: dropped when the cache has been
-    /// taken apart.
-    pub(crate) domain: Option<DomainHandle>,
+}
+
+/// A cache that keeps the domain of its options: that of a typed cache.
+pub(crate) struct InDomain {
+    raw: ManuallyDrop<RawCache>,
+    pub(crate) domain: ManuallyDrop<DomainHandle>,
 }
 
 /// An object's memory, owned, without a value. Dropping it frees the memory: also while a panic of
@@ -83,29 +86,7 @@ impl RawCache {
         let cache = registry::enter(options)?;
         // SAFETY: used through this handle only, which owns `cache` with the sheaves.
         let sheaves = unsafe { cache.cpus.sheaves.alias() };
-        Ok(Self { sheaves, cache, domain: None })
-    }
-
-    /// [`with_hooks`](Self::with_hooks) for a typed cache, which keeps its domain. `options` gives
-    /// the options for a domain.
-    ///
-    /// # Errors
-    /// [`CacheError`].
-    ///
-    /// # Safety
-    /// As [`with_hooks`](Self::with_hooks). Typesafe objects are not freed by RCU.
-    pub(crate) unsafe fn in_domain(
-        domain: DomainHandle,
-        options: impl FnOnce(&'static Domain) -> Options,
-    ) -> Result<Self, CacheError> {
-        // SAFETY: three use it. This cache has the handle. Guests of the registry have left before
-        // the handle goes, or it stays (see `drop`). Objects that wait for a grace period use it
-        // inside the domain's callbacks.
-        let named = unsafe { NonNull::from(&*domain).as_ref() };
-        // SAFETY: by contract.
-        let mut cache = unsafe { Self::with_hooks(options(named))? };
-        cache.domain = Some(domain);
-        Ok(cache)
+        Ok(Self { sheaves, cache })
     }
 
     /// An object's memory: as its last user left it, but for the link (see [`Options::link_offset`]); unspecified if
@@ -199,8 +180,16 @@ pub(crate) use typed_cache;
 
 impl Drop for RawCache {
     fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl RawCache {
+    /// Gives a handle up. Returns whether no other thread uses the domain of the options from now
+    /// on, outside the domain's callbacks and other handles.
+    fn close(&mut self) -> bool {
         if !registry::leave(&self.cache) {
-            return;
+            return true;
         }
         // A thread that has looked in to reclaim is soon gone.
         registry::wait_for_guests(&self.cache);
@@ -216,11 +205,52 @@ impl Drop for RawCache {
                 || self.cache.waiting.load(Ordering::Relaxed) > 0
                 || registry::has_guests(&self.cache)
         });
-        if Shared::get_mut(&mut self.cache).is_none()
-            && (registry::has_guests(&self.cache) || self.cache.options().typesafe.is_some())
-        {
+        Shared::get_mut(&mut self.cache).is_some()
+            || !registry::has_guests(&self.cache) && self.cache.options().typesafe.is_none()
+    }
+}
+
+impl InDomain {
+    /// [`RawCache::with_hooks`], with the options for a domain.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    ///
+    /// # Safety
+    /// As [`RawCache::with_hooks`]. Typesafe objects are not freed by RCU.
+    pub(crate) unsafe fn new(
+        domain: DomainHandle,
+        options: impl FnOnce(&'static Domain) -> Options,
+    ) -> Result<Self, CacheError> {
+        // SAFETY: three use it. This cache has the handle. Guests of the registry have left before
+        // the handle goes, or it stays (see `drop`). Objects that wait for a grace period use it
+        // inside the domain's callbacks.
+        let named = unsafe { NonNull::from(&*domain).as_ref() };
+        // SAFETY: by contract.
+        let raw = unsafe { RawCache::with_hooks(options(named))? };
+        Ok(Self { raw: ManuallyDrop::new(raw), domain: ManuallyDrop::new(domain) })
+    }
+}
+
+impl Deref for InDomain {
+    type Target = RawCache;
+
+    #[inline(always)]
+    fn deref(&self) -> &RawCache {
+        &self.raw
+    }
+}
+
+impl Drop for InDomain {
+    fn drop(&mut self) {
+        let unused = self.raw.close();
+        // SAFETY: both are dropped once. After `close`, a handle has its owner left to drop.
+        unsafe {
+            core::ptr::drop_in_place(&mut self.raw.cache);
             // A guest that does not leave, perhaps further up this stack, may use the domain.
-            core::mem::forget(self.domain.take());
+            if unused {
+                ManuallyDrop::drop(&mut self.domain);
+            }
         }
     }
 }

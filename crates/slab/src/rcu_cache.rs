@@ -1,7 +1,7 @@
 //! A typed cache of values that readers find without a reference count, and that are dropped after a
 //! grace period.
 
-use crate::cache::{RawCache, typed_cache};
+use crate::cache::{InDomain, typed_cache};
 use crate::hook::Hook;
 use crate::options::{CacheError, Options};
 use core::marker::PhantomData;
@@ -56,8 +56,7 @@ use quietline_sync::rcu::{self, Domain, DomainHandle, Pointer, Storage, Unpublis
 /// Values that refer to each other, as in a list or a tree, hold `Place<'static, T>`s of a cache
 /// that is never dropped.
 pub struct RcuCache<T> {
-    /// With the domain, always.
-    raw: RawCache,
+    raw: InDomain,
     /// Values are dropped as the type for which the cache was made: no subtyping.
     of: PhantomData<fn(T) -> T>,
 }
@@ -121,7 +120,7 @@ impl<T: Send + Sync + 'static> RcuCache<T> {
         // SAFETY: the hook is for objects that hold a T; whoever is given to `free_rcu` does, and T may be dropped on any
         // thread and at any time.
         let raw = unsafe {
-            RawCache::in_domain(domain.into(), |domain| Options {
+            InDomain::new(domain.into(), |domain| Options {
                 release,
                 rcu: Some(domain),
                 ..options
@@ -148,8 +147,7 @@ impl<T> RcuCache<T> {
     /// Returns the domain of the readers.
     #[inline(always)]
     pub fn domain(&self) -> &Domain {
-        // SAFETY: `with_options` made it so.
-        unsafe { self.raw.domain.as_deref().unwrap_unchecked() }
+        &self.raw.domain
     }
 
     /// Bounds the values that wait for a grace period: see [`RawCache::set_rcu_limit`].

@@ -1,7 +1,7 @@
 //! Typed caches: no unsafe for callers.
 
 use crate::bulk::Entry;
-use crate::cache::{RawCache, typed_cache};
+use crate::cache::{InDomain, RawCache, typed_cache};
 use crate::hook::Hook;
 use crate::options::{CacheError, Options};
 use crate::slot::{OwnedSlot, Slot, VacantSlot};
@@ -210,7 +210,7 @@ pub unsafe trait Typesafe: Sync + Send + 'static {
 /// So a reader that finds a `T` through a pointer takes a reference and then checks the pointer
 /// again. [`TypesafePlace`](crate::TypesafePlace) does both.
 pub struct TypesafeCache<T: Typesafe> {
-    raw: RawCache,
+    raw: InDomain,
     of: PhantomData<fn() -> T>,
 }
 
@@ -255,7 +255,7 @@ impl<T: Typesafe> TypesafeCache<T> {
         };
         // SAFETY: the hooks are for memory of T's size and alignment, and a T may be made and
         // dropped on any thread. No object is freed by RCU.
-        let raw = unsafe { RawCache::in_domain(domain.into(), options)? };
+        let raw = unsafe { InDomain::new(domain.into(), options)? };
         Ok(Self { raw, of: PhantomData })
     }
 
@@ -305,8 +305,7 @@ impl<T: Typesafe> TypesafeCache<T> {
     /// Returns the domain of the cache's readers.
     #[inline(always)]
     pub fn domain(&self) -> &rcu::Domain {
-        // SAFETY: `with_options` made it so.
-        unsafe { self.raw.domain.as_deref().unwrap_unchecked() }
+        &self.raw.domain
     }
 }
 
