@@ -10,6 +10,7 @@ use core::ptr::NonNull;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU64, Ordering};
 use quietline_sync::Shared;
+use quietline_sync::rcu::{Domain, DomainHandle};
 
 /// A cache of objects of one size (`struct kmem_cache`).
 ///
@@ -24,6 +25,12 @@ pub struct RawCache {
     /// Those of `cache`, a pointer nearer.
     pub(crate) sheaves: ManuallyDrop<Sheaves>,
     pub(crate) cache: Shared<Control>,
+}
+
+/// A cache that keeps the domain of its options: that of a typed cache.
+pub(crate) struct InDomain {
+    raw: ManuallyDrop<RawCache>,
+    pub(crate) domain: ManuallyDrop<DomainHandle>,
 }
 
 /// An object's memory, owned, without a value. Dropping it frees the memory: also while a panic of
@@ -173,19 +180,77 @@ pub(crate) use typed_cache;
 
 impl Drop for RawCache {
     fn drop(&mut self) {
-        if registry::leave(&self.cache) {
-            match Shared::get_mut(&mut self.cache) {
-                // Nobody else has it, so nobody need be told to keep off.
-                Some(alone) => alone.close_alone(),
-                None => self.cache.close(),
+        self.close();
+    }
+}
+
+impl RawCache {
+    /// Gives a handle up. Returns whether no other thread uses the domain of the options from now
+    /// on, outside the domain's callbacks and other handles.
+    fn close(&mut self) -> bool {
+        if !registry::leave(&self.cache) {
+            return true;
+        }
+        // A thread that has looked in to reclaim is soon gone.
+        registry::wait_for_guests(&self.cache);
+        match Shared::get_mut(&mut self.cache) {
+            // Nobody else has it, so nobody need be told to keep off.
+            Some(alone) => alone.close_alone(),
+            None => self.cache.close(),
+        }
+        // The last owner takes it apart: this one, unless objects wait for a grace period.
+        visits::wait_for(|| {
+            // Relaxed: what waits was queued by `close` at the latest.
+            Shared::get_mut(&mut self.cache).is_some()
+                || self.cache.waiting.load(Ordering::Relaxed) > 0
+                || registry::has_guests(&self.cache)
+        });
+        Shared::get_mut(&mut self.cache).is_some()
+            || !registry::has_guests(&self.cache) && self.cache.options().typesafe.is_none()
+    }
+}
+
+impl InDomain {
+    /// [`RawCache::with_hooks`], with the options for a domain.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    ///
+    /// # Safety
+    /// As [`RawCache::with_hooks`]. Typesafe objects are not freed by RCU.
+    pub(crate) unsafe fn new(
+        domain: DomainHandle,
+        options: impl FnOnce(&'static Domain) -> Options,
+    ) -> Result<Self, CacheError> {
+        // SAFETY: three use it. This cache has the handle. Guests of the registry have left before
+        // the handle goes, or it stays (see `drop`). Objects that wait for a grace period use it
+        // inside the domain's callbacks.
+        let named = unsafe { NonNull::from(&*domain).as_ref() };
+        // SAFETY: by contract.
+        let raw = unsafe { RawCache::with_hooks(options(named))? };
+        Ok(Self { raw: ManuallyDrop::new(raw), domain: ManuallyDrop::new(domain) })
+    }
+}
+
+impl Deref for InDomain {
+    type Target = RawCache;
+
+    #[inline(always)]
+    fn deref(&self) -> &RawCache {
+        &self.raw
+    }
+}
+
+impl Drop for InDomain {
+    fn drop(&mut self) {
+        let unused = self.raw.close();
+        // SAFETY: both are dropped once. After `close`, a handle has its owner left to drop.
+        unsafe {
+            core::ptr::drop_in_place(&mut self.raw.cache);
+            // A guest that does not leave, perhaps further up this stack, may use the domain.
+            if unused {
+                ManuallyDrop::drop(&mut self.domain);
             }
-            // The last owner takes it apart: this one, unless objects wait for a grace period. A thread that has looked in to
-            // reclaim is soon gone.
-            visits::wait_for(|| {
-                // Relaxed: what waits was queued by `close` at the latest.
-                Shared::get_mut(&mut self.cache).is_some()
-                    || self.cache.waiting.load(Ordering::Relaxed) > 0
-            });
         }
     }
 }

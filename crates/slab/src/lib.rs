@@ -214,12 +214,12 @@ pub use debug::{
 pub use hook::{ContextFn, Hook};
 pub use name::Name;
 pub use options::{CacheError, MAX_OBJECT, Merge, Options};
-pub use rcu_cache::{Place, RcuCache, Unlinked};
+pub use rcu_cache::{Place, RcuCache, RcuSlot, Unlinked};
 pub use reclaim::{decay, memory_used, set_decay_interval, set_memory_limit, shrink_all};
 pub use registry::{each_cache, set_merging};
 pub use slab::Layout;
 pub use slabinfo::{SLABINFO_HEADER, SlabinfoRow, slabinfo};
-pub use slot::{OwnedSlot, RcuSlot, Slot, SlotOf, VacantSlot};
+pub use slot::{OwnedSlot, Slot, SlotOf, VacantSlot};
 pub use stats::Stats;
 pub use tunables::Tunables;
 pub use typed::{Cache, Typesafe, TypesafeCache};

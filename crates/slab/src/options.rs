@@ -57,7 +57,8 @@ pub struct Options {
     /// may be freed and *reused for another object of the cache* at any time.
     pub typesafe: Option<&'static rcu::Domain>,
     /// The domain whose readers [`free_rcu`](crate::RawCache::free_rcu) waits for. `None`:
-    /// [`rcu::global`].
+    /// [`rcu::global`]. Options name domains that live as long as the process. A typed cache takes
+    /// a [`DomainHandle`](rcu::DomainHandle) instead, of a domain that may end.
     pub rcu: Option<&'static rcu::Domain>,
     /// Whether the cache may be merged with others.
     pub merge: Merge,

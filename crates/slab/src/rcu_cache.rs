@@ -1,27 +1,24 @@
-//! A typed cache whose values readers find without owning them, and that end after a grace period.
+//! A typed cache of values that readers find without a reference count, and that are dropped after a
+//! grace period.
 
-use crate::cache::{RawCache, typed_cache};
+use crate::cache::{InDomain, typed_cache};
 use crate::hook::Hook;
 use crate::options::{CacheError, Options};
-use crate::slot::RcuSlot;
-use core::fmt;
 use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
-use core::ops::Deref;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 use quietline_platform::AllocError;
-use quietline_platform::atomic::{AtomicPtr, Ordering};
-use quietline_sync::rcu::{Domain, Guard};
+use quietline_sync::rcu::{self, Domain, DomainHandle, Pointer, Storage, Unpublished};
 
-/// A cache of `T`s that readers find through a [`Place`] while others replace them: no reader waits, counts or writes, and
-/// no value ends under a reader's eyes. Works for every `T` up to 16 KiB: with `Drop`, zero-sized, over-aligned. No unsafe
-/// for callers.
+/// A cache of `T`s that readers find through a [`Place`] while updaters replace them. Readers do not
+/// wait, count or write, and no value is dropped while a reader holds it. `T` has at most 16 KiB. It
+/// may need `drop`, be zero-sized or be over-aligned. Callers need no `unsafe`.
 ///
-/// A value has one owner, as in three types: [`RcuSlot`], which nobody else has seen and which may be changed; a [`Place`],
-/// where readers find it; [`Unlinked`], which readers may still be looking at. When that is
-/// dropped, the value waits for a grace period of the domain. It is dropped where the domain's
-/// callbacks run ([`Domain::poll`] and others), never where another value is freed. A program polls
-/// the domain now and then; a [limit](Self::set_limit) bounds what waits meanwhile.
+/// A value has one owner, of one of three types: [`RcuSlot`], a value that no reader has seen and
+/// that may be changed; [`Place`], a pointer in which readers find it; [`Unlinked`], a value that
+/// readers may still hold. When that is dropped, the value waits for a grace period of the domain.
+/// It is dropped where the domain's callbacks run ([`Domain::poll`] and others), never where
+/// another value is freed. A program polls the domain now and then; a [limit](Self::set_limit)
+/// bounds what waits meanwhile.
 ///
 /// ```
 /// use quietline_slab::{Place, RcuCache};
@@ -56,39 +53,55 @@ use quietline_sync::rcu::{Domain, Guard};
 /// println!("{text}");
 /// ```
 ///
-/// Values that refer to each other, as in a list or a tree, hold `Place<'static, T>`s of a cache that is never dropped.
+/// Values that refer to each other, as in a list or a tree, hold `Place<'static, T>`s of a cache
+/// that is never dropped.
 pub struct RcuCache<T> {
-    pub(crate) raw: RawCache,
-    domain: &'static Domain,
-    /// Values are dropped as what the cache was made for: no subtyping.
+    raw: InDomain,
+    /// Values are dropped as the type for which the cache was made: no subtyping.
     of: PhantomData<fn(T) -> T>,
 }
 
-/// Where readers find a value, or none. Dropping it drops the value, after a grace period.
-pub struct Place<'c, T> {
-    value: AtomicPtr<T>,
-    cache: &'c RcuCache<T>,
-}
+/// A value in an [`RcuCache`] that no reader has seen. Dropping it drops the value at once.
+pub type RcuSlot<'c, T> = Unpublished<'c, T, RcuCache<T>>;
 
-/// A value that is in no place any more, but that readers may be looking at. Dropping it drops the value after a grace
-/// period; it may be put in a place again instead.
-#[must_use = "the value is freed after a grace period if this is dropped"]
-pub struct Unlinked<'c, T> {
-    value: NonNull<T>,
-    cache: &'c RcuCache<T>,
-}
+/// An RCU-protected pointer to a value in an [`RcuCache`]: see [`Pointer`].
+pub type Place<'c, T> = Pointer<'c, T, RcuCache<T>>;
 
-// SAFETY: the value is shared with readers, and in the end dropped on any thread.
-unsafe impl<T: Send + Sync> Send for Unlinked<'_, T> {}
-// SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for Unlinked<'_, T> {}
+/// A value in an [`RcuCache`] that readers may still hold, although no pointer leads to it any more.
+/// Dropping it drops the value after a grace period.
+pub type Unlinked<'c, T> = rcu::Unlinked<'c, T, RcuCache<T>>;
+
+/// Objects of the cache. Retirement waits only at the cache's [limit](RcuCache::set_limit).
+// SAFETY: the cache calls the drop of a `T` as the release function of an object that was freed by
+// RCU, after a grace period of its domain.
+unsafe impl<T> Storage<T> for RcuCache<T> {
+    #[inline(always)]
+    fn domain(&self) -> &Domain {
+        self.domain()
+    }
+
+    #[inline(always)]
+    unsafe fn free(&self, memory: NonNull<T>) {
+        // SAFETY: by contract it came from this cache, and has no value.
+        unsafe { self.raw.free(memory.cast()) };
+    }
+
+    #[inline(always)]
+    unsafe fn retire(&self, value: NonNull<T>) {
+        // SAFETY: by contract it came from this cache, and later sections cannot find it.
+        unsafe { self.raw.free_rcu(value.cast()) };
+    }
+}
 
 impl<T: Send + Sync + 'static> RcuCache<T> {
     /// An empty cache whose readers are those of `domain`; `name` is shown in statistics.
     ///
+    /// The domain is a `&'static Domain`, or a [`DomainHandle`]. If the cache has the last handle,
+    /// its drop ends the domain: values that wait are dropped before it returns.
+    ///
     /// # Errors
     /// [`CacheError`].
-    pub fn new(name: &str, domain: &'static Domain) -> Result<Self, CacheError> {
+    pub fn new(name: &str, domain: impl Into<DomainHandle>) -> Result<Self, CacheError> {
         Self::with_options(Options::of::<T>(name), domain)
     }
 
@@ -98,14 +111,22 @@ impl<T: Send + Sync + 'static> RcuCache<T> {
     /// [`CacheError`]: [`WrongType`](CacheError::WrongType) if the objects are smaller or less
     /// aligned than a `T`; [`Hooks`](CacheError::Hooks) and [`Domain`](CacheError::Domain) if the
     /// options have hooks or name a domain.
-    pub fn with_options(options: Options, domain: &'static Domain) -> Result<Self, CacheError> {
+    pub fn with_options(
+        options: Options,
+        domain: impl Into<DomainHandle>,
+    ) -> Result<Self, CacheError> {
         options.check_typed::<T>()?;
         let release = Hook::drop_of::<T>();
         // SAFETY: the hook is for objects that hold a T; whoever is given to `free_rcu` does, and T may be dropped on any
         // thread and at any time.
-        let raw =
-            unsafe { RawCache::with_hooks(Options { release, rcu: Some(domain), ..options })? };
-        Ok(Self { raw, domain, of: PhantomData })
+        let raw = unsafe {
+            InDomain::new(domain.into(), |domain| Options {
+                release,
+                rcu: Some(domain),
+                ..options
+            })?
+        };
+        Ok(Self { raw, of: PhantomData })
     }
 
     /// Stores `value` where only its owner sees it. Costs and lines as [`RawCache::alloc`].
@@ -114,14 +135,19 @@ impl<T: Send + Sync + 'static> RcuCache<T> {
     /// [`AllocError`]; `value` is dropped.
     #[inline(always)]
     pub fn alloc(&self, value: T) -> Result<RcuSlot<'_, T>, AllocError> {
-        RcuSlot::new(self, value)
+        let memory = self.raw.alloc()?.cast::<T>();
+        // SAFETY: fresh memory of T's size and alignment.
+        unsafe { memory.write(value) };
+        // SAFETY: stored in this cache just now. `new` has asked for the bounds.
+        Ok(unsafe { RcuSlot::from_raw(memory, self) })
     }
 }
 
 impl<T> RcuCache<T> {
-    /// Whose read sections values wait for.
-    pub fn domain(&self) -> &'static Domain {
-        self.domain
+    /// Returns the domain of the readers.
+    #[inline(always)]
+    pub fn domain(&self) -> &Domain {
+        &self.raw.domain
     }
 
     /// Bounds the values that wait for a grace period: see [`RawCache::set_rcu_limit`].
@@ -133,142 +159,6 @@ impl<T> RcuCache<T> {
     pub fn flush(&self) {
         self.raw.flush_rcu();
     }
-
-    #[inline(always)]
-    fn check(&self, guard: &Guard<'_>) {
-        if !ptr::eq(guard.domain(), self.domain) {
-            wrong_domain(&self.options().name);
-        }
-    }
-}
-
-impl<'c, T> Place<'c, T> {
-    /// A place for values of `cache`, with none in it.
-    pub fn empty(cache: &'c RcuCache<T>) -> Self {
-        Self { value: AtomicPtr::new(ptr::null_mut()), cache }
-    }
-
-    /// The value in the place, for as long as the section is open. One plain load; writes nothing.
-    ///
-    /// # Panics
-    /// When the section is one of another domain than the cache's: it would protect nothing.
-    #[inline(always)]
-    pub fn load<'g>(&self, section: &'g Guard<'_>) -> Option<&'g T> {
-        self.cache.check(section);
-        // ORDERING: pairs with the release of whoever stored it: the value is seen as it was then.
-        // SAFETY: found inside the section, so it was not yet unlinked when the section began; it ends after that.
-        unsafe { self.value.load(Ordering::Acquire).as_ref() }
-    }
-
-    /// Stores a value, new or unlinked from a place; what was there before. One locked instruction on the place's line.
-    ///
-    /// # Panics
-    /// When the value belongs to another cache.
-    pub fn replace(&self, new: impl Into<Unlinked<'c, T>>) -> Option<Unlinked<'c, T>> {
-        let new = ManuallyDrop::new(new.into());
-        assert!(ptr::eq(new.cache, self.cache), "the value belongs to another cache");
-        self.swap(new.value.as_ptr())
-    }
-
-    /// Empties the place; what was there.
-    pub fn take(&self) -> Option<Unlinked<'c, T>> {
-        self.swap(ptr::null_mut())
-    }
-
-    /// Stores a value if the place still holds `current`, which a load in the same section found; what was there before.
-    /// (That it is the same value and not another one in the same memory is sure, as the section keeps the memory.)
-    ///
-    /// # Errors
-    /// The new value, when the place holds something else by now.
-    ///
-    /// # Panics
-    /// When the new value belongs to another cache, or the section to another domain.
-    pub fn replace_if<'g>(
-        &self,
-        current: Option<&'g T>,
-        new: RcuSlot<'c, T>,
-        section: &'g Guard<'_>,
-    ) -> Result<Option<Unlinked<'c, T>>, RcuSlot<'c, T>> {
-        self.cache.check(section);
-        assert!(ptr::eq(new.cache, self.cache), "the value belongs to another cache");
-        let current = current.map_or(ptr::null_mut(), |current| ptr::from_ref(current).cast_mut());
-        // ORDERING: as in `swap`. Relaxed on failure: what was found is not looked at.
-        let swapped = self.value.compare_exchange(
-            current,
-            new.value.as_ptr(),
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        );
-        match swapped {
-            Ok(old) => {
-                let _ = ManuallyDrop::new(new);
-                Ok(self.unlinked(old))
-            }
-            Err(_) => Err(new),
-        }
-    }
-
-    fn swap(&self, new: *mut T) -> Option<Unlinked<'c, T>> {
-        // ORDERING: release pairs with the acquire of `load`; acquire with the release of whoever stored what comes out,
-        // whose new owner sees it as it was then.
-        self.unlinked(self.value.swap(new, Ordering::AcqRel))
-    }
-
-    fn unlinked(&self, old: *mut T) -> Option<Unlinked<'c, T>> {
-        NonNull::new(old).map(|value| Unlinked { value, cache: self.cache })
-    }
-}
-
-#[cold]
-fn wrong_domain(name: &str) -> ! {
-    panic!(
-        "the read section is of another domain than that of the cache {name}, and protects nothing in it"
-    )
-}
-
-impl<'c, T> From<RcuSlot<'c, T>> for Unlinked<'c, T> {
-    /// A value that readers might have seen, though none has.
-    fn from(slot: RcuSlot<'c, T>) -> Self {
-        let slot = ManuallyDrop::new(slot);
-        Self { value: slot.value, cache: slot.cache }
-    }
-}
-
-impl<T> Deref for Unlinked<'_, T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        // SAFETY: owned, and shared with readers.
-        unsafe { self.value.as_ref() }
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Unlinked<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T> fmt::Debug for Place<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("value", &self.value).finish_non_exhaustive()
-    }
 }
 
 typed_cache!(RcuCache, Sized);
-
-impl<T> Drop for Unlinked<'_, T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: it came from this cache, its owner gives it up, and it is in no place: sections that begin later cannot
-        // find it.
-        unsafe { self.cache.raw.free_rcu(self.value.cast()) };
-    }
-}
-
-impl<T> Drop for Place<'_, T> {
-    fn drop(&mut self) {
-        drop(self.take());
-    }
-}

@@ -3,10 +3,12 @@
 use crate::control::Control;
 use crate::debug::Debug;
 use crate::options::{CacheError, Merge, Options};
-use crate::reclaim;
 use crate::slab::Layout;
 use crate::stats::Stats;
 use crate::tunables::Tunables;
+use crate::{reclaim, visits};
+use core::cell::Cell;
+use core::ops::Deref;
 use core::ptr;
 use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use quietline_platform::cell::UnsafeCell;
@@ -21,6 +23,51 @@ pub(crate) struct Membership {
     links: UnsafeCell<Links>,
     /// Handles. Written under the registry's lock; 0 for a cache that is on the list no more.
     users: AtomicUsize,
+    /// [Guests](Guest). Incremented under the registry's lock, while there is a handle.
+    guests: AtomicUsize,
+}
+
+quietline_platform::thread_local! {
+    /// The cache of the thread's innermost [`Guest`].
+    static INNERMOST: Cell<*const Control> = const { Cell::new(ptr::null()) };
+}
+
+/// A cache that was found in the registry. It may outlive the last handle, which waits for it: see
+/// [`wait_for_guests`].
+pub(crate) struct Guest {
+    cache: Shared<Control>,
+    /// The cache of the guest further up this stack.
+    outer: *const Control,
+}
+
+impl Guest {
+    /// # Safety
+    /// The cache is on the list, which is locked; so it has an owner.
+    unsafe fn of(cache: &Control) -> Self {
+        // SAFETY: by contract.
+        let cache = unsafe { Shared::again(cache) };
+        // Relaxed: under the lock, which the last handle takes before it looks.
+        cache.membership.guests.fetch_add(1, Ordering::Relaxed);
+        let outer = INNERMOST.try_with(|own| own.replace(&*cache)).unwrap_or(ptr::null());
+        Self { cache, outer }
+    }
+}
+
+impl Deref for Guest {
+    type Target = Control;
+
+    fn deref(&self) -> &Control {
+        &self.cache
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = INNERMOST.try_with(|own| own.set(self.outer));
+        // ORDERING: pairs with the acquire in `has_guests`: this thread is done with the cache and
+        // its domain.
+        self.membership.guests.fetch_sub(1, Ordering::Release);
+    }
 }
 
 #[derive(Debug)]
@@ -38,7 +85,7 @@ unsafe impl Sync for Membership {}
 impl Membership {
     pub(crate) fn new() -> Self {
         let links = UnsafeCell::new(Links { next: ptr::null(), serial: 0 });
-        Self { links, users: AtomicUsize::new(1) }
+        Self { links, users: AtomicUsize::new(1), guests: AtomicUsize::new(0) }
     }
 }
 
@@ -108,7 +155,7 @@ fn each_then<R>(
 }
 
 /// The next cache that is wanted, round and round. Needs no memory.
-pub(crate) fn next_where(wanted: impl Fn(&Control) -> bool) -> Option<Shared<Control>> {
+pub(crate) fn next_where(wanted: impl Fn(&Control) -> bool) -> Option<Guest> {
     let mut list = registry_if_any()?.list.lock();
     let next = list.after(list.cursor, u64::MAX, &wanted);
     let (cache, serial) = next.or_else(|| list.after(0, u64::MAX, &wanted))?;
@@ -129,13 +176,13 @@ impl List {
         passed: u64,
         end: u64,
         wanted: &impl Fn(&Control) -> bool,
-    ) -> Option<(Shared<Control>, u64)> {
+    ) -> Option<(Guest, u64)> {
         // SAFETY: as in `iter`, so below.
         let serial = |cache: &Control| unsafe { links(cache) }.serial;
         let younger = self.iter().take_while(|cache| serial(cache) > passed);
         let found = younger.filter(|cache| serial(cache) <= end && wanted(cache)).last()?;
         // SAFETY: it has an owner.
-        Some((unsafe { Shared::again(found) }, serial(found)))
+        Some((unsafe { Guest::of(found) }, serial(found)))
     }
 }
 
@@ -211,6 +258,20 @@ pub(crate) fn leave(cache: &Shared<Control>) -> bool {
         }
     }
     true
+}
+
+/// Returns whether a thread that found the cache in the registry still uses it. No more come once
+/// the last handle has [left](leave).
+pub(crate) fn has_guests(cache: &Control) -> bool {
+    // ORDERING: pairs with the release at a guest's end.
+    cache.membership.guests.load(Ordering::Acquire) > 0
+}
+
+/// Lets guests leave, but not for ever, and not if this thread is one.
+pub(crate) fn wait_for_guests(cache: &Control) {
+    if INNERMOST.try_with(Cell::get) != Ok(ptr::from_ref(cache)) {
+        visits::wait_for(|| !has_guests(cache));
+    }
 }
 
 /// Handles that a cache has.

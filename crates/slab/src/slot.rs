@@ -1,7 +1,6 @@
 //! Values in a typed cache, owned.
 
 use crate::cache::{Memory, RawCache};
-use crate::rcu_cache::RcuCache;
 use crate::typed::Cache;
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -11,9 +10,8 @@ use core::ptr::{self, NonNull};
 use quietline_platform::AllocError;
 use std::sync::Arc;
 
-/// A value in a typed cache, owned through a handle on the cache: [`Slot`], [`OwnedSlot`],
-/// [`RcuSlot`]. Dropping it drops the value in place and frees its memory, also if the value's
-/// `drop` panics.
+/// A value in a [`Cache`], owned through a handle on the cache: [`Slot`], [`OwnedSlot`]. Dropping
+/// it drops the value in place and frees its memory, also if the value's `drop` panics.
 pub struct SlotOf<H: Handle, T> {
     pub(crate) value: NonNull<T>,
     /// Dropped after the value's memory is freed.
@@ -53,9 +51,6 @@ pub type Slot<'a, T> = SlotOf<&'a Cache<T>, T>;
 /// ```
 pub type OwnedSlot<T> = SlotOf<Arc<Cache<T>>, T>;
 
-/// A value in an [`RcuCache`] that no reader has seen. Dropping it drops the value at once.
-pub type RcuSlot<'c, T> = SlotOf<&'c RcuCache<T>, T>;
-
 /// A handle on a typed cache, shared by design. Not for other crates.
 pub trait Handle {
     #[doc(hidden)]
@@ -70,13 +65,6 @@ impl<T> Handle for &Cache<T> {
 }
 
 impl<T> Handle for Arc<Cache<T>> {
-    #[inline(always)]
-    fn raw(&self) -> &RawCache {
-        &self.raw
-    }
-}
-
-impl<T> Handle for &RcuCache<T> {
     #[inline(always)]
     fn raw(&self) -> &RawCache {
         &self.raw

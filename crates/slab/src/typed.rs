@@ -1,7 +1,7 @@
 //! Typed caches: no unsafe for callers.
 
 use crate::bulk::Entry;
-use crate::cache::{RawCache, typed_cache};
+use crate::cache::{InDomain, RawCache, typed_cache};
 use crate::hook::Hook;
 use crate::options::{CacheError, Options};
 use crate::slot::{OwnedSlot, Slot, VacantSlot};
@@ -210,16 +210,18 @@ pub unsafe trait Typesafe: Sync + Send + 'static {
 /// So a reader that finds a `T` through a pointer takes a reference and then checks the pointer
 /// again. [`TypesafePlace`](crate::TypesafePlace) does both.
 pub struct TypesafeCache<T: Typesafe> {
-    raw: RawCache,
+    raw: InDomain,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Typesafe> TypesafeCache<T> {
-    /// An empty cache whose readers are those of `domain`.
+    /// An empty cache whose readers are those of `domain`: a `&'static Domain`, or a
+    /// [`DomainHandle`](rcu::DomainHandle). If the cache has the last handle, its drop ends the
+    /// domain.
     ///
     /// # Errors
     /// [`CacheError`].
-    pub fn new(name: &str, domain: &'static rcu::Domain) -> Result<Self, CacheError> {
+    pub fn new(name: &str, domain: impl Into<rcu::DomainHandle>) -> Result<Self, CacheError> {
         Self::with_options(Options::of::<T>(name), domain)
     }
 
@@ -234,7 +236,7 @@ impl<T: Typesafe> TypesafeCache<T> {
     /// [`link_offset`](Options::link_offset), which is [`Typesafe::LINK_OFFSET`] here.
     pub fn with_options(
         options: Options,
-        domain: &'static rcu::Domain,
+        domain: impl Into<rcu::DomainHandle>,
     ) -> Result<Self, CacheError> {
         options.check_typed::<T>()?;
         if options.link_offset.is_some() {
@@ -244,7 +246,7 @@ impl<T: Typesafe> TypesafeCache<T> {
             // SAFETY: the cache passes memory of T's size and alignment that nobody uses.
             unsafe { memory.cast::<T>().write(T::construct()) };
         }
-        let options = Options {
+        let options = |domain| Options {
             ctor: Some(Hook::new(ctor::<T>)),
             dtor: Hook::drop_of::<T>(),
             typesafe: Some(domain),
@@ -252,8 +254,8 @@ impl<T: Typesafe> TypesafeCache<T> {
             ..options
         };
         // SAFETY: the hooks are for memory of T's size and alignment, and a T may be made and
-        // dropped on any thread.
-        let raw = unsafe { RawCache::with_hooks(options)? };
+        // dropped on any thread. No object is freed by RCU.
+        let raw = unsafe { InDomain::new(domain.into(), options)? };
         Ok(Self { raw, of: PhantomData })
     }
 
@@ -301,8 +303,9 @@ impl<T: Typesafe> TypesafeCache<T> {
     }
 
     /// Returns the domain of the cache's readers.
-    pub fn domain(&self) -> &'static rcu::Domain {
-        self.options().typesafe.expect("a typesafe cache has a domain")
+    #[inline(always)]
+    pub fn domain(&self) -> &rcu::Domain {
+        &self.raw.domain
     }
 }
 

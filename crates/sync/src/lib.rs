@@ -34,6 +34,7 @@
 //! | [`Lockref`] | `get`, `put_return` | 1 | the word's |
 //! | [`FileRef`] | `get`, `put` | 1 | the word's |
 //! | [`Seqcount`] | a read section | 0 | 0 |
+//! | [`rcu::Pointer`] | `load` in a section | 0 | 0 |
 //! | [`SpinLock`] | `lock` and unlock, nobody waiting | 1 | the lock's |
 //! | [`WaitQueue`] | `wake_ordered`, `wake_exchanged`, nobody waiting | 0 | 0 |
 //!

@@ -16,9 +16,9 @@
 //! ```text
 //!   reader                          grace period
 //!   i := index (in the sequence)    index := other
-//!   entered[i][cpu] += 1            fence: restarts sequences in flight, so that nobody enters
-//!   ... reads ...                          at the old index any more, and entries are visible
-//!   left[i][cpu'] += 1              E := sum of entered[old]      (it can no longer change)
+//!   entered[i][cpu] += 1            fence: restarts sequences in flight. No section is entered
+//!   ... reads ...                          at the old index any more; all entries are visible
+//!   left[i][cpu'] += 1              E := sum of entered[old]        (it can no longer change)
 //!                                   wait until sum of left[old] = E
 //! ```
 //!
@@ -41,15 +41,122 @@
 //! * In a child process every guard that the parent's other threads held counts as dropped, and callbacks queued
 //!   before the fork run in both processes; those that another thread was just running are lost to the child.
 //!
+//! # Retirement
+//!
+//! An updater that has removed a value from the sight of new readers gives it to the domain, which
+//! drops it after a grace period.
+//!
+//! * Without allocation, because the value has room for the head of its callback: a value in a
+//!   [`Pointer`], when it is replaced; any other [`RcuBox`], for example of an
+//!   [`Arc`](std::sync::Arc) or of the owner of an index; an object with a [`Head`]
+//!   ([`Domain::call`], unsafe); an object of a slab cache (`RcuCache` and `RawCache::free_rcu` in
+//!   `quietline_slab`).
+//! * Without allocation, because the updater takes it back: indices, ids, descriptor numbers and
+//!   other values in a [`RetireQueue`].
+//! * With an allocation, whose failure returns the value: [`Domain::retire`] for an `Arc` or any
+//!   handle, [`Domain::retire_box`] (unsafe) for a [`Box`] in a pointer of the program's own.
+//!
+//! # Bounded garbage
+//!
+//! A domain counts its garbage in objects ([`Domain::backlog`]) and bounds it by the
+//! [backlog limit](Domain::set_backlog_limit). A retired box counts as one object for each KiB that
+//! it begins ([`BYTES_PER_OBJECT`]), with the bytes that [`with_bytes`](Unpublished::with_bytes)
+//! adds. So a limit of *n* objects is a limit of *n* KiB, too. On top of it come the unfinished
+//! batches, of less than [`BATCH`] objects on each CPU, and one value for each thread. At the
+//! limit:
+//!
+//! * [`Domain::retire`] and [`Domain::retire_box`] return the value ([`RetireError::Backlog`]).
+//!   Outside all sections, [`Domain::barrier`] makes room, and the value may be dropped after it.
+//! * [`Domain::call`], [`Domain::defer`], [`Pointer`] and [`RcuBox`] cannot fail. Their updater
+//!   asks [`Domain::is_over_backlog_limit`] before it makes garbage, and waits outside all sections
+//!   and locks. [`run_pending`] waits for it, up to ten milliseconds, after a full batch.
+//!
+//! A [`RetireQueue`] has a bound of its own, its capacity: a full queue returns the value, and
+//! [`pop_wait`](RetireQueue::pop_wait) makes room. So has a slab cache, whose objects are of one
+//! size: at `RawCache::set_rcu_limit`, `free_rcu` waits for a grace period.
+//!
+//! Beside a reader that never leaves its section, calls that return a value go on returning it, and
+//! calls that wait for a grace period do not return. The [stall report](set_stall_handler) names
+//! the reason.
+//!
+//! # Event loops
+//!
+//! A thread that sleeps in `epoll_wait` inside a section holds up every grace period of its domain:
+//! nothing is freed, all waits for a grace period go on, and the backlog grows to its limit. No
+//! thread is registered here, and a thread that is outside all sections is quiescent. So a loop
+//! leaves the section before it sleeps. It also runs the callbacks of the program, if it is the
+//! domain's [`Reclaimer`]:
+//!
+//! 1. Events are handled in a section each, or together in one. The guard is dropped before the
+//!    loop sleeps. For what may survive the sleep see [`might_sleep`](crate::might_sleep), which
+//!    debug builds assert.
+//! 2. A thread that fills a batch of callbacks notifies the loop by an eventfd.
+//! 3. The loop [polls](Domain::poll) the domain outside all sections and locks. While that returns
+//!    `true`, callbacks wait, perhaps in an unfinished batch of which no notification tells: the
+//!    loop sleeps with a time-out and polls again.
+//!
+//! ```
+//! use quietline_sync::might_sleep;
+//! use quietline_sync::rcu::{Domain, Pointer, RcuBox, Reclaimer};
+//! use std::fs::File;
+//! use std::io::{Read, Write};
+//! use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+//! use std::sync::Arc;
+//!
+//! /// The eventfd of a loop. A full counter refuses a write: the loop is woken already.
+//! struct WakeUp(File);
+//!
+//! impl Reclaimer for WakeUp {
+//!     fn notify(&self) {
+//!         let _ = (&self.0).write(&1_u64.to_ne_bytes());
+//!     }
+//! }
+//!
+//! let domain = Domain::new()?;
+//! let config = Pointer::new(RcuBox::new(&domain, 0_u64)?);
+//! // SAFETY: plain calls; the descriptors are fresh.
+//! let (epoll, wake_up) = unsafe {
+//!     let event = libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC);
+//!     let epoll = OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC));
+//!     let mut readable = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+//!     libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, event, &mut readable);
+//!     (epoll, Arc::new(WakeUp(File::from_raw_fd(event))))
+//! };
+//! domain.set_reclaimer(Some(Box::new(wake_up.clone())))?;
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| {
+//!         for version in 1..=10_000 {
+//!             drop(config.replace(RcuBox::new(&domain, version).expect("memory")));
+//!         }
+//!     });
+//!     let mut callbacks_wait = true;
+//!     let mut newest = 0;
+//!     while newest < 10_000 || callbacks_wait {
+//!         might_sleep();
+//!         let mut event = libc::epoll_event { events: 0, u64: 0 };
+//!         let timeout = if callbacks_wait { 1 } else { 1_000 };
+//!         // SAFETY: room for one event.
+//!         if unsafe { libc::epoll_wait(epoll.as_raw_fd(), &mut event, 1, timeout) } == 1 {
+//!             let _ = (&wake_up.0).read(&mut [0; 8]);
+//!         }
+//!         {
+//!             let section = domain.read();
+//!             newest = *config.load(&section).expect("a value is there");
+//!         }
+//!         callbacks_wait = domain.poll();
+//!     }
+//! });
+//! assert_eq!(domain.backlog(), 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Limits
 //!
 //! * No thread of its own: a program that queues callbacks calls [`Domain::poll`] now and then, or
 //!   [`run_pending`] where it holds no lock and no section. A `quietline::Process` does so when
 //!   calls that free return. Until then what is queued waits. A program may choose a
 //!   [`Reclaimer`] instead: an event loop, or a thread ([`Domain::spawn_reclaimer`]).
-//! * What waits is bounded while readers leave: by [`Domain::backlog_limit`], the unfinished
-//!   batches, and what one call queues. Due callbacks of a CPU whose threads have left wait for the
-//!   limit or for a poll.
+//! * Due callbacks of a CPU whose threads have left wait for the backlog limit or for a poll.
 //! * A child process loses the callbacks that other threads were running at the fork, of
 //!   [`SHARE`] objects each.
 //! * A guard that a thread holds across `fork` protects nothing in the child, and must not be dropped there after seven
@@ -72,28 +179,36 @@
 //! `kernel/rcu/srcutree.c`; M. Desnoyers et al., "User-Level Implementations of Read-Copy Update", 2012 (the
 //! membarrier pairing).
 
+mod boxed;
 mod callbacks;
 mod chain;
 mod grace;
+mod handle;
 #[cfg(all(debug_assertions, not(any(loom, quietline_sim))))]
 pub(crate) mod open_sections;
 mod pending;
+mod pointer;
 #[cfg(not(any(loom, quietline_sim)))]
 mod reclaimer;
+mod retire_queue;
 mod run;
 #[cfg(not(loom))]
 mod stall;
 mod wait;
 
+pub use boxed::{BYTES_PER_OBJECT, RcuBox, RetireError};
 pub use callbacks::{BATCH, SHARE};
 pub use chain::{Head, HeadOfMany, Many};
+pub use handle::DomainHandle;
 pub use pending::{DomainSet, run_pending};
+pub use pointer::{Pointer, Storage, Unlinked, Unpublished};
 #[cfg(not(any(loom, quietline_sim)))]
 pub use reclaimer::Reclaimer;
+pub use retire_queue::RetireQueue;
 #[cfg(not(loom))]
 pub use stall::{Stall, set_stall_handler};
 
-use callbacks::Callbacks;
+use callbacks::{Callbacks, contain};
 use core::marker::PhantomPinned;
 use core::mem::ManuallyDrop;
 use core::pin::Pin;
@@ -119,6 +234,13 @@ const GENERATIONS: usize = 1;
 const WORDS: usize = PER_GENERATION * GENERATIONS;
 
 /// Readers that are waited for together. Most programs need only [`global`].
+///
+/// A domain lives as long as the process ([`leaked`](Self::leaked), [`StaticDomain`]), belongs to a
+/// scope that guards and pointers borrow it from ([`new`](Self::new)), or ends with the last of its
+/// [handles](DomainHandle). Its end is a [`barrier`](Self::barrier) that waits for no reader: no
+/// guard borrows the domain any more, so the thread that drops it runs all callbacks that are
+/// queued, and those that they queue, before the drop returns. That thread holds no lock that a
+/// callback may take.
 ///
 /// A domain does not move: the registry of what takes part in a `fork` has its address.
 ///
@@ -326,6 +448,8 @@ impl Drop for Domain {
     fn drop(&mut self) {
         #[cfg(not(loom))]
         self.node.unregister();
+        #[cfg(not(any(loom, quietline_sim)))]
+        self.reclaimer.replace(self, None);
         // No guard borrows the domain any more, so every callback is due.
         self.callbacks.run_all();
         // The note of a domain that is no more would stand for ever.

@@ -5,13 +5,14 @@ use crate::support::{Random, Stop, each_fault, stress_rounds};
 use quietline_platform::fault;
 use quietline_slab::{
     CacheError, Counted, Held, Hook, Options, Place, RcuCache, Typesafe, TypesafeCache,
-    TypesafePlace,
+    TypesafePlace, Unlinked, with_cache,
 };
 use quietline_sync::FileRef;
-use quietline_sync::rcu::Domain;
+use quietline_sync::rcu::{Domain, DomainHandle};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
+use std::time::Duration;
 
 fn domain() -> &'static Domain {
     Domain::leaked().unwrap()
@@ -90,6 +91,124 @@ fn a_value_ends_once_when_it_must() {
     assert_eq!(ended(), 5);
 }
 
+/// A domain ends with its last handle, of a cache or another: what waited is dropped by then, and
+/// no cache is left in the registry.
+#[test]
+fn a_domain_ends_with_its_caches() {
+    let ends = Arc::new(AtomicUsize::new(0));
+    let ended = || ends.load(Relaxed);
+    let tenant = DomainHandle::new().unwrap();
+    let caches = ["one", "other"].map(|name| RcuCache::new(name, tenant.clone()).unwrap());
+    for cache in &caches {
+        let place = Place::empty(cache);
+        assert!(std::ptr::eq(cache.domain(), &*tenant));
+        let section = tenant.read();
+        drop(place.replace(cache.alloc(Value::new(1, &ends)).unwrap()));
+        let old = place.load(&section).unwrap();
+        drop(place.replace(cache.alloc(Value::new(2, &ends)).unwrap()));
+        tenant.poll();
+        old.check();
+    }
+    let ids = [caches[0].stats().id, caches[1].stats().id];
+    drop(caches);
+    // The caches are gone, and their values wait in the domain.
+    assert!(ids.iter().all(|id| with_cache(*id, |_| ()).is_none()));
+    assert_eq!(ended(), 0);
+    drop(tenant);
+    assert_eq!(ended(), 4);
+    // The last handle is the cache's.
+    let cache = RcuCache::new("last", DomainHandle::new().unwrap()).unwrap();
+    drop(Unlinked::from(cache.alloc(Value::new(3, &ends)).unwrap()));
+    assert_eq!(ended(), 4);
+    drop(cache);
+    assert_eq!(ended(), 5);
+    // The same in a callback of another domain.
+    let (outer, cache) = (domain(), RcuCache::new("nested", DomainHandle::new().unwrap()).unwrap());
+    drop(Unlinked::from(cache.alloc(Value::new(4, &ends)).unwrap()));
+    outer.retire(cache).unwrap();
+    outer.barrier();
+    assert_eq!(ended(), 6);
+    // Typesafe memory: its destructors run with the end of the domain.
+    let cache = TypesafeCache::<Pair>::new("typesafe", DomainHandle::new().unwrap()).unwrap();
+    let place = TypesafePlace::empty(&cache);
+    drop(place.replace(Pair::begin(&cache, 7)));
+    let section = cache.domain().read();
+    assert_eq!(place.candidate(&section).unwrap().read(Pair::read), Some((7, !7)));
+    drop(section);
+    drop(place);
+    drop(cache);
+}
+
+/// Domains and their caches end beside threads that reclaim from all caches of the process.
+#[test]
+fn domains_end_beside_reclaim() {
+    let ends = Arc::new(AtomicUsize::new(0));
+    let stop = AtomicBool::new(false);
+    let rounds = stress_rounds(300);
+    thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                quietline_slab::shrink_all();
+                quietline_slab::decay();
+                quietline_slab::each_cache(|stats| assert!(!stats.name.is_empty()));
+            }
+        });
+        for _ in 0..rounds {
+            let tenant = DomainHandle::new().unwrap();
+            let values = RcuCache::new("values", tenant.clone()).unwrap();
+            let typesafe = TypesafeCache::<Pair>::new("typesafe", tenant).unwrap();
+            for number in 0..40 {
+                drop(Unlinked::from(values.alloc(Value::new(number, &ends)).unwrap()));
+                drop(Pair::begin(&typesafe, number));
+            }
+        }
+    });
+    assert_eq!(ends.load(Relaxed), 40 * rounds);
+}
+
+/// A domain does not end while another thread looks at its cache through the registry.
+#[test]
+fn a_domain_outlives_guests() {
+    let ends = Arc::new(AtomicUsize::new(0));
+    let cache = RcuCache::new("looked at", DomainHandle::new().unwrap()).unwrap();
+    drop(Unlinked::from(cache.alloc(Value::new(1, &ends)).unwrap()));
+    let id = cache.stats().id;
+    let (inside, left) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            with_cache(id, |control| {
+                inside.wait();
+                thread::sleep(Duration::from_millis(20));
+                control.shrink();
+                left.store(true, Relaxed);
+            })
+        });
+        inside.wait();
+        drop(cache);
+        // A guest that stays for seconds costs the domain's end, and nothing else.
+        let ended = ends.load(Acquire) == 1;
+        assert!(!ended || left.load(Relaxed), "the domain has ended under a guest");
+    });
+}
+
+/// A cache that is dropped while this thread looks at it through the registry: its domain stays.
+#[test]
+fn a_cache_is_dropped_by_its_guest() {
+    let ends = Arc::new(AtomicUsize::new(0));
+    let cache = RcuCache::new("guest", DomainHandle::new().unwrap()).unwrap();
+    drop(Unlinked::from(cache.alloc(Value::new(1, &ends)).unwrap()));
+    let id = cache.stats().id;
+    let name = with_cache(id, |control| {
+        drop(cache);
+        control.shrink();
+        control.stats().name
+    });
+    assert_eq!(name.as_deref(), Some("guest"));
+    assert!(with_cache(id, |_| ()).is_none());
+    assert_eq!(ends.load(Relaxed), 0, "the domain is leaked, with the value");
+}
+
 #[test]
 fn replace_if_unchanged() {
     let domain = domain();
@@ -129,7 +248,7 @@ fn replace_if_unchanged() {
 }
 
 #[test]
-#[should_panic(expected = "of another domain than that of the cache mine")]
+#[should_panic(expected = "of another domain than that of the pointer")]
 fn a_section_of_another_domain_is_refused() {
     let cache = RcuCache::<u64>::new("mine", domain()).unwrap();
     let place = Place::empty(&cache);
@@ -138,7 +257,7 @@ fn a_section_of_another_domain_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "belongs to another cache")]
+#[should_panic(expected = "belongs to another storage")]
 fn a_value_of_another_cache_is_refused() {
     let domain = domain();
     let (mine, other) =

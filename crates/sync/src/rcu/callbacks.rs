@@ -57,8 +57,8 @@ pub(super) struct Callbacks {
     least: i64,
     /// Objects, coming many at a time, for which one begins: see [`tune`](Self::tune).
     gather: AtomicI64,
-    /// Callbacks above which threads are slowed down where they run their share.
-    limit: i64,
+    /// The backlog limit.
+    limit: AtomicI64,
     /// The domain's bit in the notes of [pending](super::pending) work.
     pub(super) bit: u64,
     /// Full batches queued, in callbacks, less callbacks run. Below zero by what was run of unfinished batches.
@@ -85,7 +85,7 @@ impl Callbacks {
             queue: CachePadded::new(Queue { half: AtomicU64::new(HALVES[0] as u64), lists }),
             least,
             gather: AtomicI64::new(least),
-            limit,
+            limit: AtomicI64::new(limit),
             bit: pending::new_bit(),
             backlog: CachePadded::new(AtomicI64::new(0)),
             fresh: [AtomicI64::new(0), AtomicI64::new(0)],
@@ -119,9 +119,14 @@ impl Callbacks {
         self.backlog.fetch_add(queued, Ordering::Relaxed);
     }
 
+    fn limit(&self) -> i64 {
+        // Relaxed: a setting.
+        self.limit.load(Ordering::Relaxed)
+    }
+
     /// Returns whether more than the limit is queued, and notes it.
     pub(super) fn over_limit(&self) -> bool {
-        let over = self.backlog.load(Ordering::Relaxed) > self.limit;
+        let over = self.backlog.load(Ordering::Relaxed) > self.limit();
         pending::note_over_limit(self.bit, over);
         over
     }
@@ -147,7 +152,7 @@ impl Callbacks {
     #[cfg(not(loom))]
     pub(super) fn tune(&self, cost: core::time::Duration) {
         let wanted = i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX) / NANOS_PER_OBJECT;
-        let wanted = wanted.clamp(self.least, self.limit / 8);
+        let wanted = wanted.clamp(self.least, self.least.max(self.limit() / 8));
         // Relaxed: a quantity, which one at a time writes. An eighth of the way: one late barrier means little.
         let gather = self.gather.load(Ordering::Relaxed);
         self.gather.store(gather + (wanted - gather) / 8, Ordering::Relaxed);
@@ -285,12 +290,13 @@ impl Domain {
     #[inline(never)]
     fn batch_is_full(&self, weight: i64, many: bool) {
         self.callbacks.book(weight, many);
-        let over_limit = self.callbacks.over_limit();
         #[cfg(not(any(loom, quietline_sim)))]
-        if self.reclaimer.notify() && !over_limit {
-            return;
+        let told = self.reclaimer.notify(self);
+        #[cfg(any(loom, quietline_sim))]
+        let told = false;
+        if self.callbacks.over_limit() || !told {
+            pending::note_filled(self.callbacks.bit);
         }
-        pending::note_filled(self.callbacks.bit);
     }
 
     /// Does the share of a thread, that of a thread that has filled a batch if `filled`: see
@@ -328,12 +334,7 @@ impl Domain {
         unsafe fn run<F: FnOnce()>(head: NonNull<Head>) {
             // SAFETY: the head is the first field of a leaked box of this type.
             let deferred = unsafe { Box::from_raw(head.as_ptr().cast::<Deferred<F>>()) };
-            // The closure is gone afterwards, with all that it owned; nobody can see it half done.
-            let f = core::panic::AssertUnwindSafe(deferred.f);
-            if let Err(payload) = std::panic::catch_unwind(|| { f }.0()) {
-                // Dropping a payload may panic again.
-                core::mem::forget(payload);
-            }
+            contain(deferred.f);
         }
         fn runner<F: FnOnce()>(_: &F) -> unsafe fn(NonNull<Head>) {
             run::<F>
@@ -365,11 +366,37 @@ impl Domain {
         self.callbacks.pending().max(0) as u64
     }
 
-    /// Callbacks queued, apart from those of the CPUs' unfinished batches, above which
-    /// [`run_pending`](super::run_pending) slows its caller down: 64 batches, or eight for every
-    /// CPU where that is more.
+    /// Returns the bound on the [backlog](Self::backlog), apart from the CPUs' unfinished batches:
+    /// see [Bounded garbage](super#bounded-garbage). At first 64 batches, or eight for each CPU if
+    /// that is more.
     pub fn backlog_limit(&self) -> u64 {
-        self.callbacks.limit as u64
+        self.callbacks.limit() as u64
+    }
+
+    /// Sets the [backlog limit](Self::backlog_limit), in objects. Unfinished batches, of less than
+    /// [`BATCH`] objects on each CPU, come on top of it.
+    pub fn set_backlog_limit(&self, objects: u64) {
+        let limit = i64::try_from(objects).unwrap_or(i64::MAX);
+        // Relaxed: a setting.
+        self.callbacks.limit.store(limit, Ordering::Relaxed);
+        self.callbacks.over_limit();
+    }
+
+    /// Returns whether the domain holds more than its [backlog limit](Self::backlog_limit). Three
+    /// loads, one of a line that full batches write.
+    pub fn is_over_backlog_limit(&self) -> bool {
+        self.callbacks.over_limit()
+    }
+}
+
+/// Calls `f`. A panic is reported as panics are and ends here: the thread that runs the callback
+/// has nothing to do with it.
+pub(super) fn contain(f: impl FnOnce()) {
+    // What `f` owned is gone afterwards: no other code can see it half done.
+    let f = core::panic::AssertUnwindSafe(f);
+    if let Err(payload) = std::panic::catch_unwind(|| { f }.0()) {
+        // Dropping a payload may panic again.
+        core::mem::forget(payload);
     }
 }
 

@@ -343,7 +343,7 @@ fn an_event_loop_reclaims() {
     }
     let domain = Domain::new().unwrap();
     let all = objects(10 * BATCH as usize, &domain);
-    domain.set_reclaimer(Some(&EventLoop)).unwrap();
+    domain.set_reclaimer(Some(Box::new(EventLoop))).unwrap();
     all.iter().for_each(|object| Object::queue(object));
     assert!(!domain.is_pending());
     let told = TOLD.load(Ordering::Relaxed);
@@ -356,7 +356,7 @@ fn an_event_loop_reclaims() {
     assert!(domain.is_pending() && TOLD.load(Ordering::Relaxed) == told);
     domain.barrier();
     rcu::run_pending(&[&domain]);
-    domain.set_reclaimer(Some(&EventLoop)).unwrap();
+    domain.set_reclaimer(Some(Box::new(EventLoop))).unwrap();
     let many = objects(domain.backlog_limit() as usize * 2, &domain);
     many.iter().for_each(|object| Object::queue(object));
     assert!(domain.is_pending() && domain.backlog() > domain.backlog_limit());
