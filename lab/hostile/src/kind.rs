@@ -143,6 +143,11 @@ impl Kind {
         }
     }
 
+    /// Returns whether values are descriptors.
+    pub(crate) fn is_fd(self) -> bool {
+        matches!(self, Self::Fd)
+    }
+
     /// Shows what a value stands for.
     pub fn show(self, value: i64) -> String {
         match self {

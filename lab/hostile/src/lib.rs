@@ -24,7 +24,6 @@ pub mod kind;
 mod leftovers;
 pub mod plant;
 pub mod random;
-mod raw;
 pub mod seat;
 pub mod supervisor;
 pub mod victim;

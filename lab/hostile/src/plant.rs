@@ -75,8 +75,4 @@ pub enum Plant {
     Defaced,
     /// A call never succeeds.
     NeverSucceeds,
-    /// A call writes a word that others write: ThreadSanitizer reports it.
-    DataRace,
-    /// A call reads freed memory: AddressSanitizer reports it.
-    UseAfterFree,
 }

@@ -91,7 +91,7 @@ pub fn work(
             seat.begin(call, &arguments, process.getpid());
             let outcome = (calls[call].run)(&mut caller, &arguments);
             seat.end();
-            check(caller.checked(outcome));
+            check(caller.checked(calls[call], &arguments, outcome));
             assert!(
                 !forbidden || outcome.is_err(),
                 "a call on a path of user {} succeeds",

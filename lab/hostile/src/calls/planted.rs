@@ -4,7 +4,6 @@ use super::{Call, Outcome, calls, within};
 use crate::kind::Kind::{Any, Path};
 use crate::kind::NOFILE;
 use crate::plant::Plant;
-use crate::raw;
 use crate::victim::MARKER;
 use quietline::Errno;
 use quietline_sync::SpinLock;
@@ -37,8 +36,6 @@ pub(super) fn planted(plant: Plant) -> Option<&'static Call> {
         Plant::StolenPath => "planted_stolen_path",
         Plant::Defaced => "planted_defaced",
         Plant::NeverSucceeds => "planted_never_succeeds",
-        Plant::DataRace => "planted_data_race",
-        Plant::UseAfterFree => "planted_use_after_free",
         Plant::DeafEnd
         | Plant::Descriptor
         | Plant::Reserved
@@ -121,6 +118,4 @@ const CALLS: &[Call] = calls! {
         Ok(0)
     };
     20 planted_never_succeeds() |_, _| Err(Errno::NOSYS);
-    20 planted_data_race() |_, _| { raw::race(); Ok(0) };
-    20 planted_use_after_free() |_, _| Ok(raw::read_freed() as i64 & 1);
 };
