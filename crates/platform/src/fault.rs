@@ -8,11 +8,8 @@ use crate::{AllocError, FenceError};
 use std::cell::Cell;
 
 thread_local! {
-    /// Allocations until the failing one; 0 is "disarmed".
-    static COUNTDOWN: Cell<u64> = const { Cell::new(0) };
-
-    /// Whether all allocations after the failing one fail too.
-    static FOR_GOOD: Cell<bool> = const { Cell::new(false) };
+    /// Allocations until the failing one, 0 while disarmed; and whether all after it fail too.
+    static COUNTDOWN: Cell<(u64, bool)> = const { Cell::new((0, false)) };
 
     /// Fences that are let through, and fences after those that are refused.
     static FENCES: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
@@ -21,7 +18,7 @@ thread_local! {
 /// Refuses `count` [fences](crate::percpu::Words::fence) of this thread, after `skipped` that are
 /// let through. (Under loom, whose threads share thread-local storage, fences of the whole model.)
 pub fn refuse_fences(skipped: u64, count: u64) {
-    FENCES.with(|fences| fences.set((skipped, count)));
+    FENCES.set((skipped, count));
 }
 
 /// Called before each fence.
@@ -40,20 +37,18 @@ pub(crate) fn check_fence() -> Result<(), FenceError> {
 
 /// Makes the `nth` fallible allocation from now on by this thread fail (1 is the next one). 0 disarms.
 pub fn fail_nth(nth: u64) {
-    FOR_GOOD.with(|g| g.set(false));
-    COUNTDOWN.with(|c| c.set(nth));
+    COUNTDOWN.set((nth, false));
 }
 
 /// Makes the `nth` fallible allocation from now on by this thread fail, and all after it, until
 /// [`fail_nth`]`(0)` disarms: what code that makes do with less must survive in the end. Stays armed.
 pub fn fail_from(nth: u64) {
-    FOR_GOOD.with(|g| g.set(true));
-    COUNTDOWN.with(|c| c.set(nth));
+    COUNTDOWN.set((nth, true));
 }
 
 /// Whether an armed fault has not fired yet.
 pub fn armed() -> bool {
-    COUNTDOWN.with(|c| c.get() != 0)
+    COUNTDOWN.get().0 != 0
 }
 
 /// Called before each fallible allocation.
@@ -65,15 +60,15 @@ pub fn check() -> Result<(), AllocError> {
     // A thread whose thread-local storage is already gone is not under test.
     COUNTDOWN
         .try_with(|c| match c.get() {
-            0 => Ok(()),
-            1 => {
-                if !FOR_GOOD.with(Cell::get) {
-                    c.set(0);
+            (0, _) => Ok(()),
+            (1, for_good) => {
+                if !for_good {
+                    c.set((0, false));
                 }
                 Err(AllocError)
             }
-            n => {
-                c.set(n - 1);
+            (n, for_good) => {
+                c.set((n - 1, for_good));
                 Ok(())
             }
         })

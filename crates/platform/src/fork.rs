@@ -12,9 +12,10 @@
 //! on, and holds them all until it is over. So under a registered lock a node of a later rank may enter or leave, but
 //! none of the same or an earlier one.
 
-use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering};
-use std::cell::RefCell;
+#[cfg(not(loom))]
+use crate::{pages, percpu::chunk};
+use core::cell::{RefCell, UnsafeCell};
+use core::ptr::{self, NonNull};
 use std::sync::{Mutex, MutexGuard, Once};
 
 /// When an owner is called: the order in which locks nest, outermost first.
@@ -52,73 +53,51 @@ pub unsafe trait AtFork: Sync {
 /// may exist beside it.
 #[derive(Debug)]
 pub struct Node {
-    /// The index of the entry, plus one; 0 while there is none. The owner registers and unregisters
-    /// the node, one after the other. The lock of the rank protects the entry, not this field.
-    slot: AtomicUsize,
     rank: Rank,
+    /// Used under the lock of the rank.
+    links: UnsafeCell<Links>,
 }
 
-/// Owners of one rank: a vector with a free list beside it of the vacant places.
-struct Owners {
-    entries: Vec<Option<*const dyn AtFork>>,
-    free: Vec<usize>,
+#[derive(Debug, Clone, Copy)]
+struct Links {
+    /// `None` while the node is in no registry.
+    owner: Option<*const dyn AtFork>,
+    next: *const Node,
+    prev: *const Node,
 }
 
-// SAFETY: the pointers inside are only followed while the lock of their rank is held, and an owner leaves the
-// registry before it dies (the contract of `Node::register`).
-unsafe impl Send for Owners {}
+// SAFETY: the links are used under the lock of the rank. The owner is `Sync`.
+unsafe impl Send for Node {}
+// SAFETY: as above.
+unsafe impl Sync for Node {}
+
+/// The first node of a rank's list.
+struct First(*const Node);
+
+// SAFETY: nodes may be used by any thread. They leave the list before they die (the contract of
+// `Node::register`).
+unsafe impl Send for First {}
 
 /// One lock for each rank, taken by a fork when the rank's turn comes and not before: who holds an owner's lock may
 /// wait for the lock of a later rank.
-static REGISTRY: [Mutex<Owners>; RANKS] = [const { Mutex::new(Owners::NONE) }; RANKS];
+static REGISTRY: [Mutex<First>; RANKS] = [const { Mutex::new(First(ptr::null())) }; RANKS];
 static INSTALL: Once = Once::new();
 
-fn owners(rank: usize) -> MutexGuard<'static, Owners> {
+fn first(rank: usize) -> MutexGuard<'static, First> {
     REGISTRY[rank].lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// The owners of a rank, with room for one more. The heap is used without the lock, because it may have locks itself.
-fn owners_with_room(rank: usize) -> Result<MutexGuard<'static, Owners>, crate::AllocError> {
-    loop {
-        let owners_now = owners(rank);
-        if !owners_now.free.is_empty() || owners_now.entries.len() < owners_now.places() {
-            return Ok(owners_now);
-        }
-        let wanted = 2 * owners_now.entries.len() + 4;
-        drop(owners_now);
-        let mut larger = Owners::with_places(wanted)?;
-        owners(rank).grow_into(&mut larger);
-    }
-}
-
-impl Owners {
-    const NONE: Self = Self { entries: Vec::new(), free: Vec::new() };
-
-    fn with_places(n: usize) -> Result<Self, crate::AllocError> {
-        let mut owners = Self::NONE;
-        owners.entries.try_reserve_exact(n).map_err(|_| crate::AllocError)?;
-        owners.free.try_reserve_exact(n).map_err(|_| crate::AllocError)?;
-        Ok(owners)
-    }
-
-    /// Owners that fit. Each has room on the free list: leaving the registry must not fail.
-    fn places(&self) -> usize {
-        self.entries.capacity().min(self.free.capacity())
-    }
-
-    /// Moves into the vectors of `larger`, which gets the old ones; unless it is not larger any more.
-    fn grow_into(&mut self, larger: &mut Self) {
-        if larger.places() > self.places() {
-            larger.entries.append(&mut self.entries);
-            larger.free.append(&mut self.free);
-            core::mem::swap(self, larger);
-        }
-    }
-
-    fn each(&self, mut f: impl FnMut(&dyn AtFork)) {
-        for owner in self.entries.iter().flatten() {
-            // SAFETY: owners in the registry are alive, as `register` demands, and it is locked.
-            f(unsafe { &**owner });
+impl First {
+    fn each(&self, f: impl Fn(&dyn AtFork)) {
+        let mut at = self.0;
+        while !at.is_null() {
+            // SAFETY: nodes on the list are alive, and the list is locked.
+            let Links { owner, next, .. } = unsafe { *(*at).links.get() };
+            if let Some(owner) = owner {
+                // SAFETY: so is the owner.
+                f(unsafe { &*owner });
+            }
+            at = next;
         }
     }
 }
@@ -126,48 +105,62 @@ impl Owners {
 impl Node {
     /// A node that is in no registry.
     pub const fn new(rank: Rank) -> Self {
-        Self { slot: AtomicUsize::new(0), rank }
+        let links = Links { owner: None, next: ptr::null(), prev: ptr::null() };
+        Self { rank, links: UnsafeCell::new(links) }
     }
 
     /// Enters `owner` into the registry. Once per node. Not under a registered lock of the node's rank or a later one,
     /// for which a fork that holds the rank's list would wait; so [`unregister`](Self::unregister).
     ///
-    /// # Errors
-    /// [`AllocError`](crate::AllocError) when the registry cannot grow.
-    ///
     /// # Safety
-    /// `owner` must stay where it is and alive until [`unregister`](Self::unregister) is called on this node.
-    pub unsafe fn register(&self, owner: *const dyn AtFork) -> Result<(), crate::AllocError> {
+    /// `owner` and the node must stay where they are and alive until [`unregister`](Self::unregister)
+    /// is called on this node.
+    pub unsafe fn register(&self, owner: *const dyn AtFork) {
         watch();
-        crate::fault::check()?;
-        let mut owners = owners_with_room(self.rank as usize)?;
-        let slot = match owners.free.pop() {
-            Some(slot) => slot,
-            None => {
-                owners.entries.push(None);
-                owners.entries.len() - 1
+        let mut first = first(self.rank as usize);
+        // SAFETY: the list is locked, and its nodes are alive.
+        unsafe {
+            *self.links.get() = Links { owner: Some(owner), next: first.0, prev: ptr::null() };
+            if let Some(next) = first.0.as_ref() {
+                (*next.links.get()).prev = self;
             }
-        };
-        owners.entries[slot] = Some(owner);
-        // Relaxed: only the owner reads it.
-        self.slot.store(slot + 1, Ordering::Relaxed);
-        Ok(())
+        }
+        first.0 = self;
     }
 
     /// Takes the owner out of the registry. Does nothing if it is in none.
     pub fn unregister(&self) {
-        // Relaxed: as in `register`.
-        if let Some(slot) = self.slot.swap(0, Ordering::Relaxed).checked_sub(1) {
-            let mut owners = owners(self.rank as usize);
-            owners.entries[slot] = None;
-            owners.free.push(slot);
+        let mut first = first(self.rank as usize);
+        // SAFETY: the list is locked, and its nodes are alive.
+        unsafe {
+            let links = *self.links.get();
+            if links.owner.is_none() {
+                return;
+            }
+            (*self.links.get()).owner = None;
+            match links.prev.as_ref() {
+                Some(prev) => (*prev.links.get()).next = links.next,
+                None => first.0 = links.next,
+            }
+            if let Some(next) = links.next.as_ref() {
+                (*next.links.get()).prev = links.prev;
+            }
         }
     }
 }
 
+/// Locks that a fork holds.
+struct Held {
+    registry: [MutexGuard<'static, First>; RANKS],
+    #[cfg(not(loom))]
+    pages: [MutexGuard<'static, pages::Class>; pages::CLASSES],
+    #[cfg(not(loom))]
+    chunks: MutexGuard<'static, Vec<chunk::Chunk>>,
+}
+
 thread_local! {
-    /// The registry's guards between `before` and `after`, in the thread that forks.
-    static HELD: RefCell<Option<[MutexGuard<'static, Owners>; RANKS]>> = const { RefCell::new(None) };
+    /// The locks between `before` and `after`, in the thread that forks.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
 /// Sees to it that forks are noticed, from now on. Whoever has locks calls it before the first one is taken.
@@ -176,25 +169,35 @@ pub(crate) fn watch() {
 }
 
 extern "C" fn before() {
-    let guards = core::array::from_fn(|rank| {
-        let owners = owners(rank);
+    let registry = core::array::from_fn(|rank| {
+        let owners = first(rank);
         owners.each(|owner| owner.before());
         owners
     });
-    crate::pages::fork_before();
-    crate::percpu::fork_before();
-    HELD.with(|h| *h.borrow_mut() = Some(guards));
+    // Not half made in the child.
+    #[cfg(not(loom))]
+    crate::backend::percpu::decide();
+    let held = Held {
+        registry,
+        #[cfg(not(loom))]
+        pages: pages::lock_all(),
+        #[cfg(not(loom))]
+        chunks: chunk::lock(),
+    };
+    HELD.with(|h| *h.borrow_mut() = Some(held));
 }
 
 fn after(child: bool) {
     if child {
         crate::membarrier::register();
+        #[cfg(not(loom))]
+        crate::backend::percpu::abandon();
     }
-    crate::percpu::fork_after(child);
-    crate::pages::fork_after();
-    if let Some(guards) = HELD.with(|h| h.borrow_mut().take()) {
-        guards.iter().for_each(|owners| owners.each(|owner| owner.after(child)));
-        guards.into_iter().rev().for_each(drop);
+    if let Some(held) = HELD.with(|h| h.borrow_mut().take()) {
+        #[cfg(not(loom))]
+        drop((held.chunks, held.pages));
+        held.registry.iter().for_each(|owners| owners.each(|owner| owner.after(child)));
+        held.registry.into_iter().rev().for_each(drop);
     }
 }
 
@@ -207,8 +210,8 @@ extern "C" fn after_in_child() {
 }
 
 fn install() {
-    if cfg!(miri) {
-        // The interpreter knows no fork.
+    if cfg!(any(miri, loom)) {
+        // The interpreter knows no fork, and no model has one.
         return;
     }
     // SAFETY: the three handlers are functions of this program with the required signature.
@@ -226,8 +229,7 @@ fn install() {
 /// ```
 pub struct Registered<T: AtFork + 'static> {
     /// Owned, like a box. Not a box: moving one asserts that no other pointer to the value is used.
-    value: NonNull<Place<T>>,
-    node: Node,
+    place: NonNull<Place<T>>,
 }
 
 // SAFETY: it owns the value, and the registry only calls it through the thread-safe `AtFork`.
@@ -236,9 +238,11 @@ unsafe impl<T: AtFork + Send + 'static> Send for Registered<T> {}
 unsafe impl<T: AtFork + Sync + 'static> Sync for Registered<T> {}
 
 /// Lines of its own: a lock must not share one with whatever the heap puts beside it.
-#[derive(Debug)]
 #[repr(align(128))]
-struct Place<T>(T);
+struct Place<T> {
+    value: T,
+    node: Node,
+}
 
 impl<T: AtFork + 'static> Registered<T> {
     /// Puts `value` at its place and into the registry.
@@ -246,11 +250,18 @@ impl<T: AtFork + 'static> Registered<T> {
     /// # Errors
     /// [`AllocError`](crate::AllocError); the value is dropped.
     pub fn new(rank: Rank, value: T) -> Result<Self, crate::AllocError> {
-        let place = Box::leak(crate::heap::try_box(Place(value))?);
-        let registered = Self { value: NonNull::from(place), node: Node::new(rank) };
-        // SAFETY: the value stays where it is and alive until `drop`, which unregisters first.
-        unsafe { registered.node.register(&raw const (*registered.value.as_ptr()).0)? };
+        let place = Place { value, node: Node::new(rank) };
+        let registered = Self { place: NonNull::from(Box::leak(crate::heap::try_box(place)?)) };
+        let place = registered.place();
+        // SAFETY: both stay where they are and alive until `drop`, which unregisters first.
+        unsafe { place.node.register(&raw const place.value) };
         Ok(registered)
+    }
+
+    #[inline(always)]
+    fn place(&self) -> &Place<T> {
+        // SAFETY: alive until `drop`, and never borrowed exclusively.
+        unsafe { self.place.as_ref() }
     }
 }
 
@@ -259,16 +270,15 @@ impl<T: AtFork + 'static> core::ops::Deref for Registered<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: alive until `drop`, and never borrowed exclusively.
-        unsafe { &self.value.as_ref().0 }
+        &self.place().value
     }
 }
 
 impl<T: AtFork + 'static> Drop for Registered<T> {
     fn drop(&mut self) {
-        self.node.unregister();
+        self.place().node.unregister();
         // SAFETY: boxed in `new`, and the registry has forgotten it.
-        drop(unsafe { Box::from_raw(self.value.as_ptr()) });
+        drop(unsafe { Box::from_raw(self.place.as_ptr()) });
     }
 }
 

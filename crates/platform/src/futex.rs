@@ -15,7 +15,7 @@ pub fn wait(word: &AtomicU32, expect: u32, timeout: Option<Duration>) {
     if crate::sim::running() {
         // Relaxed: as the kernel looks. No other virtual CPU runs between the look and the sleep.
         if word.load(Ordering::Relaxed) == expect {
-            crate::sim::wait(word.as_ptr().addr(), timeout);
+            crate::sim::with(|machine| machine.wait(word.as_ptr().addr(), timeout));
         }
         return;
     }
@@ -46,8 +46,8 @@ pub fn wake(word: &AtomicU32, n: u32) {
 #[allow(clippy::not_unsafe_ptr_arg_deref)] // the address is a key; nobody follows it
 pub fn wake_raw(word: *const u32, n: u32) {
     #[cfg(quietline_sim)]
-    if crate::sim::running() {
-        return crate::sim::wake(word.addr(), n);
+    if crate::sim::with(|machine| machine.wake(word.addr(), n)).is_some() {
+        return;
     }
     // SAFETY: FUTEX_WAKE does not read the word; the address is only a key.
     unsafe {

@@ -26,8 +26,8 @@
 //!      native            model                 sim
 //!      Linux, rseq       loom                 N virtual CPUs
 //!                          |
-//!      pages  clock  fork  random                            native, and sim with virtual time and known numbers
-//!      futex  membarrier  heap  fault                        the same everywhere
+//!      pages  clock  random                                  native, and sim with virtual time and known numbers
+//!      futex  fork  membarrier  heap  fault                  the same everywhere
 //! ```
 //!
 //! * **native** — `core`'s atomics; per-CPU operations as restartable sequences ([`percpu`]), or, where the
@@ -70,11 +70,12 @@ pub mod sim;
 use sim as backend;
 
 #[cfg(not(loom))]
+pub mod cell;
+#[cfg(not(loom))]
 pub mod clock;
 pub mod cpu;
 mod error;
 pub mod fault;
-#[cfg(not(loom))]
 pub mod fork;
 pub mod futex;
 pub mod heap;
@@ -86,5 +87,26 @@ pub mod pages;
 pub mod percpu;
 pub mod random;
 
-pub use backend::{atomic, cell, hint, model, thread, thread_local};
+#[cfg(loom)]
+pub use backend::cell;
+pub use backend::{atomic, hint, model, thread, thread_local};
 pub use error::{AllocError, FenceError};
+#[cfg(loom)]
+#[doc(hidden)]
+pub use loom;
+
+/// A function that is `const`, except under loom, whose atomics have no `const` constructors.
+#[cfg(not(loom))]
+#[macro_export]
+macro_rules! const_unless_loom {
+    ($(#[$attribute:meta])* $visible:vis fn $($rest:tt)*) => {
+        $(#[$attribute])* $visible const fn $($rest)*
+    };
+}
+
+/// A function that is `const`, except under loom, whose atomics have no `const` constructors.
+#[cfg(loom)]
+#[macro_export]
+macro_rules! const_unless_loom {
+    ($($function:tt)*) => { $($function)* };
+}

@@ -28,7 +28,7 @@ pub const PAGE_SIZE: usize = 4096;
 
 const REGION: usize = 2 << 20;
 const LARGEST_CARVED: usize = 64 << 10;
-const CLASSES: usize = (LARGEST_CARVED / PAGE_SIZE).ilog2() as usize + 1;
+pub(crate) const CLASSES: usize = (LARGEST_CARVED / PAGE_SIZE).ilog2() as usize + 1;
 
 /// Bookkeeping of a region, in its first block.
 #[repr(C)]
@@ -42,22 +42,26 @@ struct Region {
     vacant: [u64; REGION / PAGE_SIZE / 64],
 }
 
-/// The regions of one block size that have a free block, and how many blocks are out.
-struct Class {
+/// The regions of one block size.
+pub(crate) struct Class {
     /// Regions with at least one free block; full regions are on no list.
     open: *mut Region,
     regions: usize,
-    blocks: usize,
 }
 
 // SAFETY: the pointers are only followed under the class's lock.
 unsafe impl Send for Class {}
 
 static CLASS: [Mutex<Class>; CLASSES] =
-    [const { Mutex::new(Class { open: ptr::null_mut(), regions: 0, blocks: 0 }) }; CLASSES];
+    [const { Mutex::new(Class { open: ptr::null_mut(), regions: 0 }) }; CLASSES];
 
 fn lock(class: usize) -> MutexGuard<'static, Class> {
     CLASS[class].lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Takes all locks, for a `fork`.
+pub(crate) fn lock_all() -> [MutexGuard<'static, Class>; CLASSES] {
+    core::array::from_fn(lock)
 }
 
 /// Memory that the page allocator holds.
@@ -80,13 +84,8 @@ pub fn used() -> usize {
 
 /// What all carved sizes together hold now.
 pub fn usage() -> Usage {
-    let mut usage = Usage::default();
-    for class in 0..CLASSES {
-        let c = lock(class);
-        usage.mapped += c.regions * REGION;
-        usage.used += c.blocks * (PAGE_SIZE << class);
-    }
-    usage
+    let regions: usize = (0..CLASSES).map(|class| lock(class).regions).sum();
+    Usage { mapped: regions * REGION, used: used() }
 }
 
 fn class_of(size: usize) -> usize {
@@ -151,7 +150,6 @@ pub fn alloc(size: usize) -> Result<NonNull<u8>, AllocError> {
         }
         r.cast::<u8>().add((word * 64 + bit) * size)
     };
-    c.blocks += 1;
     // Relaxed: see `used`.
     USED.fetch_add(size, Ordering::Relaxed);
     // SAFETY: an address inside a mapping is not null.
@@ -199,7 +197,6 @@ pub unsafe fn free(block: NonNull<u8>, size: usize) {
             }
         }
     }
-    c.blocks -= 1;
     // Relaxed: see `used`.
     USED.fetch_sub(size, Ordering::Relaxed);
 }
@@ -237,10 +234,9 @@ pub fn find_block(address: usize) -> Option<(NonNull<u8>, usize)> {
 }
 
 impl Class {
-    /// # Safety
-    /// `r` is a mapped region of this class on no list.
-    unsafe fn link_raw(&mut self, r: *mut Region) {
-        // SAFETY: by contract; `open` is null or a mapped region.
+    fn link(&mut self, r: *mut Region) {
+        // SAFETY: callers hold the class's lock and pass a region that has just become open; `open` is null or a
+        // mapped region.
         unsafe {
             (*r).prev = ptr::null_mut();
             (*r).next = self.open;
@@ -249,11 +245,6 @@ impl Class {
             }
         }
         self.open = r;
-    }
-
-    fn link(&mut self, r: *mut Region) {
-        // SAFETY: callers hold the class's lock and pass a region that has just become open.
-        unsafe { self.link_raw(r) }
     }
 
     fn unlink(&mut self, r: *mut Region) {
@@ -269,24 +260,4 @@ impl Class {
             }
         }
     }
-}
-
-static FORK_GUARDS: ForkGuards = ForkGuards(core::cell::UnsafeCell::new([const { None }; CLASSES]));
-
-/// The classes' guards across a `fork`. Only the forking thread touches it, under the fork registry's lock.
-struct ForkGuards(core::cell::UnsafeCell<[Option<MutexGuard<'static, Class>>; CLASSES]>);
-// SAFETY: see `ForkGuards`: one thread at a time, the one that holds the fork registry's lock.
-unsafe impl Sync for ForkGuards {}
-
-pub(crate) fn fork_before() {
-    for class in 0..CLASSES {
-        let guard = lock(class);
-        // SAFETY: only the forking thread, under the registry's lock.
-        unsafe { (*FORK_GUARDS.0.get())[class] = Some(guard) };
-    }
-}
-
-pub(crate) fn fork_after() {
-    // SAFETY: as above; in the child it is the only thread.
-    unsafe { *FORK_GUARDS.0.get() = [const { None }; CLASSES] };
 }

@@ -61,17 +61,38 @@
 use crate::atomic::AtomicU64;
 use crate::backend::percpu as body;
 use crate::{AllocError, FenceError};
+#[cfg(not(loom))]
+use area::Area;
+#[cfg(loom)]
+use body::Area;
+use body::{operate, operate_restartable};
 use core::ptr::NonNull;
 
+#[cfg(not(loom))]
+pub(crate) mod area;
+#[cfg(not(loom))]
+pub(crate) mod chunk;
 pub(crate) mod locked;
 pub mod sheaf;
+#[cfg(any(loom, quietline_sim, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+pub(crate) mod step;
+#[cfg(not(loom))]
+mod template;
+
+pub use body::{active, is_fallback};
 pub use sheaf::{Chain, OwnedSheaf, Sheaf};
 
-#[cfg(all(test, not(any(loom, quietline_sim))))]
-use body::fence;
-pub use body::{Body, active, is_fallback};
-#[cfg(not(loom))]
-pub(crate) use body::{fork_after, fork_before};
+/// The bodies that operations may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// Restartable sequences. The C library registers every thread.
+    Rseq,
+    /// Restartable sequences of threads that this library registers, each by its first operation.
+    /// A thread that the kernel refuses uses locked sections on words of their own.
+    OwnRseq,
+    /// Locked sections on CPU slots; under loom and in simulations, steps.
+    Fallback,
+}
 
 /// `N` 64-bit words for each CPU.
 ///
@@ -79,7 +100,7 @@ pub(crate) use body::{fork_after, fork_before};
 /// write only that CPU's lines.
 #[derive(Debug)]
 pub struct Words<const N: usize> {
-    area: body::Area<N>,
+    area: Area<N>,
 }
 
 impl<const N: usize> Words<N> {
@@ -102,7 +123,7 @@ impl<const N: usize> Words<N> {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with_initial(initial: [u64; N]) -> Result<Self, AllocError> {
-        Ok(Self { area: body::Area::new(initial)? })
+        Ok(Self { area: Area::new(initial)? })
     }
 
     /// CPUs that have a copy.
@@ -138,7 +159,7 @@ impl<const N: usize> Words<N> {
     /// ```
     #[inline(always)]
     pub fn add(&self, index: usize, value: u64) {
-        self.area.add(index, value);
+        operate!(self.area, index, add(value))
     }
 
     /// Adds, if the result stays strictly between `-bound` and `bound`; false, and nothing changed, if not
@@ -151,7 +172,7 @@ impl<const N: usize> Words<N> {
     /// ```
     #[inline(always)]
     pub fn add_within(&self, index: usize, value: i64, bound: i64) -> bool {
-        self.area.add_within(index, value, bound)
+        operate!(self.area, index, add_within(value, bound))
     }
 
     /// As [`add_within`](Self::add_within) by the restartable body alone: false also [in the
@@ -159,7 +180,7 @@ impl<const N: usize> Words<N> {
     /// that their fast path has one way out.
     #[inline(always)]
     pub fn add_within_restartable(&self, index: usize, value: i64, bound: i64) -> bool {
-        self.area.add_within_restartable(index, value, bound)
+        operate_restartable!(self.area, index, add_within(value, bound), false)
     }
 
     /// Takes the next number of a batch, unless the batch is at its end (`get_next_ino`).
@@ -171,25 +192,14 @@ impl<const N: usize> Words<N> {
     /// ```
     #[inline(always)]
     pub fn increment_unless(&self, index: usize, mask: u64) -> Option<u64> {
-        self.area.increment_unless(index, mask)
+        operate!(self.area, index, increment_unless(mask))
     }
 
     /// As [`increment_unless`](Self::increment_unless) by the restartable body alone: none also [in
     /// the fallback](is_fallback).
     #[inline(always)]
     pub fn increment_unless_restartable(&self, index: usize, mask: u64) -> Option<u64> {
-        self.area.increment_unless_restartable(index, mask)
-    }
-
-    /// Replaces a word that has the expected value (`this_cpu_cmpxchg`).
-    ///
-    /// ```text
-    /// if w[index] != expect: return false
-    /// w[index] := new; return true
-    /// ```
-    #[inline(always)]
-    pub fn compare_store(&self, index: usize, expect: u64, new: u64) -> bool {
-        self.area.compare_store(index, expect, new)
+        operate_restartable!(self.area, index, increment_unless(mask), None)
     }
 
     /// Replaces a word and returns what it held (`this_cpu_xchg`).
@@ -199,7 +209,7 @@ impl<const N: usize> Words<N> {
     /// ```
     #[inline(always)]
     pub fn swap(&self, index: usize, new: u64) -> u64 {
-        self.area.swap(index, new)
+        operate!(self.area, index, swap(new))
     }
 
     /// [`swap`](Self::swap), refused while the guard is not zero.
@@ -215,7 +225,7 @@ impl<const N: usize> Words<N> {
     /// ```
     #[inline(always)]
     pub fn swap_unless(&self, index: usize, guard: &AtomicU64, new: u64) -> Option<u64> {
-        self.area.swap_unless(index, guard, new)
+        operate!(self.area, index, swap_unless(guard, new))
     }
 
     /// Adds one to the word that `selector` names, and returns its index. The selector is read, with acquire
@@ -230,38 +240,24 @@ impl<const N: usize> Words<N> {
     /// The selector must always hold an index below `N`.
     #[inline(always)]
     pub unsafe fn increment_selected(&self, selector: &AtomicU64) -> usize {
-        // SAFETY: passed on.
-        unsafe { self.area.increment_selected(selector) }
+        operate!(self.area, 0, increment_selected(selector))
     }
 
-    /// Pushes a node on the list whose head is the word. The node's first word becomes the link.
-    ///
-    /// ```text
-    /// *node := w[index]; w[index] := node
-    /// ```
-    ///
-    /// # Safety
-    /// `node` is valid for writing a word, aligned to one, and the caller's to give.
-    #[inline(always)]
-    pub unsafe fn list_push(&self, index: usize, node: NonNull<AtomicU64>) {
-        // SAFETY: passed on.
-        unsafe { self.area.list_push(index, node) }
-    }
-
-    /// [`list_push`](Self::list_push) on the list that `selector` names, read inside the sequence. After a store to
-    /// the selector and a [`fence`](Self::fence), nobody pushes on the old list of any CPU any more: whoever flipped
-    /// may take those lists away.
+    /// Pushes a node on the list whose head is the word that `selector` names. The node's first word
+    /// becomes the link. The selector is read inside the sequence: after a store to it and a
+    /// [`fence`](Self::fence), no thread pushes on the old list of any CPU any more, and the thread
+    /// that flipped it may take those lists away.
     ///
     /// ```text
     /// i := *selector; *node := w[i]; w[i] := node
     /// ```
     ///
     /// # Safety
-    /// As [`list_push`](Self::list_push), and the selector must always hold an index below `N`.
+    /// `node` is valid for writing a word, aligned to one, and the caller's to give. The selector
+    /// must always hold an index below `N`.
     #[inline(always)]
     pub unsafe fn list_push_selected(&self, selector: &AtomicU64, node: NonNull<AtomicU64>) {
-        // SAFETY: passed on.
-        unsafe { self.area.list_push_selected(selector, node) }
+        operate!(self.area, 0, list_push_selected(selector, node))
     }
 
     /// After it returns, every operation on these words that another thread had begun before has ended or will
@@ -341,23 +337,6 @@ impl<const N: usize> Words<N> {
         NonNull::from(self.word(0, 0))
     }
 
-    /// Pops the node that was pushed last on this CPU's list. (`swap` with 0 takes the whole list.)
-    ///
-    /// ```text
-    /// p := w[index]
-    /// if p = 0: return none
-    /// w[index] := *p; return p
-    /// ```
-    ///
-    /// # Safety
-    /// Every node on the list is valid for reading until it has been popped, and is popped only by this
-    /// operation or taken by [`swap`](Self::swap) with a [`fence`](Self::fence) before its memory goes away.
-    #[inline(always)]
-    pub unsafe fn list_pop(&self, index: usize) -> Option<NonNull<AtomicU64>> {
-        // SAFETY: passed on.
-        unsafe { self.area.list_pop(index) }
-    }
-
     /// Pops a value from the sheaf that the word points to; 0 when the sheaf is empty.
     ///
     /// ```text
@@ -370,8 +349,7 @@ impl<const N: usize> Words<N> {
     /// The word points to a [`Sheaf`] (perhaps [`Sheaf::stub`]) that outlives every operation in flight.
     #[inline(always)]
     pub unsafe fn sheaf_pop(&self, index: usize) -> usize {
-        // SAFETY: passed on.
-        unsafe { self.area.sheaf_pop(index) }
+        operate!(self.area, index, sheaf_pop())
     }
 
     /// As [`sheaf_pop`](Self::sheaf_pop) by the restartable body alone: 0 also [in the
@@ -381,8 +359,7 @@ impl<const N: usize> Words<N> {
     /// As [`sheaf_pop`](Self::sheaf_pop).
     #[inline(always)]
     pub unsafe fn sheaf_pop_restartable(&self, index: usize) -> usize {
-        // SAFETY: passed on.
-        unsafe { self.area.sheaf_pop_restartable(index) }
+        operate_restartable!(self.area, index, sheaf_pop(), 0)
     }
 
     /// Pushes a value; false when the sheaf is full.
@@ -397,8 +374,7 @@ impl<const N: usize> Words<N> {
     /// As [`sheaf_pop`](Self::sheaf_pop).
     #[inline(always)]
     pub unsafe fn sheaf_push(&self, index: usize, value: usize) -> bool {
-        // SAFETY: passed on.
-        unsafe { self.area.sheaf_push(index, value) }
+        operate!(self.area, index, sheaf_push(value))
     }
 
     /// As [`sheaf_push`](Self::sheaf_push) by the restartable body alone: false also [in the
@@ -408,8 +384,7 @@ impl<const N: usize> Words<N> {
     /// As [`sheaf_pop`](Self::sheaf_pop).
     #[inline(always)]
     pub unsafe fn sheaf_push_restartable(&self, index: usize, value: usize) -> bool {
-        // SAFETY: passed on.
-        unsafe { self.area.sheaf_push_restartable(index, value) }
+        operate_restartable!(self.area, index, sheaf_push(value), false)
     }
 
     /// Pops up to `n` values into `dst` in one commit; how many. The values that were pushed last come out, in
@@ -424,8 +399,7 @@ impl<const N: usize> Words<N> {
     /// As [`sheaf_pop`](Self::sheaf_pop); `dst` is valid for writing `n` values.
     #[inline(always)]
     pub unsafe fn sheaf_pop_many(&self, index: usize, dst: *mut usize, n: usize) -> usize {
-        // SAFETY: passed on.
-        unsafe { self.area.sheaf_pop_many(index, dst, n) }
+        operate!(self.area, index, sheaf_pop_many(dst, n))
     }
 
     /// Pushes up to `n` values from `src` in one commit; how many. None, and nothing pushed, if one of them is zero in its
@@ -446,8 +420,7 @@ impl<const N: usize> Words<N> {
         src: *const usize,
         n: usize,
     ) -> Option<usize> {
-        // SAFETY: passed on.
-        let pushed = unsafe { self.area.sheaf_push_many(index, src, n) };
+        let pushed = operate!(self.area, index, sheaf_push_many(src, n));
         (pushed != locked::HAS_ZERO).then_some(pushed)
     }
 
@@ -471,8 +444,7 @@ impl<const N: usize> Words<N> {
         new: NonNull<Sheaf>,
         full: bool,
     ) -> Option<NonNull<Sheaf>> {
-        // SAFETY: passed on.
-        unsafe { self.area.sheaf_replace(index, guard, new, full) }
+        operate!(self.area, index, sheaf_replace(guard, new, full))
     }
 }
 
@@ -492,4 +464,4 @@ impl Drop for RaisedGuard<'_> {
 }
 
 #[cfg(all(test, not(any(loom, quietline_sim))))]
-mod tests;
+pub(crate) mod tests;

@@ -63,12 +63,11 @@ impl Process {
         let flags = UmountFlags::from_bits(flags).ok_or(Errno::INVAL)?;
         let mut lookup = Lookup::empty();
         lookup.set(Lookup::FOLLOW, !flags.contains(UmountFlags::NOFOLLOW));
-        let done = self.call_at(crate::abi::AT_FDCWD, target.as_ref(), 0, |c, target| {
+        self.call_at(crate::abi::AT_FDCWD, target.as_ref(), 0, |c, target| {
             let at = c.place(target, How::of(lookup))?;
             may_mount(c)?;
             self.inner().namespace.umount(at, flags, self.here())
-        });
-        self.returning(done)
+        })
     }
 }
 

@@ -76,12 +76,30 @@ impl Process {
         f(&Caller { vfs: &k.vfs, files: &k.files, start: Start::cwd(self.here()), cred })
     }
 
-    /// Calls `f` with who calls: relative paths begin at a descriptor.
+    /// Calls `f` with the caller and with a path; relative paths begin at a descriptor. Then runs
+    /// the thread's share of RCU callbacks: a walk may free objects of `/proc`, also where it fails.
     ///
     /// # Errors
-    /// `ENOENT` for an empty path, unless that is `allowed`; `EBADF`; `ENOTDIR` for what is not in the tree.
+    /// `ENOENT` for an empty path, unless the flags allow it; `EBADF`; `ENOTDIR` for a file that is
+    /// not in the tree.
     #[inline]
     pub(crate) fn call_at<'k, 'p, R>(
+        &'k self,
+        dirfd: i32,
+        path: &'p [u8],
+        flags: i32,
+        f: impl FnOnce(&Caller<'_, 'k>, &'p [u8]) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        self.returning(self.walk_at(dirfd, path, flags, f))
+    }
+
+    /// [`call_at`](Self::call_at) for a caller that holds a lock, or whose call goes on: runs no
+    /// callbacks.
+    ///
+    /// # Errors
+    /// As [`call_at`](Self::call_at).
+    #[inline]
+    pub(crate) fn walk_at<'k, 'p, R>(
         &'k self,
         dirfd: i32,
         path: &'p [u8],

@@ -6,7 +6,7 @@ use crate::raw::{self, CredPlace};
 use crate::{Errno, FileHandle, Kernel};
 use core::ops::Deref;
 use quietline_platform::atomic::{AtomicBool, Ordering};
-use quietline_sync::{Shared, SpinLock, rcu};
+use quietline_sync::{Shared, SpinLock};
 use quietline_vfs::cred::Capabilities;
 use quietline_vfs::signalfd::Signals;
 use quietline_vfs::{FdFlags, FdTable, Files, FsStruct, Owner, OwnerCell};
@@ -26,6 +26,7 @@ macro_rules! opened {
 pub(crate) use opened;
 
 /// A process: descriptors, a place in the tree, and who it is. Share it by reference between as many threads as you like.
+/// It is an owner of its [`Kernel`]: see there for where the last one may end.
 ///
 /// Every method that makes a descriptor takes [`O_ANYFD`] among its flags; `recvmsg`, for those that arrive, has
 /// [`MSG_CMSG_ANYFD`](crate::abi::MSG_CMSG_ANYFD). Methods that end in `_file` or `_files`
@@ -146,14 +147,12 @@ impl Process {
         Ok(Self { owner, task, kernel: self.kernel.clone() })
     }
 
-    /// Runs the thread's share of RCU callbacks if it has filled a batch. Called where a call that
-    /// frees holds no lock and no read-side critical section: at its end; or at its beginning, in
-    /// calls that are to end in a jump.
+    /// Runs the thread's share of RCU callbacks if it has filled a batch, or if too many wait.
+    /// Called where a call that frees holds no lock and no read-side critical section: at its end;
+    /// or at its beginning, in calls that are to end in a jump.
     #[inline(always)]
     pub(crate) fn run_share(&self) {
-        if rcu::is_pending() {
-            self.cred.run_pending();
-        }
+        self.cred.run_share();
     }
 
     /// Returns `result`, and runs the thread's [share](Self::run_share) of callbacks before.
@@ -356,8 +355,6 @@ impl Drop for Process {
         let task =
             Shared::get_mut(&mut self.task).expect("nobody else keeps a process that has left");
         task.table.clear(&k.files);
-        if rcu::is_pending() {
-            task.cred.run_pending();
-        }
+        task.cred.run_share();
     }
 }

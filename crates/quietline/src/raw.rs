@@ -16,7 +16,7 @@ use core::mem::transmute;
 use core::ptr::NonNull;
 use quietline_platform::atomic::{AtomicPtr, Ordering};
 use quietline_platform::heap;
-use quietline_sync::rcu::{self, Domain, Guard, Head, StaticDomain};
+use quietline_sync::rcu::{self, Domain, DomainSet, Guard, Head, StaticDomain};
 use quietline_vfs::cred::{Cred, CredCell};
 use quietline_vfs::{FdTable, FsStruct, Namespace, Section, Vfs};
 
@@ -93,6 +93,8 @@ pub(crate) struct CredPlace {
     domain: &'static Domain,
     /// The domain of the walks.
     walks: &'static Domain,
+    /// Both.
+    domains: DomainSet,
 }
 
 #[repr(C)]
@@ -109,7 +111,8 @@ impl CredPlace {
         let walks = rcu::global().map_err(|_| Errno::NOMEM)?;
         let somebody =
             heap::try_box(Somebody { head: Head::new(), walks, cred }).map_err(|_| Errno::NOMEM)?;
-        Ok(Self { now: AtomicPtr::new(Box::into_raw(somebody)), domain, walks })
+        let domains = DomainSet::new(&[domain, walks]);
+        Ok(Self { now: AtomicPtr::new(Box::into_raw(somebody)), domain, walks, domains })
     }
 
     /// Opens a section, for as long as somebody's credentials are looked at.
@@ -124,9 +127,11 @@ impl CredPlace {
     }
 
     /// Runs the thread's share of the callbacks that free what calls have retired.
-    #[cold]
-    pub(crate) fn run_pending(&self) {
-        rcu::run_pending(&[self.domain, self.walks]);
+    #[inline(always)]
+    pub(crate) fn run_share(&self) {
+        if self.domains.is_pending() {
+            rcu::run_pending(&[self.domain, self.walks]);
+        }
     }
 
     /// Who it is now.

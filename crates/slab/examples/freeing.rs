@@ -56,6 +56,7 @@ fn by_callback(_: &RawCache, inode: NonNull<Inode>) {
 }
 
 fn round(cache: &RawCache, batch: usize, free: Free) -> f64 {
+    let domain = rcu::global().expect("a domain");
     let mut made = Vec::with_capacity(batch);
     let start = Instant::now();
     for first in (0..OBJECTS).step_by(batch) {
@@ -66,8 +67,8 @@ fn round(cache: &RawCache, batch: usize, free: Free) -> f64 {
             // SAFETY: ours until it is freed.
             assert_eq!(unsafe { inode.as_ref() }.fields[7], (first + i) as u64, "given out twice");
             free(cache, inode);
-            if rcu::is_pending() {
-                rcu::run_pending(&[rcu::global().expect("a domain")]);
+            if domain.is_pending() {
+                rcu::run_pending(&[domain]);
             }
         }
     }

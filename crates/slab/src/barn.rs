@@ -1,39 +1,43 @@
-//! Where sheaves wait between CPUs: a few full ones and a few empty ones.
+//! The middle layer: sheaves that wait between the CPUs, some full ones and some empty ones.
 
+use crate::options::Options;
+use crate::slabs::Slabs;
+use crate::stats;
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use quietline_platform::fork::AtFork;
+use crossbeam_utils::CachePadded;
 use quietline_platform::percpu::{OwnedSheaf, Sheaf};
 use quietline_sync::SpinLock;
 
-/// Sheaves of each kind that a barn keeps, at least.
+/// The least number of sheaves of each kind that a barn keeps.
 pub const BARN_LIMIT: usize = 10;
 
 #[derive(Debug)]
 pub(crate) struct Barn {
-    piles: SpinLock<Piles>,
+    /// On lines of its own: the fields around it are read on every slow path.
+    pub(crate) piles: CachePadded<SpinLock<Piles>>,
+    pub(crate) slabs: Slabs,
 }
 
 #[derive(Debug)]
-struct Piles {
+pub(crate) struct Piles {
     full: Pile,
     empty: Pile,
-    /// Sheaves that fit on each.
+    /// The number of sheaves that each pile holds: 0 while the barn is closed.
     limit: usize,
 }
 
 /// Sheaves linked through themselves.
 #[derive(Debug)]
-pub(crate) struct Pile {
+struct Pile {
     top: usize,
     len: usize,
-    /// The fewest there were since the last [`cut`](Self::cut): so many at the bottom lay unused.
+    /// The least length since the last [`cut`](Self::cut): so many sheaves at the bottom lay unused.
     low: usize,
 }
 
 impl Pile {
-    fn new() -> Self {
-        Self { top: 0, len: 0, low: 0 }
-    }
+    const EMPTY: Self = Self { top: 0, len: 0, low: 0 };
 
     fn push(&mut self, mut sheaf: OwnedSheaf, limit: usize) -> Result<(), OwnedSheaf> {
         if self.len >= limit {
@@ -45,123 +49,145 @@ impl Pile {
         Ok(())
     }
 
-    pub(crate) fn pop(&mut self) -> Option<OwnedSheaf> {
-        let raw = NonNull::new(self.top as *mut Sheaf)?;
-        // SAFETY: the pile owns its sheaves.
-        let sheaf = unsafe { OwnedSheaf::from_raw(raw) };
+    fn pop(&mut self) -> Option<OwnedSheaf> {
+        let sheaf = ManuallyDrop::into_inner(self.iter().next()?);
         self.top = sheaf.link();
         self.len -= 1;
         self.low = self.low.min(self.len);
         Some(sheaf)
     }
 
-    /// Cuts off the lower half of what lay unused, at least one; a new measurement begins. O(length).
+    /// The sheaves, from the top. The pile owns them.
+    fn iter(&self) -> impl Iterator<Item = ManuallyDrop<OwnedSheaf>> + use<> {
+        let sheaf = |link: usize| {
+            let raw = NonNull::new(link as *mut Sheaf)?;
+            // SAFETY: a sheaf on a pile lives, and the copy is not dropped.
+            Some(ManuallyDrop::new(unsafe { OwnedSheaf::from_raw(raw) }))
+        };
+        core::iter::successors(sheaf(self.top), move |above| sheaf(above.link()))
+    }
+
+    /// Cuts off the lower half of the sheaves that lay unused, at least one, and begins a new
+    /// measurement. O(length).
     fn cut(&mut self) -> Pile {
-        let cut = self.low.div_ceil(2);
-        let kept = self.len - cut;
-        let mut below = Pile { len: cut, ..Pile::new() };
-        (self.len, self.low) = (kept, kept);
-        // Walk to the last one that stays, and unlink what is below it.
-        let mut last = None;
-        let mut next = self.top;
-        for _ in 0..kept {
-            let raw = NonNull::new(next as *mut Sheaf).expect("a pile is as long as it says");
-            // SAFETY: the pile owns its sheaves.
-            let sheaf = core::mem::ManuallyDrop::new(unsafe { OwnedSheaf::from_raw(raw) });
-            next = sheaf.link();
-            last = Some(sheaf);
-        }
-        below.top = next;
-        match last {
-            Some(mut sheaf) => sheaf.set_link(0),
-            None => self.top = 0,
-        }
-        below
+        let len = self.low.div_ceil(2);
+        self.len -= len;
+        self.low = self.len;
+        let top = match self.len.checked_sub(1) {
+            Some(last) => {
+                let mut last = self.iter().nth(last).expect("a pile is as long as it says");
+                let below = last.link();
+                last.set_link(0);
+                below
+            }
+            None => core::mem::take(&mut self.top),
+        };
+        Pile { top, len, low: 0 }
+    }
+}
+
+impl Drop for Pile {
+    fn drop(&mut self) {
+        while self.pop().is_some() {}
     }
 }
 
 impl Barn {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { piles: SpinLock::new(Piles { full: Pile::new(), empty: Pile::new(), limit }) }
+    /// A closed barn.
+    pub(crate) fn new(slabs: Slabs) -> Self {
+        let piles = Piles { full: Pile::EMPTY, empty: Pile::EMPTY, limit: 0 };
+        Self { piles: CachePadded::new(SpinLock::new(piles)), slabs }
     }
 
-    /// Half of the full and of the empty sheaves that nobody has wanted since this was asked last. They are the caller's,
-    /// who takes all of them out.
-    pub(crate) fn take_idle(&self) -> (Pile, Pile) {
-        let mut piles = self.piles.lock();
-        (piles.full.cut(), piles.empty.cut())
+    /// Keeps sheaves from now on.
+    pub(crate) fn open(&self) {
+        self.piles.lock().limit = Options::barn_limit();
+    }
+
+    /// Keeps no sheaf from now on.
+    pub(crate) fn close(&self) {
+        self.piles.lock().limit = 0;
+        self.drain();
     }
 
     /// A sheaf with objects in it.
     pub(crate) fn take_full(&self) -> Option<OwnedSheaf> {
-        self.piles.lock().full.pop()
+        let full = self.piles.lock().full.pop()?;
+        self.slabs.count(stats::BARN_GET);
+        Some(full)
     }
 
     pub(crate) fn take_empty(&self) -> Option<OwnedSheaf> {
         self.piles.lock().empty.pop()
     }
 
-    /// Stores a sheaf on the pile that fits it, or gives it back if there are enough of its kind.
+    /// Keeps a sheaf, or returns it if there are enough of its kind.
     pub(crate) fn put(&self, sheaf: OwnedSheaf) -> Result<(), OwnedSheaf> {
+        let empty = sheaf.is_empty();
+        {
+            let mut piles = self.piles.lock();
+            let limit = piles.limit;
+            let pile = if empty { &mut piles.empty } else { &mut piles.full };
+            pile.push(sheaf, limit)?;
+        }
+        if !empty {
+            self.slabs.count(stats::BARN_PUT);
+        }
+        Ok(())
+    }
+
+    /// Keeps a sheaf, or gives its objects to their slabs.
+    pub(crate) fn give(&self, sheaf: OwnedSheaf) {
+        if let Err(over) = self.put(sheaf) {
+            drop(self.flush(over));
+        }
+    }
+
+    /// Gives a sheaf's objects to their slabs.
+    pub(crate) fn flush(&self, mut sheaf: OwnedSheaf) -> OwnedSheaf {
+        if !sheaf.is_empty() {
+            self.slabs.count(stats::FLUSH);
+            self.slabs.gather(sheaf.values());
+            while sheaf.pop().is_some() {}
+        }
+        sheaf
+    }
+
+    /// Gives the objects of all sheaves to their slabs.
+    pub(crate) fn drain(&self) {
+        let pop = || {
+            let mut piles = self.piles.lock();
+            piles.full.pop().or_else(|| piles.empty.pop())
+        };
+        while let Some(sheaf) = pop() {
+            drop(self.flush(sheaf));
+        }
+    }
+
+    /// Drains half of the sheaves that lay unused since the last call.
+    pub(crate) fn decay(&self) {
         let mut piles = self.piles.lock();
-        let limit = piles.limit;
-        if sheaf.is_empty() {
-            piles.empty.push(sheaf, limit)
-        } else {
-            piles.full.push(sheaf, limit)
+        let (mut full, empty) = (piles.full.cut(), piles.empty.cut());
+        drop(piles);
+        drop(empty);
+        while let Some(sheaf) = full.pop() {
+            drop(self.flush(sheaf));
         }
     }
 
-    /// Objects inside.
+    /// The number of objects inside.
     pub(crate) fn content(&self) -> usize {
-        let piles = self.piles.lock();
-        let mut objects = 0;
-        let mut next = piles.full.top;
-        while let Some(sheaf) = NonNull::new(next as *mut Sheaf) {
-            // SAFETY: the pile owns its sheaves, and is locked.
-            let sheaf = core::mem::ManuallyDrop::new(unsafe { OwnedSheaf::from_raw(sheaf) });
-            objects += sheaf.len();
-            next = sheaf.link();
-        }
-        objects
+        self.piles.lock().full.iter().map(|sheaf| sheaf.len()).sum()
     }
-}
 
-#[cfg(test)]
-impl Barn {
     /// Calls `f` with the content of each sheaf; how many are full and empty.
+    #[cfg(test)]
     pub(crate) fn each_content(&self, f: &mut impl FnMut(&[usize])) -> (usize, usize) {
         let piles = self.piles.lock();
         for pile in [&piles.full, &piles.empty] {
-            let (mut next, mut n) = (pile.top, 0);
-            while let Some(sheaf) = NonNull::new(next as *mut Sheaf) {
-                // SAFETY: the pile owns its sheaves, and is locked.
-                let mut sheaf =
-                    core::mem::ManuallyDrop::new(unsafe { OwnedSheaf::from_raw(sheaf) });
-                f(sheaf.values());
-                next = sheaf.link();
-                n += 1;
-            }
-            assert_eq!(n, pile.len);
+            let lengths = pile.iter().map(|mut sheaf| f(sheaf.values()));
+            assert_eq!(lengths.count(), pile.len);
         }
         (piles.full.len, piles.empty.len)
-    }
-}
-
-// SAFETY: the barn's only lock is held between the two.
-unsafe impl AtFork for Barn {
-    fn before(&self) {
-        self.piles.before();
-    }
-
-    fn after(&self, child: bool) {
-        self.piles.after(child);
-    }
-}
-
-impl Drop for Barn {
-    fn drop(&mut self) {
-        let piles = self.piles.get_mut();
-        while piles.full.pop().or_else(|| piles.empty.pop()).is_some() {}
     }
 }

@@ -10,10 +10,10 @@
 
 use crate::bulk::Entry;
 use crate::cache::RawCache;
-use crate::freelist::NONE;
-use crate::inner::Inner;
+use crate::freelist::{Links, NONE, State};
 use crate::slab::Slab;
-use crate::{debug, stats};
+use crate::slabs::Slabs;
+use crate::stats;
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -56,10 +56,11 @@ impl RawCache {
     pub fn alloc_batch(&self, want: usize) -> Result<Batch<'_>, AllocError> {
         let none = || List { slab: core::ptr::null(), head: NONE, fresh: 0..0, of: PhantomData };
         let mut batch = Batch { cache: self, lists: [none(), none()], left: 0 };
-        let inner = &*self.inner;
-        if inner.checks.on() {
+        let slabs = self.slabs();
+        if slabs.checks.on() {
             // Checked objects come one by one.
-            let object = debug::alloc(inner)?.as_ptr() as usize;
+            let mut object = 0;
+            slabs.take(1, |one| object = one)?;
             // SAFETY: an object that is out.
             let slab = unsafe { Slab::of(object) };
             let index = slab.index_of(object);
@@ -68,12 +69,10 @@ impl RawCache {
             return Ok(batch);
         }
         for list in &mut batch.lists {
-            match inner.take_whole_slab() {
+            match slabs.take_whole() {
                 Ok((taken, count)) => {
                     *list = taken;
                     batch.left += count;
-                    // Relaxed: a statistic.
-                    inner.taken.fetch_add(count as i64, Ordering::Relaxed);
                 }
                 Err(error) if batch.left == 0 => return Err(error),
                 Err(AllocError) => break,
@@ -86,16 +85,19 @@ impl RawCache {
     }
 }
 
-impl Inner {
-    fn take_whole_slab<'a>(&self) -> Result<(List<'a>, usize), AllocError> {
+impl Slabs {
+    fn take_whole<'a>(&self) -> Result<(List<'a>, usize), AllocError> {
         self.count(stats::REFILL);
         let slab = self.frozen_slab()?;
         // SAFETY: a frozen slab lives, and is ours.
-        let (head, listed, fresh) = unsafe { slab.as_ref() }.take_whole(self.options.ctor);
+        let (popped, fresh) =
+            unsafe { slab.as_ref() }.pop(usize::MAX, self.options.ctor, State::Full);
         self.count(stats::SLAB_SYNC);
-        let count = usize::from(listed) + fresh.len();
+        let count = usize::from(popped.listed) + fresh.len();
         debug_assert!(count > 0, "a partial slab has free objects");
-        let list = List { slab: slab.as_ptr(), head, fresh, of: PhantomData };
+        // Relaxed: a statistic.
+        self.taken.fetch_add(count as i64, Ordering::Relaxed);
+        let list = List { slab: slab.as_ptr(), head: popped.head, fresh, of: PhantomData };
         if let Some(first) = list.peek() {
             hint::prefetch(first.as_ptr());
         }

@@ -1,14 +1,11 @@
-//! The untyped cache: hit paths. What is behind them is [`Inner`]'s.
+//! The untyped cache: hit paths. [`Control`] has the layers behind them.
 
 use crate::control::Control;
-use crate::inner::Inner;
 use crate::options::{CacheError, Options};
 use crate::sheaves::Sheaves;
-use crate::slab::Layout;
-use crate::stats::Stats;
-use crate::tunables::Tunables;
 use crate::{registry, visits};
 use core::mem::ManuallyDrop;
+use core::ops::Deref;
 use core::ptr::NonNull;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU64, Ordering};
@@ -20,13 +17,13 @@ use quietline_sync::Shared;
 /// [`free`](Self::free) are one restartable sequence each: no locked instruction, no shared line.
 ///
 /// Dropping the cache gives all memory back, that of objects which wait for a grace period after it. Objects that are
-/// still out then are leaked, memory and all, so that whoever holds them does not crash; [`Stats::active`] says before how
-/// many there are.
+/// still out then are leaked, memory and all, so that their users do not crash; [`Stats::active`](crate::Stats::active) says
+/// before how many there are.
 #[derive(Debug)]
 pub struct RawCache {
-    /// Those of `inner`, a pointer nearer.
+    /// Those of `cache`, a pointer nearer.
     pub(crate) sheaves: ManuallyDrop<Sheaves>,
-    pub(crate) inner: Shared<Inner>,
+    pub(crate) cache: Shared<Control>,
 }
 
 /// An object's memory, owned, without a value. Dropping it frees the memory: also while a panic of
@@ -79,10 +76,10 @@ impl RawCache {
     /// destructor with any that was constructed and is used no more, the release function with any object that was given
     /// to [`free_rcu`](Self::free_rcu); all of them on any thread. The last two do not unwind.
     pub unsafe fn with_hooks(options: Options) -> Result<Self, CacheError> {
-        let inner = registry::enter(options)?;
-        // SAFETY: used through this cache only, which owns `inner` with the sheaves.
-        let sheaves = unsafe { inner.sheaves.alias() };
-        Ok(Self { sheaves, inner })
+        let cache = registry::enter(options)?;
+        // SAFETY: used through this handle only, which owns `cache` with the sheaves.
+        let sheaves = unsafe { cache.cpus.sheaves.alias() };
+        Ok(Self { sheaves, cache })
     }
 
     /// An object's memory: as its last user left it, but for the link (see [`Options::link_offset`]); unspecified if
@@ -97,7 +94,7 @@ impl RawCache {
     pub fn alloc(&self) -> Result<NonNull<u8>, AllocError> {
         match self.try_alloc() {
             Some(object) => Ok(object),
-            None => self.inner.alloc_slow(),
+            None => self.cache.cpus.alloc_slow(),
         }
     }
 
@@ -118,7 +115,7 @@ impl RawCache {
     pub unsafe fn free(&self, object: NonNull<u8>) {
         // SAFETY: passed on.
         if unsafe { !self.try_free(object) } {
-            self.inner.free_slow(object.as_ptr() as usize);
+            self.cache.cpus.free_slow(object.as_ptr() as usize);
         }
     }
 
@@ -131,43 +128,8 @@ impl RawCache {
     #[inline(always)]
     pub unsafe fn try_free(&self, object: NonNull<u8>) -> bool {
         #[cfg(debug_assertions)]
-        self.inner.check_owner(object);
+        self.cache.slabs().check_owner(object);
         self.sheaves.push_restartable(object.as_ptr() as usize)
-    }
-
-    /// The layout of objects in slabs that are made from now on.
-    pub fn layout(&self) -> Layout {
-        self.inner.layout()
-    }
-
-    /// What the cache holds now.
-    pub fn stats(&self) -> Stats {
-        Stats::of(&self.inner)
-    }
-
-    /// Returns the operations that all kinds of caches have, for code that works with any.
-    pub fn control(&self) -> Control<'_> {
-        Control(&self.inner)
-    }
-
-    /// The tunables as they are in force.
-    pub fn tunables(&self) -> Tunables {
-        self.inner.tunables()
-    }
-
-    /// Changes the tunables, for all handles of a merged cache. Sheaves that the CPUs have are taken away; slabs that are
-    /// there stay as they are, new ones follow the new rules. Other threads may go on meanwhile.
-    ///
-    /// # Errors
-    /// [`CacheError`] when no object would fit; then nothing is changed.
-    pub fn set_tunables(&self, tunables: Tunables) -> Result<(), CacheError> {
-        self.inner.set_tunables(tunables)
-    }
-
-    /// Gives every CPU's sheaves, the barn's, and all empty slabs back (`kmem_cache_shrink`). Other threads may go
-    /// on meanwhile; they find no sheaf for some microseconds and use slabs. Needs no memory.
-    pub fn shrink(&self) {
-        self.inner.shrink();
     }
 
     /// For operations that are compiled into a caller in another language: the address of CPU 0's words, the first of which
@@ -179,20 +141,50 @@ impl RawCache {
     }
 }
 
+impl Deref for RawCache {
+    type Target = Control;
+
+    #[inline(always)]
+    fn deref(&self) -> &Control {
+        &self.cache
+    }
+}
+
+/// A typed cache dereferences to its [`Control`], and is shown as its statistics.
+macro_rules! typed_cache {
+    ($name:ident, $bound:path) => {
+        impl<T: $bound> core::ops::Deref for $name<T> {
+            type Target = $crate::Control;
+
+            #[inline(always)]
+            fn deref(&self) -> &$crate::Control {
+                &self.raw
+            }
+        }
+
+        impl<T: $bound> core::fmt::Debug for $name<T> {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_struct(stringify!($name)).field("stats", &self.stats()).finish()
+            }
+        }
+    };
+}
+pub(crate) use typed_cache;
+
 impl Drop for RawCache {
     fn drop(&mut self) {
-        if registry::leave(&self.inner) {
-            match Shared::get_mut(&mut self.inner) {
+        if registry::leave(&self.cache) {
+            match Shared::get_mut(&mut self.cache) {
                 // Nobody else has it, so nobody need be told to keep off.
-                Some(inner) => inner.close_alone(),
-                None => self.inner.close(),
+                Some(alone) => alone.close_alone(),
+                None => self.cache.close(),
             }
             // The last owner takes it apart: this one, unless objects wait for a grace period. A thread that has looked in to
             // reclaim is soon gone.
             visits::wait_for(|| {
                 // Relaxed: what waits was queued by `close` at the latest.
-                Shared::get_mut(&mut self.inner).is_some()
-                    || self.inner.waiting.load(Ordering::Relaxed) > 0
+                Shared::get_mut(&mut self.cache).is_some()
+                    || self.cache.waiting.load(Ordering::Relaxed) > 0
             });
         }
     }

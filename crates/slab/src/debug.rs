@@ -1,9 +1,16 @@
-//! Checks of a cache's use, switched on and off while it is in use.
+//! The bottom layer with checks, switched on and off while the cache is in use.
 //!
 //! # How it costs nothing when it is off
 //!
-//! While checks are on, CPUs have no sheaves: each `pop` and `push` misses, as it does when a sheaf runs out, and the slow
-//! path that follows comes here. While they are off, the hit path does not know that there is such a thing.
+//! While checks are on, the CPUs and the barn have no sheaves: each operation misses, as it does when a sheaf runs out,
+//! goes through the layers and ends in [`Slabs::take`] or [`Slabs::give`], which come here.
+//!
+//! # The switch
+//!
+//! On: the CPUs' guard goes up and their sheaves are taken, the barn is closed and drained, and then, under the lock of the
+//! slabs with checks, an epoch begins. A thread that was on its way meanwhile may fill a sheaf from slabs with checks. That
+//! sheaf has no way out of the thread's hands: the guard refuses it, the closed barn too, and its objects return here. Off:
+//! the epoch ends first, and the barn and the guard open last.
 //!
 //! # What is checked, of what
 //!
@@ -20,108 +27,44 @@
 //! Nothing is reported while a lock is held: what is wrong is first made harmless.
 
 mod call_site;
+mod checked;
 mod flags;
 mod objects;
-mod slabs;
 mod violation;
 
 pub use call_site::CallSite;
+pub(crate) use checked::FreeKind;
 pub use flags::{Debug, DebugError};
 pub(crate) use objects::{record_size, zone};
 pub use violation::{Dump, Invalid, Side, Violation, ViolationKind, set_violation_handler};
 
-use crate::bulk::Entry;
-use crate::cache::RawCache;
 use crate::freelist::State;
-use crate::inner::Inner;
-use crate::options::Options;
-use crate::slab::{Layout, Partial, Slab};
-use crate::tunables::Tunables;
+use crate::slab::{Partial, Slab};
+use crate::slabs::Slabs;
 use crate::{reclaim, registry, stats};
+use checked::{Checked, Popped, Put};
 use core::ptr::{self, NonNull};
 use objects::{Objects, Use};
-use quietline_platform::atomic::{AtomicBool, AtomicU8, Ordering};
-use quietline_platform::fork::AtFork;
-use quietline_platform::{AllocError, FenceError, thread};
+use quietline_platform::AllocError;
+use quietline_platform::atomic::{AtomicU8, Ordering};
 use quietline_sync::SpinLock;
-use slabs::{Popped, Put, Slabs, Way};
 use violation::report;
 
 /// The checks of a live cache.
 #[derive(Debug)]
 pub(crate) struct Checks {
-    /// What is checked, for those who need not know exactly. Written under `slabs`.
+    /// What is checked, a hint. Written under `slabs`.
     flags: AtomicU8,
-    /// Whether a thread turns the switch. No lock: hooks may be called meanwhile, and nobody who forks waits for it.
-    turning: AtomicBool,
-    slabs: SpinLock<Slabs>,
-}
-
-impl RawCache {
-    /// Switches checks on or off, or others on. Other threads may go on meanwhile; what they have allocated by then is
-    /// checked for less than what they allocate afterwards. For all handles of a merged cache. Each check includes
-    /// [`Debug::CONSISTENCY`], and [`Debug::POISON`] is ignored where it cannot be.
-    ///
-    /// With checks on, all operations take one lock of the cache, and objects need more room: some 40 bytes with
-    /// [`RED_ZONE`](Debug::RED_ZONE), 200 with [`TRACK`](Debug::TRACK), which also takes some microseconds for each operation.
-    /// Without `POISON`, the memory of an object is as [`alloc`](Self::alloc) says; with it, it is filled with `0x5a`.
-    ///
-    /// What is found goes to the [handler](set_violation_handler). When the cache is dropped, objects of the current checks
-    /// that are still out are reported one by one as [leaks](ViolationKind::Leak).
-    ///
-    /// The environment switches checks on for caches as they are made: `QUIETLINE_SLAB_DEBUG=FZPU` for all,
-    /// `QUIETLINE_SLAB_DEBUG=FZ,inode,dentry*` for some.
-    ///
-    /// Not to be called from a hook of the cache.
-    ///
-    /// ```
-    /// use quietline_slab::{Debug, Options, RawCache, ViolationKind, set_violation_handler};
-    ///
-    /// set_violation_handler(|violation| {
-    ///     assert_eq!(violation.kind, ViolationKind::DoubleFree);
-    ///     println!("{violation}");
-    /// });
-    /// let cache = RawCache::new(Options::new("packet", 256, 64))?;
-    /// cache.set_debug(Debug::ALL)?;
-    /// let packet = cache.alloc()?;
-    /// // SAFETY: allocated above, at least the first time. The second time is found, and nothing happens.
-    /// unsafe {
-    ///     cache.free(packet);
-    ///     cache.free(packet);
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`FenceError`] when checks are to be switched on and the kernel refuses `membarrier`,
-    /// without which no CPU's sheaf can be taken away. Nothing is changed then.
-    pub fn set_debug(&self, debug: Debug) -> Result<(), FenceError> {
-        self.inner.set_debug(debug)
-    }
-
-    /// What is checked: what was [set](Self::set_debug), with what it includes and without what cannot be.
-    pub fn debug(&self) -> Debug {
-        self.inner.checks.flags()
-    }
-
-    /// Looks at all objects that are checked, free ones and others (the kernel's `validate`): red zones, poison, free lists.
-    /// How many violations were found, and reported. O(bytes) under the lock; 0 with checks off.
-    pub fn validate(&self) -> usize {
-        validate(&self.inner)
-    }
+    pub(crate) slabs: SpinLock<Checked>,
 }
 
 impl Checks {
     pub(crate) const fn new() -> Self {
-        Self {
-            flags: AtomicU8::new(0),
-            turning: AtomicBool::new(false),
-            slabs: SpinLock::new(Slabs::new()),
-        }
+        Self { flags: AtomicU8::new(0), slabs: SpinLock::new(Checked::new()) }
     }
 
     pub(crate) fn flags(&self) -> Debug {
-        // Relaxed: a setting. Whoever must know asks again under the lock.
+        // Relaxed: a setting. A thread that must know asks again under the lock.
         Debug::from_bits_truncate(self.flags.load(Ordering::Relaxed))
     }
 
@@ -130,318 +73,220 @@ impl Checks {
         !self.flags().is_off()
     }
 
-    pub(crate) fn before(&self) {
-        self.slabs.before();
-    }
-
-    pub(crate) fn after(&self, child: bool) {
-        self.slabs.after(child);
-        if child {
-            // Relaxed: the child has one thread. Whoever turned the switch did not come along.
-            self.turning.store(false, Ordering::Relaxed);
-        }
-    }
-
-    /// Waits until nobody else turns the switch.
-    fn turn(&self) -> Turn<'_> {
-        // ORDERING: pairs with the release in `Turn::drop`: what another thread did to the CPUs' sheaves and the flags is
-        // seen. Who finds it turning tries again.
-        while self.turning.swap(true, Ordering::Acquire) {
-            thread::yield_now();
-        }
-        Turn(self)
-    }
-
-    /// The call site of whoever asks, if such are kept.
+    /// The call site of the caller, if such are kept.
     fn here(&self) -> CallSite {
         if self.flags().contains(Debug::TRACK) { CallSite::here() } else { CallSite::NONE }
     }
 }
 
-/// The right to turn the switch.
-struct Turn<'a>(&'a Checks);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        // ORDERING: pairs with the acquire in `Checks::turn`.
-        self.0.turning.store(false, Ordering::Release);
-    }
-}
-
-impl Inner {
-    pub(crate) fn set_debug(&self, asked: Debug) -> Result<(), FenceError> {
-        let mut debug = asked;
-        if self.options.keeps_state() {
-            debug -= Debug::POISON;
-        }
-        // What a check of POISON alone became is still one.
-        if !asked.is_off() {
-            debug |= Debug::CONSISTENCY;
-        }
-        let _turn = self.checks.turn();
-        let before = self.checks.flags();
-        if debug == before {
-            return Ok(());
-        }
-        // Nothing of the new epoch must come into a sheaf: they go first, and come back last.
-        if before.is_off() && self.has_sheaves() {
-            self.forbid_sheaves()?;
-        }
+impl Slabs {
+    /// Begins a new epoch: checks this from now on. No CPU has a sheaf, nor has the barn.
+    pub(crate) fn switch(&self, debug: Debug) {
         let old = self.checks.slabs.with(|slabs| {
             // Relaxed: see `Checks::flags`.
             self.checks.flags.store(debug.bits(), Ordering::Relaxed);
             slabs.turn(debug)
         });
-        old.into_iter().for_each(|slabs| thaw(self, slabs));
-        if debug.is_off() && self.options.sheaves {
-            self.allow_sheaves();
+        old.into_iter().for_each(|slabs| self.thaw_all(slabs));
+    }
+
+    /// Makes slabs with checks ordinary ones. No thread looks at their records any more, while others may push to them.
+    fn thaw_all(&self, mut slabs: Partial) {
+        while let Some(slab) = slabs.first() {
+            // SAFETY: on this list, which nobody else knows; frozen, so ours to take from, and after this on no list.
+            let (_, state) = unsafe {
+                slabs.remove(slab);
+                slab.as_ref().take(0, None, &mut |_| ())
+            };
+            // One without a free object is nobody's from now on.
+            if state == State::Frozen {
+                self.thaw(slab);
+            }
+        }
+    }
+
+    /// Takes up to `want` objects, fewer if nothing is checked any more.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take_checked(
+        &self,
+        want: usize,
+        give: &mut impl FnMut(usize),
+    ) -> Result<usize, AllocError> {
+        let by = self.checks.here();
+        for got in 0..want {
+            if got > 0 {
+                // Each object is taken alone.
+                self.count(stats::REFILL);
+            }
+            loop {
+                match self.checks.slabs.with(|slabs| slabs.pop(&by)) {
+                    Popped::Off => return Ok(got),
+                    Popped::NoSlab => match self.grow() {
+                        Err(AllocError) if got > 0 => return Ok(got),
+                        grown => grown?,
+                    },
+                    Popped::Again(violation) => report(violation),
+                    Popped::Object { object, fresh, found } => {
+                        self.count(stats::SLAB_SYNC);
+                        // Relaxed: a statistic.
+                        self.taken.fetch_add(1, Ordering::Relaxed);
+                        found.into_iter().for_each(report);
+                        if let Some(ctor) = self.options.ctor.filter(|_| fresh) {
+                            // SAFETY: never handed out before, of the cache's size and alignment.
+                            unsafe { ctor.call(object) };
+                        }
+                        give(object.as_ptr() as usize);
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(want)
+    }
+
+    /// Makes a slab, unless nothing is checked any more.
+    fn grow(&self) -> Result<(), AllocError> {
+        let (checked, epoch) = self.checks.slabs.with(|slabs| (slabs.checked, slabs.epoch));
+        if checked.is_off() {
+            return Ok(());
+        }
+        let slab = match self.new_slab() {
+            Err(AllocError) if reclaim::under_pressure() => self.new_slab()?,
+            slab => slab?,
+        };
+        // The switch may have been turned, or a tunable, while the slab was made.
+        // SAFETY: nobody else knows the slab.
+        let fits = unsafe { *slab.as_ref().layout() } == self.layout_with(checked);
+        if fits {
+            // SAFETY: as above; with this layout it has room for records.
+            unsafe {
+                (*slab.as_ptr()).set_checked(checked, epoch);
+                Objects::of(slab).init();
+            }
+        }
+        let added = fits
+            && self.checks.slabs.with(|slabs| {
+                let now = slabs.epoch == epoch;
+                if now {
+                    slabs.add(slab);
+                }
+                now
+            });
+        if !added {
+            // SAFETY: nobody else knows the slab.
+            unsafe { self.discard(slab) };
         }
         Ok(())
     }
-}
 
-/// What shall be checked in a cache with these options.
-pub(crate) fn asked(options: Options) -> Options {
-    let debug = match Debug::from_environment(&options.name) {
-        Some(Debug::OFF) => Debug::OFF,
-        Some(more) => options.debug | more,
-        None => options.debug,
-    };
-    Options { debug, ..options }
-}
-
-/// Where objects lie in slabs that are made now.
-pub(crate) fn layout(cache: &Inner) -> Layout {
-    layout_with(cache, cache.checks.flags())
-}
-
-fn layout_with(cache: &Inner, checked: Debug) -> Layout {
-    let Tunables { min_objects, min_order, .. } = cache.tunables();
-    let layout = Options { min_objects, min_order, ..cache.options }.layout_with(checked);
-    layout.expect("what fits without checks fits with them")
-}
-
-/// Makes slabs with checks slabs as ever. Nobody looks at their records any more, while others may push to them already.
-fn thaw(cache: &Inner, mut slabs: Partial) {
-    while let Some(slab) = slabs.first() {
-        // SAFETY: on this list, which nobody else knows; frozen, so ours to take from, and after this on no list.
-        let (_, state) = unsafe {
-            slabs.remove(slab);
-            slab.as_ref().take(0, None, |_| ())
-        };
-        // One without a free object is nobody's from now on.
-        if state == State::Frozen {
-            cache.thaw(slab);
-        }
-    }
-}
-
-#[cold]
-#[inline(never)]
-pub(crate) fn alloc(cache: &Inner) -> Result<NonNull<u8>, AllocError> {
-    alloc_by(cache, &cache.checks.here())
-}
-
-fn alloc_by(cache: &Inner, by: &CallSite) -> Result<NonNull<u8>, AllocError> {
-    cache.count(stats::REFILL);
-    loop {
-        match cache.checks.slabs.with(|slabs| slabs.pop(cache, by)) {
-            Popped::Off => return cache.alloc_slow(),
-            Popped::NoSlab => grow(cache)?,
-            Popped::Again(violation) => report(violation),
-            Popped::Object { object, fresh, found } => {
-                cache.count(stats::SLAB_SYNC);
-                // Relaxed: a statistic.
-                cache.taken.fetch_add(1, Ordering::Relaxed);
+    /// Gives an object back. False if it is none, which has been reported.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn give_checked(&self, object: usize, kind: FreeKind) -> bool {
+        // Who freed an object that has waited is known since it began to wait.
+        let by = if kind == FreeKind::RcuEnd { CallSite::NONE } else { self.checks.here() };
+        match self.checks.slabs.with(|slabs| slabs.put(self, object, &by, kind)) {
+            Put::Unchecked if kind == FreeKind::RcuBegin => {}
+            Put::Unchecked => self.give_unchecked(&mut [object]),
+            Put::Refused(violation) => {
+                report(violation);
+                return false;
+            }
+            Put::Foreign(owner, slab) => {
+                report(foreign(self, object, owner, slab, &by));
+                return false;
+            }
+            Put::Done(found) => {
                 found.into_iter().for_each(report);
-                if let Some(ctor) = cache.options.ctor.filter(|_| fresh) {
-                    // SAFETY: never handed out before, of the cache's size and alignment.
-                    unsafe { ctor.call(object) };
+                if kind != FreeKind::RcuBegin {
+                    self.count(stats::SLAB_SYNC);
+                    // Relaxed: a statistic.
+                    self.taken.fetch_sub(1, Ordering::Relaxed);
+                    if !self.options.has_destructor() {
+                        self.discard_checked(self.min_partial.get());
+                    }
                 }
-                return Ok(object);
+            }
+        }
+        true
+    }
+
+    /// Frees all empty slabs with checks, but for some.
+    pub(crate) fn discard_checked(&self, keep: usize) {
+        loop {
+            match self.checks.slabs.with(|slabs| slabs.take_empty(keep)) {
+                (None, None) => return,
+                (None, Some(violation)) => report(violation),
+                // SAFETY: no object is out, and the slab is on no list any more. Discarding runs hooks, which may use the
+                // cache: not under the lock.
+                (Some(slab), _) => unsafe { self.discard(slab) },
             }
         }
     }
-}
 
-/// A new slab, unless nothing is checked any more.
-fn grow(cache: &Inner) -> Result<(), AllocError> {
-    let (checked, epoch) = cache.checks.slabs.with(|slabs| (slabs.checked, slabs.epoch));
-    if checked.is_off() {
-        return Ok(());
-    }
-    let slab = match cache.new_slab() {
-        Err(_) if reclaim::under_pressure() => cache.new_slab()?,
-        slab => slab?,
-    };
-    // The switch may have been turned, or a tunable, while the slab was made.
-    // SAFETY: nobody else knows the slab.
-    let fits = unsafe { *slab.as_ref().layout() } == layout_with(cache, checked);
-    if fits {
-        // SAFETY: as above; with this layout it has room for records.
-        unsafe {
-            (*slab.as_ptr()).set_checked(checked, epoch);
-            Objects::of(slab, cache.options.size).init();
-        }
-    }
-    let added = fits
-        && cache.checks.slabs.with(|slabs| {
-            let now = slabs.epoch == epoch;
-            if now {
-                slabs.add(slab);
-            }
-            now
-        });
-    if !added {
-        // SAFETY: nobody else knows the slab.
-        unsafe { cache.discard(slab) };
-    }
-    Ok(())
-}
-
-#[cold]
-#[inline(never)]
-pub(crate) fn alloc_bulk(
-    cache: &Inner,
-    objects: &mut [Entry],
-    got: usize,
-) -> Result<(), AllocError> {
-    let by = cache.checks.here();
-    for i in got..objects.len() {
-        match alloc_by(cache, &by) {
-            Ok(object) => objects[i] = Some(object),
-            Err(error) => {
-                objects.iter_mut().filter_map(Option::take).for_each(|object| {
-                    give_back(cache, object.as_ptr() as usize, &by, Way::Free);
-                });
-                return Err(error);
-            }
-        }
-    }
-    Ok(())
-}
-
-#[cold]
-#[inline(never)]
-pub(crate) fn free(cache: &Inner, object: usize) {
-    give_back(cache, object, &cache.checks.here(), Way::Free);
-}
-
-/// An object is to be freed after a grace period. False if it cannot be: that has been reported, and it is to be left alone.
-#[cold]
-#[inline(never)]
-pub(crate) fn free_rcu(cache: &Inner, object: usize) -> bool {
-    give_back(cache, object, &cache.checks.here(), Way::Wait)
-}
-
-/// An object after its grace period. Who freed it is known since [`free_rcu`], if that was asked.
-#[cold]
-#[inline(never)]
-pub(crate) fn freed_rcu(cache: &Inner, object: usize) {
-    give_back(cache, object, &CallSite::NONE, Way::Waited);
-}
-
-fn give_back(cache: &Inner, object: usize, by: &CallSite, way: Way) -> bool {
-    match cache.checks.slabs.with(|slabs| slabs.put(cache, object, by, way)) {
-        Put::Off | Put::Unchecked if way == Way::Wait => {}
-        Put::Off => cache.free_slow(object),
-        Put::Unchecked => cache.free_to_slabs(&mut [object]),
-        Put::Refused(violation) => {
+    /// See [`Control::validate`](crate::Control::validate).
+    pub(crate) fn validate(&self) -> usize {
+        let mut found = 0;
+        while let Some(violation) = self.checks.slabs.with(Checked::next_wrong) {
             report(violation);
-            return false;
+            found += 1;
         }
-        Put::Foreign(owner, slab) => {
-            report(foreign(cache, object, owner, slab, by));
-            return false;
-        }
-        Put::Done(found) => {
-            found.into_iter().for_each(report);
-            if way != Way::Wait {
-                cache.count(stats::SLAB_SYNC);
-                // Relaxed: a statistic.
-                cache.taken.fetch_sub(1, Ordering::Relaxed);
-                if !cache.options.has_destructor() {
-                    discard_empty(cache, cache.knobs.min_partial());
-                }
-            }
-        }
+        found
     }
-    true
+
+    /// Reports what is wrong, and what is still out, when the last owner goes.
+    pub(crate) fn report_leaks(&self) {
+        if !self.checks.on() {
+            return;
+        }
+        self.validate();
+        let slabs = self.checks.slabs.with(|slabs| slabs.turn(Debug::OFF));
+        let out = || {
+            slabs.iter().flat_map(Partial::iter).flat_map(|slab| {
+                // SAFETY: checked slabs of the cache, which nobody else knows any more.
+                let objects = unsafe { Objects::of(slab) };
+                (0..objects.count())
+                    .filter(move |index| {
+                        matches!(objects.usage(*index), Some(Use::Allocated | Use::Waiting))
+                    })
+                    .map(move |index| (objects, index))
+            })
+        };
+        let of = out().count();
+        for (number, (objects, index)) in (1..).zip(out()) {
+            report(objects.about(index, ViolationKind::Leak { number, of }));
+        }
+        slabs.into_iter().for_each(|slabs| self.thaw_all(slabs));
+    }
 }
 
 /// An address in a slab of another cache, which may be gone.
 fn foreign(
-    cache: &Inner,
+    cache: &Slabs,
     object: usize,
-    owner: *const Inner,
+    owner: *const Slabs,
     slab: NonNull<Slab>,
     by: &CallSite,
 ) -> Violation {
-    let found = by.known();
     let nobodys = Violation::new(ViolationKind::InvalidPointer(Invalid::NoSlab), cache, object);
-    let mut violation = Violation { found, ..nobodys };
+    let mut violation = Violation { found: by.known(), ..nobodys };
     registry::each(|candidate| {
+        let candidate = candidate.slabs();
         if !ptr::eq(candidate, owner) {
             return;
         }
         let kind = ViolationKind::WrongCache { owner: candidate.options.name };
-        let size = candidate.options.size;
         let known = candidate.checks.slabs.with(|slabs| {
             slabs.iter().find(|known| *known == slab)?;
             // SAFETY: on the list, so a checked slab of that cache, and alive.
-            let objects = unsafe { Objects::of(slab, size) };
+            let objects = unsafe { Objects::of(slab) };
             let (index, _) = objects.slab.locate(object)?;
-            Some(slabs::about(cache, &objects, index, kind))
+            Some(objects.about(index, kind))
         });
-        violation = Violation { kind, object, found, size, ..known.unwrap_or(nobodys) };
+        let size = candidate.options.size;
+        let Violation { cache, found, .. } = violation;
+        violation = Violation { kind, cache, object, found, size, ..known.unwrap_or(nobodys) };
     });
     violation
-}
-
-/// Gives back all slabs of which nothing is in use, but for some that are kept.
-pub(crate) fn discard_empty(cache: &Inner, keep: usize) {
-    loop {
-        match cache.checks.slabs.with(|slabs| slabs.take_empty(cache, keep)) {
-            (None, None) => return,
-            (None, Some(violation)) => report(violation),
-            // SAFETY: no object is out, and the slab is on no list any more. Discarding runs hooks and callbacks, which
-            // may use the cache: not under the lock.
-            (Some(slab), _) => unsafe { cache.discard(slab) },
-        }
-    }
-}
-
-pub(crate) fn validate(cache: &Inner) -> usize {
-    let mut found = 0;
-    while let Some(violation) = cache.checks.slabs.with(|slabs| slabs.next_wrong(cache)) {
-        report(violation);
-        found += 1;
-    }
-    found
-}
-
-/// The last owner is going, and nobody else uses the cache: what is wrong now, and what is still out.
-pub(crate) fn at_drop(cache: &Inner) {
-    if !cache.checks.on() {
-        return;
-    }
-    validate(cache);
-    let slabs = cache.checks.slabs.with(|slabs| slabs.turn(Debug::OFF));
-    let out = || {
-        slabs.iter().flat_map(Partial::iter).flat_map(|slab| {
-            // SAFETY: checked slabs of the cache, which nobody else knows any more.
-            let objects = unsafe { Objects::of(slab, cache.options.size) };
-            (0..objects.count()).filter_map(move |index| match objects.usage(index) {
-                Some(Use::Allocated | Use::Waiting) => Some((slab, index)),
-                _ => None,
-            })
-        })
-    };
-    let of = out().count();
-    for (number, (slab, index)) in (1..).zip(out()) {
-        // SAFETY: as above.
-        let objects = unsafe { Objects::of(slab, cache.options.size) };
-        report(slabs::about(cache, &objects, index, ViolationKind::Leak { number, of }));
-    }
-    slabs.into_iter().for_each(|slabs| thaw(cache, slabs));
 }

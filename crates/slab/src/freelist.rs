@@ -81,6 +81,17 @@ impl Detached {
     }
 }
 
+/// Objects that the owner has taken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Popped {
+    /// The first of `listed` objects that are linked.
+    pub(crate) head: u16,
+    pub(crate) listed: u16,
+    /// Objects that were never out, from the first one not constructed on.
+    pub(crate) fresh: u16,
+    pub(crate) state: State,
+}
+
 #[derive(Debug)]
 pub(crate) struct Freelist {
     word: AtomicU64,
@@ -131,43 +142,35 @@ impl Freelist {
         }
     }
 
-    /// Takes up to `want` objects from the list into `indices`, and up to the rest of `want` from `fresh`, the number
-    /// of objects that have never been on it. How many came from the list, how many are fresh, and the state after
-    /// it: full, and so nobody's, only if nothing was left before, neither listed nor fresh; an owner that still has
-    /// to write down that it took fresh ones stays the owner.
+    /// Takes up to `want` of the objects that the list and the rest of `places` have, of which so many are `constructed`, which
+    /// means that they have been on the list or out. Calls `construct` with their new number before the exchange: after it, the
+    /// slab may be another owner's. If nothing is left, the state is `empty`.
+    ///
+    /// The whole list is taken without a walk. Its links stay as they are, so the caller may follow them.
     pub(crate) fn pop(
         &self,
         want: u16,
-        fresh: u16,
+        (constructed, places): (u16, u16),
+        empty: State,
         links: &impl Links,
-        indices: &mut [u16],
-    ) -> (u16, u16, State) {
+        mut construct: impl FnMut(u16),
+    ) -> Popped {
         loop {
             let old = self.load();
             debug_assert_eq!(old.state, State::Frozen, "only the owner pops");
-            let (mut head, mut listed) = (old.head, 0);
-            while head != NONE && listed < want && usize::from(listed) < indices.len() {
-                indices[usize::from(listed)] = head;
-                head = links.next(head);
-                listed += 1;
-            }
-            let new_ones = if head == NONE { fresh.min(want - listed) } else { 0 };
-            let state = if head == NONE && fresh == 0 { State::Full } else { State::Frozen };
-            let new = Packed { head, inuse: old.inuse + listed + new_ones, state };
+            let listed = (constructed - old.inuse).min(want);
+            let fresh = (places - constructed).min(want - listed);
+            let inuse = old.inuse + listed + fresh;
+            let head = if old.inuse + listed == constructed {
+                NONE
+            } else {
+                (0..listed).fold(old.head, |index, _| links.next(index))
+            };
+            construct(constructed + fresh);
+            let state = if inuse == places { empty } else { State::Frozen };
+            let new = Packed { head, inuse, state };
             if new == old || self.exchange(old, new) {
-                return (listed, new_ones, state);
-            }
-        }
-    }
-
-    /// Takes everything, listed and never listed, so that all of a slab's `places` are out and the slab is full, and so
-    /// nobody's. The head of the list, whose links the caller may now follow, and how many places were out before.
-    pub(crate) fn pop_all(&self, places: u16) -> (u16, u16) {
-        loop {
-            let old = self.load();
-            debug_assert_eq!(old.state, State::Frozen, "only the owner pops");
-            if self.exchange(old, Packed { head: NONE, inuse: places, state: State::Full }) {
-                return (old.head, old.inuse);
+                return Popped { head: old.head, listed, fresh, state };
             }
         }
     }

@@ -34,7 +34,7 @@
 //! sheaf wanders through the barn to a CPU that needs objects. So a remote free costs what a local one costs.
 //!
 //! How large each layer is follows from the object's size and the number of CPUs, by the formulas in [`Options`]; all of it
-//! can be changed while the cache lives ([`RawCache::set_tunables`]).
+//! can be changed while the cache lives ([`Control::set_tunables`]).
 //!
 //! # Why a slab cache, and when not
 //!
@@ -63,10 +63,10 @@
 //! | three or more | [`RawCache::alloc_bulk`], [`RawCache::free_bulk`]: down to 0.2 ns each |
 //! | some hundreds that were cold, number not important | [`RawCache::alloc_batch`] |
 //! | free what readers may still see | [`RawCache::free_rcu`] |
-//! | go to sleep, or run out | [`decay`], [`RawCache::shrink`], [`shrink_all`], [`set_memory_limit`] |
+//! | go to sleep, or run out | [`decay`], [`Control::shrink`], [`shrink_all`], [`set_memory_limit`] |
 //! | hunt a bug | [`Control::set_debug`], or `QUIETLINE_SLAB_DEBUG=FZPU` in the environment |
-//! | tune, validate or shrink a cache of any kind | [`Control`], from the cache's `control` or [`with_cache`] |
-//! | look inside | [`RawCache::stats`], [`each_cache`], [`slabinfo`], `ql slabtop` |
+//! | tune, validate or shrink a cache of any kind | [`Control`], which every cache dereferences to, or [`with_cache`] |
+//! | look inside | [`Control::stats`], [`each_cache`], [`slabinfo`], `ql slabtop` |
 //!
 //! # Use
 //!
@@ -137,7 +137,7 @@
 //!   object. No lock of the cache is held while a hook runs: hooks may use the cache.
 //! * Every failure to get memory is an [`AllocError`](quietline_platform::AllocError).
 //! * Where the kernel refuses `membarrier` to a thread (a seccomp filter), its calls leave the
-//!   CPUs' sheaves alone: nothing is shrunk, [`RawCache::set_debug`] fails, and
+//!   CPUs' sheaves alone: nothing is shrunk, [`Control::set_debug`] fails, and
 //!   [`RawCache::flush_rcu`] waits until the call is allowed.
 //!
 //! # Limits
@@ -148,20 +148,29 @@
 //!   keeps what it has until it calls [`decay`] or [`shrink_all`].
 //! * Objects freed by [`RawCache::free_rcu`] and typesafe slabs wait until the program runs the
 //!   domain's callbacks: see [`rcu`](quietline_sync::rcu) and [`RawCache::set_rcu_limit`].
-//! * Empty slabs of a cache with a destructor stay until [`RawCache::shrink`], [`decay`] or
+//! * Empty slabs of a cache with a destructor stay until [`Control::shrink`], [`decay`] or
 //!   [`shrink_all`].
 //! * What other threads had in hand at a `fork` (a sheaf on its way, a slab being taken from) is lost to the child.
 //!
-//! # Who holds what, and lock order
+//! # Layers, and lock order
 //!
 //! ```text
-//!   Cache ─ owns ─ slabs, barn, the CPUs' sheaves           handshake (shrink, stats)
-//!   Slot  ─ borrows ─ Cache, owns one object                barn
+//!   Slot  ─ borrows ─ Cache, owns one object                          its lock
 //!   OwnedSlot ─ owns ─ Arc of the Cache, one object
-//!   slab, partial ─ its list;  full ─ its objects           partial list
-//!   slab, frozen ─ the thread that takes from it            all three are leaves: never nested, and
-//!   slab (typesafe, empty) ─ its RCU callback               nothing is called while one is held
+//!   Cache ─ a handle on a Control
+//!   Control ─ owns ─ what waits for a grace period                    switch (of checks)
+//!     Cpus ─ owns ─ the CPUs' sheaves                                 handshake (drain, stats)
+//!       Barn ─ owns ─ sheaves between the CPUs                        piles
+//!         Slabs ─ owns ─ slabs                                        partial list
+//!           with checks ─ another form of the same                    slabs with checks
+//!   slab, partial ─ its list;  full ─ its objects
+//!   slab, frozen ─ the thread that takes from it
+//!   slab (typesafe, empty) ─ its RCU callback
 //! ```
+//!
+//! Each layer takes objects from the one below, gives objects to it, and drains into it; none knows
+//! what is above it. All locks but the switch, which is the outermost, are leaves: no thread holds
+//! two, and nothing is called while one is held.
 
 // Pages and callbacks are native; what the model checker can see, its tests take in by path.
 #![cfg(not(loom))]
@@ -171,14 +180,13 @@ mod batch;
 mod bulk;
 mod cache;
 mod control;
+mod cpus;
 mod debug;
 mod deferred;
 mod freelist;
 mod hook;
-mod inner;
 mod name;
 mod options;
-mod owned_slot;
 mod rcu;
 mod rcu_cache;
 mod reclaim;
@@ -186,6 +194,7 @@ mod registry;
 mod sheaves;
 mod slab;
 mod slabinfo;
+mod slabs;
 mod slot;
 mod stats;
 mod tunables;
@@ -205,13 +214,12 @@ pub use debug::{
 pub use hook::{ContextFn, Hook};
 pub use name::Name;
 pub use options::{CacheError, MAX_OBJECT, Merge, Options};
-pub use owned_slot::OwnedSlot;
-pub use rcu_cache::{Place, RcuCache, RcuSlot, Unlinked};
+pub use rcu_cache::{Place, RcuCache, Unlinked};
 pub use reclaim::{decay, memory_used, set_decay_interval, set_memory_limit, shrink_all};
 pub use registry::{each_cache, set_merging};
 pub use slab::Layout;
 pub use slabinfo::{SLABINFO_HEADER, SlabinfoRow, slabinfo};
-pub use slot::{Slot, VacantSlot};
+pub use slot::{OwnedSlot, RcuSlot, Slot, SlotOf, VacantSlot};
 pub use stats::Stats;
 pub use tunables::Tunables;
 pub use typed::{Cache, Typesafe, TypesafeCache};

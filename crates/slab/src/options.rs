@@ -64,7 +64,7 @@ pub struct Options {
     /// Whether CPUs keep objects in sheaves. Without sheaves every operation goes to the slabs: for
     /// comparison, and for caches whose memory matters more than their speed.
     pub sheaves: bool,
-    /// The checks: see [`RawCache::set_debug`](crate::RawCache::set_debug).
+    /// The checks: see [`Control::set_debug`](crate::Control::set_debug).
     pub debug: Debug,
     /// The number of objects that a slab should hold at least, in a block of at most 64 KiB. 0 for
     /// the default.
@@ -252,18 +252,15 @@ impl Options {
         while objects > 0 && !fits(objects, block) {
             objects -= 1;
         }
-        Ok(match (objects, record) {
-            (0, _) => return Err(too_large),
-            (_, 0) => Layout::new(stride, block, first(objects), objects, link),
-            _ => Layout::checked(
-                stride,
-                block,
-                first(objects),
-                objects,
-                HEADER + marks(objects),
-                record,
-            ),
-        })
+        if objects == 0 {
+            return Err(too_large);
+        }
+        // Links lie in the objects, or at the start of the records, which begin behind the marks.
+        let (link, links) = match record {
+            0 => (link, (first(objects) + link, stride)),
+            _ => (0, (HEADER + marks(objects), record)),
+        };
+        Ok(Layout::new((stride, block), (first(objects), objects), link, links))
     }
 
     /// Returns whether free objects keep their content.
@@ -278,8 +275,24 @@ impl Options {
         }
     }
 
-    /// Returns the tunables, with defaults in place of zeros.
-    pub(crate) fn tunables(&self, layout: &Layout) -> Tunables {
+    /// Returns these options with other tunables.
+    pub(crate) fn with_tunables(&self, tunables: Tunables) -> Self {
+        let Tunables { min_objects, min_order, min_partial, .. } = tunables;
+        let Tunables { cpu_partial, sheaf_capacity, look_ahead, .. } = tunables;
+        let with = Self { min_objects, min_order, min_partial, ..*self };
+        Self { cpu_partial, sheaf_capacity, look_ahead, ..with }
+    }
+
+    /// Returns the tunables, with defaults in place of zeros, and the layout without checks.
+    ///
+    /// # Errors
+    /// As [`layout`](Self::layout).
+    pub(crate) fn resolve(&self) -> Result<(Tunables, Layout), CacheError> {
+        let layout = self.layout()?;
+        Ok((self.tunables(&layout), layout))
+    }
+
+    fn tunables(&self, layout: &Layout) -> Tunables {
         let sheaf_capacity = match self.sheaf_capacity {
             0 => (64 * 1024 / layout.stride).clamp(12, 512),
             n => n.min(MAX_SHEAF),

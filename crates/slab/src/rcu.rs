@@ -9,21 +9,17 @@
 //! its array collects again when it is empty.
 
 use crate::cache::RawCache;
-use crate::debug;
-use crate::inner::Inner;
-use crate::sheaves::Taken;
+use crate::control::Control;
+use crate::cpus::Cpus;
+use crate::debug::FreeKind;
 use crate::stats;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use quietline_platform::atomic::Ordering;
 use quietline_platform::percpu::{OwnedSheaf, sheaf::OWNER_WORDS};
-use quietline_platform::{AllocError, FenceError, thread};
+use quietline_platform::{AllocError, thread};
 use quietline_sync::Shared;
 use quietline_sync::rcu::{Domain, HeadOfMany, Many};
-
-/// Objects that a CPU keeps of those that come back to it from a grace period: as many as come at a time, and again as many. Of
-/// larger sheaves, one.
-const HOME_OBJECTS: usize = 4 * quietline_sync::rcu::BATCH as usize;
 
 impl RawCache {
     /// Frees an object when every read section that is open now has ended (`kfree_rcu`). Until then readers may look at it;
@@ -31,7 +27,7 @@ impl RawCache {
     ///
     /// The sections are those of [`Options::rcu`](crate::Options::rcu), else of the typesafe domain, else of
     /// [`rcu::global`](quietline_sync::rcu::global). Objects wait in the CPU's sheaf until it is full, or until somebody
-    /// calls [`flush_rcu`](Self::flush_rcu) or [`shrink`](Self::shrink); then the sheaf waits for its grace period, which
+    /// calls [`flush_rcu`](Self::flush_rcu) or [`shrink`](Control::shrink); then the sheaf waits for its grace period, which
     /// begins when some thousand objects want one.
     ///
     /// Writes no shared line while the CPU's collecting sheaf has room. Runs no callback and no
@@ -47,9 +43,9 @@ impl RawCache {
     #[inline(always)]
     pub unsafe fn free_rcu(&self, object: NonNull<u8>) {
         #[cfg(debug_assertions)]
-        self.inner.check_owner(object);
+        self.slabs().check_owner(object);
         if !self.sheaves.push_rcu(object.as_ptr() as usize) {
-            self.inner.free_rcu_slow(object.as_ptr() as usize);
+            self.cache.free_rcu_slow(object.as_ptr() as usize);
         }
     }
 
@@ -57,19 +53,23 @@ impl RawCache {
     /// sheaves. At the bound, [`free_rcu`](Self::free_rcu) waits for a grace period and frees its
     /// object, release function included, before it returns. There is no bound at first.
     ///
-    /// With a bound, `free_rcu` inside a read section of the domain may wait for ever.
+    /// A safety net beside a program that polls: while nobody runs the domain's callbacks, each
+    /// free at the bound waits for a grace period of its own. With a bound, `free_rcu` inside a
+    /// read section of the domain may wait for ever.
     pub fn set_rcu_limit(&self, objects: usize) {
         let limit = i64::try_from(objects).unwrap_or(i64::MAX);
         // Relaxed: a setting.
-        self.inner.rcu_limit.store(limit, Ordering::Relaxed);
+        self.rcu_limit.store(limit, Ordering::Relaxed);
     }
 
     /// Waits until every object that was given to [`free_rcu`](Self::free_rcu) before is free (`kvfree_rcu_barrier`).
     /// Takes all CPUs' sheaves for it, and waits, too, for threads that are just sending one to its
-    /// grace period, and as long as the kernel refuses `membarrier` to the caller.
+    /// grace period, and as long as the kernel refuses `membarrier` to the caller. Of a cache that
+    /// names no domain, it may miss objects freed while memory for the global domain was refused.
     ///
     /// # Panics
-    /// Never; but called from a callback or inside a read section of the domain it never returns.
+    /// Never; but called from a callback, of any domain, it ends the process with a message. Inside
+    /// a read section of the domain it never returns.
     pub fn flush_rcu(&self) {
         Self::flush_rcu_of(&[self]);
     }
@@ -80,10 +80,8 @@ impl RawCache {
     /// # Panics
     /// As [`flush_rcu`](Self::flush_rcu).
     pub fn flush_rcu_of(caches: &[&RawCache]) {
-        for cache in caches {
-            cache.inner.collect();
-        }
-        wait_for(caches.iter().map(|cache| &*cache.inner));
+        caches.iter().for_each(|cache| cache.collect());
+        wait_for(caches.iter().map(|cache| &*cache.cache));
     }
 
     /// [`flush_rcu_of`](Self::flush_rcu_of) caches that nobody else uses: needs no barrier of the machine for each if they are
@@ -93,25 +91,20 @@ impl RawCache {
     /// As [`flush_rcu`](Self::flush_rcu).
     pub fn flush_rcu_alone(caches: &mut [&mut RawCache]) {
         for cache in &mut *caches {
-            match Shared::get_mut(&mut cache.inner) {
-                Some(inner) => {
-                    let taken = inner.take_alone();
-                    inner
-                        .take_back(|| Ok(taken), |sheaf| inner.store(sheaf))
-                        .expect("taken before");
-                }
-                None => cache.inner.collect(),
+            match Shared::get_mut(&mut cache.cache) {
+                Some(alone) => alone.collect_alone(),
+                None => cache.collect(),
             }
         }
-        wait_for(caches.iter().map(|cache| &*cache.inner));
+        wait_for(caches.iter().map(|cache| &*cache.cache));
     }
 }
 
 /// Waits until all that was sent to its grace period before is free.
-fn wait_for<'c>(caches: impl Iterator<Item = &'c Inner> + Clone) {
+fn wait_for<'c>(caches: impl Iterator<Item = &'c Control> + Clone) {
     // Without a domain nothing waits.
     let mut before: Option<&Domain> = None;
-    for domain in caches.clone().filter_map(Inner::rcu_domain) {
+    for domain in caches.clone().filter_map(Control::rcu_domain) {
         if !before.is_some_and(|before| core::ptr::eq(before, domain)) {
             // Senders are in a section of the domain until their sheaf is queued.
             domain.cond_synchronize(domain.get_state_synchronize());
@@ -120,21 +113,21 @@ fn wait_for<'c>(caches: impl Iterator<Item = &'c Inner> + Clone) {
         before = Some(domain);
     }
     for cache in caches {
-        if cache.deferred.any()
+        // Relaxed: the barriers above order it. Objects that waited for a slab's earlier ones are on their way now.
+        if cache.waiting.load(Ordering::Relaxed) > 0
             && let Some(domain) = cache.rcu_domain()
         {
-            // What waited for a batch that was on its way is now on its own.
             domain.barrier();
         }
     }
 }
 
-impl Inner {
+impl Control {
     /// The CPU's collecting sheaf is full, or there is none.
     #[cold]
     #[inline(never)]
     pub(crate) fn free_rcu_slow(&self, object: usize) {
-        if self.checks.on() && !debug::free_rcu(self, object) {
+        if self.slabs().checks.on() && !self.slabs().give_checked(object, FreeKind::RcuBegin) {
             return;
         }
         // From here on there is a domain whenever a sheaf is sent.
@@ -143,10 +136,7 @@ impl Inner {
         if self.waiting.load(Ordering::Relaxed) >= self.rcu_limit.load(Ordering::Relaxed) {
             return self.free_synchronously(domain, object);
         }
-        let collects = self.has_sheaves();
-        // Where CPUs have no sheaves, each object goes in one of its own.
-        let sheaf = if collects { self.sheaf_to_collect() } else { OwnedSheaf::new(1) };
-        let Ok(mut sheaf) = sheaf.or_else(|AllocError| self.sheaf_without_memory()) else {
+        let Ok(mut sheaf) = self.sheaf_to_collect() else {
             if !self.defer(domain, object) {
                 self.free_synchronously(domain, object);
             }
@@ -155,17 +145,29 @@ impl Inner {
         assert!(sheaf.push(object), "an empty sheaf has room");
         // Until the sheaf is queued: see `wait_for`.
         let _section = domain.read();
-        let over = if collects { self.sheaves.install_rcu(sheaf) } else { Some(sheaf) };
-        let Some(mut over) = over else { return };
-        if collects && over.len() < over.capacity() {
-            // Not installed: the CPU has got another one since, or may have none at the moment.
+        let Some(mut over) = self.cpus.sheaves.install_rcu(sheaf) else { return };
+        if self.cpus.allowed() && over.len() < over.capacity() {
+            // Not installed: the CPU has got another one since.
             let object = over.pop().expect("the object is in it");
-            if self.sheaves.push_rcu(object) {
-                return self.park(over);
+            if self.cpus.sheaves.push_rcu(object) {
+                return self.cpus.park(over);
             }
             assert!(over.push(object), "there was room before");
         }
         self.send_sheaf(over);
+    }
+
+    /// An empty sheaf. If there is no memory for one, one of those that are there.
+    fn sheaf_to_collect(&self) -> Result<OwnedSheaf, AllocError> {
+        if let Ok(sheaf) = self.cpus.sheaf_to_collect() {
+            return Ok(sheaf);
+        }
+        let found = self.cpus.sheaf_without_memory().or_else(|| {
+            // If the fence is refused, none is found.
+            let _ = self.drain_cpus(Cpus::drain);
+            self.cpus.sheaf_without_memory()
+        });
+        found.ok_or(AllocError)
     }
 
     /// Waits for a grace period, and frees the object. Runs no callback.
@@ -174,24 +176,10 @@ impl Inner {
         self.release(object);
     }
 
-    /// An empty sheaf: the CPU's spare one, if that is empty, which allocation has left there. From the barn, whose lock all
-    /// CPUs would take for every sheaf that they send, only else.
-    fn sheaf_to_collect(&self) -> Result<OwnedSheaf, AllocError> {
-        match self.sheaves.take_spare() {
-            Some(spare) if spare.is_empty() && spare.capacity() == self.knobs.sheaf_capacity() => {
-                return Ok(spare);
-            }
-            Some(spare) => self.park(spare),
-            None => {}
-        }
-        self.empty_sheaf()
-    }
-
     /// Sends all CPUs' collecting sheaves to their grace period. Waits while the kernel refuses the
     /// fence for it.
     fn collect(&self) {
-        let take = || self.sheaves.take_all(&self.handshake);
-        while self.take_back(take, |sheaf| self.store(sheaf)).is_err() {
+        while self.drain_cpus(Cpus::drain).is_err() {
             match self.rcu_domain() {
                 // Sleeps until another thread has fenced, and reports a stall.
                 Some(domain) => domain.cond_synchronize(domain.get_state_synchronize()),
@@ -200,49 +188,19 @@ impl Inner {
         }
     }
 
-    /// Sends what `take` takes from the CPUs where it belongs.
-    ///
-    /// # Errors
-    /// That of `take`.
-    pub(crate) fn put_back(
-        &self,
-        take: impl FnOnce() -> Result<Taken, FenceError>,
-    ) -> Result<(), FenceError> {
-        self.take_back(take, |sheaf| drop(self.flush(sheaf)))
-    }
-
-    /// Sends sheaves that collect, of those that `take` takes from the CPUs, to their grace period; the others to `ready`.
-    ///
-    /// # Errors
-    /// That of `take`.
-    fn take_back(
-        &self,
-        take: impl FnOnce() -> Result<Taken, FenceError>,
-        ready: impl FnMut(OwnedSheaf),
-    ) -> Result<(), FenceError> {
-        // Until the sheaves are queued: see `wait_for`. Without a domain there are none.
-        let section = self.known_domain().map(Domain::read);
-        let mut taken = take()?;
-        taken.each_rcu(|sheaf| self.send_sheaf(sheaf));
-        drop(section);
-        taken.each_ready(ready);
-        Ok(())
-    }
-
     /// Sends a sheaf to wait for a grace period, inside a section that was opened before the sheaf
     /// was taken from its CPU.
-    fn send_sheaf(&self, sheaf: OwnedSheaf) {
+    pub(crate) fn send_sheaf(&self, mut sheaf: OwnedSheaf) {
         const { assert!(size_of::<HeadOfMany>() <= OWNER_WORDS * size_of::<usize>()) };
         if sheaf.is_empty() {
-            return self.store(sheaf);
+            return self.cpus.barn.give(sheaf);
         }
         let domain = self.rcu_domain().expect("there was one when the sheaf began to collect");
-        self.count(stats::RCU_SHEAF);
+        self.slabs().count(stats::RCU_SHEAF);
         // Relaxed: a statistic.
         self.waiting.fetch_add(sheaf.len() as i64, Ordering::Relaxed);
-        // SAFETY: an Inner is always inside a Shared, and whoever calls this owns it.
+        // SAFETY: a Control is always inside a Shared, and the caller owns it.
         let owner = unsafe { Shared::again(self) };
-        let mut sheaf = sheaf;
         sheaf.set_link(Shared::into_raw(owner).as_ptr() as usize);
         let head = sheaf.owner_words().cast::<HeadOfMany>();
         let _ = sheaf.into_raw();
@@ -261,7 +219,7 @@ impl Inner {
             // This is for its barrier: if there is still no domain after it, whoever makes one later begins sections that
             // see what the caller unlinked before.
             loop {
-                let fenced = self.sheaves.content(&self.handshake).is_ok();
+                let fenced = self.cpus.content().is_ok();
                 let domain = self.known_domain();
                 if fenced || domain.is_some() {
                     break domain;
@@ -273,42 +231,24 @@ impl Inner {
 
     /// [`rcu_domain`](Self::rcu_domain) without a fence: another thread may be making the global
     /// one.
-    fn known_domain(&self) -> Option<&'static Domain> {
-        let named = self.options.rcu.or(self.options.typesafe);
+    pub(crate) fn known_domain(&self) -> Option<&'static Domain> {
+        let named = self.options().rcu.or(self.options().typesafe);
         named.or_else(|| quietline_sync::rcu::global().ok())
-    }
-
-    /// An empty sheaf, where there is no memory for one: one of those that are there, whose objects go back to their slabs.
-    ///
-    /// # Errors
-    /// [`AllocError`] if there is none: all wait for a grace period.
-    fn sheaf_without_memory(&self) -> Result<OwnedSheaf, AllocError> {
-        let at_hand = self.sheaves.take_spare().or_else(|| self.take_home());
-        if let Some(sheaf) = at_hand.or_else(|| self.barn.take_full()) {
-            return Ok(self.flush(sheaf));
-        }
-        let mut found = None;
-        // If the fence is refused, none is found.
-        let _ = self.take_back(
-            || self.sheaves.take_all(&self.handshake),
-            |sheaf| found = Some(self.flush(sheaf)),
-        );
-        found.ok_or(AllocError)
     }
 
     /// Ends an object whose grace period is over, and frees it.
     pub(crate) fn release(&self, object: usize) {
         self.end_of_life(&[object]);
-        if self.checks.on() {
-            debug::freed_rcu(self, object);
-        } else if !self.sheaves.push(object) {
-            self.free_slow(object);
+        if self.slabs().checks.on() {
+            self.slabs().give(&mut [object], FreeKind::RcuEnd);
+        } else if !self.cpus.sheaves.push(object) {
+            self.cpus.give(&mut [object], false);
         }
     }
 
     /// Calls the release function, if there is one.
     fn end_of_life(&self, objects: &[usize]) {
-        if let Some(release) = self.options.release {
+        if let Some(release) = self.options().release {
             for object in objects {
                 let object = NonNull::new(*object as *mut u8).expect("no object is at 0");
                 // SAFETY: the object was given to `free_rcu`, and its grace period is over.
@@ -322,18 +262,11 @@ impl Inner {
         self.end_of_life(sheaf.values());
         // Relaxed: a statistic.
         self.waiting.fetch_sub(sheaf.len() as i64, Ordering::Relaxed);
-        if self.checks.on() {
-            while let Some(object) = sheaf.pop() {
-                debug::freed_rcu(self, object);
-            }
+        if self.slabs().checks.on() {
+            self.slabs().give(sheaf.values(), FreeKind::RcuEnd);
+            while sheaf.pop().is_some() {}
         }
-        // To this CPU, on which they were freed and whose lines they are: see `Homecomers`.
-        if self.keeps_sheaves() && !sheaf.is_empty() {
-            let limit = (HOME_OBJECTS / sheaf.capacity()).max(1);
-            self.sheaves.put_home(sheaf, limit, |over| self.store(over));
-        } else {
-            self.store(sheaf);
-        }
+        self.cpus.put_home(sheaf);
     }
 }
 
@@ -344,7 +277,8 @@ unsafe fn after_grace_period(head: NonNull<HeadOfMany>) {
     // SAFETY: the head is in the owner's words of a sheaf that `send_sheaf` gave up, with an owner in its link.
     unsafe {
         let sheaf = OwnedSheaf::from_owner_words(head.cast());
-        let owner = Shared::<Inner>::from_raw(NonNull::new_unchecked(sheaf.link() as *mut Inner));
+        let owner =
+            Shared::<Control>::from_raw(NonNull::new_unchecked(sheaf.link() as *mut Control));
         owner.release_sheaf(sheaf);
     }
 }

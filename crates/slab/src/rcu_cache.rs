@@ -1,13 +1,13 @@
 //! A typed cache whose values readers find without owning them, and that end after a grace period.
 
-use crate::cache::{Memory, RawCache};
+use crate::cache::{RawCache, typed_cache};
 use crate::hook::Hook;
 use crate::options::{CacheError, Options};
-use crate::stats::Stats;
+use crate::slot::RcuSlot;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
-use core::ops::{Deref, DerefMut};
+use core::ops::Deref;
 use core::ptr::{self, NonNull};
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicPtr, Ordering};
@@ -21,7 +21,7 @@ use quietline_sync::rcu::{Domain, Guard};
 /// where readers find it; [`Unlinked`], which readers may still be looking at. When that is
 /// dropped, the value waits for a grace period of the domain. It is dropped where the domain's
 /// callbacks run ([`Domain::poll`] and others), never where another value is freed. A program polls
-/// the domain now and then, or sets a [limit](Self::set_limit).
+/// the domain now and then; a [limit](Self::set_limit) bounds what waits meanwhile.
 ///
 /// ```
 /// use quietline_slab::{Place, RcuCache};
@@ -58,16 +58,10 @@ use quietline_sync::rcu::{Domain, Guard};
 ///
 /// Values that refer to each other, as in a list or a tree, hold `Place<'static, T>`s of a cache that is never dropped.
 pub struct RcuCache<T> {
-    raw: RawCache,
+    pub(crate) raw: RawCache,
     domain: &'static Domain,
     /// Values are dropped as what the cache was made for: no subtyping.
     of: PhantomData<fn(T) -> T>,
-}
-
-/// A value that nobody but its owner has seen. Dropping it drops the value at once.
-pub struct RcuSlot<'c, T> {
-    value: NonNull<T>,
-    cache: &'c RcuCache<T>,
 }
 
 /// Where readers find a value, or none. Dropping it drops the value, after a grace period.
@@ -84,10 +78,6 @@ pub struct Unlinked<'c, T> {
     cache: &'c RcuCache<T>,
 }
 
-// SAFETY: a slot owns its value, like a box; the cache is shared by design.
-unsafe impl<T: Send> Send for RcuSlot<'_, T> {}
-// SAFETY: as above.
-unsafe impl<T: Sync> Sync for RcuSlot<'_, T> {}
 // SAFETY: the value is shared with readers, and in the end dropped on any thread.
 unsafe impl<T: Send + Sync> Send for Unlinked<'_, T> {}
 // SAFETY: as above.
@@ -124,10 +114,7 @@ impl<T: Send + Sync + 'static> RcuCache<T> {
     /// [`AllocError`]; `value` is dropped.
     #[inline(always)]
     pub fn alloc(&self, value: T) -> Result<RcuSlot<'_, T>, AllocError> {
-        let memory = self.raw.alloc()?.cast::<T>();
-        // SAFETY: fresh memory of T's size and alignment.
-        unsafe { memory.write(value) };
-        Ok(RcuSlot { value: memory, cache: self })
+        RcuSlot::new(self, value)
     }
 }
 
@@ -135,22 +122,6 @@ impl<T> RcuCache<T> {
     /// Whose read sections values wait for.
     pub fn domain(&self) -> &'static Domain {
         self.domain
-    }
-
-    /// Returns the operations that all kinds of caches have: tunables, checks, validation,
-    /// reclaim, statistics.
-    pub fn control(&self) -> crate::Control<'_> {
-        self.raw.control()
-    }
-
-    /// What the cache holds now.
-    pub fn stats(&self) -> Stats {
-        self.raw.stats()
-    }
-
-    /// Gives cached memory back: see [`RawCache::shrink`].
-    pub fn shrink(&self) {
-        self.raw.shrink();
     }
 
     /// Bounds the values that wait for a grace period: see [`RawCache::set_rcu_limit`].
@@ -166,7 +137,7 @@ impl<T> RcuCache<T> {
     #[inline(always)]
     fn check(&self, guard: &Guard<'_>) {
         if !ptr::eq(guard.domain(), self.domain) {
-            wrong_domain(&self.raw.inner.options.name);
+            wrong_domain(&self.options().name);
         }
     }
 }
@@ -255,42 +226,11 @@ fn wrong_domain(name: &str) -> ! {
     )
 }
 
-impl<T> RcuSlot<'_, T> {
-    /// Moves the value out and frees its memory.
-    pub fn into_inner(self) -> T {
-        let slot = ManuallyDrop::new(self);
-        // SAFETY: the slot owns the value, which nobody else has seen, and is forgotten.
-        unsafe {
-            let value = slot.value.read();
-            slot.cache.raw.free(slot.value.cast());
-            value
-        }
-    }
-}
-
 impl<'c, T> From<RcuSlot<'c, T>> for Unlinked<'c, T> {
     /// A value that readers might have seen, though none has.
     fn from(slot: RcuSlot<'c, T>) -> Self {
         let slot = ManuallyDrop::new(slot);
         Self { value: slot.value, cache: slot.cache }
-    }
-}
-
-impl<T> Deref for RcuSlot<'_, T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        // SAFETY: the slot owns the value.
-        unsafe { self.value.as_ref() }
-    }
-}
-
-impl<T> DerefMut for RcuSlot<'_, T> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the slot owns the value, which nobody else has seen.
-        unsafe { self.value.as_mut() }
     }
 }
 
@@ -301,12 +241,6 @@ impl<T> Deref for Unlinked<'_, T> {
     fn deref(&self) -> &T {
         // SAFETY: owned, and shared with readers.
         unsafe { self.value.as_ref() }
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for RcuSlot<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
     }
 }
 
@@ -322,23 +256,7 @@ impl<T> fmt::Debug for Place<'_, T> {
     }
 }
 
-impl<T> fmt::Debug for RcuCache<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RcuCache").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
-
-impl<T> Drop for RcuSlot<'_, T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: the slot owns the value, which nobody else has seen. Its memory is freed also if
-        // its drop panics.
-        unsafe {
-            let _memory = Memory::new(&self.cache.raw, self.value.cast());
-            self.value.drop_in_place();
-        }
-    }
-}
+typed_cache!(RcuCache, Sized);
 
 impl<T> Drop for Unlinked<'_, T> {
     #[inline(always)]

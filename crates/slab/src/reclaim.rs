@@ -8,10 +8,11 @@
 //!   no pages, or more than the limit ── every cache is shrunk, and the allocation tried again
 //! ```
 //!
-//! One thread at a time does each of the two; the others go on meanwhile. No lock is held, so what a flush calls may use
-//! every cache: it comes back here, finds that somebody is at it, and leaves.
+//! One thread at a time does each of the two; the others go on meanwhile. No lock is held, so a destructor may use every
+//! cache: it comes back here, finds that a thread is at it, and leaves.
 
-use crate::inner::Inner;
+use crate::control::Control;
+use crate::cpus::Cpus;
 use crate::registry;
 use crate::stats::{BARN_GET, BARN_PUT, RCU_SHEAF, REFILL, SLAB_SYNC};
 use core::cell::Cell;
@@ -31,26 +32,16 @@ const NEVER: u64 = u64::MAX;
 const NO_LIMIT: usize = usize::MAX;
 
 /// What decay remembers of a cache. Written by the thread whose [`Turn`] it is, so all relaxed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Idle {
     /// When decay came last: nanoseconds of the monotonic clock.
     visited: AtomicU64,
-    /// When the signatures were compared last.
+    /// When use was compared last.
     compared: AtomicU64,
-    signature: AtomicU64,
-    /// Whether the CPUs' sheaves were taken for idleness, and the signature has been the same since.
+    /// What it was: see [`use_of`].
+    used: AtomicU64,
+    /// Whether the CPUs' sheaves were taken for idleness, and use has been the same since.
     drained: AtomicBool,
-}
-
-impl Idle {
-    pub(crate) fn new() -> Self {
-        Self {
-            visited: AtomicU64::new(0),
-            compared: AtomicU64::new(0),
-            signature: AtomicU64::new(0),
-            drained: AtomicBool::new(false),
-        }
-    }
 }
 
 /// Nanoseconds between two caches. All of these are settings and dates, which order nothing: relaxed.
@@ -71,7 +62,7 @@ static FOUND: AtomicBool = AtomicBool::new(false);
 /// more all empty slabs. This happens when threads that allocate or free visit a barn, so it costs nothing while nothing is
 /// used, and then nothing is given back either: see [`decay`]. Zero turns it off.
 ///
-/// Caches with destructors are left alone; see [`decay`].
+/// Caches with destructors, but for typesafe ones, are left alone; see [`decay`].
 pub fn set_decay_interval(interval: Duration) {
     let nanos = u64::try_from(interval.as_nanos()).unwrap_or(NEVER - 1);
     INTERVAL.store(nanos, Ordering::Relaxed);
@@ -91,11 +82,11 @@ pub fn decay() -> usize {
     before.saturating_sub(pages::used())
 }
 
-/// [Shrinks](crate::RawCache::shrink) every cache; how many bytes of slabs the process uses less afterwards. Slabs that wait
+/// [Shrinks](crate::Control::shrink) every cache; how many bytes of slabs the process uses less afterwards. Slabs that wait
 /// for a grace period go after it. Needs no memory. Destructors run here.
 pub fn shrink_all() -> usize {
     let before = pages::used();
-    registry::each(Inner::shrink);
+    registry::each(Control::shrink);
     before.saturating_sub(pages::used())
 }
 
@@ -131,13 +122,12 @@ pub(crate) fn tick() {
 #[cold]
 pub(crate) fn under_pressure() -> bool {
     let Some(_turn) = RECLAIMS.take() else {
-        // A hook that reclaiming has called would wait for itself.
-        return !RECLAIMS.is_mine() && RECLAIMS.wait() && FOUND.load(Ordering::Relaxed);
+        return RECLAIMS.wait() && FOUND.load(Ordering::Relaxed);
     };
     let mut found = false;
     // What a destructor calls may wait for something that the caller of an allocation holds.
     registry::each_where(
-        |cache| !cache.options.has_destructor(),
+        |cache| !cache.options().has_destructor(),
         |cache| {
             let before = holdings(cache);
             cache.shrink();
@@ -150,8 +140,9 @@ pub(crate) fn under_pressure() -> bool {
 }
 
 /// Relaxed: exact unless others use the cache meanwhile; then a guess.
-fn holdings(cache: &Inner) -> (i64, usize) {
-    (cache.taken.load(Ordering::Relaxed), cache.slabs.load(Ordering::Relaxed))
+fn holdings(cache: &Control) -> (i64, usize) {
+    let slabs = cache.slabs();
+    (slabs.taken.load(Ordering::Relaxed), slabs.slabs.load(Ordering::Relaxed))
 }
 
 /// Before a slab is made: gives back what can be, if more is used than shall be. Whether that was tried.
@@ -186,23 +177,19 @@ fn decay_next(now: u64, due: u64) {
     }
     let Some(_turn) = DECAYS.take() else { return };
     // See `under_pressure`.
-    let without = |cache: &Inner| !cache.options.has_destructor();
-    let Some(cache) = registry::next_where(without) else { return };
-    visit(&cache, now, interval);
+    if let Some(cache) = registry::next_where(|cache| !cache.options().has_destructor()) {
+        visit(&cache, now, interval);
+    }
 }
 
 /// Takes back what a cache has not used. The caller has the turn.
-fn visit(cache: &Inner, now: u64, interval: u64) {
-    let _visit = cache.visits.begin();
+fn visit(cache: &Control, now: u64, interval: u64) {
     let idle = &cache.idle;
     let since = |date: &AtomicU64| now.saturating_sub(date.load(Ordering::Relaxed));
     if since(&idle.visited) >= interval {
         idle.visited.store(now, Ordering::Relaxed);
-        let (mut full, mut empty) = cache.barn.take_idle();
-        while let Some(sheaf) = full.pop() {
-            drop(cache.flush(sheaf));
-        }
-        while empty.pop().is_some() {}
+        let _visit = cache.visits.begin();
+        cache.cpus.barn.decay();
     }
     if since(&idle.compared) >= interval.saturating_mul(IDLE_INTERVALS) {
         idle.compared.store(now, Ordering::Relaxed);
@@ -210,34 +197,36 @@ fn visit(cache: &Inner, now: u64, interval: u64) {
     }
 }
 
-fn drain_if_idle(cache: &Inner) {
+fn drain_if_idle(cache: &Control) {
     let idle = &cache.idle;
     // If a fence is refused, a later visit compares.
-    let Ok(signature) = signature(cache) else { return };
-    if idle.signature.swap(signature, Ordering::Relaxed) != signature {
+    let Ok(used) = use_of(cache) else { return };
+    if idle.used.swap(used, Ordering::Relaxed) != used {
         idle.drained.store(false, Ordering::Relaxed);
     } else if idle.drained.load(Ordering::Relaxed) {
         // Nobody has come back: not even the slabs that are kept against a change of mind.
-        cache.discard_empty();
+        cache.slabs().drain();
     } else {
-        if cache.put_back(|| cache.sheaves.take_all(&cache.handshake)).is_err() {
-            return;
+        let _visit = cache.visits.begin();
+        if cache.drain_cpus(Cpus::drain).is_ok()
+            // What nobody's use looks like from now on.
+            && let Ok(used) = use_of(cache)
+        {
+            idle.used.store(used, Ordering::Relaxed);
+            idle.drained.store(true, Ordering::Relaxed);
         }
-        // What nobody's use looks like from now on.
-        let Ok(signature) = self::signature(cache) else { return };
-        idle.signature.store(signature, Ordering::Relaxed);
-        idle.drained.store(true, Ordering::Relaxed);
     }
 }
 
-/// Changes when somebody uses the cache, nearly always, and not when decay does.
-fn signature(cache: &Inner) -> Result<u64, FenceError> {
-    let used = |statistic| cache.sheaves.counted(statistic);
-    let slow = [used(REFILL), used(BARN_GET), used(BARN_PUT), used(RCU_SHEAF)];
+/// A number that changes when somebody uses the cache, nearly always, and not when decay does.
+fn use_of(cache: &Control) -> Result<u64, FenceError> {
+    let slabs = cache.slabs();
     // Without sheaves there are no flushes, and every free goes to a slab.
-    let slabs = if cache.has_sheaves() { 0 } else { used(SLAB_SYNC) };
-    let sheaves = cache.sheaves.signature(&cache.handshake)?;
-    Ok(slow.into_iter().fold(sheaves ^ slabs, |all, n| all.rotate_left(16) ^ n))
+    let last = if cache.cpus.allowed() { BARN_PUT } else { SLAB_SYNC };
+    let (ready, collecting) = cache.cpus.content()?;
+    let sheaves = (ready as u64).rotate_left(32) ^ collecting as u64;
+    let counted = [REFILL, BARN_GET, RCU_SHEAF, last].map(|counter| slabs.counted(counter));
+    Ok(counted.into_iter().fold(sheaves, |all, n| all.rotate_left(16) ^ n))
 }
 
 /// Whether this visit is one that looks at the clock; a thread's first one is.
@@ -260,65 +249,44 @@ quietline_platform::thread_local! {
     static VISITS: Cell<u8> = const { Cell::new(0) };
 }
 
-/// In the child, whoever was at it is gone.
+/// In the child, the thread that was at it is gone, or goes on beside another one.
 pub(crate) fn after_fork() {
-    for turn in [&DECAYS, &RECLAIMS] {
-        // A hook that is called by whoever has the turn may fork: then it goes on in the child.
-        if !turn.is_mine() {
-            turn.leave();
-        }
-    }
+    DECAYS.leave();
+    RECLAIMS.leave();
 }
 
 /// What one thread at a time does, without anybody waiting for it.
 #[derive(Debug)]
-struct Turn {
-    /// The address of something of the thread's own; 0 for none.
-    owner: AtomicUsize,
-}
+struct Turn(AtomicBool);
 
 struct Taken<'a>(&'a Turn);
 
 impl Turn {
     const fn new() -> Self {
-        Self { owner: AtomicUsize::new(0) }
+        Self(AtomicBool::new(false))
     }
 
     fn take(&self) -> Option<Taken<'_>> {
-        let me = Self::me()?;
-        // ORDERING: acquire pairs with the release in `leave`: what the last one wrote into `Idle` is seen.
-        self.owner
-            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
-            .ok()
-            .map(|_| Taken(self))
+        // ORDERING: pairs with the release in `leave`: what the last one wrote into `Idle` is seen.
+        (!self.0.swap(true, Ordering::Acquire)).then(|| Taken(self))
     }
 
     fn is_taken(&self) -> bool {
-        // Relaxed: a guess, unless it is the caller's own.
-        self.owner.load(Ordering::Relaxed) != 0
-    }
-
-    fn is_mine(&self) -> bool {
-        // Relaxed: only this thread writes its own address.
-        Self::me().is_some_and(|me| self.owner.load(Ordering::Relaxed) == me)
+        // ORDERING: pairs with the release in `leave`: what was given back can be had.
+        self.0.load(Ordering::Acquire)
     }
 
     /// Lets others run until it is nobody's, but not for ever. Whether it was nobody's.
     fn wait(&self) -> bool {
         (0..PATIENCE).any(|_| {
             thread::yield_now();
-            // ORDERING: pairs with the release in `leave`: what was given back can be had.
-            self.owner.load(Ordering::Acquire) == 0
+            !self.is_taken()
         })
     }
 
     fn leave(&self) {
-        // ORDERING: pairs with `take` and `wait`.
-        self.owner.store(0, Ordering::Release);
-    }
-
-    fn me() -> Option<usize> {
-        VISITS.try_with(|mine| core::ptr::from_ref(mine) as usize).ok()
+        // ORDERING: pairs with `take` and `is_taken`.
+        self.0.store(false, Ordering::Release);
     }
 }
 

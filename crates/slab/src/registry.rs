@@ -1,11 +1,12 @@
 //! All caches of the process, and caches that are one (`slab_caches`, `kmem_cache` merging).
 
-use crate::inner::Inner;
+use crate::control::Control;
+use crate::debug::Debug;
 use crate::options::{CacheError, Merge, Options};
+use crate::reclaim;
 use crate::slab::Layout;
 use crate::stats::Stats;
-use crate::tunables::{self, Tunables};
-use crate::{debug, reclaim};
+use crate::tunables::Tunables;
 use core::ptr;
 use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use quietline_platform::cell::UnsafeCell;
@@ -24,29 +25,31 @@ pub(crate) struct Membership {
 
 #[derive(Debug)]
 struct Links {
-    next: *const Inner,
-    prev: *const Inner,
-    /// Grows along the list.
+    /// The one that was made before it.
+    next: *const Control,
     serial: u64,
 }
 
+// SAFETY: pointers are followed under the list's lock, while what they point to is owned by a handle.
+unsafe impl Send for Membership {}
+// SAFETY: as above.
+unsafe impl Sync for Membership {}
+
 impl Membership {
     pub(crate) fn new() -> Self {
-        let links = Links { next: ptr::null(), prev: ptr::null(), serial: 0 };
-        Self { links: UnsafeCell::new(links), users: AtomicUsize::new(1) }
+        let links = UnsafeCell::new(Links { next: ptr::null(), serial: 0 });
+        Self { links, users: AtomicUsize::new(1) }
     }
 }
 
-/// Caches with a handle, in the order in which they were made. Each is owned by its handles, the last of which takes it out
-/// before it lets go.
+/// Caches with a handle, the youngest first. Each is owned by its handles, the last of which takes it out before it lets go.
 #[derive(Debug)]
 struct List {
-    first: *const Inner,
-    last: *const Inner,
+    first: *const Control,
     /// Caches that have ever been entered.
     entered: u64,
-    /// Where the next visitor who takes one goes: null for the first.
-    cursor: *const Inner,
+    /// The one that the last visitor took who takes one at a time.
+    cursor: u64,
 }
 
 // SAFETY: pointers are followed under the list's lock, while what they point to is owned by a handle.
@@ -74,80 +77,83 @@ pub fn each_cache(f: impl FnMut(Stats)) {
 }
 
 /// Calls `f` with every cache that is there now. Needs no memory.
-pub(crate) fn each(f: impl FnMut(&Inner)) {
+pub(crate) fn each(f: impl FnMut(&Control)) {
     each_where(|_| true, f);
 }
 
 /// Calls `f` with every cache that is there now and that `wanted` agrees to; the others are not owned even for a moment.
-pub(crate) fn each_where(wanted: impl Fn(&Inner) -> bool, f: impl FnMut(&Inner)) {
+pub(crate) fn each_where(wanted: impl Fn(&Control) -> bool, f: impl FnMut(&Control)) {
     each_then(wanted, f, |()| ());
 }
 
 /// Calls `look` with every cache that is there now, and then `tell` with what it gave, when the cache is not owned any more
 /// and so may be dropped by its last handle.
 fn each_then<R>(
-    wanted: impl Fn(&Inner) -> bool,
-    mut look: impl FnMut(&Inner) -> R,
+    wanted: impl Fn(&Control) -> bool,
+    mut look: impl FnMut(&Control) -> R,
     mut tell: impl FnMut(R),
 ) {
     let Some(registry) = registry_if_any() else { return };
     let end = registry.list.lock().entered;
     let mut passed = 0;
-    while let Some((cache, serial)) = after(registry, passed, end, &wanted) {
+    loop {
+        let next = registry.list.lock().after(passed, end, &wanted);
+        let Some((cache, serial)) = next else { return };
         let seen = look(&cache);
-        // Whoever lets go last takes the cache apart: not under the lock.
+        // The last owner takes the cache apart: not under the lock.
         drop(cache);
         tell(seen);
         passed = serial;
     }
 }
 
-/// The first cache that is wanted and was entered after the `passed`-th, and which one it is; none that came after the
-/// `end`-th. O(caches).
-fn after(
-    registry: &Registry,
-    passed: u64,
-    end: u64,
-    wanted: &impl Fn(&Inner) -> bool,
-) -> Option<(Shared<Inner>, u64)> {
-    let list = registry.list.lock();
-    let mut next = list.first;
-    // SAFETY: on the list, which is locked; so it has an owner.
-    unsafe {
-        while !next.is_null() && (links(next).serial <= passed || !wanted(&*next)) {
-            next = links(next).next;
-        }
-        if next.is_null() || links(next).serial > end {
-            return None;
-        }
-        Some((Shared::again(&*next), links(next).serial))
-    }
+/// The next cache that is wanted, round and round. Needs no memory.
+pub(crate) fn next_where(wanted: impl Fn(&Control) -> bool) -> Option<Shared<Control>> {
+    let mut list = registry_if_any()?.list.lock();
+    let next = list.after(list.cursor, u64::MAX, &wanted);
+    let (cache, serial) = next.or_else(|| list.after(0, u64::MAX, &wanted))?;
+    list.cursor = serial;
+    Some(cache)
 }
 
-/// The next cache, round and round; none if there is none, or not one that `wanted` agrees to. Needs no memory.
-pub(crate) fn next_where(wanted: impl FnOnce(&Inner) -> bool) -> Option<Shared<Inner>> {
-    let mut list = registry_if_any()?.list.lock();
-    let chosen = if list.cursor.is_null() { list.first } else { list.cursor };
-    if chosen.is_null() {
-        return None;
+impl List {
+    /// The caches, from the youngest.
+    fn iter(&self) -> impl Iterator<Item = &Control> {
+        // SAFETY: on the list, which is locked; so it has an owner.
+        unsafe { core::iter::successors(self.first.as_ref(), |cache| links(*cache).next.as_ref()) }
     }
-    // SAFETY: on the list, which is locked; so it has an owner.
-    unsafe {
-        list.cursor = links(chosen).next;
-        wanted(&*chosen).then(|| Shared::again(&*chosen))
+
+    /// The oldest cache that is wanted and was entered after the `passed`-th, up to the `end`-th, and its number. O(caches).
+    fn after(
+        &self,
+        passed: u64,
+        end: u64,
+        wanted: &impl Fn(&Control) -> bool,
+    ) -> Option<(Shared<Control>, u64)> {
+        // SAFETY: as in `iter`, so below.
+        let serial = |cache: &Control| unsafe { links(cache) }.serial;
+        let younger = self.iter().take_while(|cache| serial(cache) > passed);
+        let found = younger.filter(|cache| serial(cache) <= end && wanted(cache)).last()?;
+        // SAFETY: it has an owner.
+        Some((unsafe { Shared::again(found) }, serial(found)))
     }
 }
 
 /// A new cache, or one more handle on one that is alike.
-pub(crate) fn enter(options: Options) -> Result<Shared<Inner>, CacheError> {
+pub(crate) fn enter(options: Options) -> Result<Shared<Control>, CacheError> {
     let registry = registry()?;
-    let options = debug::asked(options);
-    let (tunables, layout) = tunables::resolve(&options, options.tunables(&options.layout()?))?;
+    // The environment adds to what the options ask for, or takes all away.
+    let debug = match Debug::from_environment(&options.name) {
+        Some(Debug::OFF) => Debug::OFF,
+        more => options.debug | more.unwrap_or(Debug::OFF),
+    };
+    let options = Options { debug, ..options };
+    let (tunables, layout) = options.resolve()?;
     let mergeable = may_merge(&options);
     if mergeable && let Some(twin) = join(&registry.list.lock(), &options, tunables, layout) {
         return Ok(twin);
     }
-    let fresh = Inner::new(options)?;
+    let fresh = Control::new(options)?;
     let mut list = registry.list.lock();
     // Another thread may have made one meanwhile.
     if mergeable && let Some(twin) = join(&list, &options, tunables, layout) {
@@ -155,17 +161,9 @@ pub(crate) fn enter(options: Options) -> Result<Shared<Inner>, CacheError> {
         return Ok(twin);
     }
     list.entered += 1;
-    let this: *const Inner = &*fresh;
-    // SAFETY: the fresh cache is nobody else's yet; the last one is on the list, which is locked.
-    unsafe {
-        *links(this) = Links { next: ptr::null(), prev: list.last, serial: list.entered };
-        if list.last.is_null() {
-            list.first = this;
-        } else {
-            links(list.last).next = this;
-        }
-    }
-    list.last = this;
+    // SAFETY: the fresh cache is nobody else's yet.
+    unsafe { *links(&*fresh) = Links { next: list.first, serial: list.entered } };
+    list.first = &*fresh;
     drop(list);
     Ok(fresh)
 }
@@ -176,69 +174,54 @@ fn join(
     options: &Options,
     tunables: Tunables,
     layout: Layout,
-) -> Option<Shared<Inner>> {
-    let mut next = list.first;
-    while !next.is_null() {
-        // SAFETY: on the list, which the caller has locked; so it has an owner.
-        let cache = unsafe { &*next };
-        let alike = may_merge(&cache.options)
-            && !cache.checks.on()
-            && cache.has_sheaves()
+) -> Option<Shared<Control>> {
+    let twin = list.iter().find(|cache| {
+        let other = cache.options();
+        may_merge(other)
+            && cache.debug().is_off()
+            && cache.cpus.allowed()
             && cache.tunables() == tunables
             && cache.layout() == layout
             // Checks lay objects out by these.
-            && (cache.options.size, cache.options.align.max(4)) == (options.size, options.align.max(4))
-            && same_domain(&cache.options, options);
-        if alike {
-            // Relaxed: under the lock.
-            cache.membership.users.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: as above.
-            return Some(unsafe { Shared::again(cache) });
-        }
-        // SAFETY: as above.
-        next = unsafe { links(next) }.next;
-    }
-    None
+            && (other.size, other.align.max(4)) == (options.size, options.align.max(4))
+            && other.rcu.map(ptr::from_ref) == options.rcu.map(ptr::from_ref)
+    })?;
+    // Relaxed: under the lock.
+    twin.membership.users.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: on the list, which the caller has locked; so it has an owner.
+    Some(unsafe { Shared::again(twin) })
 }
 
 /// One handle less; whether it was the last.
-pub(crate) fn leave(cache: &Shared<Inner>) -> bool {
+pub(crate) fn leave(cache: &Shared<Control>) -> bool {
     let registry = registry_if_any().expect("a cache has entered it");
     let mut list = registry.list.lock();
     // Relaxed: under the lock.
     if cache.membership.users.fetch_sub(1, Ordering::Relaxed) > 1 {
         return false;
     }
-    let this: *const Inner = &**cache;
-    // SAFETY: on the list, which is locked, as are its neighbours.
+    let this: *const Control = &**cache;
+    // SAFETY: on the list, which is locked.
     unsafe {
-        let Links { next, prev, .. } = *links(this);
-        if list.cursor == this {
-            list.cursor = next;
-        }
-        if prev.is_null() {
-            list.first = next;
-        } else {
-            links(prev).next = next;
-        }
-        if next.is_null() {
-            list.last = prev;
-        } else {
-            links(next).prev = prev;
+        let next = links(this).next;
+        let before = list.iter().find(|before| ptr::eq(links(*before).next, this));
+        match before.map(ptr::from_ref) {
+            Some(before) => links(before).next = next,
+            None => list.first = next,
         }
     }
     true
 }
 
 /// Handles that a cache has.
-pub(crate) fn users(cache: &Inner) -> usize {
+pub(crate) fn users(cache: &Control) -> usize {
     // Relaxed: a statistic.
     cache.membership.users.load(Ordering::Relaxed)
 }
 
 /// # Safety
 /// The cache lives, and the registry's lock is held, or nobody else knows the cache. One result for a cache at a time.
-unsafe fn links<'a>(cache: *const Inner) -> &'a mut Links {
+unsafe fn links<'a>(cache: *const Control) -> &'a mut Links {
     // SAFETY: by contract.
     unsafe { (*cache).membership.links.with_mut(|links| &mut *links) }
 }
@@ -257,14 +240,6 @@ fn may_merge(options: &Options) -> bool {
         && options.debug.is_off()
 }
 
-fn same_domain(one: &Options, other: &Options) -> bool {
-    match (one.rcu, other.rcu) {
-        (Some(one), Some(other)) => ptr::eq(one, other),
-        (None, None) => true,
-        _ => false,
-    }
-}
-
 /// Made once, and never dropped; null before. Not behind a lock, which a fork could find held.
 static REGISTRY: AtomicPtr<Registered<Registry>> = AtomicPtr::new(ptr::null_mut());
 
@@ -279,7 +254,7 @@ fn registry() -> Result<&'static Registry, AllocError> {
     if let Some(registry) = registry_if_any() {
         return Ok(registry);
     }
-    let list = List { first: ptr::null(), last: ptr::null(), entered: 0, cursor: ptr::null() };
+    let list = List { first: ptr::null(), entered: 0, cursor: 0 };
     // A leaf, so the last to be taken for a fork: its holder never waits for another lock.
     let fresh = Registered::new(Rank::Machine, Registry { list: SpinLock::new(list) })?;
     let fresh = Box::into_raw(heap::try_box(fresh)?);

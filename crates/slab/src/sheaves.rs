@@ -36,7 +36,7 @@ const RCU: usize = 2;
 /// The [`Homecomers`], as a word.
 const HOME: usize = 3;
 /// Words before the statistics.
-pub(crate) const BEFORE_STATS: usize = 4;
+const BEFORE_STATS: usize = 4;
 
 const WORDS: usize = BEFORE_STATS + stats::WORDS;
 
@@ -46,6 +46,24 @@ pub(crate) struct Sheaves {
     /// While it is not 0, no CPU swaps its sheaves. Beside the words' address, which the operations
     /// that read it read too.
     guard: AtomicU64,
+}
+
+/// A cache's statistics: a word of each for each CPU.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub(crate) struct Counters(ManuallyDrop<Words<WORDS>>);
+
+#[cfg(not(loom))]
+impl Counters {
+    /// Adds one to the CPU's word of a statistic.
+    pub(crate) fn add(&self, statistic: usize) {
+        self.0.add(BEFORE_STATS + statistic, 1);
+    }
+
+    /// A statistic, over all CPUs.
+    pub(crate) fn sum(&self, statistic: usize) -> u64 {
+        self.0.sum(BEFORE_STATS + statistic)
+    }
 }
 
 /// One thread at a time raises the guard.
@@ -77,20 +95,13 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Gives each of the second kind to `rcu`, and each of the first to `ready`.
-    pub(crate) fn each(mut self, ready: impl FnMut(OwnedSheaf), rcu: impl FnMut(OwnedSheaf)) {
-        self.each_rcu(rcu);
-        self.each_ready(ready);
-    }
-
-    pub(crate) fn each_rcu(&mut self, rcu: impl FnMut(OwnedSheaf)) {
-        // SAFETY: whoever made this has fenced since, or was alone.
-        unsafe { core::mem::take(&mut self.rcu).for_each(rcu) };
-    }
-
-    pub(crate) fn each_ready(self, ready: impl FnMut(OwnedSheaf)) {
-        // SAFETY: as above.
-        unsafe { self.ready.for_each(ready) };
+    /// Gives each of the second kind to `rcu`, and then each of the first to `ready`.
+    pub(crate) fn each(self, ready: impl FnMut(OwnedSheaf), rcu: impl FnMut(OwnedSheaf)) {
+        // SAFETY: the thread that made this has fenced since, or was alone.
+        unsafe {
+            self.rcu.for_each(rcu);
+            self.ready.for_each(ready);
+        }
     }
 }
 
@@ -150,6 +161,16 @@ impl Sheaves {
         let words = unsafe { self.words.alias() };
         let words = ManuallyDrop::into_inner(words);
         ManuallyDrop::new(Self { words, guard: AtomicU64::new(1) })
+    }
+
+    /// The counters beside the sheaves.
+    ///
+    /// # Safety
+    /// They are not used after these are dropped.
+    #[cfg(not(loom))]
+    pub(crate) unsafe fn counters(&self) -> Counters {
+        // SAFETY: passed on.
+        Counters(unsafe { self.words.alias() })
     }
 
     /// Where the words lie; MAIN is the first.
@@ -216,17 +237,6 @@ impl Sheaves {
     pub(crate) unsafe fn push_many(&self, src: *const usize, n: usize) -> Option<usize> {
         // SAFETY: by contract, and as in `pop`.
         unsafe { self.words.sheaf_push_many(MAIN, src, n) }
-    }
-
-    /// Adds one to the CPU's word of a statistic.
-    pub(crate) fn count(&self, statistic: usize) {
-        self.words.add(BEFORE_STATS + statistic, 1);
-    }
-
-    /// A statistic, over all CPUs.
-    #[cfg(not(loom))]
-    pub(crate) fn counted(&self, statistic: usize) -> u64 {
-        self.words.sum(BEFORE_STATS + statistic)
     }
 
     /// Makes a sheaf the CPU's main one, in place of one that is full or empty, as the caller found it. What is left
@@ -312,46 +322,28 @@ impl Sheaves {
     pub(crate) fn content(&self, handshake: &Handshake) -> Result<(usize, usize), FenceError> {
         self.words.hold_still(&self.guard, &mut handshake.lock().rest, |_| {
             let mut content = (0, 0);
-            self.each(|index, _, sheaf| {
+            self.each(|index, sheaf| {
                 *(if index == RCU { &mut content.1 } else { &mut content.0 }) += sheaf.len()
             });
             content
         })
     }
 
-    /// A number that stays the same as long as no sheaf was swapped, nor had another length when this was asked: of a
-    /// cache that is idle, and of few others.
-    ///
-    /// # Errors
-    /// [`FenceError`].
-    pub(crate) fn signature(&self, handshake: &Handshake) -> Result<u64, FenceError> {
-        self.words.hold_still(&self.guard, &mut handshake.lock().rest, |_| {
-            let mut signature = 0xcbf2_9ce4_8422_2325u64;
-            self.each(|_, word, sheaf| {
-                for value in [word, sheaf.len() as u64] {
-                    signature = (signature ^ value).wrapping_mul(0x100_0000_01b3);
-                }
-            });
-            signature
-        })
-    }
-
-    /// Calls `f` with the number and the content of each word that points to a sheaf, while nobody swaps sheaves.
-    fn each(&self, mut f: impl FnMut(usize, u64, &Sheaf)) {
+    /// Calls `f` with each sheaf and the number of its word, while nobody swaps sheaves.
+    fn each(&self, mut f: impl FnMut(usize, &Sheaf)) {
         for cpu in 0..self.words.cpus() {
             for index in [MAIN, SPARE, RCU] {
                 let word = self.words.load(cpu, index);
                 if let Some(sheaf) = NonNull::new(word as *mut Sheaf) {
                     // SAFETY: a sheaf behind a word lives until it is swapped out, and nobody swaps now.
-                    f(index, word, unsafe { sheaf.as_ref() });
+                    f(index, unsafe { sheaf.as_ref() });
                 }
             }
-            let word = self.words.load(cpu, HOME);
-            let mut next = Homecomers(word as usize);
+            let mut next = Homecomers(self.words.load(cpu, HOME) as usize);
             while let Some(top) = next.top() {
                 // SAFETY: as above.
                 let sheaf = ManuallyDrop::new(unsafe { OwnedSheaf::from_raw(top) });
-                f(HOME, word, &sheaf);
+                f(HOME, &sheaf);
                 next = Homecomers(sheaf.link());
             }
         }
@@ -411,7 +403,7 @@ impl Sheaves {
     /// Calls `f` with the content of each CPU's sheaves; nobody uses the cache meanwhile.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn each_content(&self, f: &mut impl FnMut(&[usize])) {
-        self.each(|_, _, sheaf| {
+        self.each(|_, sheaf| {
             // SAFETY: a sheaf behind a word lives, and nobody uses it now.
             let sheaf = unsafe { OwnedSheaf::from_raw(NonNull::from(sheaf)) };
             f(ManuallyDrop::new(sheaf).values());

@@ -2,9 +2,9 @@
 
 use crate::debug::Debug;
 use crate::deferred;
-use crate::freelist::{Detached, Freelist, Links, NONE, Packed, State};
+use crate::freelist::{Detached, Freelist, Links, NONE, Packed, Popped, State};
 use crate::hook::Hook;
-use crate::inner::Inner;
+use crate::slabs::Slabs;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::cell::UnsafeCell;
@@ -33,30 +33,16 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Links lie in the objects.
+    /// The first link lies at the first of `links` in the slab, and the second is the step to the next.
     pub(crate) fn new(
-        stride: usize,
-        block: usize,
-        first: usize,
-        objects: usize,
+        (stride, block): (usize, usize),
+        (first, objects): (usize, usize),
         link: usize,
+        links: (usize, usize),
     ) -> Self {
         let reciprocal = (1u64 << 32).div_ceil(stride as u64);
-        let (links_at, links_step) = ((first + link) as u32, stride as u32);
+        let (links_at, links_step) = (links.0 as u32, links.1 as u32);
         Self { stride, block, first, objects, link, reciprocal, links_at, links_step }
-    }
-
-    /// Links lie at the start of the objects' records, of some bytes each, which begin at `records`.
-    pub(crate) fn checked(
-        stride: usize,
-        block: usize,
-        first: usize,
-        objects: usize,
-        records: usize,
-        record: usize,
-    ) -> Self {
-        let plain = Self::new(stride, block, first, objects, 0);
-        Self { links_at: records as u32, links_step: record as u32, ..plain }
     }
 
     /// The index of the object that begins at, or contains, an offset from the first object. Exact for offsets and strides up
@@ -75,12 +61,10 @@ pub(crate) struct Slab {
     constructed: UnsafeCell<u16>,
     /// What is checked in this slab while its epoch lasts.
     checked: Debug,
-    /// Which list of the cache's checks the slab is on; under their lock.
-    shelf: UnsafeCell<u8>,
     /// The time between two turns of the cache's switch in which the slab was made, if checks were on; 0 if not.
     epoch: AtomicU32,
     layout: Layout,
-    cache: NonNull<Inner>,
+    cache: NonNull<Slabs>,
     /// Neighbours on the partial list, or on a list of slabs with checks; under that list's lock.
     links: UnsafeCell<(*mut Slab, *mut Slab)>,
     dtor: Option<Hook>,
@@ -90,29 +74,17 @@ pub(crate) struct Slab {
 /// Bytes at the start of a block that are not for objects.
 pub(crate) const HEADER: usize = size_of::<Slab>();
 
-/// The links of a slab's free objects.
-struct InObjects<'a>(&'a Slab);
-
-impl InObjects<'_> {
-    fn link(&self, index: u16) -> &AtomicU32 {
-        let layout = &self.0.layout;
-        debug_assert!(usize::from(index) < layout.objects);
-        let offset = layout.links_at as usize + usize::from(index) * layout.links_step as usize;
-        // SAFETY: the index is that of an object of this slab (ours to hand out), whose link is inside the block, aligned,
-        // and belongs to the allocator while the object is free.
-        unsafe { self.0.block().add(offset).cast().as_ref() }
-    }
-}
-
-impl Links for InObjects<'_> {
+impl Links for Slab {
     fn next(&self, index: u16) -> u16 {
-        // Relaxed: the freelist's word orders it.
-        self.link(index).load(Ordering::Relaxed) as u16
+        // SAFETY: the link of an object that is the caller's or free, aligned. Relaxed: the freelist's word orders it.
+        unsafe { self.record(index).cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed) as u16
     }
 
     fn set_next(&self, index: u16, next: u16) {
-        // Relaxed: the freelist's word orders it.
-        self.link(index).store(u32::from(next), Ordering::Relaxed);
+        // SAFETY: as in `next`.
+        let link = unsafe { self.record(index).cast::<AtomicU32>().as_ref() };
+        // Relaxed: as in `next`.
+        link.store(u32::from(next), Ordering::Relaxed);
     }
 }
 
@@ -122,7 +94,7 @@ impl Slab {
     /// # Errors
     /// [`AllocError`] when there are no pages.
     pub(crate) fn new(
-        cache: NonNull<Inner>,
+        cache: NonNull<Slabs>,
         layout: Layout,
         dtor: Option<Hook>,
     ) -> Result<NonNull<Slab>, AllocError> {
@@ -131,7 +103,6 @@ impl Slab {
             freelist: Freelist::new(),
             constructed: UnsafeCell::new(0),
             checked: Debug::OFF,
-            shelf: UnsafeCell::new(0),
             epoch: AtomicU32::new(0),
             layout,
             cache,
@@ -143,7 +114,7 @@ impl Slab {
         unsafe {
             slab.write(header);
             if let Some(marks) = slab.as_ref().marks() {
-                deferred::init(marks, layout.objects);
+                marks.write_bytes(0, deferred::bytes(layout.objects));
             }
         }
         // SAFETY: written above.
@@ -165,20 +136,6 @@ impl Slab {
     pub(crate) fn epoch(&self) -> u32 {
         // Relaxed: changed under the lock of the cache's checks, or compared with an epoch that is over.
         self.epoch.load(Ordering::Relaxed)
-    }
-
-    /// # Safety
-    /// The lock of the cache's checks is held, here and in [`set_shelf`](Self::set_shelf).
-    pub(crate) unsafe fn shelf(&self) -> usize {
-        // SAFETY: by contract.
-        self.shelf.with(|shelf| usize::from(unsafe { *shelf }))
-    }
-
-    /// # Safety
-    /// See [`shelf`](Self::shelf).
-    pub(crate) unsafe fn set_shelf(&self, to: usize) {
-        // SAFETY: by contract.
-        self.shelf.with_mut(|shelf| unsafe { *shelf = to as u8 });
     }
 
     /// Checks nothing in this slab from now on.
@@ -209,6 +166,21 @@ impl Slab {
         self.block().cast()
     }
 
+    /// The head by which the slab, or what is deferred of it, waits for a grace period.
+    pub(crate) fn head(&self) -> NonNull<rcu::Head> {
+        // SAFETY: inside the block.
+        unsafe { self.block().add(core::mem::offset_of!(Slab, rcu)).cast() }
+    }
+
+    /// The slab of a [`head`](Self::head).
+    ///
+    /// # Safety
+    /// The head is one of a slab.
+    pub(crate) unsafe fn of_head(head: NonNull<rcu::Head>) -> NonNull<Slab> {
+        // SAFETY: by contract.
+        unsafe { head.cast::<u8>().sub(core::mem::offset_of!(Slab, rcu)).cast() }
+    }
+
     /// Where it is noted which objects are [`deferred`], if there is room for it.
     pub(crate) fn marks(&self) -> Option<NonNull<u8>> {
         // SAFETY: a cache outlives its slabs; if it names a domain, their layout has room for marks behind the header.
@@ -222,7 +194,7 @@ impl Slab {
         &self.layout
     }
 
-    pub(crate) fn cache(&self) -> NonNull<Inner> {
+    pub(crate) fn cache(&self) -> NonNull<Slabs> {
         self.cache
     }
 
@@ -236,10 +208,11 @@ impl Slab {
         unsafe { self.block().add(offset) }
     }
 
-    /// Where the record of an object is in a slab with checks.
+    /// The link of an object, with which its record begins in a slab with checks.
     pub(crate) fn record(&self, index: u16) -> NonNull<u8> {
-        let offset =
-            self.layout.links_at as usize + usize::from(index) * self.layout.links_step as usize;
+        let layout = &self.layout;
+        debug_assert!(usize::from(index) < layout.objects);
+        let offset = layout.links_at as usize + usize::from(index) * layout.links_step as usize;
         // SAFETY: the offset is inside the block.
         unsafe { self.block().add(offset) }
     }
@@ -260,12 +233,12 @@ impl Slab {
 
     /// Begins a detached list with an object that the caller gives back.
     pub(crate) fn detach(&self, object: usize) -> Detached {
-        Detached::one(self.index_of(object), &InObjects(self))
+        Detached::one(self.index_of(object), self)
     }
 
     /// Adds an object of this slab to a detached list.
     pub(crate) fn detach_more(&self, list: &mut Detached, object: usize) {
-        list.push(self.index_of(object), &InObjects(self));
+        list.push(self.index_of(object), self);
     }
 
     /// See [`Freelist::push`].
@@ -274,87 +247,78 @@ impl Slab {
         list: Detached,
         allow: impl FnMut(Packed, &mut Packed) -> bool,
     ) -> Option<(Packed, Packed)> {
-        self.freelist.push(list, &InObjects(self), allow)
+        self.freelist.push(list, self, allow)
     }
 
     pub(crate) fn set_state(&self, state: State) {
         self.freelist.set_state(state);
     }
 
-    /// Takes up to `want` objects and gives each to `give`; new ones are constructed first. How many, and whether the
-    /// slab is still frozen, or full because nothing is left. Callers own the frozen slab.
+    /// Takes up to `want` objects, the listed ones first. What was never out is constructed. Callers
+    /// own the frozen slab, unless nothing is left: then nobody does, or they still do, as `empty`
+    /// says.
+    pub(crate) fn pop(
+        &self,
+        want: usize,
+        ctor: Option<Hook>,
+        empty: State,
+    ) -> (Popped, core::ops::Range<u16>) {
+        let constructed = self.constructed();
+        let places = (constructed, self.layout.objects as u16);
+        let want = want.min(usize::from(u16::MAX)) as u16;
+        let popped = self.freelist.pop(want, places, empty, self, |total| {
+            // SAFETY: only the owner of the frozen slab touches `constructed`, and that is the caller.
+            self.constructed.with_mut(|constructed| unsafe { *constructed = total });
+        });
+        let fresh = constructed..constructed + popped.fresh;
+        if let Some(ctor) = ctor {
+            // SAFETY: never handed out, of the cache's size and alignment, and ours.
+            fresh.clone().for_each(|index| unsafe { ctor.call(self.object(index)) });
+        }
+        (popped, fresh)
+    }
+
+    /// [`pop`](Self::pop) that gives each object to `give`. How many, and whether the slab is still
+    /// frozen, or full because nothing is left.
     pub(crate) fn take(
         &self,
         want: usize,
         ctor: Option<Hook>,
-        mut give: impl FnMut(usize),
+        give: &mut impl FnMut(usize),
     ) -> (usize, State) {
-        const CHUNK: usize = 64;
-        let mut taken = 0;
-        loop {
-            let mut indices = [0u16; CHUNK];
-            // SAFETY: only the owner of the frozen slab touches `constructed`, and that is the caller.
-            let constructed = self.constructed.with(|constructed| unsafe { *constructed });
-            let fresh = self.layout.objects as u16 - constructed;
-            let wanted = (want - taken).min(CHUNK) as u16;
-            let (listed, new_ones, state) =
-                self.freelist.pop(wanted, fresh, &InObjects(self), &mut indices);
-            if new_ones > 0 {
-                debug_assert_eq!(state, State::Frozen);
-                // SAFETY: as above; the slab is still frozen.
-                self.constructed.with_mut(|total| unsafe { *total = constructed + new_ones });
-            }
-            for &index in &indices[..usize::from(listed)] {
-                give(self.object(index).as_ptr() as usize);
-            }
-            for index in constructed..constructed + new_ones {
-                let object = self.object(index);
-                if let Some(ctor) = ctor {
-                    // SAFETY: the object is ours, never used, of the cache's size and alignment.
-                    unsafe { ctor.call(object) };
-                }
-                give(object.as_ptr() as usize);
-            }
-            taken += usize::from(listed + new_ones);
-            // A last turn with nothing wanted finds out whether anything is left.
-            if state == State::Full || listed + new_ones == 0 {
-                return (taken, state);
-            }
+        let (popped, fresh) = self.pop(want, ctor, State::Full);
+        let mut next = popped.head;
+        for _ in 0..popped.listed {
+            let object = next;
+            next = self.next(object);
+            give(self.object(object).as_ptr() as usize);
         }
+        let taken = usize::from(popped.listed) + fresh.len();
+        fresh.for_each(|index| give(self.object(index).as_ptr() as usize));
+        (taken, popped.state)
     }
 
-    /// Takes one object, not constructed, and leaves the slab frozen even when nothing is left. None if nothing is. Callers
-    /// own the frozen slab.
+    /// Takes one object, not constructed, and leaves the slab frozen even if nothing is left. None
+    /// if nothing is. Callers own the frozen slab.
     pub(crate) fn take_one(&self) -> Option<u16> {
-        // SAFETY: as in `take`.
-        let constructed = self.constructed.with(|constructed| unsafe { *constructed });
-        let fresh = self.layout.objects as u16 - constructed;
-        if self.packed().head == NONE && fresh == 0 {
-            return None;
-        }
-        let mut index = [0];
-        match self.freelist.pop(1, fresh.max(1), &InObjects(self), &mut index) {
-            (1, _, _) => Some(index[0]),
-            _ => {
-                // SAFETY: as in `take`.
-                self.constructed.with_mut(|total| unsafe { *total = constructed + 1 });
-                Some(constructed)
-            }
-        }
+        let (popped, mut fresh) = self.pop(1, None, State::Frozen);
+        if popped.listed > 0 { Some(popped.head) } else { fresh.next() }
+    }
+
+    fn constructed(&self) -> u16 {
+        // SAFETY: only the owner of the frozen slab changes it, and that is the caller.
+        self.constructed.with(|constructed| unsafe { *constructed })
     }
 
     /// Whether there is anything to take. Callers own the frozen slab.
     pub(crate) fn has_free(&self) -> bool {
-        // SAFETY: as in `take`.
-        let constructed = self.constructed.with(|constructed| unsafe { *constructed });
-        self.packed().head != NONE || usize::from(constructed) < self.layout.objects
+        usize::from(self.packed().inuse) < self.layout.objects
     }
 
     /// Whether the first free object is one. Callers own the frozen slab.
     pub(crate) fn list_head_is_sound(&self) -> bool {
         let head = self.packed().head;
-        // SAFETY: as in `take`.
-        head == NONE || self.constructed.with(|constructed| head < unsafe { *constructed })
+        head == NONE || head < self.constructed()
     }
 
     /// The slab behind this one on the list that it is on, whose lock the caller holds.
@@ -366,46 +330,14 @@ impl Slab {
     /// Whether the list can be followed: every link is an index, and as many are listed as are not out. Callers own the
     /// frozen slab, and nobody pushes.
     pub(crate) fn list_is_whole(&self) -> bool {
-        // SAFETY: as in `take`.
-        let constructed = self.constructed.with(|constructed| unsafe { *constructed });
+        let constructed = self.constructed();
         let Packed { mut head, inuse, .. } = self.packed();
         let mut listed = 0;
         while head != NONE && head < constructed && listed <= constructed {
             listed += 1;
-            head = InObjects(self).next(head);
+            head = self.next(head);
         }
         head == NONE && inuse.checked_add(listed) == Some(constructed)
-    }
-
-    /// Takes everything that is free by one compare-and-exchange; what was never handed out is constructed first. The head
-    /// of the list, how many are on it (known without walking it), and the others. Callers own the frozen slab; afterwards
-    /// nobody does.
-    pub(crate) fn take_whole(&self, ctor: Option<Hook>) -> (u16, u16, core::ops::Range<u16>) {
-        // SAFETY: only the owner of the frozen slab touches `constructed`, and that is the caller.
-        let constructed = self.constructed.with(|constructed| unsafe { *constructed });
-        let fresh = constructed..self.layout.objects as u16;
-        if let Some(ctor) = ctor {
-            for index in fresh.clone() {
-                // SAFETY: never handed out, of the cache's size and alignment, and the slab is ours.
-                unsafe { ctor.call(self.object(index)) };
-            }
-        }
-        // SAFETY: as above; before the exchange, after which the slab can be another owner's.
-        self.constructed.with_mut(|total| unsafe { *total = fresh.end });
-        let (head, inuse) = self.freelist.pop_all(fresh.end);
-        (head, constructed - inuse, fresh)
-    }
-
-    /// The object that follows one on a list that the caller has taken.
-    pub(crate) fn next(&self, index: u16) -> u16 {
-        InObjects(self).next(index)
-    }
-
-    /// Neighbours on the partial list, whose lock the caller holds.
-    #[cfg(test)]
-    pub(crate) fn neighbours(&self) -> (*mut Slab, *mut Slab) {
-        // SAFETY: under the lock.
-        self.links.with(|links| unsafe { *links })
     }
 
     /// The addresses on the free list, and how many objects have ever been handed out; nobody uses the slab meanwhile.
@@ -414,10 +346,9 @@ impl Slab {
         let (mut free, mut index) = (Vec::new(), self.packed().head);
         while index != NONE && free.len() <= self.layout.objects {
             free.push(self.object(index).as_ptr() as usize);
-            index = InObjects(self).next(index);
+            index = self.next(index);
         }
-        // SAFETY: no owner changes it now.
-        (free, self.constructed.with(|constructed| unsafe { *constructed }))
+        (free, self.constructed())
     }
 
     /// Gives the block back, at once or after a grace period. Nobody owns an object of it.
@@ -429,10 +360,7 @@ impl Slab {
         unsafe {
             match domain {
                 None => Self::release(slab),
-                Some(domain) => {
-                    let head = NonNull::new_unchecked(&raw mut (*slab.as_ptr()).rcu);
-                    domain.call(head, release_after_grace_period);
-                }
+                Some(domain) => domain.call(slab.as_ref().head(), release_after_grace_period),
             }
         }
     }
@@ -442,8 +370,7 @@ impl Slab {
         unsafe {
             let this = slab.as_ref();
             if let Some(dtor) = this.dtor {
-                let constructed = this.constructed.with(|constructed| *constructed);
-                (0..constructed).for_each(|index| dtor.call(this.object(index)));
+                (0..this.constructed()).for_each(|index| dtor.call(this.object(index)));
             }
             let block = this.layout.block;
             // Whoever looks for a slab in the block's next life finds none.
@@ -455,7 +382,7 @@ impl Slab {
 
 unsafe fn release_after_grace_period(head: NonNull<rcu::Head>) {
     // SAFETY: the head is the field of a slab that `discard` was given.
-    unsafe { Slab::release(head.cast::<u8>().sub(core::mem::offset_of!(Slab, rcu)).cast()) }
+    unsafe { Slab::release(Slab::of_head(head)) }
 }
 
 /// The slabs of a cache that have objects to give.

@@ -1,24 +1,86 @@
-//! Values in a [`Cache`], owned through a borrow of the cache.
+//! Values in a typed cache, owned.
 
-use crate::cache::Memory;
-use crate::owned_slot::OwnedSlot;
+use crate::cache::{Memory, RawCache};
+use crate::rcu_cache::RcuCache;
 use crate::typed::Cache;
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
 use core::pin::Pin;
 use core::ptr::{self, NonNull};
+use quietline_platform::AllocError;
 use std::sync::Arc;
 
-/// A value in a [`Cache`], owned: a box that borrows its cache. Dropping it drops the value in
-/// place and frees its memory, also if the value's `drop` panics.
+/// A value in a typed cache, owned through a handle on the cache: [`Slot`], [`OwnedSlot`],
+/// [`RcuSlot`]. Dropping it drops the value in place and frees its memory, also if the value's
+/// `drop` panics.
+pub struct SlotOf<H: Handle, T> {
+    pub(crate) value: NonNull<T>,
+    /// Dropped after the value's memory is freed.
+    pub(crate) cache: H,
+}
+
+/// A value in a [`Cache`]: a box that borrows its cache.
 ///
 /// A slot that must not borrow its cache is a `Slot<'static, T>` of a cache that lives as long as
 /// the process, or an [`OwnedSlot`]. A slot that is leaked ([`core::mem::forget`]) leaks its
 /// memory, which is never used again.
-pub struct Slot<'a, T> {
-    pub(crate) value: NonNull<T>,
-    pub(crate) cache: &'a Cache<T>,
+pub type Slot<'a, T> = SlotOf<&'a Cache<T>, T>;
+
+/// A value in a [`Cache`] that owns the cache through an [`Arc`]: a box without a lifetime, for
+/// structures, tasks and threads that outlive the borrow of the cache. The last owner drops the
+/// cache.
+///
+/// # Cost
+///
+/// Making one and dropping one change the cache's reference count: two locked instructions on a
+/// line that all CPUs write. Allocation, free and access cost what they cost with a [`Slot`]. Where
+/// CPUs make and drop objects at a rate at which that line is contended, use a `Slot<'static, T>`
+/// of a cache in a static or a leaked box.
+///
+/// ```
+/// use quietline_slab::{Cache, OwnedSlot};
+/// use std::sync::Arc;
+///
+/// struct Connection {
+///     buffer: OwnedSlot<[u8; 512]>,
+/// }
+///
+/// let cache = Arc::new(Cache::new("buffer").unwrap());
+/// let connection = Connection { buffer: cache.alloc_owned([7; 512]).unwrap() };
+/// drop(cache);
+/// std::thread::spawn(move || assert_eq!(connection.buffer[511], 7)).join().unwrap();
+/// ```
+pub type OwnedSlot<T> = SlotOf<Arc<Cache<T>>, T>;
+
+/// A value in an [`RcuCache`] that no reader has seen. Dropping it drops the value at once.
+pub type RcuSlot<'c, T> = SlotOf<&'c RcuCache<T>, T>;
+
+/// A handle on a typed cache, shared by design. Not for other crates.
+pub trait Handle {
+    #[doc(hidden)]
+    fn raw(&self) -> &RawCache;
+}
+
+impl<T> Handle for &Cache<T> {
+    #[inline(always)]
+    fn raw(&self) -> &RawCache {
+        &self.raw
+    }
+}
+
+impl<T> Handle for Arc<Cache<T>> {
+    #[inline(always)]
+    fn raw(&self) -> &RawCache {
+        &self.raw
+    }
+}
+
+impl<T> Handle for &RcuCache<T> {
+    #[inline(always)]
+    fn raw(&self) -> &RawCache {
+        &self.raw
+    }
 }
 
 /// Memory for one `T` in a [`Cache`], without a value. Dropping it frees the memory.
@@ -51,9 +113,9 @@ pub struct VacantSlot<'a, T> {
 }
 
 // SAFETY: a slot owns its value, like a box; the cache is shared by design.
-unsafe impl<T: Send> Send for Slot<'_, T> {}
+unsafe impl<H: Handle, T: Send> Send for SlotOf<H, T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Slot<'_, T> {}
+unsafe impl<H: Handle, T: Sync> Sync for SlotOf<H, T> {}
 // SAFETY: a vacant slot owns memory without a value. Sending it lets another thread write a `T` of
 // its own there; `Slot`'s bounds say where that value may go.
 unsafe impl<T> Send for VacantSlot<'_, T> {}
@@ -110,20 +172,26 @@ impl<'a, T> VacantSlot<'a, T> {
     }
 }
 
-impl<'a, T> Slot<'a, T> {
-    /// Gives up ownership. The value stays alive until it is dropped and freed by
-    /// [`Cache::free_raw`].
+impl<H: Handle, T> SlotOf<H, T> {
+    /// Stores a value in fresh memory of the cache.
+    ///
+    /// # Errors
+    /// [`AllocError`]; `value` is dropped.
     #[inline(always)]
-    pub fn into_raw(self) -> NonNull<T> {
-        ManuallyDrop::new(self).value
+    pub(crate) fn new(cache: H, value: T) -> Result<Self, AllocError> {
+        let memory = cache.raw().alloc()?.cast::<T>();
+        // SAFETY: fresh memory of T's size and alignment.
+        unsafe { memory.write(value) };
+        Ok(Self { value: memory, cache })
     }
 
     /// Moves the value out and frees its memory.
     pub fn into_inner(self) -> T {
         let slot = ManuallyDrop::new(self);
-        // SAFETY: the slot owns the value, and is forgotten.
+        // SAFETY: the slot owns the value and the handle, and is forgotten.
         unsafe {
-            let _memory = Memory::new(&slot.cache.raw, slot.value.cast());
+            let cache = ptr::read(&slot.cache);
+            let _memory = Memory::new(cache.raw(), slot.value.cast());
             slot.value.read()
         }
     }
@@ -133,8 +201,18 @@ impl<'a, T> Slot<'a, T> {
     pub fn into_pin(self) -> Pin<Self> {
         // SAFETY: a slot does not move its value, and frees the memory only after it has dropped
         // the value. A forgotten slot's memory is never used again. `into_inner` and `into_raw`
-        // need a slot, which a pinned one does not give to safe code if T is not Unpin.
+        // need a slot, which a pinned one does not give to safe code if T is not Unpin. The handle
+        // keeps the cache, and so the memory, alive.
         unsafe { Pin::new_unchecked(self) }
+    }
+}
+
+impl<'a, T> Slot<'a, T> {
+    /// Gives up ownership. The value stays alive until it is dropped and freed by
+    /// [`Cache::free_raw`].
+    #[inline(always)]
+    pub fn into_raw(self) -> NonNull<T> {
+        ManuallyDrop::new(self).value
     }
 
     /// Makes the slot own its cache instead of borrowing it. One locked instruction on the
@@ -144,19 +222,24 @@ impl<'a, T> Slot<'a, T> {
     /// If the slot is one of another cache. The value is dropped.
     pub fn into_owned(self, cache: &Arc<Cache<T>>) -> OwnedSlot<T> {
         assert!(ptr::eq(self.cache, &**cache), "the slot belongs to another cache");
-        let value = ManuallyDrop::new(self).value;
-        // SAFETY: the value is in this cache, and its owner is forgotten.
-        unsafe { OwnedSlot::from_parts(value, cache.clone()) }
+        OwnedSlot { value: self.into_raw(), cache: cache.clone() }
     }
 }
 
-impl<'a, T> From<Slot<'a, T>> for Pin<Slot<'a, T>> {
-    fn from(slot: Slot<'a, T>) -> Self {
+impl<T> OwnedSlot<T> {
+    /// Returns the cache. An associated function, so that it hides no method of `T`.
+    pub fn cache(slot: &Self) -> &Arc<Cache<T>> {
+        &slot.cache
+    }
+}
+
+impl<H: Handle, T> From<SlotOf<H, T>> for Pin<SlotOf<H, T>> {
+    fn from(slot: SlotOf<H, T>) -> Self {
         slot.into_pin()
     }
 }
 
-impl<T> Deref for Slot<'_, T> {
+impl<H: Handle, T> Deref for SlotOf<H, T> {
     type Target = T;
 
     #[inline(always)]
@@ -166,7 +249,7 @@ impl<T> Deref for Slot<'_, T> {
     }
 }
 
-impl<T> DerefMut for Slot<'_, T> {
+impl<H: Handle, T> DerefMut for SlotOf<H, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the slot owns the value.
@@ -174,14 +257,20 @@ impl<T> DerefMut for Slot<'_, T> {
     }
 }
 
-impl<T> Drop for Slot<'_, T> {
+impl<H: Handle, T> Drop for SlotOf<H, T> {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the slot owns the value, which came from this cache and is not used any more.
         unsafe {
-            let _memory = Memory::new(&self.cache.raw, self.value.cast());
+            let _memory = Memory::new(self.cache.raw(), self.value.cast());
             self.value.drop_in_place();
         }
+    }
+}
+
+impl<H: Handle, T: fmt::Debug> fmt::Debug for SlotOf<H, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
     }
 }
 
@@ -190,12 +279,6 @@ impl<T> Drop for VacantSlot<'_, T> {
     fn drop(&mut self) {
         // SAFETY: the memory came from this cache, its owner gives it up, and it holds no value.
         unsafe { self.cache.raw.free(self.memory.cast()) };
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Slot<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
     }
 }
 

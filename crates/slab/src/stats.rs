@@ -1,6 +1,6 @@
 //! Statistics of a cache: contents, and counts of its slow paths.
 
-use crate::inner::Inner;
+use crate::control::Control;
 use crate::name::Name;
 use crate::registry;
 use crate::tunables::Tunables;
@@ -66,42 +66,42 @@ pub struct Stats {
 
 impl Stats {
     /// Returns the statistics, read while no other thread moves objects between layers.
-    pub(crate) fn of(inner: &Inner) -> Self {
-        inner.visits.settled(|| Self::read(inner))
+    pub(crate) fn of(cache: &Control) -> Self {
+        cache.visits.settled(|| Self::read(cache))
     }
 
-    fn read(inner: &Inner) -> Self {
-        let sheaves = &inner.sheaves;
+    fn read(cache: &Control) -> Self {
+        let slabs = cache.slabs();
         // If the fence is refused, objects in sheaves count as in use.
-        let (ready, collecting) = sheaves.content(&inner.handshake).unwrap_or_default();
-        let cached = inner.barn.content() + ready;
+        let (ready, collecting) = cache.cpus.content().unwrap_or_default();
+        let cached = cache.cpus.barn.content() + ready;
         // Relaxed: statistics, so below.
-        let waiting = collecting + inner.waiting.load(Ordering::Relaxed).max(0) as usize;
-        let taken = inner.taken.load(Ordering::Relaxed).max(0) as usize;
-        let layout = inner.layout();
+        let waiting = collecting + cache.waiting.load(Ordering::Relaxed).max(0) as usize;
+        let taken = slabs.taken.load(Ordering::Relaxed).max(0) as usize;
+        let layout = cache.layout();
         // A statement of its own: a guard inside the expression below would be held to its end.
-        let partial_slabs = inner.partial.lock().len;
+        let partial_slabs = slabs.partial.lock().len;
         Self {
-            id: core::ptr::from_ref(inner).addr(),
-            name: inner.options.name,
-            size: inner.options.size,
+            id: core::ptr::from_ref(cache).addr(),
+            name: slabs.options.name,
+            size: slabs.options.size,
             object_size: layout.stride,
             objects_per_slab: layout.objects,
             slab_size: layout.block,
-            slabs: inner.slabs.load(Ordering::Relaxed),
+            slabs: slabs.slabs.load(Ordering::Relaxed),
             partial_slabs,
-            places: inner.places.load(Ordering::Relaxed),
+            places: slabs.places.load(Ordering::Relaxed),
             active: taken.saturating_sub(cached + waiting),
             cached,
             waiting,
-            aliases: registry::users(inner).saturating_sub(1),
-            tunables: inner.tunables(),
-            refills: sheaves.counted(REFILL),
-            flushes: sheaves.counted(FLUSH),
-            barn_gets: sheaves.counted(BARN_GET),
-            barn_puts: sheaves.counted(BARN_PUT),
-            slab_syncs: sheaves.counted(SLAB_SYNC),
-            rcu_sheaves: sheaves.counted(RCU_SHEAF),
+            aliases: registry::users(cache).saturating_sub(1),
+            tunables: cache.tunables(),
+            refills: slabs.counted(REFILL),
+            flushes: slabs.counted(FLUSH),
+            barn_gets: slabs.counted(BARN_GET),
+            barn_puts: slabs.counted(BARN_PUT),
+            slab_syncs: slabs.counted(SLAB_SYNC),
+            rcu_sheaves: slabs.counted(RCU_SHEAF),
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Property 10, with what only the inside can see: where each object is.
 
 use crate::bulk::LOOK_AHEAD;
+use crate::debug::{Debug, FreeKind};
 use crate::freelist::State;
 use crate::hook::Hook;
 use crate::slab::Slab;
 use crate::{Entry, Options, RawCache, Stats, stats};
 use core::ptr::NonNull;
 use quietline_platform::atomic::{AtomicBool, AtomicU64, Ordering};
+use quietline_platform::percpu::OwnedSheaf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::thread;
@@ -26,7 +28,7 @@ impl Random {
 fn audit(cache: &RawCache, with_users: &[usize]) {
     // Nobody may have objects in hand meanwhile.
     crate::set_decay_interval(std::time::Duration::ZERO);
-    let inner = &*cache.inner;
+    let slabs_of = cache.slabs();
     let mut place = BTreeMap::new();
     let mut put = |object: usize, at: &'static str| {
         if let Some(other) = place.insert(object, at) {
@@ -38,29 +40,29 @@ fn audit(cache: &RawCache, with_users: &[usize]) {
     let mut look = |content: &[usize]| {
         sheaves += 1;
         assert!(
-            content.len() <= inner.knobs.sheaf_capacity(),
+            content.len() <= cache.tunables().sheaf_capacity,
             "a sheaf of {} objects",
             content.len()
         );
         content.iter().for_each(|object| put(*object, "in a sheaf"));
     };
     cache.sheaves.each_content(&mut look);
-    let barn = inner.barn.each_content(&mut look);
+    let barn = cache.cpus.barn.each_content(&mut look);
     let limit = Options::barn_limit();
     assert!(barn.0 <= limit && barn.1 <= limit, "{barn:?} sheaves in the barn");
-    let block = inner.layout().block;
+    let block = cache.layout().block;
     let mut slabs: BTreeSet<usize> = place.keys().map(|object| object & !(block - 1)).collect();
     let mut listed = BTreeSet::new();
-    let partial = inner.partial.lock();
+    let partial = slabs_of.partial.lock();
     let mut next = partial.first();
     while let Some(slab) = next {
         assert!(listed.insert(slab.as_ptr() as usize), "the partial list has a cycle");
         // SAFETY: slabs on the list live; it is locked.
-        next = NonNull::new(unsafe { slab.as_ref() }.neighbours().1);
+        next = unsafe { slab.as_ref() }.next_listed();
     }
     assert_eq!(listed.len(), partial.len);
     slabs.extend(&listed);
-    assert_eq!(slabs.len(), inner.slabs.load(Ordering::Relaxed));
+    assert_eq!(slabs.len(), slabs_of.slabs.load(Ordering::Relaxed));
     for address in slabs {
         // SAFETY: blocks of the cache's objects, or of its list, begin with their slab.
         let slab = unsafe { &*(address as *const Slab) };
@@ -69,7 +71,7 @@ fn audit(cache: &RawCache, with_users: &[usize]) {
         let out = place.keys().filter(|object| **object & !(block - 1) == address).count();
         assert_eq!(usize::from(word.inuse), out, "objects that slab {address:#x} has given out");
         assert_eq!(free.len() + out, usize::from(constructed));
-        let partial = !free.is_empty() || usize::from(constructed) < inner.layout().objects;
+        let partial = !free.is_empty() || usize::from(constructed) < cache.layout().objects;
         assert_eq!(word.state, if partial { State::Partial } else { State::Full });
         assert_eq!(
             listed.contains(&address),
@@ -79,8 +81,8 @@ fn audit(cache: &RawCache, with_users: &[usize]) {
         let distinct: BTreeSet<_> = free.iter().collect();
         assert_eq!(distinct.len(), free.len(), "the free list has a cycle");
         for object in free {
-            let offset = object - address - inner.layout().first;
-            assert!(offset.is_multiple_of(inner.layout().stride), "free object of another slab");
+            let offset = object - address - cache.layout().first;
+            assert!(offset.is_multiple_of(cache.layout().stride), "free object of another slab");
             assert!(!place.contains_key(&object), "{object:#x} is free and out");
         }
     }
@@ -163,8 +165,8 @@ fn each_object_has_one_user() {
                         }
                         _ if me == 1 && random.below(40) == 0 => cache.shrink(),
                         _ => assert!(
-                            cache.inner.barn.content()
-                                <= Options::barn_limit() * cache.inner.knobs.sheaf_capacity()
+                            cache.cpus.barn.content()
+                                <= Options::barn_limit() * cache.tunables().sheaf_capacity
                         ),
                     }
                 }
@@ -203,8 +205,31 @@ fn each_object_has_one_user() {
         unsafe { cache.free_bulk(&mut objects) };
         audit(&cache, &[]);
         cache.shrink();
-        assert_eq!(cache.inner.slabs.load(Ordering::Relaxed), 0);
+        assert_eq!(cache.slabs().slabs.load(Ordering::Relaxed), 0);
     }
+}
+
+/// A thread has read that sheaves are allowed before the checks are switched on, and fills a sheaf
+/// after that. The CPU and the barn refuse the sheaf, so its objects return to the checked slabs.
+#[test]
+fn a_sheaf_that_is_filled_beside_the_switch() {
+    let cache = RawCache::new(Options::new("switch", 40, 8)).unwrap();
+    // SAFETY: allocated here.
+    unsafe { cache.free(cache.alloc().unwrap()) };
+    cache.set_debug(Debug::ALL - Debug::TRACK).unwrap();
+    // As `Cpus::take` does after its look at the hint.
+    let mut sheaf = OwnedSheaf::new(cache.tunables().sheaf_capacity).unwrap();
+    cache.slabs().take(5, |object| assert!(sheaf.push(object))).unwrap();
+    let object = NonNull::new(sheaf.pop().unwrap() as *mut u8).unwrap();
+    let refused = cache.cpus.sheaves.install(sheaf, false).expect("the guard is up");
+    cache.cpus.park(refused);
+    let Stats { active, cached, .. } = cache.stats();
+    assert_eq!((active, cached, cache.validate()), (1, 0, 0));
+    // SAFETY: one of the five.
+    unsafe { cache.free(object) };
+    cache.set_debug(Debug::OFF).unwrap();
+    cache.shrink();
+    assert_eq!((cache.stats().active, cache.stats().slabs), (0, 0));
 }
 
 /// A bulk free is what single frees are: the same objects are free in the same slabs.
@@ -219,14 +244,14 @@ fn bulk_is_many_singles() {
         let order: Vec<usize> = objects.iter().map(|object| object.unwrap().addr().get()).collect();
         let mut slabs: Vec<usize> = Vec::new();
         for object in &order {
-            let slab = object & !(cache.inner.layout().block - 1);
+            let slab = object & !(cache.layout().block - 1);
             if !slabs.contains(&slab) {
                 slabs.push(slab);
             }
         }
         // Name objects by their slab's place in the order of allocation, so that two caches compare.
         let name = |object: usize| {
-            let slab = object & !(cache.inner.layout().block - 1);
+            let slab = object & !(cache.layout().block - 1);
             (slabs.iter().position(|s| *s == slab), object - slab)
         };
         let mut freed: Vec<usize> = (0..700).map(|_| order[random.below(order.len())]).collect();
@@ -234,9 +259,9 @@ fn bulk_is_many_singles() {
         freed.dedup();
         freed.sort_by_key(|object| name(*object).1.wrapping_mul(2654435761) % 1000);
         if bulk {
-            cache.inner.free_to_slabs(&mut freed.clone());
+            cache.slabs().give(&mut freed.clone(), FreeKind::Direct);
         } else {
-            freed.iter().for_each(|object| cache.inner.free_to_slabs(&mut [*object]));
+            freed.iter().for_each(|object| cache.slabs().give(&mut [*object], FreeKind::Direct));
         }
         let users: Vec<usize> =
             order.iter().copied().filter(|object| !freed.contains(object)).collect();
@@ -244,7 +269,7 @@ fn bulk_is_many_singles() {
         audit(&cache, &users);
         let mut sets = BTreeSet::new();
         for slab in slabs.iter().filter(|slab| {
-            users.iter().any(|object| object & !(cache.inner.layout().block - 1) == **slab)
+            users.iter().any(|object| object & !(cache.layout().block - 1) == **slab)
         }) {
             // SAFETY: an object of the slab is out, so it lives.
             let slab = unsafe { &*(*slab as *const Slab) };
@@ -309,12 +334,12 @@ fn one_change_for_each_group() {
     // Straight out of the slabs, past the sheaves.
     let take = |n: usize| {
         let mut objects = Vec::new();
-        cache.inner.refill(n, |object| objects.push(object)).unwrap();
+        cache.slabs().take(n, |object| objects.push(object)).unwrap();
         assert_eq!(objects.len(), n);
         objects
     };
-    let mut objects = take(8 * cache.inner.layout().objects);
-    let block = cache.inner.layout().block;
+    let mut objects = take(8 * cache.layout().objects);
+    let block = cache.layout().block;
     let mut of_slab = BTreeMap::<usize, Vec<usize>>::new();
     for object in &objects {
         of_slab.entry(object & !(block - 1)).or_default().push(*object);
@@ -332,10 +357,10 @@ fn one_change_for_each_group() {
             .collect();
         let model = groups(case.iter().copied().map(Some).collect());
         assert_eq!(expected.unwrap_or(model), model, "{case:?}");
-        let before = cache.sheaves.counted(stats::SLAB_SYNC);
+        let before = cache.slabs().counted(stats::SLAB_SYNC);
         let mut zeroed = array.clone();
-        cache.inner.free_to_slabs(&mut zeroed);
-        assert_eq!(cache.sheaves.counted(stats::SLAB_SYNC) - before, model, "{case:?}");
+        cache.slabs().give(&mut zeroed, FreeKind::Direct);
+        assert_eq!(cache.slabs().counted(stats::SLAB_SYNC) - before, model, "{case:?}");
         assert!(zeroed.iter().all(|object| *object == 0));
         // Out again, by whatever way: the test needs them all.
         if !array.is_empty() {
@@ -344,6 +369,6 @@ fn one_change_for_each_group() {
             assert_eq!(again, array, "only these were free");
         }
     }
-    cache.inner.free_to_slabs(&mut objects);
+    cache.slabs().give(&mut objects, FreeKind::Direct);
     audit(&cache, &[]);
 }

@@ -1,19 +1,17 @@
 //! Typed caches: no unsafe for callers.
 
 use crate::bulk::Entry;
-use crate::cache::RawCache;
-use crate::control::Control;
+use crate::cache::{RawCache, typed_cache};
 use crate::hook::Hook;
 use crate::options::{CacheError, Options};
-use crate::slot::{Slot, VacantSlot};
-use crate::stats::Stats;
-use core::fmt;
+use crate::slot::{OwnedSlot, Slot, VacantSlot};
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::pin::Pin;
 use core::ptr::NonNull;
 use quietline_platform::AllocError;
 use quietline_sync::rcu;
+use std::sync::Arc;
 
 /// A slab cache of `T`s. `T` has at most 16 KiB. It may need `drop`, be zero-sized or be
 /// over-aligned.
@@ -67,22 +65,25 @@ impl<T> Cache<T> {
         Ok(Self { raw: RawCache::new(options)?, of: PhantomData })
     }
 
-    /// Returns the operations that all kinds of caches have: tunables, checks, validation,
-    /// reclaim, statistics.
-    pub fn control(&self) -> Control<'_> {
-        self.raw.control()
-    }
-
     /// Stores `value`. Costs and lines as [`RawCache::alloc`].
     ///
     /// # Errors
     /// [`AllocError`]; `value` is dropped.
     #[inline(always)]
     pub fn alloc(&self, value: T) -> Result<Slot<'_, T>, AllocError> {
-        let memory = self.raw.alloc()?.cast::<T>();
-        // SAFETY: fresh memory of T's size and alignment.
-        unsafe { memory.write(value) };
-        Ok(Slot { value: memory, cache: self })
+        Slot::new(self, value)
+    }
+
+    /// Stores `value` in a slot that owns the cache. Costs and lines as [`RawCache::alloc`], and
+    /// one locked instruction on the reference count of the cache.
+    ///
+    /// Other ways to make a value ([`alloc_with`](Self::alloc_with),
+    /// [`alloc_vacant`](Self::alloc_vacant)) end in [`Slot::into_owned`].
+    ///
+    /// # Errors
+    /// [`AllocError`]; `value` is dropped.
+    pub fn alloc_owned(self: &Arc<Self>, value: T) -> Result<OwnedSlot<T>, AllocError> {
+        Ok(self.alloc(value)?.into_owned(self))
     }
 
     /// Allocates memory, calls `make` and stores its value there. The compiler can construct a
@@ -151,8 +152,8 @@ impl<T> Cache<T> {
     /// Drops the values of `slots` and frees their memory in one bulk operation.
     ///
     /// # Panics
-    /// If a value's drop panics: the other values are dropped, and all memory is freed. If a slot is
-    /// one of another cache: the memory of slots before it can leak.
+    /// If a value's drop panics: the other values are dropped, and all memory is freed. If a slot
+    /// is one of another cache: the memory of slots before it can leak.
     pub fn free_bulk<const N: usize>(&self, slots: [Slot<'_, T>; N]) {
         let own = |slot: Slot<'_, T>| {
             assert!(core::ptr::eq(slot.cache, self), "the slot belongs to another cache");
@@ -173,16 +174,6 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Returns the cache's statistics.
-    pub fn stats(&self) -> Stats {
-        self.raw.stats()
-    }
-
-    /// Frees cached memory: see [`RawCache::shrink`].
-    pub fn shrink(&self) {
-        self.raw.shrink();
-    }
-
     /// Frees memory that [`Slot::into_raw`] gave out.
     ///
     /// # Safety
@@ -194,11 +185,7 @@ impl<T> Cache<T> {
     }
 }
 
-impl<T> fmt::Debug for Cache<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("stats", &self.stats()).finish()
-    }
-}
+typed_cache!(Cache, Sized);
 
 /// A type whose objects can be in a typesafe cache, where readers see them also before their first
 /// use and between their lives. The fields are atomics or cells. The constructed state survives
@@ -270,17 +257,11 @@ impl<T: Typesafe> TypesafeCache<T> {
         Ok(Self { raw, of: PhantomData })
     }
 
-    /// Returns the operations that all kinds of caches have: tunables, checks, validation,
-    /// reclaim, statistics.
-    pub fn control(&self) -> Control<'_> {
-        self.raw.control()
-    }
-
     /// Allocates a `T`, in the state in which it was freed, or freshly constructed. Costs and lines
     /// as [`RawCache::alloc`].
     ///
-    /// The pointer may be dereferenced, shared, until the object is freed and the grace period after
-    /// that has elapsed.
+    /// The pointer may be dereferenced, shared, until the object is freed and the grace period
+    /// after that has elapsed.
     ///
     /// # Errors
     /// [`AllocError`].
@@ -321,22 +302,8 @@ impl<T: Typesafe> TypesafeCache<T> {
 
     /// Returns the domain of the cache's readers.
     pub fn domain(&self) -> &'static rcu::Domain {
-        self.raw.inner.options.typesafe.expect("a typesafe cache has a domain")
-    }
-
-    /// Returns the cache's statistics.
-    pub fn stats(&self) -> Stats {
-        self.raw.stats()
-    }
-
-    /// Frees cached memory, that of empty slabs after a grace period: see [`RawCache::shrink`].
-    pub fn shrink(&self) {
-        self.raw.shrink();
+        self.options().typesafe.expect("a typesafe cache has a domain")
     }
 }
 
-impl<T: Typesafe> fmt::Debug for TypesafeCache<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TypesafeCache").field("stats", &self.stats()).finish()
-    }
-}
+typed_cache!(TypesafeCache, Typesafe);

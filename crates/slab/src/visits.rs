@@ -1,26 +1,11 @@
-//! Threads that reclaim a cache's idle memory, and so have objects in hand that are neither with a user nor in any place.
+//! Threads that drain a cache's layers, and so have objects in hand that are neither with a user nor in any place.
 
-use core::cell::Cell;
 use quietline_platform::atomic::{AtomicUsize, Ordering};
-#[cfg(not(loom))]
-use quietline_platform::clock;
 use quietline_platform::thread;
 
-/// How long others wait for a visitor before they make do with what they find. A visit takes microseconds, and the turn of
-/// whoever has its CPU.
-#[cfg(not(loom))]
-const PATIENCE: core::time::Duration = core::time::Duration::from_secs(2);
-
-#[cfg(not(loom))]
-quietline_platform::thread_local! {
-    /// Visits that this thread is in: who is called by a visitor, through a destructor, must not wait for it.
-    static MINE: Cell<usize> = const { Cell::new(0) };
-}
-
-#[cfg(loom)]
-quietline_platform::thread_local! {
-    static MINE: Cell<usize> = Cell::new(0);
-}
+/// How often others let a visitor run before they make do with what they find: some seconds where there is no other CPU, and
+/// for ever in a model, in which a visit that does not end is a deadlock.
+const PATIENCE: usize = if cfg!(loom) { usize::MAX } else { 1_000_000 };
 
 /// Visits begun and ended. Not a lock: a visitor never waits, and others only for a while.
 #[derive(Debug)]
@@ -29,7 +14,7 @@ pub(crate) struct Visits {
     ended: AtomicUsize,
 }
 
-/// A visit, until dropped.
+/// A visit, until dropped. It calls no foreign code but a handler of violations, and no thread waits for its own visit.
 pub(crate) struct Visit<'a>(&'a Visits);
 
 impl Visits {
@@ -40,8 +25,6 @@ impl Visits {
     pub(crate) fn begin(&self) -> Visit<'_> {
         // ORDERING: pairs with the loads in `settled`: who sees something that the visit has moved, sees that it has begun.
         self.begun.fetch_add(1, Ordering::AcqRel);
-        // A thread whose thread-local storage is gone does without.
-        let _ = MINE.try_with(|mine| mine.set(mine.get() + 1));
         Visit(self)
     }
 
@@ -64,43 +47,25 @@ impl Visits {
         settled.unwrap_or_else(f)
     }
 
-    /// In a child process, whoever visited is gone, unless it is this thread, which forked in a hook: then nobody here waits for
-    /// its visits, and the last of them settles it.
+    /// In a child process, the threads that visited are gone.
     pub(crate) fn after_fork(&self) {
-        if MINE.try_with(Cell::get).unwrap_or(0) == 0 {
-            // Relaxed: the child has one thread.
-            self.ended.store(self.begun.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        // Relaxed: the child has one thread.
+        self.ended.store(self.begun.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// Lets others run until `done`, but not for ever, and not inside a visit.
+/// Lets others run until `done`, but not for ever.
 pub(crate) fn wait_for(mut done: impl FnMut() -> bool) {
-    if done() || MINE.try_with(Cell::get).unwrap_or(1) > 0 {
-        return;
-    }
-    let impatient = impatience();
-    while !done() && !impatient() {
+    for _ in 0..PATIENCE {
+        if done() {
+            return;
+        }
         thread::yield_now();
     }
 }
 
-/// Says when somebody who begins to wait now has waited long enough.
-#[cfg(not(loom))]
-fn impatience() -> impl Fn() -> bool {
-    let give_up = clock::monotonic() + PATIENCE;
-    move || clock::monotonic() >= give_up
-}
-
-/// A model has no clock: a visit that does not end is a deadlock there.
-#[cfg(loom)]
-fn impatience() -> impl Fn() -> bool {
-    || false
-}
-
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
-        let _ = MINE.try_with(|mine| mine.set(mine.get() - 1));
         // ORDERING: pairs with `settled`.
         self.0.ended.fetch_add(1, Ordering::Release);
     }

@@ -1,9 +1,8 @@
 //! How to wait for a lock whose holder will not wake us.
+#![cfg_attr(loom, allow(dead_code))]
 
-use quietline_platform::thread;
-
-#[cfg(not(loom))]
 use core::time::Duration;
+use quietline_platform::thread;
 #[cfg(not(loom))]
 use quietline_platform::{atomic::AtomicU32, futex, hint};
 
@@ -14,11 +13,9 @@ use quietline_platform::{atomic::AtomicU32, futex, hint};
 #[derive(Debug)]
 pub(crate) struct Spin {
     /// Hints given so far.
-    #[cfg(not(loom))]
     given: u32,
     budget: u32,
     /// The most hints between two looks.
-    #[cfg(not(loom))]
     stride: u32,
 }
 
@@ -28,46 +25,36 @@ const STRIDE: u32 = 32;
 impl Spin {
     /// Creates a busy wait that looks again after each of `budget` hints.
     pub(crate) const fn eager(budget: u32) -> Self {
-        Self::new(budget, 1)
+        Self { given: 0, budget, stride: 1 }
     }
 
     /// Creates a busy wait that looks less and less often, because each look takes the line from
     /// another CPU.
     pub(crate) const fn polite(budget: u32) -> Self {
-        Self::new(budget, STRIDE)
-    }
-
-    #[cfg(not(loom))]
-    const fn new(budget: u32, stride: u32) -> Self {
-        Self { given: 0, budget, stride }
+        Self { given: 0, budget, stride: STRIDE }
     }
 
     /// Gives some hints. Returns `false`, without waiting, once the budget is spent.
-    #[cfg(not(loom))]
     pub(crate) fn again(&mut self) -> bool {
         if self.given >= self.budget {
             return false;
         }
-        let hints = (self.given + 1).min(self.stride).min(self.budget - self.given);
-        for _ in 0..hints {
-            hint::spin_loop();
-        }
-        self.given += hints;
-        true
-    }
-
-    #[cfg(loom)]
-    const fn new(budget: u32, _stride: u32) -> Self {
-        Self { budget }
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn again(&mut self) -> bool {
-        if self.budget == 0 || sleeps() {
+        #[cfg(loom)]
+        if sleeps() {
             return false;
+        } else {
+            thread::yield_now();
+            return true;
         }
-        thread::yield_now();
-        true
+        #[cfg(not(loom))]
+        {
+            let hints = (self.given + 1).min(self.stride).min(self.budget - self.given);
+            for _ in 0..hints {
+                hint::spin_loop();
+            }
+            self.given += hints;
+            true
+        }
     }
 }
 
@@ -92,34 +79,27 @@ pub fn model_sleeps() {
 
 /// Hints before the CPU is given up: some 5 to 20 microseconds, about what a sleep and a wake-up
 /// cost.
-#[cfg(not(loom))]
 const SPINS: u32 = 400;
 
 /// Waits longer the more often it is asked: a few processor hints, then the CPU offered to others, then a timed
-/// sleep.
+/// sleep. In the model it only lets other threads run.
 ///
 /// A lock that is released by a plain store cannot know whether anyone sleeps, so nobody wakes this waiter; it wakes
 /// by itself, within [`SLEEP_MAX`].
 #[derive(Debug)]
 pub(crate) struct Backoff {
-    #[cfg(not(loom))]
     spin: Spin,
     /// Waits after the busy one.
-    #[cfg(not(loom))]
     round: u32,
 }
 
 /// Waits after these that offer the CPU: a holder that lost its CPU to us gets it back.
-#[cfg(not(loom))]
 const YIELDS: u32 = 16;
 /// The first sleep; each further one is twice as long.
-#[cfg(not(loom))]
 const SLEEP_MIN: Duration = Duration::from_micros(50);
 /// The longest sleep, and so the longest time that a free lock goes unnoticed.
-#[cfg(not(loom))]
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 
-#[cfg(not(loom))]
 impl Backoff {
     /// For the only waiter on a line: looks again after each hint.
     pub(crate) fn alone() -> Self {
@@ -133,12 +113,16 @@ impl Backoff {
 
     /// Waits a while.
     pub(crate) fn wait(&mut self) {
+        #[cfg(loom)]
+        return thread::yield_now();
+        #[cfg(not(loom))]
         if !self.spin.again() {
             self.doze();
         }
     }
 
     /// Gives up the CPU for a while.
+    #[cfg(not(loom))]
     fn doze(&mut self) {
         if self.round < YIELDS {
             thread::yield_now();
@@ -149,21 +133,5 @@ impl Backoff {
             futex::wait(&word, 0, Some(SLEEP_MAX.min(doubled)));
         }
         self.round = (self.round + 1).min(YIELDS + 8);
-    }
-}
-
-/// In the model all waiting is to let other threads run.
-#[cfg(loom)]
-impl Backoff {
-    pub(crate) fn alone() -> Self {
-        Self {}
-    }
-
-    pub(crate) fn crowd() -> Self {
-        Self {}
-    }
-
-    pub(crate) fn wait(&mut self) {
-        thread::yield_now();
     }
 }

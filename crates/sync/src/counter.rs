@@ -1,16 +1,13 @@
 //! A counter that every CPU counts for itself.
 
-use core::cmp::Ordering as Compared;
 use core::fmt;
 
-use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicI64, Ordering};
-#[cfg(not(loom))]
-use quietline_platform::fork::AtFork;
+use quietline_platform::fork::{AtFork, Rank, Registered};
 use quietline_platform::percpu::{self, Words};
+use quietline_platform::{AllocError, cpu};
 
 use crate::SpinLock;
-use crate::slow_half::{SlowHalf, slow_half};
 
 /// A signed count kept in one word per CPU and one shared word.
 ///
@@ -26,7 +23,7 @@ use crate::slow_half::{SlowHalf, slow_half};
 /// CPU writes. Only when the word would reach the batch is it emptied into the shared word.
 ///
 /// Differs from the kernel's: reading never needs the interrupt-safe lock of folding CPUs that go offline, because
-/// here a CPU's word stays where it is when no thread runs there; and a batch may be endless.
+/// here a CPU's word stays where it is when no thread runs there.
 ///
 /// # Guarantees
 ///
@@ -43,7 +40,7 @@ use crate::slow_half::{SlowHalf, slow_half};
 ///
 /// # Source
 ///
-/// `lib/percpu_counter.c`, Linux 6.1 to 7.3; [`Batch::Endless`] is what `fs/dcache.c` (`get_nr_dentry`) does.
+/// `lib/percpu_counter.c`, Linux 6.1 to 7.3.
 pub struct Counter {
     /// Words[0] is the part of the count that this CPU has not folded.
     words: Words<1>,
@@ -52,7 +49,7 @@ pub struct Counter {
     /// batch · cpus: how far the shared word may be from the count.
     unknown: i64,
     /// On lines of its own: every addition reads the fields above, and a fold would take their line away.
-    shared: SlowHalf<Shared>,
+    shared: Registered<Shared>,
 }
 
 /// What the CPUs share, and write once in a batch.
@@ -63,46 +60,33 @@ struct Shared {
     fold: SpinLock<()>,
 }
 
-/// How much a CPU counts for itself before it tells the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Batch {
-    /// The larger of 32 and twice the number of CPUs.
-    #[default]
-    Default,
-    /// This many, at least 1 (which shares every addition).
-    Of(u32),
-    /// Everything, always: for statistics that are added often and read seldom. Every read is a sum.
-    Endless,
-}
-
 impl Counter {
-    /// A count of 0 with the default batch.
+    /// A count of 0. The batch is the larger of 32 and twice the number of CPUs.
     ///
     /// # Errors
     ///
     /// [`AllocError`] when there is no memory for the CPUs' words.
     pub fn new() -> Result<Self, AllocError> {
-        Self::with_batch(Batch::Default)
+        Self::with_batch(u32::try_from(2 * cpu::nr_cpus()).unwrap_or(u32::MAX).max(32))
     }
 
-    /// A count of 0 with this batch.
+    /// A count of 0 with this batch, at least 1, which shares every addition.
     ///
     /// # Errors
     ///
     /// [`AllocError`] when there is no memory for the CPUs' words.
-    pub fn with_batch(batch: Batch) -> Result<Self, AllocError> {
+    pub fn with_batch(batch: u32) -> Result<Self, AllocError> {
         let words = Words::new()?;
         let cpus = i64::try_from(words.cpus()).unwrap_or(i64::MAX);
-        let batch = match batch {
-            Batch::Default => cpus.saturating_mul(2).max(32),
-            Batch::Of(n) => i64::from(n.max(1)),
-            Batch::Endless => i64::MAX,
-        };
+        let batch = i64::from(batch.max(1));
         let counter = Self {
             words,
             batch,
             unknown: batch.saturating_mul(cpus),
-            shared: slow_half(Shared { count: AtomicI64::new(0), fold: SpinLock::new(()) })?,
+            shared: Registered::new(
+                Rank::Domain,
+                Shared { count: AtomicI64::new(0), fold: SpinLock::new(()) },
+            )?,
         };
         quietline_platform::name_words!(*counter.shared => "Counter" { count, fold });
         Ok(counter)
@@ -143,46 +127,17 @@ impl Counter {
         self.add(-1);
     }
 
-    /// The count, off by less than batch · CPUs; one load. With an endless batch it is the [`sum`](Self::sum).
-    /// Writes no line.
+    /// The folded part of the count: off by less than batch · CPUs. One load. Writes no line.
     #[inline]
     pub fn read(&self) -> i64 {
-        if self.batch == i64::MAX {
-            return self.sum();
-        }
         // Relaxed: an approximate number, by which nothing is ordered.
         self.shared.count.load(Ordering::Relaxed)
-    }
-
-    /// Returns the part of the count that is folded: off by less than batch · CPUs, and negative
-    /// where `read` is. Of a counter with an endless batch, which folds nothing, always 0. Writes
-    /// no line.
-    #[inline]
-    pub fn read_near(&self) -> i64 {
-        // Relaxed: as in `read`.
-        self.shared.count.load(Ordering::Relaxed)
-    }
-
-    /// [`read`](Self::read), or 0 when that is negative: for a count that never is, but whose parts are.
-    #[inline]
-    pub fn read_positive(&self) -> i64 {
-        self.read().max(0)
     }
 
     /// The count, exact when nobody adds meanwhile. Reads every CPU's line and takes the fold's lock.
     pub fn sum(&self) -> i64 {
         let _no_fold = self.shared.fold.lock();
         self.sum_locked()
-    }
-
-    /// How the count compares with `rhs`: sums only if the approximate count is too near to tell.
-    pub fn compare(&self, rhs: i64) -> Compared {
-        let near = self.read();
-        if near.abs_diff(rhs) > self.unknown.unsigned_abs() {
-            near.cmp(&rhs)
-        } else {
-            self.sum().cmp(&rhs)
-        }
     }
 
     /// Adds `amount` unless that would take the count past `limit` (above it for a positive amount, below it for
@@ -207,13 +162,6 @@ impl Counter {
         );
         (far && self.words.add_within(0, amount, self.batch))
             || self.limited_add_slow(limit, amount)
-    }
-
-    /// Makes the count `value`. Additions that run meanwhile are counted on top of it or forgotten.
-    pub fn set(&self, value: i64) {
-        let _no_fold = self.shared.fold.lock();
-        // Relaxed: writers are ordered by the lock, readers want a number only.
-        self.shared.count.store(value.wrapping_sub(self.words.sum(0) as i64), Ordering::Relaxed);
     }
 
     /// A CPU's own part is at most this much, in either direction, less one.
@@ -271,7 +219,6 @@ fn within(limit: i64, value: Option<i64>, amount: i64, margin: i64) -> bool {
 
 // SAFETY: `before` holds the fold's lock, which keeps every other thread out of the slow paths; the fast paths hold
 // nothing.
-#[cfg(not(loom))]
 unsafe impl AtFork for Shared {
     fn before(&self) {
         self.fold.before();

@@ -1,6 +1,7 @@
 //! A reference count for objects in type-stable memory, taken without a loop.
 
 use quietline_platform::atomic::{AtomicI64, Ordering};
+use quietline_platform::const_unless_loom;
 
 /// A reference count whose `get` and `put` are one unconditional addition each.
 ///
@@ -49,18 +50,12 @@ const NO_REF: i64 = -1;
 const DEAD: i64 = -(1 << 61);
 
 impl FileRef {
-    /// A count without an object: every [`get`](Self::get) fails until [`init`](Self::init). This is what a slab
-    /// constructor puts into fresh memory.
-    #[cfg(not(loom))]
-    pub const fn dead() -> Self {
-        Self { refcnt: AtomicI64::new(DEAD) }
-    }
-
-    /// A count without an object: every [`get`](Self::get) fails until [`init`](Self::init). This is what a slab
-    /// constructor puts into fresh memory.
-    #[cfg(loom)]
-    pub fn dead() -> Self {
-        Self { refcnt: AtomicI64::new(DEAD) }
+    const_unless_loom! {
+        /// A count without an object: every [`get`](Self::get) fails until [`init`](Self::init). This is what a slab
+        /// constructor puts into fresh memory.
+        pub fn dead() -> Self {
+            Self { refcnt: AtomicI64::new(DEAD) }
+        }
     }
 
     /// Begins a life with `refs` references, at least one.
@@ -166,12 +161,5 @@ impl FileRef {
         // word, so the value found here continues the release sequence of each. SeqCst, which brings that along: pairs with
         // `is_alive`. Failure orders nothing: the caller does not touch the object again.
         self.refcnt.compare_exchange(alive, DEAD, Ordering::SeqCst, Ordering::Relaxed).is_ok()
-    }
-}
-
-impl Default for FileRef {
-    /// [`FileRef::dead`].
-    fn default() -> Self {
-        Self::dead()
     }
 }

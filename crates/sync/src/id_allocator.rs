@@ -6,7 +6,6 @@ use core::fmt;
 use crossbeam_utils::CachePadded;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU64, Ordering};
-use quietline_platform::cpu;
 use quietline_platform::heap;
 use quietline_platform::percpu::{self, Words};
 
@@ -30,8 +29,8 @@ const START: u32 = if cfg!(debug_assertions) { 0u32.wrapping_sub(4 * BATCH) } el
 /// A CPU takes 1,024 ids at a time and hands them out by one restartable operation: no locked instruction, no line
 /// that another CPU writes.
 ///
-/// Differs from the kernel's: a thread may lose its CPU between taking a batch and giving it to the CPU. The batch is
-/// then left over, and goes to the next CPU that wants one. There is no lock: with 128 CPUs that open and close sockets,
+/// Differs from the kernel's: a thread may lose its CPU between taking a batch and giving it to the CPU. If the CPU then
+/// has a batch already, that one is left over, and goes to the next CPU that wants one. There is no lock: with 128 CPUs that open and close sockets,
 /// one around the shared word would be waited for three quarters of the time (`docs/lines.md`).
 ///
 /// # Guarantees
@@ -63,7 +62,7 @@ const LEFTOVERS: usize = if cfg!(loom) { 1 } else { 7 };
 /// What the CPUs have not taken. All accesses are relaxed: the numbers are all that is handed over, and each by one
 /// indivisible instruction.
 struct Pool {
-    /// The rests of batches that could not be given to a CPU: the next id in each, or 0.
+    /// The rests of batches that were replaced on their CPU: the next id in each, or 0.
     leftovers: [AtomicU64; LEFTOVERS],
     /// The first id of the next batch, without end.
     next: AtomicU64,
@@ -154,18 +153,19 @@ impl IdAllocator {
         }
         let id = self.pool.take();
         let rest = id + 1;
-        if rest & MASK != 0 && !self.install(rest) {
-            self.pool.leave(rest);
+        if rest & MASK != 0 {
+            self.install(rest);
         }
         id
     }
 
-    /// Gives a batch to the current CPU; false if it still has one.
-    fn install(&self, rest: u64) -> bool {
-        // If the thread moves to another CPU after this load, the comparison is with that CPU's word: it succeeds
-        // only if that word holds the same number, and then that CPU has no ids left either.
-        let empty = self.words.load(cpu::current(), 0);
-        empty & MASK == 0 && self.words.compare_store(0, empty, rest)
+    /// Gives a batch to the current CPU. If the CPU has one already, because the thread has moved
+    /// or another thread was quicker, that one is left over.
+    fn install(&self, rest: u64) {
+        let replaced = self.words.swap(0, rest);
+        if replaced & MASK != 0 {
+            self.pool.leave(replaced);
+        }
     }
 }
 

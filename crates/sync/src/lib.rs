@@ -71,14 +71,13 @@ mod percpu;
 pub mod rcu;
 mod seqcount;
 mod shared;
-mod slow_half;
 mod spinlock;
 mod wait_queue;
 
 #[cfg(loom)]
 #[doc(hidden)]
 pub use backoff::model_sleeps;
-pub use counter::{Batch, Counter};
+pub use counter::Counter;
 pub use file_ref::FileRef;
 pub use id_allocator::{IdAllocator, WideIdAllocator};
 pub use lockref::{Lockref, LockrefGuard};

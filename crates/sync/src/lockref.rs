@@ -7,6 +7,7 @@ mod guard;
 pub use guard::LockrefGuard;
 
 use quietline_platform::atomic::{AtomicU64, Ordering};
+use quietline_platform::const_unless_loom;
 
 use crate::backoff::Backoff;
 
@@ -31,9 +32,8 @@ use crate::backoff::Backoff;
 /// the running count, so no addition ever changes them. An unconditional addition moves the line once, a load and
 /// an exchange move it up to twice and may fail: that is what makes a count shared by many CPUs bearable.
 ///
-/// The operations that must not count from 0 or to 0 ([`get_not_zero`](Self::get_not_zero),
-/// [`put_not_zero`](Self::put_not_zero), [`put_or_lock`](Self::put_or_lock)) have to know before they change
-/// the count. They try an exchange up to 100 times and then take the lock.
+/// [`put_or_lock`](Self::put_or_lock) must not count to 0, so it has to know the count before it
+/// changes it. It tries an exchange up to 100 times and then takes the lock.
 ///
 /// # Guarantees
 ///
@@ -88,27 +88,17 @@ impl Lockref {
     /// The most references that a count can hold.
     pub const MAX: u32 = 1 << 29;
 
-    /// An unlocked count of `count` references.
-    ///
-    /// # Panics
-    ///
-    /// If `count` is above [`MAX`](Self::MAX).
-    #[cfg(not(loom))]
-    #[inline]
-    pub const fn new(count: u32) -> Self {
-        assert!(count <= Self::MAX, "too many references");
-        Self { word: AtomicU64::new(unlocked(count)) }
-    }
-
-    /// An unlocked count of `count` references.
-    ///
-    /// # Panics
-    ///
-    /// If `count` is above [`MAX`](Self::MAX).
-    #[cfg(loom)]
-    pub fn new(count: u32) -> Self {
-        assert!(count <= Self::MAX, "too many references");
-        Self { word: AtomicU64::new(unlocked(count)) }
+    const_unless_loom! {
+        /// An unlocked count of `count` references.
+        ///
+        /// # Panics
+        ///
+        /// If `count` is above [`MAX`](Self::MAX).
+        #[inline]
+        pub fn new(count: u32) -> Self {
+            assert!(count <= Self::MAX, "too many references");
+            Self { word: AtomicU64::new(unlocked(count)) }
+        }
     }
 
     /// The count at some moment, or [`DEAD`](Self::DEAD). Under the lock it is exact; changes made through a guard
@@ -185,24 +175,6 @@ impl Lockref {
         }
     }
 
-    /// Takes a reference if there is one already.
-    ///
-    /// A load and a locked instruction while nobody holds the lock. Writes the word's line unless it fails.
-    ///
-    /// # Panics
-    ///
-    /// If there are [`MAX`](Self::MAX) references.
-    #[inline]
-    #[must_use = "a reference that was taken must be put"]
-    pub fn get_not_zero(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release store of unlock, as in get_not_dead.
-        match self.exchange(Ordering::Acquire, |count| (count > 0).then(|| count + 1)) {
-            Exchange::Done => true,
-            Exchange::Refused => false,
-            Exchange::Locked => self.get_not_zero_slow(),
-        }
-    }
-
     /// Puts a reference without the lock and returns how many are left, or `None` (and the reference stays) if
     /// someone holds the lock: the caller then takes it too.
     ///
@@ -225,20 +197,6 @@ impl Lockref {
         Some(running(old) - 1)
     }
 
-    /// Puts a reference if it is not the last; false (and the reference stays) if it is.
-    ///
-    /// A load and a locked instruction while nobody holds the lock. Writes the word's line unless it fails.
-    #[inline]
-    #[must_use = "false means that the reference was not put"]
-    pub fn put_not_zero(&self) -> bool {
-        // ORDERING: Release pairs with the Acquire of lock, as in put_return.
-        match self.exchange(Ordering::Release, |count| (count > 1).then(|| count - 1)) {
-            Exchange::Done => true,
-            Exchange::Refused => false,
-            Exchange::Locked => self.put_not_zero_slow(),
-        }
-    }
-
     /// Puts a reference if it is not the last; if it is, takes the lock and leaves the count as it was, for the
     /// caller to decide under the lock.
     ///
@@ -247,11 +205,24 @@ impl Lockref {
     #[must_use = "Some means that the reference was not put and that the lock is held"]
     #[cfg_attr(feature = "lock-times", track_caller)]
     pub fn put_or_lock(&self) -> Option<LockrefGuard<'_>> {
-        // ORDERING: Release pairs with the Acquire of lock, as in put_return.
-        match self.exchange(Ordering::Release, |count| (count > 1).then(|| count - 1)) {
-            Exchange::Done => None,
-            Exchange::Refused | Exchange::Locked => self.put_or_lock_slow(),
+        // Relaxed, here and on failure: a guess, which the next exchange confirms.
+        let mut word = self.word.load(Ordering::Relaxed);
+        for _ in 0..TRIES {
+            if word & (LOCKED | DEAD) != 0 || running(word) <= 1 {
+                break;
+            }
+            // ORDERING: Release pairs with the Acquire of lock, as in put_return.
+            match self.word.compare_exchange_weak(
+                word,
+                word - ONE,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return None,
+                Err(now) => word = now,
+            }
         }
+        self.put_or_lock_slow()
     }
 
     /// Takes the lock. One locked instruction when it is free. Writes the word's line.
@@ -308,30 +279,6 @@ impl Lockref {
         self.word.swap(word, Ordering::Release);
     }
 
-    /// Replaces the count by what `change` makes of it, as long as nobody holds the lock.
-    #[inline]
-    fn exchange(&self, order: Ordering, change: impl Fn(u32) -> Option<u32>) -> Exchange {
-        // Relaxed, here and on failure: a guess, which the next exchange confirms; a refusal gives no access.
-        let mut word = self.word.load(Ordering::Relaxed);
-        for _ in 0..TRIES {
-            if word & LOCKED != 0 {
-                return Exchange::Locked;
-            }
-            if word & DEAD != 0 {
-                return Exchange::Refused;
-            }
-            let Some(count) = change(running(word)) else { return Exchange::Refused };
-            if count > Self::MAX {
-                too_many();
-            }
-            match self.word.compare_exchange_weak(word, unlocked(count), order, Ordering::Relaxed) {
-                Ok(_) => return Exchange::Done,
-                Err(now) => word = now,
-            }
-        }
-        Exchange::Locked
-    }
-
     #[cold]
     fn get_slow(&self, old: u64) {
         assert!(old & DEAD == 0, "Lockref::get of a dead object");
@@ -360,24 +307,6 @@ impl Lockref {
     }
 
     #[cold]
-    fn get_not_zero_slow(&self) -> bool {
-        let mut guard = self.lock();
-        !guard.is_dead() && guard.count() > 0 && {
-            guard.get();
-            true
-        }
-    }
-
-    #[cold]
-    fn put_not_zero_slow(&self) -> bool {
-        let mut guard = self.lock();
-        !guard.is_dead() && guard.count() > 1 && {
-            guard.put();
-            true
-        }
-    }
-
-    #[cold]
     #[cfg_attr(feature = "lock-times", track_caller)]
     fn put_or_lock_slow(&self) -> Option<LockrefGuard<'_>> {
         let mut guard = self.lock();
@@ -399,14 +328,6 @@ impl Lockref {
             }
         }
     }
-}
-
-/// What became of a conditional change of the count.
-enum Exchange {
-    Done,
-    Refused,
-    /// Held by someone, or too many exchanges failed: ask under the lock.
-    Locked,
 }
 
 /// The count of a locked word.

@@ -16,10 +16,11 @@
 //! ```text
 //!   reader                          grace period
 //!   i := index (in the sequence)    index := other
-//!   entered[i][cpu] += 1            fence: restarts sequences in flight, so nobody enters the old
-//!   edition any ... reads ...                          more, and everybody's entries are visible
-//!   left[i][cpu'] += 1              E := sum of entered[old]        (it can no longer change) wait
-//!   until sum of left[old] = E ```
+//!   entered[i][cpu] += 1            fence: restarts sequences in flight, so that nobody enters
+//!   ... reads ...                          at the old index any more, and entries are visible
+//!   left[i][cpu'] += 1              E := sum of entered[old]      (it can no longer change)
+//!                                   wait until sum of left[old] = E
+//! ```
 //!
 //! Because the index is read *inside* the restartable sequence, one barrier ends all uncertainty
 //! about late entries; SRCU, whose readers may sleep between reading the index and counting, needs
@@ -46,6 +47,11 @@
 //!   [`run_pending`] where it holds no lock and no section. A `quietline::Process` does so when
 //!   calls that free return. Until then what is queued waits. A program may choose a
 //!   [`Reclaimer`] instead: an event loop, or a thread ([`Domain::spawn_reclaimer`]).
+//! * What waits is bounded while readers leave: by [`Domain::backlog_limit`], the unfinished
+//!   batches, and what one call queues. Due callbacks of a CPU whose threads have left wait for the
+//!   limit or for a poll.
+//! * A child process loses the callbacks that other threads were running at the fork, of
+//!   [`SHARE`] objects each.
 //! * A guard that a thread holds across `fork` protects nothing in the child, and must not be dropped there after seven
 //!   further forks, each by the child of the one before: its counters are in use again then.
 //! * Sections may be entered and left in signal handlers; everything else here takes locks and may not.
@@ -79,9 +85,9 @@ mod run;
 mod stall;
 mod wait;
 
-pub use callbacks::BATCH;
+pub use callbacks::{BATCH, SHARE};
 pub use chain::{Head, HeadOfMany, Many};
-pub use pending::{is_pending, run_pending};
+pub use pending::{DomainSet, run_pending};
 #[cfg(not(any(loom, quietline_sim)))]
 pub use reclaimer::Reclaimer;
 #[cfg(not(loom))]
@@ -179,7 +185,7 @@ impl Domain {
         {
             let owner: *const Domain = &*domain;
             // SAFETY: the domain is pinned, and `drop` takes it out of the registry first.
-            unsafe { domain.node.register(owner)? };
+            unsafe { domain.node.register(owner) };
         }
         Ok(domain)
     }
@@ -238,7 +244,7 @@ impl Domain {
     /// O(CPUs).
     pub fn poll(&self) -> bool {
         self.step(Want::Any);
-        self.run_ready(i64::MAX, true);
+        self.run_due();
         #[cfg(not(loom))]
         self.look_for_stall();
         self.callbacks.pending() > 0
@@ -267,7 +273,7 @@ impl Domain {
 
     fn wait_for(&self, seq: GpSeq) {
         self.cond_synchronize(seq);
-        self.run_ready(i64::MAX, true);
+        self.run_due();
     }
 
     /// One step of the grace-period machine, if nobody else is making one.
@@ -322,6 +328,8 @@ impl Drop for Domain {
         self.node.unregister();
         // No guard borrows the domain any more, so every callback is due.
         self.callbacks.run_all();
+        // The note of a domain that is no more would stand for ever.
+        self.callbacks.over_limit();
     }
 }
 

@@ -1,7 +1,9 @@
 //! Readers that never write: a sequence number tells them whether what they read was whole.
 
 use quietline_platform::atomic::{AtomicU32, Ordering, fence};
-use quietline_platform::{hint, thread};
+use quietline_platform::const_unless_loom;
+
+use crate::backoff::Backoff;
 
 /// A sequence count: odd while a writer is at work, changed by two by each write section.
 ///
@@ -50,23 +52,16 @@ pub struct Seqcount {
 /// Where a new count begins: in debug builds two write sections before the wrap-around.
 const START: u32 = if cfg!(debug_assertions) { u32::MAX - 3 } else { 0 };
 
-/// Looks at the count of a busy writer before the reader offers its CPU to others.
-const SPINS: u32 = 100;
-
 impl Seqcount {
-    /// A count with no writer at work.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self { sequence: AtomicU32::new(START) }
+    const_unless_loom! {
+        /// A count with no writer at work.
+        pub fn new() -> Self {
+            Self { sequence: AtomicU32::new(START) }
+        }
     }
 
-    /// A count with no writer at work.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self { sequence: AtomicU32::new(START) }
-    }
-
-    /// Begins a read section; waits while a writer is at work. Writes no line.
+    /// Begins a read section. Waits while a writer is at work: spins, then yields the CPU, then
+    /// sleeps for at most a millisecond at a time. Writes no line.
     #[inline]
     pub fn read_begin(&self) -> u32 {
         match self.read_try() {
@@ -118,15 +113,9 @@ impl Seqcount {
 
     #[cold]
     fn read_begin_slow(&self) -> u32 {
-        let mut looks = 0u32;
+        let mut backoff = Backoff::crowd();
         loop {
-            looks = looks.wrapping_add(1);
-            // A writer that lost its CPU can only finish if it gets one back.
-            if cfg!(loom) || looks.is_multiple_of(SPINS) {
-                thread::yield_now();
-            } else {
-                hint::spin_loop();
-            }
+            backoff.wait();
             if let Some(began) = self.read_try() {
                 return began;
             }

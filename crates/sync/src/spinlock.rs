@@ -9,7 +9,7 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 use quietline_platform::cell::UnsafeCell;
-#[cfg(not(loom))]
+use quietline_platform::const_unless_loom;
 use quietline_platform::fork::AtFork;
 
 use queue::QueuedLock;
@@ -66,16 +66,11 @@ unsafe impl<T: Send> Send for SpinLock<T> {}
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
-    /// A free lock around `value`.
-    #[cfg(not(loom))]
-    pub const fn new(value: T) -> Self {
-        Self { lock: QueuedLock::new(), value: UnsafeCell::new(value) }
-    }
-
-    /// A free lock around `value`.
-    #[cfg(loom)]
-    pub fn new(value: T) -> Self {
-        Self { lock: QueuedLock::new(), value: UnsafeCell::new(value) }
+    const_unless_loom! {
+        /// A free lock around `value`.
+        pub fn new(value: T) -> Self {
+            Self { lock: QueuedLock::new(), value: UnsafeCell::new(value) }
+        }
     }
 
     /// Takes the lock, waiting for it if need be. Writes the lock's line; in the queue also the
@@ -148,7 +143,6 @@ impl<T> SpinLock<T> {
 }
 
 // SAFETY: `before` holds the lock, so no other thread is inside a section that it protects until `after`.
-#[cfg(not(loom))]
 unsafe impl<T: Send> AtFork for SpinLock<T> {
     fn before(&self) {
         // SAFETY: the same thread calls `after` in the parent and in the child, as the trait says.

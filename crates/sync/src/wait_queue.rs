@@ -19,6 +19,7 @@ use core::fmt;
 use core::ptr::{self, NonNull};
 
 use quietline_platform::atomic::{AtomicPtr, Ordering, fence};
+use quietline_platform::const_unless_loom;
 
 use crate::SpinLock;
 use claimed::Claimed;
@@ -109,16 +110,11 @@ impl WaitQueue {
     /// As many exclusive entries as there are.
     pub const ALL: u32 = u32::MAX;
 
-    /// A queue in which nobody waits.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self { head: AtomicPtr::new(ptr::null_mut()), list: SpinLock::new(List::new()) }
-    }
-
-    /// A queue in which nobody waits.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self { head: AtomicPtr::new(ptr::null_mut()), list: SpinLock::new(List::new()) }
+    const_unless_loom! {
+        /// A queue in which nobody waits.
+        pub fn new() -> Self {
+            Self { head: AtomicPtr::new(ptr::null_mut()), list: SpinLock::new(List::new()) }
+        }
     }
 
     /// Whether anybody waits, after a full fence: for one who has just made the condition true
@@ -197,7 +193,7 @@ impl WaitQueue {
             let met = match entry.kind {
                 Kind::Sleeper(events) if events & key == 0 => false,
                 Kind::Sleeper(_) => {
-                    self.unlink(&mut list, entry);
+                    list.unlink(&self.head, entry);
                     // SAFETY: such a node is the first field of a waiter, which stays until it is told; it was on the list, so
                     // nobody else has claimed it.
                     unsafe { claimed.claim(node.cast::<Waiter>(), key) };
@@ -208,7 +204,7 @@ impl WaitQueue {
                     Reply::Ignored => false,
                     Reply::Woken => true,
                     Reply::Done => {
-                        self.unlink(&mut list, entry);
+                        list.unlink(&self.head, entry);
                         true
                     }
                 },
@@ -244,13 +240,9 @@ impl WaitQueue {
         let mut list = self.list.lock();
         let linked = list.is_linked(entry);
         if linked {
-            self.unlink(&mut list, entry);
+            list.unlink(&self.head, entry);
         }
         linked
-    }
-
-    fn unlink(&self, list: &mut List, entry: &Node) {
-        list.unlink(&self.head, entry);
     }
 }
 

@@ -192,7 +192,7 @@ impl Files {
     #[inline(always)]
     pub(crate) fn is_far_from_max(&self, more: i64) -> bool {
         // Relaxed: a tunable.
-        self.nr_files.read_near() < self.near_max.load(Ordering::Relaxed).saturating_sub(more - 1)
+        self.nr_files.read() < self.near_max.load(Ordering::Relaxed).saturating_sub(more - 1)
     }
 
     /// Near the limit the exact sum decides.

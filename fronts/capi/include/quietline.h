@@ -601,7 +601,8 @@ typedef struct ql_rcu_head {
 } ql_rcu_head;
 
 /**
- * A callback: gets the head that it was queued with. Must return; must not wait for callbacks.
+ * A callback: gets the head that it was queued with. Must return. If it waits for callbacks
+ * (ql_rcu_barrier(), ql_cache_flush_rcu()), the process ends with a message.
  */
 typedef void (*ql_rcu_callback)(struct ql_rcu_head *head);
 

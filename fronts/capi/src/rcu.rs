@@ -31,7 +31,8 @@ pub struct ql_rcu_head {
     pub words: [usize; 3],
 }
 
-/// A callback: gets the head that it was queued with. Must return; must not wait for callbacks.
+/// A callback: gets the head that it was queued with. Must return. If it waits for callbacks
+/// (ql_rcu_barrier(), ql_cache_flush_rcu()), the process ends with a message.
 pub type ql_rcu_callback = Option<unsafe extern "C" fn(head: *mut ql_rcu_head)>;
 
 /// How [`ql_rcu_head`] is used.

@@ -19,7 +19,6 @@
 
 pub mod calls;
 pub mod guest;
-pub mod heap;
 pub mod kind;
 mod leftovers;
 pub mod plant;

@@ -8,10 +8,10 @@ use quietline_hostile::guest::{Guest, Rest};
 use quietline_hostile::plant::Plant;
 use quietline_hostile::random::Random;
 use quietline_hostile::seat::Seat;
-use quietline_hostile::supervisor::Bounds;
+use quietline_hostile::supervisor::{self, Bounds};
 use quietline_hostile::worker::{Tally, last_calls, work};
-use quietline_hostile::{heap, supervisor};
 use quietline_sync::rcu;
+use quietline_testing::heap;
 use std::collections::BTreeMap;
 use std::panic;
 use std::process;
@@ -134,6 +134,7 @@ fn found(finding: &str) -> ! {
 }
 
 fn main() -> Result<()> {
+    heap::start();
     let Options { threads, memory, patience, cpu, .. } = options();
     ensure!((1..=64).contains(threads), "give 1 to 64 threads, not {threads}");
     let said = panic::take_hook();

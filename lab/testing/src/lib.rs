@@ -5,10 +5,12 @@
 //! - [`stride`] returns the step by which a grid of cases is thinned.
 //! - [`refuse_membarrier`] makes the kernel refuse a system call to the calling thread.
 //! - [`anonymous_memory`] counts the pages of the process.
+//! - [`heap::Counting`] counts the bytes on the heap.
 //! - [`use_up_mappings`] leaves few mappings to the process.
 //! - [`TimedLoop`] runs for a time, and on until its goal is met.
 
 mod budget;
+pub mod heap;
 mod isolated;
 mod mappings;
 mod memory;

@@ -27,16 +27,19 @@ impl Limiter {
     }
 
     /// Takes a token, if the CPU has one. Writes the CPU's own line.
+    ///
+    /// A CPU never gives more than its tokens. A thread that moves to another CPU between the look
+    /// and the addition may use up more than one.
     pub(super) fn take(&self, now: Duration) -> bool {
-        let now = now.as_micros() as u64;
+        let now = now.as_micros() as i64;
+        let latest = now + (BURST * INTERVAL) as i64;
         loop {
-            // A hint: if the thread moves to another CPU, it is that one's word that is not as expected.
-            let was = self.full_at.load(quietline_platform::cpu::current(), 0);
-            let full_at = was.max(now) + INTERVAL;
-            if full_at > now + BURST * INTERVAL {
+            let was = self.full_at.load(quietline_platform::cpu::current(), 0) as i64;
+            let more = (now - was).max(0) + INTERVAL as i64;
+            if was + more > latest {
                 return false;
             }
-            if self.full_at.compare_store(0, was, full_at) {
+            if self.full_at.add_within(0, more, latest + 1) {
                 return true;
             }
         }

@@ -335,9 +335,10 @@ impl Packets {
         &self.heads
     }
 
-    /// Says what is checked of heads and of data from now on: see [`RawCache::set_debug`]. With [`Debug::POISON`] it is found who writes
-    /// to a packet after its end, with [`Debug::RED_ZONE`] who writes behind its buffer. Also by the environment:
-    /// `QUIETLINE_SLAB_DEBUG=FZPU,skbuff_*`.
+    /// Sets the checks of heads and data: see
+    /// [`Control::set_debug`](quietline_slab::Control::set_debug). [`Debug::POISON`] finds writes to
+    /// a packet after its end, [`Debug::RED_ZONE`] writes behind its buffer. The environment sets
+    /// them too: `QUIETLINE_SLAB_DEBUG=FZPU,skbuff_*`.
     ///
     /// Not to be called by a destructor of a packet.
     ///
@@ -352,7 +353,7 @@ impl Packets {
     /// Looks at all heads and data that are checked, free ones and others: how many were found wrong, and reported.
     #[cfg(not(loom))]
     pub fn validate(&self) -> usize {
-        self.caches().map(RawCache::validate).sum()
+        self.caches().map(|cache| cache.validate()).sum()
     }
 
     fn caches(&self) -> impl Iterator<Item = &RawCache> {
@@ -363,7 +364,7 @@ impl Packets {
     pub fn shrink(&self) {
         self.free_put_off();
         (0..self.deferred.cpus()).for_each(|cpu| _ = self.end_deferred(cpu));
-        self.caches().for_each(RawCache::shrink);
+        self.caches().for_each(|cache| cache.shrink());
     }
 }
 

@@ -174,7 +174,7 @@ impl Flights {
 
     /// Files in messages, more or less.
     pub(super) fn files(&self) -> usize {
-        self.files.read_positive() as usize
+        self.files.read().max(0) as usize
     }
 
     /// A message is about to have these files. Writes the lines of those that are sockets.

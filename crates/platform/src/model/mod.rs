@@ -35,8 +35,18 @@ pub mod thread {
     pub use loom::thread::{JoinHandle, current, park, spawn, yield_now};
 }
 
-/// Thread-local storage, in the form that loom has: no `const` initialisers.
-pub use loom::thread_local;
+/// Thread-local storage. `const` initialisers are computed at the first use.
+pub use crate::model_thread_local as thread_local;
+
+/// `loom::thread_local` with the forms of the standard library.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! model_thread_local {
+    ($($(#[$attribute:meta])* $visible:vis static $name:ident: $type:ty = const $make:block;)+) => {
+        $crate::loom::thread_local! { $($(#[$attribute])* $visible static $name: $type = $make;)+ }
+    };
+    ($($rest:tt)+) => { $crate::loom::thread_local! { $($rest)+ } };
+}
 
 /// Explores every interleaving of the threads that `f` spawns.
 pub fn model(f: impl Fn() + Sync + Send + 'static) {

@@ -3,7 +3,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 /// CPU slots that per-CPU data has: one for each CPU that the kernel may ever name, and at least as many as the
 /// fallback of [`percpu`](crate::percpu) wants. Constant for the life of the process.
 pub fn nr_cpus() -> usize {
-    super::percpu::slots()
+    super::percpu::copies()
 }
 
 /// The CPU that the caller runs on, below [`nr_cpus`]. A hint: it may be another one by the time it is read.

@@ -8,9 +8,6 @@ pub mod atomic {
     };
 }
 
-/// Cells whose accesses a model checker can see.
-pub mod cell;
-
 pub(crate) mod cpu;
 pub(crate) mod percpu;
 

@@ -44,11 +44,6 @@ pub(crate) unsafe fn advise_huge(_start: NonNull<u8>, _size: usize, _huge: bool)
 /// None is needed.
 pub(crate) unsafe fn discard(_start: NonNull<u8>, _end: usize) {}
 
-/// Returns the size of the machine's pages.
-pub(crate) fn page_size() -> usize {
-    PAGE_SIZE
-}
-
 /// Refuses: the interpreter maps no files.
 ///
 /// # Errors

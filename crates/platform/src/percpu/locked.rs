@@ -45,14 +45,6 @@ impl Locked<'_> {
         Some(v)
     }
 
-    pub(crate) fn compare_store(&self, index: usize, expect: u64, new: u64) -> bool {
-        let equal = self.0[index].load(Relaxed) == expect;
-        if equal {
-            self.0[index].store(new, Relaxed);
-        }
-        equal
-    }
-
     pub(crate) fn swap(&self, index: usize, new: u64) -> u64 {
         let old = self.0[index].load(Relaxed);
         self.0[index].store(new, Relaxed);
@@ -69,39 +61,32 @@ impl Locked<'_> {
         Self::unguarded(guard).then(|| self.swap(index, new))
     }
 
-    pub(crate) fn increment_selected(&self, selector: &AtomicU64) -> usize {
+    /// The index of the word that the selector names, which follows the one at `index`.
+    fn selected(index: usize, selector: &AtomicU64) -> usize {
         // ORDERING: pairs with the store that flips the selector: whoever reads the new index sees what was written
         // before the flip; whoever reads the old one is waited for by the flipper's fence.
-        let index = selector.load(Acquire) as usize;
-        self.add(index, 1);
-        index
+        index + selector.load(Acquire) as usize
     }
 
-    /// # Safety
-    /// As [`list_push`](Self::list_push).
-    pub(crate) unsafe fn list_push_selected(&self, selector: &AtomicU64, node: NonNull<AtomicU64>) {
-        // ORDERING: as in `increment_selected`.
-        let index = selector.load(Acquire) as usize;
-        // SAFETY: passed on.
-        unsafe { self.list_push(index, node) }
+    pub(crate) fn increment_selected(&self, index: usize, selector: &AtomicU64) -> usize {
+        let selected = Self::selected(index, selector);
+        self.add(selected, 1);
+        selected - index
     }
 
     /// # Safety
     /// `node` is valid for writing a word and the caller's to give.
-    pub(crate) unsafe fn list_push(&self, index: usize, node: NonNull<AtomicU64>) {
+    pub(crate) unsafe fn list_push_selected(
+        &self,
+        index: usize,
+        selector: &AtomicU64,
+        node: NonNull<AtomicU64>,
+    ) {
+        let head = &self.0[Self::selected(index, selector)];
         // SAFETY: by contract.
-        unsafe { node.as_ref() }.store(self.0[index].load(Relaxed), Relaxed);
+        unsafe { node.as_ref() }.store(head.load(Relaxed), Relaxed);
         // ORDERING: pairs with the copy that a fork makes: a child that sees the node on the list sees its link.
-        self.0[index].store(node.as_ptr() as u64, Release);
-    }
-
-    /// # Safety
-    /// Every node on the list is valid for reading.
-    pub(crate) unsafe fn list_pop(&self, index: usize) -> Option<NonNull<AtomicU64>> {
-        let node = NonNull::new(self.0[index].load(Relaxed) as *mut AtomicU64)?;
-        // SAFETY: by contract.
-        self.0[index].store(unsafe { node.as_ref() }.load(Relaxed), Relaxed);
-        Some(node)
+        head.store(node.as_ptr() as u64, Release);
     }
 
     /// # Safety

@@ -96,37 +96,26 @@ impl Sheaf {
 }
 
 #[cfg(loom)]
-mod stub {
-    use super::*;
-
-    /// A stub's address.
-    struct Stub(usize);
-
-    loom::lazy_static! {
-        /// One for each execution, made when the first words are: loom's atomics cannot live in statics. It is seen by
-        /// everybody, as a static is, if whoever makes the words is before all others.
-        static ref STUB: Stub = {
-            let stub = Sheaf {
-                len: AtomicU64::new(0),
-                capacity: 0,
-                link: AtomicUsize::new(0),
-                owner: core::array::from_fn(|_| AtomicUsize::new(0)),
-                slots: Box::new([]),
-            };
-            Stub(Box::leak(Box::new(stub)) as *const Sheaf as usize)
-        };
-    }
-
-    pub(super) fn get() -> NonNull<Sheaf> {
-        NonNull::new(STUB.0 as *mut Sheaf).expect("boxed")
-    }
-}
-
-#[cfg(loom)]
 impl Sheaf {
-    /// A sheaf that is empty and full at once (see the native back end). One leaks for each execution.
+    /// An empty sheaf, which is never freed unless it comes to be owned.
+    fn leak(capacity: usize) -> NonNull<Sheaf> {
+        NonNull::from(Box::leak(Box::new(Sheaf {
+            len: AtomicU64::new(0),
+            capacity: capacity as u64,
+            link: AtomicUsize::new(0),
+            owner: core::array::from_fn(|_| AtomicUsize::new(0)),
+            slots: (0..capacity).map(|_| AtomicUsize::new(0)).collect(),
+        })))
+    }
+
+    /// A sheaf that is empty and full at once (see the native back end). One leaks for each execution,
+    /// made when the first words are, because loom's atomics cannot live in statics. All threads see
+    /// it, as they see a static, if the thread that makes the words is before all others.
     pub fn stub() -> NonNull<Sheaf> {
-        stub::get()
+        loom::lazy_static! {
+            static ref STUB: usize = Sheaf::leak(0).as_ptr() as usize;
+        }
+        NonNull::new(*STUB as *mut Sheaf).expect("boxed")
     }
 }
 
@@ -173,13 +162,7 @@ impl OwnedSheaf {
             Ok(Self(sheaf))
         }
         #[cfg(loom)]
-        Ok(Self(NonNull::from(Box::leak(Box::new(Sheaf {
-            len: AtomicU64::new(0),
-            capacity: capacity as u64,
-            link: AtomicUsize::new(0),
-            owner: core::array::from_fn(|_| AtomicUsize::new(0)),
-            slots: (0..capacity).map(|_| AtomicUsize::new(0)).collect(),
-        })))))
+        Ok(Self(Sheaf::leak(capacity)))
     }
 
     /// Gives up ownership, to put the sheaf behind a per-CPU word or on a list.

@@ -2,8 +2,10 @@
 //!
 //! Longer than most files here: the storm works on every operation at once, and its parts are of no use apart.
 
-use super::locked::{HAS_ZERO, Locked};
-use super::{OwnedSheaf, Sheaf, Words, fence};
+pub(crate) mod bodies;
+
+use super::{OwnedSheaf, Sheaf, Words};
+use bodies::{Random, agree};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::Mutex;
@@ -15,22 +17,6 @@ static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> std::sync::MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(|failed| failed.into_inner())
-}
-
-/// xorshift64*: a seed gives the same sequence everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
 }
 
 fn allowed_cpus() -> Vec<usize> {
@@ -63,164 +49,14 @@ fn set<const N: usize>(words: &Words<N>, index: usize, value: u64) {
     (0..words.cpus()).for_each(|cpu| words.word(cpu, index).store(value, Relaxed));
 }
 
-/// Runs one random sequence of operations on the active body and on the reference, comparing every result and
-/// every word.
-fn agree(seed: u64) {
-    const N: usize = 6; // 0: arithmetic, 1: unused, 2: list, 3: sheaf, 4: id, 5: swap
-    pin(allowed_cpus()[0]);
-    let mut random = Random(seed);
-    let (words, guard) = (Words::<N>::new().unwrap(), AtomicU64::new(0));
-    let reference: [AtomicU64; N] = Default::default();
-    let capacity = 1 + random.below(70) as usize;
-    let (ours, theirs) = (OwnedSheaf::new(capacity).unwrap(), OwnedSheaf::new(capacity).unwrap());
-    let (ours, theirs) = (ours.into_raw(), theirs.into_raw());
-    set(&words, 3, ours.as_ptr() as u64);
-    reference[3].store(theirs.as_ptr() as u64, Relaxed);
-    let nodes: Vec<(AtomicU64, AtomicU64)> = (0..4000).map(|_| Default::default()).collect();
-    let index_of = |p: Option<NonNull<AtomicU64>>, second: bool| {
-        p.map(|p| {
-            nodes.iter().position(|n| p.as_ptr().cast_const() == if second { &n.1 } else { &n.0 })
-        })
-    };
-    let mut used = 0;
-    for step in 0..4000 {
-        let locked = Locked(&reference);
-        let v = random.next();
-        let context = || format!("seed {seed} step {step}");
-        // SAFETY: the sheaves and nodes outlive the loop; the buffers have room.
-        unsafe {
-            match random.below(13) {
-                0 => {
-                    words.add(0, v);
-                    locked.add(0, v);
-                }
-                1 => {
-                    let (small, bound) = ((v % 64) as i64 - 32, 1 + (v % 50) as i64);
-                    assert_eq!(
-                        words.add_within(5, small, bound),
-                        locked.add_within(5, small, bound),
-                        "{}",
-                        context()
-                    );
-                }
-                2 => {
-                    let mask = (1u64 << random.below(12)) - 1;
-                    assert_eq!(
-                        words.increment_unless(4, mask),
-                        locked.increment_unless(4, mask),
-                        "{}",
-                        context()
-                    );
-                }
-                3 => {
-                    let expect = if v.is_multiple_of(2) { reference[4].load(Relaxed) } else { v };
-                    assert_eq!(
-                        words.compare_store(4, expect, v),
-                        locked.compare_store(4, expect, v),
-                        "{}",
-                        context()
-                    );
-                }
-                4 => assert_eq!(words.swap(5, v % 40), locked.swap(5, v % 40), "{}", context()),
-                5 => {
-                    if v.is_multiple_of(3) {
-                        guard.store(v % 2, Relaxed);
-                    }
-                    assert_eq!(
-                        words.swap_unless(5, &guard, v % 9),
-                        locked.swap_unless(5, &guard, v % 9),
-                        "{}",
-                        context()
-                    );
-                }
-                6 => {
-                    let (ours, theirs) = (AtomicU64::new(v % 6), AtomicU64::new(v % 6));
-                    if v % 6 != 3 && v % 6 != 2 && v % 6 != 1 {
-                        let i = words.increment_selected(&ours);
-                        let j = theirs.load(Relaxed) as usize;
-                        locked.add(j, 1);
-                        assert_eq!(i, j, "{}", context());
-                    }
-                }
-                7 => {
-                    if used < nodes.len() {
-                        words.list_push(2, NonNull::from(&nodes[used].0));
-                        locked.list_push(2, NonNull::from(&nodes[used].1));
-                        used += 1;
-                    }
-                }
-                8 => {
-                    let (ours, theirs) = (words.list_pop(2), locked.list_pop(2));
-                    assert_eq!(index_of(ours, false), index_of(theirs, true), "{}", context());
-                }
-                9 => assert_eq!(words.sheaf_pop(3), locked.sheaf_pop(3), "{}", context()),
-                10 => {
-                    let v = v as usize | 1;
-                    assert_eq!(words.sheaf_push(3, v), locked.sheaf_push(3, v), "{}", context());
-                }
-                11 => {
-                    let (mut a, mut b) = ([0usize; 80], [0usize; 80]);
-                    let n = random.below(80) as usize;
-                    let k = words.sheaf_pop_many(3, a.as_mut_ptr(), n);
-                    assert_eq!(k, locked.sheaf_pop_many(3, b.as_mut_ptr(), n), "{}", context());
-                    assert_eq!(a[..k], b[..k], "{}", context());
-                }
-                _ => {
-                    let mut src: Vec<usize> =
-                        (0..random.below(80) as usize).map(|_| random.next() as usize).collect();
-                    if !src.is_empty() && random.below(4) == 0 {
-                        let hole = random.below(src.len() as u64) as usize;
-                        src[hole] = if random.below(2) == 0 { 0 } else { 7 << 32 };
-                    }
-                    let k = words.sheaf_push_many(3, src.as_ptr(), src.len());
-                    let expected = locked.sheaf_push_many(3, src.as_ptr(), src.len());
-                    assert_eq!(k.unwrap_or(HAS_ZERO), expected, "{}", context());
-                }
-            }
-            let (a, b) = (ours.as_ref(), theirs.as_ref());
-            assert_eq!(a.len(), b.len(), "{}", context());
-            (0..a.len()).for_each(|i| {
-                assert_eq!(a.slot(i).load(Relaxed), b.slot(i).load(Relaxed), "{}", context())
-            });
-        }
-        for i in [0, 1, 4, 5] {
-            assert_eq!(
-                words.sum(i),
-                reference[i].load(Relaxed),
-                "seed {seed} step {step} word {i}"
-            );
-        }
-    }
-    // Replacing: by emptiness, by fullness, and never under the guard.
-    // SAFETY: all sheaves are alive.
-    unsafe {
-        let stub = Sheaf::stub();
-        guard.store(1, Relaxed);
-        assert_eq!(words.sheaf_replace(3, &guard, stub, false), None, "the guard is up");
-        guard.store(0, Relaxed);
-        while words.sheaf_pop(3) != 0 {}
-        assert_eq!(words.sheaf_replace(3, &guard, stub, true), None, "an empty sheaf is not full");
-        while words.sheaf_push(3, 7) {}
-        assert_eq!(words.sheaf_replace(3, &guard, stub, false), None, "a full sheaf is not empty");
-        assert_eq!(words.sheaf_replace(3, &guard, stub, true), Some(ours));
-        assert_eq!(
-            (words.sheaf_pop(3), words.sheaf_push(3, 7)),
-            (0, false),
-            "the stub is empty and full"
-        );
-        let mut buffer = [1usize; 4];
-        assert_eq!(words.sheaf_pop_many(3, buffer.as_mut_ptr(), 4), 0);
-        assert_eq!(words.sheaf_push_many(3, buffer.as_ptr(), 4), Some(0));
-        assert_eq!(words.sheaf_replace(3, &guard, ours, false), Some(stub));
-        drop(OwnedSheaf::from_raw(ours));
-        drop(OwnedSheaf::from_raw(theirs));
-    }
-}
-
 #[test]
 fn bodies_agree() {
     let _turn = turn();
-    std::thread::spawn(|| (1..=40).for_each(agree)).join().unwrap();
+    let run = || {
+        pin(allowed_cpus()[0]);
+        (1..=40).for_each(|seed| agree(seed, &Words::new().unwrap(), || ()));
+    };
+    std::thread::spawn(run).join().unwrap();
 }
 
 const TOKENS: usize = 64;
@@ -233,6 +69,29 @@ struct Arena {
     added: AtomicU64,
 }
 
+impl Arena {
+    /// Pushes a token on this CPU's list.
+    ///
+    /// # Safety
+    /// The token is the caller's.
+    unsafe fn list(&self, token: usize) {
+        let node = NonNull::new(token as *mut AtomicU64).expect("no token is zero");
+        // SAFETY: tokens live for ever, and the selector holds the list's index.
+        unsafe { self.words.list_push_selected(&AtomicU64::new(2), node) }
+    }
+
+    /// Takes all tokens from this CPU's list.
+    fn take_list(&self) -> impl Iterator<Item = usize> + use<> {
+        let mut next = self.words.swap(2, 0) as usize;
+        core::iter::from_fn(move || {
+            let token = (next != 0).then_some(next)?;
+            // SAFETY: the list's nodes are tokens, which live for ever.
+            next = unsafe { (*(token as *const AtomicU64)).load(Relaxed) } as usize;
+            Some(token)
+        })
+    }
+}
+
 static ARENA: std::sync::OnceLock<Arena> = std::sync::OnceLock::new();
 
 /// Interrupts whatever runs, sequences included, and works on the same words.
@@ -242,13 +101,11 @@ extern "C" fn on_alarm(_: libc::c_int) {
         arena.handled.fetch_add(1, Relaxed);
         // SAFETY: nodes and sheaves of the storm live for ever.
         unsafe {
-            if let Some(node) = arena.words.list_pop(2) {
-                arena.words.list_push(2, node);
-            }
+            arena.take_list().for_each(|token| arena.list(token));
             let value = arena.words.sheaf_pop(3);
             if value != 0 && !arena.words.sheaf_push(3, value) {
                 // Migrated to a CPU whose sheaf is full: the list has room.
-                arena.words.list_push(2, NonNull::new(value as *mut AtomicU64).unwrap());
+                arena.list(value);
             }
         }
     }
@@ -273,7 +130,7 @@ fn storm() {
         // SAFETY: the tokens live for ever and are distinct.
         unsafe {
             if i % 2 == 0 {
-                arena.words.list_push(2, NonNull::from(token));
+                arena.list(token as *const _ as usize);
             } else {
                 assert!(arena.words.sheaf_push(3, token as *const _ as usize));
             }
@@ -310,10 +167,10 @@ fn storm() {
                         arena.words.add_within(5, random.below(21) as i64 - 10, 100);
                         // SAFETY: tokens and sheaves live for ever; the buffer has room.
                         unsafe {
-                            if let Some(node) = arena.words.list_pop(2)
-                                && !arena.words.sheaf_push(3, node.as_ptr() as usize)
-                            {
-                                arena.words.list_push(2, node);
+                            for token in arena.take_list() {
+                                if !arena.words.sheaf_push(3, token) {
+                                    arena.list(token);
+                                }
                             }
                             let mut buffer = [0usize; 8];
                             let k = arena.words.sheaf_pop_many(
@@ -326,15 +183,11 @@ fn storm() {
                                 .sheaf_push_many(3, buffer.as_ptr(), k)
                                 .expect("no token is zero");
                             for &value in &buffer[pushed..k] {
-                                arena
-                                    .words
-                                    .list_push(2, NonNull::new(value as *mut AtomicU64).unwrap());
+                                arena.list(value);
                             }
                             let value = arena.words.sheaf_pop(3);
                             if value != 0 {
-                                arena
-                                    .words
-                                    .list_push(2, NonNull::new(value as *mut AtomicU64).unwrap());
+                                arena.list(value);
                             }
                         }
                     }
@@ -402,7 +255,7 @@ fn aborts() -> u64 {
     0
 }
 
-/// A drainer takes other CPUs' sheaves away under the guard and [`fence`], while their owners push, pop and
+/// A drainer takes other CPUs' sheaves away under the guard and [`Words::fence`], while their owners push, pop and
 /// replace: each value is in exactly one place.
 #[test]
 fn drain_under_guard() {
@@ -445,9 +298,9 @@ fn drain_under_guard() {
         for round in 0..150 {
             let cpu = round % words.cpus();
             guard.store(1, Relaxed);
-            fence().unwrap();
+            words.fence().unwrap();
             let taken = words.word(cpu, 0).swap(Sheaf::stub().as_ptr() as u64, Relaxed);
-            fence().unwrap();
+            words.fence().unwrap();
             guard.store(0, Relaxed);
             let taken = NonNull::new(taken as *mut Sheaf).unwrap();
             // SAFETY: nobody else can reach the sheaf: the word was swapped, and the fence ended what was in flight.

@@ -25,25 +25,38 @@ pub fn fence(order: Ordering) {
     atomic::fence(order);
 }
 
-macro_rules! common {
-    ($name:ident, $value:ty, [$($generic:tt)*]) => {
+/// Operations by name: what each is for the machine, and the one of `core` that does it.
+macro_rules! operations {
+    ($($access:ident $name:ident $core:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => { $(
+        /// As in `core`.
+        #[inline]
+        #[track_caller]
+        pub fn $name(&self, $($argument: $type),*) -> $result {
+            tell(self, Access::$access);
+            self.0.$core($($argument),*)
+        }
+    )* };
+}
+
+macro_rules! watched {
+    ($name:ident, $value:ty, [$($generic:tt)*]: $($fetch:ident),*) => {
         impl $($generic)* $name $($generic)* {
-            #[doc = "As in `core`."]
+            /// As in `core`.
             pub const fn new(value: $value) -> Self {
                 Self(atomic::$name::new(value))
             }
 
-            #[doc = "As in `core`; not seen by the machine."]
+            /// As in `core`; not seen by the machine.
             pub fn get_mut(&mut self) -> &mut $value {
                 self.0.get_mut()
             }
 
-            #[doc = "As in `core`; not seen by the machine."]
+            /// As in `core`; not seen by the machine.
             pub fn into_inner(self) -> $value {
                 self.0.into_inner()
             }
 
-            #[doc = "As in `core`; accesses through it are seen by the machine."]
+            /// As in `core`; accesses through it are seen by the machine.
             ///
             /// # Safety
             /// As in `core`.
@@ -52,20 +65,25 @@ macro_rules! common {
                 unsafe { &*word.cast::<Self>() }
             }
 
-            #[doc = "As in `core`; what is done through it is not seen by the machine."]
+            /// As in `core`; what is done through it is not seen by the machine.
             pub const fn as_ptr(&self) -> *mut $value {
                 self.0.as_ptr()
             }
 
-            #[doc = "As in `core`."]
-            #[inline]
-            #[track_caller]
-            pub fn load(&self, order: Ordering) -> $value {
-                tell(self, Access::Load);
-                self.0.load(order)
+            // An exchange never fails without cause: a run must be the same every time.
+            operations! {
+                Load load load(order: Ordering) -> $value;
+                Locked swap swap(value: $value, order: Ordering) -> $value;
+                Locked compare_exchange compare_exchange(
+                    current: $value, new: $value, success: Ordering, failure: Ordering
+                ) -> Result<$value, $value>;
+                Locked compare_exchange_weak compare_exchange(
+                    current: $value, new: $value, success: Ordering, failure: Ordering
+                ) -> Result<$value, $value>;
+                $(Locked $fetch $fetch(value: $value, order: Ordering) -> $value;)*
             }
 
-            #[doc = "As in `core`."]
+            /// As in `core`.
             #[inline]
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
@@ -73,43 +91,7 @@ macro_rules! common {
                 self.0.store(value, order);
             }
 
-            #[doc = "As in `core`."]
-            #[inline]
-            #[track_caller]
-            pub fn swap(&self, value: $value, order: Ordering) -> $value {
-                tell(self, Access::Locked);
-                self.0.swap(value, order)
-            }
-
-            #[doc = "As in `core`."]
-            #[inline]
-            #[track_caller]
-            pub fn compare_exchange(
-                &self,
-                current: $value,
-                new: $value,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$value, $value> {
-                tell(self, Access::Locked);
-                self.0.compare_exchange(current, new, success, failure)
-            }
-
-            #[doc = "As in `core`, but it never fails without cause: a run must be the same every time."]
-            #[inline]
-            #[track_caller]
-            pub fn compare_exchange_weak(
-                &self,
-                current: $value,
-                new: $value,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$value, $value> {
-                tell(self, Access::Locked);
-                self.0.compare_exchange(current, new, success, failure)
-            }
-
-            #[doc = "As in `core`: a load, and locked instructions until one succeeds."]
+            /// As in `core`: a load, and locked instructions until one succeeds.
             #[inline]
             #[track_caller]
             pub fn fetch_update(
@@ -143,46 +125,28 @@ macro_rules! common {
     };
 }
 
-macro_rules! fetch {
-    ($name:ident, $value:ty: $($op:ident),*) => {
-        impl $name {
-            $(
-                #[doc = "As in `core`."]
-                #[inline]
-                #[track_caller]
-                pub fn $op(&self, value: $value, order: Ordering) -> $value {
-                    tell(self, Access::Locked);
-                    self.0.$op(value, order)
-                }
-            )*
-        }
-    };
-}
-
-macro_rules! integer {
+macro_rules! integers {
     ($($name:ident $value:ty),*) => { $(
         #[doc = concat!("`core`'s `", stringify!($name), "`, watched.")]
         #[repr(transparent)]
         #[derive(Default)]
         pub struct $name(atomic::$name);
-        common!($name, $value, []);
-        fetch!($name, $value: fetch_add, fetch_sub, fetch_and, fetch_nand, fetch_or, fetch_xor, fetch_max, fetch_min);
+        watched!($name, $value, []: fetch_add, fetch_sub, fetch_and, fetch_or, fetch_max);
     )* };
 }
 
-integer!(AtomicU8 u8, AtomicU16 u16, AtomicU32 u32, AtomicU64 u64, AtomicI64 i64, AtomicUsize usize);
+integers!(AtomicU8 u8, AtomicU16 u16, AtomicU32 u32, AtomicU64 u64, AtomicI64 i64, AtomicUsize usize);
 
 /// `core`'s `AtomicBool`, watched.
 #[repr(transparent)]
 #[derive(Default)]
 pub struct AtomicBool(atomic::AtomicBool);
-common!(AtomicBool, bool, []);
-fetch!(AtomicBool, bool: fetch_and, fetch_nand, fetch_or, fetch_xor);
+watched!(AtomicBool, bool, []: fetch_and, fetch_or);
 
 /// `core`'s `AtomicPtr`, watched.
 #[repr(transparent)]
 pub struct AtomicPtr<T>(atomic::AtomicPtr<T>);
-common!(AtomicPtr, *mut T, [<T>]);
+watched!(AtomicPtr, *mut T, [<T>]:);
 
 impl<T> Default for AtomicPtr<T> {
     fn default() -> Self {

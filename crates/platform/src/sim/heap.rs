@@ -6,10 +6,10 @@
 //! all if the addresses are taken, by the system's allocator.
 
 use core::alloc::{GlobalAlloc, Layout};
-use core::cell::{Cell, UnsafeCell};
+use core::cell::Cell;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, Ordering};
 use std::alloc::System;
+use std::sync::{Mutex, PoisonError};
 
 /// Where it begins: far from where programs, heaps and libraries are mapped, and below the pages of a simulation.
 const FIRST: usize = 0x1000_0000_0000;
@@ -34,30 +34,34 @@ struct FreeBlock {
     next: Free,
 }
 
-/// What a block's size is: its class, and bytes.
+/// The class of a block: its list of free blocks, its size and its alignment.
 #[derive(Clone, Copy)]
-enum Class {
-    Small(usize),
-    Power(u32),
-    Aligned(u32),
+struct Class {
+    list: usize,
+    bytes: usize,
+    align: usize,
 }
+
+/// Small blocks have lists by their size, larger ones and aligned ones by the logarithm of it.
+const LARGE: usize = SMALL / UNIT + 1;
+const ALIGNED: usize = LARGE + usize::BITS as usize;
+const LISTS: usize = ALIGNED + usize::BITS as usize;
 
 impl Class {
     fn of(layout: Layout) -> Self {
+        let power = |first: usize, bytes: usize| {
+            let bits = bytes.next_power_of_two().ilog2();
+            (first + bits as usize, 1 << bits)
+        };
         if layout.align() > UNIT {
-            return Self::Aligned(layout.size().max(layout.align()).next_power_of_two().ilog2());
+            let (list, bytes) = power(ALIGNED, layout.size().max(layout.align()));
+            return Self { list, bytes, align: bytes };
         }
-        match (layout.size() + 8).next_multiple_of(UNIT).max(2 * UNIT) {
-            bytes @ ..=SMALL => Self::Small(bytes),
-            bytes => Self::Power(bytes.next_power_of_two().ilog2()),
-        }
-    }
-
-    fn bytes(self) -> usize {
-        match self {
-            Self::Small(bytes) => bytes,
-            Self::Power(bits) | Self::Aligned(bits) => 1 << bits,
-        }
+        let (list, bytes) = match (layout.size() + 8).next_multiple_of(UNIT).max(2 * UNIT) {
+            bytes @ ..=SMALL => (bytes / UNIT, bytes),
+            bytes => power(LARGE, bytes),
+        };
+        Self { list, bytes, align: UNIT }
     }
 }
 
@@ -66,45 +70,25 @@ struct Region {
     /// Where the next new block goes, and how many blocks are in use.
     next: usize,
     live: usize,
-    small: [Free; SMALL / UNIT + 1],
-    power: [Free; usize::BITS as usize],
-    aligned: [Free; usize::BITS as usize],
+    free: [Free; LISTS],
 }
 
 impl Region {
-    const EMPTY: Self = Self {
-        mapped: false,
-        next: 0,
-        live: 0,
-        small: [None; SMALL / UNIT + 1],
-        power: [None; usize::BITS as usize],
-        aligned: [None; usize::BITS as usize],
-    };
-
-    fn list(&mut self, class: Class) -> &mut Free {
-        match class {
-            Class::Small(bytes) => &mut self.small[bytes / UNIT],
-            Class::Power(bits) => &mut self.power[bits as usize],
-            Class::Aligned(bits) => &mut self.aligned[bits as usize],
-        }
-    }
+    const EMPTY: Self = Self { mapped: false, next: 0, live: 0, free: [None; LISTS] };
 
     /// A block, or null when the region is full.
     fn take(&mut self, base: usize, class: Class) -> *mut u8 {
-        let list = self.list(class);
-        if let Some(block) = *list {
+        if let Some(block) = self.free[class.list] {
             // SAFETY: blocks on a list are free, in a mapped region, and hold what `give` wrote.
-            *list = unsafe { block.as_ref() }.next;
+            self.free[class.list] = unsafe { block.as_ref() }.next;
             self.live += 1;
             return block.as_ptr().cast();
         }
-        let bytes = class.bytes();
-        let aligned = if let Class::Aligned(_) = class { bytes } else { UNIT };
-        let at = (base + self.next).next_multiple_of(aligned);
-        if at + bytes > base + REGION {
+        let at = (base + self.next).next_multiple_of(class.align);
+        if at + class.bytes > base + REGION {
             return ptr::null_mut();
         }
-        self.next = at + bytes - base;
+        self.next = at + class.bytes - base;
         self.live += 1;
         at as *mut u8
     }
@@ -113,10 +97,9 @@ impl Region {
     /// The block is of this region and class, and nobody uses it.
     unsafe fn give(&mut self, block: *mut u8, class: Class) {
         let block = block.cast::<FreeBlock>();
-        let list = self.list(class);
         // SAFETY: the block is ours now, of 16 bytes at least, and aligned to as many.
-        unsafe { block.write(FreeBlock { next: *list }) };
-        *list = NonNull::new(block);
+        unsafe { block.write(FreeBlock { next: self.free[class.list] }) };
+        self.free[class.list] = NonNull::new(block);
         self.live -= 1;
     }
 }
@@ -126,41 +109,21 @@ struct Regions {
     regions: [Region; REGIONS],
 }
 
-/// Plain words of the machine itself: to watch these would be to watch the watcher.
-struct Shared {
-    locked: AtomicBool,
-    regions: UnsafeCell<Regions>,
-}
+// SAFETY: free blocks are touched under the lock only.
+unsafe impl Send for Regions {}
 
-// SAFETY: the regions are touched under the lock only.
-unsafe impl Sync for Shared {}
+/// Not of this back end: to watch these would be to watch the watcher.
+static HEAP_REGIONS: Mutex<Regions> =
+    Mutex::new(Regions { current: 0, regions: [Region::EMPTY; REGIONS] });
 
-static SHARED: Shared = Shared {
-    locked: AtomicBool::new(false),
-    regions: UnsafeCell::new(Regions { current: 0, regions: [Region::EMPTY; REGIONS] }),
-};
-
-impl Shared {
-    fn with<R>(&self, f: impl FnOnce(&mut Regions) -> R) -> R {
-        // ORDERING: pairs with the release below: what the last holder did is seen.
-        while self
-            .locked
-            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            core::hint::spin_loop();
-        }
-        // SAFETY: the lock is held, and `f` does not call this again: it allocates nothing.
-        let result = f(unsafe { &mut *self.regions.get() });
-        // ORDERING: pairs with the acquire above.
-        self.locked.store(false, Ordering::Release);
-        result
-    }
+/// Calls `f` with the regions. It allocates nothing.
+fn with<R>(f: impl FnOnce(&mut Regions) -> R) -> R {
+    f(&mut HEAP_REGIONS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// From here to [`end`] the calling thread is served from an empty region.
 pub fn begin() {
-    let ready = SHARED.with(|regions| {
+    let ready = with(|regions| {
         let Some(empty) = regions.regions.iter().position(|region| region.live == 0) else {
             return false;
         };
@@ -203,7 +166,7 @@ pub struct Heap;
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if SERVED.try_with(Cell::get).unwrap_or(false) {
-            let block = SHARED.with(|regions| {
+            let block = with(|regions| {
                 let current = regions.current;
                 regions.regions[current].take(FIRST + current * REGION, Class::of(layout))
             });
@@ -219,7 +182,7 @@ unsafe impl GlobalAlloc for Heap {
         match region_of(block) {
             // SAFETY: the caller got the block from `alloc` with this layout, so it is of the region that its address says and
             // of the layout's class.
-            Some(region) => SHARED.with(|regions| unsafe {
+            Some(region) => with(|regions| unsafe {
                 regions.regions[region].give(block, Class::of(layout));
             }),
             // SAFETY: passed on; what is in no region came from the system.

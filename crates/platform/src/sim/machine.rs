@@ -115,18 +115,3 @@ pub(crate) fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> Option<R> {
     // SAFETY: installed, so `Installed` is alive and borrows it.
     Some(f(unsafe { &*machine }))
 }
-
-/// Puts the calling CPU to sleep; nothing outside a simulation.
-pub(crate) fn wait(address: usize, timeout: Option<Duration>) {
-    with(|machine| machine.wait(address, timeout));
-}
-
-/// Wakes sleepers; nothing outside a simulation.
-pub(crate) fn wake(address: usize, n: u32) {
-    with(|machine| machine.wake(address, n));
-}
-
-/// The time on the calling CPU.
-pub(crate) fn now() -> Option<Duration> {
-    with(|machine| machine.now())
-}

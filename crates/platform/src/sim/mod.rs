@@ -20,7 +20,6 @@
 //! * The virtual CPUs are those that the machine was given: [`thread::spawn`] makes a thread outside it.
 
 mod atomics;
-pub mod cell;
 pub(crate) mod cpu;
 pub mod heap;
 mod local;
@@ -33,9 +32,9 @@ pub use local::{LocalKey, Values};
 pub use machine::{Access, Installed, Machine, Place, install, running};
 pub use names::{Name, forget_names, name, name_of};
 
+pub use crate::percpu::chunk::owner_of;
 pub use cpu::set_cpus;
-pub(crate) use machine::{now, wait, wake};
-pub use percpu::owner_of;
+pub(crate) use machine::with;
 pub(crate) use place::hint_for;
 
 /// Atomic integers, pointers and fences.

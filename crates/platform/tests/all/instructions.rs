@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 mod shim {
     use super::*;
 
-    /// Words for the shims. 0: counter, 2: list, 3: sheaf, 4: ids, 5: selected, 6: selected
+    /// Words for the shims. 0: counter, 3: sheaf, 4: ids and a list, 5: selected, 6: selected
     pub(super) type W = Words<7>;
 
     #[inline(never)]
@@ -27,10 +27,6 @@ mod shim {
         w.increment_unless(4, mask)
     }
     #[inline(never)]
-    pub(super) fn compare_store(w: &W, expect: u64, new: u64) -> bool {
-        w.compare_store(4, expect, new)
-    }
-    #[inline(never)]
     pub(super) fn swap(w: &W, new: u64) -> u64 {
         w.swap(4, new)
     }
@@ -44,19 +40,9 @@ mod shim {
         unsafe { w.increment_selected(selector) }
     }
     #[inline(never)]
-    pub(super) fn list_push(w: &W, node: NonNull<AtomicU64>) {
-        // SAFETY: the tests' nodes outlive the list and are their own to give; so below.
-        unsafe { w.list_push(2, node) }
-    }
-    #[inline(never)]
     pub(super) fn list_push_selected(w: &W, selector: &AtomicU64, node: NonNull<AtomicU64>) {
-        // SAFETY: as in `list_push`; the selector holds 5 or 6.
+        // SAFETY: the tests' nodes are their own to give; the selector holds 4.
         unsafe { w.list_push_selected(selector, node) }
-    }
-    #[inline(never)]
-    pub(super) fn list_pop(w: &W) -> Option<NonNull<AtomicU64>> {
-        // SAFETY: as in `list_push`.
-        unsafe { w.list_pop(2) }
     }
     #[inline(never)]
     pub(super) fn sheaf_pop(w: &W) -> usize {
@@ -96,13 +82,10 @@ fn the_operations_are_made_of_plain_instructions() {
         ("add", shim::add as *const ()),
         ("add_within", shim::add_within as *const ()),
         ("increment_unless", shim::increment_unless as *const ()),
-        ("compare_store", shim::compare_store as *const ()),
         ("swap", shim::swap as *const ()),
         ("swap_unless", shim::swap_unless as *const ()),
         ("increment_selected", shim::increment_selected as *const ()),
-        ("list_push", shim::list_push as *const ()),
         ("list_push_selected", shim::list_push_selected as *const ()),
-        ("list_pop", shim::list_pop as *const ()),
         ("sheaf_pop", shim::sheaf_pop as *const ()),
         ("sheaf_push", shim::sheaf_push as *const ()),
         ("sheaf_pop_many", shim::sheaf_pop_many as *const ()),
@@ -168,9 +151,9 @@ fn a_hit_executes_no_locked_instruction() {
     }
     let (words, selector, node) = (&words, AtomicU64::new(5), AtomicU64::new(0));
     let guard = AtomicU64::new(0);
-    let node = NonNull::from(&node);
+    let (node, list) = (NonNull::from(&node), AtomicU64::new(4));
     type Operation<'a> = (&'a str, Box<dyn Fn() + 'a>);
-    let operations: [Operation; 11] = [
+    let operations: [Operation; 10] = [
         ("nothing", Box::new(|| {})),
         ("add", Box::new(|| shim::add(words, 1))),
         ("add_within", Box::new(|| assert!(shim::add_within(words, 1, 10)))),
@@ -180,13 +163,12 @@ fn a_hit_executes_no_locked_instruction() {
             Box::new(|| assert_eq!(shim::increment_selected(words, &selector), 5)),
         ),
         (
-            "list_push, list_pop",
+            "list_push_selected, swap",
             Box::new(|| {
-                shim::list_push(words, node);
-                assert_eq!(shim::list_pop(words), Some(node));
+                shim::list_push_selected(words, &list, node);
+                assert_eq!(shim::swap(words, 1), node.as_ptr() as u64);
             }),
         ),
-        ("list_pop of none", Box::new(|| assert_eq!(shim::list_pop(words), None))),
         (
             "sheaf_push, sheaf_pop",
             Box::new(|| {

@@ -7,6 +7,7 @@ use crate::support::{allowed_cpus, in_child, pin};
 use quietline_platform::percpu::{self, Body, Words, active};
 use quietline_platform::{cpu, membarrier};
 use std::cell::UnsafeCell;
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Barrier, OnceLock};
@@ -148,15 +149,18 @@ fn a_refused_thread_uses_a_locked_slot() {
     let words = Words::<3>::new().unwrap();
     let cpus = words.cpus();
     let nodes: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
+    let list = AtomicU64::new(1);
     let work = |refused: bool| {
         let area = ForeignArea::new();
         assert!(!refused || area.register());
         for n in 0..ROUNDS {
             words.add(0, 1);
-            // SAFETY: the nodes outlive the list; each is on the list or with one thread.
-            unsafe {
-                if let Some(node) = words.list_pop(1) {
-                    words.list_push(1, node);
+            let mut next = words.swap(1, 0) as *mut AtomicU64;
+            while let Some(node) = NonNull::new(next) {
+                // SAFETY: the nodes outlive the list; each is on the list or with one thread.
+                unsafe {
+                    next = node.as_ref().load(Relaxed) as *mut AtomicU64;
+                    words.list_push_selected(&list, node);
                 }
             }
             if n % 1000 == 0 {
@@ -173,7 +177,7 @@ fn a_refused_thread_uses_a_locked_slot() {
     };
     for node in &nodes {
         // SAFETY: as above.
-        unsafe { words.list_push(1, node.into()) };
+        unsafe { words.list_push_selected(&list, node.into()) };
     }
     std::thread::scope(|s| {
         for n in 0..6 {

@@ -158,7 +158,7 @@ impl Process {
             return Err(Errno::INVAL);
         }
         let truncate = |c: &Caller<'_, '_>, path: &[u8]| namei::truncate(c, path, length);
-        self.returning(self.call_at(AT_FDCWD, path.as_ref(), 0, truncate))
+        self.call_at(AT_FDCWD, path.as_ref(), 0, truncate)
     }
 
     /// Sets the length of an open file.

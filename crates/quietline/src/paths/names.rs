@@ -42,9 +42,20 @@ impl Process {
         mode: u32,
         dev: u64,
     ) -> Result<(), Errno> {
+        self.returning(self.make_node_at(dirfd, path.as_ref(), mode, dev))
+    }
+
+    /// [`mknodat`](Self::mknodat) for a caller that holds a lock: runs no callbacks.
+    pub(crate) fn make_node_at(
+        &self,
+        dirfd: i32,
+        path: &[u8],
+        mode: u32,
+        dev: u64,
+    ) -> Result<(), Errno> {
         let new = New::Node(mode, dev);
         new.check()?;
-        self.call_at(dirfd, path.as_ref(), 0, |c, path| namei::make(c, path, new))
+        self.walk_at(dirfd, path, 0, |c, path| namei::make(c, path, new))
     }
 
     /// Makes a symbolic link that leads to `target`.
@@ -145,13 +156,12 @@ impl Process {
         self.returning(self.remove(dirfd, path.as_ref(), flags))
     }
 
-    /// [`unlinkat`](Self::unlinkat) for a caller that holds a lock: leaves the thread's share of
-    /// callbacks to a later call.
+    /// [`unlinkat`](Self::unlinkat) for a caller that holds a lock: runs no callbacks.
     pub(crate) fn remove(&self, dirfd: i32, path: &[u8], flags: i32) -> Result<(), Errno> {
         if flags & !AT_REMOVEDIR != 0 {
             return Err(Errno::INVAL);
         }
-        self.call_at(dirfd, path, 0, |c, path| match flags {
+        self.walk_at(dirfd, path, 0, |c, path| match flags {
             0 => namei::unlink(c, path),
             _ => namei::rmdir(c, path),
         })
@@ -200,9 +210,9 @@ impl Process {
             return self.returning(done);
         }
         // In Linux's order: what is wrong with the first path is told before anybody looks at the second.
-        let from = self.call_at(olddir, old, 0, |c, old| c.last_in(old))?;
+        let from = self.walk_at(olddir, old, 0, |c, old| c.last_in(old))?;
         let renamed =
-            self.call_at(newdir, new, 0, |c, new| namei::rename(c, &from, &c.last_in(new)?, flags));
+            self.walk_at(newdir, new, 0, |c, new| namei::rename(c, &from, &c.last_in(new)?, flags));
         drop(from);
         self.returning(renamed)
     }

@@ -19,7 +19,7 @@ const KERNEL: &[Entry] = &[Entry { name: "slab", mode: 0o755, what: What::Caches
 const FILE_SIZE: u64 = 4096;
 
 /// Does what a text says.
-type Store = fn(&Control<'_>, &[u8]) -> Result<(), Errno>;
+type Store = fn(&Control, &[u8]) -> Result<(), Errno>;
 
 /// What is known of a cache, and may be changed.
 #[derive(Debug)]
@@ -59,14 +59,14 @@ const ATTRIBUTES: &[Attribute] = &[
     Attribute { name: "validate", show: None, store: Some(validate) },
 ];
 
-fn set_min_partial(cache: &Control<'_>, text: &[u8]) -> Result<(), Errno> {
+fn set_min_partial(cache: &Control, text: &[u8]) -> Result<(), Errno> {
     let min_partial = usize::try_from(number::sysfs(text)?).map_err(|_| Errno::RANGE)?;
     let tunables = cache.stats().tunables;
     cache.set_tunables(Tunables { min_partial, ..tunables }).map_err(|_| Errno::INVAL)
 }
 
 /// 0, which elsewhere asks for the default, is refused: a miss takes something.
-fn set_cpu_partial(cache: &Control<'_>, text: &[u8]) -> Result<(), Errno> {
+fn set_cpu_partial(cache: &Control, text: &[u8]) -> Result<(), Errno> {
     let cpu_partial = u32::try_from(number::sysfs(text)?).map_err(|_| Errno::RANGE)? as usize;
     if cpu_partial == 0 {
         return Err(Errno::INVAL);
@@ -75,7 +75,7 @@ fn set_cpu_partial(cache: &Control<'_>, text: &[u8]) -> Result<(), Errno> {
     cache.set_tunables(Tunables { cpu_partial, ..tunables }).map_err(|_| Errno::INVAL)
 }
 
-fn shrink(cache: &Control<'_>, text: &[u8]) -> Result<(), Errno> {
+fn shrink(cache: &Control, text: &[u8]) -> Result<(), Errno> {
     if text.first() != Some(&b'1') {
         return Err(Errno::INVAL);
     }
@@ -84,7 +84,7 @@ fn shrink(cache: &Control<'_>, text: &[u8]) -> Result<(), Errno> {
 }
 
 /// What is wrong goes where violations go.
-fn validate(cache: &Control<'_>, text: &[u8]) -> Result<(), Errno> {
+fn validate(cache: &Control, text: &[u8]) -> Result<(), Errno> {
     if text.first() != Some(&b'1') || cache.debug().is_empty() {
         return Err(Errno::INVAL);
     }

@@ -13,7 +13,7 @@ const FOLLOW: How = How::of(Lookup::FOLLOW);
 impl Process {
     /// The node at a path, for one who may do this with it.
     fn node(&self, path: &[u8], mask: Mask) -> Result<(Node, u32), Errno> {
-        self.call_at(AT_FDCWD, path, 0, |c, path| {
+        self.walk_at(AT_FDCWD, path, 0, |c, path| {
             let place = c.place(path, FOLLOW)?;
             let inode = place.dentry().inode().ok_or(Errno::NOENT)?;
             permission(inode, c.cred, mask)?;
@@ -68,7 +68,7 @@ unsafe impl Caller for Process {
 
     fn make_node(&self, path: &[u8]) -> Result<Node, Errno> {
         // All permissions that the process's mask leaves.
-        self.mknodat(AT_FDCWD, path, S_IFSOCK | 0o777, 0)?;
+        self.make_node_at(AT_FDCWD, path, S_IFSOCK | 0o777, 0)?;
         self.node(path, Mask::empty()).map(|(node, _)| node)
     }
 

@@ -58,4 +58,4 @@ mod tree {
 }
 
 #[global_allocator]
-static HEAP: support::heap::Counting = support::heap::Counting;
+static HEAP: quietline_testing::heap::Counting = quietline_testing::heap::Counting;

@@ -1,13 +1,12 @@
 //! What is checked, and how one says so.
 
 use core::fmt;
-use core::ptr;
 use core::str::FromStr;
-use quietline_platform::atomic::{AtomicPtr, Ordering};
+use quietline_platform::atomic::{AtomicBool, Ordering};
 use std::io::Write;
 
 bitflags::bitflags! {
-    /// What is checked: see [`RawCache::set_debug`](crate::RawCache::set_debug). As text, the letters that the kernel's
+    /// What is checked: see [`Control::set_debug`](crate::Control::set_debug). As text, the letters that the kernel's
     /// `slab_debug` uses: `"FZPU"`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct Debug: u8 {
@@ -67,12 +66,23 @@ impl Debug {
     /// `=FZ,name,prefix*`, several such groups divided by `;`, of which the first that fits counts. No letters before the
     /// names are all, and `-` is nothing, whatever the options say.
     pub(crate) fn from_environment(name: &str) -> Option<Self> {
-        Self::wished(environment(), name).ok()?
+        static REFUSED: AtomicBool = AtomicBool::new(false);
+        let text = std::env::var("QUIETLINE_SLAB_DEBUG").ok().filter(|text| !text.is_empty())?;
+        Self::wished(&text, name).unwrap_or_else(|error| {
+            // Relaxed: it orders nothing.
+            if !REFUSED.swap(true, Ordering::Relaxed) {
+                // Nobody can be told that standard error is gone.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "quietline: QUIETLINE_SLAB_DEBUG={text} is ignored: {error}"
+                );
+            }
+            None
+        })
     }
 
     /// What a text asks for a cache of this name; none if it says nothing of it.
-    fn wished(text: Option<&str>, name: &str) -> Result<Option<Self>, DebugError> {
-        let Some(text) = text else { return Ok(None) };
+    fn wished(text: &str, name: &str) -> Result<Option<Self>, DebugError> {
         let mut found = None;
         // An empty group is one only if it is all there is: not what a last semicolon is followed by.
         for group in text.split(';').filter(|group| !group.is_empty() || text.is_empty()) {
@@ -93,41 +103,6 @@ impl Debug {
         }
         Ok(found)
     }
-}
-
-/// The environment's wish as it was when it was first asked for; none if there is none, or none that makes sense. Nobody waits
-/// for another thread: a child that is forked meanwhile would wait for ever.
-fn environment() -> Option<&'static str> {
-    static WISH: AtomicPtr<Option<String>> = AtomicPtr::new(ptr::null_mut());
-    // ORDERING: pairs with the release below: who sees the pointer sees the text. Who does not reads it, too.
-    let mut wish = WISH.load(Ordering::Acquire);
-    if wish.is_null() {
-        let text = std::env::var("QUIETLINE_SLAB_DEBUG").ok().filter(|text| !text.is_empty());
-        let error = Debug::wished(text.as_deref(), "").err();
-        let sound = Box::into_raw(Box::new(if error.is_some() { None } else { text.clone() }));
-        // ORDERING: release publishes the text; acquire sees that of another thread that was quicker.
-        let before =
-            WISH.compare_exchange(ptr::null_mut(), sound, Ordering::AcqRel, Ordering::Acquire);
-        wish = match before {
-            Ok(_) => {
-                if let (Some(text), Some(error)) = (text, error) {
-                    // Nobody can be told that standard error is gone.
-                    let _ = writeln!(
-                        std::io::stderr(),
-                        "quietline: QUIETLINE_SLAB_DEBUG={text} is ignored: {error}"
-                    );
-                }
-                sound
-            }
-            Err(quicker) => {
-                // SAFETY: made above, and given to nobody.
-                drop(unsafe { Box::from_raw(sound) });
-                quicker
-            }
-        };
-    }
-    // SAFETY: a box that is never freed once it is in the static.
-    unsafe { (*wish).as_deref() }
 }
 
 impl FromStr for Debug {
@@ -154,8 +129,7 @@ mod tests {
 
     #[test]
     fn the_environment_is_read_as_the_kernel_reads_its_command_line() {
-        let wished = |text, name| Debug::wished(Some(text), name).unwrap();
-        assert_eq!(Debug::wished(None, "any"), Ok(None));
+        let wished = |text, name| Debug::wished(text, name).unwrap();
         assert_eq!(wished("FZ", "any"), Some(Debug::CONSISTENCY | Debug::RED_ZONE));
         assert_eq!(wished("", "any"), Some(Debug::ALL));
         assert_eq!(wished("-", "any"), Some(Debug::OFF));
@@ -165,6 +139,6 @@ mod tests {
         assert_eq!(wished(",inode", "inode"), Some(Debug::ALL));
         assert_eq!(wished("-,inode;U", "inode"), Some(Debug::OFF));
         assert_eq!(wished("-,inode;U", "other"), Some(Debug::TRACK));
-        assert_eq!(Debug::wished(Some("F;X,inode"), "").unwrap_err().letter, 'X');
+        assert_eq!(Debug::wished("F;X,inode", "").unwrap_err().letter, 'X');
     }
 }

@@ -8,9 +8,10 @@
 //!
 //! Whoever uses this holds the lock of the cache's checks, or knows the slab alone.
 
-use super::violation::{Dump, Side};
+use super::violation::{Dump, Side, Violation, ViolationKind};
 use super::{CallSite, Debug};
 use crate::slab::Slab;
+use crate::slabs::Slabs;
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -62,18 +63,34 @@ pub(crate) fn zone(checked: Debug) -> usize {
 }
 
 /// A slab's.
+#[derive(Clone, Copy)]
 pub(super) struct Objects<'a> {
     pub(super) slab: &'a Slab,
-    /// Bytes of an object.
-    pub(super) size: usize,
 }
 
 impl<'a> Objects<'a> {
     /// # Safety
-    /// The slab is one with checks, of a cache with objects of this size, and outlives `'a`; see the head of this file.
-    pub(super) unsafe fn of(slab: NonNull<Slab>, size: usize) -> Self {
+    /// The slab is one with checks, and outlives `'a`, as its cache does; see the head of this file.
+    pub(super) unsafe fn of(slab: NonNull<Slab>) -> Self {
         // SAFETY: by contract.
-        Self { slab: unsafe { slab.as_ref() }, size }
+        Self { slab: unsafe { slab.as_ref() } }
+    }
+
+    pub(super) fn cache(&self) -> &'a Slabs {
+        // SAFETY: by the contract of `of`.
+        unsafe { self.slab.cache().as_ref() }
+    }
+
+    fn size(&self) -> usize {
+        self.cache().options.size
+    }
+
+    /// A violation, with what is known of its object.
+    pub(super) fn about(&self, index: u16, kind: ViolationKind) -> Violation {
+        let (allocated, freed) = self.known_sites(index);
+        let slab = Some((self.block().start, usize::from(index)));
+        let violation = Violation::new(kind, self.cache(), self.address(index));
+        Violation { slab, allocated, freed, ..violation }
     }
 
     pub(super) fn count(&self) -> u16 {
@@ -101,47 +118,62 @@ impl<'a> Objects<'a> {
                 .write_bytes(IN_ZONE, layout.block - (objects - self.block().start));
         }
         for index in 0..self.count() {
-            self.fill(index, FRESH, FRESH);
+            self.set_usage(index, Use::Fresh);
+        }
+    }
+
+    fn record(&self, index: u16) -> *mut Record {
+        self.slab.record(index).cast().as_ptr()
+    }
+
+    /// What the bytes of an object and its last one are while it is this, if that is checked.
+    fn pattern(&self, usage: Use) -> Option<(u8, u8)> {
+        let poison = self.slab.checked().contains(Debug::POISON) && self.size() > 0;
+        match usage {
+            Use::Fresh | Use::Allocated if poison => Some((FRESH, FRESH)),
+            Use::Free if poison => Some((FREED, FREED_LAST)),
+            _ => None,
         }
     }
 
     pub(super) fn usage(&self, index: u16) -> Option<Use> {
-        let record = self.slab.record(index).cast::<Record>().as_ptr();
         // SAFETY: a record is there, the part without sites at least.
-        let usage = unsafe { (&raw const (*record).usage).read() };
+        let usage = unsafe { (&raw const (*self.record(index)).usage).read() };
         [Use::Fresh, Use::Allocated, Use::Free, Use::Waiting, Use::Quarantined]
             .into_iter()
             .find(|known| *known as u32 == usage)
     }
 
+    /// Notes what an object is from now on, and fills it if that is checked.
     pub(super) fn set_usage(&self, index: u16, usage: Use) {
-        let record = self.slab.record(index).cast::<Record>().as_ptr();
         // SAFETY: as in `usage`.
-        unsafe { (&raw mut (*record).usage).write(usage as u32) };
-    }
-
-    fn sites(&self, index: u16) -> Option<*mut [CallSite; 2]> {
-        let record = self.slab.record(index).cast::<Record>().as_ptr();
-        // SAFETY: with call sites, a whole record is there.
-        self.slab.checked().contains(Debug::TRACK).then(|| unsafe { &raw mut (*record).sites })
-    }
-
-    pub(super) fn set_allocated(&self, index: u16, by: &CallSite) {
-        if let Some(sites) = self.sites(index) {
-            // SAFETY: as `sites` says.
-            unsafe { (*sites)[0] = *by };
+        unsafe { (&raw mut (*self.record(index)).usage).write(usage as u32) };
+        if let Some((all, last)) = self.pattern(usage) {
+            let object = self.slab.object(index);
+            // SAFETY: the object is free, or not yet handed out, and of this size.
+            unsafe {
+                object.write_bytes(all, self.size());
+                object.add(self.size() - 1).write(last);
+            }
         }
     }
 
-    pub(super) fn set_freed(&self, index: u16, by: &CallSite) {
+    /// Who allocated an object and who freed it, if that is kept.
+    fn sites(&self, index: u16) -> Option<*mut [CallSite; 2]> {
+        // SAFETY: with call sites, a whole record is there.
+        let sites = || unsafe { &raw mut (*self.record(index)).sites };
+        self.slab.checked().contains(Debug::TRACK).then(sites)
+    }
+
+    pub(super) fn set_site(&self, index: u16, freed: bool, by: &CallSite) {
         if let Some(sites) = self.sites(index) {
             // SAFETY: as `sites` says.
-            unsafe { (*sites)[1] = *by };
+            unsafe { (*sites)[usize::from(freed)] = *by };
         }
     }
 
     /// Who allocated it last, and who freed it since.
-    pub(super) fn known_sites(&self, index: u16) -> (Option<CallSite>, Option<CallSite>) {
+    fn known_sites(&self, index: u16) -> (Option<CallSite>, Option<CallSite>) {
         // SAFETY: as `sites` says.
         let sites = self.sites(index).map_or([CallSite::NONE; 2], |sites| unsafe { *sites });
         let (allocated, freed) = (sites[0].known(), sites[1].known());
@@ -153,9 +185,12 @@ impl<'a> Objects<'a> {
     /// The zones of an object, left and right.
     fn zones(&self, index: u16) -> [(Side, Range<usize>); 2] {
         let (object, zone) = (self.address(index), zone(self.slab.checked()));
-        let end =
-            if zone == 0 { object + self.size } else { object + self.slab.layout().stride - zone };
-        [(Side::Left, object - zone..object), (Side::Right, object + self.size..end)]
+        let end = if zone == 0 {
+            object + self.size()
+        } else {
+            object + self.slab.layout().stride - zone
+        };
+        [(Side::Left, object - zone..object), (Side::Right, object + self.size()..end)]
     }
 
     /// The first byte beside an object that was written.
@@ -175,38 +210,11 @@ impl<'a> Objects<'a> {
 
     /// The first byte of a free object that was written, if that is checked.
     pub(super) fn written(&self, index: u16) -> Option<Dump> {
-        if !self.slab.checked().contains(Debug::POISON) || self.size == 0 {
-            return None;
-        }
+        let usage = self.usage(index).filter(|usage| *usage != Use::Allocated)?;
+        let (all, end) = self.pattern(usage)?;
         let object = self.address(index);
-        let last = object + self.size - 1;
-        let (all, end) = match self.usage(index)? {
-            Use::Fresh => (FRESH, FRESH),
-            Use::Free => (FREED, FREED_LAST),
-            _ => return None,
-        };
+        let last = object + self.size() - 1;
         self.differs(object..last, all).or_else(|| self.differs(last..last + 1, end))
-    }
-
-    /// Fills an object that has just been freed, if that is checked.
-    pub(super) fn poison(&self, index: u16) {
-        self.fill(index, FREED, FREED_LAST);
-    }
-
-    /// Fills an object that is about to be handed out, if that is checked.
-    pub(super) fn freshen(&self, index: u16) {
-        self.fill(index, FRESH, FRESH);
-    }
-
-    fn fill(&self, index: u16, all: u8, last: u8) {
-        if self.slab.checked().contains(Debug::POISON) && self.size > 0 {
-            let object = self.slab.object(index);
-            // SAFETY: the object is free, or about to be, and of this size.
-            unsafe {
-                object.write_bytes(all, self.size);
-                object.add(self.size - 1).write(last);
-            }
-        }
     }
 
     fn differs(&self, range: Range<usize>, expected: u8) -> Option<Dump> {

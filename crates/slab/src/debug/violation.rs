@@ -1,9 +1,9 @@
 //! What was found, and who is told.
 
 use super::CallSite;
-use crate::inner::Inner;
 use crate::name::Name;
 use crate::options::Options;
+use crate::slabs::Slabs;
 use core::fmt;
 use core::ptr;
 use quietline_platform::atomic::{AtomicPtr, Ordering};
@@ -163,7 +163,7 @@ fn by_default(violation: &Violation) {
 }
 
 impl Violation {
-    pub(super) fn new(kind: ViolationKind, cache: &Inner, object: usize) -> Self {
+    pub(super) fn new(kind: ViolationKind, cache: &Slabs, object: usize) -> Self {
         let Options { name, size, .. } = cache.options;
         let (slab, memory) = (None, None);
         Self {

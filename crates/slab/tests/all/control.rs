@@ -48,7 +48,7 @@ unsafe impl Counted for Session {
 }
 
 /// Every operation of a control, on a cache with objects in use.
-fn operate(control: Control<'_>, name: &str, keeps_state: bool) {
+fn operate(control: &Control, name: &str, keeps_state: bool) {
     assert_eq!(control.stats().name, name);
     let active = control.stats().active;
     let tunables =
@@ -72,21 +72,21 @@ fn operate(control: Control<'_>, name: &str, keeps_state: bool) {
 fn all_kinds_of_caches() {
     quietline_testing::isolated!();
     let raw = RawCache::new(Options::new("raw", 24, 8)).unwrap();
-    operate(raw.control(), "raw", false);
+    operate(&raw, "raw", false);
     let typed = Cache::<[u64; 3]>::new("typed").unwrap();
     let slots: Vec<_> = (0..20).map(|n| typed.alloc([n; 3]).unwrap()).collect();
-    operate(typed.control(), "typed", false);
+    operate(&typed, "typed", false);
     assert!(slots.iter().zip(0..).all(|(slot, n)| **slot == [n; 3]));
     drop(slots);
     let typesafe = TypesafeCache::<Session>::new("typesafe", domain()).unwrap();
     let sessions: Vec<_> =
         (0..20).map(|n| Held::new(&typesafe, |s| s.id.store(n, Relaxed)).unwrap()).collect();
-    operate(typesafe.control(), "typesafe", true);
+    operate(&typesafe, "typesafe", true);
     assert!(sessions.iter().zip(0..).all(|(session, n)| session.id.load(Relaxed) == n));
     drop(sessions);
     let by_rcu = RcuCache::<[u64; 3]>::new("by rcu", domain()).unwrap();
     let slot = by_rcu.alloc([7; 3]).unwrap();
-    operate(by_rcu.control(), "by rcu", false);
+    operate(&by_rcu, "by rcu", false);
     assert_eq!(*slot, [7; 3]);
 }
 
@@ -98,15 +98,15 @@ fn red_zones_of_a_typed_cache() {
     note_violations();
     let options = Options { debug: Debug::RED_ZONE, ..Options::of::<[u8; 40]>("typed") };
     let cache = Cache::<[u8; 40]>::with_options(options).unwrap();
-    assert_eq!(cache.control().debug(), Debug::RED_ZONE | Debug::CONSISTENCY);
+    assert_eq!(cache.debug(), Debug::RED_ZONE | Debug::CONSISTENCY);
     let mut slot = cache.alloc([1; 40]).unwrap();
     let end = slot.as_mut_ptr().wrapping_add(40);
     // SAFETY: in the object's slab, where the red zone is.
     unsafe { end.write(3) };
-    assert_eq!(cache.control().validate(), 1);
+    assert_eq!(cache.validate(), 1);
     assert!(matches!(only(), ViolationKind::Overrun(_)));
     drop(slot);
-    assert_eq!(cache.control().validate(), 0, "the red zone was restored");
+    assert_eq!(cache.validate(), 0, "the red zone was restored");
 }
 
 /// Options of a typesafe cache: tunables and checks have effect; a double free and an overrun are
@@ -121,7 +121,7 @@ fn options_of_a_typesafe_cache() {
         ..Options::of::<Session>("sessions")
     };
     let cache = TypesafeCache::<Session>::with_options(options, domain()).unwrap();
-    let control = cache.control();
+    let control: &Control = &cache;
     assert_eq!(control.tunables().sheaf_capacity, 5);
     assert_eq!(control.debug(), Debug::CONSISTENCY | Debug::RED_ZONE, "no poison");
     let session = cache.alloc().unwrap();

@@ -8,49 +8,19 @@ use quietline_slab::{
     RcuCache, Typesafe, TypesafeCache, TypesafePlace,
 };
 use quietline_sync::{FileRef, rcu};
-use std::alloc::{GlobalAlloc, Layout, System};
+use quietline_testing::heap;
 use std::cell::Cell;
 use std::fmt::Write;
 use std::ptr::NonNull;
 
-/// Counts the bytes that each thread has allocated and not freed.
-struct Counting;
-
-thread_local! {
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(bytes: isize) {
-    // A thread that ends frees its own storage last.
-    let _ = LIVE.try_with(|live| live.set(live.get() + bytes));
-}
-
-// SAFETY: the system's allocator, and a count beside it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: passed on.
-        let memory = unsafe { System.alloc(layout) };
-        if !memory.is_null() {
-            count(layout.size() as isize);
-        }
-        memory
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: passed on.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
 #[global_allocator]
-static HEAP: Counting = Counting;
+static HEAP: heap::Counting = heap::Counting;
 
 /// What this thread and the library hold: bytes in pages, bytes on the heap, and where the next cache's per-CPU words will be.
 fn held() -> (usize, isize, usize) {
     rcu::global().unwrap().barrier();
     let words = RawCache::new(Options::new("probe", 8, 8)).unwrap().percpu_base().addr().get();
-    (pages::usage().used, LIVE.with(Cell::get), words)
+    (pages::usage().used, heap::bytes_of_thread(), words)
 }
 
 /// Memory ran out, and every call that met it said so.
@@ -324,7 +294,7 @@ fn what_needs_no_memory() {
     let mut objects: Vec<Entry> = vec![None; 3000];
     cache.alloc_bulk(&mut objects).unwrap();
     let mut text = String::with_capacity(1 << 20);
-    let heap = LIVE.with(Cell::get);
+    let before = heap::bytes_of_thread();
     fault::fail_from(1);
     let mut caches = 0;
     quietline_slab::each_cache(|_| caches += 1);
@@ -345,5 +315,5 @@ fn what_needs_no_memory() {
     assert_eq!((stats.active, stats.waiting, stats.slabs), (0, 0, 0), "{stats:?}");
     drop(cache);
     fault::fail_nth(0);
-    assert!(LIVE.with(Cell::get) <= heap);
+    assert!(heap::bytes_of_thread() <= before);
 }

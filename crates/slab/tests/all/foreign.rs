@@ -61,6 +61,14 @@ unsafe fn construct(_: NonNull<u8>) {}
 
 const MANY: usize = 20_000;
 
+/// Queues calls of a user and takes them through their grace periods: they are due and have not
+/// run.
+fn make_due(domain: &Domain, calls: usize) {
+    (0..calls).for_each(|_| domain.defer(user_code).unwrap());
+    (0..2).for_each(|_| domain.cond_synchronize(domain.get_state_synchronize()));
+    assert_eq!(RUNS.load(Relaxed), 0);
+}
+
 #[test]
 fn a_free_by_rcu_drops_no_value() {
     quietline_testing::isolated!();
@@ -83,7 +91,7 @@ fn a_free_by_rcu_runs_no_callback_of_others() {
     quietline_testing::isolated!();
     let domain = Domain::leaked().unwrap();
     let cache = RcuCache::<u64>::new("foreign-others", domain).unwrap();
-    (0..1000).for_each(|_| domain.defer(user_code).unwrap());
+    make_due(domain, 1000);
     let free = |_| drop(Unlinked::from(cache.alloc(7).unwrap()));
     inside(|| (0..MANY).for_each(free));
     domain.barrier();
@@ -121,7 +129,7 @@ fn a_free_calls_no_destructor() {
 fn a_typesafe_free_drops_no_value() {
     quietline_testing::isolated!();
     let domain = Domain::leaked().unwrap();
-    (0..1000).for_each(|_| domain.defer(user_code).unwrap());
+    make_due(domain, 1000);
     let cache = TypesafeCache::<Value<256>>::new("foreign-typesafe", domain).unwrap();
     for _ in 0..3 {
         let out: Vec<_> = (0..MANY).map(|_| cache.alloc().unwrap()).collect();
@@ -165,7 +173,7 @@ fn a_free_without_memory_runs_no_callback_of_others() {
     let cache =
         RawCache::new(Options { sheaves: false, ..Options::new("foreign-memory", 64, 8) }).unwrap();
     let object = cache.alloc().unwrap();
-    (0..10).for_each(|_| domain.defer(user_code).unwrap());
+    make_due(domain, 10);
     inside(|| {
         fault::fail_from(1);
         // SAFETY: allocated above, and freed once.

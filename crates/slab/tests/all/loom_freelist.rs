@@ -5,7 +5,7 @@
 #[path = "../../src/freelist.rs"]
 mod freelist;
 
-use freelist::{Detached, Freelist, Links, NONE, Packed, State};
+use freelist::{Detached, Freelist, Links, NONE, Packed, Popped, State};
 use quietline_platform::atomic::{AtomicUsize, Ordering};
 use quietline_platform::cell::UnsafeCell;
 use quietline_platform::{model, thread};
@@ -61,10 +61,8 @@ impl Slab {
             discards: AtomicUsize::new(0),
             data: (0..OBJECTS).map(|_| UnsafeCell::new(0)).collect(),
         };
-        assert_eq!(
-            slab.list.pop(OBJECTS, OBJECTS, &slab.links, &mut []),
-            (0, OBJECTS, State::Frozen)
-        );
+        let all = slab.list.pop(OBJECTS, (0, OBJECTS), State::Frozen, &slab.links, |_| ());
+        assert_eq!((all.listed, all.fresh, all.state), (0, OBJECTS, State::Frozen));
         slab.list.set_state(state);
         Arc::new(slab)
     }
@@ -110,11 +108,20 @@ impl Slab {
         }
     }
 
+    /// The owner takes objects, all of which were out before.
+    fn take(&self, want: u16, empty: State) -> Popped {
+        self.list.pop(want, (OBJECTS, OBJECTS), empty, &self.links, |all| assert_eq!(all, OBJECTS))
+    }
+
     fn pop(&self, want: u16) -> Vec<u16> {
-        let mut indices = [NONE; OBJECTS as usize];
-        let (listed, fresh, _) = self.list.pop(want, 0, &self.links, &mut indices);
-        assert_eq!(fresh, 0);
-        let taken = indices[..usize::from(listed)].to_vec();
+        let popped = self.take(want, State::Full);
+        assert_eq!(popped.fresh, 0);
+        let mut taken = Vec::new();
+        let mut next = popped.head;
+        for _ in 0..popped.listed {
+            taken.push(next);
+            next = self.links.next(next);
+        }
         taken.iter().for_each(|object| self.use_object(*object));
         taken
     }
@@ -207,11 +214,11 @@ fn same_word_again_is_still_seen() {
                 slab.use_object(0);
             }
         });
-        // One more that was never listed keeps the owner the owner.
-        let mut indices = [NONE; 4];
-        if let (1, 0, State::Frozen) = slab.list.pop(1, 1, &slab.links, &mut indices) {
-            slab.use_object(indices[0]);
-            let list = slab.detached(&indices[..1]);
+        // The owner stays the owner.
+        let popped = slab.take(1, State::Frozen);
+        if popped.listed == 1 {
+            slab.use_object(popped.head);
+            let list = slab.detached(&[popped.head]);
             slab.list.push(list, &slab.links, |_, _| true);
         }
         other.join().unwrap();
@@ -241,9 +248,7 @@ fn frozen_to_full_or_not() {
         let slab = Slab::all_out(State::Frozen);
         slab.free(&[0]);
         let other = beside(&slab, |slab| slab.free(&[1]));
-        let mut indices = [NONE; 4];
-        let (_, _, state) = slab.list.pop(1, 0, &slab.links, &mut indices);
-        if state == State::Frozen {
+        if slab.take(1, State::Full).state == State::Frozen {
             let mut cache = slab.cache.lock();
             slab.list.set_state(State::Partial);
             cache.listed += 1;

@@ -29,7 +29,7 @@ fn cache() -> Arc<Cache> {
 }
 
 impl Cache {
-    /// As `Inner::free_rcu`, with sheaves for two: objects that are sent go to `sent`.
+    /// As `RawCache::free_rcu`, with sheaves for two: objects that are sent go to `sent`.
     fn free_rcu(&self, object: usize, sent: &mut Vec<usize>) {
         if self.sheaves.push_rcu(object) {
             return;

@@ -101,23 +101,6 @@ fn two_visits_beside_a_count() {
     });
 }
 
-/// What a visitor calls may count, and does not wait for itself.
-#[test]
-fn a_count_inside_a_visit() {
-    explore(|| {
-        let cache = Cache::new();
-        let visitor = {
-            let cache = cache.clone();
-            thread::spawn(move || {
-                let _visit = cache.visits.begin();
-                cache.count()
-            })
-        };
-        let counted = cache.count();
-        assert_eq!((visitor.join().unwrap(), counted), (1, 1));
-    });
-}
-
 /// Sheaves of CPUs, by number, 0 for none, and those that the domain has.
 struct Sheaves {
     domain: Pin<Box<Domain>>,
@@ -136,7 +119,7 @@ impl Sheaves {
         self.places[place].swap(0, AcqRel)
     }
 
-    /// As `Inner::free_rcu_slow`: takes a CPU's sheaf and queues it.
+    /// As `RawCache::free_rcu`: takes a CPU's sheaf and queues it.
     fn send(&self, place: usize) {
         let _section = self.domain.read();
         let sheaf = self.take(place);

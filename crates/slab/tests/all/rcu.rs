@@ -71,7 +71,7 @@ fn free_rcu(cache: &RawCache, object: NonNull<Object>) {
 
 /// What a program does between two pieces of work.
 fn run_pending(domain: &Domain) {
-    if rcu::is_pending() {
+    if domain.is_pending() {
         rcu::run_pending(&[domain]);
     }
 }

@@ -26,12 +26,12 @@ use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicI64, AtomicU64, Ordering};
 use quietline_platform::percpu::Words;
 
-/// Callbacks that a CPU queues before the thread notes a [pending](super::is_pending) share of
-/// work.
+/// Callbacks that a CPU queues before the thread notes a [pending](super::DomainSet::is_pending)
+/// share of work.
 pub const BATCH: i64 = if cfg!(loom) { 2 } else { 256 };
-/// The share of a thread in the callbacks that are due: twice what it queued, so that a backlog
-/// shrinks.
-const RUN: i64 = 2;
+/// Objects whose callbacks a thread runs for each time that it has filled batches: twice one batch,
+/// so that a backlog shrinks.
+pub const SHARE: i64 = 2 * BATCH;
 /// Batches of the whole system for which a thread's share begins a grace period, at least, and one
 /// more for every four CPUs: its barrier interrupts each of them.
 const GATHER: i64 = if cfg!(loom) { 1 } else { 4 };
@@ -40,7 +40,7 @@ const GATHER: i64 = if cfg!(loom) { 1 } else { 4 };
 const LIMIT: i64 = if cfg!(loom) { 4 } else { 64 };
 /// Nanoseconds that the barrier of a grace period may cost each object of [`Domain::call_many`].
 #[cfg(not(loom))]
-const SHARE: i64 = 2;
+const NANOS_PER_OBJECT: i64 = 2;
 
 /// CPUs whose lists are collected at a time.
 const COLLECTED: usize = 16;
@@ -57,8 +57,10 @@ pub(super) struct Callbacks {
     least: i64,
     /// Objects, coming many at a time, for which one begins: see [`tune`](Self::tune).
     gather: AtomicI64,
-    /// Callbacks above which threads that queue are slowed down.
+    /// Callbacks above which threads are slowed down where they run their share.
     limit: i64,
+    /// The domain's bit in the notes of [pending](super::pending) work.
+    pub(super) bit: u64,
     /// Full batches queued, in callbacks, less callbacks run. Below zero by what was run of unfinished batches.
     pub(super) backlog: CachePadded<AtomicI64>,
     /// Full batches, in callbacks, since lists were last collected: those that came singly, and those that did not.
@@ -84,6 +86,7 @@ impl Callbacks {
             least,
             gather: AtomicI64::new(least),
             limit,
+            bit: pending::new_bit(),
             backlog: CachePadded::new(AtomicI64::new(0)),
             fresh: [AtomicI64::new(0), AtomicI64::new(0)],
             stages: SpinLock::new(stages),
@@ -106,23 +109,21 @@ impl Callbacks {
         unsafe { self.queue.lists.list_push_selected(&self.queue.half, head.cast()) };
     }
 
-    /// Books a full batch. Returns the number of objects in it.
-    fn book(&self, weight: i64, many: bool) -> i64 {
+    /// Books a full batch.
+    fn book(&self, weight: i64, many: bool) {
         // What was counted on this CPU, and what was not because it filled the batch. (On another CPU's count, if this
         // thread has just been moved: the sum is right all the same.)
         let queued = self.queue.lists.swap(QUEUED, 0) as i64 + weight;
         // Relaxed: quantities, which order nothing; so wherever these two are used.
         self.fresh[usize::from(many)].fetch_add(queued, Ordering::Relaxed);
         self.backlog.fetch_add(queued, Ordering::Relaxed);
-        queued
     }
 
-    fn limit(&self) -> i64 {
-        self.limit
-    }
-
-    fn over_limit(&self) -> bool {
-        self.backlog.load(Ordering::Relaxed) > self.limit
+    /// Returns whether more than the limit is queued, and notes it.
+    pub(super) fn over_limit(&self) -> bool {
+        let over = self.backlog.load(Ordering::Relaxed) > self.limit;
+        pending::note_over_limit(self.bit, over);
+        over
     }
 
     /// Callbacks queued and not yet run. Exact when nobody queues or runs meanwhile. O(CPUs).
@@ -139,13 +140,13 @@ impl Callbacks {
     }
 
     /// Learns what the barrier of a grace period costs: some hundred nanoseconds while nobody else runs, a hundred times
-    /// that while every CPU must be interrupted. So many objects are gathered for the next ones that each pays [`SHARE`]
+    /// that while every CPU must be interrupted. So many objects are gathered for the next ones that each pays [`NANOS_PER_OBJECT`]
     /// nanoseconds of it: few, and soon free, while it is cheap; but not above an eighth of the limit, as up to three such
     /// heaps wait at a time, and some with CPUs that their threads have left. Callbacks that come singly do not wait for that: each is a line of its own, and thousands of
     /// them are cold when they are run, which costs more than the barrier. Called by the grace period's holder.
     #[cfg(not(loom))]
     pub(super) fn tune(&self, cost: core::time::Duration) {
-        let wanted = i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX) / SHARE;
+        let wanted = i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX) / NANOS_PER_OBJECT;
         let wanted = wanted.clamp(self.least, self.limit / 8);
         // Relaxed: a quantity, which one at a time writes. An eighth of the way: one late barrier means little.
         let gather = self.gather.load(Ordering::Relaxed);
@@ -206,22 +207,13 @@ impl Callbacks {
         unsafe { Chain::of_list(first) }
     }
 
-    /// Runs everything, due or not. For the domain's end.
-    pub(super) fn run_all(&mut self) {
-        // A callback may queue another.
-        loop {
-            let mut chain = self.stages.lock().take_all();
-            for cpu in 0..self.queue.lists.cpus() {
-                HALVES.into_iter().for_each(|half| chain.append(self.take_list(cpu, half)));
-            }
-            if chain.len() == 0 {
-                return;
-            }
-            while let Some(head) = chain.pop() {
-                // SAFETY: no section of this domain is open any more, and none can begin.
-                unsafe { Head::run(head) };
-            }
+    /// Takes everything, due or not, for the domain's end. Nobody may be pushing.
+    pub(super) fn take_all(&self) -> Chain {
+        let mut chain = self.stages.lock().take_all();
+        for cpu in 0..self.queue.lists.cpus() {
+            HALVES.into_iter().for_each(|half| chain.append(self.take_list(cpu, half)));
         }
+        chain
     }
 
     #[cfg(not(loom))]
@@ -292,29 +284,31 @@ impl Domain {
     #[cold]
     #[inline(never)]
     fn batch_is_full(&self, weight: i64, many: bool) {
-        let queued = self.callbacks.book(weight, many);
+        self.callbacks.book(weight, many);
+        let over_limit = self.callbacks.over_limit();
         #[cfg(not(any(loom, quietline_sim)))]
-        if self.reclaimer.notify() {
+        if self.reclaimer.notify() && !over_limit {
             return;
         }
-        pending::add(queued);
+        pending::note_filled(self.callbacks.bit);
     }
 
-    /// Does the share of a thread that has queued `queued` objects: moves the grace period on if
-    /// enough is queued, and runs callbacks of the CPU that are due, up to twice as many. With more
-    /// than [`backlog_limit`](Self::backlog_limit) queued, runs those of all CPUs and waits for a
-    /// grace period, up to ten milliseconds: a flood is slowed to what the readers allow.
-    pub(super) fn run_share(&self, queued: i64) {
-        self.step(Want::Batch);
-        self.run_ready(RUN * queued, false);
-        if !self.callbacks.over_limit() {
-            return;
+    /// Does the share of a thread, that of a thread that has filled a batch if `filled`: see
+    /// [`run_pending`](super::run_pending). A flood is slowed to what the readers allow.
+    pub(super) fn run_share(&self, filled: bool) {
+        if filled {
+            self.step(Want::Batch);
+            self.run_ready(SHARE, false);
         }
         let mut wait = Wait::new();
         let mut bound = Bound::new();
-        while self.callbacks.over_limit() && !bound.passed() {
+        while self.callbacks.over_limit() {
             self.step(Want::Any);
-            if self.run_ready(RUN * BATCH, true) == 0 {
+            let ran = self.run_ready(SHARE, true).ran;
+            if !filled || bound.passed() {
+                break;
+            }
+            if ran == 0 {
                 wait.pause(self);
             }
         }
@@ -375,7 +369,7 @@ impl Domain {
     /// [`run_pending`](super::run_pending) slows its caller down: 64 batches, or eight for every
     /// CPU where that is more.
     pub fn backlog_limit(&self) -> u64 {
-        self.callbacks.limit() as u64
+        self.callbacks.limit as u64
     }
 }
 

@@ -43,8 +43,9 @@ impl Chosen {
 }
 
 impl Domain {
-    /// Sets the reclaimer of the domain: threads that fill a batch notify it, and have no
-    /// [pending](super::is_pending) share of callbacks. `None` for shares, as at first. A child
+    /// Sets the reclaimer of the domain: threads that fill a batch notify it, and have a
+    /// [pending](Self::is_pending) share of callbacks only while more than
+    /// [`backlog_limit`](Self::backlog_limit) is queued. `None` for shares, as at first. A child
     /// process begins with shares.
     ///
     /// # Errors
@@ -64,10 +65,10 @@ impl Domain {
 
     /// Starts a thread that runs the domain's callbacks for the life of the process, and makes it
     /// the domain's [reclaimer](Self::set_reclaimer). It wakes when a batch is full, and once a
-    /// second.
+    /// second. Each call starts one more thread, and only the last one is woken for full batches.
     ///
     /// # Errors
-    /// Those of the system when it starts no thread.
+    /// Those of the system when it starts no thread; out of memory.
     pub fn spawn_reclaimer(&'static self) -> std::io::Result<()> {
         struct Waker(thread::Thread);
         impl Reclaimer for Waker {
@@ -75,8 +76,13 @@ impl Domain {
                 self.0.unpark();
             }
         }
+        let (to_caller, made) = std::sync::mpsc::sync_channel(1);
         let run = move || {
-            loop {
+            let waker = heap::try_box(Waker(thread::current()));
+            let chosen = waker.and_then(|waker| self.set_reclaimer(Some(Box::leak(waker))));
+            // The caller waits for it.
+            let _ = to_caller.send(chosen);
+            while chosen.is_ok() {
                 thread::park_timeout(INTERVAL);
                 // Without progress the thread sleeps: a reader may stay inside for long.
                 let mut left = self.backlog();
@@ -89,9 +95,8 @@ impl Domain {
                 }
             }
         };
-        let thread = thread::Builder::new().name("rcu-reclaimer".to_owned()).spawn(run)?;
-        let no_memory = |AllocError| std::io::ErrorKind::OutOfMemory;
-        let waker = heap::try_box(Waker(thread.thread().clone())).map_err(no_memory)?;
-        Ok(self.set_reclaimer(Some(Box::leak(waker))).map_err(no_memory)?)
+        thread::Builder::new().name("rcu-reclaimer".to_owned()).spawn(run)?;
+        let chosen = made.recv().unwrap_or(Err(AllocError));
+        chosen.map_err(|AllocError| std::io::ErrorKind::OutOfMemory.into())
     }
 }

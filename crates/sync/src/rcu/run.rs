@@ -1,8 +1,9 @@
 //! Callbacks on their way from the lists to their end: collected, due, running.
 
 use super::Domain;
-use super::callbacks::Callbacks;
+use super::callbacks::{Callbacks, SHARE};
 use super::chain::{Chain, Head};
+use crate::SpinLockGuard;
 use core::cell::Cell;
 use core::{mem, ptr};
 use quietline_platform::AllocError;
@@ -44,8 +45,18 @@ impl List {
     }
 }
 
+/// What a call to run callbacks did.
+pub(super) struct Progress {
+    /// Objects whose callbacks ran.
+    pub(super) ran: i64,
+    /// Objects that are due still.
+    left: i64,
+}
+
 /// A chain being run, on its runner's stack.
 struct Run<'a> {
+    /// The run that the thread is inside of: only at the end of a domain inside a callback.
+    outer: *const Run<'static>,
     callbacks: &'a Callbacks,
     chain: Chain,
     len: i64,
@@ -56,7 +67,7 @@ struct Run<'a> {
 
 #[cfg(not(loom))]
 quietline_platform::thread_local! {
-    /// The run that this thread is inside of: one at a time, of any domain.
+    /// The innermost run that the thread is inside of, of any domain.
     static RUN: Cell<*const Run<'static>> = const { Cell::new(ptr::null()) };
 }
 #[cfg(loom)]
@@ -124,7 +135,7 @@ impl Stages {
         #[cfg(quietline_sim)]
         self.fit(cpu);
         let mut taken = self.lists[cpu].ready.take(n);
-        if all {
+        if all && taken.len() < self.ready.min(n) {
             for list in &mut self.lists {
                 taken.append(list.ready.take(n - taken.len()));
             }
@@ -165,11 +176,14 @@ impl Stages {
     pub(super) fn forget_others(&mut self, callbacks: &Callbacks) -> i64 {
         self.running = [0; 2];
         self.in_hand = 0;
+        let mut run = RUN.with(Cell::get);
         // SAFETY: a run is alive as long as the thread is inside it: it is a frame further up this stack.
-        let own = unsafe { RUN.with(Cell::get).as_ref() };
-        if let Some(own) = own.filter(|own| ptr::eq(own.callbacks, callbacks)) {
-            self.running[own.parity] = 1;
-            self.in_hand = own.len;
+        while let Some(own) = unsafe { run.as_ref() } {
+            if ptr::eq(own.callbacks, callbacks) {
+                self.running[own.parity] += 1;
+                self.in_hand += own.len;
+            }
+            run = own.outer;
         }
         let taken = self.lists.iter().flat_map(|list| &list.taken);
         self.in_hand + self.ready + taken.map(Chain::len).sum::<i64>()
@@ -177,36 +191,53 @@ impl Stages {
 }
 
 impl Callbacks {
-    /// Runs the callbacks of about `n` objects whose grace period is over. Returns the number of
-    /// objects. Runs none inside a callback of any domain: callbacks that wait or queue would
-    /// otherwise pile up on the stack.
-    fn run_ready(&self, completed: u64, n: i64, all: bool) -> i64 {
+    /// Runs the callbacks of about `n` objects whose grace period is over. Runs none inside a
+    /// callback of any domain: callbacks that wait or queue would otherwise pile up on the stack.
+    fn run_ready(&self, completed: u64, n: i64, all: bool) -> Progress {
         if is_inside_callback() {
-            return 0;
+            return Progress { ran: 0, left: 0 };
         }
         let cpu = cpu::current();
-        let mut run = {
-            let mut stages = self.stages.lock();
-            stages.promote(completed);
-            let chain = stages.take(n, cpu, all);
-            let len = chain.len();
-            if len == 0 {
-                return 0;
-            }
-            let parity = (stages.turn % 2) as usize;
-            stages.running[parity] += 1;
-            stages.in_hand += len;
-            Run { callbacks: self, chain, len, cpu, parity }
-        };
+        let mut stages = self.stages.lock();
+        stages.promote(completed);
+        let chain = stages.take(n, cpu, all);
+        let (ran, left) = (chain.len(), stages.ready);
+        if ran != 0 {
+            self.run(stages, chain, cpu);
+        }
+        Progress { ran, left }
+    }
+
+    /// Runs a chain that was taken from the stages.
+    fn run(&self, mut stages: SpinLockGuard<'_, Stages>, chain: Chain, cpu: usize) {
+        let (len, parity) = (chain.len(), (stages.turn % 2) as usize);
+        stages.running[parity] += 1;
+        stages.in_hand += len;
+        drop(stages);
+        let outer = RUN.try_with(Cell::get).unwrap_or(ptr::null());
+        let mut run = Run { outer, callbacks: self, chain, len, cpu, parity };
         // Callbacks look at the run by its address, so it is only used by that.
         let this = &raw mut run;
         let _ = RUN.try_with(|own| own.set(this.cast()));
         // SAFETY: alive on this stack; no callback holds a reference to it.
         while let Some(head) = unsafe { (*this).chain.pop() } {
-            // SAFETY: its grace period is over, and this thread alone has taken it.
+            // SAFETY: no section that could find its objects is open, and this thread alone has
+            // taken it.
             unsafe { Head::run(head) };
         }
-        run.len
+    }
+
+    /// Runs everything, due or not, for the domain's end: no section is open any more, and none can
+    /// begin. Inside a callback of another domain as well.
+    pub(super) fn run_all(&self) {
+        // A callback may queue another.
+        loop {
+            let chain = self.take_all();
+            if chain.len() == 0 {
+                return;
+            }
+            self.run(self.stages.lock(), chain, 0);
+        }
     }
 
     /// Waits until all who are running callbacks now have ended that; not for those who begin later.
@@ -220,16 +251,27 @@ impl Callbacks {
 }
 
 impl Domain {
-    /// Runs the callbacks of about `n` objects that are due. Returns the number of objects.
-    pub(super) fn run_ready(&self, n: i64, all: bool) -> i64 {
+    /// Runs the callbacks of about `n` objects that are due: those of the CPU, and then of all
+    /// others if `all` are wanted.
+    pub(super) fn run_ready(&self, n: i64, all: bool) -> Progress {
         self.callbacks.run_ready(self.grace.completed().into_raw(), n, all)
+    }
+
+    /// Runs the callbacks that are due now. A [`SHARE`] at a time, so that other threads see the
+    /// backlog shrink.
+    pub(super) fn run_due(&self) {
+        let Progress { mut ran, mut left } = self.run_ready(SHARE, true);
+        while ran != 0 && left > 0 {
+            ran = self.run_ready(left.min(SHARE), true).ran;
+            left -= ran;
+        }
     }
 }
 
 impl Drop for Run<'_> {
     /// Ends the run; also when a callback unwinds, against its contract: then the rest stays for others.
     fn drop(&mut self) {
-        let _ = RUN.try_with(|own| own.set(ptr::null()));
+        let _ = RUN.try_with(|own| own.set(self.outer));
         let mut stages = self.callbacks.stages.lock();
         // Relaxed: a quantity. Under the lock, so that `wanted` sees it change together with `in_hand`.
         self.callbacks.backlog.fetch_sub(self.len - self.chain.len(), Ordering::Relaxed);

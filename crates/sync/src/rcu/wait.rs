@@ -41,7 +41,7 @@ impl Wait {
     }
 }
 
-/// A bound on how long a queuer is slowed down.
+/// A bound on how long a thread waits where it runs its share.
 pub(super) struct Bound {
     #[cfg(not(loom))]
     until: Duration,

@@ -7,6 +7,7 @@ use core::time::Duration;
 use quietline_platform::atomic::{AtomicPtr, AtomicU32, Ordering};
 #[cfg(not(loom))]
 use quietline_platform::clock;
+use quietline_platform::const_unless_loom;
 
 use super::parking;
 use super::waiter::Waiter;
@@ -81,21 +82,13 @@ const BOUND: Duration = Duration::from_micros(250);
 const NAP: Duration = Duration::from_millis(1);
 
 impl QueuedLock {
-    #[cfg(not(loom))]
-    pub(super) const fn new() -> Self {
-        Self {
-            held: AtomicU32::new(FREE),
-            slot: AtomicU32::new(VACANT),
-            tail: AtomicPtr::new(ptr::null_mut()),
-        }
-    }
-
-    #[cfg(loom)]
-    pub(super) fn new() -> Self {
-        Self {
-            held: AtomicU32::new(FREE),
-            slot: AtomicU32::new(VACANT),
-            tail: AtomicPtr::new(ptr::null_mut()),
+    const_unless_loom! {
+        pub(super) fn new() -> Self {
+            Self {
+                held: AtomicU32::new(FREE),
+                slot: AtomicU32::new(VACANT),
+                tail: AtomicPtr::new(ptr::null_mut()),
+            }
         }
     }
 
@@ -263,7 +256,7 @@ impl QueuedLock {
     /// Waits as the head of the queue for the slot: spins a while, then sleeps, then reserves it.
     fn wait_for_slot(&self) {
         let mut spin = Spin::polite(SPINS);
-        let mut turn = Turn::new();
+        let mut until = None;
         loop {
             let slot = look(&self.slot);
             if slot & TAKEN == 0 {
@@ -275,7 +268,7 @@ impl QueuedLock {
             if slot & ASLEEP == 0 && spin.again() {
                 continue;
             }
-            let nap = turn.time_left();
+            let nap = time_left(&mut until);
             if nap.is_none() && slot & RESERVED == 0 {
                 // Relaxed: as in change_slot.
                 self.slot.fetch_or(RESERVED, Ordering::Relaxed);
@@ -286,7 +279,9 @@ impl QueuedLock {
             // either sees the flag or makes this exchange fail.
             let asleep = slot | HEAD_ASLEEP;
             if self.change_slot(slot, asleep) {
-                parking::wait(&self.slot, asleep, turn.limit(nap));
+                // In the model without a limit: the wake-up must not depend on the clock.
+                let limit = (!cfg!(loom)).then_some(nap.unwrap_or(NAP));
+                parking::wait(&self.slot, asleep, limit);
                 // Relaxed: a hint. A flag that is still there means that no unlock woke this
                 // thread: the time is up, or another flag changed before it slept.
                 if self.slot.load(Ordering::Relaxed) & HEAD_ASLEEP == 0 {
@@ -342,48 +337,16 @@ fn look(word: &AtomicU32) -> u32 {
         .unwrap_or_else(|now| now);
 }
 
-/// The time for which the head of the queue lets newcomers pass.
-#[cfg(not(loom))]
-struct Turn {
-    /// Set at the first sleep.
-    until: Option<Duration>,
-}
-
-#[cfg(not(loom))]
-impl Turn {
-    fn new() -> Self {
-        Self { until: None }
-    }
-
-    /// Returns `None` once the time is over.
-    fn time_left(&mut self) -> Option<Duration> {
+/// Returns the time for which the head of the queue still lets newcomers pass. It begins with the
+/// first call. `None` once it is over, in the model at once.
+fn time_left(until: &mut Option<Duration>) -> Option<Duration> {
+    #[cfg(loom)]
+    return until.take();
+    #[cfg(not(loom))]
+    {
         let now = clock::monotonic();
-        let left = self.until.get_or_insert(now + BOUND).saturating_sub(now);
+        let left = until.get_or_insert(now + BOUND).saturating_sub(now);
         (!left.is_zero()).then_some(left)
-    }
-
-    fn limit(&self, left: Option<Duration>) -> Option<Duration> {
-        Some(left.unwrap_or(NAP))
-    }
-}
-
-/// In the model the head reserves the slot at once, and then sleeps without a limit: its wake-up
-/// must not depend on the clock.
-#[cfg(loom)]
-struct Turn;
-
-#[cfg(loom)]
-impl Turn {
-    fn new() -> Self {
-        Self
-    }
-
-    fn time_left(&mut self) -> Option<Duration> {
-        None
-    }
-
-    fn limit(&self, _left: Option<Duration>) -> Option<Duration> {
-        None
     }
 }
 

@@ -17,37 +17,16 @@ use super::waiter::{ASLEEP, LINKED, PHASE, Waiter};
 /// The step from LINKED to CLAIMED, and from there to WOKEN.
 pub(super) const STEP: u32 = 1;
 
-#[cfg(not(loom))]
 quietline_platform::thread_local! {
     /// Where the calling thread's wake-ups go; null if they are made at once.
     static LATER: Cell<*const Claimed> = const { Cell::new(ptr::null()) };
 }
-#[cfg(loom)]
-quietline_platform::thread_local! {
-    static LATER: Cell<*const Claimed> = Cell::new(ptr::null());
-}
 
-/// Waiters that wake-ups have taken off their queues. They are woken when this is dropped, in the order in which they
-/// were claimed.
+/// Waiters that the thread's wake-ups have taken off their queues. They are woken when this is dropped, in the order in
+/// which they were claimed.
 pub(super) struct Claimed {
     first: Cell<*mut Node>,
     last: Cell<*mut Node>,
-}
-
-/// While this lives, the thread's wake-ups go to where it says.
-struct Scope;
-
-impl Scope {
-    fn enter(claimed: &Claimed) -> Self {
-        LATER.with(|later| later.set(claimed));
-        Self
-    }
-}
-
-impl Drop for Scope {
-    fn drop(&mut self) {
-        LATER.with(|later| later.set(ptr::null()));
-    }
 }
 
 /// Calls `f` with what the thread's wake-ups go to. If it is the outermost such call, they are made when `f` is done.
@@ -57,9 +36,9 @@ pub(super) fn collect<R>(f: impl FnOnce(&Claimed) -> R) -> R {
     if let Some(outer) = unsafe { outer.as_ref() } {
         return f(outer);
     }
-    // Dropped after the scope, which is dropped when `f` is done, also when it panics.
+    // Dropped when `f` is done, also when it panics.
     let claimed = Claimed { first: Cell::new(ptr::null_mut()), last: Cell::new(ptr::null_mut()) };
-    let _scope = Scope::enter(&claimed);
+    LATER.with(|later| later.set(&claimed));
     f(&claimed)
 }
 
@@ -95,6 +74,7 @@ impl Claimed {
 
 impl Drop for Claimed {
     fn drop(&mut self) {
+        LATER.with(|later| later.set(ptr::null()));
         while let Some(node) = NonNull::new(self.first.get()) {
             // SAFETY: claimed above and not told yet, so it lives and its links are ours.
             let waiter = unsafe { node.cast::<Waiter>().as_ref() };

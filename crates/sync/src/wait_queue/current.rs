@@ -10,13 +10,8 @@ use core::marker::PhantomData;
 use super::Interrupt;
 use crate::Shared;
 
-#[cfg(not(loom))]
 quietline_platform::thread_local! {
     static CURRENT: RefCell<Option<Shared<Interrupt>>> = const { RefCell::new(None) };
-}
-#[cfg(loom)]
-quietline_platform::thread_local! {
-    static CURRENT: RefCell<Option<Shared<Interrupt>>> = RefCell::new(None);
 }
 
 /// Puts `new` in the place of the thread's own; what was there. Gives `new` back while the thread's storage is being torn

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use quietline_platform::atomic::{AtomicBool, Ordering};
+use quietline_platform::const_unless_loom;
 
 use super::WaitQueue;
 
@@ -17,16 +18,11 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Not raised.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self { pending: AtomicBool::new(false), sleepers: WaitQueue::new() }
-    }
-
-    /// Not raised.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self { pending: AtomicBool::new(false), sleepers: WaitQueue::new() }
+    const_unless_loom! {
+        /// Not raised.
+        pub fn new() -> Self {
+            Self { pending: AtomicBool::new(false), sleepers: WaitQueue::new() }
+        }
     }
 
     /// Interrupts whoever waits with this, now or later. Any thread may call it.

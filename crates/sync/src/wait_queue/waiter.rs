@@ -316,15 +316,13 @@ impl WaitQueue {
             let slept = leave.sleep(&mut until);
             // Looked at outside the queue: a wake-up that comes now goes to somebody who needs it.
             let ready = ready();
-            match (ready, slept) {
-                (Some(ready), Ok(())) => {
-                    leave.settle();
-                    return Ok(ready);
-                }
-                (Some(ready), Err(_)) => return Ok(ready),
-                (None, Ok(())) => leave.settle(),
-                (None, Err(error)) => return Err(error),
+            if slept.is_ok() {
+                leave.settle();
             }
+            if let Some(ready) = ready {
+                return Ok(ready);
+            }
+            slept?;
         }
     }
 }

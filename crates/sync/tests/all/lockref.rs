@@ -10,14 +10,10 @@ use quietline_sync::Lockref;
 #[test]
 fn one_thread() {
     let lockref = Lockref::new(0);
-    assert!(!lockref.get_not_zero());
     assert!(lockref.get_not_dead());
-    assert!(lockref.get_not_zero());
     lockref.get();
-    assert_eq!(lockref.count(), 3);
-    assert!(lockref.put_not_zero());
+    assert_eq!(lockref.count(), 2);
     assert!(lockref.put_or_lock().is_none());
-    assert!(!lockref.put_not_zero());
     assert_eq!(lockref.count(), 1);
     {
         let guard = lockref.put_or_lock().expect("the last reference stays, under the lock");
@@ -51,8 +47,6 @@ fn dead_is_final() {
     lockref.lock().mark_dead();
     for _ in 0..300 {
         assert!(!lockref.get_not_dead());
-        assert!(!lockref.get_not_zero());
-        assert!(!lockref.put_not_zero());
     }
     assert!(lockref.is_dead());
     assert_eq!(lockref.count(), Lockref::DEAD);
@@ -70,7 +64,6 @@ fn misuse_panics() {
     assert!(catch_unwind(|| Lockref::new(0).lock().put()).is_err());
     assert!(catch_unwind(|| Lockref::new(Lockref::MAX).get()).is_err());
     assert!(catch_unwind(|| Lockref::new(Lockref::MAX).get_not_dead()).is_err());
-    assert!(catch_unwind(|| Lockref::new(Lockref::MAX).get_not_zero()).is_err());
     assert!(catch_unwind(|| Lockref::new(Lockref::MAX + 1)).is_err());
     let full = Lockref::new(Lockref::MAX);
     assert_eq!(full.lock().count(), Lockref::MAX as i32);
@@ -88,19 +81,15 @@ fn stress_count_under_lock_is_constant() {
             let lockref = &lockref;
             scope.spawn(move || {
                 for round in 0..ROUNDS {
-                    match (worker + round) % 3 {
-                        0 => lockref.get(),
-                        1 => assert!(lockref.get_not_dead()),
-                        _ => assert!(lockref.get_not_zero()),
+                    if (worker + round) % 2 == 0 {
+                        lockref.get();
+                    } else {
+                        assert!(lockref.get_not_dead());
                     }
-                    match round % 3 {
-                        0 => {
-                            if lockref.put_return().is_none() {
-                                lockref.lock().put();
-                            }
-                        }
-                        1 => assert!(lockref.put_not_zero()),
-                        _ => assert!(lockref.put_or_lock().is_none()),
+                    if round % 3 > 0 {
+                        assert!(lockref.put_or_lock().is_none());
+                    } else if lockref.put_return().is_none() {
+                        lockref.lock().put();
                     }
                 }
             });

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use quietline_platform::{cpu, model, thread};
-use quietline_sync::{Batch, Counter, IdAllocator};
+use quietline_sync::{Counter, IdAllocator};
 
 fn on_cpu<T: 'static>(number: usize, f: impl FnOnce() -> T + 'static) -> thread::JoinHandle<T> {
     thread::spawn(move || {
@@ -18,7 +18,7 @@ fn on_cpu<T: 'static>(number: usize, f: impl FnOnce() -> T + 'static) -> thread:
 fn quiescent_sum_is_exact() {
     for other_cpu in 0..2 {
         model(move || {
-            let counter = Arc::new(Counter::with_batch(Batch::Of(2)).unwrap());
+            let counter = Arc::new(Counter::with_batch(2).unwrap());
             let other = {
                 let counter = counter.clone();
                 on_cpu(other_cpu, move || {
@@ -41,7 +41,7 @@ fn quiescent_sum_is_exact() {
 #[test]
 fn sum_beside_a_fold() {
     model(|| {
-        let counter = Arc::new(Counter::with_batch(Batch::Of(2)).unwrap());
+        let counter = Arc::new(Counter::with_batch(2).unwrap());
         counter.inc();
         let reader = {
             let counter = counter.clone();
@@ -57,8 +57,8 @@ fn sum_beside_a_fold() {
 #[test]
 fn limit_is_kept() {
     model(|| {
-        let counter = Arc::new(Counter::with_batch(Batch::Of(2)).unwrap());
-        counter.set(2);
+        let counter = Arc::new(Counter::with_batch(2).unwrap());
+        counter.add(2);
         let other = {
             let counter = counter.clone();
             on_cpu(1, move || counter.limited_add(3, 1))
@@ -77,8 +77,10 @@ fn limit_is_kept() {
 fn overshoot_is_bounded() {
     bounded(|| {
         const LIMIT: i64 = 6;
-        let counter = Arc::new(Counter::with_batch(Batch::Of(2)).unwrap());
-        counter.set(1);
+        let counter = Arc::new(Counter::with_batch(2).unwrap());
+        // Each reaches the batch, so that 1 is folded.
+        counter.add(3);
+        counter.add(-2);
         let other = {
             let counter = counter.clone();
             on_cpu(1, move || i64::from(counter.limited_add(LIMIT, 1)))

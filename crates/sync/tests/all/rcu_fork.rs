@@ -106,7 +106,7 @@ fn children_of_a_busy_parent() {
                         0 => domain.synchronize(),
                         1 => {
                             domain.defer(|| {}).unwrap();
-                            if rcu::is_pending() {
+                            if domain.is_pending() {
                                 rcu::run_pending(&[domain]);
                             }
                         }

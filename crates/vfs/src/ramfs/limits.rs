@@ -10,7 +10,7 @@
 use super::xattr::Budget;
 use crate::abi::{NAME_MAX, StatFs, TMPFS_MAGIC};
 use quietline_platform::{AllocError, memory};
-use quietline_sync::{Batch, Counter};
+use quietline_sync::Counter;
 
 /// Bytes of a page, and of what `statfs` calls a block.
 pub const PAGE: u64 = 4096;
@@ -40,7 +40,7 @@ impl Limits {
         Ok(Self {
             pages: Counter::new()?,
             // As many files as other counters count before they share.
-            inodes: Counter::with_batch(Batch::Of(64 * INODE as u32))?,
+            inodes: Counter::with_batch(64 * INODE as u32)?,
             max_pages: max_bytes.map(|bytes| bound(bytes / PAGE)),
             max_inodes: max_inodes.map(|max| bound(max.saturating_mul(INODE))),
         })

@@ -156,7 +156,7 @@ impl<M> MountTable<M> {
             drop(unsafe { Box::from_raw(head.cast::<Snapshot<M>>().as_ptr()) });
         }
         if let Some(snapshot) = NonNull::new(snapshot) {
-            // SAFETY: it is the caller's to give away. `queue`, as the caller holds the lock.
+            // SAFETY: it is the caller's to give away.
             unsafe { domain.call(snapshot.cast(), free::<M>) };
         }
     }

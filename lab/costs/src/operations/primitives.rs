@@ -173,7 +173,7 @@ fn rcu_read_nested(sharing: Sharing) -> Scene {
 /// Runs the thread's share of callbacks, as programs do between two pieces of work.
 #[inline(always)]
 pub(super) fn run_share(domain: &Domain) {
-    if rcu::is_pending() {
+    if domain.is_pending() {
         rcu::run_pending(&[domain]);
     }
 }

@@ -1,33 +1,22 @@
 //! Which body runs: decided once, before the first per-CPU word exists.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use super::own;
-use super::{rseq, slots as fallback};
+use super::{own, probe};
+use super::{rseq, slots};
 use crate::backend::cpu;
-use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
-use std::sync::Once;
+use crate::percpu::Body;
+use core::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::OnceLock;
 
-/// The bodies that the native back end has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Body {
-    /// Restartable sequences. The C library registers every thread.
-    Rseq,
-    /// Restartable sequences of threads that this library registers, each by its first operation.
-    /// A thread that the kernel refuses uses locked sections on words of their own.
-    OwnRseq,
-    /// Locked sections on CPU slots.
-    Fallback,
+struct Decision {
+    body: Body,
+    /// Copies of each word that belong to CPUs: the first ones. 0 in the fallback.
+    cpus: usize,
+    /// All copies of each word. Those of locked slots follow those of the CPUs.
+    copies: usize,
 }
 
-/// The owner of the threads' rseq areas.
-#[derive(Clone, Copy)]
-#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
-enum AreaOwner {
-    /// The C library, which has them at this offset from each thread pointer.
-    CLibrary(isize),
-    /// This library, which registers each thread.
-    ThisLibrary,
-}
+static DECISION: OnceLock<Decision> = OnceLock::new();
 
 /// Offset of the thread's rseq area from its thread pointer, if the C library registered it; 0
 /// while undecided and with the other bodies.
@@ -35,13 +24,6 @@ enum AreaOwner {
 /// Read by every operation. Written once, before the first word is allocated; whoever has a word has it from a
 /// thread that saw the decision, so relaxed reads suffice.
 static OFFSET: AtomicIsize = AtomicIsize::new(0);
-/// Whether this library registers threads. Written as `OFFSET` is.
-static OWN: AtomicBool = AtomicBool::new(false);
-/// Copies of each word: those of the CPUs that sequences use, and after them those of locked slots.
-/// Written last: after a load with acquire order that is not 0, the decision is seen.
-static COPIES: AtomicUsize = AtomicUsize::new(0);
-static SEQUENCE_CPUS: AtomicUsize = AtomicUsize::new(0);
-static DECIDE: Once = Once::new();
 
 /// The offset of the rseq area, or 0 where the C library registers no thread.
 #[inline(always)]
@@ -53,8 +35,7 @@ pub(crate) fn offset() -> isize {
 #[inline]
 pub(super) fn own_offset() -> Option<isize> {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    // Relaxed: see `OFFSET`.
-    if OWN.load(Ordering::Relaxed) {
+    if DECISION.get()?.body == Body::OwnRseq {
         return own::offset();
     }
     None
@@ -62,13 +43,7 @@ pub(super) fn own_offset() -> Option<isize> {
 
 /// The body in use.
 pub fn active() -> Body {
-    decide();
-    // Relaxed: `decide` synchronises.
-    match offset() {
-        0 if OWN.load(Ordering::Relaxed) => Body::OwnRseq,
-        0 => Body::Fallback,
-        _ => Body::Rseq,
-    }
+    decision().body
 }
 
 /// Returns `true` if the `_restartable` operations do nothing, because the C library registers no
@@ -79,28 +54,18 @@ pub fn is_fallback() -> bool {
 }
 
 /// Returns the number of copies of each word.
-pub(crate) fn slots() -> usize {
-    // ORDERING: pairs with the release in `decide`: a caller that sees the number sees the whole
-    // decision. A caller that sees 0 waits for it.
-    match COPIES.load(Ordering::Acquire) {
-        0 => {
-            decide();
-            // Relaxed: `decide` synchronises.
-            COPIES.load(Ordering::Relaxed)
-        }
-        n => n,
-    }
+pub(crate) fn copies() -> usize {
+    decision().copies
 }
 
 /// Returns the number of copies that belong to CPUs: the first ones. 0 in the fallback.
 pub(super) fn sequence_cpus() -> usize {
-    // Relaxed: see `OFFSET`.
-    SEQUENCE_CPUS.load(Ordering::Relaxed)
+    decision().cpus
 }
 
 /// Returns the number of copies that belong to locked slots: the last ones.
 pub(super) fn locked_slots() -> usize {
-    slots() - sequence_cpus()
+    copies() - sequence_cpus()
 }
 
 #[inline]
@@ -115,56 +80,59 @@ pub(crate) fn current() -> usize {
 #[cold]
 #[inline(never)]
 fn current_slow() -> usize {
-    // Decides. The offset that the caller saw may have been that of an undecided process.
-    let copies = slots();
-    let offset = if offset() != 0 { Some(offset()) } else { own_offset() };
+    // The offset that the caller saw may have been that of an undecided process.
+    let offset = if active() == Body::Rseq { Some(offset()) } else { own_offset() };
     match offset {
         // SAFETY: the offset is that of this thread's registered area.
         Some(offset) => unsafe { rseq::cpu(offset) },
-        None => {
-            let cpus = sequence_cpus();
-            cpus + fallback::hint() % (copies - cpus)
-        }
+        None => sequence_cpus() + slots::hint() % locked_slots(),
     }
 }
 
-/// Returns the owner of the threads' areas, if sequences can be used. They need the barrier that
-/// restarts them, and it must be known how high CPU numbers go: a sequence stores at whatever number
-/// the kernel names.
+/// Returns the body and the offset of the C library's areas, if sequences can be used. They need the
+/// barrier that restarts them, and it must be known how high CPU numbers go: a sequence stores at
+/// whatever number the kernel names.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-fn usable() -> Option<AreaOwner> {
+fn usable() -> Option<(Body, isize)> {
     cpu::possible()?;
     if !crate::membarrier::available() {
         return None;
     }
     rseq::prepare();
     own::pin();
-    let areas = match super::probe::registered_offset() {
-        Some(offset) => AreaOwner::CLibrary(offset),
-        None => own::offset().map(|_| AreaOwner::ThisLibrary)?,
-    };
-    let of_thread = || match areas {
-        AreaOwner::CLibrary(offset) => Some(offset),
-        AreaOwner::ThisLibrary => own::offset(),
-    };
-    rseq::is_restarted(of_thread).then_some(areas)
+    let registered = probe::registered_offset();
+    let of_thread = || registered.or_else(own::offset);
+    of_thread()?;
+    let body = if registered.is_some() { Body::Rseq } else { Body::OwnRseq };
+    rseq::is_restarted(of_thread).then_some((body, registered.unwrap_or(0)))
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn usable() -> Option<AreaOwner> {
+fn usable() -> Option<(Body, isize)> {
     None
 }
 
-pub(super) fn decide() {
+#[inline]
+fn decision() -> &'static Decision {
+    DECISION.get().unwrap_or_else(decide_slow)
+}
+
+/// Decides, unless it is decided.
+pub(crate) fn decide() {
+    decision();
+}
+
+#[cold]
+fn decide_slow() -> &'static Decision {
     // Before, so that a fork from now on waits for the decision: a child that found it half made would wait for ever.
     crate::fork::watch();
-    DECIDE.call_once(|| {
+    DECISION.get_or_init(|| {
         let mut wish = std::env::var("QUIETLINE_PERCPU").unwrap_or_default();
         if cfg!(miri) {
             // The interpreter runs no assembly.
             wish = "fallback".to_owned();
         }
-        let areas = match wish.as_str() {
+        let usable = match wish.as_str() {
             "fallback" => None,
             "" | "auto" => usable(),
             "rseq" => Some(usable().expect(
@@ -173,19 +141,14 @@ pub(super) fn decide() {
             )),
             other => panic!("QUIETLINE_PERCPU={other} is none of auto, rseq, fallback"),
         };
-        let cpus = areas.and_then(|_| cpu::possible()).unwrap_or(0);
-        let slots = match areas {
-            Some(AreaOwner::CLibrary(_)) => 0,
-            Some(AreaOwner::ThisLibrary) => fallback::MIN,
-            None if cfg!(miri) => fallback::MIN,
-            None => cpu::configured().clamp(fallback::MIN, fallback::MAX),
+        let (body, offset) = usable.unwrap_or((Body::Fallback, 0));
+        let cpus = usable.and_then(|_| cpu::possible()).unwrap_or(0);
+        let slots = match body {
+            Body::Rseq => 0,
+            Body::Fallback if !cfg!(miri) => cpu::configured().clamp(slots::MIN, slots::MAX),
+            _ => slots::MIN,
         };
-        // Relaxed: see `OFFSET`, and below.
-        SEQUENCE_CPUS.store(cpus, Ordering::Relaxed);
-        OWN.store(matches!(areas, Some(AreaOwner::ThisLibrary)), Ordering::Relaxed);
-        let offset = if let Some(AreaOwner::CLibrary(offset)) = areas { offset } else { 0 };
         OFFSET.store(offset, Ordering::Relaxed);
-        // ORDERING: pairs with the acquire in `slots`.
-        COPIES.store(cpus + slots, Ordering::Release);
-    });
+        Decision { body, cpus, copies: cpus + slots }
+    })
 }

@@ -2,7 +2,7 @@
 //!
 //! Longer than most files here: one body for each operation, in the order of the contracts.
 //!
-//! Each body follows its contract in [`Words`](crate::percpu::Words). Anatomy of a sequence:
+//! Anatomy of a sequence:
 //!
 //! ```text
 //!       mrs   a, tpidr_el0             a := the thread's rseq area
@@ -29,24 +29,28 @@
 //! Linux 6.19 lost aborts on this architecture: a sequence that was interrupted went on. So one is
 //! [tried out](is_restarted) first.
 
-use super::chunk::SHIFT;
+use super::field;
+use crate::percpu::Sheaf;
+use crate::percpu::chunk::SHIFT;
 use core::arch::asm;
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
 
 /// The number that the kernel demands before an abort address, and at registration.
-pub(super) const SIGNATURE: u32 = 0xd428_bc00;
+pub(crate) const SIGNATURE: u32 = 0xd428_bc00;
 
 /// Returns whether the kernel restarts the sequences that it interrupts. `offset` returns the offset
 /// of the calling thread's area.
-pub(super) fn is_restarted(offset: impl Fn() -> Option<isize> + Sync) -> bool {
-    super::self_test::restarts(offset)
+pub(crate) fn is_restarted(offset: impl Fn() -> Option<isize> + Sync) -> bool {
+    super::super::self_test::restarts(offset)
 }
 
 /// Chooses the bodies that this CPU can execute.
-pub(super) fn prepare() {}
+pub(crate) fn prepare() {}
 
 /// The thread pointer, from which offsets of areas are counted.
 #[inline]
-pub(super) fn thread_pointer() -> usize {
+pub(crate) fn thread_pointer() -> usize {
     let pointer: usize;
     // SAFETY: reads a register.
     unsafe {
@@ -55,69 +59,24 @@ pub(super) fn thread_pointer() -> usize {
     pointer
 }
 
-/// Delays inside the sequences, so that tests can make an interruption there likely.
-#[cfg(test)]
-pub(crate) mod inject {
-    use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-    /// Turns of an empty loop at each of the two injection points of a sequence: after the CPU number was read,
-    /// and before the commit.
-    pub(super) static DELAY: AtomicU32 = AtomicU32::new(0);
-
-    /// Sequences that were restarted.
-    pub(super) static ABORTS: AtomicU64 = AtomicU64::new(0);
-
-    /// Sets the delay for all threads.
-    pub(crate) fn set_delay(turns: u32) {
-        // Relaxed: orders nothing.
-        DELAY.store(turns, Ordering::Relaxed);
-    }
-
-    /// Sequences restarted so far, in all threads.
-    pub(crate) fn aborts() -> u64 {
-        // Relaxed: a statistic.
-        ABORTS.load(Ordering::Relaxed)
-    }
-}
-
-#[cfg(not(test))]
+/// Waits as long as a test demands.
 macro_rules! delay {
     () => {
-        ""
-    };
-}
-#[cfg(test)]
-macro_rules! delay {
-    () => {
-        "adrp {delay}, {turns}\n ldr {delay:w}, [{delay}, :lo12:{turns}]\n 77: subs {delay:w}, {delay:w}, #1\n b.pl 77b\n"
+        in_tests!(concat!(
+            "adrp {delay}, {turns}\n ldr {delay:w}, [{delay}, :lo12:{turns}]\n",
+            "77: subs {delay:w}, {delay:w}, #1\n b.pl 77b\n"
+        ))
     };
 }
 
-#[cfg(not(test))]
+/// Counts the restart, for tests.
 macro_rules! restarted {
     () => {
-        ""
-    };
-}
-#[cfg(test)]
-macro_rules! restarted {
-    () => {
-        concat!(
+        in_tests!(concat!(
             "adrp {delay}, {aborts}\n add {delay}, {delay}, :lo12:{aborts}\n",
-            "78: ldxr {t}, [{delay}]\n add {t}, {t}, #1\n stxr {failed:w}, {t}, [{delay}]\n cbnz {failed:w}, 78b\n"
-        )
-    };
-}
-
-#[cfg(not(test))]
-macro_rules! sequence_asm {
-    ($text:expr, $($operands:tt)*) => { asm!($text, $($operands)*, options(nostack)) };
-}
-#[cfg(test)]
-macro_rules! sequence_asm {
-    ($text:expr, $($operands:tt)*) => {
-        asm!($text, $($operands)*, delay = out(reg) _, failed = out(reg) _, turns = sym inject::DELAY,
-            aborts = sym inject::ABORTS, options(nostack))
+            "78: ldxr {t}, [{delay}]\n add {t}, {t}, #1\n",
+            "stxr {failed:w}, {t}, [{delay}]\n cbnz {failed:w}, 78b\n"
+        ))
     };
 }
 
@@ -146,14 +105,14 @@ macro_rules! arm {
 
 /// A restartable sequence whose body finds the CPU's offset in `{t}`. Its last instruction is the commit.
 macro_rules! sequence {
-    ([$($body:expr),* $(,)?], $o:expr, $($operands:tt)*) => {
+    ([$($body:expr),* $(,)?], $o:expr, $word:expr, $($operands:tt)*) => {
         sequence_asm!(
-            concat!(
+            [failed = out(reg) _,] concat!(
                 arm!(), "ldr {t:w}, [{a}, #4]\n lsl {t}, {t}, #{shift}\n", delay!(),
                 $($body, "\n",)*
                 "4:\n", descriptor!(restarted!(), "b 2b")
             ),
-            a = out(reg) _, t = out(reg) _, o = in(reg) $o, shift = const SHIFT, $($operands)*
+            a = out(reg) _, t = out(reg) _, o = in(reg) $o, b = in(reg) $word, shift = const SHIFT, $($operands)*
         )
     };
 }
@@ -174,11 +133,11 @@ pub(crate) unsafe fn cpu(o: isize) -> usize {
 }
 
 /// A sequence that turns in a circle, `*entered` set, until it is restarted (true) or `*leave` is not zero (false):
-/// see [`self_test`](super::self_test).
+/// see [`self_test`](crate::backend::percpu::self_test).
 ///
 /// # Safety
 /// Both words are valid, the first for writing, as long as the call lasts.
-pub(super) unsafe fn until_restarted(o: isize, entered: *mut u32, leave: *const u32) -> bool {
+pub(crate) unsafe fn until_restarted(o: isize, entered: *mut u32, leave: *const u32) -> bool {
     let restarted: u32;
     // SAFETY: touches the two words and the thread's own area.
     unsafe {
@@ -200,14 +159,11 @@ pub(super) unsafe fn until_restarted(o: isize, entered: *mut u32, leave: *const 
 /// `word` is CPU 0's copy of a per-CPU word; so in every function of this file.
 #[inline(always)]
 pub(crate) unsafe fn add(o: isize, word: *mut u64, value: u64) {
-    // SAFETY: the sequence touches the word of one CPU; so in every function of this file.
-    unsafe {
-        sequence!(
-            // A release store, as the contract says: RCU's unlock is one of these.
-            ["add {t}, {t}, {b}", "ldr {x}, [{t}]", "add {x}, {x}, {v}", delay!(), "stlr {x}, [{t}]"],
-            o, b = in(reg) word, v = in(reg) value, x = out(reg) _
-        )
-    }
+    sequence!(
+        // A release store, as the contract says: RCU's unlock is one of these.
+        ["add {t}, {t}, {b}", "ldr {x}, [{t}]", "add {x}, {x}, {v}", delay!(), "stlr {x}, [{t}]"],
+        o, word, v = in(reg) value, x = out(reg) _
+    );
 }
 
 /// # Safety
@@ -217,23 +173,20 @@ pub(crate) unsafe fn add_within(o: isize, word: *mut u64, value: i64, bound: i64
     let within: u64;
     // -bound < x < bound  <=>  x + (bound - 1) <= 2 * (bound - 1), unsigned.
     let edge = bound.wrapping_sub(1);
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "ldr {x}, [{b}, {t}]",
-                "add {x}, {x}, {v}",
-                "add {r}, {x}, {e}",
-                "cmp {r}, {e2}",
-                "cset {r}, ls",
-                "b.hi 4f",
-                delay!(),
-                "str {x}, [{b}, {t}]",
-            ],
-            o, b = in(reg) word, v = in(reg) value, e = in(reg) edge, e2 = in(reg) edge.wrapping_mul(2),
-            x = out(reg) _, r = out(reg) within
-        )
-    };
+    sequence!(
+        [
+            "ldr {x}, [{b}, {t}]",
+            "add {x}, {x}, {v}",
+            "add {r}, {x}, {e}",
+            "cmp {r}, {e2}",
+            "cset {r}, ls",
+            "b.hi 4f",
+            delay!(),
+            "str {x}, [{b}, {t}]",
+        ],
+        o, word, v = in(reg) value, e = in(reg) edge, e2 = in(reg) edge.wrapping_mul(2),
+        x = out(reg) _, r = out(reg) within
+    );
     within != 0
 }
 
@@ -242,44 +195,19 @@ pub(crate) unsafe fn add_within(o: isize, word: *mut u64, value: i64, bound: i64
 #[inline(always)]
 pub(crate) unsafe fn increment_unless(o: isize, word: *mut u64, mask: u64) -> Option<u64> {
     let (v, taken): (u64, u64);
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "ldr {v}, [{b}, {t}]",
-                "tst {v}, {m}",
-                "cset {r}, ne",
-                "b.eq 4f",
-                "add {x}, {v}, #1",
-                delay!(),
-                "str {x}, [{b}, {t}]",
-            ],
-            o, b = in(reg) word, m = in(reg) mask, x = out(reg) _, v = out(reg) v, r = out(reg) taken
-        )
-    };
+    sequence!(
+        [
+            "ldr {v}, [{b}, {t}]",
+            "tst {v}, {m}",
+            "cset {r}, ne",
+            "b.eq 4f",
+            "add {x}, {v}, #1",
+            delay!(),
+            "str {x}, [{b}, {t}]",
+        ],
+        o, word, m = in(reg) mask, x = out(reg) _, v = out(reg) v, r = out(reg) taken
+    );
     (taken != 0).then_some(v)
-}
-
-/// # Safety
-/// As [`add`].
-#[inline(always)]
-pub(crate) unsafe fn compare_store(o: isize, word: *mut u64, expect: u64, new: u64) -> bool {
-    let equal: u64;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "ldr {r}, [{b}, {t}]",
-                "cmp {r}, {e}",
-                "cset {r}, eq",
-                "b.ne 4f",
-                delay!(),
-                "str {n}, [{b}, {t}]",
-            ],
-            o, b = in(reg) word, e = in(reg) expect, n = in(reg) new, r = out(reg) equal
-        )
-    };
-    equal != 0
 }
 
 /// # Safety
@@ -287,13 +215,10 @@ pub(crate) unsafe fn compare_store(o: isize, word: *mut u64, expect: u64, new: u
 #[inline(always)]
 pub(crate) unsafe fn swap(o: isize, word: *mut u64, new: u64) -> u64 {
     let old: u64;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            ["ldr {r}, [{b}, {t}]", delay!(), "str {n}, [{b}, {t}]"],
-            o, b = in(reg) word, n = in(reg) new, r = out(reg) old
-        )
-    };
+    sequence!(
+        ["ldr {r}, [{b}, {t}]", delay!(), "str {n}, [{b}, {t}]"],
+        o, word, n = in(reg) new, r = out(reg) old
+    );
     old
 }
 
@@ -303,63 +228,44 @@ pub(crate) unsafe fn swap(o: isize, word: *mut u64, new: u64) -> u64 {
 pub(crate) unsafe fn swap_unless(
     o: isize,
     word: *mut u64,
-    guard: *const u64,
+    guard: &AtomicU64,
     new: u64,
 ) -> Option<u64> {
     let (old, done): (u64, u64);
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                // Acquire: who finds the guard lowered finds the word as it was left.
-                "ldar {r}, [{g}]",
-                "cmp {r}, #0",
-                "cset {d}, eq",
-                "b.ne 4f",
-                "ldr {r}, [{b}, {t}]",
-                delay!(),
-                "str {n}, [{b}, {t}]",
-            ],
-            o, b = in(reg) word, g = in(reg) guard, n = in(reg) new, r = out(reg) old, d = out(reg) done
-        )
-    };
+    sequence!(
+        [
+            // Acquire: who finds the guard lowered finds the word as it was left.
+            "ldar {r}, [{g}]",
+            "cmp {r}, #0",
+            "cset {d}, eq",
+            "b.ne 4f",
+            "ldr {r}, [{b}, {t}]",
+            delay!(),
+            "str {n}, [{b}, {t}]",
+        ],
+        o, word, g = in(reg) guard.as_ptr(), n = in(reg) new, r = out(reg) old, d = out(reg) done
+    );
     (done != 0).then_some(old)
 }
 
 /// # Safety
 /// As [`add`]; `selector` points to the index of a word that follows `words`.
 #[inline(always)]
-pub(crate) unsafe fn increment_selected(o: isize, words: *mut u64, selector: *const u64) -> usize {
+pub(crate) unsafe fn increment_selected(o: isize, words: *mut u64, selector: &AtomicU64) -> usize {
     let index: usize;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "ldar {i}, [{s}]",
-                "add {t}, {t}, {i}, lsl #3",
-                "add {t}, {t}, {b}",
-                "ldr {x}, [{t}]",
-                "add {x}, {x}, #1",
-                delay!(),
-                "stlr {x}, [{t}]",
-            ],
-            o, b = in(reg) words, s = in(reg) selector, i = out(reg) index, x = out(reg) _
-        )
-    };
+    sequence!(
+        [
+            "ldar {i}, [{s}]",
+            "add {t}, {t}, {i}, lsl #3",
+            "add {t}, {t}, {b}",
+            "ldr {x}, [{t}]",
+            "add {x}, {x}, #1",
+            delay!(),
+            "stlr {x}, [{t}]",
+        ],
+        o, words, s = in(reg) selector.as_ptr(), i = out(reg) index, x = out(reg) _
+    );
     index
-}
-
-/// # Safety
-/// As [`add`]; `node` is the caller's.
-#[inline(always)]
-pub(crate) unsafe fn list_push(o: isize, word: *mut u64, node: *mut u64) {
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            ["ldr {i}, [{b}, {t}]", "str {i}, [{p}]", delay!(), "str {p}, [{b}, {t}]"],
-            o, b = in(reg) word, p = in(reg) node, i = out(reg) _
-        )
-    }
 }
 
 /// # Safety
@@ -368,45 +274,20 @@ pub(crate) unsafe fn list_push(o: isize, word: *mut u64, node: *mut u64) {
 pub(crate) unsafe fn list_push_selected(
     o: isize,
     words: *mut u64,
-    selector: *const u64,
-    node: *mut u64,
+    selector: &AtomicU64,
+    node: NonNull<AtomicU64>,
 ) {
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "ldar {i}, [{s}]",
-                "add {t}, {t}, {i}, lsl #3",
-                "ldr {i}, [{b}, {t}]",
-                "str {i}, [{p}]",
-                delay!(),
-                "str {p}, [{b}, {t}]",
-            ],
-            o, b = in(reg) words, s = in(reg) selector, p = in(reg) node, i = out(reg) _
-        )
-    }
-}
-
-/// # Safety
-/// As [`add`]; the list's nodes are readable.
-#[inline(always)]
-pub(crate) unsafe fn list_pop(o: isize, word: *mut u64) -> *mut u64 {
-    let node: *mut u64;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            ["ldr {r}, [{b}, {t}]", "cbz {r}, 4f", "ldr {i}, [{r}]", delay!(), "str {i}, [{b}, {t}]"],
-            o, b = in(reg) word, r = out(reg) node, i = out(reg) _
-        )
-    };
-    node
-}
-
-/// The field offsets of a sheaf, for the assembly.
-mod field {
-    pub(super) const CAPACITY: usize = crate::percpu::sheaf::CAPACITY;
-    pub(super) const SLOTS: usize = crate::percpu::sheaf::SLOTS;
-    const _: () = assert!(crate::percpu::sheaf::LEN == 0);
+    sequence!(
+        [
+            "ldar {i}, [{s}]",
+            "add {t}, {t}, {i}, lsl #3",
+            "ldr {i}, [{b}, {t}]",
+            "str {i}, [{p}]",
+            delay!(),
+            "str {p}, [{b}, {t}]",
+        ],
+        o, words, s = in(reg) selector.as_ptr(), p = in(reg) node.as_ptr(), i = out(reg) _
+    );
 }
 
 /// # Safety
@@ -414,23 +295,20 @@ mod field {
 #[inline(always)]
 pub(crate) unsafe fn sheaf_pop(o: isize, word: *mut u64) -> usize {
     let value: usize;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "ldr {t}, [{b}, {t}]",
-                "ldr {i}, [{t}]",
-                "mov {r}, #0",
-                "cbz {i}, 4f",
-                "sub {i}, {i}, #1",
-                "add {r}, {t}, {i}, lsl #3",
-                "ldr {r}, [{r}, #{slots}]",
-                delay!(),
-                "str {i}, [{t}]",
-            ],
-            o, b = in(reg) word, i = out(reg) _, r = out(reg) value, slots = const field::SLOTS
-        )
-    };
+    sequence!(
+        [
+            "ldr {t}, [{b}, {t}]",
+            "ldr {i}, [{t}]",
+            "mov {r}, #0",
+            "cbz {i}, 4f",
+            "sub {i}, {i}, #1",
+            "add {r}, {t}, {i}, lsl #3",
+            "ldr {r}, [{r}, #{slots}]",
+            delay!(),
+            "str {i}, [{t}]",
+        ],
+        o, word, i = out(reg) _, r = out(reg) value, slots = const field::SLOTS
+    );
     value
 }
 
@@ -439,26 +317,23 @@ pub(crate) unsafe fn sheaf_pop(o: isize, word: *mut u64) -> usize {
 #[inline(always)]
 pub(crate) unsafe fn sheaf_push(o: isize, word: *mut u64, value: usize) -> bool {
     let room: u64;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "ldr {t}, [{b}, {t}]",
-                "ldr {i}, [{t}]",
-                "ldr {r}, [{t}, #{capacity}]",
-                "add {s}, {t}, {i}, lsl #3",
-                "cmp {i}, {r}",
-                "cset {r}, lo",
-                "b.hs 4f",
-                "str {v}, [{s}, #{slots}]",
-                "add {i}, {i}, #1",
-                delay!(),
-                "str {i}, [{t}]",
-            ],
-            o, b = in(reg) word, v = in(reg) value, i = out(reg) _, s = out(reg) _, r = out(reg) room,
-            slots = const field::SLOTS, capacity = const field::CAPACITY
-        )
-    };
+    sequence!(
+        [
+            "ldr {t}, [{b}, {t}]",
+            "ldr {i}, [{t}]",
+            "ldr {r}, [{t}, #{capacity}]",
+            "add {s}, {t}, {i}, lsl #3",
+            "cmp {i}, {r}",
+            "cset {r}, lo",
+            "b.hs 4f",
+            "str {v}, [{s}, #{slots}]",
+            "add {i}, {i}, #1",
+            delay!(),
+            "str {i}, [{t}]",
+        ],
+        o, word, v = in(reg) value, i = out(reg) _, s = out(reg) _, r = out(reg) room,
+        slots = const field::SLOTS, capacity = const field::CAPACITY
+    );
     room != 0
 }
 
@@ -495,29 +370,26 @@ macro_rules! copy {
 #[inline(always)]
 pub(crate) unsafe fn sheaf_pop_many(o: isize, word: *mut u64, dst: *mut usize, n: usize) -> usize {
     let k: usize;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "ldr {t}, [{b}, {t}]",
-                "ldr {i}, [{t}]",
-                "cmp {i}, {n}",
-                "csel {k}, {i}, {n}, lo",
-                "cbz {k}, 4f",
-                "sub {i}, {i}, {k}",
-                "add {s}, {t}, {i}, lsl #3",
-                "add {s}, {s}, #{slots}",
-                "mov {d}, {dst}",
-                "mov {c}, {k}",
-                copy!(),
-                delay!(),
-                "str {i}, [{t}]",
-            ],
-            o, b = in(reg) word, n = in(reg) n, dst = in(reg) dst, i = out(reg) _, k = out(reg) k, s = out(reg) _,
-            d = out(reg) _, c = out(reg) _, x = out(reg) _, y = out(vreg) _, z = out(vreg) _,
-            slots = const field::SLOTS
-        )
-    };
+    sequence!(
+        [
+            "ldr {t}, [{b}, {t}]",
+            "ldr {i}, [{t}]",
+            "cmp {i}, {n}",
+            "csel {k}, {i}, {n}, lo",
+            "cbz {k}, 4f",
+            "sub {i}, {i}, {k}",
+            "add {s}, {t}, {i}, lsl #3",
+            "add {s}, {s}, #{slots}",
+            "mov {d}, {dst}",
+            "mov {c}, {k}",
+            copy!(),
+            delay!(),
+            "str {i}, [{t}]",
+        ],
+        o, word, n = in(reg) n, dst = in(reg) dst, i = out(reg) _, k = out(reg) k, s = out(reg) _,
+        d = out(reg) _, c = out(reg) _, x = out(reg) _, y = out(vreg) _, z = out(vreg) _,
+        slots = const field::SLOTS
+    );
     k
 }
 
@@ -531,34 +403,31 @@ pub(crate) unsafe fn sheaf_push_many(
     n: usize,
 ) -> usize {
     let k: usize;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "ldr {t}, [{b}, {t}]",
-                "ldr {i}, [{t}]",
-                "ldr {k}, [{t}, #{capacity}]",
-                "sub {k}, {k}, {i}",
-                "cmp {n}, {k}",
-                "csel {k}, {n}, {k}, lo",
-                "cbz {k}, 4f",
-                "add {d}, {t}, {i}, lsl #3",
-                "add {d}, {d}, #{slots}",
-                "add {i}, {i}, {k}",
-                "mov {s}, {src}",
-                "mov {c}, {k}",
-                copy!(zeros),
-                "b 16f",
-                "15:\n mov {k}, #-1\n b 4f",
-                "16:",
-                delay!(),
-                "str {i}, [{t}]",
-            ],
-            o, b = in(reg) word, n = in(reg) n, src = in(reg) src, i = out(reg) _, k = out(reg) k, s = out(reg) _,
-            d = out(reg) _, c = out(reg) _, x = out(reg) _, u = out(reg) _, y = out(vreg) _, z = out(vreg) _,
-            slots = const field::SLOTS, capacity = const field::CAPACITY
-        )
-    };
+    sequence!(
+        [
+            "ldr {t}, [{b}, {t}]",
+            "ldr {i}, [{t}]",
+            "ldr {k}, [{t}, #{capacity}]",
+            "sub {k}, {k}, {i}",
+            "cmp {n}, {k}",
+            "csel {k}, {n}, {k}, lo",
+            "cbz {k}, 4f",
+            "add {d}, {t}, {i}, lsl #3",
+            "add {d}, {d}, #{slots}",
+            "add {i}, {i}, {k}",
+            "mov {s}, {src}",
+            "mov {c}, {k}",
+            copy!(zeros),
+            "b 16f",
+            "15:\n mov {k}, #-1\n b 4f",
+            "16:",
+            delay!(),
+            "str {i}, [{t}]",
+        ],
+        o, word, n = in(reg) n, src = in(reg) src, i = out(reg) _, k = out(reg) k, s = out(reg) _,
+        d = out(reg) _, c = out(reg) _, x = out(reg) _, u = out(reg) _, y = out(vreg) _, z = out(vreg) _,
+        slots = const field::SLOTS, capacity = const field::CAPACITY
+    );
     k
 }
 
@@ -568,35 +437,32 @@ pub(crate) unsafe fn sheaf_push_many(
 pub(crate) unsafe fn sheaf_replace(
     o: isize,
     word: *mut u64,
-    guard: *const u64,
-    new: *mut u64,
+    guard: &AtomicU64,
+    new: NonNull<Sheaf>,
     full: bool,
-) -> *mut u64 {
-    let old: *mut u64;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "mov {r}, #0",
-                // Acquire: who finds the guard lowered finds the word as it was left.
-                "ldar {i}, [{g}]",
-                "cbnz {i}, 4f",
-                "add {t}, {t}, {b}",
-                "ldr {s}, [{t}]",
-                // i := full ? capacity : 0
-                "ldr {i}, [{s}, #{capacity}]",
-                "and {i}, {i}, {f}",
-                "ldr {x}, [{s}]",
-                "cmp {x}, {i}",
-                "b.ne 4f",
-                "mov {r}, {s}",
-                delay!(),
-                // A release store: other CPUs follow the pointer to look at the sheaf's length.
-                "stlr {n}, [{t}]",
-            ],
-            o, b = in(reg) word, g = in(reg) guard, n = in(reg) new, f = in(reg) -i64::from(full), i = out(reg) _,
-            s = out(reg) _, x = out(reg) _, r = out(reg) old, capacity = const field::CAPACITY
-        )
-    };
-    old
+) -> Option<NonNull<Sheaf>> {
+    let old: *mut Sheaf;
+    sequence!(
+        [
+            "mov {r}, #0",
+            // Acquire: who finds the guard lowered finds the word as it was left.
+            "ldar {i}, [{g}]",
+            "cbnz {i}, 4f",
+            "add {t}, {t}, {b}",
+            "ldr {s}, [{t}]",
+            // i := full ? capacity : 0
+            "ldr {i}, [{s}, #{capacity}]",
+            "and {i}, {i}, {f}",
+            "ldr {x}, [{s}]",
+            "cmp {x}, {i}",
+            "b.ne 4f",
+            "mov {r}, {s}",
+            delay!(),
+            // A release store: other CPUs follow the pointer to look at the sheaf's length.
+            "stlr {n}, [{t}]",
+        ],
+        o, word, g = in(reg) guard.as_ptr(), n = in(reg) new.as_ptr(), f = in(reg) -i64::from(full), i = out(reg) _,
+        s = out(reg) _, x = out(reg) _, r = out(reg) old, capacity = const field::CAPACITY
+    );
+    NonNull::new(old)
 }

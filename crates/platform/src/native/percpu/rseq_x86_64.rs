@@ -2,7 +2,7 @@
 //!
 //! Longer than most files here: one body for each operation, in the order of the contracts.
 //!
-//! Each body follows its contract in [`Words`](crate::percpu::Words). Anatomy of a sequence:
+//! Anatomy of a sequence:
 //!
 //! ```text
 //!   2:  lea   t, [descriptor]          restart
@@ -20,9 +20,12 @@
 //!
 //! x86 orders loads with loads and stores with stores, so a commit is a release store and a load is an acquire.
 
-use super::chunk::SHIFT;
+use super::field;
+use crate::percpu::Sheaf;
+use crate::percpu::chunk::SHIFT;
 use core::arch::asm;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Whether copies may use registers of 32 bytes (AVX2); written by `prepare`.
 static WIDE: AtomicU8 = AtomicU8::new(0);
@@ -35,23 +38,23 @@ pub(crate) fn set_wide(wide: bool) -> bool {
 }
 
 /// The number that the kernel demands before an abort address, and at registration.
-pub(super) const SIGNATURE: u32 = 0x5305_3053;
+pub(crate) const SIGNATURE: u32 = 0x5305_3053;
 
 /// Returns whether the kernel restarts the sequences that it interrupts. No kernel is known that
 /// fails.
-pub(super) fn is_restarted(_offset: impl Fn() -> Option<isize> + Sync) -> bool {
+pub(crate) fn is_restarted(_offset: impl Fn() -> Option<isize> + Sync) -> bool {
     true
 }
 
 /// Chooses the bodies that this CPU can execute.
-pub(super) fn prepare() {
+pub(crate) fn prepare() {
     // Relaxed: both ways of copying are right.
     WIDE.store(u8::from(std::arch::is_x86_feature_detected!("avx2")), Ordering::Relaxed);
 }
 
 /// The thread pointer, from which offsets of areas are counted.
 #[inline]
-pub(super) fn thread_pointer() -> usize {
+pub(crate) fn thread_pointer() -> usize {
     let pointer: usize;
     // SAFETY: reads the word in which C libraries keep the register's value.
     unsafe {
@@ -60,73 +63,19 @@ pub(super) fn thread_pointer() -> usize {
     pointer
 }
 
-/// Delays inside the sequences, so that tests can make an interruption there likely.
-#[cfg(test)]
-pub(crate) mod inject {
-    use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-    /// Turns of an empty loop at each of the two injection points of a sequence: after the CPU number was read,
-    /// and before the commit.
-    pub(super) static DELAY: AtomicU32 = AtomicU32::new(0);
-
-    /// Sequences that were restarted.
-    pub(super) static ABORTS: AtomicU64 = AtomicU64::new(0);
-
-    /// Sets the delay for all threads.
-    pub(crate) fn set_delay(turns: u32) {
-        // Relaxed, so below: numbers that order nothing.
-        DELAY.store(turns, Ordering::Relaxed);
-    }
-
-    /// Sequences restarted so far, in all threads.
-    pub(crate) fn aborts() -> u64 {
-        ABORTS.load(Ordering::Relaxed)
-    }
-}
-
-#[cfg(not(test))]
+/// Waits as long as a test demands.
 macro_rules! delay {
     () => {
-        ""
-    };
-}
-#[cfg(test)]
-macro_rules! delay {
-    () => {
-        "mov {delay:e}, dword ptr [rip + {turns}]\n 77: sub {delay:e}, 1\n jns 77b\n"
-    };
-}
-
-#[cfg(not(test))]
-macro_rules! restarted {
-    () => {
-        ""
-    };
-}
-#[cfg(test)]
-macro_rules! restarted {
-    () => {
-        "lock inc qword ptr [rip + {aborts}]\n"
-    };
-}
-
-#[cfg(not(test))]
-macro_rules! sequence_asm {
-    ($text:expr, $($operands:tt)*) => { asm!($text, $($operands)*, options(nostack)) };
-}
-#[cfg(test)]
-macro_rules! sequence_asm {
-    ($text:expr, $($operands:tt)*) => {
-        asm!($text, $($operands)*, delay = out(reg) _, turns = sym inject::DELAY, aborts = sym inject::ABORTS, options(nostack))
+        in_tests!("mov {delay:e}, dword ptr [rip + {turns}]\n 77: sub {delay:e}, 1\n jns 77b\n")
     };
 }
 
 /// A restartable sequence whose body finds the CPU's offset in `{t}`. Its last instruction is the
 /// commit. It may also be left by a jump to an operand of the kind `label`, before the commit.
 macro_rules! sequence {
-    ([$($body:expr),* $(,)?], $o:expr, $($operands:tt)*) => {
+    ([$($body:expr),* $(,)?], $o:expr, $word:expr, $($operands:tt)*) => {
         sequence_asm!(
-            concat!(
+            [] concat!(
                 "2:\n lea {t}, [rip + 5f]\n mov fs:[{o} + 8], {t}\n",
                 "3:\n mov {t:e}, fs:[{o} + 4]\n shl {t}, {shift}\n", delay!(),
                 $($body, "\n",)*
@@ -136,9 +85,9 @@ macro_rules! sequence {
                 ".pushsection __rseq_failure, \"ax\", @progbits\n",
                 // The signature that the kernel wants before the abort address, as an undefined instruction.
                 ".byte 0x0f, 0xb9, 0x3d\n .long 0x53053053\n",
-                "6:\n", restarted!(), "jmp 2b\n .popsection\n",
+                "6:\n", in_tests!("lock inc qword ptr [rip + {aborts}]\n"), "jmp 2b\n .popsection\n",
             ),
-            t = out(reg) _, o = in(reg) $o, shift = const SHIFT, $($operands)*
+            t = out(reg) _, o = in(reg) $o, b = in(reg) $word, shift = const SHIFT, $($operands)*
         )
     };
 }
@@ -158,12 +107,12 @@ pub(crate) unsafe fn cpu(o: isize) -> usize {
 }
 
 /// A sequence that turns in a circle, `*entered` set, until it is restarted (true) or `*leave` is not zero (false):
-/// see [`self_test`](super::self_test).
+/// see [`self_test`](crate::backend::percpu::self_test).
 ///
 /// # Safety
 /// Both words are valid, the first for writing, as long as the call lasts.
 #[cfg(test)]
-pub(super) unsafe fn until_restarted(o: isize, entered: *mut u32, leave: *const u32) -> bool {
+pub(crate) unsafe fn until_restarted(o: isize, entered: *mut u32, leave: *const u32) -> bool {
     let restarted: u32;
     // SAFETY: touches the two words and the thread's own area.
     unsafe {
@@ -186,8 +135,7 @@ pub(super) unsafe fn until_restarted(o: isize, entered: *mut u32, leave: *const 
 /// `word` is CPU 0's copy of a per-CPU word; so in every function of this file.
 #[inline(always)]
 pub(crate) unsafe fn add(o: isize, word: *mut u64, value: u64) {
-    // SAFETY: the sequence touches the word of one CPU; so in every function of this file.
-    unsafe { sequence!(["add qword ptr [{b} + {t}], {v}"], o, b = in(reg) word, v = in(reg) value) }
+    sequence!(["add qword ptr [{b} + {t}], {v}"], o, word, v = in(reg) value)
 }
 
 /// # Safety
@@ -196,22 +144,19 @@ pub(crate) unsafe fn add(o: isize, word: *mut u64, value: u64) {
 pub(crate) unsafe fn add_within(o: isize, word: *mut u64, value: i64, bound: i64) -> bool {
     // -bound < x < bound  <=>  x + (bound - 1) <= 2 * (bound - 1), unsigned.
     let edge = bound.wrapping_sub(1);
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "mov {x}, [{b} + {t}]",
-                "add {x}, {v}",
-                "lea {r}, [{x} + {e}]",
-                "cmp {r}, {e2}",
-                "ja {beyond}",
-                delay!(),
-                "mov [{b} + {t}], {x}",
-            ],
-            o, b = in(reg) word, v = in(reg) value, e = in(reg) edge, e2 = in(reg) edge.wrapping_mul(2),
-            x = out(reg) _, r = out(reg) _, beyond = label { return false }
-        )
-    };
+    sequence!(
+        [
+            "mov {x}, [{b} + {t}]",
+            "add {x}, {v}",
+            "lea {r}, [{x} + {e}]",
+            "cmp {r}, {e2}",
+            "ja {beyond}",
+            delay!(),
+            "mov [{b} + {t}], {x}",
+        ],
+        o, word, v = in(reg) value, e = in(reg) edge, e2 = in(reg) edge.wrapping_mul(2),
+        x = out(reg) _, r = out(reg) _, beyond = label { return false }
+    );
     true
 }
 
@@ -220,43 +165,18 @@ pub(crate) unsafe fn add_within(o: isize, word: *mut u64, value: i64, bound: i64
 #[inline(always)]
 pub(crate) unsafe fn increment_unless(o: isize, word: *mut u64, mask: u64) -> Option<u64> {
     let v: u64;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "mov {v}, [{b} + {t}]",
-                "test {v}, {m}",
-                "jz 4f",
-                "lea {x}, [{v} + 1]",
-                delay!(),
-                "mov [{b} + {t}], {x}",
-            ],
-            o, b = in(reg) word, m = in(reg) mask, x = out(reg) _, v = out(reg) v
-        )
-    };
+    sequence!(
+        [
+            "mov {v}, [{b} + {t}]",
+            "test {v}, {m}",
+            "jz 4f",
+            "lea {x}, [{v} + 1]",
+            delay!(),
+            "mov [{b} + {t}], {x}",
+        ],
+        o, word, m = in(reg) mask, x = out(reg) _, v = out(reg) v
+    );
     (v & mask != 0).then_some(v)
-}
-
-/// # Safety
-/// As [`add`].
-#[inline(always)]
-pub(crate) unsafe fn compare_store(o: isize, word: *mut u64, expect: u64, new: u64) -> bool {
-    let equal: u32;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "xor {r:e}, {r:e}",
-                "cmp [{b} + {t}], {e}",
-                "jne 4f",
-                "mov {r:e}, 1",
-                delay!(),
-                "mov [{b} + {t}], {n}",
-            ],
-            o, b = in(reg) word, e = in(reg) expect, n = in(reg) new, r = out(reg) equal
-        )
-    };
-    equal != 0
 }
 
 /// # Safety
@@ -264,13 +184,10 @@ pub(crate) unsafe fn compare_store(o: isize, word: *mut u64, expect: u64, new: u
 #[inline(always)]
 pub(crate) unsafe fn swap(o: isize, word: *mut u64, new: u64) -> u64 {
     let old: u64;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            ["mov {r}, [{b} + {t}]", delay!(), "mov [{b} + {t}], {n}"],
-            o, b = in(reg) word, n = in(reg) new, r = out(reg) old
-        )
-    };
+    sequence!(
+        ["mov {r}, [{b} + {t}]", delay!(), "mov [{b} + {t}], {n}"],
+        o, word, n = in(reg) new, r = out(reg) old
+    );
     old
 }
 
@@ -280,60 +197,41 @@ pub(crate) unsafe fn swap(o: isize, word: *mut u64, new: u64) -> u64 {
 pub(crate) unsafe fn swap_unless(
     o: isize,
     word: *mut u64,
-    guard: *const u64,
+    guard: &AtomicU64,
     new: u64,
 ) -> Option<u64> {
     let (old, done): (u64, u32);
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "xor {d:e}, {d:e}",
-                // The guard before the word: who finds it lowered finds what was stored while it was up.
-                "cmp qword ptr [{g}], 0",
-                "jne 4f",
-                "mov {r}, [{b} + {t}]",
-                "mov {d:e}, 1",
-                delay!(),
-                "mov [{b} + {t}], {n}",
-            ],
-            o, b = in(reg) word, g = in(reg) guard, n = in(reg) new, r = out(reg) old, d = out(reg) done
-        )
-    };
+    sequence!(
+        [
+            "xor {d:e}, {d:e}",
+            // The guard before the word: who finds it lowered finds what was stored while it was up.
+            "cmp qword ptr [{g}], 0",
+            "jne 4f",
+            "mov {r}, [{b} + {t}]",
+            "mov {d:e}, 1",
+            delay!(),
+            "mov [{b} + {t}], {n}",
+        ],
+        o, word, g = in(reg) guard.as_ptr(), n = in(reg) new, r = out(reg) old, d = out(reg) done
+    );
     (done != 0).then_some(old)
 }
 
 /// # Safety
 /// As [`add`]; `selector` points to the index of a word that follows `words`.
 #[inline(always)]
-pub(crate) unsafe fn increment_selected(o: isize, words: *mut u64, selector: *const u64) -> usize {
+pub(crate) unsafe fn increment_selected(o: isize, words: *mut u64, selector: &AtomicU64) -> usize {
     let index: usize;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "mov {i}, [{s}]",
-                "lea {t}, [{t} + 8*{i}]",
-                delay!(),
-                "add qword ptr [{b} + {t}], 1",
-            ],
-            o, b = in(reg) words, s = in(reg) selector, i = out(reg) index
-        )
-    };
+    sequence!(
+        [
+            "mov {i}, [{s}]",
+            "lea {t}, [{t} + 8*{i}]",
+            delay!(),
+            "add qword ptr [{b} + {t}], 1",
+        ],
+        o, words, s = in(reg) selector.as_ptr(), i = out(reg) index
+    );
     index
-}
-
-/// # Safety
-/// As [`add`]; `node` is the caller's.
-#[inline(always)]
-pub(crate) unsafe fn list_push(o: isize, word: *mut u64, node: *mut u64) {
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            ["mov {i}, [{b} + {t}]", "mov [{p}], {i}", delay!(), "mov [{b} + {t}], {p}"],
-            o, b = in(reg) word, p = in(reg) node, i = out(reg) _
-        )
-    }
 }
 
 /// # Safety
@@ -342,52 +240,20 @@ pub(crate) unsafe fn list_push(o: isize, word: *mut u64, node: *mut u64) {
 pub(crate) unsafe fn list_push_selected(
     o: isize,
     words: *mut u64,
-    selector: *const u64,
-    node: *mut u64,
+    selector: &AtomicU64,
+    node: NonNull<AtomicU64>,
 ) {
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "mov {i}, [{s}]",
-                "lea {t}, [{t} + 8*{i}]",
-                "mov {i}, [{b} + {t}]",
-                "mov [{p}], {i}",
-                delay!(),
-                "mov [{b} + {t}], {p}",
-            ],
-            o, b = in(reg) words, s = in(reg) selector, p = in(reg) node, i = out(reg) _
-        )
-    }
-}
-
-/// # Safety
-/// As [`add`]; the list's nodes are readable.
-#[inline(always)]
-pub(crate) unsafe fn list_pop(o: isize, word: *mut u64) -> *mut u64 {
-    let node: *mut u64;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "mov {r}, [{b} + {t}]",
-                "test {r}, {r}",
-                "jz 4f",
-                "mov {i}, [{r}]",
-                delay!(),
-                "mov [{b} + {t}], {i}",
-            ],
-            o, b = in(reg) word, r = out(reg) node, i = out(reg) _
-        )
-    };
-    node
-}
-
-/// The field offsets of a sheaf, for the assembly.
-mod field {
-    pub(super) const CAPACITY: usize = crate::percpu::sheaf::CAPACITY;
-    pub(super) const SLOTS: usize = crate::percpu::sheaf::SLOTS;
-    const _: () = assert!(crate::percpu::sheaf::LEN == 0);
+    sequence!(
+        [
+            "mov {i}, [{s}]",
+            "lea {t}, [{t} + 8*{i}]",
+            "mov {i}, [{b} + {t}]",
+            "mov [{p}], {i}",
+            delay!(),
+            "mov [{b} + {t}], {p}",
+        ],
+        o, words, s = in(reg) selector.as_ptr(), p = in(reg) node.as_ptr(), i = out(reg) _
+    );
 }
 
 /// # Safety
@@ -395,22 +261,19 @@ mod field {
 #[inline(always)]
 pub(crate) unsafe fn sheaf_pop(o: isize, word: *mut u64) -> usize {
     let value: usize;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "mov {t}, [{b} + {t}]",
-                "mov {i}, [{t}]",
-                "xor {r:e}, {r:e}",
-                "sub {i}, 1",
-                "jb 4f",
-                "mov {r}, [{t} + 8*{i} + {slots}]",
-                delay!(),
-                "mov [{t}], {i}",
-            ],
-            o, b = in(reg) word, i = out(reg) _, r = out(reg) value, slots = const field::SLOTS
-        )
-    };
+    sequence!(
+        [
+            "mov {t}, [{b} + {t}]",
+            "mov {i}, [{t}]",
+            "xor {r:e}, {r:e}",
+            "sub {i}, 1",
+            "jb 4f",
+            "mov {r}, [{t} + 8*{i} + {slots}]",
+            delay!(),
+            "mov [{t}], {i}",
+        ],
+        o, word, i = out(reg) _, r = out(reg) value, slots = const field::SLOTS
+    );
     value
 }
 
@@ -418,32 +281,29 @@ pub(crate) unsafe fn sheaf_pop(o: isize, word: *mut u64) -> usize {
 /// As [`sheaf_pop`].
 #[inline(always)]
 pub(crate) unsafe fn sheaf_push(o: isize, word: *mut u64, value: usize) -> bool {
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "mov {t}, [{b} + {t}]",
-                "mov {i}, [{t}]",
-                "cmp {i}, [{t} + {capacity}]",
-                "jae {full}",
-                "mov [{t} + 8*{i} + {slots}], {v}",
-                "add {i}, 1",
-                delay!(),
-                "mov [{t}], {i}",
-            ],
-            o, b = in(reg) word, v = in(reg) value, i = out(reg) _, slots = const field::SLOTS,
-            capacity = const field::CAPACITY, full = label { return false }
-        )
-    };
+    sequence!(
+        [
+            "mov {t}, [{b} + {t}]",
+            "mov {i}, [{t}]",
+            "cmp {i}, [{t} + {capacity}]",
+            "jae {full}",
+            "mov [{t} + 8*{i} + {slots}], {v}",
+            "add {i}, 1",
+            delay!(),
+            "mov [{t}], {i}",
+        ],
+        o, word, v = in(reg) value, i = out(reg) _, slots = const field::SLOTS,
+        capacity = const field::CAPACITY, full = label { return false }
+    );
     true
 }
 
 /// What is lost in a sequence with [`copy!`]: all vector registers, since `vzeroupper`, without which code for narrow registers
 /// would be slow after it, clears the upper halves of all of them; the caller may be inlined into code for wide ones.
 macro_rules! copying_sequence {
-    ([$($body:expr),* $(,)?], $o:expr, $($operands:tt)*) => {
+    ([$($body:expr),* $(,)?], $o:expr, $word:expr, $($operands:tt)*) => {
         sequence!(
-            [$($body),*], $o, wide = sym WIDE,
+            [$($body),*], $o, $word, wide = sym WIDE,
             out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _, out("xmm5") _, out("xmm6") _,
             out("xmm7") _, out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _, out("xmm12") _, out("xmm13") _,
             out("xmm14") _, out("xmm15") _, $($operands)*
@@ -521,29 +381,26 @@ macro_rules! copy {
 #[inline(always)]
 pub(crate) unsafe fn sheaf_pop_many(o: isize, word: *mut u64, dst: *mut usize, n: usize) -> usize {
     let k: usize;
-    // SAFETY: see `add`.
-    unsafe {
-        copying_sequence!(
-            [
-                "mov {t}, [{b} + {t}]",
-                "mov {i}, [{t}]",
-                "mov {k}, {n}",
-                "cmp {i}, {k}",
-                "cmovb {k}, {i}",
-                "test {k}, {k}",
-                "jz 4f",
-                "sub {i}, {k}",
-                "lea {s}, [{t} + 8*{i} + {slots}]",
-                "mov {d}, {dst}",
-                "mov {c}, {k}",
-                copy!(),
-                delay!(),
-                "mov [{t}], {i}",
-            ],
-            o, b = in(reg) word, n = in(reg) n, dst = in(reg) dst, i = out(reg) _, k = out(reg) k, s = out(reg) _,
-            d = out(reg) _, c = out(reg) _, slots = const field::SLOTS
-        )
-    };
+    copying_sequence!(
+        [
+            "mov {t}, [{b} + {t}]",
+            "mov {i}, [{t}]",
+            "mov {k}, {n}",
+            "cmp {i}, {k}",
+            "cmovb {k}, {i}",
+            "test {k}, {k}",
+            "jz 4f",
+            "sub {i}, {k}",
+            "lea {s}, [{t} + 8*{i} + {slots}]",
+            "mov {d}, {dst}",
+            "mov {c}, {k}",
+            copy!(),
+            delay!(),
+            "mov [{t}], {i}",
+        ],
+        o, word, n = in(reg) n, dst = in(reg) dst, i = out(reg) _, k = out(reg) k, s = out(reg) _,
+        d = out(reg) _, c = out(reg) _, slots = const field::SLOTS
+    );
     k
 }
 
@@ -559,35 +416,32 @@ pub(crate) unsafe fn sheaf_push_many(
     n: usize,
 ) -> usize {
     let k: usize;
-    // SAFETY: see `add`.
-    unsafe {
-        copying_sequence!(
-            [
-                "mov {t}, [{b} + {t}]",
-                "mov {i}, [{t}]",
-                "mov {k}, [{t} + {capacity}]",
-                "sub {k}, {i}",
-                "cmp {n}, {k}",
-                "cmovb {k}, {n}",
-                "test {k}, {k}",
-                "jz 4f",
-                "lea {d}, [{t} + 8*{i} + {slots}]",
-                "add {i}, {k}",
-                "mov {s}, {src}",
-                "mov {c}, {k}",
-                "pxor xmm4, xmm4\n pxor xmm5, xmm5",
-                copy!(zeros),
-                // The lower halves of two words are the first and third of four numbers.
-                "movmskps {s:e}, xmm4\n test {s:l}, 5\n jz 16f",
-                "15:\n mov {k}, -1\n jmp 4f",
-                "16:",
-                delay!(),
-                "mov [{t}], {i}",
-            ],
-            o, b = in(reg) word, n = in(reg) n, src = in(reg) src, i = out(reg) _, k = out(reg) k, s = out(reg) _,
-            d = out(reg) _, c = out(reg) _, slots = const field::SLOTS, capacity = const field::CAPACITY
-        )
-    };
+    copying_sequence!(
+        [
+            "mov {t}, [{b} + {t}]",
+            "mov {i}, [{t}]",
+            "mov {k}, [{t} + {capacity}]",
+            "sub {k}, {i}",
+            "cmp {n}, {k}",
+            "cmovb {k}, {n}",
+            "test {k}, {k}",
+            "jz 4f",
+            "lea {d}, [{t} + 8*{i} + {slots}]",
+            "add {i}, {k}",
+            "mov {s}, {src}",
+            "mov {c}, {k}",
+            "pxor xmm4, xmm4\n pxor xmm5, xmm5",
+            copy!(zeros),
+            // The lower halves of two words are the first and third of four numbers.
+            "movmskps {s:e}, xmm4\n test {s:l}, 5\n jz 16f",
+            "15:\n mov {k}, -1\n jmp 4f",
+            "16:",
+            delay!(),
+            "mov [{t}], {i}",
+        ],
+        o, word, n = in(reg) n, src = in(reg) src, i = out(reg) _, k = out(reg) k, s = out(reg) _,
+        d = out(reg) _, c = out(reg) _, slots = const field::SLOTS, capacity = const field::CAPACITY
+    );
     k
 }
 
@@ -597,31 +451,28 @@ pub(crate) unsafe fn sheaf_push_many(
 pub(crate) unsafe fn sheaf_replace(
     o: isize,
     word: *mut u64,
-    guard: *const u64,
-    new: *mut u64,
+    guard: &AtomicU64,
+    new: NonNull<Sheaf>,
     full: bool,
-) -> *mut u64 {
-    let old: *mut u64;
-    // SAFETY: see `add`.
-    unsafe {
-        sequence!(
-            [
-                "xor {r:e}, {r:e}",
-                "cmp qword ptr [{g}], 0",
-                "jne 4f",
-                "mov {s}, [{b} + {t}]",
-                // i := full ? capacity : 0
-                "mov {i}, [{s} + {capacity}]",
-                "and {i}, {f}",
-                "cmp [{s}], {i}",
-                "jne 4f",
-                "mov {r}, {s}",
-                delay!(),
-                "mov [{b} + {t}], {n}",
-            ],
-            o, b = in(reg) word, g = in(reg) guard, n = in(reg) new, f = in(reg) -i64::from(full), i = out(reg) _,
-            s = out(reg) _, r = out(reg) old, capacity = const field::CAPACITY
-        )
-    };
-    old
+) -> Option<NonNull<Sheaf>> {
+    let old: *mut Sheaf;
+    sequence!(
+        [
+            "xor {r:e}, {r:e}",
+            "cmp qword ptr [{g}], 0",
+            "jne 4f",
+            "mov {s}, [{b} + {t}]",
+            // i := full ? capacity : 0
+            "mov {i}, [{s} + {capacity}]",
+            "and {i}, {f}",
+            "cmp [{s}], {i}",
+            "jne 4f",
+            "mov {r}, {s}",
+            delay!(),
+            "mov [{b} + {t}], {n}",
+        ],
+        o, word, g = in(reg) guard.as_ptr(), n = in(reg) new.as_ptr(), f = in(reg) -i64::from(full), i = out(reg) _,
+        s = out(reg) _, r = out(reg) old, capacity = const field::CAPACITY
+    );
+    NonNull::new(old)
 }

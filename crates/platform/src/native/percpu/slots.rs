@@ -6,7 +6,7 @@
 //! lock n. There are at least [`MIN`] slots: only if as many holders were interrupted at once by handlers that want
 //! a slot of their own would those wait for each other.
 //!
-//! Beside sequences of [registered threads](super::mode::Body::OwnRseq), the slots of the threads
+//! Beside sequences of [registered threads](crate::percpu::Body::OwnRseq), the slots of the threads
 //! that the kernel refuses to register have words of their own, behind those of the CPUs.
 
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -78,7 +78,7 @@ pub(super) fn fence() {
 /// and a fork copies what a thread wrote in the order in which it wrote. (Holding the slots across the fork would
 /// not do: a signal handler that wants a slot may have interrupted a thread that holds the heap's lock, for which
 /// the C library's `fork` waits.)
-pub(super) fn abandon() {
+pub(crate) fn abandon() {
     (0..MAX).for_each(|slot| drop(Slot(slot)));
 }
 

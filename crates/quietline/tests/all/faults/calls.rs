@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Bytes in pages and on this thread's heap.
 fn held() -> (usize, isize) {
-    (pages_used(), crate::support::heap::bytes_of_thread())
+    (pages_used(), quietline_testing::heap::bytes_of_thread())
 }
 
 // The descriptors of a world, in the order in which they are made.
@@ -510,7 +510,7 @@ fn run(step: &Step, nth: u64, arm: fn(u64), reported: &mut u64, made_do: &mut u6
 #[test]
 fn each_allocation_of_each_call() {
     quietline_testing::isolated!();
-    crate::support::heap::start();
+    quietline_testing::heap::start();
     let _alone = alone();
     // What is made once is made before; the list of those who look after a fork of the host grows with what waits for its end.
     let crowd: Vec<_> = (0..20).map(|_| world()).collect();

@@ -2,7 +2,7 @@
 //! all locks and read-side critical sections.
 
 use quietline::abi::*;
-use quietline::{Config, Kernel, Process};
+use quietline::{Config, Kernel, Process, SendMsg};
 use quietline_sync::rcu;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -62,4 +62,84 @@ fn callbacks_run_outside_of_locks_and_sections() {
     assert!(ran.load(Relaxed) > queued / 2, "{} of {queued}", ran.load(Relaxed));
     domain.barrier();
     assert_eq!(ran.load(Relaxed), queued);
+}
+
+/// Files whose last reference goes with a message that a process receives without room for it: the
+/// process that frees makes no descriptor, and the one that makes them frees nothing.
+#[test]
+fn files_freed_by_a_receiver_are_bounded() {
+    quietline_testing::isolated!();
+    let domain = rcu::global().unwrap();
+    let p = process();
+    let [a, b] = p.socketpair(AF_UNIX, SOCK_DGRAM, 0).unwrap();
+    let bound = 2 * domain.backlog_limit();
+    let mut most = 0;
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while p.recv(b, &mut [0; 8], 0).unwrap() != 2 {
+                most = most.max(domain.backlog());
+            }
+        });
+        for _ in 0..2 * bound {
+            let fd = p.eventfd(0, 0).unwrap();
+            // Readers have met the file, so it is freed after a grace period.
+            p.write(fd, &1_u64.to_ne_bytes()).unwrap();
+            let mut control = [0; 24];
+            control[..8].copy_from_slice(&20_u64.to_ne_bytes());
+            control[8..12].copy_from_slice(&SOL_SOCKET.to_ne_bytes());
+            control[12..16].copy_from_slice(&SCM_RIGHTS.to_ne_bytes());
+            control[16..20].copy_from_slice(&fd.to_ne_bytes());
+            let buffers: &[&[u8]] = &[b"f"];
+            p.sendmsg(a, &SendMsg { buffers, control: &control, ..SendMsg::default() }, 0).unwrap();
+            p.close(fd).unwrap();
+        }
+        p.write(a, b"xx").unwrap();
+    });
+    assert!(most <= bound, "{most} objects waited, the bound is {bound}");
+}
+
+/// Walks to objects of `/proc` free those objects, also walks that fail.
+#[test]
+fn objects_freed_by_walks_are_bounded() {
+    quietline_testing::isolated!();
+    let domain = rcu::global().unwrap();
+    let p = Kernel::boot(Config::default().privileged(true)).unwrap().process().unwrap();
+    p.mkdir("/proc", 0o755).unwrap();
+    p.mount("proc", "/proc", "proc", 0).unwrap();
+    let bound = 2 * domain.backlog_limit();
+    let fd = p.eventfd(0, 0).unwrap();
+    let path = format!("/proc/self/fd/{fd}");
+    let mut most = 0;
+    for round in 0..2 * bound {
+        match round % 3 {
+            0 => drop(p.stat(&path).unwrap()),
+            1 => assert_eq!(p.mkdir(&path, 0o700), Err(quietline::Errno::EXIST)),
+            _ => assert_eq!(p.unlink(&path), Err(quietline::Errno::PERM)),
+        }
+        most = most.max(domain.backlog());
+    }
+    assert!(most <= bound, "{most} objects waited, the bound is {bound}");
+}
+
+/// Pages that a reader kept from being freed go with later calls, whatever these do.
+#[test]
+fn a_file_cut_off_under_a_reader_is_freed_after_it() {
+    quietline_testing::isolated!();
+    let domain = rcu::global().unwrap();
+    let limit = domain.backlog_limit();
+    let p = process();
+    let fd = p.open("/file", O_CREAT | O_RDWR, 0o600).unwrap();
+    let pages = vec![1; 1 << 20];
+    for at in 0..4 * limit / 256 {
+        p.pwrite(fd, &pages, (at << 20) as i64).unwrap();
+    }
+    let section = domain.read();
+    p.ftruncate(fd, 0).unwrap();
+    assert!(domain.backlog() > 2 * limit);
+    drop(section);
+    // Each call frees some hundred pages.
+    for _ in 0..4 * limit / 256 {
+        p.close(p.eventfd(0, 0).unwrap()).unwrap();
+    }
+    assert!(domain.backlog() <= limit, "{} pages wait", domain.backlog());
 }

@@ -2,7 +2,6 @@
 #![allow(unsafe_code, reason = "processor affinity and child processes")]
 
 pub(crate) mod chance;
-pub(crate) mod heap;
 
 use quietline::Kernel;
 use quietline_platform::pages;

@@ -1,8 +1,9 @@
 //! Opening named pipes: waits, memory freed meanwhile, and read-only mounts.
 
-use crate::support::{heap, spawn_asleep};
+use crate::support::spawn_asleep;
 use quietline::abi::*;
 use quietline::{Config, Errno, Interrupt, Kernel, MS_BIND, MS_REMOUNT, OpenHow, Process, Shared};
+use quietline_testing::heap;
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,9 @@
 //! Files in memory without a path: the same calls on the host and here.
 #![allow(unsafe_code, reason = "calls of the host with arguments that no safe wrapper offers")]
 
-use crate::support::heap;
 use quietline::abi::*;
 use quietline::{Config, Errno, Kernel, MFD_CLOEXEC, MFD_EXEC, MS_BIND, MS_REMOUNT};
+use quietline_testing::heap;
 use quietline_vfs::MountFlags;
 use std::ffi::CString;
 

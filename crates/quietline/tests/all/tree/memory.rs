@@ -26,7 +26,7 @@ fn held(p: &Process) -> Held {
         dentries,
         inodes,
         pages: pages_used(),
-        heap: crate::support::heap::bytes(),
+        heap: quietline_testing::heap::bytes(),
         resident: resident(),
     }
 }
@@ -50,7 +50,7 @@ const MANY: usize = 200_000;
 #[test]
 fn what_names_and_files_cost() {
     quietline_testing::isolated!();
-    crate::support::heap::start();
+    quietline_testing::heap::start();
     let _alone = alone();
     let nothing = pages_used();
     let p = Kernel::boot(Config::default()).unwrap().process().unwrap();

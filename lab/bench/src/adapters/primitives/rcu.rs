@@ -9,8 +9,8 @@ use std::sync::{Arc, RwLock};
 use crossbeam_epoch::{Collector, LocalHandle};
 use quietline_platform::atomic::{AtomicBool, AtomicU64, Ordering};
 use quietline_platform::{AllocError, heap};
+use quietline_sync::Counter;
 use quietline_sync::rcu::{self, Domain};
-use quietline_sync::{Batch, Counter};
 
 use super::{Opened, marks, stage};
 use crate::adapters::probe::failed;
@@ -84,7 +84,7 @@ struct Freeing<R> {
 impl<R> Freeing<R> {
     /// The ledger stays for the life of the program, some bytes for each world: see [`Tracked`].
     fn new(reclaimer: R) -> Result<Self, Fault> {
-        let ledger = Counter::with_batch(Batch::Endless).map_err(failed)?;
+        let ledger = Counter::with_batch(u32::MAX).map_err(failed)?;
         Ok(Self { reclaimer, ledger: Box::leak(heap::try_box(ledger).map_err(failed)?) })
     }
 
@@ -99,7 +99,7 @@ pub(super) fn call() -> Opened {
         let mut mark = marks(seat);
         Ok(looped(FREED, move || {
             free_by_rcu(&world.reclaimer, Tracked::new(world.ledger, mark()))?;
-            if rcu::is_pending() {
+            if world.reclaimer.is_pending() {
                 rcu::run_pending(&[&world.reclaimer]);
             }
             Ok::<_, AllocError>(true)

@@ -4,14 +4,15 @@ use super::objects::{Objects, Use};
 use super::violation::{Invalid, Violation, ViolationKind};
 use super::{CallSite, Debug};
 use crate::freelist::Detached;
-use crate::inner::Inner;
 use crate::slab::{Partial, Slab};
+use crate::slabs::Slabs;
 use core::ptr::{self, NonNull};
 use quietline_platform::pages;
 
-/// All slabs that were made since the switch was turned last. Each is frozen: nobody else takes from it.
+/// All slabs that were made since the switch was turned last. Each is frozen: nobody else takes
+/// from it.
 #[derive(Debug)]
-pub(super) struct Slabs {
+pub(crate) struct Checked {
     /// What is checked.
     pub(super) checked: Debug,
     /// Of this turn of the switch; never 0.
@@ -45,28 +46,26 @@ pub(super) enum Popped {
 
 /// What came of giving an object back.
 pub(super) enum Put {
-    /// Nothing is checked any more.
-    Off,
-    /// The object's slab is older than the switch's last turn.
+    /// Nothing is checked any more, or the object's slab is older than the switch's last turn.
     Unchecked,
     /// To the address's cache, if there still is one; the slab.
-    Foreign(*const Inner, NonNull<Slab>),
+    Foreign(*const Slabs, NonNull<Slab>),
     Refused(Violation),
     Done(Option<Violation>),
 }
 
-/// Why an object is given back.
+/// The reason for which an object comes to its slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum FreeKind {
     /// Its user frees it.
-    Free,
+    Direct,
     /// Its user frees it after a grace period that is to come.
-    Wait,
-    /// That grace period is over.
-    Waited,
+    RcuBegin,
+    /// That grace period has ended.
+    RcuEnd,
 }
 
-impl Slabs {
+impl Checked {
     pub(super) const fn new() -> Self {
         Self { checked: Debug::OFF, epoch: 1, lists: [const { Partial::new() }; LISTS] }
     }
@@ -80,24 +79,26 @@ impl Slabs {
     /// Adds a slab: a new one of this epoch, or one that was taken off.
     pub(super) fn add(&mut self, slab: NonNull<Slab>) {
         // SAFETY: the slab is the caller's, and on no list; these lists are locked.
-        unsafe {
-            let at = slab.as_ref();
-            let shelf = match at.packed().inuse {
-                0 => EMPTY,
-                _ if at.has_free() => OPEN,
-                _ => FULL,
-            };
-            at.set_shelf(shelf);
-            self.lists[shelf].add(slab);
-        }
+        unsafe { self.lists[Self::list_of(slab.as_ref())].add(slab) };
     }
 
     fn remove(&mut self, slab: &Slab) {
-        // SAFETY: on one of these lists, which are locked: the one that it says.
-        unsafe { self.lists[slab.shelf()].remove(slab.as_raw()) };
+        // SAFETY: on one of these lists, which are locked: on the one where it belonged when it
+        // changed last.
+        unsafe { self.lists[Self::list_of(slab)].remove(slab.as_raw()) };
     }
 
-    /// Calls `f`, which may take from a slab or give to it, and moves the slab to the list where it belongs then.
+    /// The list where a slab belongs.
+    fn list_of(slab: &Slab) -> usize {
+        match slab.packed().inuse {
+            0 => EMPTY,
+            _ if slab.has_free() => OPEN,
+            _ => FULL,
+        }
+    }
+
+    /// Calls `f`, which may take from a slab or give to it, and moves the slab to the list where it
+    /// belongs then.
     fn change<R>(&mut self, slab: &Slab, f: impl FnOnce() -> R) -> R {
         self.remove(slab);
         let result = f();
@@ -109,17 +110,18 @@ impl Slabs {
         self.lists.iter().flat_map(Partial::iter)
     }
 
-    pub(super) fn pop(&mut self, cache: &Inner, by: &CallSite) -> Popped {
+    pub(super) fn pop(&mut self, by: &CallSite) -> Popped {
         if self.checked.is_off() {
             return Popped::Off;
         }
         let Some(slab) = self.lists[OPEN].first().or_else(|| self.lists[EMPTY].first()) else {
             return Popped::NoSlab;
         };
-        // SAFETY: slabs on these lists are checked ones of the cache, and live while they are locked.
-        let objects = unsafe { Objects::of(slab, cache.options.size) };
+        // SAFETY: slabs on these lists are checked ones of the cache, and live while they are
+        // locked.
+        let objects = unsafe { Objects::of(slab) };
         if !objects.slab.list_head_is_sound() {
-            return Popped::Again(self.give_up(cache, &objects));
+            return Popped::Again(self.give_up(&objects));
         }
         let index = self
             .change(objects.slab, || objects.slab.take_one())
@@ -127,26 +129,29 @@ impl Slabs {
         let fresh = match objects.usage(index) {
             Some(Use::Fresh) => true,
             Some(Use::Free) => false,
-            _ => return Popped::Again(self.give_up(cache, &objects)),
+            _ => return Popped::Again(self.give_up(&objects)),
         };
-        let found = overrun(cache, &objects, index);
+        let found = overrun(&objects, index);
         if let Some(memory) = objects.written(index) {
             objects.set_usage(index, Use::Quarantined);
             let memory = Some(memory);
-            return Popped::Again(Violation {
-                memory,
-                ..about(cache, &objects, index, ViolationKind::UseAfterFree)
-            });
+            let violation = objects.about(index, ViolationKind::UseAfterFree);
+            return Popped::Again(Violation { memory, ..violation });
         }
         objects.set_usage(index, Use::Allocated);
-        objects.set_allocated(index, by);
-        objects.freshen(index);
+        objects.set_site(index, false, by);
         Popped::Object { object: objects.slab.object(index), fresh, found }
     }
 
-    pub(super) fn put(&mut self, cache: &Inner, object: usize, by: &CallSite, way: Way) -> Put {
+    pub(super) fn put(
+        &mut self,
+        cache: &Slabs,
+        object: usize,
+        by: &CallSite,
+        kind: FreeKind,
+    ) -> Put {
         if self.checked.is_off() {
-            return Put::Off;
+            return Put::Unchecked;
         }
         let invalid = |why| Violation {
             found: by.known(),
@@ -157,28 +162,28 @@ impl Slabs {
         };
         // Blocks are slabs, here and below.
         let slab = block.cast::<Slab>();
-        // SAFETY: the block is in use. (It may cease to be at any moment if the object is not the caller's to free.)
+        // SAFETY: the block is in use. (It may cease to be at any moment if the object is not the
+        // caller's to free.)
         let at = unsafe { slab.as_ref() };
         if !ptr::eq(at.cache().as_ptr(), cache) {
             return Put::Foreign(at.cache().as_ptr(), slab);
         }
-        let place = Some(slab.as_ptr() as usize);
+        let within = |index: u16| Some((slab.as_ptr() as usize, usize::from(index)));
         let Some((index, offset)) = at.locate(object) else {
-            let slab = place.map(|slab| (slab, 0));
-            return Put::Refused(Violation { slab, ..invalid(Invalid::NoObject) });
+            return Put::Refused(Violation { slab: within(0), ..invalid(Invalid::NoObject) });
         };
         if at.epoch() != self.epoch {
-            if offset == 0 {
-                return Put::Unchecked;
-            }
-            let slab = place.map(|slab| (slab, usize::from(index)));
-            return Put::Refused(Violation { slab, ..invalid(Invalid::Inside { offset }) });
+            let inside = || invalid(Invalid::Inside { offset });
+            return match offset {
+                0 => Put::Unchecked,
+                _ => Put::Refused(Violation { slab: within(index), ..inside() }),
+            };
         }
         // SAFETY: a slab of this epoch is a checked one of the cache.
-        let objects = unsafe { Objects::of(slab, cache.options.size) };
-        let refuse = |kind| {
+        let objects = unsafe { Objects::of(slab) };
+        let refuse = |what| {
             let found = by.known();
-            Put::Refused(Violation { object, found, ..about(cache, &objects, index, kind) })
+            Put::Refused(Violation { object, found, ..objects.about(index, what) })
         };
         if offset != 0 {
             return refuse(ViolationKind::InvalidPointer(Invalid::Inside { offset }));
@@ -188,40 +193,36 @@ impl Slabs {
                 return refuse(ViolationKind::InvalidPointer(Invalid::NeverAllocated));
             }
             Some(Use::Free | Use::Quarantined) => return refuse(ViolationKind::DoubleFree),
-            Some(Use::Waiting) if way != Way::Waited => return refuse(ViolationKind::DoubleFree),
+            Some(Use::Waiting) if kind != FreeKind::RcuEnd => {
+                return refuse(ViolationKind::DoubleFree);
+            }
             Some(Use::Allocated | Use::Waiting) => {}
-            None => return Put::Refused(self.give_up(cache, &objects)),
+            None => return Put::Refused(self.give_up(&objects)),
         }
-        let mut found = overrun(cache, &objects, index);
-        if let Some(found) = &mut found {
-            found.found = by.known();
+        let found =
+            overrun(&objects, index).map(|violation| Violation { found: by.known(), ..violation });
+        if kind != FreeKind::RcuEnd {
+            objects.set_site(index, true, by);
         }
-        if way != Way::Waited {
-            objects.set_freed(index, by);
-        }
-        if way == Way::Wait {
+        if kind == FreeKind::RcuBegin {
             objects.set_usage(index, Use::Waiting);
         } else {
             objects.set_usage(index, Use::Free);
-            objects.poison(index);
             self.change(at, || at.push(at.detach(object), |_, _| true));
         }
         Put::Done(found)
     }
 
-    /// Takes an empty slab out, if there are more than `keep`, for the caller to give back: checked, as what is known of its
-    /// objects will be forgotten. If that finds something, it is to be reported first, and no slab is taken yet.
-    pub(super) fn take_empty(
-        &mut self,
-        cache: &Inner,
-        keep: usize,
-    ) -> (Option<NonNull<Slab>>, Option<Violation>) {
+    /// Takes an empty slab out, if there are more than `keep`, for the caller to give back:
+    /// checked, as what is known of its objects will be forgotten. If that finds something, it is
+    /// to be reported first, and no slab is taken yet.
+    pub(super) fn take_empty(&mut self, keep: usize) -> (Option<NonNull<Slab>>, Option<Violation>) {
         let Some(slab) = self.lists[EMPTY].first().filter(|_| self.lists[EMPTY].len > keep) else {
             return (None, None);
         };
         // SAFETY: as in `pop`.
-        let objects = unsafe { Objects::of(slab, cache.options.size) };
-        let found = self.first_wrong(cache, &objects);
+        let objects = unsafe { Objects::of(slab) };
+        let found = self.first_wrong(&objects);
         if found.is_some() {
             return (None, found);
         }
@@ -229,14 +230,15 @@ impl Slabs {
         (Some(slab), None)
     }
 
-    /// The next thing that is wrong with any slab; it is put right as far as it can be, so that it is found once.
-    pub(super) fn next_wrong(&mut self, cache: &Inner) -> Option<Violation> {
+    /// The next thing that is wrong with any slab; it is put right as far as it can be, so that it
+    /// is found once.
+    pub(super) fn next_wrong(&mut self) -> Option<Violation> {
         for list in 0..LISTS {
             let mut next = self.lists[list].first();
             while let Some(slab) = next {
                 // SAFETY: as in `pop`.
-                let objects = unsafe { Objects::of(slab, cache.options.size) };
-                let wrong = self.first_wrong(cache, &objects);
+                let objects = unsafe { Objects::of(slab) };
+                let wrong = self.first_wrong(&objects);
                 if wrong.is_some() {
                     return wrong;
                 }
@@ -246,24 +248,21 @@ impl Slabs {
         None
     }
 
-    fn first_wrong(&mut self, cache: &Inner, objects: &Objects<'_>) -> Option<Violation> {
+    fn first_wrong(&mut self, objects: &Objects<'_>) -> Option<Violation> {
         if !objects.slab.list_is_whole()
             || (0..objects.count()).any(|index| objects.usage(index).is_none())
         {
-            return Some(self.give_up(cache, objects));
+            return Some(self.give_up(objects));
         }
         (0..objects.count()).find_map(|index| {
             if objects.usage(index) == Some(Use::Quarantined) {
                 return None;
             }
-            overrun(cache, objects, index).or_else(|| {
+            overrun(objects, index).or_else(|| {
                 let memory = Some(objects.written(index)?);
-                let violation = Violation {
-                    memory,
-                    ..about(cache, objects, index, ViolationKind::UseAfterFree)
-                };
+                let violation = objects.about(index, ViolationKind::UseAfterFree);
                 self.quarantine(objects, index);
-                Some(violation)
+                Some(Violation { memory, ..violation })
             })
         })
     }
@@ -290,11 +289,12 @@ impl Slabs {
         });
     }
 
-    /// Lets go of a slab whose records make no sense: it is neither taken from nor given back any more.
-    fn give_up(&mut self, cache: &Inner, objects: &Objects<'_>) -> Violation {
+    /// Lets go of a slab whose records make no sense: it is neither taken from nor given back any
+    /// more.
+    fn give_up(&mut self, objects: &Objects<'_>) -> Violation {
         let violation = Violation {
             slab: Some((objects.block().start, 0)),
-            ..Violation::new(ViolationKind::Records, cache, objects.address(0))
+            ..Violation::new(ViolationKind::Records, objects.cache(), objects.address(0))
         };
         self.remove(objects.slab);
         // It stays frozen, so that nobody takes from it.
@@ -304,21 +304,9 @@ impl Slabs {
 }
 
 /// What is written beside an object; it is wiped off.
-fn overrun(cache: &Inner, objects: &Objects<'_>, index: u16) -> Option<Violation> {
+fn overrun(objects: &Objects<'_>, index: u16) -> Option<Violation> {
     let (side, memory) = objects.overrun(index)?;
     objects.mend(index);
     let memory = Some(memory);
-    Some(Violation { memory, ..about(cache, objects, index, ViolationKind::Overrun(side)) })
-}
-
-/// A violation, with what is known of its object.
-pub(super) fn about(
-    cache: &Inner,
-    objects: &Objects<'_>,
-    index: u16,
-    kind: ViolationKind,
-) -> Violation {
-    let (allocated, freed) = objects.known_sites(index);
-    let slab = Some((objects.block().start, usize::from(index)));
-    Violation { slab, allocated, freed, ..Violation::new(kind, cache, objects.address(index)) }
+    Some(Violation { memory, ..objects.about(index, ViolationKind::Overrun(side)) })
 }

@@ -6,8 +6,8 @@
 //! The file is complete before it is mapped, and sealed. No process can change it, and a unit that
 //! the system copies at once, because the program locks its memory, has its content.
 
+use super::body;
 use super::chunk::{SHIFT, UNIT, stride};
-use super::mode;
 use crate::{AllocError, fault, pages};
 use core::ptr::NonNull;
 use std::fs::File;
@@ -31,7 +31,7 @@ pub(super) fn is_zero(words: &[u64]) -> bool {
 /// [`AllocError`] when the system has no such files, or refuses one of its calls.
 pub(super) fn map(words: &[u64]) -> Result<NonNull<u8>, AllocError> {
     let file = sealed_file(words).ok_or(AllocError)?;
-    let units = mode::slots();
+    let units = body::copies();
     let base = pages::map_aligned(UNIT * units, UNIT)?;
     // SAFETY: a pointer to a unit of the mapping, or to its end.
     let unit = |cpu: usize| unsafe { base.add(cpu << SHIFT) };

@@ -6,10 +6,9 @@
 //! takes none. The allocating thread writes copies of other content: of words that were used
 //! before, and all copies in a chunk without a template.
 
+use super::body;
 use super::template::{self, is_zero};
-use super::{mode, slots};
 use crate::{AllocError, fault, pages};
-use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 // Not the back end's: the words are not shared yet.
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +22,7 @@ const GRANULES: usize = UNIT / GRANULE;
 /// Allocations from this size on start on a line of their own.
 const LINE: usize = 64;
 
-struct Chunk {
+pub(crate) struct Chunk {
     base: NonNull<u8>,
     /// One bit for each granule: taken.
     taken: [u64; GRANULES / 64],
@@ -42,7 +41,7 @@ unsafe impl Send for Chunk {}
 
 static CHUNKS: Mutex<Vec<Chunk>> = Mutex::new(Vec::new());
 
-fn lock() -> MutexGuard<'static, Vec<Chunk>> {
+pub(crate) fn lock() -> MutexGuard<'static, Vec<Chunk>> {
     CHUNKS.lock().unwrap_or_else(|e| e.into_inner())
 }
 
@@ -68,7 +67,7 @@ impl Chunk {
             words.try_reserve_exact(initial.len()).map_err(|_| AllocError)?;
             words.extend_from_slice(initial);
         }
-        let size = UNIT * mode::slots();
+        let size = UNIT * body::copies();
         let template = template && !words.is_empty();
         let template = if template { template::map(&words).ok() } else { None };
         let base = match template {
@@ -142,7 +141,7 @@ impl Chunk {
 
 /// Allocates words for every CPU. Returns the address of CPU 0's copy.
 pub(super) fn alloc(initial: &[u64]) -> Result<NonNull<u8>, AllocError> {
-    mode::decide();
+    body::decide();
     fault::check()?;
     let (n, align) = granules(initial.len());
     let align = if is_zero(initial) { align } else { stride(initial.len()) / GRANULE };
@@ -158,7 +157,7 @@ pub(super) fn alloc(initial: &[u64]) -> Result<NonNull<u8>, AllocError> {
         None => {
             chunks.try_reserve(1).map_err(|_| AllocError)?;
             let templates = 1 + chunks.iter().filter(|chunk| chunk.has_template).count();
-            let template = templates * mode::slots() <= template::MAPPINGS;
+            let template = templates * body::copies() <= template::MAPPINGS;
             chunks.push(Chunk::map(initial, template)?);
             (chunks.len() - 1, 0)
         }
@@ -173,7 +172,7 @@ pub(super) fn alloc(initial: &[u64]) -> Result<NonNull<u8>, AllocError> {
 
 /// Gives every copy its initial content, without writing those that have it.
 fn restore(words: NonNull<AtomicU64>, initial: &[u64]) {
-    for cpu in 0..mode::slots() {
+    for cpu in 0..body::copies() {
         for (index, value) in initial.iter().enumerate() {
             // SAFETY: the words in the unit of each CPU are the caller's alone.
             let word = unsafe { words.byte_add(cpu << SHIFT).add(index).as_ref() };
@@ -205,39 +204,17 @@ pub(super) unsafe fn free(words: NonNull<u8>, count: usize) {
     if chunks[at].used == 0 && chunks.iter().filter(|chunk| alike(chunk)).count() > 1 {
         let chunk = chunks.swap_remove(at);
         // SAFETY: the chunk has no allocation left.
-        unsafe { pages::unmap(chunk.base, UNIT * mode::slots()) };
+        unsafe { pages::unmap(chunk.base, UNIT * body::copies()) };
     }
 }
 
 /// The CPU whose copy of some words an address is in, if it is in any.
 #[cfg(quietline_sim)]
-pub(crate) fn owner_of(address: usize) -> Option<usize> {
-    let size = UNIT * mode::slots();
+pub fn owner_of(address: usize) -> Option<usize> {
+    let size = UNIT * body::copies();
     let base = lock()
         .iter()
         .map(|c| c.base.as_ptr() as usize)
         .find(|base| (*base..base + size).contains(&address))?;
     Some((address - base) >> SHIFT)
-}
-
-/// The lock's guard across a `fork`; touched by the forking thread alone.
-struct ForkGuard(UnsafeCell<Option<MutexGuard<'static, Vec<Chunk>>>>);
-// SAFETY: only the thread that holds the fork registry's lock touches it.
-unsafe impl Sync for ForkGuard {}
-static FORK_GUARD: ForkGuard = ForkGuard(UnsafeCell::new(None));
-
-pub(crate) fn fork_before() {
-    // Not half made in the child: see `decide`.
-    mode::decide();
-    let guard = lock();
-    // SAFETY: see `ForkGuard`.
-    unsafe { *FORK_GUARD.0.get() = Some(guard) };
-}
-
-pub(crate) fn fork_after(child: bool) {
-    if child {
-        slots::abandon();
-    }
-    // SAFETY: see `ForkGuard`.
-    unsafe { *FORK_GUARD.0.get() = None };
 }

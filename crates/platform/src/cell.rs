@@ -1,8 +1,10 @@
-//! Cells that tell the machine before they give access.
+//! Cells whose accesses a model checker can see.
 
-use super::machine::{Access, Place, with};
+#[cfg(quietline_sim)]
+use crate::sim::{Access, Place};
 
-/// [`core::cell::UnsafeCell`] with accesses as closures. An access counts as one of the value's first word.
+/// [`core::cell::UnsafeCell`] with accesses as closures, so that a model checker can watch them. In a
+/// simulation an access counts as one of the value's first word.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct UnsafeCell<T: ?Sized>(core::cell::UnsafeCell<T>);
@@ -21,28 +23,30 @@ impl<T> UnsafeCell<T> {
 
 impl<T: ?Sized> UnsafeCell<T> {
     /// Calls `f` with a pointer that may be read while no one writes.
-    #[inline]
-    #[track_caller]
+    #[inline(always)]
+    #[cfg_attr(quietline_sim, track_caller)]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        #[cfg(quietline_sim)]
         self.tell(Access::Load);
         f(self.0.get())
     }
 
     /// Calls `f` with a pointer that may be written while no one else reads or writes.
-    #[inline]
-    #[track_caller]
+    #[inline(always)]
+    #[cfg_attr(quietline_sim, track_caller)]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        #[cfg(quietline_sim)]
         self.tell(Access::Store);
         f(self.0.get())
     }
 
-    #[inline]
+    #[cfg(quietline_sim)]
     #[track_caller]
     fn tell(&self, access: Access) {
         let bytes = size_of_val(self);
         if bytes > 0 {
             let place = Place::of(self.0.get().cast::<u8>().addr(), bytes.min(8));
-            with(|machine| machine.access(place, access));
+            crate::sim::with(|machine| machine.access(place, access));
         }
     }
 }

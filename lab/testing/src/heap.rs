@@ -1,15 +1,16 @@
 //! A counting allocator on top of the system's, for tests that ask for the bytes left on the heap.
-//! It is the program's allocator, and counts once a test has called [`start`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 
-/// Counts the bytes that were allocated and not freed, in all and by each thread.
-pub(crate) struct Counting;
+/// An allocator that counts the bytes allocated and not freed: by each thread, and once [`start`] was
+/// called, in all.
+#[derive(Debug)]
+pub struct Counting;
 
-/// Whether changes are counted. Off, the allocator executes no locked instruction of its own, which
-/// tests that count those rely on.
+/// Whether changes are counted in all. Off, the allocator executes no locked instruction of its own,
+/// which tests that count those rely on.
 static ON: AtomicBool = AtomicBool::new(false);
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 
@@ -17,31 +18,30 @@ thread_local! {
     static OWN: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Begins to count, for the rest of the process: a test that calls it is isolated.
-pub(crate) fn start() {
+/// Begins to count in all, for the rest of the process: a test that calls it is isolated.
+pub fn start() {
     ON.store(true, Relaxed);
 }
 
-/// Bytes allocated and not freed since [`start`].
-pub(crate) fn bytes() -> isize {
+/// Returns the bytes allocated and not freed since [`start`].
+pub fn bytes() -> isize {
     LIVE.load(Relaxed)
 }
 
-/// Bytes that this thread has allocated, less those that it has freed.
-pub(crate) fn bytes_of_thread() -> isize {
-    OWN.with(Cell::get)
+/// Returns the bytes that this thread has allocated, less those that it has freed.
+pub fn bytes_of_thread() -> isize {
+    OWN.get()
 }
 
 fn count(bytes: isize) {
-    if !ON.load(Relaxed) {
-        return;
+    // Relaxed: sums, read when no other thread allocates.
+    if ON.load(Relaxed) {
+        LIVE.fetch_add(bytes, Relaxed);
     }
-    LIVE.fetch_add(bytes, Relaxed);
     // A thread that ends frees its own storage last.
     let _ = OWN.try_with(|own| own.set(own.get() + bytes));
 }
 
-#[allow(unsafe_code, reason = "an allocator")]
 // SAFETY: the system's allocator, and counts beside it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
