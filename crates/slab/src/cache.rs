@@ -174,17 +174,17 @@ pub(crate) use typed_cache;
 impl Drop for RawCache {
     fn drop(&mut self) {
         if registry::leave(&self.cache) {
-            match Shared::get_mut(&mut self.cache) {
-                // Nobody else has it, so nobody need be told to keep off.
-                Some(alone) => alone.close_alone(),
-                None => self.cache.close(),
+            if Shared::is_unique(&mut self.cache) {
+                // SAFETY: the only handle ends here.
+                unsafe { self.cache.close_alone() }
+            } else {
+                self.cache.close()
             }
             // The last owner takes it apart: this one, unless objects wait for a grace period. A thread that has looked in to
             // reclaim is soon gone.
             visits::wait_for(|| {
                 // Relaxed: what waits was queued by `close` at the latest.
-                Shared::get_mut(&mut self.cache).is_some()
-                    || self.cache.waiting.load(Ordering::Relaxed) > 0
+                Shared::is_unique(&mut self.cache) || self.cache.waiting.load(Ordering::Relaxed) > 0
             });
         }
     }
