@@ -137,8 +137,8 @@ impl Victim {
         let socket = process.socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0)?;
         process.bind(socket, &address())?;
         process.listen(socket, 3)?;
-        // A watch on the root is told the names of such files, which is a defect: no marker.
-        let memory = process.memfd_create("victim", 0)?;
+        // A watch on any directory is told neither this name nor an event of the file.
+        let memory = process.memfd_create(MARKER, 0)?;
         process.write(memory, MARKER)?;
         process.open(DIRECTORY, libc::O_DIRECTORY, 0)?;
         let kept = process.open_fds()?;
@@ -239,7 +239,7 @@ impl Victim {
                 }
             }
             _ => {
-                if let Ok(fd) = p.memfd_create("victim", 0) {
+                if let Ok(fd) = p.memfd_create(MARKER, 0) {
                     let _ = p.write(fd, MARKER);
                     let _ = p.close(fd);
                 }
