@@ -2,7 +2,7 @@
 
 use crate::abi::*;
 use crate::caller::{Caller, Right};
-use crate::socket::Protocol;
+use crate::socket::{Protocol, ProtocolWord};
 use rustix::io::Errno;
 
 /// The type and protocol of a socket to be made (`__sock_create` and each family's create).
@@ -15,12 +15,12 @@ pub(crate) fn resolve(
     ty: i32,
     protocol: i32,
     who: &dyn Caller,
-) -> Result<(i32, Protocol), Errno> {
+) -> Result<(i32, ProtocolWord), Errno> {
     // Streams without a named protocol, which servers make by the million, need no table.
     if ty == SOCK_STREAM && protocol == 0 {
         match family {
-            AF_INET | AF_INET6 => return Ok((SOCK_STREAM, Protocol::Tcp)),
-            AF_UNIX => return Ok((SOCK_STREAM, Protocol::Unix)),
+            AF_INET | AF_INET6 => return Ok((SOCK_STREAM, ProtocolWord::TCP)),
+            AF_UNIX => return Ok((SOCK_STREAM, ProtocolWord::UNIX)),
             _ => {}
         }
     }
@@ -33,21 +33,22 @@ fn resolve_any(
     ty: i32,
     protocol: i32,
     who: &dyn Caller,
-) -> Result<(i32, Protocol), Errno> {
+) -> Result<(i32, ProtocolWord), Errno> {
     if !(0..AF_MAX).contains(&family) {
         return Err(Errno::AFNOSUPPORT);
     }
     if !(0..SOCK_MAX).contains(&ty) {
         return Err(Errno::INVAL);
     }
-    match family {
+    let resolved = match family {
         AF_UNIX => unix(ty, protocol),
         // SOCK_PACKET on AF_INET means AF_PACKET, which is not here.
         AF_INET if ty == SOCK_PACKET => Err(Errno::AFNOSUPPORT),
         AF_INET => inet(ty, protocol, who, IPPROTO_ICMP),
         AF_INET6 => inet(ty, protocol, who, IPPROTO_ICMPV6),
         _ => Err(Errno::AFNOSUPPORT),
-    }
+    };
+    resolved.map(|(ty, protocol)| (ty, ProtocolWord::new(protocol)))
 }
 
 fn unix(ty: i32, protocol: i32) -> Result<(i32, Protocol), Errno> {

@@ -35,35 +35,34 @@ pub enum Protocol {
 }
 
 /// A [`Protocol`] in two bytes.
-#[derive(Debug, Clone, Copy)]
-struct ProtocolWord(u16);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProtocolWord(u16);
 
 impl ProtocolWord {
-    const UNIX: u16 = u16::MAX;
-    const TCP: u16 = u16::MAX - 1;
-    const UDP: u16 = u16::MAX - 2;
-    const UDPLITE: u16 = u16::MAX - 3;
+    pub(crate) const UNIX: Self = Self(u16::MAX);
+    pub(crate) const TCP: Self = Self(u16::MAX - 1);
+    const UDP: Self = Self(u16::MAX - 2);
+    const UDPLITE: Self = Self(u16::MAX - 3);
 
-    #[inline(always)]
-    fn new(protocol: Protocol) -> Self {
-        Self(match protocol {
+    pub(crate) fn new(protocol: Protocol) -> Self {
+        match protocol {
             Protocol::Unix => Self::UNIX,
             Protocol::Tcp => Self::TCP,
             Protocol::Udp => Self::UDP,
             Protocol::UdpLite => Self::UDPLITE,
             // Below `IPPROTO_MAX`.
-            Protocol::Raw(number) => number,
-        })
+            Protocol::Raw(number) => Self(number),
+        }
     }
 
     #[inline(always)]
     fn get(self) -> Protocol {
-        match self.0 {
+        match self {
             Self::UNIX => Protocol::Unix,
             Self::TCP => Protocol::Tcp,
             Self::UDP => Protocol::Udp,
             Self::UDPLITE => Protocol::UdpLite,
-            number => Protocol::Raw(number),
+            Self(number) => Protocol::Raw(number),
         }
     }
 }
@@ -89,13 +88,13 @@ impl Socket {
         (i_ino, i_owner): (u32, Owner),
         family: i32,
         ty: i32,
-        protocol: Protocol,
+        protocol: ProtocolWord,
     ) -> Self {
         Self {
             inode: PseudoInode { i_ino, i_owner },
             family: family as u8,
             ty: ty as u8,
-            protocol: ProtocolWord::new(protocol),
+            protocol,
             net: NetRef::of(net),
             unix: UnixEnd::empty(),
             inet: InetEnd::empty(),
@@ -286,7 +285,7 @@ impl<'k> Maker<'k> {
     /// As `accept4(2)`, but for descriptors.
     pub fn accept(&self, on: &On<'_>, flags: i32) -> Result<(FileHandle<'k>, SockAddr), Errno> {
         let old = on.socket;
-        let new = Socket::new(self.net, self.identity(), old.family(), old.ty(), old.protocol());
+        let new = Socket::new(self.net, self.identity(), old.family(), old.ty(), old.protocol);
         // Before the connection is taken: who has no room leaves it there.
         let file = self.open(new, flags)?;
         let address = {

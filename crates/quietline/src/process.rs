@@ -9,7 +9,7 @@ use quietline_platform::atomic::{AtomicBool, Ordering};
 use quietline_sync::{Shared, SpinLock};
 use quietline_vfs::cred::Capabilities;
 use quietline_vfs::signalfd::Signals;
-use quietline_vfs::{FdFlags, FdTable, Files, FsStruct, Owner, OwnerCell};
+use quietline_vfs::{ColdResult, FdFlags, FdTable, Files, FsStruct, Owner, OwnerCell};
 
 /// Evaluates an expression that opens files, and once more if the caller is
 /// [exempt](Process::open_beyond_max) from the limit that it meets. An expression that fails with
@@ -194,6 +194,19 @@ impl Process {
         self.install(opened.map_err(|errno| self.descriptors_first(errno))?, flags)
     }
 
+    /// As [`install_beyond_max`](Self::install_beyond_max), for two files.
+    #[cold]
+    #[inline(never)]
+    fn install_pair_beyond_max<'k>(
+        &'k self,
+        errno: Errno,
+        flags: i32,
+        open: impl FnOnce() -> Result<[FileHandle<'k>; 2], Errno>,
+    ) -> ColdResult<[i32; 2]> {
+        let opened = if errno == Errno::NFILE { self.open_beyond_max(open) } else { Err(errno) };
+        opened.and_then(|ends| self.table.install_pair(ends, FdFlags::of(flags))).into()
+    }
+
     /// When there are neither descriptors nor files left, Linux complains of the descriptors where it takes those
     /// first: `EMFILE` instead of `ENFILE`.
     #[cold]
@@ -229,8 +242,13 @@ impl Process {
     /// neither.
     #[inline(always)]
     pub fn pipe2(&self, flags: i32) -> Result<[i32; 2], Errno> {
-        let ends = opened!(self, self.pipe_files(flags & !O_ANYFD))?;
-        self.table.install_pair(ends, FdFlags::of(flags))
+        match self.pipe_files(flags & !O_ANYFD) {
+            Ok(ends) => self.table.install_pair(ends, FdFlags::of(flags)),
+            Err(errno) => {
+                let open = move || self.pipe_files(flags & !O_ANYFD);
+                self.install_pair_beyond_max(errno, flags, open).into_result()
+            }
+        }
     }
 
     /// Makes a pipe without descriptors.

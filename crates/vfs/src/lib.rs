@@ -60,6 +60,7 @@
 
 pub mod abi;
 pub mod attributes;
+mod cold_result;
 pub mod cred;
 mod dcache;
 mod dentry;
@@ -90,6 +91,7 @@ pub mod timerfd;
 mod vfs;
 mod walk;
 
+pub use cold_result::ColdResult;
 pub use dcache::name::{Keys as NameKeys, NAME_MAX, Name};
 pub use dcache::path::PathBuffer;
 pub use dentry::{Dentry, DentryFlags, PseudoDentry};

@@ -6,6 +6,7 @@ use super::mount::MountRef;
 use super::opened::Opened;
 use super::pseudo::{Kind, Payload};
 use super::walk_path::{Path, PathRef};
+use crate::cold_result::ColdResult;
 use crate::cred::Cred;
 use crate::dentry::{Dentry, PseudoDentry};
 use crate::file::{Ended, File, FileMode, Files, Position};
@@ -132,7 +133,7 @@ impl<'k> FileHandle<'k> {
             return Ok(Self::begin_object(file, files, mount, dentry, kind, flags, mode));
         }
         // SAFETY: passed on.
-        unsafe { Self::open_slow(files, mount, dentry, kind, flags, mode) }
+        unsafe { Self::open_slow(files, mount, dentry, kind, flags, mode).into_result() }
     }
 
     /// [`open`](Self::open) near the limit, or when the CPU's sheaf has no file.
@@ -148,12 +149,12 @@ impl<'k> FileHandle<'k> {
         kind: &'static Kind,
         flags: i32,
         mode: FileMode,
-    ) -> Result<Self, Errno> {
+    ) -> ColdResult<Self> {
         let file = match files.may_open() {
             true => files.cache.alloc().map_err(|_| Errno::NOMEM),
             false => Err(Errno::NFILE),
         };
-        match file {
+        let opened = match file {
             Ok(file) => {
                 files.nr_files.inc();
                 Ok(Self::begin_object(file, files, mount, dentry, kind, flags, mode))
@@ -163,7 +164,8 @@ impl<'k> FileHandle<'k> {
                 unsafe { (kind.end_file)(dentry, Ended::unopened(mode.bits())) };
                 Err(errno)
             }
-        }
+        };
+        opened.into()
     }
 
     /// Opens two files on a pseudo object that has two references for them. They are counted
@@ -196,7 +198,7 @@ impl<'k> FileHandle<'k> {
             unsafe { files.cache.free(one) };
         }
         // SAFETY: passed on.
-        unsafe { Self::open_pair_slow(files, mount, dentry, kind, ends) }
+        unsafe { Self::open_pair_slow(files, mount, dentry, kind, ends).into_result() }
     }
 
     /// [`open_pair`](Self::open_pair) near the limit, or when the CPU's sheaf has less than two
@@ -212,20 +214,20 @@ impl<'k> FileHandle<'k> {
         dentry: NonNull<PseudoDentry>,
         kind: &'static Kind,
         [first, second]: [(i32, FileMode); 2],
-    ) -> Result<[Self; 2], Errno> {
+    ) -> ColdResult<[Self; 2]> {
         // SAFETY: passed on. A file that cannot be opened gives its reference back, and one that is
         // not tried does so here.
-        unsafe {
+        let opened = unsafe {
             match Self::open(files, mount, dentry, kind, first.0, first.1) {
-                Ok(first) => {
-                    Ok([first, Self::open(files, mount, dentry, kind, second.0, second.1)?])
-                }
+                Ok(first) => Self::open(files, mount, dentry, kind, second.0, second.1)
+                    .map(|second| [first, second]),
                 Err(errno) => {
                     (kind.end_file)(dentry, Ended::unopened(second.1.bits()));
                     Err(errno)
                 }
             }
-        }
+        };
+        opened.into()
     }
 
     /// Begins the life of a file on a pseudo object. The file has been counted.

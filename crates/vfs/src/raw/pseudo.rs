@@ -13,6 +13,7 @@
 //! used by way of a descriptor is freed at once, others after a grace period: [`Mode`](crate::file::Mode) tells which.
 //! Making one touches the CPU's sheaf, nothing else.
 
+use crate::cold_result::ColdResult;
 use crate::dentry::PseudoDentry;
 use crate::file::{Direction, Ended, Io, Ioctl, Sink, Source};
 use crate::inode::{PseudoInode, PseudoStates};
@@ -320,7 +321,7 @@ impl<P: Payload> PseudoFs<P> {
         mode: FileMode,
     ) -> Result<FileHandle<'k>, Errno> {
         let Some(memory) = self.cache.try_alloc() else {
-            return self.open_slow(files, make(), flags, mode);
+            return self.open_slow(files, make(), flags, mode).into_result();
         };
         let dentry = self.init(memory, make, 1);
         // SAFETY: the new dentry's reference is ours to give; it lives in this filesystem, which lives for 'k.
@@ -336,11 +337,11 @@ impl<P: Payload> PseudoFs<P> {
         payload: P,
         flags: i32,
         mode: FileMode,
-    ) -> Result<FileHandle<'k>, Errno> {
-        let memory = self.cache.alloc().map_err(|_| Errno::NOMEM)?;
+    ) -> ColdResult<FileHandle<'k>> {
+        let Ok(memory) = self.cache.alloc() else { return Err(Errno::NOMEM).into() };
         let dentry = self.init(memory, || payload, 1);
         // SAFETY: as in `open_with`.
-        unsafe { FileHandle::open(files, &self.mount, dentry, Self::KIND, flags, mode) }
+        unsafe { FileHandle::open(files, &self.mount, dentry, Self::KIND, flags, mode).into() }
     }
 
     /// An object with two files on it, as a pipe has.
@@ -355,7 +356,7 @@ impl<P: Payload> PseudoFs<P> {
         ends: [(i32, FileMode); 2],
     ) -> Result<[FileHandle<'k>; 2], Errno> {
         let Some(memory) = self.cache.try_alloc() else {
-            return self.open_pair_slow(files, make(), ends);
+            return self.open_pair_slow(files, make(), ends).into_result();
         };
         let dentry = self.init(memory, make, 2);
         // SAFETY: the new dentry has two references, one for each file; the rest as in `open_with`.
@@ -370,11 +371,11 @@ impl<P: Payload> PseudoFs<P> {
         files: &'k Files,
         payload: P,
         ends: [(i32, FileMode); 2],
-    ) -> Result<[FileHandle<'k>; 2], Errno> {
-        let memory = self.cache.alloc().map_err(|_| Errno::NOMEM)?;
+    ) -> ColdResult<[FileHandle<'k>; 2]> {
+        let Ok(memory) = self.cache.alloc() else { return Err(Errno::NOMEM).into() };
         let dentry = self.init(memory, || payload, 2);
         // SAFETY: as in `open_pair`.
-        unsafe { FileHandle::open_pair(files, &self.mount, dentry, Self::KIND, ends) }
+        unsafe { FileHandle::open_pair(files, &self.mount, dentry, Self::KIND, ends).into() }
     }
 
     /// Makes an object in fresh memory of the cache.

@@ -173,7 +173,9 @@ impl Slots {
     /// Fills an empty slot whose number the caller has reserved, and whose bucket exists.
     #[inline(always)]
     pub(crate) fn install(&self, fd: usize, file: FileHandle<'_>, tags: usize) {
-        Self::fill(self.reserved(fd), file, tags);
+        // The panic of a missing bucket has no file to drop.
+        let file = file.into_raw();
+        self.reserved(fd).fill(file, tags);
     }
 
     /// The slot of a number that the caller has reserved.
