@@ -18,9 +18,12 @@ pub struct Config {
     pub privileged: bool,
     /// User and group of the first processes, and of the root directory. Default: 0 and 0 if `privileged`, else 1000 and 1000.
     pub owner: Option<[u32; 2]>,
-    /// Bytes that the root filesystem may hold (`ENOSPC` beyond). Default: no limit.
+    /// Bytes that the root filesystem may hold (`ENOSPC` beyond), and as many that all files of
+    /// [`memfd_create`](crate::Process::memfd_create) together may. Default: no limit.
     pub fs_size: Option<u64>,
-    /// Files that the root filesystem may hold, each further link counted as one, as tmpfs does. Default: no limit.
+    /// Files that the root filesystem may hold, each further link counted as one, as tmpfs does,
+    /// and as many of [`memfd_create`](crate::Process::memfd_create) with their root. Default: no
+    /// limit.
     pub fs_inodes: Option<u64>,
     /// Permissions of the root directory. Default: 0o755.
     pub root_mode: u32,

@@ -15,17 +15,22 @@ use quietline_vfs::{
     TimerFd, Timers, Vfs,
 };
 
+/// Root directories of every kernel: that of the tree, and that of the filesystem of files in memory
+/// without a path (`memfd_create`).
+const ROOTS: i64 = 2;
+
 /// Numbers of dentries (`/proc/sys/fs/dentry-state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dentries {
-    /// Dentries that live, without that of the root directory, which every kernel has.
+    /// Dentries that live, without those of the two root directories that every kernel has.
     pub nr_dentry: i64,
 }
 
 /// Numbers of inodes (`/proc/sys/fs/inode-nr`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inodes {
-    /// Inodes that live, without the one that all anonymous descriptors share and that of the root directory.
+    /// Inodes that live, without the one that all anonymous descriptors share and those of the two
+    /// root directories.
     pub nr_inodes: i64,
 }
 
@@ -41,8 +46,8 @@ pub struct Kernel {
 /// What a kernel has. At one address for its life: pseudo objects point to their filesystems.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    /// The mount of files in memory without a path. Before the file systems, as is the namespace,
-    /// which refers to them too.
+    /// The filesystem of files in memory without a path, and its only mount. Before the file
+    /// systems, as is the namespace, which refers to them too.
     pub(crate) memfds: KernMount<'static>,
     pub(crate) namespace: Namespace<'static>,
     pub(crate) vfs: Pin<Box<Vfs>>,
@@ -59,7 +64,8 @@ pub(crate) struct Inner {
     pub(crate) inotifies: PseudoFs<Inotify>,
     pub(crate) epolls: EventPolls,
     pub(crate) last_ino: IdAllocator,
-    /// The number of the filesystem that was mounted last; the root's is 1.
+    /// The number of the filesystem that was mounted last. Below it are those of pseudo objects,
+    /// of the root and of files in memory without a path.
     pub(crate) last_dev: AtomicU64,
     pub(crate) processes: Processes,
 }
@@ -75,13 +81,13 @@ impl Inner {
         let anonymous =
             k.eventfds.live() + k.timerfds.live() + k.signalfds.live() + k.inotifies.live();
         let anonymous = anonymous + k.epolls.live();
-        let tree = k.vfs.dentry_state().nr_dentry - 1;
+        let tree = k.vfs.dentry_state().nr_dentry - ROOTS;
         Dentries { nr_dentry: k.sockets.live() + k.pipes.live() + anonymous + tree }
     }
 
     pub(crate) fn inodes(&self) -> Inodes {
         let k = self;
-        Inodes { nr_inodes: k.sockets.live() + k.pipes.live() + k.vfs.nr_inodes() - 1 }
+        Inodes { nr_inodes: k.sockets.live() + k.pipes.live() + k.vfs.nr_inodes() - ROOTS }
     }
 
     pub(crate) fn slabinfo(&self) -> [Stats; 19] {
@@ -155,12 +161,15 @@ impl Kernel {
         let processes = Processes::new().map_err(|_| Errno::NOMEM)?;
         // The tree comes last: from here on the namespace goes before the file systems, whatever fails.
         let vfs = Vfs::new()?;
-        let limits = Limits::new(config.fs_size, config.fs_inodes).map_err(|_| Errno::NOMEM)?;
+        let limits = || Limits::new(config.fs_size, config.fs_inodes).map_err(|_| Errno::NOMEM);
         let dev = PSEUDO_DEVICES + 1;
-        let sb = new_ramfs(&vfs, dev, limits, config.root_mode, config.first_user())?;
+        let sb = new_ramfs(&vfs, dev, limits()?, config.root_mode, config.first_user())?;
         let root = vfs.new_mount(sb, MountFlags::RELATIME)?;
         let namespace = crate::raw::namespace(vfs.new_namespace(root)?);
-        let memfds = namespace.kern_mount()?;
+        // A filesystem of their own: no directory of theirs can be watched or asked for its room.
+        let memfds_dev = dev + 1;
+        let memfds = new_ramfs(namespace.vfs(), memfds_dev, limits()?, 0, [0, 0])?;
+        let memfds = namespace.vfs().kern_mount(memfds)?;
         let inner = Inner {
             memfds,
             namespace,
@@ -176,7 +185,7 @@ impl Kernel {
             inotifies,
             epolls,
             last_ino,
-            last_dev: AtomicU64::new(dev),
+            last_dev: AtomicU64::new(memfds_dev),
             processes,
             config,
         };

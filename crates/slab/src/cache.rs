@@ -193,19 +193,20 @@ impl RawCache {
         }
         // A thread that has looked in to reclaim is soon gone.
         registry::wait_for_guests(&self.cache);
-        match Shared::get_mut(&mut self.cache) {
-            // Nobody else has it, so nobody need be told to keep off.
-            Some(alone) => alone.close_alone(),
-            None => self.cache.close(),
+        if Shared::is_unique(&mut self.cache) {
+            // SAFETY: the only handle ends here.
+            unsafe { self.cache.close_alone() }
+        } else {
+            self.cache.close()
         }
         // The last owner takes it apart: this one, unless objects wait for a grace period.
         visits::wait_for(|| {
             // Relaxed: what waits was queued by `close` at the latest.
-            Shared::get_mut(&mut self.cache).is_some()
+            Shared::is_unique(&mut self.cache)
                 || self.cache.waiting.load(Ordering::Relaxed) > 0
                 || registry::has_guests(&self.cache)
         });
-        Shared::get_mut(&mut self.cache).is_some()
+        Shared::is_unique(&mut self.cache)
             || !registry::has_guests(&self.cache) && self.cache.options().typesafe.is_none()
     }
 }

@@ -249,15 +249,24 @@ impl Control {
     }
 
     /// [`close`](Self::close) for the only owner: needs no barrier.
-    pub(crate) fn close_alone(&mut self) {
+    ///
+    /// # Safety
+    /// No other thread allocates from the cache or frees to it.
+    pub(crate) unsafe fn close_alone(&self) {
         self.cpus.retire();
-        self.collect_alone();
+        // SAFETY: passed on.
+        unsafe { self.collect_alone() };
         self.slabs().drain();
     }
 
-    /// Drains the CPUs, for the only owner.
-    pub(crate) fn collect_alone(&mut self) {
-        let taken = self.cpus.drain_alone();
+    /// Drains the CPUs, for the only owner. The list of caches refers to the cache, so there is no
+    /// `&mut` to prove it by.
+    ///
+    /// # Safety
+    /// No other thread allocates from the cache or frees to it.
+    pub(crate) unsafe fn collect_alone(&self) {
+        // SAFETY: passed on.
+        let taken = unsafe { self.cpus.drain_alone() };
         self.drain_cpus(|_| Ok(taken)).expect("taken before");
     }
 }
@@ -266,7 +275,8 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.node.unregister();
         self.cpus.retire();
-        self.cpus.drain_alone().each(
+        // SAFETY: nothing refers to the cache any more.
+        unsafe { self.cpus.drain_alone() }.each(
             |sheaf| self.cpus.barn.give(sheaf),
             |sheaf| debug_assert!(sheaf.is_empty(), "what waits for a grace period owns the cache"),
         );

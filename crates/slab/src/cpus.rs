@@ -83,10 +83,14 @@ impl Cpus {
             let want = objects.len() - got;
             // More than a sheaf holds comes from sheaves at hand, then from slabs.
             if let Ok(mut sheaf) = self.filled_sheaf(want > self.capacity.get()) {
-                // One object by a load, and more by a copy, which is a call.
-                match &mut as_addresses(objects)[got..] {
-                    [one] => (*one, got) = (sheaf.pop().expect("it is not empty"), got + 1),
-                    rest => got += sheaf.pop_into(rest),
+                // One object by a load, and more by a copy, which is a call. An entry is written as
+                // a pointer: a number in its place would have no provenance.
+                match &mut objects[got..] {
+                    [one] => {
+                        let object = sheaf.pop().expect("it is not empty");
+                        (*one, got) = (NonNull::new(object as *mut u8), got + 1);
+                    }
+                    rest => got += sheaf.pop_into(as_addresses(rest)),
                 }
                 if sheaf.is_empty() {
                     self.park(sheaf)
@@ -269,8 +273,12 @@ impl Cpus {
     }
 
     /// [`drain`](Self::drain) for the only owner.
-    pub(crate) fn drain_alone(&mut self) -> Taken {
-        self.sheaves.take_all_mut(&mut self.handshake)
+    ///
+    /// # Safety
+    /// No other thread allocates from the cache or frees to it.
+    pub(crate) unsafe fn drain_alone(&self) -> Taken {
+        // SAFETY: passed on.
+        unsafe { self.sheaves.take_all_alone(&self.handshake) }
     }
 
     /// [`drain`](Self::drain), after which the CPUs get no sheaves and the barn keeps none.

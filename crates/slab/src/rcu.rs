@@ -91,9 +91,11 @@ impl RawCache {
     /// As [`flush_rcu`](Self::flush_rcu).
     pub fn flush_rcu_alone(caches: &mut [&mut RawCache]) {
         for cache in &mut *caches {
-            match Shared::get_mut(&mut cache.cache) {
-                Some(alone) => alone.collect_alone(),
-                None => cache.collect(),
+            if Shared::is_unique(&mut cache.cache) {
+                // SAFETY: the only handle is borrowed mutably.
+                unsafe { cache.cache.collect_alone() }
+            } else {
+                cache.collect()
             }
         }
         wait_for(caches.iter().map(|cache| &*cache.cache));

@@ -392,9 +392,12 @@ impl Sheaves {
         self.guard.store(0, Ordering::Release);
     }
 
-    /// [`take_all`](Self::take_all) for an owner that nobody else can disturb.
+    /// [`take_all`](Self::take_all) for the only owner.
+    ///
+    /// # Safety
+    /// No other thread allocates from the cache or frees to it.
     #[cfg(not(loom))]
-    pub(crate) fn take_all_mut(&mut self, handshake: &mut Handshake) -> Taken {
+    pub(crate) unsafe fn take_all_alone(&self, handshake: &Handshake) -> Taken {
         let mut taken = core::mem::take(&mut handshake.lock().unfenced);
         self.unlink_all(&mut taken);
         taken

@@ -34,12 +34,16 @@ impl<T> Shared<T> {
         Ok(Self { inner })
     }
 
+    /// Returns whether this is the only owner. What former owners did is then seen.
+    pub fn is_unique(this: &mut Self) -> bool {
+        // ORDERING: pairs with the release in `drop`: what a former owner did is seen.
+        this.inner().count.load(Ordering::Acquire) == 1
+    }
+
     /// The value, for its only owner; none if there are more.
     pub fn get_mut(this: &mut Self) -> Option<&mut T> {
-        // ORDERING: pairs with the release in `drop`: what a former owner did is seen.
-        let alone = this.inner().count.load(Ordering::Acquire) == 1;
-        // SAFETY: there is one owner, who is borrowed mutably; nobody can clone it meanwhile.
-        alone.then(|| unsafe { &mut (*this.inner.as_ptr()).value })
+        // SAFETY: there is one owner, which is borrowed mutably; it cannot be cloned meanwhile.
+        Self::is_unique(this).then(|| unsafe { &mut (*this.inner.as_ptr()).value })
     }
 
     /// One more owner of a value that is known by reference.

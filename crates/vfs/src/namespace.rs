@@ -138,6 +138,17 @@ impl Vfs {
         MountRef::new(self, sb, root, flags, id).map_err(|_| Errno::NOMEM)
     }
 
+    /// Mounts a filesystem in no tree. A filesystem that is mounted in no other way has files that
+    /// are in no directory that a process can reach.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn kern_mount<'k>(&'k self, sb: SuperRef<'k>) -> Result<KernMount<'k>, Errno> {
+        let mount = self.new_mount(sb, MountFlags::empty())?;
+        mount.counts().end_umount(false);
+        Ok(KernMount(mount))
+    }
+
     /// A namespace with a root.
     ///
     /// # Errors
@@ -166,16 +177,6 @@ impl<'k> Namespace<'k> {
     /// Its number.
     pub fn id(&self) -> u64 {
         self.id
-    }
-
-    /// Mounts the root's file system once more, in no tree.
-    ///
-    /// # Errors
-    /// `ENOMEM`.
-    pub fn kern_mount(&self) -> Result<KernMount<'k>, Errno> {
-        let mount = self.vfs.new_mount(self.root.sb_ref().clone(), MountFlags::empty())?;
-        mount.counts().end_umount(false);
-        Ok(KernMount(mount))
     }
 
     /// The root of all its mounts.

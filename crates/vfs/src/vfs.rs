@@ -125,6 +125,13 @@ impl Vfs {
         sum
     }
 
+    /// Returns the pages that all filesystems in memory have; exact if no other thread writes.
+    pub fn ramfs_pages(&self) -> u64 {
+        let mut sum = 0;
+        self.supers.each(|sb| sum += sb.ramfs().map_or(0, |fs| fs.limits().pages()));
+        sum
+    }
+
     /// What the caches of pages hold: pages, nodes of their trees.
     pub fn page_stats(&self) -> [Stats; 2] {
         self.pages.stats()

@@ -5,11 +5,15 @@ mod descriptors;
 mod events;
 mod identity;
 mod io;
+mod planted;
+mod scenes;
 mod sockets;
 mod tree;
 
 use crate::guest::Guest;
 use crate::kind::{self, BUFFER, Kind};
+use crate::plant::Plant;
+use crate::victim::{Victim, check_bytes, find_marker};
 use quietline::{Errno, Process};
 use std::time::Duration;
 
@@ -69,6 +73,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) guest: &'a Guest,
     pub(crate) input: &'a [u8],
     pub(crate) output: &'a mut [u8],
+    /// The bytes of the output that the call may have written.
+    pub(crate) used: usize,
 }
 
 impl Caller<'_> {
@@ -77,7 +83,29 @@ impl Caller<'_> {
     }
 
     fn output(&mut self, length: i64) -> &mut [u8] {
-        &mut self.output[..length.clamp(0, BUFFER as i64) as usize]
+        let length = length.clamp(0, BUFFER as i64) as usize;
+        self.used = self.used.max(length);
+        &mut self.output[..length]
+    }
+
+    /// Returns a descriptor, which must be below the limit of the process and none of another
+    /// user's files.
+    fn descriptor(&self, fd: i32) -> Outcome {
+        assert!((0..kind::NOFILE as i32).contains(&fd), "a call returns the descriptor {fd}");
+        Victim::check_file(self.p, fd);
+        Ok(fd.into())
+    }
+
+    /// Panics if the bytes that the call has returned are another user's. Returns `outcome`.
+    pub(crate) fn checked(&self, call: &Call, arguments: &Arguments, outcome: Outcome) -> Outcome {
+        let bytes = &self.output[..self.used];
+        if find_marker(bytes).is_some() {
+            let files = call.kinds.iter().zip(arguments.0).filter(|(kind, _)| kind.is_fd());
+            let names: Vec<_> = files.map(|(_, fd)| (fd, self.p.fd_name(fd as i32))).collect();
+            eprintln!("{} = {outcome:?} with the files {names:?}", call.name);
+            check_bytes(bytes);
+        }
+        outcome
     }
 }
 
@@ -99,12 +127,6 @@ fn within(n: usize, most: usize) -> Outcome {
     Ok(n as i64)
 }
 
-/// Returns a descriptor, which must be below the limit of the process.
-fn descriptor(fd: i32) -> Outcome {
-    assert!((0..kind::NOFILE as i32).contains(&fd), "a call returns the descriptor {fd}");
-    Ok(fd.into())
-}
-
 fn nothing((): ()) -> i64 {
     0
 }
@@ -120,6 +142,14 @@ macro_rules! calls {
     };
 }
 use calls;
+pub(crate) use sockets::rights;
+
+/// Returns all calls, and that of a planted fault.
+pub fn with(plant: Option<Plant>) -> Vec<&'static Call> {
+    let mut calls = all();
+    calls.extend(plant.and_then(planted::planted));
+    calls
+}
 
 /// Returns all calls.
 pub fn all() -> Vec<&'static Call> {
@@ -129,6 +159,7 @@ pub fn all() -> Vec<&'static Call> {
         events::CALLS,
         identity::CALLS,
         io::CALLS,
+        scenes::CALLS,
         sockets::CALLS,
         tree::CALLS,
     ];

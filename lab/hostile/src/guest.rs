@@ -1,7 +1,10 @@
 //! The guest: a kernel with a small tree, and the processes that share it.
 
 use crate::kind::NOFILE;
+use crate::leftovers::{check_descriptors, check_limits, check_names, check_pids, occupant};
+use crate::plant::Plant;
 use crate::random::Random;
+use crate::victim::Victim;
 use quietline::{Capabilities, Config, Errno, Kernel, Process, SigPipe, dirents};
 use quietline_sync::rcu;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,7 +14,7 @@ const FS_SIZE: u64 = 24 << 20;
 /// Files that the root file system holds.
 const FS_INODES: u64 = 3000;
 /// Open files of all processes together.
-const FILES: u64 = 2000;
+pub(crate) const FILES: u64 = 2000;
 /// Processes at a time.
 const PROCESSES: usize = 6;
 
@@ -19,6 +22,7 @@ const PROCESSES: usize = 6;
 #[derive(Debug)]
 pub struct Guest {
     processes: Vec<RwLock<Arc<Process>>>,
+    victim: Victim,
     kernel: Kernel,
 }
 
@@ -32,6 +36,7 @@ impl Guest {
         let config = Config::default().privileged(true).proc(true).nofile(NOFILE);
         let config = config.fs_size(FS_SIZE).fs_inodes(FS_INODES).file_max(FILES).root_mode(0o777);
         let kernel = Kernel::boot(config)?;
+        let victim = Victim::new(&kernel)?;
         let root = kernel.process()?;
         for directory in ["/a", "/b", "/a/c", "/m"] {
             root.mkdir(directory, 0o777)?;
@@ -73,7 +78,7 @@ impl Guest {
                 Ok(RwLock::new(Arc::new(process)))
             })
             .collect::<Result<_, Errno>>()?;
-        Ok(Self { processes, kernel })
+        Ok(Self { processes, victim, kernel })
     }
 
     /// Returns one of the processes.
@@ -91,33 +96,75 @@ impl Guest {
         drop(old);
     }
 
-    /// Ends all processes, empties the tree, and returns what the kernel has then: `None` if the
-    /// guest has left a root that cannot be changed.
-    ///
-    /// # Errors
-    ///
-    /// What cannot be removed.
-    pub fn end(self) -> Result<Option<Rest>, String> {
-        let Self { processes, kernel } = self;
-        drop(processes);
+    /// Returns the process whose files no other user may have.
+    pub(crate) fn victim(&self) -> &Victim {
+        &self.victim
+    }
+
+    /// Ends all processes, empties the tree, and checks that nothing is left. Returns what the
+    /// kernel has then, and the findings: no rest if the guest has left a root that cannot be
+    /// changed. With `sweep`, all ports are bound.
+    pub fn end(self, plant: Option<Plant>, sweep: bool) -> (Option<Rest>, Vec<String>) {
+        let Self { processes, victim, kernel } = self;
+        let mut findings = Vec::new();
         // The guest may have lowered the limit.
         kernel.set_file_max(u64::MAX);
-        close_local_socket(&kernel).map_err(|errno| format!("a last socket: {errno}"))?;
+        findings.extend(victim.leak());
+        drop(victim);
+        for process in processes {
+            let process = process.into_inner().unwrap_or_else(PoisonError::into_inner);
+            check_descriptors(&process, plant, &mut findings);
+        }
+        if plant == Some(Plant::DeafEnd) {
+            loop {
+                std::thread::park();
+            }
+        }
+        let mut failed = |what: &str, errno: Errno| findings.push(format!("{what}: {errno}"));
+        if let Err(errno) = close_local_socket(&kernel) {
+            failed("a last socket", errno);
+        }
+        let changeable = match empty_tree(&kernel, plant) {
+            Ok(changeable) => changeable,
+            Err(finding) => {
+                findings.push(finding);
+                return (None, findings);
+            }
+        };
         let files = kernel.nr_files();
         if files != 0 {
-            return Err(format!("{files} files are open after the last process has ended"));
+            findings.push(format!("{files} files are open after the last process has ended"));
         }
-        if !empty_tree(&kernel)? {
-            return Ok(None);
-        }
+        let mut checks = || {
+            let occupant = plant.map(|plant| occupant(&kernel, plant)).transpose()?.flatten();
+            let root = kernel.process()?;
+            let used = used_in(&root)?;
+            check_pids(&root, &mut findings);
+            check_names(&root, sweep, &mut findings);
+            if changeable {
+                check_limits(&kernel, &root, &mut findings)?;
+            }
+            drop(occupant);
+            Ok(used)
+        };
+        let used = match checks() {
+            Ok(used) if changeable => used,
+            Ok(_) => return (None, findings),
+            Err(errno) => {
+                let errno: Errno = errno;
+                findings.push(format!("a check of the end: {errno}"));
+                return (None, findings);
+            }
+        };
         kernel.shrink();
         if let Ok(domain) = rcu::global() {
             domain.barrier();
         }
         kernel.shrink();
+        let later = kernel.process().and_then(|root| used_in(&root)).unwrap_or_default();
         let objects = kernel.slabinfo().map(|stats| (stats.name.to_string(), stats.active));
         let (dentries, inodes) = (kernel.dentries().nr_dentry, kernel.inodes().nr_inodes);
-        Ok(Some(Rest { dentries, inodes, objects: objects.into() }))
+        (Some(Rest { used, later, dentries, inodes, objects: objects.into() }), findings)
     }
 }
 
@@ -159,6 +206,10 @@ pub(crate) fn populate(p: &Process) {
 /// What a kernel has after its processes have ended and its tree has been emptied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rest {
+    /// Inodes and blocks that the root file system counts as soon as the tree is empty.
+    used: [i64; 2],
+    /// The same after a grace period.
+    later: [i64; 2],
     dentries: i64,
     inodes: i64,
     /// By cache: the objects that have a user.
@@ -174,6 +225,14 @@ impl Rest {
                 text.push_str(&format!("{name}: {now}, and {then} without calls\n"));
             }
         };
+        for (when, now, then) in [
+            ("at once", self.used, before.used),
+            ("after a grace period", self.later, before.later),
+        ] {
+            for (what, now, then) in [("inodes", now[0], then[0]), ("blocks", now[1], then[1])] {
+                compare(&format!("{what} of the root file system, {when}"), now, then);
+            }
+        }
         compare("dentries", self.dentries, before.dentries);
         compare("inodes", self.inodes, before.inodes);
         for ((name, now), (_, then)) in self.objects.iter().zip(&before.objects) {
@@ -181,6 +240,12 @@ impl Rest {
         }
         text
     }
+}
+
+/// Returns the inodes and blocks that the root file system counts.
+fn used_in(p: &Process) -> Result<[i64; 2], Errno> {
+    let now = p.statfs("/")?;
+    Ok([now.f_files - now.f_ffree, now.f_blocks - now.f_bfree].map(|n| n as i64))
 }
 
 /// Closes a local socket. Loops of sockets in messages can stay until then, as on Linux.
@@ -195,7 +260,7 @@ fn close_local_socket(kernel: &Kernel) -> Result<(), Errno> {
 
 /// Unmounts and removes all that is below the root directory. Returns `false` if the guest has
 /// detached the root while it was read-only.
-fn empty_tree(kernel: &Kernel) -> Result<bool, String> {
+fn empty_tree(kernel: &Kernel, plant: Option<Plant>) -> Result<bool, String> {
     let p = kernel.process().map_err(|errno| format!("a last process: {errno}"))?;
     let failed = |what: &str, errno: Errno| format!("{what}: {errno}");
     // What is mounted on the root.
@@ -209,6 +274,17 @@ fn empty_tree(kernel: &Kernel) -> Result<bool, String> {
         Err(Errno::INVAL) if p.access("/", libc::W_OK) == Err(Errno::ROFS) => return Ok(false),
         Err(Errno::INVAL) => {}
         Err(errno) => return Err(failed("remount the root", errno)),
+    }
+    p.chmod("/", 0o777).map_err(|errno| failed("change the mode of the root", errno))?;
+    // Attributes of the root take room of its file system.
+    let mut names = vec![0; 1 << 16];
+    let n = p.listxattr("/", &mut names).map_err(|errno| failed("list attributes", errno))?;
+    for name in names[..n].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        p.removexattr("/", name).map_err(|errno| failed("remove an attribute", errno))?;
+    }
+    if plant == Some(Plant::Tree) {
+        p.chmod("/", 0o555).map_err(|errno| failed("plant a fault", errno))?;
+        p.setresuid(1, 1, 1).map_err(|errno| failed("plant a fault", errno))?;
     }
     p.set_nofile(4096).map_err(|errno| failed("more descriptors", errno))?;
     let root = p.open("/", libc::O_DIRECTORY, 0).map_err(|errno| failed("open the root", errno))?;

@@ -4,7 +4,10 @@
 //! that a call is repeated, and printed, from numbers alone.
 
 use crate::random::Random;
+use crate::victim;
+use quietline::{Config, Kernel, dirents};
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 /// Descriptors of a process are below this.
 pub const NOFILE: usize = 72;
@@ -39,8 +42,10 @@ pub enum Kind {
     Id,
     /// A process number.
     Pid,
-    /// A random number.
+    /// A random number, often an extreme one.
     Any,
+    /// A number from which the call makes what it needs.
+    Seed,
     /// One of these values, or any number.
     One(&'static [i64]),
     /// One of these values.
@@ -78,7 +83,7 @@ impl Kind {
                 40..58 => random.below(28) as i64,
                 _ => random.below(NOFILE as u64) as i64,
             },
-            Self::Path | Self::Address => random.below(1 << 31) as i64,
+            Self::Path | Self::Address | Self::Seed => random.below(victim::SECRET as u64) as i64,
             Self::Length => match choice {
                 0..48 => random.below(200) as i64,
                 48..62 => random.below(9000) as i64,
@@ -108,10 +113,13 @@ impl Kind {
                 40..60 => random.below(3) as i64,
                 _ => -1,
             },
-            Self::Id => random.pick(&[0, 1000, 1001, -1, 0xffff_fffe]),
+            Self::Id => match random.below(5) {
+                0 => -1,
+                _ => random.pick(USERS).into(),
+            },
             Self::Pid => match choice {
                 0..4 => random.pick(EDGES),
-                _ => random.below(40) as i64,
+                _ => random.below(PROCESSES) as i64,
             },
             Self::Any => {
                 if choice < 48 {
@@ -135,6 +143,11 @@ impl Kind {
         }
     }
 
+    /// Returns whether values are descriptors.
+    pub(crate) fn is_fd(self) -> bool {
+        matches!(self, Self::Fd)
+    }
+
     /// Shows what a value stands for.
     pub fn show(self, value: i64) -> String {
         match self {
@@ -153,40 +166,60 @@ impl Kind {
     }
 }
 
+/// Numbers of processes below this are drawn. A round ends with a few dozen.
+const PROCESSES: u64 = 40;
+
+/// Returns the number of a process that is not the victim.
+fn process(random: &mut Random) -> u64 {
+    victim::PID as u64 + 1 + random.below(PROCESSES)
+}
+
 const NAMES: &[&str] = &["a", "b", "c", "d", "f", "g", "l", "m", "p", "s", "..", "."];
-const OF_PROCESS: &[&str] = &["", "status", "mounts", "fd", "fdinfo", "cwd", "root", "cwd/f"];
-const FIXED: &[&str] = &[
-    "/proc",
-    "/proc/filesystems",
-    "/proc/mounts",
-    "/proc/slabinfo",
-    "/proc/sys",
-    "/proc/sys/fs/file-max",
-    "/proc/sys/fs/file-nr",
-    "/proc/sys/fs/inode-nr",
-    "/proc/sys/fs/dentry-state",
-    "/proc/sys/fs/nr_open",
-    "/proc/sys/fs/pipe-max-size",
-    "/proc/sys/fs/protected_symlinks",
-    "/proc/sys/fs/epoll/max_user_watches",
-    "/proc/sys/fs/inotify/max_user_instances",
-    "/proc/sys/fs/inotify/max_user_watches",
-    "/proc/sys/fs/inotify/max_queued_events",
-    "/sys",
-    "/",
-    "",
-    ".",
-    "..",
-    "/..",
-    "//a//",
-    "a/",
-    "/a/.",
-    "f/",
-    "l/",
-];
+const FIXED: &[&str] = &["/", "", ".", "..", "/..", "//a//", "a/", "/a/.", "f/", "l/"];
+
+/// The entries of `/proc` and `/sys`: all that a kernel lists. In a path below the directory of a
+/// process, `PID` stands for its number.
+static ENTRIES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let kernel = Kernel::boot(Config::default().privileged(true).proc(true)).expect("a kernel");
+    let p = kernel.process().expect("a process");
+    let mut entries = vec!["/proc".to_owned(), "/sys".to_owned()];
+    let mut at = 0;
+    while at < entries.len() {
+        let directory = entries[at].replace("PID", &p.getpid().to_string());
+        if let Ok(fd) = p.open(&directory, libc::O_DIRECTORY | libc::O_NOFOLLOW, 0) {
+            let mut buffer = vec![0; 1 << 16];
+            while let Ok(n @ 1..) = p.getdents64(fd, &mut buffer) {
+                for entry in dirents(&buffer[..n]) {
+                    let name = String::from_utf8_lossy(entry.name);
+                    let name = if entries[at] == "/proc" && name.parse() == Ok(p.getpid()) {
+                        "PID"
+                    } else {
+                        &*name
+                    };
+                    // The descriptors of a process are drawn elsewhere.
+                    if name.starts_with('.') || entries[at].starts_with("/proc/PID/fd") {
+                        continue;
+                    }
+                    entries.push(format!("{}/{name}", entries[at]));
+                }
+            }
+            p.close(fd).expect("an open descriptor");
+        }
+        at += 1;
+    }
+    entries
+});
+
+/// Returns the entries of `/proc` and `/sys`.
+pub fn entries() -> &'static [String] {
+    &ENTRIES
+}
 
 /// Returns the path that a number stands for.
 pub fn path(number: i64) -> Vec<u8> {
+    if number & victim::SECRET != 0 {
+        return victim::path(number).0;
+    }
     let mut random = Random::new(&[number as u64]);
     let mut path = String::new();
     match random.below(32) {
@@ -200,7 +233,7 @@ pub fn path(number: i64) -> Vec<u8> {
         }
         18..25 => {
             let process = match random.below(4) {
-                0 => random.below(20).to_string(),
+                0 => process(&mut random).to_string(),
                 _ => "self".to_owned(),
             };
             let directory = random.pick(&["fd", "fdinfo"]);
@@ -210,11 +243,24 @@ pub fn path(number: i64) -> Vec<u8> {
                 path.push_str("/f");
             }
         }
-        25..28 => {
-            let process = random.pick(&["self", "self", "1", "2", "7", "99999"]);
-            let _ = write!(path, "/proc/{process}/{}", random.pick(OF_PROCESS));
+        25..29 => {
+            let entries: Vec<_> = entries().iter().map(String::as_str).collect();
+            // Half of them are of processes, which have few.
+            let of_process = |path: &&str| path.contains("PID");
+            let entry = match random.below(2) {
+                0 => random.pick(&entries),
+                _ => random.pick(&entries.iter().copied().filter(of_process).collect::<Vec<_>>()),
+            };
+            let process = match random.below(3) {
+                0 => process(&mut random).to_string(),
+                _ => random.pick(&["self", "self", "self", "99999"]).to_owned(),
+            };
+            path.push_str(&entry.replace("PID", &process));
+            if random.below(8) == 0 {
+                path.push_str("/f");
+            }
         }
-        28..31 => path.push_str(random.pick(FIXED)),
+        29..31 => path.push_str(random.pick(FIXED)),
         _ => match random.below(5) {
             0 => return b"a/\0b".to_vec(),
             1 => return vec![b'n'; 255],
@@ -226,10 +272,25 @@ pub fn path(number: i64) -> Vec<u8> {
     path.into_bytes()
 }
 
+/// The ports that are drawn.
+pub const PORTS: &[u16] = &[0, 1, 80, 2000, 2001, 2002, 2003, 40_000];
+/// The number of abstract names of local sockets that are drawn.
+pub const ABSTRACT_NAMES: u8 = 4;
+/// The users and groups that are drawn, beside -1.
+pub const USERS: &[u32] = &[0, 1000, 1001, 0xffff_fffe];
+
+/// Returns the abstract name of a local socket.
+pub fn abstract_name(number: u8) -> Vec<u8> {
+    [&(libc::AF_UNIX as u16).to_ne_bytes()[..], &[0, b'n', number]].concat()
+}
+
 /// Returns the socket address that a number stands for.
 pub fn address(number: i64) -> Vec<u8> {
+    if number & victim::SECRET != 0 {
+        return victim::address();
+    }
     let mut random = Random::new(&[number as u64]);
-    let port = random.pick(&[0u16, 1, 80, 2000, 2001, 2002, 2003, 40_000]).to_be_bytes();
+    let port = random.pick(PORTS).to_be_bytes();
     let family = |family: i32| (family as u16).to_ne_bytes();
     let mut bytes = Vec::new();
     match random.below(16) {
@@ -251,10 +312,7 @@ pub fn address(number: i64) -> Vec<u8> {
             bytes.extend(family(libc::AF_UNIX));
             bytes.extend(path(random.below(1 << 31) as i64).into_iter().take(107));
         }
-        12..14 => {
-            bytes.extend(family(libc::AF_UNIX));
-            bytes.extend([0, b'n', random.below(4) as u8]);
-        }
+        12..14 => bytes = abstract_name(random.below(ABSTRACT_NAMES.into()) as u8),
         14 => {
             bytes.extend(family(libc::AF_UNSPEC));
             bytes.extend([0; 14]);

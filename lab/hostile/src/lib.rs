@@ -6,7 +6,12 @@
 //! * if an interrupt does not end a call ([`supervisor`]),
 //! * if a lock is held beyond a bound of CPU time (feature `lock-times`),
 //! * if a call panics, or returns more than it may ([`calls`]),
-//! * if anything is left when all processes have ended and the tree is empty ([`guest`]).
+//! * if a call returns a file or bytes of the user whose files no other user may have, or succeeds
+//!   on a path of that user ([`victim`]),
+//! * if anything is left when all processes have ended and the tree is empty: objects, and also
+//!   descriptors, process numbers, ports, and counts of limits ([`guest`]).
+//!
+//! Each of these checks has planted faults that it must report ([`plant`]).
 //!
 //! # Limits
 //!
@@ -15,7 +20,10 @@
 pub mod calls;
 pub mod guest;
 pub mod kind;
+mod leftovers;
+pub mod plant;
 pub mod random;
 pub mod seat;
 pub mod supervisor;
+pub mod victim;
 pub mod worker;

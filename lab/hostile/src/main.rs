@@ -1,13 +1,14 @@
 //! Runs the hostile guest.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use comfy_table::{Table, presets};
 use quietline_hostile::calls::{self, Call};
 use quietline_hostile::guest::{Guest, Rest};
+use quietline_hostile::plant::Plant;
 use quietline_hostile::random::Random;
 use quietline_hostile::seat::Seat;
-use quietline_hostile::supervisor;
+use quietline_hostile::supervisor::{self, Bounds};
 use quietline_hostile::worker::{Tally, last_calls, work};
 use quietline_sync::rcu;
 use quietline_testing::heap;
@@ -25,10 +26,10 @@ static HEAP: heap::Counting = heap::Counting;
 /// Random calls of a kernel by several threads, processes and users
 ///
 /// Ends with 0 and a table of the calls unless an interrupt does not end a call, a lock is held
-/// for long, a call panics, or something is left at the end of a round. Otherwise it prints the
-/// finding and the arguments that repeat the round.
+/// for long, a call panics, a call hands out another user's file, or something is left at the end
+/// of a round. Otherwise it prints the finding and the arguments that repeat the round.
 #[derive(Debug, Parser)]
-#[command(name = "hostile")]
+#[command(name = "hostile", args_override_self = true)]
 struct Options {
     /// How long the run is: rounds are not cut short
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -62,6 +63,22 @@ struct Options {
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     memory: u64,
 
+    /// Seconds after its interrupt after which a call that sleeps is a finding
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    patience: u64,
+
+    /// Seconds of CPU time after its interrupt after which a call is a finding
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    cpu: u64,
+
+    /// Calls after which each call must have succeeded once
+    #[arg(long, value_name = "N", default_value_t = 3_000_000)]
+    complete: u64,
+
+    /// Plant a fault, which the run must report
+    #[arg(long, value_name = "FAULT")]
+    plant: Option<Plant>,
+
     /// Wait for a debugger instead of ending with a finding
     #[arg(long)]
     hold: bool,
@@ -70,9 +87,6 @@ struct Options {
     #[arg(long)]
     quiet: bool,
 }
-
-/// Calls after which each call must have succeeded once.
-const LONG: u64 = 3_000_000;
 
 /// The bound on the CPU time of a lock's holder.
 #[cfg(feature = "lock-times")]
@@ -86,12 +100,15 @@ const OFTEN: u64 = 3;
 /// for a grace period, and caches of threads.
 const SLACK: isize = 1 << 20;
 
+/// Of so many rounds, one ends with binding all ports.
+const SWEEPS: u64 = 8;
+
 static CALLS: OnceLock<Vec<&'static Call>> = OnceLock::new();
 static ROUND: AtomicU64 = AtomicU64::new(0);
 static OPTIONS: OnceLock<Options> = OnceLock::new();
 
 fn table() -> &'static [&'static Call] {
-    CALLS.get_or_init(calls::all)
+    CALLS.get_or_init(|| calls::with(options().plant))
 }
 
 fn options() -> &'static Options {
@@ -118,7 +135,7 @@ fn found(finding: &str) -> ! {
 
 fn main() -> Result<()> {
     heap::start();
-    let Options { threads, memory, .. } = options();
+    let Options { threads, memory, patience, cpu, .. } = options();
     ensure!((1..=64).contains(threads), "give 1 to 64 threads, not {threads}");
     let said = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -136,7 +153,12 @@ fn main() -> Result<()> {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            if let Err(finding) = supervisor::supervise(&seats, table(), memory << 20, &done) {
+            let bounds = Bounds {
+                asleep: Duration::from_secs(*patience),
+                cpu: Duration::from_secs(*cpu),
+                memory: memory << 20,
+            };
+            if let Err(finding) = supervisor::supervise(&seats, table(), bounds, &done) {
                 found(&finding);
             }
         });
@@ -147,11 +169,12 @@ fn main() -> Result<()> {
 }
 
 fn play(seats: &[Seat]) -> Result<()> {
-    let Options { seconds, operations, seed, calls, first_round, rounds, quiet, .. } = options();
+    let Options { seconds, operations, seed, calls, first_round, rounds, quiet, complete, .. } =
+        options();
     let begun = Instant::now();
     let mut tally = Tally::new(table().len());
-    let before =
-        Guest::new()?.end().map_err(anyhow::Error::msg).context("a guest without calls")?;
+    let (before, findings) = Guest::new()?.end(None, true);
+    ensure!(findings.is_empty(), "a guest without calls: {}", findings.join("\n"));
     let before = before.context("a root that can be changed")?;
     let (mut round, mut heaps, mut told) = (*first_round, Vec::new(), begun);
     loop {
@@ -196,8 +219,8 @@ fn play(seats: &[Seat]) -> Result<()> {
         .filter(|(_, (_, good))| *good == 0)
         .map(|(name, _)| name)
         .collect();
-    if made >= LONG && !never.is_empty() {
-        bail!("calls that never succeeded: {}", never.join(", "));
+    if made >= *complete && !never.is_empty() {
+        found(&format!("calls never succeed: {}", never.join(", ")));
     }
     Ok(())
 }
@@ -222,15 +245,11 @@ fn play_round(seats: &[Seat], seed: [u64; 2], calls: u64, before: &Rest) -> Resu
             .for_each(|done| tally.add(&done));
     });
     let last = &seats[options().threads];
-    match last.watched(|| guest.end()) {
-        Ok(None) => {}
-        Ok(Some(rest)) => {
-            let more = rest.more_than(before);
-            if !more.is_empty() {
-                found(&format!("something is left at the end of a round:\n{more}"));
-            }
-        }
-        Err(finding) => found(&finding),
+    let sweep = seed[1].is_multiple_of(SWEEPS);
+    let (rest, mut findings) = last.watched(|| guest.end(options().plant, sweep));
+    findings.extend(rest.map(|rest| rest.more_than(before)).filter(|more| !more.is_empty()));
+    if !findings.is_empty() {
+        found(&format!("something is left at the end of a round:\n{}", findings.join("\n")));
     }
     rcu::global()?.barrier();
     Ok(tally)
@@ -285,7 +304,7 @@ fn lock_times() -> Result<()> {
         println!("  {:?}, {} times: {}", place.longest, place.noted, place.place);
     }
     if let Some(place) = places.iter().find(|place| place.beyond >= OFTEN) {
-        bail!("a lock was held for more than {HELD:?} {} times: {}", place.beyond, place.place);
+        found(&format!("a lock is held beyond {HELD:?}, {} times: {}", place.beyond, place.place));
     }
     Ok(())
 }

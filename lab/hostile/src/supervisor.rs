@@ -11,14 +11,21 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(1);
 /// Looks during which a call lasts before it is interrupted.
 const PATIENCE: u32 = 2;
-/// Looks at a call after its interrupt, and the time that must have passed, before it counts as
-/// stuck.
+/// Looks at a call after its interrupt before it counts as stuck.
 const LOOKS: u32 = 2000;
-const TIME: Duration = Duration::from_secs(60);
-/// CPU time of a call after its interrupt that counts as stuck in any case.
-const CPU: Duration = Duration::from_secs(30);
 /// Samples of a thread's state that must all find it asleep.
 const SAMPLES: u32 = 20;
+
+/// What a run may use.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// The time after its interrupt after which a call that sleeps is a finding.
+    pub asleep: Duration,
+    /// CPU time of a call after its interrupt that is a finding in any case.
+    pub cpu: Duration,
+    /// Bytes of memory of the program.
+    pub memory: u64,
+}
 
 /// What the supervisor knows of one seat.
 #[derive(Debug, Default)]
@@ -36,7 +43,7 @@ struct Watch {
 pub fn supervise(
     seats: &[Seat],
     calls: &[&Call],
-    memory: u64,
+    bounds: Bounds,
     done: &AtomicBool,
 ) -> Result<(), String> {
     let mut watches: Vec<Watch> = seats.iter().map(|_| Watch::default()).collect();
@@ -46,13 +53,13 @@ pub fn supervise(
         thread::sleep(LOOK);
         for (seat, watch) in seats.iter().zip(&mut watches) {
             if let Some(number) = seat.current() {
-                look(seat, watch, number, calls)?;
+                look(seats, seat, watch, number, calls, bounds)?;
             } else {
                 *watch = Watch::default();
             }
         }
         looks += 1;
-        if looks.is_multiple_of(100) && resident() > memory {
+        if looks.is_multiple_of(100) && resident() > bounds.memory {
             let doing: Vec<_> = seats.iter().map(|seat| seat.describe(calls)).collect();
             let used = resident() >> 20;
             return Err(format!("{used} MiB of memory are in use:\n{}", doing.join("\n")));
@@ -61,7 +68,14 @@ pub fn supervise(
     Ok(())
 }
 
-fn look(seat: &Seat, watch: &mut Watch, number: u64, calls: &[&Call]) -> Result<(), String> {
+fn look(
+    seats: &[Seat],
+    seat: &Seat,
+    watch: &mut Watch,
+    number: u64,
+    calls: &[&Call],
+    bounds: Bounds,
+) -> Result<(), String> {
     if watch.call != number {
         *watch = Watch { call: number, ..Watch::default() };
     }
@@ -78,7 +92,7 @@ fn look(seat: &Seat, watch: &mut Watch, number: u64, calls: &[&Call]) -> Result<
         return Ok(());
     }
     let used = cpu_time(seat.tid()).saturating_sub(cpu);
-    let stuck = used > CPU || since.elapsed() > TIME && sleeps(seat, number);
+    let stuck = used > bounds.cpu || since.elapsed() > bounds.asleep && sleeps(seat, number);
     if !stuck {
         return Ok(());
     }
@@ -86,9 +100,11 @@ fn look(seat: &Seat, watch: &mut Watch, number: u64, calls: &[&Call]) -> Result<
     let state = status.unwrap_or_default();
     let state = state.lines().find(|line| line.starts_with("State")).unwrap_or_default();
     Err(format!(
-        "an interrupt does not end a call: {:?} after it, with {used:?} of CPU time, {state}:\n{}",
+        "an interrupt does not end a call: {:?} after it, with {used:?} of CPU time, {state}:\n{}\n\
+         all threads:\n{}",
         since.elapsed(),
-        seat.describe(calls)
+        seat.describe(calls),
+        seats.iter().map(|seat| seat.describe(calls)).collect::<Vec<_>>().join("\n")
     ))
 }
 

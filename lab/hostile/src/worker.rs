@@ -2,9 +2,10 @@
 
 use crate::calls::{ARGUMENTS, Arguments, Call, Caller, Outcome};
 use crate::guest::Guest;
-use crate::kind::BUFFER;
+use crate::kind::{BUFFER, Kind};
 use crate::random::Random;
 use crate::seat::{Seat, show};
+use crate::victim::{self, is_unprivileged};
 use quietline_sync::Interrupt;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -79,16 +80,23 @@ pub fn work(
             for (value, kind) in arguments.0.iter_mut().zip(calls[call].kinds) {
                 *value = kind.draw(&mut random);
             }
+            let forbidden =
+                is_unprivileged(&process) && elevate(calls[call], &mut arguments, &mut random);
             LAST.with_borrow_mut(|last| {
                 last.truncate(REMEMBERED - 1);
                 last.push_front((call, arguments, None));
             });
             let (input, output) = (&input[..], &mut output[..]);
-            let mut caller = Caller { p: &process, guest, input, output };
+            let mut caller = Caller { p: &process, guest, input, output, used: 0 };
             seat.begin(call, &arguments, process.getpid());
             let outcome = (calls[call].run)(&mut caller, &arguments);
             seat.end();
-            check(outcome);
+            check(caller.checked(calls[call], &arguments, outcome));
+            assert!(
+                !forbidden || outcome.is_err(),
+                "a call on a path of user {} succeeds",
+                victim::USER
+            );
             LAST.with_borrow_mut(|last| last[0].2 = Some(outcome));
             tally.made[call] += 1;
             tally.succeeded[call] += u64::from(outcome.is_ok());
@@ -99,6 +107,27 @@ pub fn work(
         seat.end();
     }
     tally
+}
+
+/// Arguments that are paths and that the call does not always look up: the call, and the index.
+const OTHER_PATHS: &[(&str, usize)] =
+    &[("symlink", 0), ("symlinkat", 0), ("memfd_create", 0), ("mount", 0), ("utimensat", 1)];
+
+/// Replaces some paths by paths of the victim. Returns whether the call must fail for that.
+fn elevate(call: &Call, arguments: &mut Arguments, random: &mut Random) -> bool {
+    let mut forbidden = false;
+    for (index, (value, kind)) in arguments.0.iter_mut().zip(call.kinds).enumerate() {
+        let replaced = match kind {
+            Kind::Path => !OTHER_PATHS.contains(&(call.name, index)),
+            Kind::Address => ["bind", "connect"].contains(&call.name),
+            _ => false,
+        };
+        if replaced && random.below(8) == 0 {
+            *value |= victim::SECRET;
+            forbidden |= matches!(kind, Kind::Address) || victim::path(*value).1;
+        }
+    }
+    forbidden
 }
 
 fn draw(calls: &[&Call], mut at: u64) -> usize {

@@ -67,8 +67,9 @@ impl Process {
     }
 
     /// Creates a file in memory that has no path. `/proc` shows it as `/memfd:NAME (deleted)`.
-    /// Flags: `MFD_CLOEXEC`, `MFD_EXEC`. Its pages are charged to the root filesystem. Writes no
-    /// shared line but those of the file and of the root directory.
+    /// Flags: `MFD_CLOEXEC`, `MFD_EXEC`. All such files are in one filesystem that is mounted in no
+    /// tree. It has the limits of the root filesystem, and room of its own. Writes no shared line
+    /// but those of the file and of that filesystem's root.
     ///
     /// # Errors
     /// `EINVAL` for an unknown flag (seals are not offered), a name of more than 249 bytes or with a zero in it; `ENOSPC`,

@@ -581,7 +581,7 @@ pub fn fallocate(
         data.writer(&mut locked).punch_hole(data.fs().limits(), offset, len);
         locked
     } else {
-        reserve(inode, data, offset, len, keeps)?
+        reserve(vfs, inode, data, offset, len, keeps)?
     };
     let lost = drop_privileges(&mut locked, cred);
     changed(&mut locked, data, vfs, data.pages().size(), lost);
@@ -593,6 +593,7 @@ pub fn fallocate(
 /// Makes all pages of a part of a file, all or none, and returns its lock. Between two turns the
 /// lock is free, and the call can be interrupted.
 fn reserve<'i>(
+    vfs: &Vfs,
     inode: &'i Inode,
     data: &FileData,
     offset: u64,
@@ -600,7 +601,8 @@ fn reserve<'i>(
     keeps: bool,
 ) -> Result<InodeGuard<'i>, Errno> {
     let limits = data.fs().limits();
-    if !limits.could_reserve((offset + len).div_ceil(PAGE) - offset / PAGE) {
+    let pages = (offset + len).div_ceil(PAGE) - offset / PAGE;
+    if !limits.could_reserve(pages, || vfs.ramfs_pages()) {
         return Err(Errno::NOSPC);
     }
     let mut locked = inode.lock();

@@ -55,8 +55,9 @@ impl Limits {
 
     /// Whether so many more pages can be reserved: a filesystem with a size could have room for
     /// them if it were empty, and the machine has memory for them. One without a size reserves no
-    /// more than would leave half of the memory free, which is the default size of a tmpfs.
-    pub fn could_reserve(&self, pages: u64) -> bool {
+    /// more than would leave half of the memory free, which is the default size of a tmpfs. `used`
+    /// returns the pages that all filesystems of the kernel have.
+    pub fn could_reserve(&self, pages: u64, used: impl FnOnce() -> u64) -> bool {
         if self.max_pages.is_some_and(|max| pages > max as u64) {
             return false;
         }
@@ -67,7 +68,7 @@ impl Limits {
         let memory = memory::physical() / PAGE;
         match self.max_pages {
             Some(_) => pages <= memory,
-            None => pages.saturating_add(self.pages()) <= memory / 2,
+            None => pages.saturating_add(used()) <= memory / 2,
         }
     }
 

@@ -1,20 +1,21 @@
 //! Copies of bytes that others may be changing.
 //!
-//! A reader of a file copies out of a page while a writer copies into it. What comes out is some mixture, as everywhere; but
-//! `memcpy` on memory that changes is undefined, and a slice over it is so before it is touched. On x86_64 the copies here are
-//! made by assembly, about which the compiler assumes nothing. Elsewhere, and on the simulated machine, which wants to see
-//! the accesses, they are made of aligned words read and written as atomics: always whole words, since accesses of
-//! different sizes to the same place may not race either.
+//! A reader of a file copies out of a page while a writer copies into it. What comes out is some
+//! mixture, as everywhere; but `memcpy` on memory that changes is undefined, and a slice over it is
+//! so before it is touched. On x86_64 the copies here are made by assembly, about which the compiler
+//! assumes nothing. Elsewhere they are made of aligned words read and written as atomics: always
+//! whole words, since accesses of different sizes to the same place may not race either. So they are
+//! on the simulated machine, which wants to see the accesses, and under Miri, which runs no assembly.
 //!
 //! All functions take addresses and lengths and trust them: [`page_tree`](super::page_tree) checks.
 
-#[cfg(all(target_arch = "x86_64", not(quietline_sim)))]
+#[cfg(all(target_arch = "x86_64", not(any(quietline_sim, miri))))]
 pub(super) use moves::{copy_in, copy_out, copy_over, zero};
-#[cfg(not(all(target_arch = "x86_64", not(quietline_sim))))]
+#[cfg(not(all(target_arch = "x86_64", not(any(quietline_sim, miri)))))]
 pub(super) use words::{copy_in, copy_out, copy_over, zero};
 
 /// By assembly: overlapping moves for up to 128 bytes, then a loop of wide registers.
-#[cfg(all(target_arch = "x86_64", not(quietline_sim)))]
+#[cfg(all(target_arch = "x86_64", not(any(quietline_sim, miri))))]
 mod moves {
     use core::arch::asm;
     use core::sync::atomic::{AtomicU8, Ordering};
@@ -221,7 +222,7 @@ mod moves {
 }
 
 /// By aligned words.
-#[cfg(any(test, not(all(target_arch = "x86_64", not(quietline_sim)))))]
+#[cfg(any(test, not(all(target_arch = "x86_64", not(any(quietline_sim, miri))))))]
 mod words {
     use quietline_platform::atomic::{AtomicU64, Ordering};
 

@@ -13,6 +13,7 @@ mod dcache {
     pub(crate) mod support;
 }
 mod dirlog;
+mod few;
 mod fdtable {
     mod model;
     pub(crate) mod support;

@@ -110,12 +110,22 @@ fn slow_paths_of_packets_are_beside_the_rows() {
         FORWARD.cases.iter().find(|case| case.name == "ring-64").expect("a case of this name");
     let plan = Plan::smoke(vec![1]);
     let mut report = Report::new(Machine::observe(), machine::commit(), plan.clone());
-    for times in 1..=2 {
+    // Beside other load a column may get the processor for a few packets only.
+    let enough = |document: &Value| {
+        let slow = document["slow_paths"].as_array().expect("an array");
+        let single = slow.iter().filter(|row| row["column"] == names[0]);
+        single.filter_map(|row| row["packets"].as_u64()).any(|packets| packets >= 500)
+    };
+    let mut document = Value::Null;
+    for times in 1..=200 {
         let measured = measure(&FORWARD, &[ring], &columns, &plan, &Progress::hidden());
         report.push(measured, Duration::from_millis(1));
         assert_eq!(report.slow_paths.len(), times * names.len(), "each is told once");
+        document = serde_json::from_str(&report::json::render(&report)).expect("JSON");
+        if times >= 2 && enough(&document) {
+            break;
+        }
     }
-    let document: Value = serde_json::from_str(&report::json::render(&report)).expect("JSON");
     let (rows, slow) = (&document["rows"], document["slow_paths"].as_array().expect("an array"));
     let mut found = Vec::new();
     for of_row in &slow[..names.len()] {
@@ -138,7 +148,8 @@ fn slow_paths_of_packets_are_beside_the_rows() {
     let expected = [(names[0], single), (names[1], queue), (names[2], ours)];
     assert_eq!(found, expected.map(|(name, keys)| (name, keys.to_vec())));
     // Nearly each packet is freed by an exchange of its own.
-    let single = slow.iter().find(|row| row["column"] == names[0]).expect("it is there");
+    let singles = slow.iter().filter(|row| row["column"] == names[0]);
+    let single = singles.max_by_key(|row| row["packets"].as_u64()).expect("it is there");
     let figure = |name: &str| single[name].as_f64().expect("a number");
     assert!(figure("slab_words") > 0.5 * figure("packets"), "{single}");
 }

@@ -1,8 +1,9 @@
 //! Descriptors, and the calls that make them.
 
-use super::{Call, calls, descriptor, nothing};
-use crate::kind::Kind::{Any, Bits, Fd, Length, Offset, One, Only, Path, Range};
+use super::{Call, calls, nothing};
+use crate::kind::Kind::{Any, Bits, Fd, Length, Offset, One, Only, Path, Range, Seed};
 use crate::kind::NOFILE;
+use crate::victim::check_bytes;
 use libc::*;
 use quietline::abi::O_ANYFD;
 use quietline::locks::Flock;
@@ -52,13 +53,17 @@ pub(super) const CALLS: &[Call] = calls! {
     1 close_range(Fd, One(&[2, 10, 30, 80]), Bits(&[0, 2, 4])) |c, a| {
         c.p.close_range(a.word(0), a.word(1), a.word(2)).map(nothing)
     };
-    15 dup(Fd) |c, a| descriptor(c.p.dup(a.int(0))?);
-    20 dup2(Fd, Fd) |c, a| descriptor(c.p.dup2(a.int(0), a.int(1))?);
+    15 dup(Fd) |c, a| c.descriptor(c.p.dup(a.int(0))?);
+    20 dup2(Fd, Fd) |c, a| c.descriptor(c.p.dup2(a.int(0), a.int(1))?);
     10 dup3(Fd, Fd, One(n![0, O_CLOEXEC])) |c, a| {
-        descriptor(c.p.dup3(a.int(0), a.int(1), a.int(2))?)
+        c.descriptor(c.p.dup3(a.int(0), a.int(1), a.int(2))?)
     };
     30 fcntl(Fd, One(COMMANDS), One(COMMAND_ARGUMENTS)) |c, a| {
-        c.p.fcntl(a.int(0), a.int(1), a.0[2] as u64).map(i64::from)
+        let value = c.p.fcntl(a.int(0), a.int(1), a.0[2] as u64)?;
+        if [F_DUPFD, F_DUPFD_CLOEXEC].contains(&a.int(1)) {
+            c.descriptor(value)?;
+        }
+        Ok(value.into())
     };
     30 fcntl_lock(Fd, One(LOCKS), One(n![F_RDLCK, F_WRLCK, F_UNLCK]), One(&[0, 1, 2]), Offset,
         Range) |c, a| {
@@ -76,9 +81,13 @@ pub(super) const CALLS: &[Call] = calls! {
     };
     8 file(Fd) |c, a| c.p.file(a.int(0)).map(|_| 0);
     5 install_file(Fd, Only(n![0, O_CLOEXEC, O_ANYFD])) |c, a| {
-        descriptor(c.p.install_file(c.p.file(a.int(0))?, a.int(1))?)
+        c.descriptor(c.p.install_file(c.p.file(a.int(0))?, a.int(1))?)
     };
-    8 fd_name(Fd) |c, a| c.p.fd_name(a.int(0)).map(|name| name.len() as i64);
+    8 fd_name(Fd) |c, a| {
+        let name = c.p.fd_name(a.int(0))?;
+        check_bytes(name.as_bytes());
+        Ok(name.len() as i64)
+    };
     3 open_fds() |c, _| c.p.open_fds().map(|fds| fds.len() as i64);
     1 nofile() |c, _| Ok(c.p.nofile() as i64);
     1 set_nofile(One(&[NOFILE as i64, 0, 1, 20])) |c, a| {
@@ -87,18 +96,18 @@ pub(super) const CALLS: &[Call] = calls! {
     };
     15 pipe2(Bits(CREATED)) |c, a| {
         let [read, write] = c.p.pipe2(a.int(0))?;
-        descriptor(read)?;
-        descriptor(write)
+        c.descriptor(read)?;
+        c.descriptor(write)
     };
     2 pipe_files(Bits(CREATED)) |c, a| c.p.pipe_files(a.int(0)).map(|_| 0);
     8 eventfd(Any, Bits(&[1, NONBLOCK, NONBLOCK, O_ANYFD as i64, O_CLOEXEC as i64])) |c, a| {
-        descriptor(c.p.eventfd(a.word(0), a.int(1))?)
+        c.descriptor(c.p.eventfd(a.word(0), a.int(1))?)
     };
     2 eventfd_file(Any, Bits(&[1, NONBLOCK])) |c, a| {
         c.p.eventfd_file(a.word(0), a.int(1)).map(|_| 0)
     };
     8 timerfd_create(One(&[0, 1, 7, 8, 9]), Bits(CREATED)) |c, a| {
-        descriptor(c.p.timerfd_create(a.int(0), a.int(1))?)
+        c.descriptor(c.p.timerfd_create(a.int(0), a.int(1))?)
     };
     2 timerfd_file(One(&[0, 1, 7, 8, 9]), Bits(CREATED)) |c, a| {
         c.p.timerfd_file(a.int(0), a.int(1)).map(|_| 0)
@@ -106,40 +115,40 @@ pub(super) const CALLS: &[Call] = calls! {
     8 signalfd(Fd, Any, Bits(CREATED)) |c, a| {
         // Most make a new one.
         let fd = if a.0[1] & 3 == 0 { a.int(0) } else { -1 };
-        descriptor(c.p.signalfd(fd, a.0[1] as u64, a.int(2))?)
+        c.descriptor(c.p.signalfd(fd, a.0[1] as u64, a.int(2))?)
     };
     2 signalfd_file(Any, Bits(CREATED)) |c, a| {
         c.p.signalfd_file(a.0[0] as u64, a.int(1)).map(|_| 0)
     };
     8 epoll_create1(Bits(n![0, EPOLL_CLOEXEC, O_ANYFD])) |c, a| {
-        descriptor(c.p.epoll_create1(a.int(0))?)
+        c.descriptor(c.p.epoll_create1(a.int(0))?)
     };
-    2 epoll_create(One(&[1, 0, -1])) |c, a| descriptor(c.p.epoll_create(a.int(0))?);
+    2 epoll_create(One(&[1, 0, -1])) |c, a| c.descriptor(c.p.epoll_create(a.int(0))?);
     2 epoll_file(Bits(n![0, EPOLL_CLOEXEC])) |c, a| c.p.epoll_file(a.int(0)).map(|_| 0);
-    8 inotify_init1(Bits(CREATED)) |c, a| descriptor(c.p.inotify_init1(a.int(0))?);
+    8 inotify_init1(Bits(CREATED)) |c, a| c.descriptor(c.p.inotify_init1(a.int(0))?);
     6 memfd_create(Path, Bits(&[0, 1, 2])) |c, a| {
-        descriptor(c.p.memfd_create(a.path(0), a.word(1))?)
+        c.descriptor(c.p.memfd_create(a.path(0), a.word(1))?)
     };
     15 socket(Only(n![AF_INET, AF_INET6, AF_UNIX]), Only(TYPES), One(&[0, 0, 0, 6, 17])) |c, a| {
-        descriptor(c.p.socket(a.int(0), a.int(1), a.int(2))?)
+        c.descriptor(c.p.socket(a.int(0), a.int(1), a.int(2))?)
     };
-    3 socket(Any, Any, Any) |c, a| descriptor(c.p.socket(a.int(0), a.int(1), a.int(2))?);
+    3 socket(Any, Any, Any) |c, a| c.descriptor(c.p.socket(a.int(0), a.int(1), a.int(2))?);
     2 socket_file(Only(n![AF_INET, AF_INET6, AF_UNIX]), Only(TYPES), One(&[0])) |c, a| {
         c.p.socket_file(a.int(0), a.int(1), a.int(2)).map(|_| 0)
     };
     15 socketpair(Only(n![AF_UNIX, AF_UNIX, AF_INET]), Only(TYPES), One(&[0])) |c, a| {
         let [one, two] = c.p.socketpair(a.int(0), a.int(1), a.int(2))?;
-        descriptor(one)?;
-        descriptor(two)
+        c.descriptor(one)?;
+        c.descriptor(two)
     };
     2 socketpair_files(Only(n![AF_UNIX]), Only(TYPES), One(&[0])) |c, a| {
         c.p.socketpair_files(a.int(0), a.int(1), a.int(2)).map(|_| 0)
     };
     30 openat(Fd, Path, Bits(FLAGS), One(n![0o600, 0o666, 0o777, 0])) |c, a| {
-        descriptor(c.p.openat(a.int(0), a.path(1), a.int(2), a.word(3))?)
+        c.descriptor(c.p.openat(a.int(0), a.path(1), a.int(2), a.word(3))?)
     };
     50 open(Path, Bits(FLAGS), One(n![0o600, 0o666, 0o4777, 0])) |c, a| {
-        descriptor(c.p.open(a.path(0), a.int(1), a.word(2))?)
+        c.descriptor(c.p.open(a.path(0), a.int(1), a.word(2))?)
     };
     3 openat_file(Fd, Path, Bits(FLAGS), One(n![0o600, 0])) |c, a| {
         c.p.openat_file(a.int(0), a.path(1), a.int(2), a.word(3)).map(|_| 0)
@@ -150,14 +159,14 @@ pub(super) const CALLS: &[Call] = calls! {
             mode: a.0[3] as u64,
             resolve: a.0[4] as u64,
         };
-        descriptor(c.p.openat2(a.int(0), a.path(1), &how)?)
+        c.descriptor(c.p.openat2(a.int(0), a.path(1), &how)?)
     };
-    5 creat(Path, One(n![0o600, 0o666, 0])) |c, a| descriptor(c.p.creat(a.path(0), a.word(1))?);
+    5 creat(Path, One(n![0o600, 0o666, 0])) |c, a| c.descriptor(c.p.creat(a.path(0), a.word(1))?);
     // The texts of the process's own descriptors.
-    20 open(Path, Only(n![O_RDONLY | O_NONBLOCK, O_WRONLY | O_NONBLOCK, O_RDWR | O_NONBLOCK]), One(&[0])) |c, a| {
+    20 open(Seed, Only(n![O_RDONLY | O_NONBLOCK, O_WRONLY | O_NONBLOCK, O_RDWR | O_NONBLOCK])) |c, a| {
         let directory = if a.0[0] & 1 == 0 { "fd" } else { "fdinfo" };
         let fd = (a.0[0] >> 1) as usize % NOFILE;
-        descriptor(c.p.open(format!("/proc/self/{directory}/{fd}"), a.int(1), 0)?)
+        c.descriptor(c.p.open(format!("/proc/self/{directory}/{fd}"), a.int(1), 0)?)
     };
     10 pread(Fd, Length, Offset) |c, a| {
         // A text that has just been opened, read and duplicated over another descriptor.

@@ -1,22 +1,23 @@
 //! Processes, their users and their capabilities, and the kernel as a whole.
 
 use super::{Call, calls, nothing};
-use crate::guest::populate;
-use crate::kind::Kind::{Any, Id, One, Path};
-use quietline::Capabilities;
+use crate::guest::{FILES, populate};
+use crate::kind::Kind::{Any, Id, One, Path, Seed};
+use crate::random::Random;
+use quietline::{Capabilities, Config, Errno, Kernel};
 
 #[rustfmt::skip] // a table
 pub(super) const CALLS: &[Call] = calls! {
     1 getpid() |c, _| Ok(c.p.getpid().into());
-    1 kernel() |c, _| Ok(c.p.kernel().nr_files());
+    1 kernel() |c, _| Ok(std::ptr::from_ref(c.p.kernel()) as i64);
     // A child takes the place of a process, which ends with its last call.
-    3 fork(Any) |c, a| {
+    3 fork(Seed) |c, a| {
         let child = c.p.fork()?;
         c.guest.replace(a.0[0] as usize, child);
         Ok(0)
     };
     // A new process of user 0 takes the place of a process.
-    3 process(Any) |c, a| {
+    3 process(Seed) |c, a| {
         let process = c.p.kernel().process()?;
         populate(&process);
         c.guest.replace(a.0[0] as usize, process);
@@ -51,8 +52,31 @@ pub(super) const CALLS: &[Call] = calls! {
     3 umask(Any) |c, a| Ok(c.p.umask(a.word(0)).into());
     1 shrink() |c, _| { c.p.kernel().shrink(); Ok(0) };
     2 slabinfo() |c, _| Ok(c.p.kernel().slabinfo().len() as i64);
-    2 dentries() |c, _| {
-        let (dentries, inodes) = (c.p.kernel().dentries(), c.p.kernel().inodes());
-        Ok(dentries.nr_dentry + inodes.nr_inodes)
+    2 dentries() |c, _| Ok(c.p.kernel().dentries().nr_dentry);
+    2 inodes() |c, _| Ok(c.p.kernel().inodes().nr_inodes);
+    2 nr_dentry() |c, _| Ok(c.p.kernel().nr_dentry());
+    2 nr_inodes() |c, _| Ok(c.p.kernel().nr_inodes());
+    1 nr_files() |c, _| Ok(c.p.kernel().nr_files());
+    1 file_max() |c, _| Ok(c.p.kernel().file_max() as i64);
+    1 set_file_max(One(&[0, 100, 500])) |c, a| {
+        // Few calls succeed while there are no files, so that lasts for a moment.
+        c.p.kernel().set_file_max(a.0[0] as u64);
+        let opened = c.p.eventfd(0, 0);
+        c.p.kernel().set_file_max(FILES);
+        c.p.close(opened?).map(nothing)
+    };
+    // Another kernel, whose files have no descriptors here.
+    1 boot(Seed) |c, a| {
+        let kernel = Kernel::boot(Config::default().proc(a.0[0] & 1 == 0))?;
+        let process = kernel.process()?;
+        let fd = process.eventfd(1, 0)?;
+        let installed = c.p.install_file(process.file(fd)?, 0);
+        assert_eq!(installed, Err(Errno::INVAL), "a file of another kernel gets a descriptor");
+        Ok(0)
+    };
+    // Makes and ends files of the user whose files no other user may have.
+    40 victim(Seed) |c, a| {
+        c.guest.victim().turn(&mut Random::new(&[a.0[0] as u64]));
+        Ok(0)
     };
 };

@@ -2,6 +2,7 @@
 
 use super::{Call, calls, into, nothing, within};
 use crate::kind::Kind::{Any, Bits, Copied, Fd, Length, MaybeOffset, Offset, One, Path, Range};
+use crate::victim::check_bytes;
 use quietline::{Errno, GiftPage, TakenPage, dirents};
 
 /// Splits a buffer into at most `count` parts, of which some are empty.
@@ -86,12 +87,17 @@ pub(super) const CALLS: &[Call] = calls! {
     10 vmsplice_from(Fd, Length, One(PARTS), Bits(SPLICE)) |c, a| into(c, a.0[1], |p, to| {
         into_parts(to, a.0[2], |to| p.vmsplice_from(a.int(0), to, a.word(3)))
     });
-    3 gift_page() |c, _| c.p.gift_page().map(|_| 0);
+    3 gift_page() |c, _| {
+        let mut page = c.p.gift_page()?;
+        check_bytes(page.room());
+        Ok(0)
+    };
     6 vmsplice_gift(Fd, One(&[0, 1, 3]), Bits(SPLICE)) |c, a| {
         let count = a.0[1].clamp(0, 8);
         let mut pages: Vec<Option<GiftPage<'_>>> =
             (0..count).map(|_| c.p.gift_page().map(Some)).collect::<Result<_, _>>()?;
         for page in pages.iter_mut().flatten() {
+            check_bytes(page.room());
             page.room().fill(b'g');
             page.set_len(1000);
         }
@@ -99,7 +105,15 @@ pub(super) const CALLS: &[Call] = calls! {
     };
     6 take_pages(Fd, One(&[0, 1, 3]), Bits(SPLICE)) |c, a| {
         let mut to: Vec<Option<TakenPage<'_>>> = (0..a.0[1].clamp(0, 8)).map(|_| None).collect();
-        c.p.take_pages(a.int(0), &mut to, a.word(2)).map(|n| n as i64)
+        let n = c.p.take_pages(a.int(0), &mut to, a.word(2))?;
+        to.into_iter().flatten().for_each(|page| {
+            check_bytes(&page);
+            // A page that nobody else has is given again with all of its room.
+            if let Ok(mut gift) = page.into_gift() {
+                check_bytes(gift.room());
+            }
+        });
+        Ok(n as i64)
     };
     15 getdents64(Fd, Length) |c, a| {
         let n = into(c, a.0[1], |p, to| p.getdents64(a.int(0), to))?;

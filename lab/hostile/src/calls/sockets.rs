@@ -1,8 +1,9 @@
 //! Sockets.
 
-use super::{Call, calls, descriptor, into, nothing, within};
+use super::{Call, calls, into, nothing, within};
 use crate::kind::Kind::{Address, Any, Bits, Fd, Length, Limit, One, Only};
 use libc::*;
+use quietline::abi::MSG_CMSG_ANYFD;
 use quietline::{RecvMsg, SendMsg};
 
 macro_rules! n {
@@ -10,12 +11,21 @@ macro_rules! n {
 }
 
 const SEND: &[i64] = n![MSG_DONTWAIT, MSG_NOSIGNAL, MSG_EOR, MSG_MORE, MSG_OOB, MSG_DONTROUTE, 0];
-const RECEIVE: &[i64] =
-    n![MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, MSG_ERRQUEUE, MSG_OOB, MSG_CMSG_CLOEXEC, 0,];
+const RECEIVE: &[i64] = n![
+    MSG_DONTWAIT,
+    MSG_PEEK,
+    MSG_TRUNC,
+    MSG_WAITALL,
+    MSG_ERRQUEUE,
+    MSG_OOB,
+    MSG_CMSG_CLOEXEC,
+    MSG_CMSG_ANYFD,
+    0,
+];
 const LEVELS: &[i64] = n![SOL_SOCKET, IPPROTO_TCP, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP];
 
 /// A control message with `count` descriptors from `first` on.
-fn rights(first: i32, count: i64) -> Vec<u8> {
+pub(crate) fn rights(first: i32, count: i64) -> Vec<u8> {
     let count = count.clamp(0, 300);
     if count == 0 {
         return Vec::new();
@@ -28,6 +38,24 @@ fn rights(first: i32, count: i64) -> Vec<u8> {
     bytes
 }
 
+/// Returns the descriptors of a control message that has arrived.
+pub(super) fn passed(control: &[u8]) -> impl Iterator<Item = i32> {
+    let int = |at: usize| {
+        let bytes = control.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+        i32::from_ne_bytes(bytes.unwrap_or_default())
+    };
+    let end =
+        if int(12) == SCM_RIGHTS && int(8) == SOL_SOCKET { int(0).max(16) as usize } else { 16 };
+    control
+        .get(16..end)
+        .unwrap_or_default()
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .copied()
+        .map(i32::from_ne_bytes)
+}
+
 /// Numbers of descriptors in a message; 254 are too many.
 const RIGHTS: &[i64] = &[0, 0, 1, 2, 5, 254];
 const CONTROL: &[i64] = &[0, 8, 24, 64, 256];
@@ -37,9 +65,9 @@ pub(super) const CALLS: &[Call] = calls! {
     15 bind(Fd, Address) |c, a| c.p.bind(a.int(0), &a.address(1)).map(nothing);
     12 listen(Fd, One(&[0, 1, 2, 128, -1])) |c, a| c.p.listen(a.int(0), a.int(1)).map(nothing);
     25 connect(Fd, Address) |c, a| c.p.connect(a.int(0), &a.address(1)).map(nothing);
-    10 accept(Fd) |c, a| descriptor(c.p.accept(a.int(0))?.0);
+    10 accept(Fd) |c, a| c.descriptor(c.p.accept(a.int(0))?.0);
     12 accept4(Fd, Bits(n![SOCK_NONBLOCK, SOCK_CLOEXEC])) |c, a| {
-        descriptor(c.p.accept4(a.int(0), a.int(1))?.0)
+        c.descriptor(c.p.accept4(a.int(0), a.int(1))?.0)
     };
     5 getsockname(Fd) |c, a| c.p.getsockname(a.int(0)).map(|name| name.len() as i64);
     5 getpeername(Fd) |c, a| c.p.getpeername(a.int(0)).map(|name| name.len() as i64);
@@ -83,6 +111,7 @@ pub(super) const CALLS: &[Call] = calls! {
         let n = p.recvmsg(a.int(0), &mut message, a.int(2))?;
         let used = message.control_len;
         within(used, control.len())?;
+        passed(&control[..used]).try_for_each(|fd| c.descriptor(fd).map(drop))?;
         Ok(n as i64)
     };
     8 recvmmsg(Fd, Length, Bits(RECEIVE), One(CONTROL), Limit) |c, a| {

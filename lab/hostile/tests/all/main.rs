@@ -1,3 +1,4 @@
 //! Tests of the hostile guest.
 
 mod complete;
+mod plants;

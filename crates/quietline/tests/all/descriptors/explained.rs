@@ -55,8 +55,7 @@ pub(crate) const EXPLAINED: &[Reason] = explained! {
         ["ioctl", "local stream, listening, with a connection", " N(35077)", "memory"];
     "statx tells all that is known, whatever the mask is. (Hosts before 6.13 do so, too.)" false:
         ["statx", "", "", "memory at 0x1000: host [63, 7,"];
-    "A memfd is a file of the root file system. The host's has a file system of its own." true:
-        ["copy_file_range", "memfd", "", "host Invalid cross-device link"]
+    "A memfd takes O_DIRECT." true:
         ["fcntl", "memfd", "", "host Invalid argument"];
     "Generated directories have two links, and blocks of 4096 bytes." true:
         ["fstat", "of /proc", "", "memory at 0x10"]

@@ -38,6 +38,30 @@ fn more_than_the_machine_has_is_refused() {
     }
 }
 
+/// Without a size, a reservation leaves half of the memory free that all filesystems of the kernel
+/// together have.
+#[test]
+fn the_pages_of_all_filesystems_count() {
+    quietline_testing::isolated!();
+    // SAFETY: reads numbers.
+    let [pages, size] =
+        [libc::_SC_PHYS_PAGES, libc::_SC_PAGESIZE].map(|name| unsafe { libc::sysconf(name) });
+    let (used, most) = (32 << 20, pages * size / 2);
+    bound_memory(256 << 20);
+    let (p, fd) = file(Config::default().privileged(true));
+    p.mkdir("/d", 0o755).unwrap();
+    p.mount("", "/d", "tmpfs", 0).unwrap();
+    let others =
+        [p.memfd_create("a", 0).unwrap(), p.open("/d/f", O_RDWR | O_CREAT, 0o644).unwrap()];
+    for other in others {
+        p.fallocate(other, 0, 0, used).unwrap();
+        let refused = [fd, others[0], others[1]]
+            .map(|fd| p.fallocate(fd, FALLOC_FL_KEEP_SIZE, 1 << 30, most - used / 2));
+        assert_eq!(refused, [Err(Errno::NOSPC); 3]);
+        p.ftruncate(other, 0).unwrap();
+    }
+}
+
 #[test]
 fn a_reservation_can_be_interrupted() {
     quietline_testing::isolated!();

@@ -26,7 +26,7 @@ fn check(copy: Copy, n: usize, from: usize, to: usize) {
 fn copies_are_exact() {
     let mut ways: Vec<Copy> = vec![super::copy_out, super::copy_in, super::copy_over];
     ways.extend([words::copy_out as Copy, words::copy_in, words::copy_over]);
-    #[cfg(all(target_arch = "x86_64", not(quietline_sim)))]
+    #[cfg(all(target_arch = "x86_64", not(any(quietline_sim, miri))))]
     ways.push(super::moves::tests::narrow);
     for copy in ways {
         for n in (0..=300).chain([383, 384, 385, 511, 512, 513, 600]) {
