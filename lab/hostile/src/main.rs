@@ -13,6 +13,7 @@ use quietline_hostile::worker::{Tally, last_calls, work};
 use quietline_sync::rcu;
 use quietline_testing::heap;
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::panic;
 use std::process;
 use std::sync::OnceLock;
@@ -119,11 +120,12 @@ fn options() -> &'static Options {
 fn found(finding: &str) -> ! {
     let Options { seed, threads, calls, hold, .. } = options();
     let round = ROUND.load(Ordering::Relaxed);
-    eprintln!("hostile: {finding}");
-    eprintln!(
-        "hostile: repeat this with --seed {seed} --threads {threads} --calls {calls} --first-round \
-         {round} --rounds 1"
+    // In one write: another thread may panic at the same time.
+    let text = format!(
+        "\nhostile: {finding}\nhostile: repeat this with --seed {seed} --threads {threads} --calls \
+         {calls} --first-round {round} --rounds 1\n"
     );
+    let _ = io::stderr().write_all(text.as_bytes());
     if *hold {
         eprintln!("hostile: process {} waits for a debugger", process::id());
         loop {

@@ -310,7 +310,7 @@ impl Domain {
         let mut bound = Bound::new();
         while self.callbacks.over_limit() {
             self.step(Want::Any);
-            let ran = self.run_ready(SHARE, true).ran;
+            let ran = self.run_ready(SHARE, true);
             if !filled || bound.passed() {
                 break;
             }

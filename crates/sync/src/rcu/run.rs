@@ -45,14 +45,6 @@ impl List {
     }
 }
 
-/// What a call to run callbacks did.
-pub(super) struct Progress {
-    /// Objects whose callbacks ran.
-    pub(super) ran: i64,
-    /// Objects that are due still.
-    left: i64,
-}
-
 /// A chain being run, on its runner's stack.
 struct Run<'a> {
     /// The run that the thread is inside of: only at the end of a domain inside a callback.
@@ -193,22 +185,24 @@ impl Stages {
 impl Callbacks {
     /// Runs the callbacks of about `n` objects whose grace period is over. Runs none inside a
     /// callback of any domain: callbacks that wait or queue would otherwise pile up on the stack.
-    fn run_ready(&self, completed: u64, n: i64, all: bool) -> Progress {
+    /// Returns the number of objects.
+    fn run_ready(&self, completed: u64, n: i64, all: bool) -> i64 {
         if is_inside_callback() {
-            return Progress { ran: 0, left: 0 };
+            return 0;
         }
         let cpu = cpu::current();
         let mut stages = self.stages.lock();
         stages.promote(completed);
         let chain = stages.take(n, cpu, all);
-        let (ran, left) = (chain.len(), stages.ready);
+        let ran = chain.len();
         if ran != 0 {
             self.run(stages, chain, cpu);
         }
-        Progress { ran, left }
+        ran
     }
 
-    /// Runs a chain that was taken from the stages.
+    /// Runs a chain that was taken from the stages. Books each [`SHARE`] that has run, so that other
+    /// threads see the backlog shrink.
     fn run(&self, mut stages: SpinLockGuard<'_, Stages>, chain: Chain, cpu: usize) {
         let (len, parity) = (chain.len(), (stages.turn % 2) as usize);
         stages.running[parity] += 1;
@@ -219,11 +213,21 @@ impl Callbacks {
         // Callbacks look at the run by its address, so it is only used by that.
         let this = &raw mut run;
         let _ = RUN.try_with(|own| own.set(this.cast()));
-        // SAFETY: alive on this stack; no callback holds a reference to it.
-        while let Some(head) = unsafe { (*this).chain.pop() } {
-            // SAFETY: no section that could find its objects is open, and this thread alone has
-            // taken it.
-            unsafe { Head::run(head) };
+        // SAFETY: alive on this stack; no callback holds a reference to it. No section that could
+        // find the heads' objects is open, and this thread alone has taken them.
+        unsafe {
+            loop {
+                let unbooked = (*this).len - SHARE;
+                while (*this).chain.len() > unbooked
+                    && let Some(head) = (*this).chain.pop()
+                {
+                    Head::run(head);
+                }
+                if (*this).chain.len() == 0 {
+                    return;
+                }
+                (*this).book(&mut self.stages.lock());
+            }
         }
     }
 
@@ -253,18 +257,26 @@ impl Callbacks {
 impl Domain {
     /// Runs the callbacks of about `n` objects that are due: those of the CPU, and then of all
     /// others if `all` are wanted.
-    pub(super) fn run_ready(&self, n: i64, all: bool) -> Progress {
+    /// Returns the number of objects.
+    pub(super) fn run_ready(&self, n: i64, all: bool) -> i64 {
         self.callbacks.run_ready(self.grace.completed().into_raw(), n, all)
     }
 
-    /// Runs the callbacks that are due now. A [`SHARE`] at a time, so that other threads see the
-    /// backlog shrink.
+    /// Runs the callbacks that are due now. All are taken at once: callbacks that become due
+    /// meanwhile may lie before them, on other CPUs' lists.
     pub(super) fn run_due(&self) {
-        let Progress { mut ran, mut left } = self.run_ready(SHARE, true);
-        while ran != 0 && left > 0 {
-            ran = self.run_ready(left.min(SHARE), true).ran;
-            left -= ran;
-        }
+        self.run_ready(i64::MAX, true);
+    }
+}
+
+impl Run<'_> {
+    /// Books what has run.
+    fn book(&mut self, stages: &mut Stages) {
+        let ran = self.len - self.chain.len();
+        self.len -= ran;
+        // Relaxed: a quantity. Under the lock, so that `wanted` sees it change together with `in_hand`.
+        self.callbacks.backlog.fetch_sub(ran, Ordering::Relaxed);
+        stages.in_hand -= ran;
     }
 }
 
@@ -273,8 +285,7 @@ impl Drop for Run<'_> {
     fn drop(&mut self) {
         let _ = RUN.try_with(|own| own.set(self.outer));
         let mut stages = self.callbacks.stages.lock();
-        // Relaxed: a quantity. Under the lock, so that `wanted` sees it change together with `in_hand`.
-        self.callbacks.backlog.fetch_sub(self.len - self.chain.len(), Ordering::Relaxed);
+        self.book(&mut stages);
         stages.running[self.parity] -= 1;
         stages.in_hand -= self.len;
         let rest = mem::replace(&mut self.chain, Chain::EMPTY);

@@ -612,3 +612,52 @@ fn a_panic_ends_in_its_callback() {
     assert_eq!(ran.load(Ordering::Relaxed), 100);
     assert_eq!(domain.backlog(), 0);
 }
+
+/// While a barrier runs what is due, its first callback moves the thread to another CPU, where more
+/// callbacks become due than are left. The barrier waits for its own all the same.
+#[test]
+#[cfg_attr(miri, ignore = "its CPUs are not the machine's")]
+fn a_barrier_waits_for_its_own_and_not_for_as_many_others() {
+    let (Some(here), Some(there)) = (allowed_cpu(0), allowed_cpu(1)) else { return };
+    let domain: &'static Domain = Box::leak(Box::new(Domain::new().unwrap())).as_ref().get_ref();
+    let others = rcu::SHARE as usize + 100;
+    let (ran, moved) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    thread::spawn(move || {
+        pin(here);
+        for _ in 0..2 * rcu::SHARE {
+            let (ran, moved) = (ran.clone(), moved.clone());
+            let callback = move || {
+                ran.fetch_add(1, Ordering::Relaxed);
+                if !moved.swap(true, Ordering::Relaxed) {
+                    pin(there);
+                    (0..others).for_each(|_| domain.defer(|| ()).unwrap());
+                    (0..4).for_each(|_| domain.synchronize());
+                }
+            };
+            domain.defer(callback).unwrap();
+        }
+        domain.barrier();
+        assert_eq!(ran.load(Ordering::Relaxed), 2 * rcu::SHARE as usize);
+        domain.barrier();
+    })
+    .join()
+    .unwrap();
+}
+
+fn allowed_cpu(n: usize) -> Option<usize> {
+    // SAFETY: a plain call on a set of our own.
+    unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).nth(n)
+    }
+}
+
+fn pin(cpu: usize) {
+    // SAFETY: a plain call on a set of our own.
+    unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}
