@@ -147,7 +147,7 @@ impl Control {
 }
 
 unsafe fn after_grace_period(head: NonNull<Head>) {
-    // SAFETY: the head is that of a slab with marks, in which `launch` has left an owner of the cache. The slab lives while
+    // SAFETY: the head is that of a slab with marks, in which `fly` has left an owner of the cache. The slab lives while
     // its objects fly.
     unsafe {
         let slab = Slab::of_head(head);

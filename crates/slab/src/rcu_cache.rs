@@ -129,7 +129,7 @@ impl<T: Send + Sync + 'static> RcuCache<T> {
         Ok(Self { raw, of: PhantomData })
     }
 
-    /// Stores `value` where only its owner sees it. Costs and lines as [`RawCache::alloc`].
+    /// Stores `value` where only its owner sees it. Costs and lines as [`RawCache::alloc`](crate::RawCache::alloc).
     ///
     /// # Errors
     /// [`AllocError`]; `value` is dropped.
@@ -150,12 +150,12 @@ impl<T> RcuCache<T> {
         &self.raw.domain
     }
 
-    /// Bounds the values that wait for a grace period: see [`RawCache::set_rcu_limit`].
+    /// Bounds the values that wait for a grace period: see [`RawCache::set_rcu_limit`](crate::RawCache::set_rcu_limit).
     pub fn set_limit(&self, values: usize) {
         self.raw.set_rcu_limit(values);
     }
 
-    /// Waits until all values that were given up before have been dropped: see [`RawCache::flush_rcu`].
+    /// Waits until all values that were given up before have been dropped: see [`RawCache::flush_rcu`](crate::RawCache::flush_rcu).
     pub fn flush(&self) {
         self.raw.flush_rcu();
     }

@@ -340,6 +340,12 @@ unsafe impl AtFork for Registry {
     fn after(&self, child: bool) {
         self.list.after(child);
         if child {
+            // Guests in the parent's other threads do not leave here.
+            if INNERMOST.try_with(Cell::get) == Ok(ptr::null()) {
+                let list = self.list.lock();
+                // Relaxed: there is no other thread.
+                list.iter().for_each(|cache| cache.membership.guests.store(0, Ordering::Relaxed));
+            }
             reclaim::after_fork();
         }
     }

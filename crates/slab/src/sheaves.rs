@@ -398,9 +398,10 @@ impl Sheaves {
     /// No other thread allocates from the cache or frees to it.
     #[cfg(not(loom))]
     pub(crate) unsafe fn take_all_alone(&self, handshake: &Handshake) -> Taken {
-        let mut taken = core::mem::take(&mut handshake.lock().unfenced);
-        self.unlink_all(&mut taken);
-        taken
+        // Under the lock, as `take_all`: a thread that looks at the content holds it.
+        let mut state = handshake.lock();
+        self.unlink_all(&mut state.unfenced);
+        core::mem::take(&mut state.unfenced)
     }
 
     /// Calls `f` with the content of each CPU's sheaves; nobody uses the cache meanwhile.

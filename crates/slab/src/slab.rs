@@ -315,10 +315,13 @@ impl Slab {
         usize::from(self.packed().inuse) < self.layout.objects
     }
 
-    /// Whether the first free object is one. Callers own the frozen slab.
+    /// Whether the first free object is one, or none is listed. Callers own the frozen slab.
     pub(crate) fn list_head_is_sound(&self) -> bool {
-        let head = self.packed().head;
-        head == NONE || head < self.constructed()
+        let (packed, constructed) = (self.packed(), self.constructed());
+        match packed.head {
+            NONE => packed.inuse == constructed,
+            head => head < constructed,
+        }
     }
 
     /// The slab behind this one on the list that it is on, whose lock the caller holds.

@@ -362,8 +362,8 @@ impl Domain {
     }
 
     /// Moves a grace period on if a callback or a request wants one and nobody else is at it, and
-    /// runs callbacks that are due; never waits. Whether callbacks are still queued or running.
-    /// O(CPUs).
+    /// runs callbacks that are due; never waits. Whether callbacks are still queued or running:
+    /// inside a callback always, so a loop until `false` does not end there. O(CPUs).
     pub fn poll(&self) -> bool {
         self.step(Want::Any);
         self.run_due();

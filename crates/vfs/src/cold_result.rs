@@ -2,11 +2,11 @@
 
 use rustix::io::Errno;
 
-/// The result of a cold function that a hot one calls at its end: a value, or none and an error.
+/// The result of a cold function that a hot function returns: a value, or none and an error.
 ///
-/// In a `Result` an [`Errno`] of two bytes shares its place with the value. A hot function that
-/// passes on such a result of a call keeps its own result in memory too, in pieces of two and four
-/// bytes. Here each has its own place; [`into_result`](Self::into_result) joins them in registers.
+/// Value and error are separate fields. In a `Result` an [`Errno`] of two bytes shares memory with
+/// the value, and a hot function that returns such a result of a call builds its own in memory, in
+/// pieces of two and four bytes. [`into_result`](Self::into_result) builds it in registers.
 #[derive(Debug)]
 pub struct ColdResult<T>(Option<T>, Errno);
 
@@ -27,7 +27,7 @@ impl<T> ColdResult<T> {
 impl<T> From<Result<T, Errno>> for ColdResult<T> {
     fn from(result: Result<T, Errno>) -> Self {
         match result {
-            // The error is not looked at.
+            // `into_result` ignores this error.
             Ok(value) => Self(Some(value), Errno::IO),
             Err(errno) => Self(None, errno),
         }

@@ -125,10 +125,11 @@ impl Vfs {
         sum
     }
 
-    /// Returns the pages that all filesystems in memory have; exact if no other thread writes.
+    /// Returns the pages that all filesystems in memory have, without those that the CPUs have not
+    /// yet added up.
     pub fn ramfs_pages(&self) -> u64 {
         let mut sum = 0;
-        self.supers.each(|sb| sum += sb.ramfs().map_or(0, |fs| fs.limits().pages()));
+        self.supers.each(|sb| sum += sb.ramfs().map_or(0, |fs| fs.limits().pages_near()));
         sum
     }
 

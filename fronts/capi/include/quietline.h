@@ -1100,11 +1100,11 @@ size_t ql_forwarder_get_counts(const struct ql_forwarder *forwarder,
  * there is one, and it can be used again. Never fails. NULL, as either argument, does nothing.
  *
  * No locked instruction and no shared line while the CPU's collecting sheaf has room. Objects wait in it until it is full, or
- * until ql_cache_flush_rcu() or ql_cache_shrink(). Runs no callback and no release hook: they run
- * in ql_rcu_poll(), ql_rcu_synchronize() and ql_rcu_barrier(). It waits for a grace period only at
- * the limit of ql_cache_set_rcu_limit(), and when memory for a sheaf cannot be had and every sheaf
- * of the cache waits for one already: where memory may run out, do not call it inside a read
- * section of the domain.
+ * until ql_cache_flush_rcu() or ql_cache_shrink(). Runs no callback. Release
+ * hooks run in ql_rcu_poll(), ql_rcu_synchronize(), ql_rcu_barrier() and ql_cache_flush_rcu().
+ * Only at the limit of ql_cache_set_rcu_limit(), and when memory for a sheaf cannot be had and
+ * every sheaf of the cache waits for a grace period already, it waits for one and runs the
+ * object's hook: where memory may run out, do not call it inside a read section of the domain.
  *
  * # Safety
  * `object` came from this cache, its owner uses it no more, and a read section that begins later cannot find it.

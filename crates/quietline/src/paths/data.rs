@@ -217,7 +217,9 @@ impl Process {
     /// # Errors
     /// As `getdents64(2)`.
     pub fn getdents64(&self, fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
-        file::list(&self.file(fd)?, &self.inner().vfs, buffer)
+        // Entries of `/proc` that no longer hold are freed.
+        let file = self.file(fd)?;
+        self.returning(file::list(&file, &self.inner().vfs, buffer))
     }
 
     /// Sees to it that what was written is where it is to be, which in memory it is.

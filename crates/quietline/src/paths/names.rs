@@ -127,7 +127,8 @@ impl Process {
                 return Err(Errno::NOENT);
             }
             let old = c.place(old, how)?;
-            self.call_at(newdir, new, 0, |c, new| namei::link(c, &old, new))
+            // The share of callbacks runs when the outer call has left its section.
+            self.walk_at(newdir, new, 0, |c, new| namei::link(c, &old, new))
         })
     }
 
@@ -210,10 +211,10 @@ impl Process {
             return self.returning(done);
         }
         // In Linux's order: what is wrong with the first path is told before anybody looks at the second.
-        let from = self.walk_at(olddir, old, 0, |c, old| c.last_in(old))?;
-        let renamed =
-            self.walk_at(newdir, new, 0, |c, new| namei::rename(c, &from, &c.last_in(new)?, flags));
-        drop(from);
+        let from = self.walk_at(olddir, old, 0, |c, old| c.last_in(old));
+        let renamed = from.and_then(|from| {
+            self.walk_at(newdir, new, 0, |c, new| namei::rename(c, &from, &c.last_in(new)?, flags))
+        });
         self.returning(renamed)
     }
 }

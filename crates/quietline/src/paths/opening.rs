@@ -48,7 +48,8 @@ impl Process {
         mode: u32,
     ) -> Result<FileHandle<'_>, Errno> {
         let opening = Opening::new(flags, mode)?;
-        opened!(self, self.open_as(dirfd, path.as_ref(), opening))
+        // Callbacks run outside the second try, which is exempt from a limit.
+        self.returning(opened!(self, self.open_as(dirfd, path.as_ref(), opening)))
     }
 
     #[inline]
@@ -71,7 +72,7 @@ impl Process {
             quietline_vfs::open_fast(&k.vfs, &k.files, start, &self.cred, path, opening)
         };
         match opened {
-            Some(opened) => self.returning(opened),
+            Some(opened) => opened,
             None => self.open_slow(dirfd, path, opening),
         }
     }
@@ -89,7 +90,7 @@ impl Process {
         } else {
             self.call_from(dirfd, |caller| quietline_vfs::open(caller, path, opening))
         };
-        match self.returning(opened)? {
+        match opened? {
             OpenResult::File(file) => Ok(file),
             // Outside the read section of the credentials: it may wait.
             OpenResult::Fifo(fifo) => fifo.finish(&self.inner().vfs, &self.inner().files),
@@ -103,7 +104,7 @@ impl Process {
     pub fn openat2(&self, dirfd: i32, path: impl AsRef<[u8]>, how: &OpenHow) -> Result<i32, Errno> {
         let any = how.flags & O_ANYFD as u64;
         let opening = Opening::of(OpenHow { flags: how.flags & !any, ..*how })?;
-        let file = opened!(self, self.open_as(dirfd, path.as_ref(), opening))?;
+        let file = self.returning(opened!(self, self.open_as(dirfd, path.as_ref(), opening)))?;
         self.install(file, opening.flags & O_CLOEXEC | any as i32)
     }
 

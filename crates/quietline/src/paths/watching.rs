@@ -85,7 +85,9 @@ impl Process {
         let shown = &mut buffer[..MFD_PREFIX.len() + name.len()];
         shown[..MFD_PREFIX.len()].copy_from_slice(MFD_PREFIX);
         shown[MFD_PREFIX.len()..].copy_from_slice(name);
-        let file = opened!(self, self.call(|c| quietline_vfs::open_memfd(c, &root, shown)))?;
-        self.install(file, if flags & MFD_CLOEXEC != 0 { O_CLOEXEC } else { 0 })
+        let opened = opened!(self, self.call(|c| quietline_vfs::open_memfd(c, &root, shown)));
+        let flags = if flags & MFD_CLOEXEC != 0 { O_CLOEXEC } else { 0 };
+        // A file without a descriptor, or an object without a file, has been freed.
+        self.returning(opened.and_then(|file| self.install(file, flags)))
     }
 }

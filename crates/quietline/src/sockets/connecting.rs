@@ -58,7 +58,8 @@ impl Process {
     /// # Errors
     /// As `bind(2)`.
     pub fn bind(&self, fd: i32, address: &[u8]) -> Result<(), Errno> {
-        self.on_socket(fd, |on, _| on.bind(address))
+        // A path's walk may free objects of `/proc`.
+        self.returning(self.on_socket(fd, |on, _| on.bind(address)))
     }
 
     /// Makes a socket one that takes connections.
@@ -78,7 +79,7 @@ impl Process {
             // Linux reads the address before it asks for a socket.
             return self.fget(fd).and(Err(Errno::INVAL));
         }
-        self.on_socket(fd, |on, _| on.connect(address))
+        self.returning(self.on_socket(fd, |on, _| on.connect(address)))
     }
 
     /// Takes the next connection: its descriptor, and the address of its other end.

@@ -118,7 +118,7 @@ impl Process {
         messages: &mut [SendMsg<'_>],
         flags: i32,
     ) -> Result<usize, Errno> {
-        self.on_socket(fd, |on, _| {
+        let done = self.on_socket(fd, |on, _| {
             let mut done = 0;
             for message in messages.iter_mut().take(UIO_MAXIOV) {
                 match self.send_on(on, message, flags) {
@@ -133,7 +133,8 @@ impl Process {
                 }
             }
             Ok(done)
-        })
+        });
+        self.returning(done)
     }
 
     /// Sends a message by one who may sleep.
@@ -185,7 +186,8 @@ impl Process {
         let Some((first, begun)) = begun else {
             let sent = self
                 .on_socket(fd, |on, _| on.send(&mut Outgoing { name: to, data, control, flags }));
-            return self.told_of_pipe(sent, data, flags);
+            // The walk to a socket's path may free objects of `/proc`.
+            return self.returning(self.told_of_pipe(sent, data, flags));
         };
         // What was sent before is told, whatever becomes of the rest. The descriptor may have become another socket's meanwhile,
         // which does not get the rest.

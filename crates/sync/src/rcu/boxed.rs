@@ -230,12 +230,21 @@ impl Domain {
     /// # Errors
     /// [`RetireError`], with the value.
     pub fn retire<T: Send + 'static>(&self, value: T) -> Result<(), RetireError<T>> {
+        self.retire_with(value, 0)
+    }
+
+    /// [`retire`](Self::retire) of a value that owns so many bytes elsewhere.
+    fn retire_with<T: Send + 'static>(&self, value: T, bytes: usize) -> Result<(), RetireError<T>> {
         if self.is_over_backlog_limit() {
             return Err(RetireError::Backlog(value));
         }
         let value = Boxed::alloc(value).map_err(RetireError::NoMemory)?;
-        // SAFETY: stored above, and the caller gives the value away.
-        unsafe { Storage::retire(self, value) };
+        let bytes = bytes.saturating_add(size_of::<Boxed<T>>());
+        // SAFETY: stored above, not yet queued, and the caller gives the value away.
+        unsafe {
+            (*Boxed::of(value).as_ptr()).weight = weight(bytes);
+            Storage::retire(self, value);
+        }
         Ok(())
     }
 
@@ -261,7 +270,9 @@ impl Domain {
                 drop(unsafe { Box::from_raw(self.0) });
             }
         }
-        self.retire(Raw(value))
+        // SAFETY: by contract it is the caller's, and lives.
+        let bytes = size_of_val(unsafe { &*value });
+        self.retire_with(Raw(value), bytes)
             .map_err(|refused| refused.map(|raw| core::mem::ManuallyDrop::new(raw).0))
     }
 }

@@ -1,5 +1,6 @@
 //! Reclaimers: a program's choice of where callbacks run.
 
+use super::callbacks::contain;
 use super::{Domain, RcuBox, Storage};
 use core::ptr::{self, NonNull};
 use core::time::Duration;
@@ -47,7 +48,9 @@ impl Chosen {
         // ORDERING: pairs with the release in `replace`: the reclaimer is seen as it was made.
         let chosen = self.0.load(Ordering::Acquire);
         // SAFETY: null, or found inside the section.
-        unsafe { chosen.as_ref() }.map(|reclaimer| reclaimer.notify()).is_some()
+        let chosen = unsafe { chosen.as_ref() };
+        // A panic would leave a callback counted that is not queued.
+        chosen.map(|reclaimer| contain(|| reclaimer.notify())).is_some()
     }
 
     /// Sets the reclaimer, and retires the one before.

@@ -21,7 +21,11 @@ pub(super) struct Stages {
     taken: [Option<u64>; 2],
     /// For each CPU.
     lists: Vec<List>,
-    /// Objects that are due.
+    /// Due, and taken out of the lists by [`run_due`](Domain::run_due): oldest first.
+    claimed: Chain,
+    /// Objects that came to `claimed`, and those that have left it.
+    claims: [i64; 2],
+    /// Objects that are due, claimed ones included.
     ready: i64,
     /// Counts the times that somebody asked to wait for those who run.
     turn: u64,
@@ -79,7 +83,16 @@ impl Stages {
         let mut lists = Vec::new();
         lists.try_reserve_exact(cpus).map_err(|_| AllocError)?;
         lists.resize_with(cpus, List::new);
-        Ok(Self { taken: [None; 2], lists, ready: 0, turn: 0, running: [0; 2], in_hand: 0 })
+        Ok(Self {
+            taken: [None; 2],
+            lists,
+            claimed: Chain::EMPTY,
+            claims: [0; 2],
+            ready: 0,
+            turn: 0,
+            running: [0; 2],
+            in_hand: 0,
+        })
     }
 
     /// A list for a CPU that was not there when the domain was made: simulated machines, one after the other, share one.
@@ -121,12 +134,13 @@ impl Stages {
         self.lists[cpu].taken[slot].append(chain);
     }
 
-    /// Takes the due callbacks of about `n` objects: those of the CPU first, and then of all others
-    /// if `all` are wanted.
+    /// Takes the due callbacks of about `n` objects: those of the CPU, or if `all` are wanted,
+    /// claimed ones first and those of other CPUs last.
     fn take(&mut self, n: i64, cpu: usize, all: bool) -> Chain {
         #[cfg(quietline_sim)]
         self.fit(cpu);
-        let mut taken = self.lists[cpu].ready.take(n);
+        let mut taken = if all { self.take_claimed(n) } else { Chain::EMPTY };
+        taken.append(self.lists[cpu].ready.take(n - taken.len()));
         if all && taken.len() < self.ready.min(n) {
             for list in &mut self.lists {
                 taken.append(list.ready.take(n - taken.len()));
@@ -136,6 +150,24 @@ impl Stages {
         taken
     }
 
+    /// Takes the claimed callbacks of about `n` objects.
+    fn take_claimed(&mut self, n: i64) -> Chain {
+        let taken = self.claimed.take(n);
+        self.claims[1] += taken.len();
+        taken
+    }
+
+    /// Claims all that is due. Returns the objects claimed so far: when as many have left, these
+    /// have.
+    fn claim(&mut self) -> i64 {
+        for list in &mut self.lists {
+            let due = mem::replace(&mut list.ready, Chain::EMPTY);
+            self.claims[0] += due.len();
+            self.claimed.append(due);
+        }
+        self.claims[0]
+    }
+
     /// Callbacks that need no further grace period.
     pub(super) fn past_waiting(&self) -> i64 {
         self.ready + self.in_hand
@@ -143,7 +175,7 @@ impl Stages {
 
     /// Everything that is not running.
     pub(super) fn take_all(&mut self) -> Chain {
-        let mut all = Chain::EMPTY;
+        let mut all = self.take_claimed(i64::MAX);
         (self.taken, self.ready) = ([None; 2], 0);
         for list in &mut self.lists {
             for chain in [&mut list.ready].into_iter().chain(&mut list.taken) {
@@ -201,8 +233,26 @@ impl Callbacks {
         ran
     }
 
-    /// Runs a chain that was taken from the stages. Books each [`SHARE`] that has run, so that other
-    /// threads see the backlog shrink.
+    /// Runs the callbacks that are due, a [`SHARE`] at a time: other threads see the backlog shrink,
+    /// run some of them, and at a fork lose one share in each thread's hands. All are claimed at
+    /// once, because callbacks that become due meanwhile may lie before them, on other CPUs' lists.
+    fn run_due(&self, completed: u64) {
+        if is_inside_callback() {
+            return;
+        }
+        let cpu = cpu::current();
+        let mut stages = self.stages.lock();
+        stages.promote(completed);
+        let last = stages.claim();
+        while stages.claims[1] < last {
+            let chain = stages.take_claimed(SHARE);
+            stages.ready -= chain.len();
+            self.run(stages, chain, cpu);
+            stages = self.stages.lock();
+        }
+    }
+
+    /// Runs a chain that was taken from the stages.
     fn run(&self, mut stages: SpinLockGuard<'_, Stages>, chain: Chain, cpu: usize) {
         let (len, parity) = (chain.len(), (stages.turn % 2) as usize);
         stages.running[parity] += 1;
@@ -213,21 +263,11 @@ impl Callbacks {
         // Callbacks look at the run by its address, so it is only used by that.
         let this = &raw mut run;
         let _ = RUN.try_with(|own| own.set(this.cast()));
-        // SAFETY: alive on this stack; no callback holds a reference to it. No section that could
-        // find the heads' objects is open, and this thread alone has taken them.
-        unsafe {
-            loop {
-                let unbooked = (*this).len - SHARE;
-                while (*this).chain.len() > unbooked
-                    && let Some(head) = (*this).chain.pop()
-                {
-                    Head::run(head);
-                }
-                if (*this).chain.len() == 0 {
-                    return;
-                }
-                (*this).book(&mut self.stages.lock());
-            }
+        // SAFETY: alive on this stack; no callback holds a reference to it.
+        while let Some(head) = unsafe { (*this).chain.pop() } {
+            // SAFETY: no section that could find its objects is open, and this thread alone has
+            // taken it.
+            unsafe { Head::run(head) };
         }
     }
 
@@ -262,21 +302,9 @@ impl Domain {
         self.callbacks.run_ready(self.grace.completed().into_raw(), n, all)
     }
 
-    /// Runs the callbacks that are due now. All are taken at once: callbacks that become due
-    /// meanwhile may lie before them, on other CPUs' lists.
+    /// Runs the callbacks that are due now.
     pub(super) fn run_due(&self) {
-        self.run_ready(i64::MAX, true);
-    }
-}
-
-impl Run<'_> {
-    /// Books what has run.
-    fn book(&mut self, stages: &mut Stages) {
-        let ran = self.len - self.chain.len();
-        self.len -= ran;
-        // Relaxed: a quantity. Under the lock, so that `wanted` sees it change together with `in_hand`.
-        self.callbacks.backlog.fetch_sub(ran, Ordering::Relaxed);
-        stages.in_hand -= ran;
+        self.callbacks.run_due(self.grace.completed().into_raw());
     }
 }
 
@@ -285,7 +313,8 @@ impl Drop for Run<'_> {
     fn drop(&mut self) {
         let _ = RUN.try_with(|own| own.set(self.outer));
         let mut stages = self.callbacks.stages.lock();
-        self.book(&mut stages);
+        // Relaxed: a quantity. Under the lock, so that `wanted` sees it change together with `in_hand`.
+        self.callbacks.backlog.fetch_sub(self.len - self.chain.len(), Ordering::Relaxed);
         stages.running[self.parity] -= 1;
         stages.in_hand -= self.len;
         let rest = mem::replace(&mut self.chain, Chain::EMPTY);

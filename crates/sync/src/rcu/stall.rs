@@ -1,5 +1,6 @@
 //! Stall reports: a grace period that does not end has a reader that does not leave.
 
+use super::callbacks::contain;
 use super::{Domain, PER_GENERATION, PER_INDEX};
 use core::ptr;
 use quietline_platform::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -65,7 +66,9 @@ fn report(stall: &Stall) {
         );
     } else {
         // SAFETY: only `set_stall_handler` writes the pointer, always from a Handler.
-        unsafe { core::mem::transmute::<*mut (), Handler>(handler)(stall) }
+        let handler = unsafe { core::mem::transmute::<*mut (), Handler>(handler) };
+        // A panic would end the wait for a grace period before its time.
+        contain(|| handler(stall));
     }
 }
 

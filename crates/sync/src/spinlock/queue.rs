@@ -112,8 +112,11 @@ impl QueuedLock {
         // to try.
         #[cfg(loom)]
         if !crate::backoff::sleeps() {
+            // A read-modify-write, because loom may place a plain store between the two halves of
+            // another thread's, and then gives up (tokio-rs/loom 389).
             // ORDERING: as below.
-            return self.held.store(FREE, Ordering::Release);
+            self.held.swap(FREE, Ordering::Release);
+            return;
         }
         // Relaxed: for the spinner's flags a hint, because its sleep is bounded. The head's flag is
         // seen if it matters: it is set only while the slot is taken, and the thread that leaves

@@ -568,3 +568,37 @@ fn property_8_a_slot_is_reused_after_its_grace_period() {
     });
     assert_eq!(slots[current.load(Relaxed) as usize].load(Relaxed), rounds);
 }
+
+/// A box that is retired by its address counts with the bytes behind the pointer.
+#[test]
+fn a_retired_box_counts_its_bytes() {
+    let domain = Domain::new().unwrap();
+    let value = Box::into_raw(Box::new([0_u8; 1 << 20]));
+    // SAFETY: just made, and no other thread has its address.
+    unsafe { domain.retire_box(value) }.unwrap();
+    let kib = (1 << 20) / BYTES_PER_OBJECT as u64;
+    assert!((kib..kib + 2).contains(&domain.backlog()), "{} KiB", domain.backlog());
+    domain.barrier();
+    assert_eq!(domain.backlog(), 0);
+}
+
+/// A reclaimer that panics loses no callback and leaves nothing counted that is not queued.
+#[test]
+fn a_reclaimer_that_panics() {
+    struct Panics;
+    impl Reclaimer for Panics {
+        fn notify(&self) {
+            panic!("a planted panic");
+        }
+    }
+    let domain = Domain::new().unwrap();
+    domain.set_reclaimer(Some(Box::new(Panics))).unwrap();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let queued = 3 * BATCH as usize * cpu::nr_cpus();
+    for _ in 0..queued {
+        let ran = ran.clone();
+        domain.defer(move || _ = ran.fetch_add(1, Relaxed)).unwrap();
+    }
+    domain.barrier();
+    assert_eq!((ran.load(Relaxed), domain.backlog()), (queued, 0));
+}

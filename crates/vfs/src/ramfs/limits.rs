@@ -99,6 +99,11 @@ impl Limits {
         self.inodes.sub(INODE as i64);
     }
 
+    /// Pages in use, without those that the CPUs have not yet added up. One load.
+    pub fn pages_near(&self) -> u64 {
+        self.pages.read().max(0) as u64
+    }
+
     /// Pages in use; exact when nobody writes meanwhile.
     pub fn pages(&self) -> u64 {
         self.pages.sum().max(0) as u64

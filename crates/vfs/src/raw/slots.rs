@@ -173,7 +173,7 @@ impl Slots {
     /// Fills an empty slot whose number the caller has reserved, and whose bucket exists.
     #[inline(always)]
     pub(crate) fn install(&self, fd: usize, file: FileHandle<'_>, tags: usize) {
-        // The panic of a missing bucket has no file to drop.
+        // Converted first, so that a panic for a missing bucket drops no file.
         let file = file.into_raw();
         self.reserved(fd).fill(file, tags);
     }

@@ -98,7 +98,8 @@ fn files_freed_by_a_receiver_are_bounded() {
     assert!(most <= bound, "{most} objects waited, the bound is {bound}");
 }
 
-/// Walks to objects of `/proc` free those objects, also walks that fail.
+/// Walks to objects of `/proc` free those that no longer hold, also walks that fail: here the
+/// objects' owner changes with the process's dumpable flag.
 #[test]
 fn objects_freed_by_walks_are_bounded() {
     quietline_testing::isolated!();
@@ -106,19 +107,80 @@ fn objects_freed_by_walks_are_bounded() {
     let p = Kernel::boot(Config::default().privileged(true)).unwrap().process().unwrap();
     p.mkdir("/proc", 0o755).unwrap();
     p.mount("proc", "/proc", "proc", 0).unwrap();
+    p.setresuid(1000, 1000, 1000).unwrap();
     let bound = 2 * domain.backlog_limit();
     let fd = p.eventfd(0, 0).unwrap();
+    let socket = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    let fds = p.open("/proc/self/fd", O_RDONLY | O_DIRECTORY, 0).unwrap();
     let path = format!("/proc/self/fd/{fd}");
-    let mut most = 0;
-    for round in 0..2 * bound {
-        match round % 3 {
-            0 => drop(p.stat(&path).unwrap()),
-            1 => assert_eq!(p.mkdir(&path, 0o700), Err(quietline::Errno::EXIST)),
-            _ => assert_eq!(p.unlink(&path), Err(quietline::Errno::PERM)),
+    let address = [&(AF_UNIX as u16).to_ne_bytes()[..], path.as_bytes()].concat();
+    type Call<'c> = &'c dyn Fn();
+    let calls: [Call<'_>; 6] = [
+        &|| _ = p.stat(&path),
+        &|| assert!(p.mkdir(&path, 0o700).is_err()),
+        &|| assert!(p.unlink(&path).is_err()),
+        &|| assert!(p.renameat2(AT_FDCWD, format!("{path}/x"), AT_FDCWD, "/y", 1).is_err()),
+        &|| assert!(p.connect(socket, &address).is_err()),
+        &|| {
+            p.lseek(fds, 0, SEEK_SET).unwrap();
+            // While the process is not dumpable, the directory is another user's.
+            let _ = p.getdents64(fds, &mut [0; 1024]);
+        },
+    ];
+    for (number, call) in calls.iter().enumerate() {
+        domain.barrier();
+        let mut most = 0;
+        for round in 0..2 * bound {
+            p.set_dumpable(round % 2 == 0);
+            call();
+            most = most.max(domain.backlog());
         }
+        assert!(most > 0 && most <= bound, "call {number}: {most} waited, the bound is {bound}");
+    }
+}
+
+/// A file in memory for which there is no descriptor is freed at once.
+#[test]
+fn files_without_a_descriptor_are_bounded() {
+    quietline_testing::isolated!();
+    let domain = rcu::global().unwrap();
+    let p = process();
+    p.set_nofile(0).unwrap();
+    let bound = 2 * domain.backlog_limit();
+    let mut most = 0;
+    for _ in 0..2 * bound {
+        assert_eq!(p.memfd_create("m", 0), Err(quietline::Errno::MFILE));
         most = most.max(domain.backlog());
     }
-    assert!(most <= bound, "{most} objects waited, the bound is {bound}");
+    assert!(most > 0 && most <= bound, "{most} objects waited, the bound is {bound}");
+}
+
+/// A link whose first path begins at a descriptor runs callbacks when it returns: they may wait for
+/// a grace period of its walks.
+#[test]
+fn links_run_callbacks_outside_of_sections() {
+    quietline_testing::isolated!();
+    let domain = rcu::global().unwrap();
+    let p = process();
+    p.mkdir("/dir", 0o700).unwrap();
+    let dir = p.open("/dir", O_RDONLY | O_DIRECTORY, 0).unwrap();
+    p.close(p.open("/dir/file", O_CREAT | O_RDWR, 0o600).unwrap()).unwrap();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let queued = 16 * rcu::BATCH as usize;
+    for _ in 0..queued {
+        let ran = ran.clone();
+        let callback = move || {
+            // Inside a section of the walk, this would wait for itself.
+            domain.synchronize();
+            ran.fetch_add(1, Relaxed);
+        };
+        domain.defer(callback).unwrap();
+        p.linkat(dir, "file", dir, "other", AT_SYMLINK_FOLLOW).unwrap();
+        p.unlinkat(dir, "other", 0).unwrap();
+    }
+    assert!(ran.load(Relaxed) > 0, "calls have run none");
+    domain.barrier();
+    assert_eq!(ran.load(Relaxed), queued);
 }
 
 /// Pages that a reader kept from being freed go with later calls, whatever these do.
