@@ -85,7 +85,8 @@ fn answers_that_no_kernel_gives() {
 fn leaks_of_memory() {
     let rounds = ["--rounds", "8", "--calls", "1000"];
     reports("heap-leak", &rounds, &["the heap has grown from"]);
-    reports("memory", &["--memory", "300"], &["MiB of memory are in use", "in planted_memory()"]);
+    // What the threads do when the memory is measured is chance.
+    reports("memory", &["--memory", "300"], &["MiB of memory are in use"]);
     let texts = ["something is left at the end of a round", "pipe_page: "];
     reports("object-leak", &[], &texts);
     let texts = ["something is left at the end of a round", "processes are left: ["];

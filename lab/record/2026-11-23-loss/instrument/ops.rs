@@ -1,4 +1,5 @@
 //! `ops-NAME count [OP...]`, `ops-NAME trace OP`, `ops-NAME time OP MS`, `ops-NAME list`.
+//! With `OPS_KEEP=N`, a process of pipes has N eventfds before, so its files lie elsewhere.
 #![allow(unexpected_cfgs)]
 use quietline::abi::*;
 use quietline::{Config, Kernel, Process};
@@ -13,6 +14,15 @@ use quietline::EpollEvent;
 
 fn process(privileged: bool) -> Process {
     Kernel::boot(Config::default().privileged(privileged)).unwrap().process().unwrap()
+}
+
+fn process_with_files() -> Process {
+    let p = process(false);
+    let keep: usize = std::env::var("OPS_KEEP").map_or(0, |n| n.parse().unwrap());
+    for _ in 0..keep {
+        std::mem::forget(p.eventfd_file(0, 0).unwrap());
+    }
+    p
 }
 
 /// Boxed loops: each call of the closure is one run of N operations.
@@ -34,6 +44,11 @@ const OPS: &[&str] = &[
     "pipe-anyfd",
     "pipe-lowest",
     "pipe-handle",
+    "pipe-anyfd-reversed",
+    "pipe-lowest-reversed",
+    "pipe-handle-reversed",
+    "eventfds-handle",
+    "eventfds-handle-reversed",
     "eventfd-anyfd",
     "eventfd-lowest",
     "eventfd-handle",
@@ -75,18 +90,45 @@ fn make(name: &str) -> Op {
             })
         }
         "pipe-handle" => {
-            let p = process(false);
+            let p = process_with_files();
             op(move || {
                 let f = black_box(&p).pipe_files(0).unwrap();
                 black_box(&f);
                 drop(f);
             })
         }
-        "pipe-anyfd" | "pipe-lowest" => {
-            let p = process(false);
-            let any = if name == "pipe-anyfd" { O_ANYFD } else { 0 };
+        "pipe-handle-reversed" => {
+            let p = process_with_files();
             op(move || {
-                let [a, b] = black_box(&p).pipe2(any).unwrap();
+                let [a, b] = black_box(&p).pipe_files(0).unwrap();
+                black_box((&a, &b));
+                drop(b);
+                drop(a);
+            })
+        }
+        "eventfds-handle" | "eventfds-handle-reversed" => {
+            let p = process_with_files();
+            let reversed = name.ends_with("reversed");
+            op(move || {
+                let mut a = black_box(&p).eventfd_file(0, 0).unwrap();
+                let mut b = black_box(&p).eventfd_file(0, 0).unwrap();
+                if reversed {
+                    std::mem::swap(&mut a, &mut b);
+                }
+                black_box((&a, &b));
+                drop(a);
+                drop(b);
+            })
+        }
+        "pipe-anyfd" | "pipe-lowest" | "pipe-anyfd-reversed" | "pipe-lowest-reversed" => {
+            let p = process_with_files();
+            let any = if name.starts_with("pipe-anyfd") { O_ANYFD } else { 0 };
+            let reversed = name.ends_with("reversed");
+            op(move || {
+                let [mut a, mut b] = black_box(&p).pipe2(any).unwrap();
+                if reversed {
+                    (a, b) = (b, a);
+                }
                 p.close(black_box(a)).unwrap();
                 p.close(black_box(b)).unwrap();
             })
