@@ -28,6 +28,9 @@
 //!   nobody who reads.
 //! * No descriptor is closed or replaced that somebody polls, and none that is filled meanwhile: Linux looks for it again at every
 //!   wake-up, and we go on with the file.
+//! * No socket with bytes to read is closed or replaced while a thread waits until another socket
+//!   of its group is ready: Linux reports the end before it frees the bytes, and a thread that is
+//!   woken in between does not see the room.
 //! * Nothing is made to wait, or not to wait, while a write to it sleeps: Linux looks at that before it looks at signals.
 
 use super::{FIFO, FIRST_GROUP, Model, Object, Role, Sleep, Watch, What, named};
@@ -89,8 +92,9 @@ impl Model {
                     && self.slots[from].is_some()
                     && self.slots[at].is_some()
                     && self.may_close(at)
+                    && !self.frees_room(at, host)
             }
-            Call::Close { at } => self.may_close(at),
+            Call::Close { at } => self.may_close(at) && !self.frees_room(at, host),
             Call::Shutdown { at, how } => group(at).is_none_or(|group| {
                 let waiting =
                     self.sleepers(group, Role::Receive) + self.sleepers(group, Role::Accept);
@@ -352,6 +356,17 @@ impl Model {
             })
         };
         !self.is_polled(at) && (self.closes_beside || !is_used())
+    }
+
+    /// Returns whether the place has a socket with bytes, and a thread waits until something of the
+    /// socket's group is ready.
+    fn frees_room(&self, at: usize, host: &Host) -> bool {
+        let Some(slot) = self.slots[at] else { return false };
+        let Object { what, group } = self.objects[slot.object];
+        let waits = |sleep: &Sleep| self.watched(sleep).is_some_and(|on| on.contains(&group));
+        matches!(what, What::Socket(_))
+            && host.readable(slot.fds[0]).is_ok_and(|there| there > 0)
+            && self.sleeps.iter().flatten().any(waits)
     }
 
     /// How many sleep in a group in that way.
