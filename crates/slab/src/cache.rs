@@ -197,7 +197,8 @@ impl RawCache {
             // SAFETY: the only handle ends here.
             unsafe { self.cache.close_alone() }
         } else {
-            self.cache.close()
+            // SAFETY: the last handle ends here.
+            unsafe { self.cache.close() }
         }
         // The last owner takes it apart: this one, unless objects wait for a grace period.
         visits::wait_for(|| {

@@ -1,4 +1,5 @@
-//! What all handles of a cache share: the layers, and what is done to all of them.
+//! The part of a cache that all its handles share: its layers, its settings, and the operations on
+//! the whole cache.
 
 use crate::barn::Barn;
 use crate::cpus::Cpus;
@@ -242,10 +243,21 @@ impl Control {
         self.cpus.barn.drain();
     }
 
-    /// The last handle is going.
-    pub(crate) fn close(&self) {
+    /// The last handle is going. If the fence is refused, objects that wait for a grace period are
+    /// sent to it all the same, and the CPUs keep their other sheaves until the cache is dropped.
+    ///
+    /// # Safety
+    /// No other thread allocates from the cache or frees to it, except in the domain's callbacks.
+    pub(crate) unsafe fn close(&self) {
         self.cpus.retire();
-        self.shrink();
+        let _visit = self.visits.begin();
+        if self.drain_cpus(Cpus::drain).is_err() {
+            // SAFETY: passed on; callbacks free no object by RCU to this cache.
+            let collected = unsafe { self.cpus.drain_collected() };
+            self.drain_cpus(|_| Ok(collected)).expect("taken before");
+        }
+        self.cpus.barn.drain();
+        self.slabs().drain();
     }
 
     /// [`close`](Self::close) for the only owner: needs no barrier.

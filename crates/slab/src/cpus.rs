@@ -281,6 +281,15 @@ impl Cpus {
         unsafe { self.sheaves.take_all_alone(&self.handshake) }
     }
 
+    /// Takes the CPUs' sheaves whose objects wait for a grace period, without a fence.
+    ///
+    /// # Safety
+    /// No other thread frees an object of the cache by RCU, now or later.
+    pub(crate) unsafe fn drain_collected(&self) -> Taken {
+        // SAFETY: passed on.
+        unsafe { self.sheaves.take_collected(&self.handshake) }
+    }
+
     /// [`drain`](Self::drain), after which the CPUs get no sheaves and the barn keeps none.
     ///
     /// # Errors

@@ -404,6 +404,19 @@ impl Sheaves {
         core::mem::take(&mut state.unfenced)
     }
 
+    /// Takes the sheaves whose objects wait for a grace period away, without a fence.
+    ///
+    /// # Safety
+    /// No other thread frees an object of the cache by RCU, now or later.
+    #[cfg(not(loom))]
+    pub(crate) unsafe fn take_collected(&self, handshake: &Handshake) -> Taken {
+        // Under the lock, as `take_all`.
+        let unfenced = &mut handshake.lock().unfenced;
+        // SAFETY: the words point to sheaves or stubs. Only frees by RCU use RCU without the lock.
+        unsafe { self.words.unlink_sheaves(RCU, stub(), &mut unfenced.rcu) };
+        Taken { rcu: core::mem::take(&mut unfenced.rcu), ready: Chain::default() }
+    }
+
     /// Calls `f` with the content of each CPU's sheaves; nobody uses the cache meanwhile.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn each_content(&self, f: &mut impl FnMut(&[usize])) {

@@ -2,9 +2,10 @@
 #![cfg(not(loom))]
 
 use quietline_platform::{FenceError, fault};
-use quietline_slab::{Debug, Options, RawCache, Tunables};
+use quietline_slab::{Debug, Options, Place, RawCache, RcuCache, Tunables};
 use quietline_sync::rcu;
 use quietline_testing::refuse_membarrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Calls `f` in a thread to which the kernel refuses `membarrier`, if the kernel can refuse it.
@@ -149,4 +150,34 @@ fn a_flush_repeats_a_refused_fence() {
     cache.flush_rcu();
     let flushed = cache.stats();
     assert_eq!((flushed.active, flushed.waiting), (0, 0), "{flushed:?}");
+}
+
+/// A cache is dropped where the barrier is refused, while a part of its values waits for a grace
+/// period and the rest lies in a CPU's sheaf. All values are dropped.
+#[test]
+fn a_cache_that_ends_without_a_fence_drops_its_values() {
+    quietline_testing::isolated!();
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    struct Value;
+    impl Drop for Value {
+        fn drop(&mut self) {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let domain = rcu::global().unwrap();
+    let cache = RcuCache::<Value>::new("fence-values", domain).unwrap();
+    let values = 2 * cache.tunables().sheaf_capacity + 3;
+    let place = Place::empty(&cache);
+    for _ in 0..values {
+        place.replace(cache.alloc(Value).unwrap());
+    }
+    assert!(place.take().is_some());
+    drop(place);
+    // What was sent to its grace period stays there: it owns the cache.
+    let section = domain.read();
+    assert!(cache.stats().waiting > 0, "{:?}", cache.stats());
+    refused(move || drop(cache));
+    drop(section);
+    domain.barrier();
+    assert_eq!(DROPPED.load(Ordering::Relaxed), values);
 }
