@@ -71,6 +71,17 @@ pub(crate) struct Slab {
     rcu: rcu::Head,
 }
 
+/// Puts a frozen slab on its cache's partial list if a constructor panics: the objects that were
+/// taken with the panicking one are lost, the others are not.
+struct ThawOnUnwind<'a>(&'a Slab);
+
+impl Drop for ThawOnUnwind<'_> {
+    fn drop(&mut self) {
+        // SAFETY: a cache outlives its slabs.
+        unsafe { self.0.cache.as_ref() }.thaw(self.0.as_raw());
+    }
+}
+
 /// Bytes at the start of a block that are not for objects.
 pub(crate) const HEADER: usize = size_of::<Slab>();
 
@@ -254,9 +265,11 @@ impl Slab {
         self.freelist.set_state(state);
     }
 
-    /// Takes up to `want` objects, the listed ones first. What was never out is constructed. Callers
-    /// own the frozen slab, unless nothing is left: then nobody does, or they still do, as `empty`
-    /// says.
+    /// Takes up to `want` objects, the listed ones first, and constructs those that were never
+    /// handed out. The caller owns the frozen slab, and goes on owning it if objects are left. If
+    /// none is left, the slab's state becomes `empty`.
+    ///
+    /// If a constructor panics, the objects of this call are lost, and the slab is thawed.
     pub(crate) fn pop(
         &self,
         want: usize,
@@ -272,8 +285,10 @@ impl Slab {
         });
         let fresh = constructed..constructed + popped.fresh;
         if let Some(ctor) = ctor {
+            let rest = (popped.state == State::Frozen).then(|| ThawOnUnwind(self));
             // SAFETY: never handed out, of the cache's size and alignment, and ours.
             fresh.clone().for_each(|index| unsafe { ctor.call(self.object(index)) });
+            core::mem::forget(rest);
         }
         (popped, fresh)
     }

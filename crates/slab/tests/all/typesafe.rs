@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use quietline_platform::pages;
-use quietline_slab::{Hook, Options, RawCache, Typesafe, TypesafeCache};
+use quietline_slab::{Hook, Options, RawCache, Tunables, Typesafe, TypesafeCache};
 use quietline_sync::rcu::Domain;
 use std::collections::BTreeMap;
 use std::ptr::{self, NonNull};
@@ -298,6 +298,40 @@ fn hooks_may_use_the_cache() {
     objects.into_iter().for_each(|object| domain.defer(move || free(object)).unwrap());
     domain.barrier();
     assert_eq!(shared.stats().active, 0);
+}
+
+/// A constructor that panics loses the objects that were taken with its own. The others of their
+/// slab are allocated later.
+#[test]
+fn a_panic_in_a_constructor_loses_one_batch() {
+    quietline_testing::isolated!();
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+
+    struct Brittle(AtomicU64);
+
+    // SAFETY: there is no LINK_OFFSET.
+    unsafe impl Typesafe for Brittle {
+        fn construct() -> Self {
+            assert_ne!(MADE.fetch_add(1, Relaxed), 1, "expected");
+            Self(AtomicU64::new(7))
+        }
+    }
+
+    let batch = 4;
+    let cache = TypesafeCache::<Brittle>::new("brittle", domain()).unwrap();
+    cache.set_tunables(Tunables { cpu_partial: batch, ..cache.tunables() }).unwrap();
+    let alloc = std::panic::AssertUnwindSafe(|| cache.alloc());
+    assert!(std::panic::catch_unwind(alloc).is_err(), "the second construction panics");
+    let places = cache.stats().places;
+    assert!(places > 2 * batch, "{:?}", cache.stats());
+    let objects: Vec<_> = (0..places - batch).map(|_| cache.alloc().unwrap()).collect();
+    assert_eq!(cache.stats().slabs, 1, "{:?}", cache.stats());
+    for object in objects {
+        // SAFETY: allocated above.
+        assert_eq!(unsafe { object.as_ref() }.0.load(Relaxed), 7);
+        // SAFETY: allocated above, and freed once.
+        unsafe { cache.free(object) };
+    }
 }
 
 /// A destructor that panics ends there: the thread that happens to run it does not unwind, the
