@@ -204,12 +204,15 @@ fn drain_if_idle(cache: &Control) {
     if idle.used.swap(used, Ordering::Relaxed) != used {
         idle.drained.store(false, Ordering::Relaxed);
     } else if idle.drained.load(Ordering::Relaxed) {
-        // Nobody has come back: not even the slabs that are kept against a change of mind.
+        // Nobody has come back: neither the sheaves that lie in the barn nor the slabs that are
+        // kept for the next use are needed.
+        let _visit = cache.visits.begin();
+        cache.cpus.barn.drain();
         cache.slabs().drain();
     } else {
         let _visit = cache.visits.begin();
         if cache.drain_cpus(Cpus::drain).is_ok()
-            // What nobody's use looks like from now on.
+            // The number with the sheaves gone: it stays the same until the cache is used.
             && let Ok(used) = use_of(cache)
         {
             idle.used.store(used, Ordering::Relaxed);
@@ -218,7 +221,8 @@ fn drain_if_idle(cache: &Control) {
     }
 }
 
-/// A number that changes when somebody uses the cache, nearly always, and not when decay does.
+/// Returns a number that nearly always changes when the cache is used, and that decay of the barn
+/// does not change.
 fn use_of(cache: &Control) -> Result<u64, FenceError> {
     let slabs = cache.slabs();
     // Without sheaves there are no flushes, and every free goes to a slab.
