@@ -120,8 +120,12 @@ pub(super) const CALLS: &[Call] = calls! {
         let mut buffers = [c.output(a.0[1])];
         let message =
             RecvMsg { buffers: &mut buffers, control: &mut control, ..RecvMsg::default() };
-        let mut limit = a.limit(4);
-        within(p.recvmmsg(a.int(0), &mut [message], a.int(2), limit.as_mut())?, 1)
+        let (mut limit, mut messages) = (a.limit(4), [message]);
+        let n = p.recvmmsg(a.int(0), &mut messages, a.int(2), limit.as_mut())?;
+        let used = if n == 0 { 0 } else { messages[0].control_len };
+        within(used, control.len())?;
+        passed(&control[..used]).try_for_each(|fd| c.descriptor(fd).map(drop))?;
+        within(n, 1)
     };
     20 setsockopt(Fd, Only(LEVELS), One(OPTIONS), Any, One(&[4, 4, 8, 16, 0, 1, 32])) |c, a| {
         let mut value = [0; 32];
