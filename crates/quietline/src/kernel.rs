@@ -36,8 +36,8 @@ pub struct Inodes {
 
 /// A kernel: files, and what they are made of. Cloning makes another owner of the same kernel.
 ///
-/// The end of the last owner, processes included, waits for RCU callbacks: where that is inside a
-/// callback, the process that runs this library ends with a message.
+/// Processes are owners, too. Dropping the last owner waits for RCU callbacks; inside a callback it
+/// ends the host process with a message.
 #[derive(Debug, Clone)]
 pub struct Kernel {
     inner: Shared<Inner>,

@@ -93,8 +93,8 @@ impl Process {
         self.returning(self.walk_at(dirfd, path, flags, f))
     }
 
-    /// [`call_at`](Self::call_at) for a caller that holds a lock, or whose call goes on: runs no
-    /// callbacks.
+    /// [`call_at`](Self::call_at) without the thread's share of callbacks: for a caller that holds
+    /// a lock, or that goes on with its call.
     ///
     /// # Errors
     /// As [`call_at`](Self::call_at).

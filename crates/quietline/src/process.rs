@@ -148,8 +148,8 @@ impl Process {
     }
 
     /// Runs the thread's share of RCU callbacks if it has filled a batch, or if too many wait.
-    /// Called where a call that frees holds no lock and no read-side critical section: at its end;
-    /// or at its beginning, in calls that are to end in a jump.
+    /// Each call that frees objects calls this where it holds no lock and no read-side critical
+    /// section is open: at its end, or at its beginning if its last step is a tail call.
     #[inline(always)]
     pub(crate) fn run_share(&self) {
         self.cred.run_share();

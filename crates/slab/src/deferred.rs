@@ -16,12 +16,14 @@
 //!
 //! # Guarantees
 //!
-//! Takes no memory and waits for nobody but holders of one lock, who do so many steps as a slab has words of bits.
+//! An operation allocates no memory. It waits only for the cache's lock of deferred objects, which
+//! is held for as many steps as a slab has words of bits.
 //!
 //! # Limits
 //!
-//! What comes while objects of the slab fly waits for a second grace period. In a child process, what another thread of the
-//! parent was just releasing is leaked, and what is deferred later in that slab.
+//! An object that is deferred while others of its slab wait for a grace period waits for the one
+//! after it. If another thread was releasing objects of a slab at a fork, the child leaks those
+//! objects and all that it defers in that slab later.
 
 use crate::control::Control;
 use crate::slab::Slab;

@@ -95,7 +95,7 @@ struct List {
     first: *const Control,
     /// Caches that have ever been entered.
     entered: u64,
-    /// The one that the last visitor took who takes one at a time.
+    /// The cache that [`next_where`] returned last.
     cursor: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Threads that drain a cache's layers, and so have objects in hand that are neither with a user nor in any place.
+//! Threads that drain a cache's layers. Meanwhile they hold objects that are free and in no layer.
 
 use quietline_platform::atomic::{AtomicUsize, Ordering};
 use quietline_platform::thread;

@@ -138,8 +138,8 @@ impl Vfs {
         MountRef::new(self, sb, root, flags, id).map_err(|_| Errno::NOMEM)
     }
 
-    /// Mounts a filesystem in no tree. A filesystem that is mounted in no other way has files that
-    /// are in no directory that a process can reach.
+    /// Mounts a filesystem outside of every namespace, for the kernel's own use. No path leads to
+    /// its files unless it is mounted elsewhere, too.
     ///
     /// # Errors
     /// `ENOMEM`.

@@ -126,7 +126,8 @@ impl<'a> Objects<'a> {
         self.slab.record(index).cast().as_ptr()
     }
 
-    /// What the bytes of an object and its last one are while it is this, if that is checked.
+    /// Returns the poison of an object in the state `usage`: the value of all bytes but the last,
+    /// and of the last. `None` if bytes are not checked in that state.
     fn pattern(&self, usage: Use) -> Option<(u8, u8)> {
         let poison = self.slab.checked().contains(Debug::POISON) && self.size() > 0;
         match usage {

@@ -299,8 +299,8 @@ impl Domain {
         }
     }
 
-    /// Does the share of a thread, that of a thread that has filled a batch if `filled`: see
-    /// [`run_pending`](super::run_pending). A flood is slowed to what the readers allow.
+    /// Runs a thread's share of callbacks: see [`run_pending`](super::run_pending). `filled` says
+    /// that the thread has filled a batch; then it also waits while more than the limit is queued.
     pub(super) fn run_share(&self, filled: bool) {
         if filled {
             self.step(Want::Batch);

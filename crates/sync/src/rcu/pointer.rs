@@ -192,9 +192,9 @@ impl<'s, T, S: Storage<T>> Pointer<'s, T, S> {
     /// # Panics
     /// If the value belongs to another storage.
     pub fn replace(&self, new: impl Into<Unlinked<'s, T, S>>) -> Option<Unlinked<'s, T, S>> {
-        let new = ManuallyDrop::new(new.into());
+        let new = new.into();
         assert!(ptr::eq(new.storage, self.storage), "the value belongs to another storage");
-        self.swap(new.value.as_ptr())
+        self.swap(ManuallyDrop::new(new).value.as_ptr())
     }
 
     /// Empties the pointer. Returns the value that was there.

@@ -53,10 +53,10 @@ impl Limits {
         take(&self.pages, self.max_pages, pages)
     }
 
-    /// Whether so many more pages can be reserved: a filesystem with a size could have room for
-    /// them if it were empty, and the machine has memory for them. One without a size reserves no
-    /// more than would leave half of the memory free, which is the default size of a tmpfs. `used`
-    /// returns the pages that all filesystems of the kernel have.
+    /// Returns whether `pages` more pages can be reserved. That is false if the filesystem has a
+    /// size and `pages` is more than that, or if the machine has not enough memory for them. A
+    /// filesystem without a size may reserve pages until half of the memory is in use, the default
+    /// size of a tmpfs. `used` returns the number of pages that all filesystems of the kernel have.
     pub fn could_reserve(&self, pages: u64, used: impl FnOnce() -> u64) -> bool {
         if self.max_pages.is_some_and(|max| pages > max as u64) {
             return false;
