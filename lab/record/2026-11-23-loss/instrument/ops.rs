@@ -1,4 +1,5 @@
-//! `ops-NAME count [OP...]`, `ops-NAME trace OP`, `ops-NAME time OP MS`, `ops-NAME list`.
+//! `ops-NAME count [OP...]`, `ops-NAME average OP N`, `ops-NAME trace OP`, `ops-NAME time OP MS`,
+//! `ops-NAME list`.
 //! With `OPS_KEEP=N`, a process of pipes has N eventfds before, so its files lie elsewhere.
 #![allow(unexpected_cfgs)]
 use quietline::abi::*;
@@ -360,6 +361,20 @@ fn main() {
                     if odd.is_empty() { String::new() } else { format!("   also seen: {odd:?}") }
                 );
             }
+        }
+        // Of N operations in a row, with what batches of them cost.
+        Some("average") => {
+            let (mut f, n) = (make(&args[1]), args[2].parse::<u64>().unwrap());
+            f(20_000);
+            let all = quietline_count::count(|| f(n)).unwrap();
+            let each = |count: u64| count as f64 / n as f64;
+            println!(
+                "{}: {:.1} instructions, {:.3} locked, {:.4} system calls",
+                args[1],
+                each(all.instructions),
+                each(all.locked),
+                each(all.syscalls)
+            );
         }
         // Lines of: times, innermost function, file:line, chain. For diffs by function and by line.
         Some("trace") => {
