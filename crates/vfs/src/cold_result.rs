@@ -1,12 +1,15 @@
-//! Results of cold functions.
+//! Results of functions that are called, not inlined.
 
 use rustix::io::Errno;
 
-/// The result of a cold function that a hot function returns: a value, or none and an error.
+/// The result that a hot function gets from a call and returns to its own caller: a value, or none
+/// and an error.
 ///
-/// Value and error are separate fields. In a `Result` an [`Errno`] of two bytes shares memory with
-/// the value, and a hot function that returns such a result of a call builds its own in memory, in
-/// pieces of two and four bytes. [`into_result`](Self::into_result) builds it in registers.
+/// Value and error are separate fields, which a call returns in two registers if the value is one
+/// word. In a `Result` an [`Errno`] of two bytes shares memory with the value. A call returns such
+/// a result in memory, in pieces of two and four bytes, and a load of the whole waits until the
+/// pieces have left the store buffer. [`into_result`](Self::into_result) builds the result in
+/// registers.
 #[derive(Debug)]
 pub struct ColdResult<T>(Option<T>, Errno);
 
@@ -14,7 +17,7 @@ impl<T> ColdResult<T> {
     /// Returns the result.
     ///
     /// # Errors
-    /// The cold function's.
+    /// The function's.
     #[inline(always)]
     pub fn into_result(self) -> Result<T, Errno> {
         match self {

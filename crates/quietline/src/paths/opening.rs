@@ -5,7 +5,7 @@ use crate::abi::{AT_FDCWD, O_ANYFD, O_CLOEXEC, O_CREAT, O_TRUNC, O_WRONLY, RESOL
 use crate::process::opened;
 use crate::{Errno, FileHandle, Process};
 use quietline_vfs::namei::Caller;
-use quietline_vfs::{OpenHow, OpenResult, Opening, Start};
+use quietline_vfs::{ColdResult, OpenHow, OpenResult, Opening, Start};
 
 impl Process {
     /// Opens, and with `O_CREAT` makes, the file at a path.
@@ -49,11 +49,21 @@ impl Process {
     ) -> Result<FileHandle<'_>, Errno> {
         let opening = Opening::new(flags, mode)?;
         // Callbacks run outside the second try, which is exempt from a limit.
-        self.returning(opened!(self, self.open_as(dirfd, path.as_ref(), opening)))
+        self.returning(opened!(self, self.open_as(dirfd, path.as_ref(), opening).into_result()))
     }
 
-    #[inline]
-    fn open_as(&self, dirfd: i32, path: &[u8], opening: Opening) -> Result<FileHandle<'_>, Errno> {
+    /// [`open_checked`](Self::open_checked), called: `opened` evaluates it in two places.
+    fn open_as(&self, dirfd: i32, path: &[u8], opening: Opening) -> ColdResult<FileHandle<'_>> {
+        self.open_checked(dirfd, path, opening).into()
+    }
+
+    #[inline(always)]
+    fn open_checked(
+        &self,
+        dirfd: i32,
+        path: &[u8],
+        opening: Opening,
+    ) -> Result<FileHandle<'_>, Errno> {
         let path = checked(path)?;
         if path.is_empty() {
             return Err(Errno::NOENT);
@@ -62,13 +72,14 @@ impl Process {
         if opening.resolve != 0 || (dirfd != AT_FDCWD && path[0] != b'/') {
             return self.open_slow(dirfd, path, opening);
         }
-        let start = Start::cwd(self.here());
         let opened = if opening.has(O_CREAT) {
             let section = self.cred.section();
             let cred = self.cred.load(&section);
+            let start = Start::cwd(self.here());
             let caller = Caller { vfs: &k.vfs, files: &k.files, start, cred };
             quietline_vfs::open_or_create(&caller, path, opening)
         } else {
+            let start = Start::cwd(self.here());
             quietline_vfs::open_fast(&k.vfs, &k.files, start, &self.cred, path, opening)
         };
         match opened {
@@ -104,7 +115,8 @@ impl Process {
     pub fn openat2(&self, dirfd: i32, path: impl AsRef<[u8]>, how: &OpenHow) -> Result<i32, Errno> {
         let any = how.flags & O_ANYFD as u64;
         let opening = Opening::of(OpenHow { flags: how.flags & !any, ..*how })?;
-        let file = self.returning(opened!(self, self.open_as(dirfd, path.as_ref(), opening)))?;
+        let opened = opened!(self, self.open_as(dirfd, path.as_ref(), opening).into_result());
+        let file = self.returning(opened)?;
         self.install(file, opening.flags & O_CLOEXEC | any as i32)
     }
 
