@@ -244,19 +244,20 @@ impl Control {
     }
 
     /// The last handle is going. If the fence is refused, objects that wait for a grace period are
-    /// sent to it all the same, and the CPUs keep their other sheaves until the cache is dropped.
+    /// sent to it all the same; the CPUs' other sheaves stay until the last owner drops this.
     ///
     /// # Safety
     /// No other thread allocates from the cache or frees to it, except in the domain's callbacks.
     pub(crate) unsafe fn close(&self) {
         self.cpus.retire();
-        let _visit = self.visits.begin();
+        let visit = self.visits.begin();
         if self.drain_cpus(Cpus::drain).is_err() {
             // SAFETY: passed on; callbacks free no object by RCU to this cache.
-            let collected = unsafe { self.cpus.drain_collected() };
-            self.drain_cpus(|_| Ok(collected)).expect("taken before");
+            let collected = |cpus: &Cpus| Ok(unsafe { cpus.drain_collected() });
+            self.drain_cpus(collected).expect("it needs no fence");
         }
         self.cpus.barn.drain();
+        drop(visit);
         self.slabs().drain();
     }
 

@@ -16,8 +16,8 @@
 //!
 //! # Guarantees
 //!
-//! An operation allocates no memory. It waits only for the cache's lock of deferred objects, which
-//! is held for as many steps as a slab has words of bits.
+//! An operation allocates no memory. It waits only for the lock of the partial list, which it holds
+//! for as many steps as a slab has words of bits.
 //!
 //! # Limits
 //!

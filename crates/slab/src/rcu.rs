@@ -231,8 +231,8 @@ impl Control {
         })
     }
 
-    /// [`rcu_domain`](Self::rcu_domain) without a fence. Makes the global domain if there is none
-    /// and memory for it: a drain sends sheaves, and `wait_for` would miss one that is sent outside
+    /// [`rcu_domain`](Self::rcu_domain) without a fence. Makes the global domain if it does not
+    /// exist and there is memory for it: a drain sends sheaves, and `wait_for` would miss one that is sent outside
     /// of a section because another thread made the domain meanwhile.
     pub(crate) fn known_domain(&self) -> Option<&'static Domain> {
         let named = self.options().rcu.or(self.options().typesafe);

@@ -4,7 +4,7 @@
 //!   a sheaf is wanted ── 100 ms since the last time? ── the next cache, round and round:
 //!                                                         half of the sheaves that lay unused in its barn
 //!                                                         the CPUs' sheaves, if nobody used it for 1 s
-//!                                                         all empty slabs, if nobody used it after that either
+//!                                                         the barn's and all empty slabs, if nobody did after that
 //!   no pages, or more than the limit ── every cache is shrunk, and the allocation tried again
 //! ```
 //!
@@ -206,8 +206,10 @@ fn drain_if_idle(cache: &Control) {
     } else if idle.drained.load(Ordering::Relaxed) {
         // Nobody has come back: neither the sheaves that lie in the barn nor the slabs that are
         // kept for the next use are needed.
-        let _visit = cache.visits.begin();
+        let visit = cache.visits.begin();
         cache.cpus.barn.drain();
+        drop(visit);
+        // Destructors run here, which may look at the cache: not in a visit.
         cache.slabs().drain();
     } else {
         let _visit = cache.visits.begin();

@@ -95,7 +95,7 @@ struct List {
     first: *const Control,
     /// Caches that have ever been entered.
     entered: u64,
-    /// The cache that [`next_where`] returned last.
+    /// The number of the cache that [`next_where`] returned last.
     cursor: u64,
 }
 

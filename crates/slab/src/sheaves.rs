@@ -75,7 +75,8 @@ pub(crate) struct GuardState {
     /// The value that the guard has while no thread raises it: not 0 in a cache without sheaves.
     rest: u64,
     /// Sheaves that were unlinked from their CPUs, and that operations in flight may still use,
-    /// because the kernel has refused the fence since. The next fence that succeeds ends that.
+    /// because the kernel has refused the fence since. The next fence that succeeds ends that, or
+    /// the end of the cache.
     unfenced: Taken,
 }
 
@@ -97,7 +98,8 @@ pub(crate) struct Taken {
 impl Taken {
     /// Gives each of the second kind to `rcu`, and then each of the first to `ready`.
     pub(crate) fn each(self, ready: impl FnMut(OwnedSheaf), rcu: impl FnMut(OwnedSheaf)) {
-        // SAFETY: the thread that made this has fenced since, or was alone.
+        // SAFETY: the thread that made this has fenced since, or no other thread could use these
+        // sheaves.
         unsafe {
             self.rcu.for_each(rcu);
             self.ready.for_each(ready);
@@ -412,7 +414,8 @@ impl Sheaves {
     pub(crate) unsafe fn take_collected(&self, handshake: &Handshake) -> Taken {
         // Under the lock, as `take_all`.
         let unfenced = &mut handshake.lock().unfenced;
-        // SAFETY: the words point to sheaves or stubs. Only frees by RCU use RCU without the lock.
+        // SAFETY: the words point to sheaves or stubs. Without the lock, only frees by RCU use this
+        // word and the sheaves behind it, and by contract there is none any more.
         unsafe { self.words.unlink_sheaves(RCU, stub(), &mut unfenced.rcu) };
         Taken { rcu: core::mem::take(&mut unfenced.rcu), ready: Chain::default() }
     }

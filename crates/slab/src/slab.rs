@@ -71,8 +71,8 @@ pub(crate) struct Slab {
     rcu: rcu::Head,
 }
 
-/// Puts a frozen slab on its cache's partial list if a constructor panics: the objects that were
-/// taken with the panicking one are lost, the others are not.
+/// A guard that puts a frozen slab on its cache's partial list when a constructor panics: the
+/// objects that were taken with the panicking one are lost, the others are not.
 struct ThawOnUnwind<'a>(&'a Slab);
 
 impl Drop for ThawOnUnwind<'_> {
@@ -269,7 +269,8 @@ impl Slab {
     /// handed out. The caller owns the frozen slab, and goes on owning it if objects are left. If
     /// none is left, the slab's state becomes `empty`.
     ///
-    /// If a constructor panics, the objects of this call are lost, and the slab is thawed.
+    /// If a constructor panics, the objects of this call are lost. The slab is thawed if it has
+    /// others.
     pub(crate) fn pop(
         &self,
         want: usize,

@@ -28,9 +28,9 @@
 //!   nobody who reads.
 //! * No descriptor is closed or replaced that somebody polls, and none that is filled meanwhile: Linux looks for it again at every
 //!   wake-up, and we go on with the file.
-//! * No socket with bytes to read is closed or replaced while a thread waits until another socket
-//!   of its group is ready: Linux reports the end before it frees the bytes, and a thread that is
-//!   woken in between does not see the room.
+//! * No listener and no socket with bytes is closed or replaced while a thread waits until another
+//!   socket of its group is ready: Linux reports the end before it frees the bytes, and a thread
+//!   that is woken in between does not see the room.
 //! * Nothing is made to wait, or not to wait, while a write to it sleeps: Linux looks at that before it looks at signals.
 
 use super::{FIFO, FIRST_GROUP, Model, Object, Role, Sleep, Watch, What, named};
@@ -364,9 +364,13 @@ impl Model {
         let Some(slot) = self.slots[at] else { return false };
         let Object { what, group } = self.objects[slot.object];
         let waits = |sleep: &Sleep| self.watched(sleep).is_some_and(|on| on.contains(&group));
-        matches!(what, What::Socket(_))
-            && host.readable(slot.fds[0]).is_ok_and(|there| there > 0)
-            && self.sleeps.iter().flatten().any(waits)
+        let has_bytes = match what {
+            What::Socket(_) => host.readable(slot.fds[0]).is_ok_and(|there| there > 0),
+            // Connections that wait to be accepted have bytes, too.
+            What::Listener(_) => true,
+            _ => false,
+        };
+        has_bytes && self.sleeps.iter().flatten().any(waits)
     }
 
     /// How many sleep in a group in that way.
