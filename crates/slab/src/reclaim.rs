@@ -4,7 +4,7 @@
 //!   a sheaf is wanted ── 100 ms since the last time? ── the next cache, round and round:
 //!                                                         half of the sheaves that lay unused in its barn
 //!                                                         the CPUs' sheaves, if nobody used it for 1 s
-//!                                                         the barn's and all empty slabs, if nobody did after that
+//!                                                         the barn's and all empty slabs, if still unused then
 //!   no pages, or more than the limit ── every cache is shrunk, and the allocation tried again
 //! ```
 //!
@@ -204,8 +204,8 @@ fn drain_if_idle(cache: &Control) {
     if idle.used.swap(used, Ordering::Relaxed) != used {
         idle.drained.store(false, Ordering::Relaxed);
     } else if idle.drained.load(Ordering::Relaxed) {
-        // Nobody has come back: neither the sheaves that lie in the barn nor the slabs that are
-        // kept for the next use are needed.
+        // The cache is still unused. The sheaves in the barn go, and the slabs that are kept for
+        // its next use.
         let visit = cache.visits.begin();
         cache.cpus.barn.drain();
         drop(visit);

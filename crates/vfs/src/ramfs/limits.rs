@@ -54,9 +54,10 @@ impl Limits {
     }
 
     /// Returns whether `pages` more pages can be reserved. That is false if the filesystem has a
-    /// size and `pages` is more than that, or if the machine has not enough memory for them. A
-    /// filesystem without a size may reserve pages until half of the memory is in use, the default
-    /// size of a tmpfs. `used` returns the number of pages that all filesystems of the kernel have.
+    /// size and `pages` is more than that. A few pages can always be reserved otherwise. More are
+    /// compared with the machine's physical memory: with a size, `pages` alone; without one,
+    /// `pages` and those that all filesystems of the kernel have, which `used` returns, with half
+    /// of it, the default size of a tmpfs. Reserves nothing itself.
     pub fn could_reserve(&self, pages: u64, used: impl FnOnce() -> u64) -> bool {
         if self.max_pages.is_some_and(|max| pages > max as u64) {
             return false;

@@ -41,6 +41,7 @@ pub(super) fn is_nested<F: Watchable>(poller: &Poller<F>, kernel: &Nesting) -> b
 fn own_file<F: Watchable>(poller: &Poller<F>) -> Option<&F> {
     // SAFETY: set when the poller's file was opened, which does not end before the poller is shut. The callers hold the lock
     // of one that is not, or have found it by an item of its, under the lock of the item's file.
+    // FIXME: the file ends before its poller is shut: `release` frees it and then calls `end_file`.
     //
     // ORDERING: acquire pairs with the release in `set_own`.
     unsafe { poller.still.own.load(Ordering::Acquire).as_ref() }
