@@ -11,7 +11,8 @@
 //! `wake_against_scan_level`, `two_wake`, `nested_wake_against_scan`); a waker that finds its item's number and makes no exchange
 //! (`Ready::push`: the same, and `wake_against_scan_edge`); what was pushed left where it is by one who takes an edge-triggered
 //! item off (`Poller::collect`: `in_order`); events changed without waiting for calls that go on (`modify` without `settle`:
-//! `modify_against_wake`).
+//! `modify_against_wake`); an epoll's file freed before the epoll is shut
+//! (`a_freed_file_is_found_by_a_walk`, which expects that the model finds it).
 #![cfg(loom)]
 // As in the crate's `raw`.
 #![allow(unsafe_code, dead_code, unused_imports, unreachable_pub, missing_docs)]
@@ -28,6 +29,7 @@ mod raw {
 
 use eventpoll::flags::*;
 use quietline_platform::atomic::{AtomicU32, Ordering};
+use quietline_platform::cell::UnsafeCell;
 use quietline_platform::thread;
 use quietline_sync::{SpinLock, Wait, WaitQueue};
 use raw::eventpoll::{Item, Nesting, Poller, Wanted, Watchable, file_ends};
@@ -41,7 +43,15 @@ struct File {
     queue: WaitQueue,
     items: SpinLock<First>,
     poller: Option<Poller<File>>,
+    /// Written where the memory would be freed, and read where the library's code uses it: the
+    /// model reports a use that is not ordered before the end.
+    memory: UnsafeCell<bool>,
 }
+
+// SAFETY: the cell is what the model checks.
+unsafe impl Sync for File {}
+// SAFETY: as above.
+unsafe impl Send for File {}
 
 struct First(*mut Item<File>);
 // SAFETY: followed under the lock.
@@ -65,10 +75,12 @@ impl Watchable for File {
     }
 
     fn has_items(&self) -> bool {
-        !self.items.lock().0.is_null()
+        self.use_memory();
+        self.is_watched()
     }
 
     fn with_items<R>(&self, f: impl FnOnce(&mut *mut Item<Self>) -> R) -> R {
+        self.use_memory();
         f(&mut self.items.lock().0)
     }
 }
@@ -76,7 +88,8 @@ impl Watchable for File {
 impl File {
     fn new(poller: Option<Poller<Self>>) -> Arc<Self> {
         let items = SpinLock::new(First(std::ptr::null_mut()));
-        Arc::new(Self { bytes: AtomicU32::new(0), queue: WaitQueue::new(), items, poller })
+        let (bytes, queue) = (AtomicU32::new(0), WaitQueue::new());
+        Arc::new(Self { bytes, queue, items, poller, memory: UnsafeCell::new(true) })
     }
 
     fn data() -> Arc<Self> {
@@ -138,6 +151,20 @@ impl File {
         self.ep().wait_for(&Wait::default(), some).unwrap()
     }
 
+    fn is_watched(&self) -> bool {
+        !self.items.lock().0.is_null()
+    }
+
+    fn use_memory(&self) {
+        // SAFETY: the model finds a write that is not ordered.
+        assert!(self.memory.with(|memory| unsafe { *memory }), "a file is used after its end");
+    }
+
+    fn free(&self) {
+        // SAFETY: as above.
+        self.memory.with_mut(|memory| unsafe { *memory = false });
+    }
+
     /// `close`, last.
     fn close(&self) {
         // SAFETY: the test uses it no more, but to look.
@@ -145,6 +172,7 @@ impl File {
         if let Some(poller) = &self.poller {
             poller.shut(free);
         }
+        self.free();
     }
 }
 
@@ -418,7 +446,7 @@ fn close_against_close() {
         };
         ep.close();
         closer.join().unwrap();
-        assert!(file.with_items(|first| first.is_null()));
+        assert!(!file.is_watched());
         assert_eq!(ep.add(&File::data(), EPOLLIN, &kernel), Err(Errno::BADF));
     });
 }
@@ -435,7 +463,7 @@ fn close_against_delete() {
         let deleted = ep.delete(&file);
         assert!(matches!(deleted, Ok(()) | Err(Errno::NOENT)));
         closer.join().unwrap();
-        assert!(file.with_items(|first| first.is_null()));
+        assert!(!file.is_watched());
         ep.close();
     });
 }
@@ -513,6 +541,42 @@ fn add_below_against_nesting() {
         file.close();
         inner.close();
         outer.close();
+    });
+}
+
+/// A walk up from a file, beside the end of another epoll that watches the file.
+fn walk_against_end(end: impl Fn(&File) + Copy + Sync + Send + 'static) {
+    bounded(2, move || {
+        let (file, ending, inner, outer, kernel) =
+            (File::data(), File::epoll(), File::epoll(), File::epoll(), Nesting::new());
+        ending.add(&file, EPOLLIN, &kernel).unwrap();
+        outer.add(&inner, EPOLLIN, &kernel).unwrap();
+        let closer = {
+            let ending = ending.clone();
+            thread::spawn(move || end(&ending))
+        };
+        // It is watched itself, so the paths to the file are counted.
+        inner.add(&file, EPOLLIN, &kernel).unwrap();
+        closer.join().unwrap();
+        file.close();
+        inner.close();
+        outer.close();
+    });
+}
+
+#[test]
+fn a_walk_against_the_end_of_an_epoll() {
+    walk_against_end(File::close);
+}
+
+#[test]
+#[should_panic(expected = "Concurrent read and write accesses")]
+fn a_freed_file_is_found_by_a_walk() {
+    walk_against_end(|ending| {
+        // SAFETY: as in `close`.
+        unsafe { file_ends(ending, |_, item| free(item)) };
+        ending.free();
+        ending.ep().shut(free);
     });
 }
 

@@ -77,7 +77,7 @@ impl Table {
     /// Begins a life of the file on an object, as the library does.
     fn begin(&self, object: usize) {
         self.file.status.begin(0);
-        self.file.mode.begin(READ);
+        self.file.mode.begin(READ, false);
         // ORDERING: as `begin` of the library's files.
         self.file.object.store(object, Ordering::Release);
         self.file.count.init(1);

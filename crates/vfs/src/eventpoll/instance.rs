@@ -34,6 +34,8 @@ impl Payload for EventPoll {
     const WRITES: bool = false;
     const SEEKS: bool = true;
     const CLOSES: bool = true;
+    /// A walk up finds an epoll by a watched file, and the epoll's own file by the epoll.
+    const ENDS_BEFORE_FILE: bool = true;
 
     fn inode(&self) -> Option<&PseudoInode> {
         None

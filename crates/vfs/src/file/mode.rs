@@ -45,7 +45,9 @@ const MET: u32 = 1 << 31;
 const WATCHED: u32 = 1 << 30;
 /// The file has taken locks on a pseudo object, which end with the file.
 const LOCKED: u32 = 1 << 7;
-const OWN: u32 = MET | WATCHED | LOCKED;
+/// The object ends before the file is freed.
+const OBJECT_FIRST: u32 = 1 << 6;
+const OWN: u32 = MET | WATCHED | LOCKED | OBJECT_FIRST;
 /// A number goes with it: how often a fifo had been opened for writing.
 const SINCE: u32 = 1 << 29;
 /// Where the number is.
@@ -58,12 +60,14 @@ impl Mode {
         Self(AtomicU32::new(0))
     }
 
-    /// Begins a life, opened for `mode`. Only its owner calls this, after the life's generation has begun.
+    /// Begins a life, opened for `mode`. With `object_first`, the object ends before the file is
+    /// freed. Only its owner calls this, after the life's generation has begun.
     #[inline(always)]
-    pub(crate) fn begin(&self, mode: u32) {
+    pub(crate) fn begin(&self, mode: u32, object_first: bool) {
         debug_assert_eq!(mode & OWN, 0);
+        let first = if object_first { OBJECT_FIRST } else { 0 };
         // ORDERING: pairs with the acquires of who reads: who finds this finds the generation of this life, too.
-        self.0.store(mode, Ordering::Release);
+        self.0.store(mode | first, Ordering::Release);
     }
 
     /// What the file was opened for.
@@ -172,9 +176,9 @@ impl Ended {
         self.0 & LOCKED != 0
     }
 
-    /// Whether the end of the file concerns anything besides the object.
+    /// Returns whether others are told of the file's end, or its object ends first.
     #[inline(always)]
     pub(crate) fn is_noted(self) -> bool {
-        self.0 & (WATCHED | LOCKED) != 0
+        self.0 & (WATCHED | LOCKED | OBJECT_FIRST) != 0
     }
 }

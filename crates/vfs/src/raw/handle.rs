@@ -562,7 +562,9 @@ fn begin(
     f.f_status.begin(flags as u32);
     // ORDERING: the releases pair with the acquires in `Opened::read`: who finds any of these finds the generation that `begin`
     // has stored, and so notices that what it found before is of another life.
-    f.f_mode.begin(mode.bits());
+    // SAFETY: a kind is a static; a file of the tree has none.
+    let object_first = unsafe { kind.as_ref() }.is_some_and(|kind| kind.object_first);
+    f.f_mode.begin(mode.bits(), object_first);
     f.f_dentry.store(dentry, Ordering::Release);
     f.f_mnt.store(mount, Ordering::Release);
     f.f_kind.store(kind, Ordering::Release);
@@ -642,7 +644,8 @@ unsafe fn release(file: NonNull<File>) {
     }
 }
 
-/// [`release`] of a file that pollers are told of, or that has taken locks.
+/// [`release`] of a file that pollers are told of, that has taken locks, or that outlives its
+/// object. They are few, so all of them outlive it.
 ///
 /// # Safety
 /// As [`release`], whose `dentry`, `kind` and `ended` these are; so in the next two functions.
@@ -655,16 +658,18 @@ unsafe fn release_noted(
 ) {
     // SAFETY: as in `release`.
     unsafe {
+        let files = &*file.as_ref().f_files.load(Ordering::Relaxed);
         if ended.is_watched() {
             watched_file_ends(file.as_ref());
         }
-        if ended.is_locked() {
-            let files = &*file.as_ref().f_files.load(Ordering::Relaxed);
-            if let Some(state) = state_of(dentry, &*kind, files) {
-                state.locks.file_ends(&state.waits, file.addr().get() as u64);
-            }
+        if ended.is_locked()
+            && let Some(state) = state_of(dentry, &*kind, files)
+        {
+            state.locks.file_ends(&state.waits, file.addr().get() as u64);
         }
-        release_slow(file, dentry, kind, ended);
+        ((*kind).end_file)(dentry, ended);
+        files.cache.free(file);
+        files.nr_files.dec();
     }
 }
 

@@ -42,6 +42,9 @@ pub trait Payload: Send + Sync + Sized + 'static {
     const CLOSES: bool = false;
     /// Whether it is to be called also for the last file of an object that nobody can know any more, and that is dropped next.
     const CLOSES_ALONE: bool = true;
+    /// Whether the last file on an object is freed only after the object has ended: others find the
+    /// file by the object. Such a file takes some more nanoseconds to close.
+    const ENDS_BEFORE_FILE: bool = false;
     /// Whether `lseek` says 0, and not that there is no position.
     const SEEKS: bool = false;
     /// Whether it can be read at all: else also a read of nothing is `EINVAL`.
@@ -160,6 +163,7 @@ pub struct Kind {
     pub(super) opened: unsafe fn(NonNull<PseudoDentry>, FileMode),
     inode: unsafe fn(NonNull<PseudoDentry>) -> Option<NonNull<PseudoInode>>,
     states: unsafe fn(NonNull<PseudoDentry>) -> NonNull<PseudoStates>,
+    pub(super) object_first: bool,
     pub(super) seeks: bool,
     pub(super) reads: bool,
     pub(super) writes: bool,
@@ -227,6 +231,7 @@ impl<P: Payload> PseudoFs<P> {
         opened: opened::<P>,
         inode: inode::<P>,
         states: states::<P>,
+        object_first: P::ENDS_BEFORE_FILE,
         seeks: P::SEEKS,
         reads: P::READS,
         writes: P::WRITES,

@@ -318,3 +318,42 @@ pub(crate) unsafe fn watched_file_ends(file: &File) {
         listed_items(file).lock().remove(&ptr::from_ref(file).addr());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eventpoll::{EPOLLIN, control_add, epoll_create1};
+    use crate::file::Files;
+    use core::time::Duration;
+    use std::thread;
+
+    /// A walk up finds an epoll by an item, under the lock of the item's file, and goes on to the
+    /// epoll's own file. So that is not freed while the item is there, though the epoll is closed.
+    #[test]
+    fn the_file_of_an_epoll_is_freed_after_the_last_item() {
+        let files = Files::new(100).unwrap();
+        let polls = EventPolls::new().unwrap();
+        let inner = epoll_create1(&polls, &files, 0, 0).unwrap();
+        let outer = epoll_create1(&polls, &files, 0, 0).unwrap();
+        let event = EpollEvent { events: EPOLLIN, data: 0 };
+        let epoll = outer.opened().payload::<EventPoll>().unwrap();
+        control_add(epoll, 3, &inner, &event).unwrap();
+        let own = NonNull::from(outer.opened().file());
+        let nr_files = files.nr_files();
+        thread::scope(|scope| {
+            inner.opened().file().with_items(|_| {
+                scope.spawn(|| drop(outer));
+                // SAFETY: the cache of files keeps its memory until it is shrunk.
+                while unsafe { own.as_ref() }.f_ref.is_alive() {
+                    thread::yield_now();
+                }
+                // Time for the thread to do what it can without the lock.
+                thread::sleep(Duration::from_millis(50));
+                assert_eq!(files.nr_files(), nr_files, "the item is there, and its epoll's file");
+            });
+        });
+        assert_eq!(files.nr_files(), nr_files - 1);
+        drop(inner);
+        assert_eq!((files.nr_files(), polls.live()), (0, 0));
+    }
+}

@@ -44,7 +44,7 @@ pub(crate) struct Wanted {
 }
 
 impl<F: Watchable> Poller<F> {
-    /// The lock of a poller whose own file has not ended, and so cannot end before this is unlocked.
+    /// Returns the lock of a poller that is not shut. Its own file is not freed before the unlock.
     fn lock_open(&self) -> Result<Locked<'_, F>, Errno> {
         let inside = self.lock();
         if inside.shut { Err(Errno::BADF) } else { Ok(inside) }

@@ -11,6 +11,11 @@
 //!
 //! Walks go down by the pollers' locks, outer before inner, as looks do; and up by the files' locks, inner before outer.
 //! Nobody takes a poller's lock while he holds a file's.
+//!
+//! A walk up comes to a poller by one of its items, and from there to the poller's own file. That
+//! file may have been closed, but it is not freed before the poller is shut
+//! ([`ENDS_BEFORE_FILE`](crate::raw::pseudo::Payload::ENDS_BEFORE_FILE)). The poller is not shut
+//! while its item is there, and the walk holds the lock under which the item would be removed.
 
 use super::Watchable;
 use super::members::Nesting;
@@ -39,9 +44,9 @@ pub(super) fn is_nested<F: Watchable>(poller: &Poller<F>, kernel: &Nesting) -> b
 }
 
 fn own_file<F: Watchable>(poller: &Poller<F>) -> Option<&F> {
-    // SAFETY: set when the poller's file was opened, which does not end before the poller is shut. The callers hold the lock
-    // of one that is not, or have found it by an item of its, under the lock of the item's file.
-    // FIXME: the file ends before its poller is shut: `release` frees it and then calls `end_file`.
+    // SAFETY: set when the poller's file was opened, which is not freed before the poller is shut.
+    // The callers hold the lock of a poller that is not, or have found it by one of its items, under
+    // the lock of the item's file, which `shut` takes to remove the item.
     //
     // ORDERING: acquire pairs with the release in `set_own`.
     unsafe { poller.still.own.load(Ordering::Acquire).as_ref() }
