@@ -20,7 +20,7 @@ pub fn wait(word: &AtomicU32, expect: u32, timeout: Option<Duration>) {
         return;
     }
     let ts = timeout.map(|t| libc::timespec {
-        tv_sec: t.as_secs().min(i64::MAX as u64) as libc::time_t,
+        tv_sec: t.as_secs().min(i64::MAX as u64) as _,
         tv_nsec: t.subsec_nanos() as libc::c_long,
     });
     let ts_ptr = ts.as_ref().map_or(core::ptr::null(), |t| t as *const libc::timespec);

@@ -16,7 +16,12 @@ pub(crate) const PANICKED: u64 = 0xdead;
 /// Seconds after which a child is taken to hang.
 const PATIENCE: libc::c_uint = 120;
 
-const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+const GET_RSEQ_CONFIGURATION: Request = 0x420f;
+/// The type of a request, which depends on the C library.
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
 
 /// Bytes of this program's code.
 pub(crate) fn code(start: u64, len: usize) -> Vec<u8> {
@@ -197,7 +202,7 @@ impl Child {
         debug_assert!(!matches!(past, Ok(Stop::Trap)));
     }
 
-    fn request(&self, request: libc::c_uint, address: u64, data: u64) -> io::Result<()> {
+    fn request(&self, request: Request, address: u64, data: u64) -> io::Result<()> {
         // SAFETY: the child is ours and stopped. The requests used read no memory of this process, and write only to
         // the structures whose addresses `rseq_area` and `registers` pass, which are as large as the kernel expects.
         match unsafe { libc::ptrace(request, self.pid, address, data) } {

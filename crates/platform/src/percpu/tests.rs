@@ -152,8 +152,9 @@ fn storm() {
             .map(|w| {
                 let (stop, cpus, threads) = (&stop, &cpus, &threads);
                 s.spawn(move || {
-                    // SAFETY: asks for the thread's own name.
-                    threads.lock().unwrap().push(unsafe { libc::pthread_self() });
+                    // SAFETY: asks for the thread's own name, an integer or a pointer.
+                    let name = unsafe { libc::pthread_self() } as usize;
+                    threads.lock().unwrap().push(name);
                     let mut random = Random(w as u64 + 1);
                     let (mut ids, mut turns) = (Vec::new(), 0u64);
                     while !stop.load(Relaxed) {
@@ -204,7 +205,7 @@ fn storm() {
             };
             if let Some(thread) = thread {
                 // SAFETY: the thread is alive: it stops only after this loop.
-                unsafe { libc::pthread_kill(thread, libc::SIGALRM) };
+                unsafe { libc::pthread_kill(thread as libc::pthread_t, libc::SIGALRM) };
             }
             std::thread::yield_now();
         }

@@ -46,7 +46,7 @@ fn interrupt(every: Duration) {
         action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as usize;
         action.sa_flags = libc::SA_RESTART;
         assert_eq!(libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()), 0);
-        let period = libc::timeval { tv_sec: 0, tv_usec: every.as_micros() as libc::suseconds_t };
+        let period = libc::timeval { tv_sec: 0, tv_usec: every.as_micros() as _ };
         let timer = libc::itimerval { it_interval: period, it_value: period };
         assert_eq!(libc::setitimer(libc::ITIMER_PROF, &timer, std::ptr::null_mut()), 0);
     }

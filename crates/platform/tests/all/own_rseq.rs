@@ -300,11 +300,11 @@ fn a_signal_handler_may_come_first() {
     let rounds = quietline_testing::scaled(300);
     for _ in 0..rounds {
         let (ready, sent) = (Barrier::new(2), AtomicU32::new(0));
-        let thread = AtomicU64::new(0);
+        let thread = AtomicUsize::new(0);
         std::thread::scope(|s| {
             s.spawn(|| {
-                // SAFETY: returns a number.
-                thread.store(unsafe { libc::pthread_self() }, Relaxed);
+                // SAFETY: returns the thread's name, an integer or a pointer.
+                thread.store(unsafe { libc::pthread_self() } as usize, Relaxed);
                 ready.wait();
                 (0..3).for_each(|_| words.add(0, 1));
                 assert!(is_registered());
@@ -313,8 +313,9 @@ fn a_signal_handler_may_come_first() {
                 }
             });
             ready.wait();
+            let thread = thread.load(Relaxed) as libc::pthread_t;
             // SAFETY: the thread runs until it sees the flag.
-            unsafe { libc::pthread_kill(thread.load(Relaxed), libc::SIGUSR1) };
+            unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
             sent.store(1, Relaxed);
         });
     }

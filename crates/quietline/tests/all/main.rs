@@ -31,6 +31,7 @@ mod kernels {
     mod proc_access;
     mod proc_watching;
     mod pseudo_inodes;
+    mod refused_fences;
     mod returned;
     mod scale;
     mod sleeping_readers;

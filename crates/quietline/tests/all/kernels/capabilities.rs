@@ -218,7 +218,7 @@ fn each_capability_allows_what_it_allows_on_the_host() {
     // SAFETY: asks for numbers. The parent is the program that runs the tests: a process of root.
     let (user, parent) = unsafe { (libc::geteuid(), libc::getppid()) };
     if user != 0 {
-        return println!("SKIPPED: capabilities are root's to give away");
+        return quietline_testing::skip_without_root("only root gives capabilities away");
     }
     let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
     let root = kernel.process().unwrap();

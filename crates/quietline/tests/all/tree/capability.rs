@@ -424,7 +424,7 @@ fn a_file_keeps_and_loses_capabilities_as_on_the_host() {
     let ours = all(&Ours(p.process().unwrap()));
     // SAFETY: asks for a number.
     if unsafe { libc::geteuid() } != 0 {
-        return println!("SKIPPED: only root sets capabilities");
+        return quietline_testing::skip_without_root("only root sets capabilities");
     }
     let dir = format!("/dev/shm/quietline-capability-{}", std::process::id());
     if std::fs::create_dir(&dir).is_err() {
