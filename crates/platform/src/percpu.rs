@@ -299,8 +299,8 @@ impl<const N: usize> Words<N> {
     /// Swaps a word of every CPU for `new`, and calls `old` with each other value that it had. Copies
     /// that have that value already are not written.
     ///
-    /// The caller is inside [`hold_still`](Self::hold_still) with the guard of the word, or nothing
-    /// else can reach the words.
+    /// The caller is inside [`hold_still`](Self::hold_still) with the guard of the word, or no other
+    /// thread uses this word meanwhile, on any CPU.
     pub fn swap_all(&self, index: usize, new: u64, mut old: impl FnMut(u64)) {
         for cpu in 0..self.cpus() {
             let word = self.word(cpu, index);
@@ -315,7 +315,8 @@ impl<const N: usize> Words<N> {
     ///
     /// # Safety
     /// The word points to a sheaf or the stub, or is 0. The caller is inside
-    /// [`hold_still`](Self::hold_still) with the guard of the word, or nothing else can reach the words.
+    /// [`hold_still`](Self::hold_still) with the guard of the word, or no other thread uses this
+    /// word meanwhile, on any CPU.
     pub unsafe fn unlink_sheaves(&self, index: usize, nothing: u64, chain: &mut Chain) {
         // SAFETY: swapped out here.
         self.swap_all(index, nothing, |raw| unsafe { chain.add(raw as *mut Sheaf) });

@@ -34,7 +34,11 @@ pub struct PerCpu<T> {
 }
 
 impl<T> PerCpu<T> {
-    /// The values that `make` makes, called once for each CPU number in ascending order.
+    /// Returns the values that `make` makes, called once for each CPU number in ascending order.
+    ///
+    /// The calling thread writes all values, those of CPUs that the machine may never get too. So
+    /// each takes memory from the beginning, on the node of the calling thread. Large values belong
+    /// behind a pointer that the first user of a CPU sets.
     ///
     /// # Errors
     ///
