@@ -29,7 +29,7 @@ fn a_refused_barrier_ends_no_grace_period() {
     quietline_testing::isolated!();
     let domain = Domain::new().unwrap();
     // The choice of the body is made while the kernel allows the barrier.
-    let fallible = percpu::active() == Body::Rseq;
+    let fallible = percpu::active() != Body::Fallback;
     let ran = Arc::new(AtomicUsize::new(0));
     let reader = domain.read();
     let seq = domain.start_poll_synchronize();
@@ -131,7 +131,7 @@ fn a_waiter_without_the_barrier_reports_it() {
     let domain = Domain::new().unwrap();
     domain.set_stall_patience(Duration::from_millis(20));
     set_stall_handler(note);
-    if percpu::active() != Body::Rseq {
+    if percpu::active() == Body::Fallback {
         println!("skipped: no barrier that can be refused");
         return;
     }

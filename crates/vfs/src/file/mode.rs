@@ -45,7 +45,7 @@ const MET: u32 = 1 << 31;
 const WATCHED: u32 = 1 << 30;
 /// The file has taken locks on a pseudo object, which end with the file.
 const LOCKED: u32 = 1 << 7;
-/// The object ends before the file is freed.
+/// The object is closed before the file is freed.
 const OBJECT_FIRST: u32 = 1 << 6;
 const OWN: u32 = MET | WATCHED | LOCKED | OBJECT_FIRST;
 /// A number goes with it: how often a fifo had been opened for writing.
@@ -60,8 +60,8 @@ impl Mode {
         Self(AtomicU32::new(0))
     }
 
-    /// Begins a life, opened for `mode`. With `object_first`, the object ends before the file is
-    /// freed. Only its owner calls this, after the life's generation has begun.
+    /// Begins a life, opened for `mode`. With `object_first`, the object is closed before the file
+    /// is freed. Only its owner calls this, after the life's generation has begun.
     #[inline(always)]
     pub(crate) fn begin(&self, mode: u32, object_first: bool) {
         debug_assert_eq!(mode & OWN, 0);
@@ -176,7 +176,7 @@ impl Ended {
         self.0 & LOCKED != 0
     }
 
-    /// Returns whether others are told of the file's end, or its object ends first.
+    /// Returns whether others are told of the file's end, or its object is closed first.
     #[inline(always)]
     pub(crate) fn is_noted(self) -> bool {
         self.0 & (WATCHED | LOCKED | OBJECT_FIRST) != 0

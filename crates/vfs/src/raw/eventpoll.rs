@@ -37,8 +37,8 @@ use quietline_sync::WaitQueue;
 /// A file that can be watched.
 ///
 /// Called for files that are open, or are ending and have not gone by [`file_ends`] yet. The last
-/// two methods are also called for the own file of a poller that is not shut, even if the file has
-/// ended.
+/// two methods are also called for a poller's own file that has ended, until `Poller::shut`
+/// returns.
 pub(crate) trait Watchable: Sized + 'static {
     /// The events that it has.
     fn look(&self) -> u32;

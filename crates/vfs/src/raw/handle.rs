@@ -560,10 +560,10 @@ fn begin(
     kind: *mut Kind,
 ) {
     f.f_status.begin(flags as u32);
-    // ORDERING: the releases pair with the acquires in `Opened::read`: who finds any of these finds the generation that `begin`
-    // has stored, and so notices that what it found before is of another life.
     // SAFETY: a kind is a static; a file of the tree has none.
     let object_first = unsafe { kind.as_ref() }.is_some_and(|kind| kind.object_first);
+    // ORDERING: the releases pair with the acquires in `Opened::read`: who finds any of these finds the generation that `begin`
+    // has stored, and so notices that what it found before is of another life.
     f.f_mode.begin(mode.bits(), object_first);
     f.f_dentry.store(dentry, Ordering::Release);
     f.f_mnt.store(mount, Ordering::Release);
@@ -619,8 +619,10 @@ unsafe fn put_shared(file: NonNull<File>) {
 /// The caller has put the last reference.
 #[inline(always)]
 unsafe fn release(file: NonNull<File>) {
-    // SAFETY: nobody else uses the file, so it is ours until it is freed, and its dentry until that is put; what else
-    // it points to outlives it. Relaxed: the last put has seen everything that holders did.
+    // SAFETY: no other thread has the file, so it is ours until it is freed, and its dentry until
+    // that is put; all else that it points to outlives it. (A walk up of epolls may still lock the
+    // list of an epoll's file: see `release_noted`.) Relaxed: the last put has seen everything that
+    // holders did.
     unsafe {
         let f = file.as_ref();
         let kind = f.f_kind.load(Ordering::Relaxed);
@@ -644,8 +646,8 @@ unsafe fn release(file: NonNull<File>) {
     }
 }
 
-/// [`release`] of a file that pollers are told of, that has taken locks, or that outlives its
-/// object. They are few, so all of them outlive it.
+/// [`release`] of a file that pollers are told of, that has taken locks, or that is freed after its
+/// object has been closed. Here each of them is freed last.
 ///
 /// # Safety
 /// As [`release`], whose `dentry`, `kind` and `ended` these are; so in the next two functions.

@@ -42,8 +42,8 @@ pub trait Payload: Send + Sync + Sized + 'static {
     const CLOSES: bool = false;
     /// Whether it is to be called also for the last file of an object that nobody can know any more, and that is dropped next.
     const CLOSES_ALONE: bool = true;
-    /// Whether the last file on an object is freed only after the object has ended: others find the
-    /// file by the object. Such a file takes some more nanoseconds to close.
+    /// Whether a file is freed only after [`closed`](Self::closed) was called for it: other threads
+    /// find the file by the object until then. Such a file takes some more nanoseconds to close.
     const ENDS_BEFORE_FILE: bool = false;
     /// Whether `lseek` says 0, and not that there is no position.
     const SEEKS: bool = false;
@@ -231,7 +231,10 @@ impl<P: Payload> PseudoFs<P> {
         opened: opened::<P>,
         inode: inode::<P>,
         states: states::<P>,
-        object_first: P::ENDS_BEFORE_FILE,
+        object_first: {
+            assert!(!P::ENDS_BEFORE_FILE || P::CLOSES && P::CLOSES_ALONE);
+            P::ENDS_BEFORE_FILE
+        },
         seeks: P::SEEKS,
         reads: P::READS,
         writes: P::WRITES,

@@ -427,6 +427,8 @@ fn a_file_keeps_and_loses_capabilities_as_on_the_host() {
         return quietline_testing::skip_without_root("only root sets capabilities");
     }
     let dir = format!("/dev/shm/quietline-capability-{}", std::process::id());
+    // Of a former process with the same number.
+    let _ = std::fs::remove_dir_all(&dir);
     if std::fs::create_dir(&dir).is_err() {
         return println!("SKIPPED: there is no tmpfs to compare with");
     }

@@ -67,7 +67,8 @@ impl Watchable for File {
 fn polls_at_offset(file: &File) -> bool {
     // Relaxed: constant while the file is open.
     file.f_kind.load(Ordering::Relaxed).is_null()
-        // SAFETY: the file has not ended, so what it is on is there.
+        // SAFETY: a file of the tree, so not a poller's own file: it has not ended, and its inode
+        // is there.
         && unsafe { Opened::read(file, 0) }.polls_at_offset()
 }
 
@@ -324,7 +325,6 @@ mod tests {
     use super::*;
     use crate::eventpoll::{EPOLLIN, control_add, epoll_create1};
     use crate::file::Files;
-    use core::time::Duration;
     use std::thread;
 
     /// A walk up finds an epoll by an item, under the lock of the item's file, and goes on to the
@@ -338,17 +338,15 @@ mod tests {
         let event = EpollEvent { events: EPOLLIN, data: 0 };
         let epoll = outer.opened().payload::<EventPoll>().unwrap();
         control_add(epoll, 3, &inner, &event).unwrap();
-        let own = NonNull::from(outer.opened().file());
+        let poller = NonNull::from(epoll.inside.poller());
         let nr_files = files.nr_files();
         thread::scope(|scope| {
             inner.opened().file().with_items(|_| {
                 scope.spawn(|| drop(outer));
-                // SAFETY: the cache of files keeps its memory until it is shrunk.
-                while unsafe { own.as_ref() }.f_ref.is_alive() {
+                // SAFETY: the poller ends after its item, for which the thread needs our lock.
+                while !unsafe { poller.as_ref() }.is_locked() {
                     thread::yield_now();
                 }
-                // Time for the thread to do what it can without the lock.
-                thread::sleep(Duration::from_millis(50));
                 assert_eq!(files.nr_files(), nr_files, "the item is there, and its epoll's file");
             });
         });

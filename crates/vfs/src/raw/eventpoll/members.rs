@@ -44,7 +44,8 @@ pub(crate) struct Wanted {
 }
 
 impl<F: Watchable> Poller<F> {
-    /// Returns the lock of a poller that is not shut. Its own file is not freed before the unlock.
+    /// Returns the lock of a poller that is not being shut: its own file is not freed before the
+    /// unlock.
     fn lock_open(&self) -> Result<Locked<'_, F>, Errno> {
         let inside = self.lock();
         if inside.shut { Err(Errno::BADF) } else { Ok(inside) }

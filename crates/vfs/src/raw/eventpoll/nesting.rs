@@ -13,9 +13,9 @@
 //! Nobody takes a poller's lock while he holds a file's.
 //!
 //! A walk up comes to a poller by one of its items, and from there to the poller's own file. That
-//! file may have been closed, but it is not freed before the poller is shut
-//! ([`ENDS_BEFORE_FILE`](crate::raw::pseudo::Payload::ENDS_BEFORE_FILE)). The poller is not shut
-//! while its item is there, and the walk holds the lock under which the item would be removed.
+//! file may have been closed, but it is not freed before `Poller::shut` has returned
+//! ([`ENDS_BEFORE_FILE`](crate::raw::pseudo::Payload::ENDS_BEFORE_FILE)). That removes the item
+//! first, for which it waits for a lock that the walk holds.
 
 use super::Watchable;
 use super::members::Nesting;
@@ -44,9 +44,9 @@ pub(super) fn is_nested<F: Watchable>(poller: &Poller<F>, kernel: &Nesting) -> b
 }
 
 fn own_file<F: Watchable>(poller: &Poller<F>) -> Option<&F> {
-    // SAFETY: set when the poller's file was opened, which is not freed before the poller is shut.
-    // The callers hold the lock of a poller that is not, or have found it by one of its items, under
-    // the lock of the item's file, which `shut` takes to remove the item.
+    // SAFETY: set when the poller's file was opened, which is not freed before `shut` has returned.
+    // The callers hold the lock of a poller that was not being shut, or have found it by one of its
+    // items, under the lock of the item's file. `shut` takes both locks.
     //
     // ORDERING: acquire pairs with the release in `set_own`.
     unsafe { poller.still.own.load(Ordering::Acquire).as_ref() }

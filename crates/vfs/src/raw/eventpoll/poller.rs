@@ -120,6 +120,12 @@ impl<F: Watchable> Poller<F> {
         self.list.inside.lock()
     }
 
+    /// Returns whether a thread holds the lock.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn is_locked(&self) -> bool {
+        self.list.inside.try_lock().is_none()
+    }
+
     /// What a walk upwards notes of this. For the holder of the kernel's lock of nesting.
     pub(super) fn height(&self) -> &AtomicU64 {
         &self.list.height
