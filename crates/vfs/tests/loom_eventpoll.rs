@@ -569,6 +569,45 @@ fn a_walk_against_the_end_of_an_epoll() {
     walk_against_end(File::close);
 }
 
+/// An epoll is added to another, beside the end of a third one, which watches the second.
+#[test]
+fn a_nesting_against_the_end_of_an_epoll_above() {
+    bounded(2, || {
+        let [ending, middle, below] = [(); 3].map(|()| File::epoll());
+        let kernel = Nesting::new();
+        ending.add(&middle, EPOLLIN, &kernel).unwrap();
+        let closer = {
+            let ending = ending.clone();
+            thread::spawn(move || ending.close())
+        };
+        middle.add(&below, EPOLLIN, &kernel).unwrap();
+        closer.join().unwrap();
+        middle.close();
+        below.close();
+    });
+}
+
+/// A file is added to an epoll that is closed meanwhile: the epoll takes it, or has ended.
+#[test]
+fn add_against_close() {
+    bounded(2, || {
+        let (file, other, ep, kernel) =
+            (File::data(), File::epoll(), File::epoll(), Nesting::new());
+        let closer = {
+            let ep = ep.clone();
+            thread::spawn(move || ep.close())
+        };
+        for watched in [&file, &other] {
+            let added = ep.add(watched, EPOLLIN, &kernel);
+            assert!(matches!(added, Ok(()) | Err(Errno::BADF)), "{added:?}");
+        }
+        closer.join().unwrap();
+        assert!(!file.is_watched() && !other.is_watched());
+        file.close();
+        other.close();
+    });
+}
+
 #[test]
 #[should_panic(expected = "Concurrent read and write accesses")]
 fn a_freed_file_is_found_by_a_walk() {

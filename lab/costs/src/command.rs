@@ -61,8 +61,8 @@ struct Cli {
     explain: bool,
 
     /// Leave out the columns of the simulated machine, which take a build of their own; such counts
-    /// cannot be accepted
-    #[arg(long)]
+    /// cannot be checked or accepted
+    #[arg(long, conflicts_with = "check")]
     without_model: bool,
 
     #[command(subcommand)]

@@ -25,6 +25,8 @@ pub fn listen(listener: Option<&'static dyn Listener>) -> Result<(), &'static dy
 /// Tells tracers, and who listens. With nobody there: a load of a line that is seldom written, and a `nop`.
 #[inline(always)]
 pub(super) fn ended(packet: usize, event: Event) {
+    // Miri executes no assembly, not even a `nop`.
+    #[cfg(not(miri))]
     match event {
         Event::Consumed => probe::probe!(quietline, consume_skb, packet),
         Event::Dropped(reason) => probe::probe!(quietline, kfree_skb, packet, reason.number()),

@@ -211,7 +211,8 @@ fn owners_come_and_go_under_a_lock_of_an_earlier_rank() {
     let made = AtomicU64::new(0);
     let (done, over) = std::sync::mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
-        if over.recv_timeout(Duration::from_secs(60))
+        // Only a deadlock lasts as long, also beside other work.
+        if over.recv_timeout(Duration::from_secs(600))
             == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
         {
             eprintln!("fork waits for a thread that waits for it");

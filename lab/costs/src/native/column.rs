@@ -17,8 +17,11 @@ pub enum Column {
     SystemCalls,
     /// Calls into shared libraries. Instructions there are not counted.
     LibraryCalls,
-    /// Distinct cache lines that an operation reads or writes, in the model.
+    /// Distinct cache lines that an operation reads or writes in the model, all CPUs in one
+    /// process.
     LinesTouched,
+    /// The same, each CPU in a process of its own.
+    LinesTouchedOwnProcesses,
     /// Distinct lines that an operation writes and another CPU uses, all CPUs in one process.
     SharedLinesOneProcess,
     /// The same, each CPU in a process of its own.
@@ -30,13 +33,14 @@ pub enum Column {
 }
 
 /// All columns, in the order of the sheet.
-pub const COLUMNS: [Column; 10] = [
+pub const COLUMNS: [Column; 11] = [
     Column::Instructions,
     Column::Locked,
     Column::Fences,
     Column::SystemCalls,
     Column::LibraryCalls,
     Column::LinesTouched,
+    Column::LinesTouchedOwnProcesses,
     Column::SharedLinesOneProcess,
     Column::SharedLinesOwnProcesses,
     Column::BytesAllocated,
@@ -53,6 +57,7 @@ impl Column {
             Self::SystemCalls => "system_calls",
             Self::LibraryCalls => "library_calls",
             Self::LinesTouched => "lines_touched",
+            Self::LinesTouchedOwnProcesses => "lines_touched_own_processes",
             Self::SharedLinesOneProcess => "shared_lines_one_process",
             Self::SharedLinesOwnProcesses => "shared_lines_own_processes",
             Self::BytesAllocated => "bytes_allocated",
@@ -68,7 +73,8 @@ impl Column {
             Self::Fences => "\nfences",
             Self::SystemCalls => "system\ncalls",
             Self::LibraryCalls => "library\ncalls",
-            Self::LinesTouched => "lines\ntouched",
+            Self::LinesTouched => "lines,\n1 process",
+            Self::LinesTouchedOwnProcesses => "lines,\nown proc.",
             Self::SharedLinesOneProcess => "shared,\n1 process",
             Self::SharedLinesOwnProcesses => "shared,\nown proc.",
             Self::BytesAllocated => "bytes\nallocated",
@@ -85,8 +91,16 @@ impl Column {
     pub fn is_modelled(self) -> bool {
         matches!(
             self,
-            Self::LinesTouched | Self::SharedLinesOneProcess | Self::SharedLinesOwnProcesses
+            Self::LinesTouched
+                | Self::LinesTouchedOwnProcesses
+                | Self::SharedLinesOneProcess
+                | Self::SharedLinesOwnProcesses
         )
+    }
+
+    /// Whether the first entries of the ledger lack the column: it was added on 2026-11-24.
+    pub(super) fn is_newer_than_the_ledger(self) -> bool {
+        self == Self::LinesTouchedOwnProcesses
     }
 }
 

@@ -18,8 +18,10 @@ pub enum Finding {
     Shrunk(Change),
     /// A row of the ledger was not measured: its operation is no more.
     Missing(String),
-    /// A row is not in the ledger.
+    /// A row, or a column of it, is not in the ledger.
     New(String),
+    /// An entry of the ledger lets a count grow too far, and names no decision record.
+    Undecided(Change),
     /// The counted code was made by another compiler, or in another profile.
     OtherBuild {
         /// Compiler and profile of the ledger.
@@ -71,7 +73,9 @@ pub fn compare(ledger: &Ledger, sheet: &Sheet, whole: bool) -> Findings {
             continue;
         };
         for column in COLUMNS {
-            let (Some(before), Some(after)) = (before.get(column), row.get(column)) else {
+            let Some(after) = row.get(column) else { continue };
+            let Some(before) = before.get(column) else {
+                findings.push(Finding::New(format!("{name}: {}", column.key())));
                 continue;
             };
             let change = Change { operation: (*name).to_owned(), column, before, after };
@@ -84,6 +88,7 @@ pub fn compare(ledger: &Ledger, sheet: &Sheet, whole: bool) -> Findings {
     }
     let gone = newest.keys().filter(|name| whole && !sheet.rows.contains_key(*name));
     findings.extend(gone.map(|name| Finding::Missing((*name).to_owned())));
+    findings.extend(undecided(ledger).into_iter().map(Finding::Undecided));
     Findings(findings)
 }
 
@@ -122,6 +127,11 @@ impl fmt::Display for Finding {
             Self::Shrunk(change) => write!(f, "shrunk:  {change}"),
             Self::Missing(name) => write!(f, "missing: {name} is in the ledger, and no more"),
             Self::New(name) => write!(f, "new:     {name} is not in the ledger"),
+            Self::Undecided(change) => write!(
+                f,
+                "undecided: {change}, more than {CUMULATIVE} % above the best: its entry in the \
+                 ledger names no decision record"
+            ),
             Self::OtherBuild { ledger, sheet } => write!(
                 f,
                 "build:   the ledger is of {ledger}, this program of {sheet}; the counts of two \
@@ -188,6 +198,10 @@ impl Acceptance {
         }
         let rows = changed(ledger, sheet, self.whole);
         let rebuilt = ledger.build() != Some((&sheet.compiler, &sheet.profile));
+        ensure!(
+            self.whole || !rebuilt,
+            "the ledger is of another compiler or profile: accept all operations, not some"
+        );
         if rows.is_empty() && !rebuilt {
             return Ok(None);
         }
@@ -219,20 +233,35 @@ fn changed(ledger: &Ledger, sheet: &Sheet, whole: bool) -> BTreeMap<String, Opti
     rows
 }
 
-/// Counts that are too far above their best, with the best in place of the last value.
-fn cumulative(ledger: &Ledger, sheet: &Sheet) -> Vec<Change> {
+/// Counts that an entry of the ledger without a decision record lets grow too far, with the best
+/// before it.
+fn undecided(ledger: &Ledger) -> Vec<Change> {
     let mut grown = Vec::new();
-    for (name, row) in &sheet.rows {
-        for column in COLUMNS {
-            let (Some(before), Some(after)) = (ledger.best(name, column), row.get(column)) else {
-                continue;
-            };
-            if after.exceeds(before, CUMULATIVE) {
-                grown.push(Change { operation: (*name).to_owned(), column, before, after });
+    let mut past = Ledger::default();
+    for entry in &ledger.entries {
+        if entry.adr.is_none() {
+            for (name, row) in &entry.rows {
+                grown.extend(row.iter().flat_map(|row| too_far(&past, name, row)));
             }
         }
+        past.entries.push(entry.clone());
     }
     grown
+}
+
+/// Counts of a row that are too far above their best.
+fn too_far(ledger: &Ledger, name: &str, row: &Row) -> Vec<Change> {
+    let of = |column| {
+        let (before, after) = (ledger.best(name, column)?, row.get(column)?);
+        let change = Change { operation: name.to_owned(), column, before, after };
+        after.exceeds(before, CUMULATIVE).then_some(change)
+    };
+    COLUMNS.into_iter().filter_map(of).collect()
+}
+
+/// Counts that are too far above their best, with the best in place of the last value.
+fn cumulative(ledger: &Ledger, sheet: &Sheet) -> Vec<Change> {
+    sheet.rows.iter().flat_map(|(name, row)| too_far(ledger, name, row)).collect()
 }
 
 #[cfg(test)]

@@ -74,7 +74,11 @@ impl Ledger {
         } else {
             let row = Row::from_json(value)?;
             for column in super::COLUMNS {
-                ensure!(row.get(column).is_some(), "{operation} has no {}", column.key());
+                ensure!(
+                    row.get(column).is_some() || column.is_newer_than_the_ledger(),
+                    "{operation} has no {}",
+                    column.key()
+                );
             }
             Some(row)
         };

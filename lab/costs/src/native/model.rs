@@ -47,6 +47,7 @@ fn fill(text: &str, rows: &mut BTreeMap<&'static str, Row>) -> anyhow::Result<()
                 row.set(Column::SharedLinesOneProcess, count("shared_lines_written")?);
             }
             Some("own-processes") => {
+                row.set(Column::LinesTouchedOwnProcesses, count("lines_touched")?);
                 row.set(Column::SharedLinesOwnProcesses, count("shared_lines_written")?);
             }
             other => bail!("{name}: the model has a row for {other:?}"),
@@ -90,6 +91,7 @@ mod tests {
         fill(&text, &mut rows).unwrap();
         let of = |column| rows["stat-1"].get(column).unwrap();
         assert_eq!(of(Column::LinesTouched), Amount::whole(20));
+        assert_eq!(of(Column::LinesTouchedOwnProcesses), Amount::whole(20));
         assert_eq!(of(Column::SharedLinesOneProcess), Amount::whole(2));
         assert_eq!(of(Column::SharedLinesOwnProcesses).to_string(), "0.001");
     }
@@ -98,6 +100,6 @@ mod tests {
     fn a_count_that_is_left_out_is_an_error() {
         let mut rows = BTreeMap::from([("stat-1", Row::default())]);
         let error = fill(&answer(&row("one-process", 0, 0)), &mut rows).unwrap_err();
-        assert!(error.to_string().contains("shared_lines_own_processes"), "{error}");
+        assert!(error.to_string().contains("lines_touched_own_processes"), "{error}");
     }
 }

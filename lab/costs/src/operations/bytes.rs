@@ -3,11 +3,12 @@
 use crate::operations::connections::{address, bound};
 use crate::processes::in_process;
 use crate::{Operation, Scene, Sharing};
-use quietline::Process;
+use core::time::Duration;
 use quietline::abi::{
-    AF_INET, AF_UNIX, O_ANYFD, O_CREAT, O_NONBLOCK, O_RDWR, SOCK_DGRAM, SOCK_NONBLOCK,
-    SOCK_SEQPACKET, SOCK_STREAM,
+    AF_INET, AF_UNIX, CLOCK_MONOTONIC, O_ANYFD, O_CREAT, O_NONBLOCK, O_RDWR, SOCK_DGRAM,
+    SOCK_NONBLOCK, SOCK_SEQPACKET, SOCK_STREAM,
 };
+use quietline::{ItimerSpec, Process, TFD_TIMER_ABSTIME};
 
 pub(super) fn operations() -> Vec<Operation> {
     let of = |name, about, scene| Operation::new("bytes", name, about, scene);
@@ -25,6 +26,11 @@ pub(super) fn operations() -> Vec<Operation> {
         of("unix-dgram-4096", "a datagram of 4,096 bytes through AF_UNIX", unix_dgram::<4096>),
         of("unix-dgram-65536", "a datagram of 65,536 bytes through AF_UNIX", unix_dgram::<65536>),
         of("unix-seqpacket-64", "a message of 64 bytes through AF_UNIX", unix_seqpacket::<64>),
+        of(
+            "unix-seqpacket-4096",
+            "a message of 4,096 bytes through AF_UNIX",
+            unix_seqpacket::<4096>,
+        ),
         of("tcp-1", "1 byte through a TCP connection", tcp::<1>),
         of("tcp-64", "64 bytes through a TCP connection", tcp::<64>),
         of("tcp-4096", "4,096 bytes through a TCP connection", tcp::<4096>),
@@ -34,6 +40,9 @@ pub(super) fn operations() -> Vec<Operation> {
         of("udp-4096", "a datagram of 4,096 bytes between UDP sockets", udp::<4096>),
         of("udp-60000", "a datagram of 60,000 bytes between UDP sockets", udp::<60000>),
         of("eventfd-write-read", "write and read of an eventfd", eventfd),
+        of("timerfd-read", "timerfd_settime of a time that has passed, and read", timerfd),
+        of("signalfd-read", "kill of the process itself, and read of a signalfd", signalfd),
+        of("procfs-read", "lseek to the start and read of /proc/filesystems", procfs),
         of("pread-1", "pread of 1 byte of a file in memory", pread::<1>),
         of("pread-64", "pread of 64 bytes of a file in memory", pread::<64>),
         of("pread-4096", "pread of 4,096 bytes of a file in memory", pread::<4096>),
@@ -43,6 +52,8 @@ pub(super) fn operations() -> Vec<Operation> {
         of("pwrite-4096", "pwrite of 4,096 bytes over a file in memory", pwrite::<4096>),
         of("pwrite-65536", "pwrite of 65,536 bytes over a file in memory", pwrite::<65536>),
         of("lseek-read-64", "lseek to the start and read of 64 bytes", seek_read),
+        of("lseek-write-64", "lseek to the start and write of 64 bytes", seek_write::<64>),
+        of("lseek-write-4096", "lseek to the start and write of 4,096 bytes", seek_write::<4096>),
         of("writev-readv-pipe", "writev and readv of 4 buffers of 16 bytes by a pipe", vectors),
     ]
 }
@@ -118,6 +129,56 @@ fn eventfd(sharing: Sharing) -> Scene {
     })
 }
 
+fn timerfd(sharing: Sharing) -> Scene {
+    in_process(sharing, |process, _| {
+        let flags = O_NONBLOCK | O_ANYFD;
+        let fd = process.timerfd_create(CLOCK_MONOTONIC, flags).expect("a timerfd");
+        let passed = ItimerSpec { value: Duration::from_nanos(1), ..ItimerSpec::default() };
+        Box::new(move || {
+            let mut expirations = [0; 8];
+            process.timerfd_settime(fd, TFD_TIMER_ABSTIME, passed).expect("a timer");
+            assert_eq!(process.read(fd, &mut expirations), Ok(8));
+            assert_eq!(u64::from_ne_bytes(expirations), 1);
+        })
+    })
+}
+
+fn signalfd(sharing: Sharing) -> Scene {
+    in_process(sharing, |process, cpu| {
+        // Each CPU has a signal of its own, as all read those of one process.
+        let signo = 34 + cpu as i32;
+        let flags = O_NONBLOCK | O_ANYFD;
+        let fd = process.signalfd(-1, 1 << (signo - 1), flags).expect("a signalfd");
+        Box::new(move || {
+            let mut info = [0; 128];
+            process.kill(process.getpid(), signo).expect("a signal to itself");
+            assert_eq!(process.read(fd, &mut info), Ok(128));
+            assert_eq!(info[..4], signo.to_ne_bytes());
+        })
+    })
+}
+
+fn procfs(sharing: Sharing) -> Scene {
+    in_process(sharing, |process, _| {
+        // Paths as `String`: another caller with a `&str` changes what the compiler inlines into
+        // the counted operations on paths.
+        let path = String::from("/proc");
+        let open = || process.open(format!("{path}/filesystems"), O_ANYFD, 0);
+        let fd = open().unwrap_or_else(|_| {
+            // Another CPU may do the same.
+            let _ = process.mkdir(path.clone(), 0o755);
+            process.mount(path.clone(), path.clone(), "proc", 0).expect("a directory");
+            open().expect("an entry of /proc")
+        });
+        Box::new(move || {
+            let mut text = [0; 256];
+            assert_eq!(process.lseek(fd, 0, 0), Ok(0));
+            let read = process.read(fd, &mut text).expect("text");
+            assert!(text[..read].ends_with(b"\n"));
+        })
+    })
+}
+
 /// A file in memory with 65,536 bytes in it.
 fn file(process: &Process, cpu: usize) -> i32 {
     let flags = O_CREAT | O_RDWR | O_ANYFD;
@@ -152,6 +213,16 @@ fn seek_read(sharing: Sharing) -> Scene {
             assert_eq!(process.lseek(fd, 0, 0), Ok(0));
             assert_eq!(process.read(fd, &mut bytes), Ok(64));
             assert_eq!(bytes[63], 7);
+        })
+    })
+}
+
+fn seek_write<const SIZE: usize>(sharing: Sharing) -> Scene {
+    in_process(sharing, |process, cpu| {
+        let (fd, bytes) = (file(&process, cpu), vec![7; SIZE]);
+        Box::new(move || {
+            assert_eq!(process.lseek(fd, 0, 0), Ok(0));
+            assert_eq!(process.write(fd, &bytes), Ok(SIZE));
         })
     })
 }

@@ -39,6 +39,7 @@ pub(super) fn operations() -> Vec<Operation> {
         of("epoll-handle", "epoll_file and drop", epoll_handle),
         of("epoll-anyfd", "epoll_create1 with O_ANYFD and close", epoll::<O_ANYFD>),
         of("epoll-lowest", "epoll_create1 at the lowest descriptor and close", epoll::<0>),
+        of("dup-handle", "Process::file, FileHandle::clone and drop of both", dup_handle),
         of("dup-lowest", "dup and close", dup),
         of("dup-anyfd", "install_file with O_ANYFD of a file, and close", dup_any),
         of("dup2", "dup2 over an open descriptor", dup2),
@@ -123,6 +124,10 @@ fn on_descriptor(sharing: Sharing, operation: fn(&Process, i32)) -> Scene {
         let fd = process.eventfd(0, O_ANYFD).expect("an eventfd");
         Box::new(move || operation(&process, fd))
     })
+}
+
+fn dup_handle(sharing: Sharing) -> Scene {
+    on_descriptor(sharing, |p, fd| drop(p.file(fd).expect("it is open").clone()))
 }
 
 fn dup(sharing: Sharing) -> Scene {

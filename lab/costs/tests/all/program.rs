@@ -84,6 +84,7 @@ fn wrong_requests_are_explained() {
         (&["--adr", "24"], "--accept"),
         (&["--accept", "why", "--check"], "cannot be used with"),
         (&["--accept", "why", "--without-model"], "cannot be used with"),
+        (&["--check", "--without-model"], "cannot be used with"),
         (&["stat-1", "--render"], "cannot be used with"),
         (&["--explain"], "OPERATION"),
     ] {

@@ -1,5 +1,6 @@
-//! Calls that need a fence on all CPUs, in threads to which the host refuses `membarrier`. They are
-//! refused, or do without, and lose nothing: a thread that gets the fence completes them.
+//! Calls that need a fence on all CPUs, in threads to which the host refuses `membarrier`. Each is
+//! refused, or does without the fence. A thread that gets the fence completes it. Only the memory
+//! of a mount that was detached without a fence is lost.
 
 use quietline::abi::*;
 use quietline::{Config, Errno, Kernel, MS_BIND, MS_REMOUNT, Process};

@@ -155,7 +155,7 @@ fn quietline_agrees_with_the_host_on_the_scripts() {
     quietline_testing::isolated!();
     with_hosts("posix::quietline_agrees_with_the_host_on_the_scripts", |[mut host], root| {
         if !root {
-            return println!("SKIPPED: the scripts are for root, over several users");
+            return quietline_testing::skip_without_root("scripts need root, for several users");
         }
         run_scripts(&mut host, &mut Quietline::default());
     });
@@ -257,7 +257,7 @@ fn two_hosts_agree_on_the_scripts() {
     quietline_testing::isolated!();
     with_hosts("posix::two_hosts_agree_on_the_scripts", |[mut left, mut right], root| {
         if !root {
-            return println!("SKIPPED: the scripts are for root, over several users");
+            return quietline_testing::skip_without_root("scripts need root, for several users");
         }
         run_scripts(&mut left, &mut right);
     });

@@ -120,8 +120,8 @@ fn another_compiler_or_profile_fails() {
 
 #[test]
 fn the_newest_entry_counts() {
-    let old =
-        ledger(&[entry(None, &[("stat-1", row(100, 1))]), entry(None, &[("stat-1", row(200, 1))])]);
+    let decided = entry(Some(24), &[("stat-1", row(200, 1))]);
+    let old = ledger(&[entry(None, &[("stat-1", row(100, 1))]), decided]);
     assert!(!compare(&old, &sheet(&[("stat-1", row(202, 1))]), true).fail());
     assert!(compare(&old, &sheet(&[("stat-1", row(203, 1))]), true).fail());
 }
@@ -137,6 +137,43 @@ fn three_percent_above_the_best_take_a_decision() {
     assert_eq!(grown, [change(Column::Instructions, 1000, 1031)]);
     // One locked instruction more is 100 % more.
     assert_eq!(cumulative(&old, &sheet(&[("stat-1", row(1000, 2))])).len(), 1);
+}
+
+#[test]
+fn growth_in_the_ledger_takes_a_decision() {
+    let grown = |adr| {
+        let rows = [("stat-1", row(1000, 1))];
+        let old = ledger(&[entry(None, &rows), entry(adr, &[("stat-1", row(1031, 1))])]);
+        compare(&old, &sheet(&[("stat-1", row(1031, 1))]), true)
+    };
+    let undecided = grown(None);
+    assert_eq!(undecided.0, [Finding::Undecided(change(Column::Instructions, 1000, 1031))]);
+    assert!(undecided.fail());
+    assert!(!grown(Some(24)).fail());
+}
+
+#[test]
+fn a_column_that_the_ledger_lacks_fails() {
+    let mut old = Row::default();
+    old.set(Column::Instructions, Amount::whole(10));
+    let mut new = old;
+    new.set(Column::Locked, Amount::whole(0));
+    assert_eq!(compared(old, new), [Finding::New("stat-1: locked".into())]);
+    // What was not measured is not compared.
+    assert_eq!(compared(new, old), []);
+}
+
+#[test]
+fn another_compiler_takes_all_operations() {
+    let checkout = Checkout::find().unwrap();
+    let old = ledger(&[entry(None, &[("stat-1", row(1000, 1)), ("stat-3", row(1000, 1))])]);
+    let other = Sheet { compiler: "rustc 2".into(), ..sheet(&[("stat-1", row(1001, 1))]) };
+    let accept = |whole| {
+        let acceptance = Acceptance { reason: "a new compiler".into(), adr: None, whole };
+        acceptance.entry(&checkout, &old, &other)
+    };
+    assert!(accept(false).unwrap_err().to_string().contains("accept all operations"));
+    assert_eq!(accept(true).unwrap().unwrap().compiler, "rustc 2");
 }
 
 #[test]
