@@ -12,7 +12,8 @@
 //! (`Ready::push`: the same, and `wake_against_scan_edge`); what was pushed left where it is by one who takes an edge-triggered
 //! item off (`Poller::collect`: `in_order`); events changed without waiting for calls that go on (`modify` without `settle`:
 //! `modify_against_wake`); an epoll's file freed before the epoll is shut
-//! (`a_freed_file_is_found_by_a_walk`, which expects that the model finds it).
+//! (`a_freed_file_is_found_by_a_walk`, which expects that the model finds it;
+//! `a_nesting_against_the_end_of_an_epoll_above` and `add_against_close`).
 #![cfg(loom)]
 // As in the crate's `raw`.
 #![allow(unsafe_code, dead_code, unused_imports, unreachable_pub, missing_docs)]
