@@ -358,7 +358,9 @@ impl<'n> Skb<'n> {
     /// # Panics
     /// With more than two thousand million heads of one data.
     pub fn clone_skb(&self) -> Result<Self, PacketError> {
-        let info = ptr::from_ref(self.info_or_new()?).cast_mut();
+        self.info_or_new()?;
+        // ORDERING: as in `info`. Not a pointer from a reference, because the last head frees it.
+        let info = self.head().info.load(Ordering::Acquire);
         let memory = self.packets().heads.alloc()?.cast::<Head>();
         // SAFETY: our reference keeps it. Relaxed: from a reference that exists.
         let heads = unsafe { (*info).dataref.fetch_add(1, Ordering::Relaxed) };
@@ -520,15 +522,16 @@ impl<'n> Skb<'n> {
     /// heads shared is gone.
     #[cold]
     fn put_data_ref(&self) -> bool {
-        let Some(info) = self.info() else { return true };
+        // ORDERING: as in `info`.
+        let info = self.head().info.load(Ordering::Acquire);
+        // SAFETY: as in `info`.
+        let Some(Info { dataref, .. }) = (unsafe { info.as_ref() }) else { return true };
         // ORDERING: as in `give_up`.
-        if info.dataref.load(Ordering::Acquire) != 1
-            && info.dataref.fetch_sub(1, Ordering::AcqRel) != 1
-        {
+        if dataref.load(Ordering::Acquire) != 1 && dataref.fetch_sub(1, Ordering::AcqRel) != 1 {
             return false;
         }
-        // SAFETY: boxed in `info_or_new`, and nobody else has the data.
-        drop(unsafe { Box::from_raw(ptr::from_ref(info).cast_mut()) });
+        // SAFETY: boxed in `info_or_new`, and no other reference has the data.
+        drop(unsafe { Box::from_raw(info) });
         true
     }
 
