@@ -38,21 +38,28 @@ impl Process {
         fstype: &str,
         flags: u64,
     ) -> Result<(), Errno> {
+        const REMOUNT: u64 = MS_REMOUNT | MS_BIND;
         let k = self.inner();
-        self.call_at(crate::abi::AT_FDCWD, target.as_ref(), 0, |c, target| {
+        let action = flags & (MS_REMOUNT | MS_BIND | MS_MOVE);
+        // The walk has a read-side critical section open, in which a remount may not wait.
+        let places = self.walk_at(crate::abi::AT_FDCWD, target.as_ref(), 0, |c, target| {
             let at = c.place(target, How::of(Lookup::FOLLOW))?;
             may_mount(c)?;
-            let source = || c.place(checked(source.as_ref())?, How::of(Lookup::FOLLOW));
-            match flags & (MS_REMOUNT | MS_BIND | MS_MOVE) {
-                0 => mount(k, fstype, at, mount_flags(flags)),
-                MS_BIND => k.namespace.bind(&source()?, at, flags & MS_REC != 0),
-                MS_MOVE => k.namespace.move_mount(&source()?, at),
-                both if both == MS_REMOUNT | MS_BIND => {
-                    k.namespace.remount(&at, mount_flags(flags))
+            let source = match action {
+                MS_BIND | MS_MOVE => {
+                    Some(c.place(checked(source.as_ref())?, How::of(Lookup::FOLLOW))?)
                 }
-                _ => Err(Errno::INVAL),
-            }
-        })
+                _ => None,
+            };
+            Ok((at, source))
+        });
+        self.returning(places.and_then(|(at, source)| match (action, &source) {
+            (0, _) => mount(k, fstype, at, mount_flags(flags)),
+            (MS_BIND, Some(source)) => k.namespace.bind(source, at, flags & MS_REC != 0),
+            (MS_MOVE, Some(source)) => k.namespace.move_mount(source, at),
+            (REMOUNT, _) => k.namespace.remount(&at, mount_flags(flags)),
+            _ => Err(Errno::INVAL),
+        }))
     }
 
     /// Unmounts what is mounted at a path. Flags: those of [`UmountFlags`].
@@ -63,11 +70,12 @@ impl Process {
         let flags = UmountFlags::from_bits(flags).ok_or(Errno::INVAL)?;
         let mut lookup = Lookup::empty();
         lookup.set(Lookup::FOLLOW, !flags.contains(UmountFlags::NOFOLLOW));
-        self.call_at(crate::abi::AT_FDCWD, target.as_ref(), 0, |c, target| {
+        // As in `mount`: the end of a mount waits for calls that change names in it.
+        let at = self.walk_at(crate::abi::AT_FDCWD, target.as_ref(), 0, |c, target| {
             let at = c.place(target, How::of(lookup))?;
-            may_mount(c)?;
-            self.inner().namespace.umount(at, flags, self.here())
-        })
+            may_mount(c).map(|()| at)
+        });
+        self.returning(at.and_then(|at| self.inner().namespace.umount(at, flags, self.here())))
     }
 }
 

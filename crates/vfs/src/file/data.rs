@@ -605,11 +605,17 @@ fn reserve<'i>(
     if !limits.could_reserve(pages, || vfs.ramfs_pages()) {
         return Err(Errno::NOSPC);
     }
+    let mut reservation = data.writer(&mut inode.lock()).reserve(limits, offset, len)?;
+    // Several calls may have found room for one. Counted without the inode's lock, since it takes
+    // another.
+    let fits = limits.is_within_memory(pages, || vfs.ramfs_pages());
     let mut locked = inode.lock();
-    let mut reservation = data.writer(&mut locked).reserve(limits, offset, len)?;
     loop {
         let mut writer = data.writer(&mut locked);
-        let turn = writer.reserve_some(limits, &mut reservation);
+        let turn = match fits {
+            true => writer.reserve_some(limits, &mut reservation),
+            false => Err(Errno::NOSPC),
+        };
         if turn == Ok(true) {
             writer.reserved(limits, reservation, keeps);
             drop(writer);

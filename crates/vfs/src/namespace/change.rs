@@ -7,7 +7,7 @@ use crate::raw::mount_book::{Book, On};
 use crate::raw::walk_fs::FsStruct;
 use crate::raw::walk_path::Path;
 use quietline_platform::atomic::Ordering;
-use quietline_sync::SpinLockGuard;
+use quietline_sync::{SpinLockGuard, might_sleep};
 use rustix::io::Errno;
 
 impl<'k> Namespace<'k> {
@@ -143,13 +143,15 @@ impl<'k> Namespace<'k> {
         Ok(())
     }
 
-    /// Unmounts the mount whose root `at` is (`umount2`). `fs`: of whoever asks.
+    /// Unmounts the mount whose root `at` is (`umount2`). `fs`: of whoever asks. No RCU read-side
+    /// critical section may be open, since the end of a mount waits for calls that change names in it.
     ///
     /// # Errors
     /// `EINVAL` if the place is not the root of a mount of this namespace, or the flags contradict each other; `EBUSY` if
     /// somebody uses the mount, or something is mounted on it; `EAGAIN` from the first attempt with
     /// [`EXPIRE`](UmountFlags::EXPIRE).
     pub fn umount(&self, at: Path<'k>, flags: UmountFlags, fs: &FsStruct<'k>) -> Result<(), Errno> {
+        might_sleep();
         let expire = flags.contains(UmountFlags::EXPIRE);
         if expire && flags.intersects(UmountFlags::FORCE | UmountFlags::DETACH) {
             return Err(Errno::INVAL);

@@ -8,6 +8,7 @@
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::percpu::Words;
 use quietline_platform::{AllocError, thread};
+use quietline_sync::might_sleep;
 use rustix::io::Errno;
 
 /// Changes that are being made.
@@ -101,7 +102,8 @@ impl Writers {
     }
 
     /// Lets nobody write from now on. The caller excludes other changes by a lock. Waits for changes that are being made, which
-    /// is bounded: some may be made by who waits for the caller.
+    /// is bounded: some may be made by who waits for the caller. No RCU read-side critical section
+    /// may be open.
     ///
     /// # Errors
     /// `EBUSY` when a file is open for writing, or a change does not come to its end.
@@ -110,6 +112,7 @@ impl Writers {
         if self.state.load(Ordering::Relaxed) == CLOSED {
             return Ok(());
         }
+        might_sleep();
         self.state.store(HELD, Ordering::Relaxed);
         // A refused fence, here and below, leaves the mount busy.
         let mut busy = true;

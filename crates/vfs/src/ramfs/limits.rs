@@ -73,6 +73,13 @@ impl Limits {
         }
     }
 
+    /// Returns whether the kernel's filesystems are within their bound of the machine's memory after
+    /// a reservation has charged `pages`: see [`could_reserve`](Self::could_reserve). Of several
+    /// reservations at once, each sees the charges of those before it.
+    pub fn is_within_memory(&self, pages: u64, used: impl FnOnce() -> u64) -> bool {
+        pages <= FEW_PAGES || self.max_pages.is_some() || used() <= memory::physical() / PAGE / 2
+    }
+
     /// Gives room for so many pages back.
     #[inline]
     pub fn uncharge_pages(&self, pages: u64) {
@@ -165,6 +172,22 @@ fn take(count: &Counter, max: Option<i64>, amount: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reservations_at_once_see_each_other() {
+        let half = memory::physical() / PAGE / 2;
+        let limits = Limits::new(None, None).unwrap();
+        let used = || limits.pages_near();
+        // Both have looked before either charges.
+        assert!(limits.could_reserve(half, used) && limits.could_reserve(half, used));
+        assert!(limits.charge_pages(half) && limits.is_within_memory(half, used));
+        assert!(limits.charge_pages(half) && !limits.is_within_memory(half, used));
+        assert!(limits.is_within_memory(FEW_PAGES, used), "few are made at once");
+        limits.uncharge_pages(half);
+        assert!(limits.is_within_memory(half, used));
+        let bounded = Limits::new(Some(4 * half * PAGE), None).unwrap();
+        assert!(bounded.charge_pages(3 * half) && bounded.is_within_memory(3 * half, used));
+    }
 
     #[test]
     fn what_is_full_takes_no_more() {
