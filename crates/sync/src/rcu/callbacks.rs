@@ -28,7 +28,13 @@ use quietline_platform::percpu::Words;
 
 /// Callbacks that a CPU queues before the thread notes a [pending](super::DomainSet::is_pending)
 /// share of work.
-pub const BATCH: i64 = if cfg!(loom) { 2 } else { 256 };
+pub const BATCH: i64 = if cfg!(loom) {
+    2
+} else if cfg!(miri) {
+    16
+} else {
+    256
+};
 /// Objects whose callbacks a thread runs for each time that it has filled batches: twice one batch,
 /// so that a backlog shrinks.
 pub const SHARE: i64 = 2 * BATCH;

@@ -11,7 +11,7 @@ const BATCH: usize = 1024;
 /// Property 2: never 0, also where the numbering wraps around, and no repetition there.
 #[test]
 fn wraps_around_without_zero() {
-    for first in [
+    const FIRST: [u32; 9] = [
         u32::MAX,
         u32::MAX - 1,
         u32::MAX - 1023,
@@ -21,7 +21,8 @@ fn wraps_around_without_zero() {
         1,
         1023,
         1024,
-    ] {
+    ];
+    for first in FIRST.into_iter().step_by(if cfg!(miri) { 5 } else { 1 }) {
         let ids = IdAllocator::starting_at(first).unwrap();
         let mut all: Vec<_> = (0..4 * BATCH).map(|_| ids.next()).collect();
         assert!(!all.contains(&0), "from {first}");

@@ -32,14 +32,15 @@ fn values_do_not_share_lines() {
 #[test]
 fn any_thread_may_use_any_value() {
     let values = PerCpu::new(|_| AtomicU64::new(0)).unwrap();
+    let each = quietline_testing::scaled(10_000);
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                for _ in 0..10_000 {
+                for _ in 0..each {
                     values.this().fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
     });
-    assert_eq!(values.iter().map(|value| value.load(Ordering::Relaxed)).sum::<u64>(), 30_000);
+    assert_eq!(values.iter().map(|value| value.load(Ordering::Relaxed)).sum::<u64>(), 3 * each);
 }
