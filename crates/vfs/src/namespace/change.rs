@@ -144,7 +144,8 @@ impl<'k> Namespace<'k> {
     }
 
     /// Unmounts the mount whose root `at` is (`umount2`). `fs`: of whoever asks. No RCU read-side
-    /// critical section may be open, since the end of a mount waits for calls that change names in it.
+    /// critical section may be open, since the end of a mount waits for calls that change names in
+    /// it.
     ///
     /// # Errors
     /// `EINVAL` if the place is not the root of a mount of this namespace, or the flags contradict each other; `EBUSY` if

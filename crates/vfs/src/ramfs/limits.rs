@@ -73,9 +73,9 @@ impl Limits {
         }
     }
 
-    /// Returns whether the kernel's filesystems are within their bound of the machine's memory after
-    /// a reservation has charged `pages`: see [`could_reserve`](Self::could_reserve). Of several
-    /// reservations at once, each sees the charges of those before it.
+    /// Returns whether the kernel's filesystems are within their bound of the machine's memory
+    /// after a reservation has charged `pages`: see [`could_reserve`](Self::could_reserve). Of
+    /// several reservations at once, each sees the charges of those before it.
     pub fn is_within_memory(&self, pages: u64, used: impl FnOnce() -> u64) -> bool {
         pages <= FEW_PAGES || self.max_pages.is_some() || used() <= memory::physical() / PAGE / 2
     }
