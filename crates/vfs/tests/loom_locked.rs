@@ -567,11 +567,14 @@ fn rename(
         return moved(from, to, called);
     }
     drop(quick);
+    // The library orders by address. The model repeats executions, and addresses would differ in
+    // each, so names stand for them.
+    let to_first = to < from;
     let held = [from, to].map(|dir| root.lookup(&name(dir)));
     let [Some(from), Some(to)] = held else { return Err(Errno::NOENT) };
     let _renames = root.super_block().renames.lock();
     let (first, second);
-    let (from, to) = if core::ptr::from_ref(inode(&to)) < core::ptr::from_ref(inode(&from)) {
+    let (from, to) = if to_first {
         second = LockedDir::lock(to)?;
         first = LockedDir::lock(from)?;
         (&first, &second)
