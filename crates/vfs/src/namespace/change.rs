@@ -143,7 +143,7 @@ impl<'k> Namespace<'k> {
         Ok(())
     }
 
-    /// Unmounts the mount whose root `at` is (`umount2`). `fs`: of whoever asks. No RCU read-side
+    /// Unmounts the mount with the root `at` (`umount2`). `fs` is the caller's. No RCU read-side
     /// critical section may be open, since the end of a mount waits for calls that change names in
     /// it.
     ///

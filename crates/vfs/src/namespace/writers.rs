@@ -102,8 +102,8 @@ impl Writers {
     }
 
     /// Lets nobody write from now on. The caller excludes other changes by a lock. Waits for changes that are being made, which
-    /// is bounded: some may be made by who waits for the caller. No RCU read-side critical section
-    /// may be open.
+    /// is bounded: a thread that makes one may wait for the caller. No RCU read-side critical
+    /// section may be open.
     ///
     /// # Errors
     /// `EBUSY` when a file is open for writing, or a change does not come to its end.
