@@ -1,12 +1,14 @@
 //! The command `ql`: arguments in, a library call, an exit status out.
 
 mod bench_command;
+mod checkout;
 mod costs_command;
 mod forward;
 mod lines_command;
 mod memory_command;
 mod mount_command;
 mod published;
+mod report_command;
 mod slabtop;
 
 use std::process::ExitCode;
@@ -30,6 +32,8 @@ enum Command {
     Forecast(lines_command::LinesArgs),
     /// Count what public operations cost, and compare the counts with those of the ledger
     Costs(costs_command::CostsArgs),
+    /// Run all measurements and write them into one page
+    Report(report_command::ReportArgs),
     Slabtop(slabtop::SlabtopArgs),
     Memory(memory_command::MemoryArgs),
     Mount(mount_command::MountArgs),
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         Command::Lines(arguments) => lines_command::run("lines", arguments),
         Command::Forecast(arguments) => lines_command::run("forecast", arguments),
         Command::Costs(arguments) => costs_command::run(arguments),
+        Command::Report(arguments) => report_command::run(arguments),
         Command::Slabtop(arguments) => slabtop::run(arguments),
         Command::Memory(arguments) => memory_command::run(arguments),
         Command::Mount(arguments) => mount_command::run(arguments),

@@ -5,11 +5,11 @@ pub(crate) use quietline_platform::atomic::{Ordering, fence};
 
 #[cfg(not(debug_assertions))]
 pub(crate) use quietline_platform::atomic::{
-    AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64,
+    AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
 };
 
 #[cfg(debug_assertions)]
-pub(crate) use tallied::{AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
+pub(crate) use tallied::{AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 #[cfg(debug_assertions)]
 mod tallied {
@@ -67,6 +67,7 @@ mod tallied {
         };
     }
 
+    tallied!(AtomicU8, u8);
     tallied!(AtomicU16, u16);
     tallied!(AtomicU32, u32);
     tallied!(AtomicU64, u64);

@@ -14,7 +14,6 @@ use crate::inode::{Inode, iput, iput_single};
 use crate::list::ListHead;
 use crate::percpu::{Cpu, Current};
 use crate::raw::Link;
-use crate::rung::Rung;
 use crate::slab::{KmemCacheCpu, Object, Page, Slot};
 use crate::superblock::SuperBlock;
 use crate::ticket::{TicketGuard, TicketLock, atomic_dec_and_lock, atomic_dec_and_test};
@@ -124,8 +123,9 @@ impl Dentry {
     }
 }
 
-/// The dentry of a pseudo file: `d_alloc()` below the root and `d_instantiate()`, or `d_alloc_single()` from
-/// [`Rung::SingleDentry`] on. The inode's reference becomes the dentry's.
+/// The dentry of a pseudo file: `d_alloc()` below the root and `d_instantiate()`, or
+/// `d_alloc_single()` from [`Rung::SingleDentry`](crate::Rung::SingleDentry) on. The inode's
+/// reference becomes the dentry's.
 ///
 /// # Errors
 ///
@@ -136,10 +136,18 @@ pub(crate) fn d_alloc_pseudo<'a>(
     sb: &'a SuperBlock,
     inode: &'a Inode,
 ) -> Result<&'a Dentry, Errno> {
-    if current.globals.rung >= Rung::SingleDentry {
+    let patches = &current.globals.build.patches;
+    if patches.single_dentry {
         return d_alloc_single(current, sb, inode);
     }
-    let dentry = d_alloc(current, Some(sb.root()))?;
+    let dentry = if patches.no_parent {
+        let dentry = d_alloc(current, None)?;
+        dentry.d_sb.store(Some(sb));
+        dentry.d_parent.store(Some(dentry));
+        dentry
+    } else {
+        d_alloc(current, Some(sb.root()))?
+    };
     // The file systems of this kind pretend that the dentry is hashed, so that d_path() does not call it
     // deleted.
     dentry.set_flags(dentry.flags() & !DCACHE_UNHASHED);
@@ -176,7 +184,7 @@ fn d_alloc<'a>(current: Current<'a>, parent: Option<&'a Dentry>) -> Result<&'a D
         dentry.d_parent.store(Some(dget(parent)));
         dentry.d_sb.store(parent.d_sb.load());
     }
-    if globals.rung >= Rung::NrDentry {
+    if globals.build.patches.nr_dentry {
         globals.nr_dentry.add(current.cpu, 1);
         if let Some(parent) = parent {
             let _guard = globals.dcache_lock.0.lock();
@@ -279,7 +287,7 @@ fn dput_single<'a>(current: Current<'a>, dentry: &'a Dentry) {
         return;
     }
     let inode = dentry.inode();
-    if current.globals.rung >= Rung::SingleInode {
+    if current.globals.build.patches.single_inode {
         iput_single(current, inode);
     } else {
         iput(current, inode);
@@ -296,7 +304,7 @@ fn d_kill<'a>(
 ) -> Option<&'a Dentry> {
     let globals = current.globals;
     dentry.d_child.del_init();
-    if globals.rung < Rung::NrDentry {
+    if !globals.build.patches.nr_dentry {
         dentry_stat_add(globals, -1, &dcache_lock);
     }
     // dentry_iput()
@@ -314,13 +322,14 @@ fn d_kill<'a>(
 
 /// `d_free()`: at once, for the dentry was never hashed.
 fn d_free<'a>(current: Current<'a>, dentry: &'a Dentry) {
-    if current.globals.rung >= Rung::NrDentry {
+    if current.globals.build.patches.nr_dentry {
         current.globals.nr_dentry.add(current.cpu, -1);
     }
     current.globals.dentry_cachep.free(current, dentry);
 }
 
-/// `dentry_stat.nr_dentry`, below [`Rung::NrDentry`]: a plain word, under `dcache_lock`.
+/// `dentry_stat.nr_dentry`, below [`Rung::NrDentry`](crate::Rung::NrDentry): a plain word, under
+/// `dcache_lock`.
 fn dentry_stat_add(globals: &Globals, amount: i64, _dcache_lock: &TicketGuard<'_>) {
     let nr_dentry = &globals.dentry_stat.0.nr_dentry;
     // Relaxed: under the lock.

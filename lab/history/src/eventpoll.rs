@@ -26,7 +26,7 @@ use quietline_platform::{AllocError, heap};
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::nested_calls::{NestedCalls, NestedWay};
-use crate::ticket::TicketLock;
+use crate::queued::{QueueNodes, QueuedLock};
 
 /// No item.
 const NONE: u32 = u32::MAX;
@@ -57,13 +57,13 @@ impl List {
 #[repr(C)]
 struct Eventpoll {
     /// `lock`: the lists.
-    lock: TicketLock,
+    lock: QueuedLock,
     /// A scan is going on: what becomes ready goes to `ovflist`.
     scanning: AtomicU32,
     rdllist: List,
     ovflist: List,
     /// `mtx`: one scan at a time.
-    mtx: TicketLock,
+    mtx: QueuedLock,
     /// Its items: those of the mesh from here on.
     first_item: u32,
     items: u32,
@@ -71,7 +71,7 @@ struct Eventpoll {
 
 /// A pipe, as far as bytes that say "look" need one.
 struct Pipe {
-    lock: TicketLock,
+    lock: QueuedLock,
     bytes: AtomicU64,
 }
 
@@ -88,6 +88,8 @@ pub struct Mesh {
     items: Box<[CachePadded<Item>]>,
     safewake: NestedCalls,
     readywalk: NestedCalls,
+    /// Where waiters for locks queue. The report's kernel ran in a virtual machine.
+    queue: QueueNodes,
 }
 
 impl core::fmt::Debug for Mesh {
@@ -119,7 +121,7 @@ impl Mesh {
     pub fn new(way: NestedWay, processes: usize, groups: usize) -> Result<Self, AllocError> {
         assert!(processes > 0 && groups > 0, "a mesh has processes, and they have groups");
         let groups = groups.min(processes);
-        let pipe = |_| CachePadded::new(Pipe { lock: TicketLock::new(), bytes: AtomicU64::new(0) });
+        let pipe = |_| CachePadded::new(Pipe { lock: QueuedLock::new(), bytes: AtomicU64::new(0) });
         let pipes = heap::try_boxed_slice(processes * processes, pipe)?;
         let inner_items = (processes * groups) as u32;
         let epoll = |n: usize| {
@@ -134,11 +136,11 @@ impl Mesh {
                 (first + start, end - start)
             };
             CachePadded::new(Eventpoll {
-                lock: TicketLock::new(),
+                lock: QueuedLock::new(),
                 scanning: AtomicU32::new(0),
                 rdllist: List::new(),
                 ovflist: List::new(),
-                mtx: TicketLock::new(),
+                mtx: QueuedLock::new(),
                 first_item,
                 items,
             })
@@ -156,9 +158,10 @@ impl Mesh {
         for _pipe in &pipes {
             quietline_platform::name_words!(**_pipe => "pipe_inode_info" { lock, bytes });
         }
-        let (safewake, readywalk) =
-            (NestedCalls::new(way, processes)?, NestedCalls::new(way, processes)?);
-        Ok(Self { way, processes, groups, pipes, epolls, items, safewake, readywalk })
+        let calls = || NestedCalls::new(way, processes);
+        let (safewake, readywalk) = (calls()?, calls()?);
+        let queue = QueueNodes::new(processes, true)?;
+        Ok(Self { way, processes, groups, pipes, epolls, items, safewake, readywalk, queue })
     }
 
     /// Messages that are in pipes.
@@ -193,7 +196,7 @@ impl Mesh {
         let pipe = peer * self.processes + process;
         {
             let p = &self.pipes[pipe];
-            let _lock = p.lock.lock();
+            let _lock = p.lock.lock(&self.queue, process);
             // Relaxed: under the pipe's lock.
             p.bytes.store(p.bytes.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
@@ -215,17 +218,20 @@ impl Mesh {
         Some((inner / self.groups, inner as u32))
     }
 
-    /// `ep_poll_callback`: an item may be ready.
+    /// `ep_poll_callback`: an item may be ready. While a scan goes on no waiter is woken: the scan
+    /// wakes at its end.
     fn poll_callback(&self, caller: usize, epoll: usize, item: u32) {
         let ep = &self.epolls[epoll];
         {
-            let _lock = ep.lock.lock();
+            let _lock = ep.lock.lock(&self.queue, caller);
             // Relaxed: under the epoll's lock.
             if ep.scanning.load(Ordering::Relaxed) != 0 {
                 if self.item(item).next.load(Ordering::Relaxed) == OFF {
                     self.push(&ep.ovflist, item, |item| &item.next);
                 }
-            } else if self.item(item).rdllink.load(Ordering::Relaxed) == OFF {
+                return;
+            }
+            if self.item(item).rdllink.load(Ordering::Relaxed) == OFF {
                 self.push(&ep.rdllist, item, |item| &item.rdllink);
             }
         }
@@ -237,7 +243,7 @@ impl Mesh {
         if let Some((outer, item)) = self.parent_of(epoll) {
             // A circle would be an error of this file.
             self.safewake
-                .call(caller, epoll as u32, || self.poll_callback(caller, outer, item))
+                .call(&self.queue, caller, epoll as u32, || self.poll_callback(caller, outer, item))
                 .expect("epolls are two levels deep");
         }
     }
@@ -248,16 +254,16 @@ impl Mesh {
         self.send_events(process, process, |item| {
             let inner = self.processes + item as usize;
             self.send_events(process, inner, |item| {
-                taken += self.read(item as usize - self.processes * self.groups);
+                taken += self.read(process, item as usize - self.processes * self.groups);
             });
         });
         taken
     }
 
     /// `read` of a pipe that a byte says something of: takes one. Nothing if another epoll's event was faster.
-    fn read(&self, pipe: usize) -> u64 {
+    fn read(&self, process: usize, pipe: usize) -> u64 {
         let p = &self.pipes[pipe];
-        let _lock = p.lock.lock();
+        let _lock = p.lock.lock(&self.queue, process);
         // Relaxed: under the pipe's lock.
         let bytes = p.bytes.load(Ordering::Relaxed);
         p.bytes.store(bytes.saturating_sub(1), Ordering::Relaxed);
@@ -321,24 +327,26 @@ impl Mesh {
             });
             ready
         };
-        self.readywalk.call(caller, epoll as u32, walk).expect("epolls are two levels deep")
+        self.readywalk
+            .call(&self.queue, caller, epoll as u32, walk)
+            .expect("epolls are two levels deep")
     }
 
     /// `ep_scan_ready_list`: takes the ready list, lets `each` work on its chain, and puts back what is left and what came
     /// meanwhile.
     fn scan(&self, caller: usize, epoll: usize, each: impl FnOnce(&Self, &Eventpoll, &mut u32)) {
         let ep = &self.epolls[epoll];
-        let mut wake = false;
+        let is_ready;
         {
-            let _mtx = ep.mtx.lock();
+            let _mtx = ep.mtx.lock(&self.queue, caller);
             // Relaxed, all below: under the epoll's lock, or (the chain) taken under it.
             let mut chain = {
-                let _lock = ep.lock.lock();
+                let _lock = ep.lock.lock(&self.queue, caller);
                 ep.scanning.store(1, Ordering::Relaxed);
                 self.steal(&ep.rdllist)
             };
             each(self, ep, &mut chain);
-            let _lock = ep.lock.lock();
+            let _lock = ep.lock.lock(&self.queue, caller);
             let mut late = self.steal(&ep.ovflist);
             while late != NONE {
                 let item = self.item(late);
@@ -346,14 +354,14 @@ impl Mesh {
                 item.next.store(OFF, Ordering::Relaxed);
                 if item.rdllink.load(Ordering::Relaxed) == OFF {
                     self.push(&ep.rdllist, late, |item| &item.rdllink);
-                    wake = true;
                 }
                 late = next;
             }
             ep.scanning.store(0, Ordering::Relaxed);
             self.splice(&ep.rdllist, chain);
+            is_ready = ep.rdllist.head.load(Ordering::Relaxed) != NONE;
         }
-        if wake {
+        if is_ready {
             self.poll_safewake(caller, epoll);
         }
     }

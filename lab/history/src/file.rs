@@ -17,7 +17,6 @@ use crate::percpu::{Cpu, Current};
 use crate::pipe::pipe_release;
 use crate::raw::Link;
 use crate::rcupdate::{Callback, RcuHead, call_rcu, rcu_read_lock};
-use crate::rung::Rung;
 use crate::slab::{KmemCacheCpu, Object, Page, Slot};
 use crate::socket::sock_close;
 use crate::ticket::{TicketLock, atomic_dec_and_test};
@@ -134,8 +133,9 @@ pub(crate) fn get_empty_filp(current: Current<'_>) -> Result<&File, Errno> {
     Ok(file)
 }
 
-/// `init_file()`: ties the file to its dentry, whose reference it takes over, and to its mount. Writes the
-/// file, and the mount's counted line by one locked instruction below [`Rung::Norefcount`].
+/// `init_file()`: ties the file to its dentry, whose reference it takes over, and to its mount.
+/// Writes the file, and the mount's counted line by one locked instruction below
+/// [`Rung::Norefcount`](crate::Rung::Norefcount).
 #[inline]
 pub(crate) fn init_file<'a>(
     file: &'a File,
@@ -182,13 +182,13 @@ pub(crate) fn fget<'a>(
     loop {
         let file = files.fcheck(fd).ok_or(Errno::EBADF)?;
         if !atomic_inc_not_zero(&file.f_count) {
-            if current.globals.rung >= Rung::TypesafeFiles {
+            if current.globals.build.patches.typesafe_files {
                 // Closed a moment ago: the slot is empty by now, or holds another.
                 continue;
             }
             return Err(Errno::EBADF);
         }
-        if current.globals.rung >= Rung::TypesafeFiles
+        if current.globals.build.patches.typesafe_files
             && !files.fcheck(fd).is_some_and(|now| core::ptr::eq(now, file))
         {
             // The memory has become another file: not ours to hold.
@@ -239,11 +239,12 @@ pub(crate) fn put_filp<'a>(current: Current<'a>, file: &'a File) {
     }
 }
 
-/// `file_free()`: by a callback in the base, at once from [`Rung::TypesafeFiles`] on.
+/// `file_free()`: by a callback in the base, at once from
+/// [`Rung::TypesafeFiles`](crate::Rung::TypesafeFiles) on.
 #[inline]
 fn file_free<'a>(current: Current<'a>, file: &'a File) {
     current.globals.nr_files.add(current.cpu, -1);
-    if current.globals.rung >= Rung::TypesafeFiles {
+    if current.globals.build.patches.typesafe_files {
         current.globals.filp_cachep.free(current, file);
     } else {
         call_rcu(current, &file.fu_rcuhead, Callback::File(file));

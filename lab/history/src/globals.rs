@@ -1,6 +1,7 @@
 //! The kernel's global variables: the lines that every open and close of 2.6.27 meets on.
 
 use crate::atomic::{AtomicI64, AtomicU32, Ordering};
+use crate::build::Build;
 use crate::dcache::{Dentry, d_alloc_root};
 use crate::errno::Errno;
 use crate::fdtable::filled;
@@ -13,7 +14,6 @@ use crate::percpu::{Cpu, Current, Line, Syscall};
 use crate::percpu_counter::PercpuCounter;
 use crate::raw::Link;
 use crate::rcupdate::RcuCtrlblk;
-use crate::rung::Rung;
 use crate::slab::KmemCache;
 use crate::superblock::{MS_NOREFCOUNT, SuperBlock};
 use crate::ticket::TicketLock;
@@ -44,7 +44,7 @@ pub(crate) struct DentryStat {
 
 /// Everything that is global in the kernel, each written word in a line of its own.
 pub(crate) struct Globals {
-    pub(crate) rung: Rung,
+    pub(crate) build: Build,
     pub(crate) cpus: Vec<Cpu>,
     /// The number of the CPU for threads that have none of their own: the last.
     pub(crate) exit_cpu: usize,
@@ -83,17 +83,18 @@ impl Globals {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if `cpus` is 0; `ENOMEM`.
-    pub(crate) fn new(rung: Rung, cpus: usize) -> Result<Self, Errno> {
+    /// `EINVAL` if `cpus` is 0 or the options do not fit each other; `ENOMEM`.
+    pub(crate) fn new(build: Build, cpus: usize) -> Result<Self, Errno> {
         if cpus == 0 {
             return Err(Errno::EINVAL);
         }
+        build.check()?;
         let all = cpus.checked_add(1).ok_or(Errno::ENOMEM)?;
         let ledger = Ledger::default();
         let file_system = || FileSystem { mnt: VfsMount::new(), sb: SuperBlock::new() };
         Ok(Self {
-            rung,
-            cpus: filled(all, Cpu::new)?,
+            build,
+            cpus: numbered(all)?,
             exit_cpu: cpus,
             exit_lock: Line(TicketLock::new()),
             inode_lock: Line(TicketLock::new()),
@@ -118,9 +119,9 @@ impl Globals {
             pipe_fs: file_system(),
             anon_inode_fs: file_system(),
             anon_inode_inode: Link::null(),
-            filp_cachep: KmemCache::new(cpus, rung >= Rung::TypesafeFiles, &ledger),
-            dentry_cachep: KmemCache::new(cpus, false, &ledger),
-            inode_cachep: KmemCache::new(cpus, false, &ledger),
+            filp_cachep: KmemCache::new(&build, cpus, build.patches.typesafe_files, &ledger)?,
+            dentry_cachep: KmemCache::new(&build, cpus, false, &ledger)?,
+            inode_cachep: KmemCache::new(&build, cpus, false, &ledger)?,
             _entry: ledger.enter(),
             ledger,
         })
@@ -160,7 +161,7 @@ impl Globals {
     /// `kern_mount()` and `get_sb_pseudo()`.
     fn kern_mount<'a>(&'a self, current: Current<'a>, fs: &'a FileSystem) -> Result<(), Errno> {
         let sb = &fs.sb;
-        if self.rung >= Rung::Norefcount {
+        if self.build.patches.norefcount {
             // Relaxed: no other thread is here yet.
             sb.s_flags.store(MS_NOREFCOUNT, Ordering::Relaxed);
         }
@@ -170,4 +171,14 @@ impl Globals {
         fs.mnt.mnt_sb.store(Some(sb));
         Ok(())
     }
+}
+
+/// CPUs with the numbers from 0 on.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+fn numbered(count: usize) -> Result<Vec<Cpu>, Errno> {
+    let mut numbers = 0..;
+    filled(count, || Cpu::new(numbers.next().expect("numbers do not end")))
 }

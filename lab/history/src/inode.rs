@@ -12,12 +12,11 @@ use crate::globals::Globals;
 use crate::list::ListHead;
 use crate::percpu::{Cpu, Current};
 use crate::raw::Link;
-use crate::rung::Rung;
 use crate::slab::{KmemCacheCpu, Object, Page, Slot};
 use crate::superblock::SuperBlock;
 use crate::ticket::{TicketGuard, TicketLock, atomic_dec_and_lock, atomic_dec_and_test};
 
-/// Inode numbers that a CPU takes at a time, from [`Rung::LastIno`] on.
+/// Inode numbers that a CPU takes at a time, from [`Rung::LastIno`](crate::Rung::LastIno) on.
 pub(crate) const LAST_INO_BATCH: u32 = 1024;
 const I_FREEING: u32 = 32;
 const I_CLEAR: u32 = 64;
@@ -95,8 +94,8 @@ impl Object for Inode {
     }
 }
 
-/// `new_inode()`, or `new_inode_single()` from [`Rung::SingleInode`] on: an inode of a pseudo file with one
-/// reference.
+/// `new_inode()`, or `new_inode_single()` from [`Rung::SingleInode`](crate::Rung::SingleInode) on:
+/// an inode of a pseudo file with one reference.
 ///
 /// # Errors
 ///
@@ -107,7 +106,7 @@ pub(crate) fn new_pseudo_inode<'a>(
     sb: &'a SuperBlock,
     mode: u32,
 ) -> Result<&'a Inode, Errno> {
-    if current.globals.rung >= Rung::SingleInode {
+    if current.globals.build.patches.single_inode {
         new_inode_single(current, sb, mode)
     } else {
         new_inode(current, sb, mode)
@@ -129,16 +128,16 @@ pub(crate) fn new_inode<'a>(
 ) -> Result<&'a Inode, Errno> {
     let globals = current.globals;
     let inode = alloc_inode(current, sb, mode)?;
-    if globals.rung >= Rung::NrInodes {
+    if globals.build.patches.nr_inodes {
         globals.nr_inodes.add(current.cpu, 1);
     }
     let guard = globals.inode_lock.0.lock();
-    if globals.rung < Rung::NrInodes {
+    if !globals.build.patches.nr_inodes {
         inodes_stat_add(globals, 1, &guard);
     }
     globals.inode_in_use.0.add(&inode.i_list);
     sb.s_inodes.0.add(&inode.i_sb_list);
-    let ino = if globals.rung >= Rung::LastIno {
+    let ino = if globals.build.patches.last_ino {
         last_ino_get(current)
     } else {
         // Relaxed: under `inode_lock`.
@@ -231,11 +230,11 @@ fn generic_forget_inode<'a>(current: Current<'a>, inode: &'a Inode, guard: Ticke
     inode.i_sb_list.del_init();
     // Relaxed: under `inode_lock`.
     inode.i_state.store(inode.i_state.load(Ordering::Relaxed) | I_FREEING, Ordering::Relaxed);
-    if globals.rung < Rung::NrInodes {
+    if !globals.build.patches.nr_inodes {
         inodes_stat_add(globals, -1, &guard);
     }
     drop(guard);
-    if globals.rung >= Rung::NrInodes {
+    if globals.build.patches.nr_inodes {
         globals.nr_inodes.add(current.cpu, -1);
     }
     clear_inode(inode);
@@ -259,7 +258,8 @@ fn wake_up_inode(globals: &Globals, inode: &Inode) {
     assert!(queue.is_empty(), "no one sleeps on an inode here");
 }
 
-/// `inodes_stat.nr_inodes`, below [`Rung::NrInodes`]: a plain word, under `inode_lock`.
+/// `inodes_stat.nr_inodes`, below [`Rung::NrInodes`](crate::Rung::NrInodes): a plain word, under
+/// `inode_lock`.
 fn inodes_stat_add(globals: &Globals, amount: i64, _inode_lock: &TicketGuard<'_>) {
     let nr_inodes = &globals.inodes_stat.0.nr_inodes;
     // Relaxed: under the lock.

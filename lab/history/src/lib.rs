@@ -23,9 +23,10 @@
 //!
 //! # Our way
 //!
-//! Eric Dumazet's series of that year took the shared lines away, one patch at a time. Each patch (of its
-//! third version) is a [`Rung`] here, on top of those before it; a [`World`] stands on one rung, chosen when
-//! it is made.
+//! Eric Dumazet's series of that year took the shared lines away, one patch at a time. Each patch
+//! (of its third version) is a [`Rung`] here, on top of those before it; a [`World`] stands on one
+//! rung, chosen when it is made. [`Build`] names patches one by one, the slab allocator and its
+//! boot parameters, for the other versions of the series.
 //!
 //! ```text
 //!                    files (own table)          sockets.rs, fdtable.rs
@@ -123,6 +124,7 @@
 pub mod alf_queue;
 mod anon_inodes;
 mod atomic;
+mod build;
 mod dcache;
 pub mod dentry_count;
 mod errno;
@@ -140,6 +142,7 @@ pub mod path_walk;
 mod percpu;
 mod percpu_counter;
 mod pipe;
+mod queued;
 mod raw;
 mod rcupdate;
 mod rung;
@@ -153,6 +156,7 @@ pub mod tally;
 mod ticket;
 mod words;
 
+pub use build::{Allocator, Build, Patches, Tick};
 pub use errno::Errno;
 pub use ledger::Ledger;
 pub use nested_calls::NestedWay;

@@ -18,7 +18,7 @@ use crossbeam_utils::CachePadded;
 use quietline_platform::{AllocError, heap};
 
 use crate::atomic::{AtomicU32, Ordering};
-use crate::ticket::TicketLock;
+use crate::queued::{QueueNodes, QueuedLock};
 
 /// How steps from epoll to epoll are kept from going round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +64,7 @@ struct Node {
 
 /// A list and its lock, on one line as in the kernel.
 struct Head {
-    lock: TicketLock,
+    lock: QueuedLock,
     first: AtomicU32,
 }
 
@@ -91,7 +91,7 @@ impl NestedCalls {
             CachePadded::new(Node { next, prev, ctx, cookie })
         };
         let head =
-            |_| CachePadded::new(Head { lock: TicketLock::new(), first: AtomicU32::new(NONE) });
+            |_| CachePadded::new(Head { lock: QueuedLock::new(), first: AtomicU32::new(NONE) });
         let heads = heap::try_boxed_slice(heads, head)?;
         let nodes = heap::try_boxed_slice(callers * DEPTH, |_| new())?;
         for _head in &heads {
@@ -108,6 +108,7 @@ impl NestedCalls {
     /// Writes, but for [`NestedWay::Removed`]: the list's line twice and its lock's, and the line of whoever came before.
     pub(crate) fn call<R>(
         &self,
+        queue: &QueueNodes,
         caller: usize,
         cookie: u32,
         call: impl FnOnce() -> R,
@@ -117,7 +118,7 @@ impl NestedCalls {
         }
         let head = &self.heads[self.head_of(caller)];
         let own = {
-            let _lock = head.lock.lock();
+            let _lock = head.lock.lock(queue, caller);
             let mut nests = 0;
             // Relaxed, here and below: under the list's lock.
             let mut at = head.first.load(Ordering::Relaxed);
@@ -136,7 +137,7 @@ impl NestedCalls {
             own
         };
         let result = call();
-        let _lock = head.lock.lock();
+        let _lock = head.lock.lock(queue, caller);
         self.unlink(head, own);
         Ok(result)
     }
@@ -186,19 +187,22 @@ mod tests {
     const LISTED: [NestedWay; 2] = [NestedWay::Global, NestedWay::Dlock];
 
     /// Steps at 0, 1, 2, ... each inside the last: how many are made.
-    fn dive(calls: &NestedCalls, caller: usize, depth: u32) -> u32 {
-        calls.call(caller, depth, || dive(calls, caller, depth + 1)).map_or(depth, |deeper| deeper)
+    fn dive(calls: &NestedCalls, queue: &QueueNodes, caller: usize, depth: u32) -> u32 {
+        let deeper = || dive(calls, queue, caller, depth + 1);
+        calls.call(queue, caller, depth, deeper).unwrap_or(depth)
     }
 
     #[test]
     fn depth_and_circles() {
         for way in LISTED {
             let calls = NestedCalls::new(way, 3).unwrap();
+            let queue = QueueNodes::new(3, true).unwrap();
             for caller in 0..3 {
-                assert_eq!(dive(&calls, caller, 0), MAX_NESTS + 1, "{way:?}");
-                let again = calls.call(caller, 7, || calls.call(caller, 7, || ()));
+                assert_eq!(dive(&calls, &queue, caller, 0), MAX_NESTS + 1, "{way:?}");
+                let call = |caller| calls.call(&queue, caller, 7, || ());
+                let again = calls.call(&queue, caller, 7, || call(caller));
                 assert_eq!(again, Ok(Err(Nested)), "{way:?}");
-                let other = calls.call(caller, 7, || calls.call((caller + 1) % 3, 7, || ()));
+                let other = calls.call(&queue, caller, 7, || call((caller + 1) % 3));
                 assert_eq!(other, Ok(Ok(())), "{way:?}: another's steps do not count");
             }
             assert!(
@@ -212,11 +216,14 @@ mod tests {
     fn stress_all_leave() {
         for way in LISTED {
             let calls = NestedCalls::new(way, 3).unwrap();
+            let queue = QueueNodes::new(3, true).unwrap();
             std::thread::scope(|s| {
                 for caller in 0..3 {
-                    let calls = &calls;
+                    let (calls, queue) = (&calls, &queue);
                     s.spawn(move || {
-                        (0..1_000).for_each(|_| assert_eq!(dive(calls, caller, 0), MAX_NESTS + 1))
+                        for _ in 0..1_000 {
+                            assert_eq!(dive(calls, queue, caller, 0), MAX_NESTS + 1);
+                        }
                     });
                 }
             });

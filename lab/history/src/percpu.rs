@@ -18,6 +18,8 @@ pub(crate) struct Line<T>(pub(crate) T);
 /// instructions; they are atomics only so that a mistake is wrong and not undefined.
 #[repr(C, align(64))]
 pub(crate) struct Cpu {
+    /// Its place among the CPUs. Never changes.
+    pub(crate) number: usize,
     /// Not 0 while a thread is in a system call on this CPU.
     pub(crate) preempt_count: AtomicU32,
     /// Inode number given out last; a multiple of 1,024 when the batch is used up.
@@ -38,8 +40,9 @@ pub(crate) struct Cpu {
 
 impl Cpu {
     /// A CPU that has done nothing yet.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(number: usize) -> Self {
         Self {
+            number,
             preempt_count: AtomicU32::new(0),
             last_ino: AtomicU32::new(0),
             nr_files: AtomicI64::new(0),

@@ -6,12 +6,14 @@
 //! ```
 //!
 //! There is no timer here. A tick comes with every [`TICK`]th callback of a CPU: a millisecond (`HZ=1000`) at
-//! the 1.561 µs that an open+close took on the machine of the series. A quiescent state is any moment at
+//! the 1.561 µs that an open+close took on the machine of the series. A world that is built with
+//! `Tick::Caller` has ticks when its caller says so. A quiescent state is any moment at
 //! which a CPU is in no read section, and the grace period's end finds that by looking. For that, a reader
 //! must mark itself and pay for a fence, where the kernel pays with the timer interrupt. No reader is on the
 //! path that is measured.
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::build::Tick;
 use crate::file::{File, file_free_rcu};
 use crate::percpu::{Cpu, Current};
 use crate::raw::Link;
@@ -147,6 +149,9 @@ pub(crate) fn call_rcu<'a>(current: Current<'a>, head: &'a RcuHead, callback: Ca
     rdp.nxttail.store(Some(head));
     // Relaxed, here and below: a CPU's own counts.
     rdp.qlen.store(rdp.qlen.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    if current.globals.build.tick == Tick::Caller {
+        return;
+    }
     let ticks = rdp.ticks.load(Ordering::Relaxed) + 1;
     if ticks >= TICK {
         rdp.ticks.store(0, Ordering::Relaxed);

@@ -66,17 +66,4 @@ impl Rung {
             Rung::Norefcount => "no reference count on the kernel's own mounts (1.64 s)",
         }
     }
-
-    /// Wall-clock seconds of a million open+close on each of 8 CPUs, as the series' author reported them for
-    /// this patch with all before it (8 cores of 3 GHz Core 2, 2008).
-    pub fn seconds_on_8_cpus(self) -> f64 {
-        match self {
-            Rung::Base => 27.5,
-            Rung::NrDentry | Rung::NrInodes | Rung::LastIno => 25.0,
-            Rung::SingleDentry => 19.9,
-            Rung::SingleInode => 3.01,
-            Rung::TypesafeFiles => 2.20,
-            Rung::Norefcount => 1.64,
-        }
-    }
 }

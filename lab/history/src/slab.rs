@@ -1,5 +1,5 @@
 //! SLUB as it was in 2.6.27 (`mm/slub.c`): a freelist per CPU, and behind it one list of partial slabs under
-//! a lock.
+//! a lock. A kernel can be built with SLAB instead: [`queues`].
 //!
 //! An object freed on the CPU whose current slab it came from goes on that CPU's freelist and is the next to
 //! be handed out: no lock, and warm. Any other takes its slab's lock, and where the slab was full or becomes
@@ -9,19 +9,21 @@
 //! Differences from the kernel: `page` is found by a word in the object rather than from its address, and
 //! pages given back are kept for the cache they came from.
 
+mod queues;
+
 use core::ptr;
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::build::{Allocator, Build, MAX_ORDER};
 use crate::errno::Errno;
 use crate::ledger::{Entry, Ledger};
 use crate::percpu::{Cpu, Current, Line};
 use crate::raw::{Arena, Link, Resident};
 use crate::rcupdate::RcuHead;
 use crate::ticket::{TicketGuard, TicketLock};
+use queues::Queues;
 
 const PAGE_SIZE: usize = 4096;
-/// `slub_max_order` of the time.
-const MAX_ORDER: usize = 3;
 /// Free pages that a CPU keeps to itself (`pcp->high`).
 const PCP_HIGH: u32 = 64;
 
@@ -119,6 +121,11 @@ pub(crate) struct Zone<T: Object> {
 /// `struct kmem_cache`.
 pub(crate) struct KmemCache<T: Object> {
     objects_per_slab: usize,
+    /// A slab is one page: CPUs keep some of these. Larger blocks go to the zone and come from
+    /// there.
+    has_hot_pages: bool,
+    /// SLAB's arrays and lists, in a kernel with SLAB.
+    queues: Option<Queues<T>>,
     /// `SLAB_DESTROY_BY_RCU`: an empty slab is given back only after a grace period.
     destroy_by_rcu: bool,
     ledger: Ledger,
@@ -142,21 +149,41 @@ pub struct SlabInfo {
 
 impl<T: Object> KmemCache<T> {
     /// `kmem_cache_create()`.
-    pub(crate) fn new(cpus: usize, destroy_by_rcu: bool, ledger: &Ledger) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(
+        build: &Build,
+        cpus: usize,
+        destroy_by_rcu: bool,
+        ledger: &Ledger,
+    ) -> Result<Self, Errno> {
+        let (objects_per_slab, queues) = match build.allocator {
+            Allocator::Slub => (slub_objects_per_slab(size_of::<T>(), cpus, build), None),
+            Allocator::Slab => {
+                // One page. It begins with the slab's descriptor and a number for each object.
+                let objects =
+                    (PAGE_SIZE - queues::DESCRIPTOR) / (size_of::<T>() + size_of::<u32>());
+                (objects, Some(Queues::new(cpus + 1, size_of::<T>(), objects)?))
+            }
+        };
         let node = KmemCacheNode {
             list_lock: TicketLock::new(),
             nr_partial: AtomicU64::new(0),
             first: Link::null(),
             last: Link::null(),
         };
-        Self {
-            objects_per_slab: objects_per_slab(size_of::<T>(), cpus),
+        Ok(Self {
+            objects_per_slab,
+            has_hot_pages: objects_per_slab * size_of::<T>() <= PAGE_SIZE,
+            queues,
             destroy_by_rcu,
             ledger: ledger.clone(),
             slabs: Arena::new(),
             node: Line(node),
             zone: Line(Zone { lock: TicketLock::new(), free: Link::null() }),
-        }
+        })
     }
 
     /// `kmem_cache_alloc()`. Writes the CPU's own line.
@@ -166,6 +193,9 @@ impl<T: Object> KmemCache<T> {
     /// `ENOMEM`.
     #[inline]
     pub(crate) fn alloc<'a>(&'a self, current: Current<'a>) -> Result<&'a T, Errno> {
+        if let Some(queues) = &self.queues {
+            return queues.alloc(self, current);
+        }
         let c = T::cpu_slab(current.cpu);
         match c.freelist.load() {
             Some(object) => {
@@ -180,6 +210,9 @@ impl<T: Object> KmemCache<T> {
     /// current one.
     #[inline]
     pub(crate) fn free<'a>(&'a self, current: Current<'a>, object: &'a T) {
+        if let Some(queues) = &self.queues {
+            return queues.free(current, object);
+        }
         let c = T::cpu_slab(current.cpu);
         let page = object.slot().page.load();
         if ptr::eq(link_address(page), link_address(c.page.load())) {
@@ -314,7 +347,7 @@ impl<T: Object> KmemCache<T> {
     }
 
     fn alloc_pages<'a>(&'a self, c: &'a KmemCacheCpu<T>) -> Result<&'a Page<T>, Errno> {
-        if let Some(page) = c.pcp.load() {
+        if let Some(page) = c.pcp.load().filter(|_| self.has_hot_pages) {
             c.pcp.store(page.next.load());
             c.pcp_count.store(c.pcp_count.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
             return Ok(page);
@@ -334,7 +367,7 @@ impl<T: Object> KmemCache<T> {
     pub(crate) fn free_pages<'a>(&'a self, current: Current<'a>, page: &'a Page<T>) {
         let c = T::cpu_slab(current.cpu);
         let count = c.pcp_count.load(Ordering::Relaxed);
-        if count < PCP_HIGH {
+        if self.has_hot_pages && count < PCP_HIGH {
             page.next.store(c.pcp.load());
             c.pcp.store(Some(page));
             c.pcp_count.store(count + 1, Ordering::Relaxed);
@@ -363,6 +396,7 @@ impl<T: Object> KmemCache<T> {
             _entry: self.ledger.enter(),
         })?;
         quietline_platform::name_words!(self.zone.0, "zone");
+        self.queues.iter().for_each(Queues::name_words);
         quietline_platform::name_words!(*page => "page" { slab_lock, frozen, inuse, freelist, next, prev, rcu_head });
         page.objects.iter().for_each(T::name_words);
         Ok(page)
@@ -376,6 +410,10 @@ impl<T: Object> KmemCache<T> {
             info.num_objs += page.objects.len();
             info.active_objs += page.inuse.load(Ordering::Relaxed) as usize;
         });
+        if let Some(queues) = &self.queues {
+            info.active_objs -= queues.len();
+            return info;
+        }
         for cpu in cpus {
             let mut free = T::cpu_slab(cpu).freelist.load();
             while let Some(object) = free {
@@ -393,12 +431,15 @@ fn link_address<T>(link: Option<&T>) -> *const T {
 
 /// `calculate_order()`: objects in a slab, so that there are enough of them and at most a 16th is wasted, if
 /// it can be.
-fn objects_per_slab(size: usize, cpus: usize) -> usize {
+fn slub_objects_per_slab(size: usize, cpus: usize, build: &Build) -> usize {
     let fls = (usize::BITS - cpus.leading_zeros()) as usize;
-    let mut min_objects = 4 * (fls + 1);
+    let mut min_objects = match build.slub_min_objects {
+        0 => 4 * (fls + 1),
+        objects => objects,
+    };
     while min_objects > 1 {
         for fraction in [16, 8, 4] {
-            for order in 0..=MAX_ORDER {
+            for order in build.slub_min_order..=MAX_ORDER {
                 let bytes = PAGE_SIZE << order;
                 if bytes >= min_objects * size && bytes % size <= bytes / fraction {
                     return bytes / size;

@@ -41,7 +41,7 @@ use quietline_platform::{AllocError, heap};
 
 use crate::errno::Errno;
 use crate::percpu::Line;
-use crate::ticket::TicketLock;
+use crate::queued::{QueueNodes, QueuedLock};
 pub use current::Current;
 pub use raw::Object;
 use raw::{Double, Memory};
@@ -69,6 +69,8 @@ pub struct KmemCache {
     cpus: Box<[Line<KmemCacheCpu>]>,
     node: Line<KmemCacheNode>,
     zone: Line<Zone>,
+    /// Where waiters for the locks queue.
+    queue: QueueNodes,
 }
 
 /// `struct page` of a slab.
@@ -97,7 +99,7 @@ struct KmemCacheCpu {
 
 /// `struct kmem_cache_node`: slabs with free objects that are no CPU's.
 struct KmemCacheNode {
-    list_lock: TicketLock,
+    list_lock: QueuedLock,
     nr_partial: AtomicU32,
     first: AtomicU32,
     last: AtomicU32,
@@ -105,7 +107,7 @@ struct KmemCacheNode {
 
 /// Blocks of memory that are no slab.
 struct Zone {
-    lock: TicketLock,
+    lock: QueuedLock,
     free: AtomicU32,
     /// Blocks from this number on were never used.
     fresh: AtomicU32,
@@ -173,16 +175,17 @@ impl KmemCache {
             pages: heap::try_boxed_slice(memory / block, page).map_err(no_memory)?,
             cpus: heap::try_boxed_slice(cpus, cpu).map_err(no_memory)?,
             node: Line(KmemCacheNode {
-                list_lock: TicketLock::new(),
+                list_lock: QueuedLock::new(),
                 nr_partial: AtomicU32::new(0),
                 first: AtomicU32::new(NONE),
                 last: AtomicU32::new(NONE),
             }),
             zone: Line(Zone {
-                lock: TicketLock::new(),
+                lock: QueuedLock::new(),
                 free: AtomicU32::new(NONE),
                 fresh: AtomicU32::new(0),
             }),
+            queue: QueueNodes::new(cpus, false).map_err(no_memory)?,
         })
     }
 
@@ -202,7 +205,7 @@ impl KmemCache {
         if c.entered.swap(true, Ordering::Acquire) {
             return Err(Errno::EINVAL);
         }
-        Ok(Current { cache: self, c, one_thread: PhantomData })
+        Ok(Current { cache: self, c, cpu, one_thread: PhantomData })
     }
 
     /// Objects that a slab holds.

@@ -8,7 +8,6 @@ use crate::fdtable::FilesStruct;
 use crate::file::{File, FileOperations, get_empty_filp, init_file, put_filp};
 use crate::inode::{Inode, iput, iput_single, new_pseudo_inode};
 use crate::percpu::Current;
-use crate::rung::Rung;
 
 const S_IFSOCK: u32 = 0o140_000;
 
@@ -65,7 +64,7 @@ pub(crate) fn sock_close(current: Current<'_>) {
 /// Gives up a pseudo inode that has no dentry yet.
 #[cold]
 pub(crate) fn put_pseudo_inode<'a>(current: Current<'a>, inode: &'a Inode) {
-    if current.globals.rung >= Rung::SingleInode {
+    if current.globals.build.patches.single_inode {
         iput_single(current, inode);
     } else {
         iput(current, inode);

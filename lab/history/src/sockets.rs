@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::anon_inodes::anon_inode_getfd;
 use crate::atomic::Ordering;
+use crate::build::{Build, Patches};
 use crate::errno::Errno;
 use crate::fdtable::{FilesStruct, NR_OPEN};
 use crate::file::{FileOperations, fget, fput};
@@ -64,7 +65,16 @@ impl World {
     ///
     /// `EINVAL` if `cpus` is 0; `ENOMEM`.
     pub fn try_new(rung: Rung, cpus: usize) -> Result<World, Errno> {
-        let globals = Arc::new(Globals::new(rung, cpus)?);
+        Self::build(rung.into(), cpus)
+    }
+
+    /// Builds a kernel with CPUs 0 to `cpus - 1`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if `cpus` is 0 or the options do not fit each other; `ENOMEM`.
+    pub fn build(options: Build, cpus: usize) -> Result<World, Errno> {
+        let globals = Arc::new(Globals::new(options, cpus)?);
         globals.boot()?;
         Ok(World { globals })
     }
@@ -90,9 +100,25 @@ impl World {
         })
     }
 
-    /// The rung this world stands on.
-    pub fn rung(&self) -> Rung {
-        self.globals.rung
+    /// Returns the patches that this kernel has.
+    pub fn patches(&self) -> Patches {
+        self.globals.build.patches
+    }
+
+    /// Runs RCU's part of the timer tick on a CPU. A world that was built with
+    /// [`Tick::Caller`](crate::Tick::Caller) frees files after grace periods only if this is
+    /// called.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is no such CPU.
+    pub fn tick(&self, cpu: usize) -> Result<(), Errno> {
+        let syscall = Syscall::enter(&self.globals, cpu)?;
+        // rcu_pending()
+        if syscall.current.cpu.rcu_data.qlen() > 0 {
+            rcu_check_callbacks(syscall.current);
+        }
+        Ok(())
     }
 
     /// CPUs that threads may be on.
@@ -102,7 +128,7 @@ impl World {
 
     /// Dentries in use, the kernel's own among them; exact while no thread is in a system call.
     pub fn nr_dentry(&self) -> i64 {
-        if self.rung() >= Rung::NrDentry {
+        if self.patches().nr_dentry {
             self.globals.nr_dentry.sum(&self.globals.cpus)
         } else {
             // Relaxed: exact only when quiescent, and then ordered by whatever made it so.
@@ -112,7 +138,7 @@ impl World {
 
     /// Inodes in use, the kernel's own among them; exact while no thread is in a system call.
     pub fn nr_inodes(&self) -> i64 {
-        if self.rung() >= Rung::NrInodes {
+        if self.patches().nr_inodes {
             self.globals.nr_inodes.sum(&self.globals.cpus)
         } else {
             // Relaxed: as in `nr_dentry`.
@@ -304,7 +330,7 @@ impl Process {
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("World")
-            .field("rung", &self.rung())
+            .field("patches", &self.patches())
             .field("cpus", &self.cpus())
             .finish_non_exhaustive()
     }

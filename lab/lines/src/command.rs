@@ -7,7 +7,8 @@ use quietline_lines::conflicts::Conflicts;
 use quietline_lines::costs;
 use quietline_lines::forecast::{self, Forecast, Limit};
 use quietline_lines::gate::Gate;
-use quietline_lines::ladder::{self, Ladder};
+use quietline_lines::ladder::{self, Ladder, Model};
+use quietline_lines::seeds;
 use quietline_lines::sensitivity::{self, Conclusion};
 use quietline_lines::validation::{self, Validation};
 use quietline_sim::report::html;
@@ -28,12 +29,21 @@ struct Cli {
 enum Command {
     Lines(Lines),
     Forecast(ForecastArgs),
-    /// The ladder of 2008 on a model of its machine: beside its author's seconds, with latencies 30 % off either way, and
-    /// the contended lines of each rung
+    /// The ladder of 2008 on a model of its machine: beside its author's seconds, with latencies 30
+    /// % off either way, and the contended lines of each rung
     Ladder {
         /// The machine by name, or the path of its file
         #[arg(long, default_value = "core2-2x4")]
         machine: String,
+        /// Write the numbers as JSON to FILE
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+    /// The tables of the mail threads with the model's values beside them, and the error of each
+    /// point
+    Seeds {
+        /// sockets-2008, inodes-2010 or epoll-2017; without one, all
+        seeds: Vec<String>,
         /// Write the numbers as JSON to FILE
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
@@ -137,6 +147,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Lines(arguments) => lines(&arguments),
         Command::Forecast(arguments) => draw(&arguments),
         Command::Ladder { machine, json } => ladder(&machine, json.as_deref()),
+        Command::Seeds { seeds, json } => compare(&seeds, json.as_deref()),
         Command::Gate { json } => gate(json.as_deref()),
         Command::Costs { operations, json } => costs(&operations, json.as_deref()),
         Command::CostsRow { operation, sharing } => costs_row(&operation, &sharing),
@@ -299,7 +310,7 @@ fn ladder(machine: &str, json: Option<&Path>) -> Outcome {
     let machine = Topology::load(machine)?;
     let mut ladders = Vec::new();
     for latencies in sensitivity::LATENCIES {
-        let ladder = Ladder::climb(&machine, latencies, 1)?;
+        let ladder = Model::fitted(&machine, latencies, 1)?.ladder()?;
         println!("{ladder}");
         ladders.push(ladder);
     }
@@ -308,6 +319,31 @@ fn ladder(machine: &str, json: Option<&Path>) -> Outcome {
     let conflicts = Conflicts::count(&machine, ladder::CPUS, 1)?;
     println!("{conflicts}");
     write_json(&Climbed { ladders, conclusions, conflicts }, json)
+}
+
+/// A thread, and its tables beside the model.
+#[derive(serde::Serialize)]
+struct Compared {
+    seed: &'static str,
+    tables: Vec<quietline_seeds::Comparison>,
+}
+
+fn compare(chosen: &[String], json: Option<&Path>) -> Outcome {
+    let known = |seed: &String| seeds::MODELLED.contains(&seed.as_str());
+    if let Some(seed) = chosen.iter().find(|seed| !known(seed)) {
+        let known = seeds::MODELLED.join(", ");
+        return Err(format!("the model has no answer to {seed}, only to {known}").into());
+    }
+    let mut compared = Vec::new();
+    for seed in seeds::MODELLED {
+        if chosen.is_empty() || chosen.iter().any(|name| name == seed) {
+            let tables = seeds::comparisons(seed)?;
+            println!("{seed}\n");
+            tables.iter().for_each(|table| println!("{table}"));
+            compared.push(Compared { seed, tables });
+        }
+    }
+    write_json(&compared, json)
 }
 
 fn gate(json: Option<&Path>) -> Outcome {

@@ -32,8 +32,8 @@ const fn line(
     SeedLine { fields, says, gone, least }
 }
 
-/// A callback for each file, and a tick after 640 of them: a tick takes RCU's lock once, and frees into slabs that are no
-/// CPU's.
+/// Ticks for each operation, at least: with an operation of 1.561 us, a tick comes after 640. A
+/// tick takes RCU's lock once, and frees files into slabs that no CPU owns.
 const TICK: f64 = 1.0 / 640.0;
 
 /// All of them, in the order in which the seed's patches take them away.

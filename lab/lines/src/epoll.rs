@@ -26,7 +26,13 @@ pub(crate) fn operations() -> Vec<Operation> {
     let history = NestedWay::ALL.map(|way| Operation {
         period: Period::Short,
         name: format!("history-{}", way.name()).into(),
-        ..Operation::new("", says(way), Allowance::Any, move |cpus| history(way, cpus))
+        ..Operation::new("", says(way), Allowance::Any, move |cpus| miniature(way, cpus, false))
+    });
+    let history_own = NestedWay::ALL.map(|way| Operation {
+        period: Period::Short,
+        name: format!("history-{}-own", way.name()).into(),
+        says: format!("{}; each process sends to itself", says(way)).into(),
+        ..Operation::new("", "", Allowance::Any, move |cpus| miniature(way, cpus, true))
     });
     let one =
         |name, ledger| Operation::of_ledger(name, ledger, Sharing::OneProcess, Allowance::Never);
@@ -69,6 +75,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         },
     ];
     operations.extend(history);
+    operations.extend(history_own);
     operations
 }
 
@@ -178,12 +185,13 @@ impl Peers {
     }
 }
 
-fn history(way: NestedWay, processes: usize) -> Scene {
+/// The miniature's dispatcher. Each process sends to all, or to itself alone.
+fn miniature(way: NestedWay, processes: usize, to_itself: bool) -> Scene {
     let mesh = Arc::new(Mesh::new(way, processes, GROUPS).expect("memory for it"));
     Box::new(move |process| {
         let (mesh, mut peers) = (Arc::clone(&mesh), Peers::new(process, processes));
         Box::new(move || {
-            mesh.turn(process, peers.next());
+            mesh.turn(process, if to_itself { process } else { peers.next() });
         })
     })
 }

@@ -40,6 +40,7 @@ pub mod operation;
 mod paths;
 mod product;
 mod rungs;
+pub mod seeds;
 pub mod sensitivity;
 mod slab;
 mod sockets;

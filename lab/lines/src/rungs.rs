@@ -1,8 +1,18 @@
-//! The ladder of 2008: sockets, pipes and eventfds as in Linux 2.6.27, and each patch of the series on top.
+//! Kernels of the thread of 2008: sockets, pipes and eventfds of Linux 2.6.27, with any patches of
+//! the series.
+//!
+//! The CPUs of a simulated kernel have a timer tick each millisecond, all in the same moment, as
+//! Linux had. RCU frees files at the tick, so all CPUs free into the slabs at the same time.
 
 use crate::operation::{Allowance, Operation, Period, Scene};
-use quietline_history::{Errno, Process, Rung, Word, World};
+use quietline_history::{Build, Errno, Process, Rung, Tick, Word, World};
+use quietline_platform::clock;
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Time between two timer ticks: `CONFIG_HZ_1000`. The thread does not say what the machine had.
+const TICK: Duration = Duration::from_millis(1);
 
 /// What is opened and closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,36 +34,67 @@ pub(crate) fn operation(object: Object, rung: Rung) -> Operation {
         Object::Pipe => "pipes-",
         Object::Eventfd => "eventfds-",
     };
+    let name = format!("history-{kind}{}", rung.name());
+    of_build(name.into(), rung.says().into(), object, rung.into())
+}
+
+/// Returns opening and closing an object in a kernel that is built with these options.
+pub(crate) fn of_build(
+    name: Cow<'static, str>,
+    says: Cow<'static, str>,
+    object: Object,
+    build: Build,
+) -> Operation {
     Operation {
-        name: format!("history-{kind}{}", rung.name()).into(),
-        says: rung.says().into(),
-        scene: Box::new(move |cpus| scene(object, rung, cpus)),
+        name,
+        says,
+        scene: Box::new(move |cpus| scene(object, build, cpus)),
         allowance: Allowance::Any,
-        period: if rung < Rung::TypesafeFiles { Period::Ticks } else { Period::Batch },
+        period: if build.patches.typesafe_files { Period::Batch } else { Period::Ticks },
     }
 }
 
-/// A process of the world, and the CPU that it is on.
-struct OnCpu(Process, usize);
+/// A process of a kernel, and the CPU that it runs on.
+struct OnCpu {
+    world: Arc<World>,
+    process: Process,
+    cpu: usize,
+    next_tick: Duration,
+}
 
 impl OnCpu {
-    fn open_and_close(&self, object: Object) -> Result<(), Errno> {
-        let Self(process, cpu) = self;
+    fn open_and_close(&mut self, object: Object) -> Result<(), Errno> {
+        let Self { process, cpu, .. } = self;
         let close = |fd| process.close(*cpu, fd);
         match object {
             Object::Socket => process.socket(*cpu).and_then(close),
             Object::Pipe => process.pipe(*cpu)?.into_iter().try_for_each(close),
             Object::Eventfd => process.eventfd(*cpu).and_then(close),
+        }?;
+        let now = clock::monotonic();
+        if now >= self.next_tick {
+            self.next_tick = tick_after(now);
+            self.world.tick(self.cpu)?;
         }
+        Ok(())
     }
 }
 
-fn scene(object: Object, rung: Rung, cpus: usize) -> Scene {
-    let world = Arc::new(World::new(rung, cpus));
+/// Returns the time of the first tick after a time.
+fn tick_after(now: Duration) -> Duration {
+    let ticks = now.as_nanos() / TICK.as_nanos() + 1;
+    TICK * u32::try_from(ticks).expect("a simulation lasts seconds at most")
+}
+
+fn scene(object: Object, build: Build, cpus: usize) -> Scene {
+    let build = Build { tick: Tick::Caller, ..build };
+    let world = Arc::new(World::build(build, cpus).expect("memory for a kernel"));
     name(world.words());
     Box::new(move |cpu| {
-        let on = OnCpu(world.process(), cpu);
-        name(on.0.words());
+        let (world, process) = (Arc::clone(&world), world.process());
+        name(process.words());
+        let next_tick = tick_after(clock::monotonic());
+        let mut on = OnCpu { world, process, cpu, next_tick };
         Box::new(move || on.open_and_close(object).expect("it is opened, and closed"))
     })
 }

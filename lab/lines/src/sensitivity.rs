@@ -1,6 +1,6 @@
 //! Which conclusions from the ladder hold when latencies are not what the machine's file says.
 
-use crate::ladder::{BASE_ON_1, Ladder};
+use crate::ladder::{Ladder, reported_on_8};
 use core::fmt;
 use core::ops::RangeInclusive;
 use quietline_history::Rung;
@@ -8,9 +8,6 @@ use serde::Serialize;
 
 /// What all latencies between CPUs, and to memory, are multiplied by: the file's first.
 pub const LATENCIES: [f64; 3] = [1.0, 0.7, 1.3];
-
-/// Seconds on one CPU with the whole series, as its author reported.
-const LAST_ON_1: f64 = 1.245;
 
 /// A conclusion: a ratio, what was reported for it, and within which bounds the conclusion is true.
 #[derive(Debug, Clone, Serialize)]
@@ -54,14 +51,17 @@ pub fn conclusions(ladders: &[Ladder]) -> Vec<Conclusion> {
     // On 8 CPUs: how much longer one rung takes than another.
     let modelled =
         |ladder: &Ladder, slow: Rung, fast: Rung| on_8(ladder, slow) / on_8(ladder, fast);
-    let reported = |slow: Rung, fast: Rung| slow.seconds_on_8_cpus() / fast.seconds_on_8_cpus();
+    let reported = |slow: Rung, fast: Rung| reported_on_8(slow) / reported_on_8(fast);
     let step = |says, slow, fast, bounds| {
         conclude(says, reported(slow, fast), bounds, &move |ladder| modelled(ladder, slow, fast))
     };
     use Rung::{Base, LastIno, Norefcount, SingleDentry, SingleInode, TypesafeFiles};
-    let (end_on_1, end) = (LAST_ON_1 / BASE_ON_1, Norefcount.seconds_on_8_cpus() / LAST_ON_1);
+    let versions = quietline_seeds::table("sockets-2008", "versions");
+    let base_on_1 = versions.expect("2.6.28-rc", "1 CPU");
+    let last_on_1 = versions.expect("version 3", "1 CPU");
+    let (end_on_1, end) = (last_on_1 / base_on_1, reported_on_8(Norefcount) / last_on_1);
     let base = |ladder: &Ladder| ladder.steps[0].on_8 / ladder.steps[0].on_1;
-    let slower = Base.seconds_on_8_cpus() / BASE_ON_1;
+    let slower = reported_on_8(Base) / base_on_1;
     let (dentry, inode) = (reported(LastIno, SingleDentry), reported(SingleDentry, SingleInode));
     vec![
         // More than 8 times as long on 8 CPUs: one alone would be done sooner.

@@ -178,6 +178,7 @@ machines!(
     "one-socket-16",
     "core2-2x4",
     "westmere-8x10",
+    "nehalem-4",
     "haswell-4",
     "kvm-18",
     "epyc-2x64",

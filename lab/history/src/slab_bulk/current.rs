@@ -15,6 +15,8 @@ const LOOK_AHEAD: u32 = 3;
 pub struct Current<'a> {
     pub(super) cache: &'a KmemCache,
     pub(super) c: &'a KmemCacheCpu,
+    /// The CPU's number.
+    pub(super) cpu: usize,
     /// What a CPU owns is used by one thread.
     pub(super) one_thread: PhantomData<Cell<()>>,
 }

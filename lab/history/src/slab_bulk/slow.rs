@@ -5,7 +5,7 @@ use quietline_platform::atomic::Ordering;
 use super::current::{Current, Detached};
 use super::{Counters, KmemCache, NONE, Page};
 use crate::errno::Errno;
-use crate::ticket::TicketGuard;
+use crate::queued::QueuedGuard;
 
 // Relaxed, in all of this file: a CPU's words are its thread's own, a list's are under its lock, and a slab's pair is
 // confirmed by an exchange.
@@ -84,7 +84,7 @@ impl Current<'_> {
     /// `new_slab()`: a slab of fresh objects becomes the CPU's. All of them, in the order of their addresses.
     fn new_slab(&self) -> Result<u64, Errno> {
         let cache = self.cache;
-        let number = cache.alloc_pages()?;
+        let number = cache.alloc_pages(self.cpu)?;
         let first = cache.memory.block(number as usize);
         for i in 0..cache.objects {
             let object = first + i * cache.size;
@@ -128,15 +128,15 @@ impl Current<'_> {
             if guard.is_some() && surplus {
                 cache.remove_partial(group.page);
                 drop(guard);
-                cache.free_pages(group.page);
+                cache.free_pages(self.cpu, group.page);
             }
             return;
         }
     }
 
-    fn lock_list(&self) -> TicketGuard<'_> {
+    fn lock_list(&self) -> QueuedGuard<'_> {
         self.c.list_locks.store(self.list_locks() + 1, Ordering::Relaxed);
-        self.cache.node.0.list_lock.lock()
+        self.cache.node.0.list_lock.lock(&self.cache.queue, self.cpu)
     }
 
     /// `put_cpu_partial()`: a frozen slab becomes one of the CPU's partial slabs. If there are too many, those that were
@@ -190,7 +190,7 @@ impl Current<'_> {
         drop(guard);
         while discard != NONE {
             let next = cache.page(discard).next.load(Ordering::Relaxed);
-            cache.free_pages(discard);
+            cache.free_pages(self.cpu, discard);
             discard = next;
         }
     }
@@ -233,9 +233,9 @@ impl KmemCache {
     }
 
     /// A block that is no slab: the one freed last, or the next of those never used.
-    fn alloc_pages(&self) -> Result<u32, Errno> {
+    fn alloc_pages(&self, cpu: usize) -> Result<u32, Errno> {
         let zone = &self.zone.0;
-        let _guard = zone.lock.lock();
+        let _guard = zone.lock.lock(&self.queue, cpu);
         let free = zone.free.load(Ordering::Relaxed);
         if free != NONE {
             zone.free.store(self.page(free).next.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -250,10 +250,10 @@ impl KmemCache {
     }
 
     /// Gives the block of an empty slab back.
-    fn free_pages(&self, number: u32) {
+    fn free_pages(&self, cpu: usize, number: u32) {
         let page = self.page(number);
         page.freelist_counters.store((0, 0));
-        let _guard = self.zone.0.lock.lock();
+        let _guard = self.zone.0.lock.lock(&self.queue, cpu);
         page.next.store(self.zone.0.free.load(Ordering::Relaxed), Ordering::Relaxed);
         self.zone.0.free.store(number, Ordering::Relaxed);
     }

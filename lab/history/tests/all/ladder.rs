@@ -22,12 +22,6 @@ fn rungs_are_in_order_and_named() {
     let expected =
         "base nr_dentry nr_inodes last_ino single-dentry single-inode typesafe-files norefcount";
     assert_eq!(names.join(" "), expected);
-    for rung in Rung::ALL {
-        assert!(
-            rung.says()
-                .contains(&format!("({} s)", rung.seconds_on_8_cpus()).replace("2.2 ", "2.20 "))
-        );
-    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of the crate in one program, a module for each concept.
 
 mod alf_queue;
+mod builds;
 mod dentry_count;
 mod eventpoll;
 mod inode_rcu;

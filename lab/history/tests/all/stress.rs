@@ -42,7 +42,7 @@ fn assert_at_rest(world: &World, fresh: &World) {
         )
     };
     world.quiesce();
-    assert_eq!(state(world), state(fresh), "{:?}", world.rung());
+    assert_eq!(state(world), state(fresh), "{:?}", world.patches());
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn detached_freelists_meet_at_the_list_lock() {
     assert!(efficiency(&curve) < 0.3, "{:.3}", efficiency(&curve));
     let bottleneck = &curve.points[2].bottleneck;
     assert!(
-        bottleneck.as_ref().is_some_and(|(line, _)| line.contains("ticket.rs")),
+        bottleneck.as_ref().is_some_and(|(line, _)| line.contains("mcs_node")),
         "{bottleneck:?}"
     );
 }

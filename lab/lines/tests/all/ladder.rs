@@ -3,7 +3,7 @@
 
 use quietline_history::Rung;
 use quietline_lines::conflicts::{Conflicts, LINES};
-use quietline_lines::ladder::Ladder;
+use quietline_lines::ladder::{Ladder, Model};
 use quietline_lines::sensitivity;
 use quietline_sim::topology::Topology;
 use std::sync::OnceLock;
@@ -61,8 +61,9 @@ fn ladders() -> &'static [Ladder] {
     static LADDERS: OnceLock<[Ladder; 3]> = OnceLock::new();
     LADDERS.get_or_init(|| {
         let machine = Topology::load("core2-2x4").expect("a machine of our own");
-        sensitivity::LATENCIES
-            .map(|latencies| Ladder::climb(&machine, latencies, 1).expect("it runs"))
+        sensitivity::LATENCIES.map(|latencies| {
+            Model::fitted(&machine, latencies, 1).and_then(|m| m.ladder()).expect("it runs")
+        })
     })
 }
 

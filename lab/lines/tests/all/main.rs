@@ -5,4 +5,5 @@ mod determinism;
 mod forecast;
 mod gate;
 mod ladder;
+mod seeds;
 mod validation;

@@ -18,7 +18,7 @@ fn every_known_machine_is_well_formed() {
         }
         machines += 1;
     }
-    assert_eq!(machines, 10);
+    assert_eq!(machines, 11);
 }
 
 /// Whether a source begins with a file of the repository.

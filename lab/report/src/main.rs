@@ -1,0 +1,77 @@
+//! `ql report`: runs all measurements and writes them into one page.
+//!
+//! ```text
+//!   parts.rs     the commands: ql bench, ql-sim, ql costs; each writes JSON
+//!   run.rs       runs the parts that have no result yet, one by one
+//!   results.rs   reads the JSON
+//!   losses.rs    rows in which another column is faster than ours
+//!   plot.rs      curves
+//!   page.rs      the page: templates/report.html
+//! ```
+
+mod losses;
+mod page;
+mod parts;
+mod plot;
+mod results;
+mod run;
+
+use anyhow::Context;
+use clap::Parser;
+use parts::Part;
+use std::path::PathBuf;
+
+/// Run all workloads, ladders, forecasts and the cost ledger, and write one page
+///
+/// Each part's JSON stays beside the page. A part that has a result of the same commit and options
+/// is not run again, so an interrupted report goes on where it was.
+#[derive(Debug, Parser)]
+#[command(name = "ql report", version)]
+struct Cli {
+    /// Short samples, few rounds and few points: some ten minutes on two CPUs instead of hours
+    #[arg(long)]
+    quick: bool,
+
+    /// Run these parts only; `--list` names them
+    #[arg(long, value_name = "PART,...", value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// Run parts again that have a result
+    #[arg(long)]
+    again: bool,
+
+    /// The folder for the page and the results [default: target/report/COMMIT, with -quick]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// List the parts, and run nothing
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    let parts = parts::parts(cli.quick);
+    if cli.list {
+        parts.iter().for_each(|part| println!("{:24} {}", part.name, part.about));
+        return Ok(());
+    }
+    let chosen = choose(parts, &cli.only)?;
+    let checkout = run::Checkout::find()?;
+    let dir = cli.dir.unwrap_or_else(|| checkout.default_dir(cli.quick));
+    std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+    let failed = run::all(&checkout, &chosen, &dir, cli.again)?;
+    let page = page::render(&results::read(&dir, &chosen, failed)?)?;
+    let file = dir.join("report.html");
+    std::fs::write(&file, page).with_context(|| file.display().to_string())?;
+    println!("{}", file.display());
+    Ok(())
+}
+
+/// Returns the parts with these names, or all.
+fn choose(parts: Vec<Part>, only: &[String]) -> anyhow::Result<Vec<Part>> {
+    if let Some(name) = only.iter().find(|name| !parts.iter().any(|part| part.name == **name)) {
+        anyhow::bail!("no part is called {name}; `ql report --list` names them");
+    }
+    Ok(parts.into_iter().filter(|p| only.is_empty() || only.contains(&p.name)).collect())
+}

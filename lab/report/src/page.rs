@@ -1,0 +1,283 @@
+//! The page: what `templates/report.html` is filled with.
+
+use crate::losses::{Loss, losses};
+use crate::plot::{Axes, Series, curves};
+use crate::results::{Bench, Forecast, Machine, Results, Row};
+use askama::Template;
+use quietline_seeds::{Basis, Comparison, Seed, Table};
+
+/// Losses that the page shows: the largest ones.
+const LOSSES: usize = 40;
+/// Predictions with a larger error are marked.
+const FAR: f64 = 0.3;
+
+#[derive(Template)]
+#[template(path = "report.html", whitespace = "minimize")]
+struct Page {
+    commit: String,
+    machines: Vec<Machine>,
+    failed: Vec<String>,
+    losses: Vec<Loss>,
+    all_losses: usize,
+    seeds: Vec<SeedView>,
+    workloads: Vec<WorkloadView>,
+    forecasts: Vec<ForecastView>,
+    costs: Option<String>,
+}
+
+/// A thread.
+struct SeedView {
+    seed: &'static Seed,
+    tables: Vec<TableView>,
+}
+
+/// A table of a thread beside ours.
+struct TableView {
+    table: &'static Table,
+    ours: String,
+    points: Vec<PointView>,
+    missing: Vec<(String, usize)>,
+    plot: Option<String>,
+}
+
+/// A point of a table.
+struct PointView {
+    row: String,
+    column: String,
+    reported: String,
+    ours: String,
+    error: String,
+    basis: &'static str,
+    is_far: bool,
+    cause: String,
+}
+
+/// A workload of the bench.
+struct WorkloadView {
+    name: String,
+    cases: Vec<CaseView>,
+}
+
+/// A case of a workload.
+struct CaseView {
+    name: String,
+    rows: Vec<RowView>,
+    missing: Vec<(String, String)>,
+    plot: Option<String>,
+}
+
+/// A column of a case at one number of threads.
+struct RowView {
+    column: String,
+    threads: usize,
+    p50: String,
+    p99: String,
+    max: String,
+    fault: Option<String>,
+}
+
+/// A forecast.
+struct ForecastView {
+    workload: String,
+    machine: String,
+    cpus: Vec<usize>,
+    curves: Vec<CurveView>,
+    plot: Option<String>,
+}
+
+/// A column of a forecast.
+struct CurveView {
+    column: String,
+    throughput: Vec<String>,
+    moved_lines: String,
+    bottleneck: String,
+}
+
+/// Renders the page.
+///
+/// # Errors
+///
+/// If a plot cannot be drawn.
+pub(crate) fn render(results: &Results) -> anyhow::Result<String> {
+    let mut losses = losses(&results.benches);
+    let all_losses = losses.len();
+    losses.truncate(LOSSES);
+    let mut machines: Vec<Machine> = Vec::new();
+    for bench in &results.benches {
+        if !machines.iter().any(|machine| machine.cpu_model == bench.machine.cpu_model) {
+            machines.push(bench.machine.clone());
+        }
+    }
+    let page = Page {
+        commit: results.benches.first().map_or("unknown".to_owned(), |bench| bench.commit.clone()),
+        machines,
+        failed: results.failed.clone(),
+        losses,
+        all_losses,
+        seeds: quietline_seeds::seeds()
+            .iter()
+            .map(|seed| seed_view(seed, results))
+            .collect::<anyhow::Result<_>>()?,
+        workloads: results.benches.iter().map(workload_view).collect::<anyhow::Result<_>>()?,
+        forecasts: results.forecasts.iter().map(forecast_view).collect::<anyhow::Result<_>>()?,
+        costs: results.costs.as_ref().map(serde_json::to_string_pretty).transpose()?,
+    };
+    Ok(page.render()?)
+}
+
+fn seed_view(seed: &'static Seed, results: &Results) -> anyhow::Result<SeedView> {
+    let compared = results.seeds.iter().find(|s| s.seed == seed.name);
+    let view = |table: &'static Table| {
+        let ours = compared.and_then(|s| s.tables.iter().find(|t| t.table == table.name));
+        table_view(table, ours)
+    };
+    let tables = seed.tables.iter().map(view).collect::<anyhow::Result<_>>()?;
+    Ok(SeedView { seed, tables })
+}
+
+fn table_view(table: &'static Table, ours: Option<&Comparison>) -> anyhow::Result<TableView> {
+    let mut view = TableView {
+        table,
+        ours: ours.map_or("not compared".to_owned(), |ours| ours.ours.clone()),
+        points: Vec::new(),
+        missing: Vec::new(),
+        plot: plot_of(table, ours)?,
+    };
+    for row in &table.rows {
+        for (column, reported) in table.columns.iter().zip(&row.values) {
+            if reported.is_nan() {
+                continue;
+            }
+            let point = ours.and_then(|ours| ours.point(&row.name, column));
+            let error = point.map(|point| point.error());
+            let is_fitted = point.is_some_and(|point| point.basis == Basis::Fitted);
+            view.points.push(PointView {
+                row: row.name.clone(),
+                column: column.clone(),
+                reported: figure(*reported),
+                ours: point.map_or(String::new(), |point| figure(point.ours)),
+                error: error.map_or(String::new(), |error| format!("{:+.0} %", error * 100.0)),
+                basis: point.map_or("", |point| point.basis.name()),
+                is_far: !is_fitted && error.is_some_and(|error| error.abs() > FAR),
+                cause: point.and_then(|point| point.cause.clone()).unwrap_or_default(),
+            });
+        }
+    }
+    let missing = ours.map(Comparison::missing_by_reason).unwrap_or_default();
+    view.missing = missing.into_iter().map(|(why, values)| (why.to_owned(), values)).collect();
+    Ok(view)
+}
+
+/// Plots a table with numbers as rows: a curve for each column, and one of ours.
+fn plot_of(table: &Table, ours: Option<&Comparison>) -> anyhow::Result<Option<String>> {
+    let numbers: Option<Vec<f64>> = table.rows.iter().map(|row| row.name.parse().ok()).collect();
+    let Some(numbers) = numbers else { return Ok(None) };
+    let mut series = Vec::new();
+    for (c, column) in table.columns.iter().enumerate() {
+        let reported = numbers.iter().zip(&table.rows).map(|(x, row)| (*x, row.values[c]));
+        let points = reported.filter(|(_, y)| !y.is_nan()).collect();
+        series.push(Series { name: column.clone(), points });
+        let Some(ours) = ours else { continue };
+        let value = |(x, row): (&f64, &quietline_seeds::Row)| {
+            ours.point(&row.name, column).map(|point| (*x, point.ours))
+        };
+        let points = numbers.iter().zip(&table.rows).filter_map(value).collect();
+        series.push(Series { name: format!("{column}, ours"), points });
+    }
+    curves(&Axes { x: "", y: &table.unit }, &series)
+}
+
+fn workload_view(bench: &Bench) -> anyhow::Result<WorkloadView> {
+    let name = bench.rows.first().map_or(String::new(), |row| row.workload.clone());
+    let mut cases: Vec<CaseView> = Vec::new();
+    for row in &bench.rows {
+        let known = cases.iter().position(|case| case.name == row.case);
+        let case = known.unwrap_or_else(|| {
+            let (name, rows) = (row.case.clone(), Vec::new());
+            cases.push(CaseView { name, rows, missing: Vec::new(), plot: None });
+            cases.len() - 1
+        });
+        cases[case].rows.push(row_view(row));
+    }
+    for case in &mut cases {
+        let rows = || bench.rows.iter().filter(|row| row.case == case.name && row.checked);
+        case.plot = scaling_plot(rows())?;
+        let missing = bench.missing.iter().filter(|m| m.case == case.name && m.workload == name);
+        case.missing = missing.map(|m| (m.column.clone(), m.reason.clone())).collect();
+    }
+    Ok(WorkloadView { name, cases })
+}
+
+fn row_view(row: &Row) -> RowView {
+    let percentile = |percent| row.percentile(percent).map_or(String::new(), figure);
+    RowView {
+        column: row.column.clone(),
+        threads: row.threads,
+        p50: percentile(50),
+        p99: percentile(99),
+        max: percentile(100),
+        fault: (!row.checked).then(|| row.fault.clone().unwrap_or("not checked".to_owned())),
+    }
+}
+
+/// Plots the nanoseconds of each column by threads.
+fn scaling_plot<'a>(rows: impl Iterator<Item = &'a Row>) -> anyhow::Result<Option<String>> {
+    let mut series: Vec<Series> = Vec::new();
+    for row in rows {
+        let Some(median) = row.percentile(50) else { continue };
+        let point = (row.threads as f64, median);
+        match series.iter_mut().find(|s| s.name == row.column) {
+            Some(curve) => curve.points.push(point),
+            None => series.push(Series { name: row.column.clone(), points: vec![point] }),
+        }
+    }
+    curves(&Axes { x: "threads", y: "ns per operation of a thread" }, &series)
+}
+
+fn forecast_view(forecast: &Forecast) -> anyhow::Result<ForecastView> {
+    let cpus = forecast
+        .curves
+        .first()
+        .map_or(Vec::new(), |curve| curve.points.iter().map(|point| point.cpus).collect());
+    let million = |throughput: f64| throughput / 1e6;
+    let series: Vec<Series> = forecast
+        .curves
+        .iter()
+        .map(|curve| Series {
+            name: curve.column.clone(),
+            points: curve
+                .points
+                .iter()
+                .map(|point| (point.cpus as f64, million(point.throughput)))
+                .collect(),
+        })
+        .collect();
+    let curve_view = |curve: &crate::results::Curve| {
+        let last = curve.points.last();
+        let bottleneck = last.and_then(|point| point.bottleneck.as_ref());
+        CurveView {
+            column: curve.column.clone(),
+            throughput: curve.points.iter().map(|p| figure(million(p.throughput))).collect(),
+            moved_lines: last.map_or(String::new(), |point| format!("{:.3}", point.moved_lines)),
+            bottleneck: bottleneck
+                .map_or("none".to_owned(), |(line, ns)| format!("{line} ({} ns)", figure(*ns))),
+        }
+    };
+    Ok(ForecastView {
+        workload: forecast.workload.clone(),
+        machine: forecast.machine.clone(),
+        cpus,
+        curves: forecast.curves.iter().map(curve_view).collect(),
+        plot: curves(&Axes { x: "CPUs", y: "million operations a second" }, &series)?,
+    })
+}
+
+/// Returns a number with three or four significant digits.
+fn figure(value: f64) -> String {
+    match value.abs() {
+        n if n >= 1000.0 => format!("{value:.0}"),
+        n if n >= 100.0 => format!("{value:.1}"),
+        n if n >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}

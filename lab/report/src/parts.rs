@@ -1,0 +1,95 @@
+//! The parts of a report: commands that write JSON.
+
+/// The program that runs a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// `ql`, built in the profile for records.
+    Ql,
+    /// `ql-sim`, the simulated machine.
+    Sim,
+}
+
+/// What a part's JSON holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Rows of `ql bench`.
+    Bench,
+    /// Curves of `ql forecast`.
+    Forecast,
+    /// Comparisons of `ql-sim seeds`.
+    Seeds,
+    /// A sheet of `ql costs`.
+    Costs,
+}
+
+/// A part of the report.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    /// Its name, and that of its file.
+    pub(crate) name: String,
+    /// A description in one line.
+    pub(crate) about: String,
+    pub(crate) kind: Kind,
+    pub(crate) program: Program,
+    /// Arguments before `--json FILE`.
+    pub(crate) arguments: Vec<String>,
+}
+
+/// Workloads of `ql bench`.
+const WORKLOADS: [&str; 16] = [
+    "sockets",
+    "pipes",
+    "anonfds",
+    "primitives",
+    "slab",
+    "dcache",
+    "open",
+    "unlink",
+    "bytes",
+    "epoll-wait",
+    "epoll-ctl",
+    "nested-epoll",
+    "connections",
+    "ping-pong",
+    "throughput",
+    "forward",
+];
+
+/// Forecasts: workload, machine, numbers of CPUs, and fewer of them for a quick report.
+const FORECASTS: [(&str, &str, &str, &str); 6] = [
+    ("sockets", "westmere-8x10", "1,2,4,8,16,40,80", "1,8"),
+    ("slab", "epyc-2x64", "1,2,4,16,64,128", "1,16"),
+    ("paths", "epyc-2x64", "1,2,4,16,64,128", "1,16"),
+    ("dcache", "westmere-8x10", "1,10,20,40,80", "1,10"),
+    ("nested-epoll", "kvm-18", "1,2,4,8,12,18", "1,4"),
+    ("forward", "epyc-2x64", "1,2,4,16,64", "1,16"),
+];
+
+/// Returns all parts, in the order of the page.
+pub(crate) fn parts(quick: bool) -> Vec<Part> {
+    let mut parts =
+        vec![part("seeds", "the threads' tables beside the model", Kind::Seeds, &["seeds"])];
+    for workload in WORKLOADS {
+        let mut arguments = vec!["bench", workload];
+        arguments.extend(quick.then_some("--quick"));
+        let about = format!("`ql bench {workload}` on this machine");
+        parts.push(part(&format!("bench-{workload}"), &about, Kind::Bench, &arguments));
+    }
+    for (workload, machine, all, few) in FORECASTS {
+        let cpus = if quick { few } else { all };
+        let arguments = ["forecast", workload, "--machine", machine, "--cpus", cpus];
+        let about = format!("`ql forecast {workload}` on {machine}");
+        parts.push(part(&format!("forecast-{workload}"), &about, Kind::Forecast, &arguments));
+    }
+    parts.push(part("costs", "the cost ledger's operations, counted", Kind::Costs, &["costs"]));
+    parts
+}
+
+fn part(name: &str, about: &str, kind: Kind, arguments: &[&str]) -> Part {
+    let program = match kind {
+        Kind::Bench | Kind::Costs => Program::Ql,
+        Kind::Forecast | Kind::Seeds => Program::Sim,
+    };
+    let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+    Part { name: name.to_owned(), about: about.to_owned(), kind, program, arguments }
+}

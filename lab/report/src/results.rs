@@ -1,0 +1,150 @@
+//! The parts' results, read from JSON.
+
+use crate::parts::{Kind, Part};
+use crate::run;
+use anyhow::Context;
+use quietline_seeds::Comparison;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::path::Path;
+
+/// All results of a report.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    pub(crate) benches: Vec<Bench>,
+    pub(crate) forecasts: Vec<Forecast>,
+    pub(crate) seeds: Vec<SeedTables>,
+    pub(crate) costs: Option<serde_json::Value>,
+    /// Parts that failed, and parts without a result.
+    pub(crate) failed: Vec<String>,
+}
+
+/// The result of `ql bench`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Bench {
+    pub(crate) machine: Machine,
+    pub(crate) commit: String,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) missing: Vec<MissingColumn>,
+}
+
+/// The machine that a bench ran on.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) cpu_model: String,
+    pub(crate) cpus: usize,
+    pub(crate) kernel: String,
+    pub(crate) load_average: [f64; 3],
+    pub(crate) rustc: String,
+}
+
+/// A column of a case, at one number of threads.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) workload: String,
+    pub(crate) case: String,
+    pub(crate) column: String,
+    pub(crate) threads: usize,
+    pub(crate) checked: bool,
+    #[serde(default)]
+    pub(crate) fault: Option<String>,
+    pub(crate) samples: Vec<Sample>,
+}
+
+/// A sample: nanoseconds of an operation, by thread.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Sample {
+    pub(crate) ns: Vec<f64>,
+}
+
+/// A column that has no row in a case.
+#[derive(Debug, Deserialize)]
+pub(crate) struct MissingColumn {
+    pub(crate) workload: String,
+    pub(crate) case: String,
+    pub(crate) column: String,
+    pub(crate) reason: String,
+}
+
+/// The result of `ql forecast`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Forecast {
+    pub(crate) workload: String,
+    pub(crate) machine: String,
+    pub(crate) curves: Vec<Curve>,
+}
+
+/// A column of a forecast.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Curve {
+    pub(crate) column: String,
+    pub(crate) points: Vec<Point>,
+}
+
+/// A point of a curve.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Point {
+    pub(crate) cpus: usize,
+    pub(crate) throughput: f64,
+    pub(crate) moved_lines: f64,
+    pub(crate) bottleneck: Option<(String, f64)>,
+}
+
+/// A thread's tables beside ours.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SeedTables {
+    pub(crate) seed: String,
+    pub(crate) tables: Vec<Comparison>,
+}
+
+impl Row {
+    /// Returns the values of all threads of all samples, sorted.
+    fn values(&self) -> Vec<f64> {
+        let mut values: Vec<f64> = self.samples.iter().flat_map(|s| &s.ns).copied().collect();
+        values.sort_unstable_by(f64::total_cmp);
+        values
+    }
+
+    /// Returns the value below which so many of a hundred lie, by nearest rank.
+    pub(crate) fn percentile(&self, percent: usize) -> Option<f64> {
+        let values = self.values();
+        let rank = (values.len() * percent).div_ceil(100).max(1);
+        values.get(rank - 1).copied()
+    }
+
+    /// Returns whether the column is one of quietline's.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.column == "quietline" || self.column.starts_with("quietline-")
+    }
+}
+
+/// Reads the results of the parts.
+///
+/// # Errors
+///
+/// If a result is not of its form.
+pub(crate) fn read(dir: &Path, parts: &[Part], failed: Vec<String>) -> anyhow::Result<Results> {
+    let mut results = Results { failed, ..Results::default() };
+    for part in parts {
+        let file = run::file(dir, part);
+        if !file.is_file() {
+            if !results.failed.contains(&part.name) {
+                results.failed.push(part.name.clone());
+            }
+            continue;
+        }
+        match part.kind {
+            Kind::Bench => results.benches.push(parse(&file)?),
+            Kind::Forecast => results.forecasts.push(parse(&file)?),
+            Kind::Seeds => results.seeds = parse(&file)?,
+            Kind::Costs => results.costs = Some(parse(&file)?),
+        }
+    }
+    Ok(results)
+}
+
+fn parse<T: DeserializeOwned>(file: &Path) -> anyhow::Result<T> {
+    let says = || file.display().to_string();
+    let text = std::fs::read_to_string(file).with_context(says)?;
+    serde_json::from_str(&text).with_context(says)
+}

@@ -1,0 +1,190 @@
+//! Values of ours beside a table of a thread.
+
+use crate::Table;
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// Where a value of ours comes from. It decides what its error means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// A parameter of the model was chosen so that this point comes out right. The error says
+    /// nothing.
+    Fitted,
+    /// The model computed it from parameters that were chosen without this point.
+    Predicted,
+    /// It is counted: instructions, locks or cache lines.
+    Counted,
+    /// It was measured on a machine that the comparison names.
+    Measured,
+}
+
+impl Basis {
+    /// Returns the word for a table's cell.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fitted => "fitted",
+            Self::Predicted => "predicted",
+            Self::Counted => "counted",
+            Self::Measured => "measured",
+        }
+    }
+}
+
+/// A value of the thread with ours beside it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Point {
+    /// The row of the table.
+    pub row: String,
+    /// The column of the table.
+    pub column: String,
+    /// The value of the thread.
+    pub reported: f64,
+    /// The value of ours, in the table's unit.
+    pub ours: f64,
+    /// Where the value of ours comes from.
+    pub basis: Basis,
+    /// Why the two differ, if it is known.
+    pub cause: Option<String>,
+}
+
+impl Point {
+    /// Returns by how much our value is above the thread's, as a part of the thread's.
+    pub fn error(&self) -> f64 {
+        self.ours / self.reported - 1.0
+    }
+}
+
+/// A table of a thread with values of ours beside it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The table's name.
+    pub table: String,
+    /// The quantity that was measured.
+    pub title: String,
+    /// The unit of all values.
+    pub unit: String,
+    /// Where our values come from: the model's machine, or the machine that was measured.
+    pub ours: String,
+    /// All points that have a value of ours.
+    pub points: Vec<Point>,
+    /// Values of the thread that have no value of ours.
+    pub missing: Vec<Missing>,
+}
+
+/// A value of the thread that has no value of ours.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Missing {
+    /// The row of the table.
+    pub row: String,
+    /// The column of the table.
+    pub column: String,
+    /// The reason.
+    pub why: String,
+}
+
+impl Comparison {
+    /// Returns a comparison without points.
+    pub fn new(table: &Table, ours: impl Into<String>) -> Self {
+        Self {
+            table: table.name.clone(),
+            title: table.title.clone(),
+            unit: table.unit.clone(),
+            ours: ours.into(),
+            points: Vec::new(),
+            missing: Vec::new(),
+        }
+    }
+
+    /// Adds a value of ours. A place where the thread has no value is left out.
+    ///
+    /// # Panics
+    ///
+    /// If the table has no such row or column.
+    pub fn add(&mut self, table: &Table, row: &str, column: &str, ours: f64, basis: Basis) {
+        let Some(reported) = table.value(row, column) else { return };
+        let (row, column) = (row.to_owned(), column.to_owned());
+        self.points.push(Point { row, column, reported, ours, basis, cause: None });
+    }
+
+    /// Gives the points of a row a cause for their errors.
+    pub fn explain(&mut self, row: &str, cause: &str) {
+        for point in self.points.iter_mut().filter(|point| point.row == row) {
+            point.cause = Some(cause.to_owned());
+        }
+    }
+
+    /// Lists every value of the thread that has no point yet as missing.
+    pub fn miss_the_rest(&mut self, table: &Table, why: &str) {
+        for row in &table.rows {
+            for column in &table.columns {
+                let has = |p: &Point| p.row == row.name && p.column == *column;
+                if table.value(&row.name, column).is_some() && !self.points.iter().any(has) {
+                    let (row, column) = (row.name.clone(), column.clone());
+                    self.missing.push(Missing { row, column, why: why.to_owned() });
+                }
+            }
+        }
+    }
+
+    /// Returns each reason for values to be missing, and their number.
+    pub fn missing_by_reason(&self) -> Vec<(&str, usize)> {
+        let mut reasons: Vec<(&str, usize)> = Vec::new();
+        for missing in &self.missing {
+            match reasons.iter_mut().find(|(why, _)| *why == missing.why) {
+                Some((_, values)) => *values += 1,
+                None => reasons.push((&missing.why, 1)),
+            }
+        }
+        reasons
+    }
+
+    /// Returns the point of a row and a column.
+    pub fn point(&self, row: &str, column: &str) -> Option<&Point> {
+        self.points.iter().find(|p| p.row == row && p.column == column)
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}, {}; ours: {}", self.title, self.unit, self.ours)?;
+        let longest = |name: fn(&Point) -> &str, title: &str| {
+            let lengths = self.points.iter().map(|p| name(p).chars().count());
+            lengths.chain([title.len()]).max().unwrap_or(0)
+        };
+        let rows = longest(|p| &p.row, "row");
+        let columns = longest(|p| &p.column, "column");
+        writeln!(
+            f,
+            "{:rows$}  {:columns$} {:>12} {:>12} {:>7}  basis",
+            "row", "column", "reported", "ours", "error"
+        )?;
+        for p in &self.points {
+            writeln!(
+                f,
+                "{:rows$}  {:columns$} {:>12} {:>12} {:>+6.0}%  {}{}",
+                p.row,
+                p.column,
+                figure(p.reported),
+                figure(p.ours),
+                p.error() * 100.0,
+                p.basis.name(),
+                p.cause.as_ref().map(|cause| format!("; {cause}")).unwrap_or_default()
+            )?;
+        }
+        for (why, values) in self.missing_by_reason() {
+            writeln!(f, "{values} values of the thread without one of ours: {why}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns a number with four significant digits, or all digits of a larger whole number.
+fn figure(value: f64) -> String {
+    match value.abs() {
+        n if n >= 1000.0 => format!("{value:.0}"),
+        n if n >= 100.0 => format!("{value:.1}"),
+        n if n >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}

@@ -1,0 +1,162 @@
+//! The figures of the five mail threads that quietline is about, as data.
+//!
+//! Each thread is a [`Seed`]: its [`Table`]s, with the message that each comes from.
+//! `docs/seeds.md` names their authors. The figures are facts of the threads. The names of rows and
+//! columns are ours.
+//!
+//! A [`Comparison`] puts measured, modelled or counted values beside a table and states the error
+//! of each point.
+//!
+//! ```
+//! let table = quietline_seeds::table("sockets-2008", "versions");
+//! assert_eq!(table.value("2.6.28-rc", "8 CPUs"), Some(27.496));
+//! ```
+
+mod comparison;
+
+pub use comparison::{Basis, Comparison, Missing, Point};
+
+use serde::Deserialize;
+use std::sync::OnceLock;
+
+/// A mail thread and its tables.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seed {
+    /// Its name here: its subject and its year.
+    pub name: String,
+    /// The year.
+    pub year: u16,
+    /// The author of the measurements.
+    pub author: String,
+    /// The subject lines.
+    pub subject: String,
+    /// The machine that was measured.
+    pub machine: String,
+    /// All tables, in the order of the thread.
+    #[serde(rename = "table")]
+    pub tables: Vec<Table>,
+}
+
+/// A table of a thread: rows and columns of figures in one unit.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// Its name within the thread.
+    pub name: String,
+    /// The quantity that was measured.
+    pub title: String,
+    /// The message that it comes from.
+    pub source: String,
+    /// The unit of all values.
+    pub unit: String,
+    /// Which values are good.
+    pub better: Better,
+    /// Column names.
+    pub columns: Vec<String>,
+    /// Rows.
+    pub rows: Vec<Row>,
+    /// The percentages that the message gives beside the values.
+    pub improvement: Option<Improvement>,
+}
+
+/// Which values of a table are good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Low values.
+    Less,
+    /// High values.
+    More,
+    /// A share, for example: neither.
+    Neither,
+}
+
+/// A row of a table.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// A value for each column. NaN: the thread has no value there.
+    pub values: Vec<f64>,
+}
+
+/// Percentages that a message gives: by how much one column is better than another.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Improvement {
+    /// The new column.
+    pub of: String,
+    /// The old column.
+    pub over: String,
+    /// A percentage for each row.
+    pub values: Vec<f64>,
+}
+
+impl Table {
+    /// Returns the value of a row and a column, if the thread has one there.
+    ///
+    /// # Panics
+    ///
+    /// If the table has no such row or column: a name in the code is wrong.
+    pub fn value(&self, row: &str, column: &str) -> Option<f64> {
+        let in_table = |what: &str, name: &str, place: Option<usize>| {
+            place.unwrap_or_else(|| panic!("the table {} has no {what} {name}", self.name))
+        };
+        let r = in_table("row", row, self.rows.iter().position(|r| r.name == row));
+        let c = in_table("column", column, self.columns.iter().position(|c| c == column));
+        Some(self.rows[r].values[c]).filter(|value| !value.is_nan())
+    }
+
+    /// Returns the value of a row and a column.
+    ///
+    /// # Panics
+    ///
+    /// If there is none: a name in the code is wrong.
+    pub fn expect(&self, row: &str, column: &str) -> f64 {
+        let value = self.value(row, column);
+        value.unwrap_or_else(|| panic!("{}: no value at {row}, {column}", self.name))
+    }
+
+    /// Computes by how many percent column `of` is better than column `over`, for a row.
+    ///
+    /// # Panics
+    ///
+    /// If a value is missing, or the table says neither which values are good.
+    pub fn improvement(&self, row: &str, of: &str, over: &str) -> f64 {
+        let ratio = self.expect(row, of) / self.expect(row, over);
+        match self.better {
+            Better::Less => (1.0 - ratio) * 100.0,
+            Better::More => (ratio - 1.0) * 100.0,
+            Better::Neither => panic!("{}: no value is better than another", self.name),
+        }
+    }
+}
+
+const FILES: [&str; 5] = [
+    include_str!("../tables/sockets-2008.toml"),
+    include_str!("../tables/inodes-2010.toml"),
+    include_str!("../tables/dentries-2013.toml"),
+    include_str!("../tables/bulk-2015.toml"),
+    include_str!("../tables/epoll-2017.toml"),
+];
+
+/// Returns the five threads, oldest first.
+pub fn seeds() -> &'static [Seed] {
+    static SEEDS: OnceLock<Vec<Seed>> = OnceLock::new();
+    let read = |text: &&str| toml::from_str(text).expect("the files of this crate are well-formed");
+    SEEDS.get_or_init(|| FILES.iter().map(read).collect())
+}
+
+/// Returns a table by the names of its thread and of itself.
+///
+/// # Panics
+///
+/// If there is no such table: a name in the code is wrong.
+pub fn table(seed: &str, table: &str) -> &'static Table {
+    let of_seed = seeds().iter().find(|s| s.name == seed);
+    let tables = &of_seed.unwrap_or_else(|| panic!("no thread is called {seed}")).tables;
+    let found = tables.iter().find(|t| t.name == table);
+    found.unwrap_or_else(|| panic!("{seed} has no table {table}"))
+}

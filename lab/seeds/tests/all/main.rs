@@ -1,0 +1,110 @@
+//! The tables are whole, and the percentages that the threads give agree with their values.
+
+use quietline_seeds::{Basis, Better, Comparison, seeds, table};
+use std::collections::HashSet;
+
+#[test]
+fn every_table_is_a_rectangle_with_names_of_its_own() {
+    let mut years = Vec::new();
+    for seed in seeds() {
+        years.push(seed.year);
+        assert!(!seed.author.is_empty() && !seed.subject.is_empty() && !seed.machine.is_empty());
+        assert!(seed.name.ends_with(&seed.year.to_string()), "{}", seed.name);
+        let names: HashSet<_> = seed.tables.iter().map(|t| &t.name).collect();
+        assert_eq!(names.len(), seed.tables.len(), "{}: two tables of one name", seed.name);
+        for table in &seed.tables {
+            let says = format!("{}, {}", seed.name, table.name);
+            assert!(!table.title.is_empty() && !table.source.is_empty() && !table.unit.is_empty());
+            assert!(!table.rows.is_empty() && !table.columns.is_empty(), "{says}: empty");
+            for row in &table.rows {
+                assert_eq!(row.values.len(), table.columns.len(), "{says}: {}", row.name);
+                assert!(row.values.iter().any(|v| !v.is_nan()), "{says}: {}", row.name);
+                assert!(row.values.iter().all(|v| !v.is_infinite()), "{says}: {}", row.name);
+            }
+            for names in [
+                table.rows.iter().map(|r| r.name.as_str()).collect::<Vec<_>>(),
+                table.columns.iter().map(String::as_str).collect(),
+            ] {
+                let all = names.len();
+                assert_eq!(names.into_iter().collect::<HashSet<_>>().len(), all, "{says}: names");
+            }
+        }
+    }
+    assert_eq!(years, [2008, 2010, 2013, 2015, 2017]);
+}
+
+/// A typing error in a value shows here. The messages computed most percentages from whole cycles, of
+/// 17 and more in a value, hence the tolerance.
+#[test]
+fn values_agree_with_the_percentages_that_the_messages_give() {
+    let mut checked = 0;
+    for seed in seeds() {
+        for table in &seed.tables {
+            let Some(improvement) = &table.improvement else { continue };
+            assert_eq!(improvement.values.len(), table.rows.len(), "{}", table.name);
+            for (row, given) in table.rows.iter().zip(&improvement.values) {
+                let computed = table.improvement(&row.name, &improvement.of, &improvement.over);
+                assert!(
+                    (computed - given).abs() < 6.0,
+                    "{}, {}, {}: {given} % in the message, {computed:.2} % computed",
+                    seed.name,
+                    table.name,
+                    row.name
+                );
+                checked += 1;
+            }
+        }
+    }
+    assert_eq!(checked, 12 + 3 * 14 + 12);
+}
+
+/// What the message of 2015 says of its packet rates.
+#[test]
+fn packet_rates_agree_with_the_times_that_they_save() {
+    let rate = |row| table("bulk-2015", "forwarding").expect(row, "i7-4790K");
+    let saves = |row| table("bulk-2015", "forwarding gain").expect(row, "i7-4790K");
+    let tuned = "bulk free, cpu_partial=256, min_partial=9";
+    for (from, to, row) in [
+        ("before", "bulk free", "bulk free"),
+        ("bulk free", tuned, "tuning, after bulk free"),
+        ("before", tuned, "both"),
+    ] {
+        let computed = 1e9 / rate(from) - 1e9 / rate(to);
+        assert!((computed - saves(row)).abs() < 0.01, "{row}: {computed}");
+    }
+}
+
+#[test]
+fn missing_values_are_missing() {
+    let versions = table("sockets-2008", "versions");
+    assert_eq!(versions.value("version 1, SLAB", "1 CPU"), None);
+    assert_eq!(versions.value("version 1, SLAB", "8 CPUs"), Some(8.128));
+}
+
+#[test]
+#[should_panic(expected = "has no row version 4")]
+fn a_wrong_name_is_an_error() {
+    let _value = table("sockets-2008", "versions").value("version 4", "8 CPUs");
+}
+
+#[test]
+fn a_comparison_states_errors_and_lists_what_is_missing() {
+    let versions = table("sockets-2008", "versions");
+    assert_eq!(versions.better, Better::Less);
+    let mut comparison = Comparison::new(versions, "a test");
+    comparison.add(versions, "2.6.28-rc", "1 CPU", 1.561, Basis::Fitted);
+    comparison.add(versions, "version 3", "8 CPUs", 1.218, Basis::Predicted);
+    comparison.explain("version 3", "page clearing is not modelled");
+    // The thread has no value there.
+    comparison.add(versions, "version 1, SLAB", "1 CPU", 1.0, Basis::Predicted);
+    comparison.miss_the_rest(versions, "not tried");
+    assert_eq!(comparison.points.len(), 2);
+    let point = comparison.point("version 3", "8 CPUs").expect("it was added");
+    assert!((point.error() + 0.25).abs() < 0.001, "{}", point.error());
+    let values = versions.rows.iter().flat_map(|row| &row.values).filter(|v| !v.is_nan()).count();
+    assert_eq!(comparison.missing.len(), values - 2);
+    let text = comparison.to_string();
+    assert!(text.contains("-25%  predicted; page clearing is not modelled"), "{text}");
+    let missing = format!("{} values of the thread without one of ours: not tried", values - 2);
+    assert!(text.contains(&missing), "{text}");
+}
