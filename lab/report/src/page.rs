@@ -4,7 +4,7 @@ use crate::losses::{Loss, losses};
 use crate::plot::{Axes, Series, curves};
 use crate::results::{Bench, Forecast, Machine, Results, Row};
 use askama::Template;
-use quietline_seeds::{Basis, Comparison, Seed, Table};
+use quietline_seeds::{Basis, Comparison, Seed, Table, figure};
 
 /// Losses that the page shows: the largest ones.
 const LOSSES: usize = 40;
@@ -270,14 +270,4 @@ fn forecast_view(forecast: &Forecast) -> anyhow::Result<ForecastView> {
         curves: forecast.curves.iter().map(curve_view).collect(),
         plot: curves(&Axes { x: "CPUs", y: "million operations a second" }, &series)?,
     })
-}
-
-/// Returns a number with three or four significant digits.
-fn figure(value: f64) -> String {
-    match value.abs() {
-        n if n >= 1000.0 => format!("{value:.0}"),
-        n if n >= 100.0 => format!("{value:.1}"),
-        n if n >= 10.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
 }

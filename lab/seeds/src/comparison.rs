@@ -180,7 +180,7 @@ impl fmt::Display for Comparison {
 }
 
 /// Returns a number with four significant digits, or all digits of a larger whole number.
-fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     match value.abs() {
         n if n >= 1000.0 => format!("{value:.0}"),
         n if n >= 100.0 => format!("{value:.1}"),

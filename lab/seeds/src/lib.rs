@@ -14,7 +14,7 @@
 
 mod comparison;
 
-pub use comparison::{Basis, Comparison, Missing, Point};
+pub use comparison::{Basis, Comparison, Missing, Point, figure};
 
 use serde::Deserialize;
 use std::sync::OnceLock;
