@@ -264,12 +264,16 @@ fn generated_packets_wait_for_the_neighbour_and_are_counted() {
     ip("link set qa up");
     ip("addr add 10.0.0.2/24 dev qa");
     ip("route add 198.18.0.0/15 dev qa");
+    // Beside the others: nobody answers.
+    ip("tuntap add dev qb mode tap");
+    ip("link set qb up");
+    let to_nobody = |amount: &str| {
+        let generated = "--generate --out tap:qb=10.0.1.1/24 --destination 10.0.1.77";
+        Forward::start(&format!("{generated} {amount}"))
+    };
+    let given_up = to_nobody("--count 10");
     let socket = UdpSocket::bind("10.0.0.2:9").unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let to = |destination: &str, count: u32| {
-        let generated = "--generate --out tap:qa=10.0.0.1/24";
-        Forward::start(&format!("{generated} --destination {destination} --count {count}"))
-    };
     // The host is silent until it was asked once, so that there is something to wait for: a second, until it is asked again.
     let came = || -> u64 {
         let devices = fs::read_to_string("/proc/net/dev").unwrap();
@@ -282,7 +286,9 @@ fn generated_packets_wait_for_the_neighbour_and_are_counted() {
     loop {
         ip("link set qa arp off");
         let before = came();
-        let forward = to("10.0.0.2", 200);
+        let forward = Forward::start(
+            "--generate --out tap:qa=10.0.0.1/24 --destination 10.0.0.2 --count 200",
+        );
         until("a question", || came() != before);
         ip("link set qa arp on");
         let (mut bytes, mut answered, mut numbers) = ([0; 100], None, Vec::new());
@@ -319,15 +325,13 @@ fn generated_packets_wait_for_the_neighbour_and_are_counted() {
         assert!(rounds.len() < 5, "{rounds:#?}");
     }
     // Nobody is there: all are counted.
-    let (code, said, _) = to("10.0.0.77", 10).wait();
+    let (code, said, _) = given_up.wait();
     let failed = said
         .lines()
         .find_map(|line| line.trim().strip_prefix("NEIGH_FAILED: ")?.parse::<u32>().ok());
     // And some of the errors, which nobody answers for either.
     assert!(code == Some(0) && failed.is_some_and(|failed| (10..=20).contains(&failed)), "{said}");
     // Told to end before it is known: so are those that wait.
-    let forward =
-        Forward::start("--generate --out tap:qa=10.0.0.1/24 --destination 10.0.0.77 --seconds 0.5");
-    let (code, said, _) = forward.wait();
+    let (code, said, _) = to_nobody("--seconds 0.5").wait();
     assert!(code == Some(0) && said.contains("waiting for a neighbour: 1\n"), "{said}");
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Runs the program with a planted fault. Returns what it prints.
@@ -19,7 +20,7 @@ fn run(plant: &str, arguments: &[&str]) -> String {
             child.kill().unwrap();
             panic!("the run with the fault {plant} does not end");
         }
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
     }
     let status = child.wait().unwrap();
     let said = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
@@ -37,29 +38,22 @@ fn reports(plant: &str, arguments: &[&str], texts: &[&str]) {
     }
 }
 
+/// The runs go side by side: each waits for seconds.
 #[test]
-fn a_call_that_sleeps_on_after_its_interrupt() {
-    let texts = ["an interrupt does not end a call", "sleeping", "in planted_deaf_sleep()"];
-    reports("deaf-sleep", &[], &texts);
-}
-
-#[test]
-fn a_call_that_waits_again_after_its_interrupt() {
-    let texts = ["an interrupt does not end a call", "in planted_deaf_loop()"];
-    reports("deaf-loop", &["--patience", "60"], &texts);
-}
-
-#[test]
-fn deadlocks() {
-    let texts = ["an interrupt does not end a call", "in planted_deadlock()"];
-    reports("deadlock", &[], &texts);
-    let texts = ["an interrupt does not end a call", "in planted_self_deadlock()"];
-    reports("self-deadlock", &[], &texts);
-}
-
-#[test]
-fn an_end_that_does_not_end() {
-    reports("deaf-end", &[], &["an interrupt does not end a call", "in the end of a process"]);
+fn calls_and_ends_that_an_interrupt_does_not_end() {
+    let text = "an interrupt does not end a call";
+    let plants: [(&str, &[&str], &[&str]); 5] = [
+        ("deaf-sleep", &[], &[text, "sleeping", "in planted_deaf_sleep()"]),
+        ("deaf-loop", &["--patience", "60"], &[text, "in planted_deaf_loop()"]),
+        ("deadlock", &[], &[text, "in planted_deadlock()"]),
+        ("self-deadlock", &[], &[text, "in planted_self_deadlock()"]),
+        ("deaf-end", &[], &[text, "in the end of a process"]),
+    ];
+    thread::scope(|scope| {
+        for (plant, arguments, texts) in plants {
+            scope.spawn(move || reports(plant, arguments, texts));
+        }
+    });
 }
 
 /// Locks are measured with the feature `lock-times` alone (`.ci/fuzz`).

@@ -100,7 +100,7 @@ fn assert_seldom_late(seen: &Seen) {
 }
 
 fn count() -> u64 {
-    quietline_testing::budget("QUIETLINE_CONCURRENT_PROGRAMS", 500)
+    quietline_testing::budget("QUIETLINE_CONCURRENT_PROGRAMS", 250)
 }
 
 #[test]
@@ -109,10 +109,12 @@ fn on_one_machine() {
     let seen = programs(None, count());
     assert_seldom_late(&seen);
     // The programs come to what they are there for.
-    if seen.programs >= 500 {
+    if seen.programs >= 250 {
         assert!(seen.slept > 2 * seen.programs && seen.interrupted > seen.programs, "{seen:?}");
         assert!(seen.woken > seen.programs / 2 && seen.together > seen.programs / 20, "{seen:?}");
         assert!(seen.spliced > seen.programs / 20 && seen.files > seen.programs / 50, "{seen:?}");
+    }
+    if seen.programs >= 1000 {
         for kind in [
             "Accept", "Add", "Connect", "Open", "Poll", "Read", "Recv", "Send", "Take", "Wait",
             "Write",

@@ -36,7 +36,7 @@ use system::{NOFILE, Outcome, System};
 const COMBINATIONS: usize = 12;
 
 /// The step by which combinations of two arguments are thinned.
-const STRIDE: usize = 16;
+const STRIDE: usize = 40;
 
 /// Threads that share the cases: many, as the host sleeps where it closes an inotify instance.
 const THREADS: usize = 8;

@@ -4,6 +4,7 @@ use super::call::System;
 use super::host::Host;
 use super::ours::Ours;
 use quietline::PollFd;
+use std::thread;
 
 const TCP_MAXSEG: i32 = 2;
 const TCP_WINDOW_CLAMP: i32 = 10;
@@ -225,79 +226,90 @@ fn deferred_connections() {
         Time(2),
         Cleared,
     ];
-    same(|system, answers| {
+    // Side by side, because some take seconds.
+    thread::scope(|scope| {
         for ending in endings {
-            let begun = std::time::Instant::now();
-            let (listener, name, client) =
-                deferred(system, if let Time(seconds) = ending { seconds } else { 30 });
-            answers.push(format!("{ending:?}: {:?}", system.poll(&[listener, client])));
-            answers.push(format!("{:?}", system.accept(listener).map(|_| ())));
-            answers.push(format!("{:?}", system.connect(client, &name)));
-            answers.push(format!("{:?}", system.receive(client, 4, 0).map(|_| ())));
-            answers.push(format!("{:?}", system.send(client, b"", 0, &[])));
-            answers.push(format!("{:?}", system.poll(&[listener, client])));
-            let peer = system.name(client, true) == Ok(name.clone());
-            answers.push(format!("the listener is the peer: {peer}"));
-            let mut is_open = true;
-            match ending {
-                Byte => answers.push(format!("{:?}", system.send(client, b"x", 0, &[]))),
-                Shutdown => answers.push(format!("{:?}", system.shutdown(client, libc::SHUT_WR))),
-                Close => {
-                    system.close(client).unwrap();
-                    is_open = false;
-                }
-                Reset => answers.push(format!("{:?}", system.connect(client, &[0; 16]))),
-                ListenerClose => {
-                    system.close(listener).unwrap();
-                }
-                ListenerShutdown | ListenerShutdownThenEnd => {
-                    answers.push(format!("{:?}", system.shutdown(listener, libc::SHUT_RD)))
-                }
-                Time(_) => {}
-                Cleared => {
-                    system.set_option(listener, libc::IPPROTO_TCP, TCP_DEFER_ACCEPT, 0).unwrap();
-                    answers.push(format!("{:?}", system.poll(&[listener])));
-                }
-            }
-            match ending {
-                Reset => answers.push(format!("{:?}", system.poll(&[listener]))),
-                ListenerClose | ListenerShutdown | ListenerShutdownThenEnd => {
-                    answers.push(format!("{:?}", system.poll(&[client])));
-                    if matches!(ending, ListenerShutdownThenEnd) {
-                        answers.push(format!("{:?}", system.shutdown(client, libc::SHUT_WR)));
-                    } else {
-                        answers.push(format!("{:?}", system.send(client, b"x", 0, &[])));
+            scope.spawn(move || {
+                same(|system, answers| {
+                    let begun = std::time::Instant::now();
+                    let (listener, name, client) =
+                        deferred(system, if let Time(seconds) = ending { seconds } else { 30 });
+                    answers.push(format!("{ending:?}: {:?}", system.poll(&[listener, client])));
+                    answers.push(format!("{:?}", system.accept(listener).map(|_| ())));
+                    answers.push(format!("{:?}", system.connect(client, &name)));
+                    answers.push(format!("{:?}", system.receive(client, 4, 0).map(|_| ())));
+                    answers.push(format!("{:?}", system.send(client, b"", 0, &[])));
+                    answers.push(format!("{:?}", system.poll(&[listener, client])));
+                    let peer = system.name(client, true) == Ok(name.clone());
+                    answers.push(format!("the listener is the peer: {peer}"));
+                    let mut is_open = true;
+                    match ending {
+                        Byte => answers.push(format!("{:?}", system.send(client, b"x", 0, &[]))),
+                        Shutdown => {
+                            answers.push(format!("{:?}", system.shutdown(client, libc::SHUT_WR)))
+                        }
+                        Close => {
+                            system.close(client).unwrap();
+                            is_open = false;
+                        }
+                        Reset => answers.push(format!("{:?}", system.connect(client, &[0; 16]))),
+                        ListenerClose => {
+                            system.close(listener).unwrap();
+                        }
+                        ListenerShutdown | ListenerShutdownThenEnd => {
+                            answers.push(format!("{:?}", system.shutdown(listener, libc::SHUT_RD)))
+                        }
+                        Time(_) => {}
+                        Cleared => {
+                            system
+                                .set_option(listener, libc::IPPROTO_TCP, TCP_DEFER_ACCEPT, 0)
+                                .unwrap();
+                            answers.push(format!("{:?}", system.poll(&[listener])));
+                        }
                     }
-                    until(system, client, ENDED);
-                    answers.push(format!("{:?}", system.poll(&[client])));
-                    let received = system.receive(client, 4, 0).map(|_| ());
-                    answers.push(format!("{received:?}"));
-                }
-                _ => {
-                    until(system, listener, libc::POLLIN);
-                    let waited = begun.elapsed().as_millis();
-                    answers.push(match ending {
-                        Time(1) | Cleared => format!("a second: {}", waited >= 990),
-                        Time(_) => format!("three seconds: {}", waited >= 2990),
-                        _ => String::new(),
-                    });
-                    let (server, _) = system.accept(listener).unwrap();
-                    let received = system.receive(server, 4, 0).map(|(n, data, ..)| (n, data));
-                    answers.push(format!("{received:?}"));
-                    let set = system.option(server, libc::IPPROTO_TCP, TCP_DEFER_ACCEPT);
-                    answers.push(format!("{set:?} {:?}", system.poll(&[server])));
+                    match ending {
+                        Reset => answers.push(format!("{:?}", system.poll(&[listener]))),
+                        ListenerClose | ListenerShutdown | ListenerShutdownThenEnd => {
+                            answers.push(format!("{:?}", system.poll(&[client])));
+                            if matches!(ending, ListenerShutdownThenEnd) {
+                                answers
+                                    .push(format!("{:?}", system.shutdown(client, libc::SHUT_WR)));
+                            } else {
+                                answers.push(format!("{:?}", system.send(client, b"x", 0, &[])));
+                            }
+                            until(system, client, ENDED);
+                            answers.push(format!("{:?}", system.poll(&[client])));
+                            let received = system.receive(client, 4, 0).map(|_| ());
+                            answers.push(format!("{received:?}"));
+                        }
+                        _ => {
+                            until(system, listener, libc::POLLIN);
+                            let waited = begun.elapsed().as_millis();
+                            answers.push(match ending {
+                                Time(1) | Cleared => format!("a second: {}", waited >= 990),
+                                Time(_) => format!("three seconds: {}", waited >= 2990),
+                                _ => String::new(),
+                            });
+                            let (server, _) = system.accept(listener).unwrap();
+                            let received =
+                                system.receive(server, 4, 0).map(|(n, data, ..)| (n, data));
+                            answers.push(format!("{received:?}"));
+                            let set = system.option(server, libc::IPPROTO_TCP, TCP_DEFER_ACCEPT);
+                            answers.push(format!("{set:?} {:?}", system.poll(&[server])));
+                            if is_open {
+                                answers.push(format!("{:?}", system.send(client, b"yz", 0, &[])));
+                            }
+                            system.close(server).unwrap();
+                        }
+                    }
                     if is_open {
-                        answers.push(format!("{:?}", system.send(client, b"yz", 0, &[])));
+                        system.close(client).unwrap();
                     }
-                    system.close(server).unwrap();
-                }
-            }
-            if is_open {
-                system.close(client).unwrap();
-            }
-            if !matches!(ending, ListenerClose) {
-                system.close(listener).unwrap();
-            }
+                    if !matches!(ending, ListenerClose) {
+                        system.close(listener).unwrap();
+                    }
+                })
+            });
         }
     });
 }

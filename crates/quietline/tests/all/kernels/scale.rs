@@ -108,7 +108,7 @@ fn small(n: usize) -> (Kernel, Process) {
 #[test]
 fn ten_thousand_kernels_one_after_the_other() {
     quietline_testing::isolated!();
-    let kernels = if cfg!(debug_assertions) { quietline_testing::scaled(2_000) } else { 10_000 };
+    let kernels = if cfg!(debug_assertions) { quietline_testing::scaled(1_000) } else { 10_000 };
     let kernels = kernels as usize;
     let _alone = alone();
     (0..100).for_each(|n| drop(small(n)));

@@ -103,7 +103,7 @@ fn seeds() -> Vec<u64> {
 
 /// What the environment asks for, by its first seed, or this share of the usual number of calls.
 fn plan(share: u64, root: bool) -> Plan {
-    let calls = quietline_testing::budget("QUIETLINE_POSIX_CALLS", 100_000) / share;
+    let calls = quietline_testing::budget("QUIETLINE_POSIX_CALLS", 50_000) / share;
     Plan { seed: seeds()[0], calls, root }
 }
 

@@ -114,7 +114,7 @@ fn connections_lose_nothing() {
 #[test]
 fn a_read_is_a_piece_of_the_stream() {
     quietline_testing::isolated!();
-    let words = quietline_testing::budget("QUIETLINE_SOCKETS_WORDS", 100_000_000);
+    let words = quietline_testing::budget("QUIETLINE_SOCKETS_WORDS", 20_000_000);
     let words = u32::try_from(words).expect("QUIETLINE_SOCKETS_WORDS fits 32 bits");
     let kernel = Kernel::boot(Config::default()).unwrap();
     let p = &kernel.process().unwrap();
