@@ -88,7 +88,7 @@ The gate also counts all operations anew, and fails when a count has grown: see
 | locked, fences | locked instructions and fences among them |
 | system calls | system calls |
 | library calls | calls into the C library, whose own instructions are not counted |
-| lines | cache lines that the median operation reads or writes, in the model: as for shared |
+| lines | cache lines that two of three operations stay within, in the model: as for shared |
 | shared | lines that it writes and another CPU uses: CPUs in one process, or in their own |
 | bytes allocated | bytes of slab objects and of the C library's memory |
 | bytes retained | bytes that are still allocated after it |
