@@ -5,8 +5,8 @@
 use quietline_lines::validation::{Row, Validation, machine_with};
 use quietline_sim::topology::Topology;
 
-/// Runs before it is believed: whatever else the machine does shows in a single one.
-const RUNS: usize = 12;
+/// Runs whose medians decide: more than half of them would have to be disturbed in the same way.
+const RUNS: usize = 7;
 
 fn pin(number: usize) {
     let mut only = rustix::thread::CpuSet::new();
@@ -15,11 +15,16 @@ fn pin(number: usize) {
     let _ = rustix::thread::sched_setaffinity(None, &only);
 }
 
-/// Kernels that the machine tells apart, all rounds of the one above all but the noisiest of the other, and the model puts the
-/// other way round.
+/// Not predicted: whether the CPU that releases the lock gets it again is decided by some twenty
+/// nanoseconds, which the model does not know. docs/lines.md has its errors.
+const UNPREDICTED: &str = "queue-lock";
+
+/// Kernels that the machine tells apart, all rounds of the one above the median of the other by
+/// half, and that the model has the other way round.
 fn turned_round(rows: &[Row]) -> Vec<String> {
     let apart = |low: &&Row, high: &&Row| low.measured[0] * 1.5 < high.measured[1];
-    let pairs = rows.iter().flat_map(|low| rows.iter().map(move |high| (low, high)));
+    let predicted = || rows.iter().filter(|row| row.kernel != UNPREDICTED);
+    let pairs = predicted().flat_map(|low| predicted().map(move |high| (low, high)));
     pairs
         .filter(|(low, high)| apart(low, high) && low.modelled >= high.modelled)
         .map(|(low, high)| {
@@ -28,9 +33,25 @@ fn turned_round(rows: &[Row]) -> Vec<String> {
         .collect()
 }
 
-fn wrong(validation: &Validation) -> Vec<String> {
-    let mut wrong = turned_round(&validation.rows);
-    for row in validation.rows.iter().filter(|row| !row.contended) {
+/// Each kernel's medians over the runs.
+fn medians(runs: &[Validation]) -> Vec<Row> {
+    let median = |kernel: usize, of: &dyn Fn(&Row) -> f64| {
+        let mut all: Vec<f64> = runs.iter().map(|run| of(&run.rows[kernel])).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    let one = |(n, row): (usize, &Row)| Row {
+        measured: [0, 1, 2].map(|at| median(n, &|row| row.measured[at])),
+        modelled: median(n, &|row| row.modelled),
+        error: median(n, &|row| row.error),
+        ..row.clone()
+    };
+    runs[0].rows.iter().enumerate().map(one).collect()
+}
+
+fn wrong(rows: &[Row]) -> Vec<String> {
+    let mut wrong = turned_round(rows);
+    for row in rows.iter().filter(|row| !row.contended) {
         if !(-0.4..0.4).contains(&row.error) {
             wrong.push(format!(
                 "{}: {:.1} ns here, {:.1} in the model",
@@ -39,6 +60,24 @@ fn wrong(validation: &Validation) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// A kernel that costs twice what the model says, and two in the wrong order, are found.
+#[test]
+fn errors_are_found() {
+    let row = |kernel, contended, measured: f64, modelled: f64| Row {
+        kernel,
+        contended,
+        measured: [measured, measured * 0.9, measured * 1.1],
+        modelled,
+        error: modelled / measured - 1.0,
+    };
+    let right = [row("a", false, 2.0, 2.5), row("b", true, 10.0, 20.0), row("c", true, 40.0, 30.0)];
+    assert_eq!(wrong(&right), [""; 0]);
+    let dear = [row("a", false, 5.0, 2.5)];
+    assert_eq!(wrong(&dear), ["a: 5.0 ns here, 2.5 in the model"]);
+    let turned = [row("b", true, 10.0, 40.0), row("c", true, 40.0, 30.0)];
+    assert_eq!(wrong(&turned), ["b is below c here, and not in the model"]);
 }
 
 #[test]
@@ -50,21 +89,19 @@ fn the_model_agrees_with_this_machine() {
     let here = std::thread::available_parallelism().map_or(1, usize::from);
     assert!(here >= 2, "contention needs two CPUs, and this machine has {here}");
     let machine = Topology::load("one-socket-2").expect("a machine of our own");
-    let mut found = Vec::new();
-    for _ in 0..RUNS {
-        let validation = Validation::run(&machine, 2, pin).expect("it runs");
-        println!("{validation}");
+    let runs: Vec<Validation> = (0..RUNS)
+        .map(|_| Validation::run(&machine, 2, pin).expect("it runs"))
+        .inspect(|validation| println!("{validation}"))
+        .collect();
+    for validation in &runs {
         assert!(
             validation.probes.iter().all(|probe| probe.ns[1] > 0.0 && probe.ns[1] <= probe.ns[2])
         );
         let contended = validation.rows.iter().filter(|row| row.contended);
         assert!(contended.clone().count() >= 5 && validation.rows.len() - contended.count() >= 3);
-        found = wrong(&validation);
-        if found.is_empty() {
-            return;
-        }
     }
-    panic!("{}", found.join("\n"));
+    let found = wrong(&medians(&runs));
+    assert!(found.is_empty(), "medians of {RUNS} runs: {}", found.join("; "));
 }
 
 /// What this machine does not have is not measured.
