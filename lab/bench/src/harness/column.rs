@@ -134,7 +134,8 @@ impl fmt::Display for Fault {
 pub enum Unfit {
     /// It has no such job; not a failure.
     Missing(String),
-    /// It has, and does it wrong.
+    /// It has, and does it wrong, or cannot be started: a peer that was asked for by a feature of
+    /// the build is not left out without an error.
     Broken(Fault),
 }
 

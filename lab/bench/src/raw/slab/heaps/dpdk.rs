@@ -20,7 +20,9 @@ mod absent {
         type Heap<'a> = Allocator<Glibc>;
 
         fn new(_size: usize, _threads: usize) -> Result<Self, Unfit> {
-            Err(Unfit::Missing("pkg-config knew no libdpdk when this was built".to_owned()))
+            let why = "pkg-config knew no libdpdk when this was built; install libdpdk-dev, or \
+                       build without the feature peer-dpdk";
+            Err(Fault::new(why).into())
         }
 
         fn heap(&self, _seat: Seat) -> Result<Self::Heap<'_>, Fault> {
@@ -115,7 +117,7 @@ mod present {
         fn new(size: usize, _threads: usize) -> Result<Self, Unfit> {
             static POOLS: AtomicU32 = AtomicU32::new(0);
             if !start() {
-                return Err(Unfit::Missing("DPDK's environment cannot start here".to_owned()));
+                return Err(Fault::new("DPDK's environment cannot start here").into());
             }
             // Relaxed: only the number matters.
             let name = format!("quietline-{}\0", POOLS.fetch_add(1, Ordering::Relaxed));

@@ -46,7 +46,7 @@ impl Source for JemallocBatch {
         };
         match error {
             0 => Ok(Self { size, mib }),
-            _ => Err(Unfit::Missing("this jemalloc has no experimental.batch_alloc".to_owned())),
+            _ => Err(Fault::new("this jemalloc has no experimental.batch_alloc").into()),
         }
     }
 
