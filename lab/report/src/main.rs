@@ -20,11 +20,12 @@ use anyhow::Context;
 use clap::Parser;
 use parts::Part;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Run all workloads, ladders, forecasts and the cost ledger, and write one page
 ///
 /// Each part's JSON stays beside the page. A part that has a result of the same commit and options
-/// is not run again, so an interrupted report goes on where it was.
+/// is not run again, so an interrupted report goes on where it was. Exits with 1 if a part failed.
 #[derive(Debug, Parser)]
 #[command(name = "ql report", version)]
 struct Cli {
@@ -49,23 +50,23 @@ struct Cli {
     list: bool,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
     let parts = parts::parts(cli.quick);
     if cli.list {
         parts.iter().for_each(|part| println!("{:24} {}", part.name, part.about));
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     let chosen = choose(parts, &cli.only)?;
     let checkout = run::Checkout::find()?;
     let dir = cli.dir.unwrap_or_else(|| checkout.default_dir(cli.quick));
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
     let failed = run::all(&checkout, &chosen, &dir, cli.again)?;
-    let page = page::render(&results::read(&dir, &chosen, failed)?)?;
+    let page = page::render(&results::read(&dir, &chosen, &failed)?)?;
     let file = dir.join("report.html");
     std::fs::write(&file, page).with_context(|| file.display().to_string())?;
     println!("{}", file.display());
-    Ok(())
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Returns the parts with these names, or all.

@@ -3,8 +3,10 @@
 use crate::losses::{Loss, losses};
 use crate::plot::{Axes, Series, curves};
 use crate::results::{Bench, Forecast, Machine, Results, Row};
+use anyhow::Context;
 use askama::Template;
 use quietline_seeds::{Basis, Comparison, Seed, Table, figure};
+use serde_json::Value;
 
 /// Losses that the page shows: the largest ones.
 const LOSSES: usize = 40;
@@ -22,7 +24,7 @@ struct Page {
     seeds: Vec<SeedView>,
     workloads: Vec<WorkloadView>,
     forecasts: Vec<ForecastView>,
-    costs: Option<String>,
+    costs: Option<CostsView>,
 }
 
 /// A thread.
@@ -38,6 +40,7 @@ struct TableView {
     points: Vec<PointView>,
     missing: Vec<(String, usize)>,
     plot: Option<String>,
+    has_causes: bool,
 }
 
 /// A point of a table.
@@ -93,6 +96,31 @@ struct CurveView {
     bottleneck: String,
 }
 
+/// The sheet of costs.
+struct CostsView {
+    /// How it was compiled.
+    compiler: String,
+    profile: String,
+    columns: Vec<&'static str>,
+    /// Operations and their counts, a count for each column.
+    rows: Vec<(String, Vec<String>)>,
+}
+
+/// Columns of the sheet: the names in its rows, and the titles.
+const COSTS: [(&str, &str); 11] = [
+    ("instructions", "instructions"),
+    ("locked", "locked"),
+    ("fences", "fences"),
+    ("system_calls", "system calls"),
+    ("library_calls", "library calls"),
+    ("lines_touched", "lines, one process"),
+    ("lines_touched_own_processes", "lines, own processes"),
+    ("shared_lines_one_process", "shared lines, one process"),
+    ("shared_lines_own_processes", "shared lines, own processes"),
+    ("bytes_allocated", "bytes allocated"),
+    ("bytes_retained", "bytes retained"),
+];
+
 /// Renders the page.
 ///
 /// # Errors
@@ -120,7 +148,7 @@ pub(crate) fn render(results: &Results) -> anyhow::Result<String> {
             .collect::<anyhow::Result<_>>()?,
         workloads: results.benches.iter().map(workload_view).collect::<anyhow::Result<_>>()?,
         forecasts: results.forecasts.iter().map(forecast_view).collect::<anyhow::Result<_>>()?,
-        costs: results.costs.as_ref().map(serde_json::to_string_pretty).transpose()?,
+        costs: results.costs.as_ref().map(costs_view).transpose()?,
     };
     Ok(page.render()?)
 }
@@ -142,6 +170,7 @@ fn table_view(table: &'static Table, ours: Option<&Comparison>) -> anyhow::Resul
         points: Vec::new(),
         missing: Vec::new(),
         plot: plot_of(table, ours)?,
+        has_causes: false,
     };
     for row in &table.rows {
         for (column, reported) in table.columns.iter().zip(&row.values) {
@@ -163,6 +192,7 @@ fn table_view(table: &'static Table, ours: Option<&Comparison>) -> anyhow::Resul
             });
         }
     }
+    view.has_causes = view.points.iter().any(|point| !point.cause.is_empty());
     let missing = ours.map(Comparison::missing_by_reason).unwrap_or_default();
     view.missing = missing.into_iter().map(|(why, values)| (why.to_owned(), values)).collect();
     Ok(view)
@@ -184,7 +214,22 @@ fn plot_of(table: &Table, ours: Option<&Comparison>) -> anyhow::Result<Option<St
         let points = numbers.iter().zip(&table.rows).filter_map(value).collect();
         series.push(Series { name: format!("{column}, ours"), points });
     }
-    curves(&Axes { x: "", y: &table.unit }, &series)
+    curves(&Axes { x: "row", y: &table.unit }, &series)
+}
+
+fn costs_view(sheet: &Value) -> anyhow::Result<CostsView> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let rows = sheet["rows"].as_array().context("a sheet of costs has rows")?;
+    let row = |row: &Value| {
+        let count = |name: &str| row.get(name).map_or("-".to_owned(), &text);
+        (text(&row["operation"]), COSTS.iter().map(|(name, _)| count(name)).collect())
+    };
+    Ok(CostsView {
+        compiler: text(&sheet["compiler"]),
+        profile: text(&sheet["profile"]),
+        columns: COSTS.iter().map(|(_, title)| *title).collect(),
+        rows: rows.iter().map(row).collect(),
+    })
 }
 
 fn workload_view(bench: &Bench) -> anyhow::Result<WorkloadView> {
@@ -270,4 +315,26 @@ fn forecast_view(forecast: &Forecast) -> anyhow::Result<ForecastView> {
         curves: forecast.curves.iter().map(curve_view).collect(),
         plot: curves(&Axes { x: "CPUs", y: "million operations a second" }, &series)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn counts_stand_in_the_columns_of_their_titles() {
+        let row = json!({"operation": "dup-getfl", "instructions": 321, "locked": 4});
+        let results = Results {
+            costs: Some(json!({"compiler": "rustc 1", "profile": "release", "rows": [row]})),
+            ..Results::default()
+        };
+        let view = costs_view(results.costs.as_ref().expect("above")).expect("it has rows");
+        assert_eq!(view.columns[..2], ["instructions", "locked"]);
+        assert_eq!(view.rows[0].0, "dup-getfl");
+        assert_eq!(view.rows[0].1[..3], ["321", "4", "-"]);
+        let page = render(&results).expect("a page");
+        assert!(page.contains("dup-getfl") && page.contains("321") && page.contains("rustc 1"));
+        assert!(costs_view(&json!({})).is_err());
+    }
 }

@@ -51,11 +51,19 @@ fn draw(
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
         .margin(10)
+        .margin_right(200)
         .x_label_area_size(36)
         .y_label_area_size(72)
-        .right_y_label_area_size(190)
         .build_cartesian_2d((x.0..x.1).log_scale(), (y.0..y.1).log_scale())?;
-    chart.configure_mesh().x_desc(axes.x).y_desc(axes.y).draw()?;
+    chart
+        .configure_mesh()
+        .x_desc(axes.x)
+        .y_desc(axes.y)
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.15))
+        .x_label_formatter(&f64::to_string)
+        .y_label_formatter(&f64::to_string)
+        .draw()?;
     for (i, curve) in series.iter().enumerate() {
         let colour = HSLColor(i as f64 / series.len() as f64, 0.7, 0.4);
         let points = curve.points.iter().copied().filter(|(x, y)| *x > 0.0 && *y > 0.0);

@@ -123,8 +123,8 @@ impl Row {
 /// # Errors
 ///
 /// If a result is not of its form.
-pub(crate) fn read(dir: &Path, parts: &[Part], failed: Vec<String>) -> anyhow::Result<Results> {
-    let mut results = Results { failed, ..Results::default() };
+pub(crate) fn read(dir: &Path, parts: &[Part], failed: &[String]) -> anyhow::Result<Results> {
+    let mut results = Results { failed: failed.to_owned(), ..Results::default() };
     for part in parts {
         let file = run::file(dir, part);
         if !file.is_file() {

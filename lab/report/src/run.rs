@@ -86,8 +86,12 @@ pub(crate) fn all(
     let mut failed = Vec::new();
     for part in parts {
         bar.set_message(part.name.clone());
+        if bar.is_hidden() {
+            eprintln!("{}/{} {}", bar.position() + 1, parts.len(), part.name);
+        }
         if (again || !file(dir, part).is_file()) && !run(checkout, part, dir)? {
-            bar.println(format!("{} failed: see {}", part.name, log(dir, part).display()));
+            let said = format!("{} failed: see {}", part.name, log(dir, part).display());
+            bar.suspend(|| eprintln!("{said}"));
             failed.push(part.name.clone());
         }
         bar.inc(1);
