@@ -264,7 +264,7 @@ fn generated_packets_wait_for_the_neighbour_and_are_counted() {
     ip("link set qa up");
     ip("addr add 10.0.0.2/24 dev qa");
     ip("route add 198.18.0.0/15 dev qa");
-    // Beside the others: nobody answers.
+    // A device without a host behind it. Its neighbours are given up while the other runs go on.
     ip("tuntap add dev qb mode tap");
     ip("link set qb up");
     let to_nobody = |amount: &str| {

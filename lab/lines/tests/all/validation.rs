@@ -5,7 +5,7 @@
 use quietline_lines::validation::{Row, Validation, machine_with};
 use quietline_sim::topology::Topology;
 
-/// Runs whose medians decide: more than half of them would have to be disturbed in the same way.
+/// The number of runs. Their medians decide, so that a few disturbed runs change nothing.
 const RUNS: usize = 7;
 
 fn pin(number: usize) {
@@ -15,8 +15,9 @@ fn pin(number: usize) {
     let _ = rustix::thread::sched_setaffinity(None, &only);
 }
 
-/// Not predicted: whether the CPU that releases the lock gets it again is decided by some twenty
-/// nanoseconds, which the model does not know. docs/lines.md has its errors.
+/// The kernel that the model does not predict: whether the CPU that releases the lock gets it again
+/// is decided by some twenty nanoseconds, which the model does not know. docs/lines.md has the
+/// errors.
 const UNPREDICTED: &str = "queue-lock";
 
 /// Kernels that the machine tells apart, all rounds of the one above the median of the other by

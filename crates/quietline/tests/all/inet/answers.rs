@@ -226,7 +226,7 @@ fn deferred_connections() {
         Time(2),
         Cleared,
     ];
-    // Side by side, because some take seconds.
+    // The endings run side by side, because some take seconds.
     thread::scope(|scope| {
         for ending in endings {
             scope.spawn(move || {
