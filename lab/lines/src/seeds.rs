@@ -3,6 +3,7 @@
 //! Each comparison names the points that a parameter was fitted to. All others are predictions, and
 //! their errors are errors of the model.
 
+mod dentries;
 mod epolls;
 mod inodes;
 mod sockets;
@@ -13,7 +14,7 @@ use quietline_sim::simulation::Failed;
 use quietline_sim::topology::Topology;
 
 /// The threads with tables that the model can compute.
-pub const MODELLED: [&str; 3] = ["sockets-2008", "inodes-2010", "epoll-2017"];
+pub const MODELLED: [&str; 4] = ["sockets-2008", "inodes-2010", "dentries-2013", "epoll-2017"];
 
 /// Returns a thread's tables with the model's values beside them.
 ///
@@ -27,6 +28,7 @@ pub fn comparisons(seed: &str) -> Result<Vec<Comparison>, Failed> {
     match seed {
         "sockets-2008" => sockets::comparisons(&Model::fitted(&machine("core2-2x4"), 1.0, 1)?),
         "inodes-2010" => inodes::comparisons(&machine("nehalem-4"), 1),
+        "dentries-2013" => dentries::comparisons(&machine("westmere-8x10"), 1),
         "epoll-2017" => epolls::comparisons(&machine("kvm-18"), 1),
         _ => panic!("{seed} is not modelled"),
     }

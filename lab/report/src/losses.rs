@@ -11,6 +11,8 @@ pub(crate) struct Loss {
     /// The column that wins, and its median in nanoseconds.
     pub(crate) winner: String,
     pub(crate) winner_ns: f64,
+    /// Samples of the column with the fewest.
+    pub(crate) samples: usize,
     /// Quietline's fastest column, and its median in nanoseconds.
     pub(crate) ours: String,
     pub(crate) ours_ns: f64,
@@ -21,24 +23,34 @@ impl Loss {
     pub(crate) fn ratio(&self) -> f64 {
         self.ours_ns / self.winner_ns
     }
+
+    /// Returns whether the column that wins is one of the miniatures of old kernels, which have no
+    /// descriptors, permissions or errors of allocation in most cases.
+    pub(crate) fn is_to_miniature(&self) -> bool {
+        self.winner.starts_with("history-")
+    }
 }
 
 /// The column of the slab workload that allocates nothing: the cost of the loop.
 const NOTHING: &str = "null";
 
+/// Samples of a row that is compared.
+pub(crate) const SAMPLES: usize = 3;
+
 /// Returns all losses, the largest ratio first. Each column that wins has a row of its own, but for
-/// the one that does nothing.
+/// the one that does nothing. Rows of fewer than [`SAMPLES`] samples are not compared.
 pub(crate) fn losses(benches: &[Bench]) -> Vec<Loss> {
     let mut losses = Vec::new();
     for bench in benches {
-        let checked = || bench.rows.iter().filter(|row| row.checked && !row.samples.is_empty());
+        let checked =
+            || bench.rows.iter().filter(|row| row.checked && row.samples.len() >= SAMPLES);
         for other in checked().filter(|row| !row.is_ours() && row.column != NOTHING) {
             let same = |row: &&Row| {
                 row.is_ours()
                     && (&row.case, row.threads, &row.workload)
                         == (&other.case, other.threads, &other.workload)
             };
-            let median = |row: &Row| row.percentile(50).unwrap_or(f64::MAX);
+            let median = |row: &Row| row.median().unwrap_or(f64::MAX);
             let best = checked().filter(same).min_by(|a, b| median(a).total_cmp(&median(b)));
             let Some(ours) = best.filter(|ours| median(ours) > median(other)) else { continue };
             losses.push(Loss {
@@ -47,6 +59,7 @@ pub(crate) fn losses(benches: &[Bench]) -> Vec<Loss> {
                 threads: other.threads,
                 winner: other.column.clone(),
                 winner_ns: median(other),
+                samples: other.samples.len().min(ours.samples.len()),
                 ours: ours.column.clone(),
                 ours_ns: median(ours),
             });
@@ -59,7 +72,7 @@ pub(crate) fn losses(benches: &[Bench]) -> Vec<Loss> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Machine, Sample};
+    use crate::results::{Machine, Sample, Settings};
 
     fn row(column: &str, threads: usize, ns: &[f64]) -> Row {
         Row {
@@ -69,7 +82,7 @@ mod tests {
             threads,
             checked: true,
             fault: None,
-            samples: ns.iter().map(|ns| Sample { ns: vec![*ns] }).collect(),
+            samples: ns.iter().map(|ns| Sample { ns: vec![*ns], cpu_ns: vec![*ns] }).collect(),
         }
     }
 
@@ -81,7 +94,8 @@ mod tests {
             load_average: [0.0; 3],
             rustc: String::new(),
         };
-        Bench { machine, commit: String::new(), rows, missing: Vec::new() }
+        let settings = Settings { sample_ns: 0, rounds: 3 };
+        Bench { machine, commit: String::new(), settings, rows, missing: Vec::new() }
     }
 
     #[test]
@@ -92,6 +106,8 @@ mod tests {
             row("peer-a", 1, &[2.0, 2.0, 2.0]),
             row("peer-b", 1, &[4.0, 4.0, 4.0]),
             row("peer-a", 2, &[1.0]),
+            row("quietline", 3, &[2.0, 2.0, 2.0]),
+            row("peer-a", 3, &[1.0, 1.0]),
         ])];
         let losses = losses(&benches);
         assert_eq!(losses.len(), 1, "{losses:?}");
@@ -104,9 +120,18 @@ mod tests {
 
     #[test]
     fn unchecked_rows_win_nothing() {
-        let mut wrong = row("peer-a", 1, &[1.0]);
+        let mut wrong = row("peer-a", 1, &[1.0; 3]);
         wrong.checked = false;
-        let nothing = row(NOTHING, 1, &[1.0]);
-        assert_eq!(losses(&[bench(vec![row("quietline", 1, &[5.0]), wrong, nothing])]), []);
+        let nothing = row(NOTHING, 1, &[1.0; 3]);
+        assert_eq!(losses(&[bench(vec![row("quietline", 1, &[5.0; 3]), wrong, nothing])]), []);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_in_the_middle() {
+        assert_eq!(row("peer-a", 1, &[4.0, 1.0]).median(), Some(2.5));
+        assert_eq!(row("peer-a", 1, &[4.0, 1.0, 3.0]).median(), Some(3.0));
+        assert_eq!(row("peer-a", 1, &[]).median(), None);
+        assert_eq!(row("peer-a", 1, &[1.0; 9]).percentile(99), None);
+        assert_eq!(row("peer-a", 1, &[1.0; 10]).percentile(99), Some(1.0));
     }
 }

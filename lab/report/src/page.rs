@@ -2,14 +2,12 @@
 
 use crate::losses::{Loss, losses};
 use crate::plot::{Axes, Series, curves};
-use crate::results::{Bench, Forecast, Machine, Results, Row};
+use crate::results::{Bench, Forecast, Machine, Results, Row, Settings};
 use anyhow::Context;
 use askama::Template;
 use quietline_seeds::{Basis, Comparison, Seed, Table, figure};
 use serde_json::Value;
 
-/// Losses that the page shows: the largest ones.
-const LOSSES: usize = 40;
 /// Predictions with a larger error are marked.
 const FAR: f64 = 0.3;
 
@@ -18,9 +16,11 @@ const FAR: f64 = 0.3;
 struct Page {
     commit: String,
     machines: Vec<Machine>,
+    /// Parts, and the load average at their start, where other programs ran on more than half of the
+    /// CPUs.
+    disturbed: Vec<(String, f64)>,
     failed: Vec<String>,
     losses: Vec<Loss>,
-    all_losses: usize,
     seeds: Vec<SeedView>,
     workloads: Vec<WorkloadView>,
     forecasts: Vec<ForecastView>,
@@ -41,6 +41,15 @@ struct TableView {
     missing: Vec<(String, usize)>,
     plot: Option<String>,
     has_causes: bool,
+    improvements: Vec<ImprovementView>,
+}
+
+/// A percentage that a thread gives for a row.
+struct ImprovementView {
+    row: String,
+    reported: String,
+    ours: String,
+    difference: String,
 }
 
 /// A point of a table.
@@ -58,6 +67,10 @@ struct PointView {
 /// A workload of the bench.
 struct WorkloadView {
     name: String,
+    /// Rounds, the length of a sample in milliseconds, and the load average at the start.
+    rounds: usize,
+    sample_ms: u64,
+    load: f64,
     cases: Vec<CaseView>,
 }
 
@@ -73,7 +86,9 @@ struct CaseView {
 struct RowView {
     column: String,
     threads: usize,
+    samples: usize,
     p50: String,
+    cpu_p50: String,
     p99: String,
     max: String,
     fault: Option<String>,
@@ -127,9 +142,6 @@ const COSTS: [(&str, &str); 11] = [
 ///
 /// If a plot cannot be drawn.
 pub(crate) fn render(results: &Results) -> anyhow::Result<String> {
-    let mut losses = losses(&results.benches);
-    let all_losses = losses.len();
-    losses.truncate(LOSSES);
     let mut machines: Vec<Machine> = Vec::new();
     for bench in &results.benches {
         if !machines.iter().any(|machine| machine.cpu_model == bench.machine.cpu_model) {
@@ -140,8 +152,8 @@ pub(crate) fn render(results: &Results) -> anyhow::Result<String> {
         commit: results.benches.first().map_or("unknown".to_owned(), |bench| bench.commit.clone()),
         machines,
         failed: results.failed.clone(),
-        losses,
-        all_losses,
+        losses: losses(&results.benches),
+        disturbed: results.benches.iter().filter_map(disturbed).collect(),
         seeds: quietline_seeds::seeds()
             .iter()
             .map(|seed| seed_view(seed, results))
@@ -151,6 +163,13 @@ pub(crate) fn render(results: &Results) -> anyhow::Result<String> {
         costs: results.costs.as_ref().map(costs_view).transpose()?,
     };
     Ok(page.render()?)
+}
+
+/// Returns a bench's workload and the load average at its start, if that was above half of the CPUs.
+fn disturbed(bench: &Bench) -> Option<(String, f64)> {
+    let load = bench.machine.load_average[0];
+    let workload = || bench.rows.first().map_or(String::new(), |row| row.workload.clone());
+    (load > bench.machine.cpus as f64 / 2.0).then(|| (workload(), load))
 }
 
 fn seed_view(seed: &'static Seed, results: &Results) -> anyhow::Result<SeedView> {
@@ -171,6 +190,7 @@ fn table_view(table: &'static Table, ours: Option<&Comparison>) -> anyhow::Resul
         missing: Vec::new(),
         plot: plot_of(table, ours)?,
         has_causes: false,
+        improvements: improvements(table, ours),
     };
     for row in &table.rows {
         for (column, reported) in table.columns.iter().zip(&row.values) {
@@ -178,14 +198,14 @@ fn table_view(table: &'static Table, ours: Option<&Comparison>) -> anyhow::Resul
                 continue;
             }
             let point = ours.and_then(|ours| ours.point(&row.name, column));
-            let error = point.map(|point| point.error());
+            let error = ours.zip(point).map(|(ours, point)| ours.error(point));
             let is_fitted = point.is_some_and(|point| point.basis == Basis::Fitted);
             view.points.push(PointView {
                 row: row.name.clone(),
                 column: column.clone(),
-                reported: figure(*reported),
+                reported: reported.to_string(),
                 ours: point.map_or(String::new(), |point| figure(point.ours)),
-                error: error.map_or(String::new(), |error| format!("{:+.0} %", error * 100.0)),
+                error: ours.zip(point).map_or(String::new(), |(ours, p)| ours.error_text(p)),
                 basis: point.map_or("", |point| point.basis.name()),
                 is_far: !is_fitted && error.is_some_and(|error| error.abs() > FAR),
                 cause: point.and_then(|point| point.cause.clone()).unwrap_or_default(),
@@ -196,6 +216,22 @@ fn table_view(table: &'static Table, ours: Option<&Comparison>) -> anyhow::Resul
     let missing = ours.map(Comparison::missing_by_reason).unwrap_or_default();
     view.missing = missing.into_iter().map(|(why, values)| (why.to_owned(), values)).collect();
     Ok(view)
+}
+
+/// Returns the percentages of a thread beside those of our values.
+fn improvements(table: &Table, ours: Option<&Comparison>) -> Vec<ImprovementView> {
+    let Some(improvement) = &table.improvement else { return Vec::new() };
+    let view = |(row, reported): (&quietline_seeds::Row, &f64)| {
+        let (of, over) = (&improvement.of, &improvement.over);
+        let ours = ours.and_then(|ours| ours.improvement(table.better, &row.name, of, over));
+        ImprovementView {
+            row: row.name.clone(),
+            reported: format!("{reported:+}"),
+            ours: ours.map_or(String::new(), |ours| format!("{ours:+.1}")),
+            difference: ours.map_or(String::new(), |ours| format!("{:+.1}", ours - reported)),
+        }
+    };
+    table.rows.iter().zip(&improvement.values).map(view).collect()
 }
 
 /// Plots a table with numbers as rows: a curve for each column, and one of ours.
@@ -214,7 +250,7 @@ fn plot_of(table: &Table, ours: Option<&Comparison>) -> anyhow::Result<Option<St
         let points = numbers.iter().zip(&table.rows).filter_map(value).collect();
         series.push(Series { name: format!("{column}, ours"), points });
     }
-    curves(&Axes { x: "row", y: &table.unit }, &series)
+    curves(&Axes { x: &table.rows_are, y: &table.unit }, &series)
 }
 
 fn costs_view(sheet: &Value) -> anyhow::Result<CostsView> {
@@ -250,17 +286,21 @@ fn workload_view(bench: &Bench) -> anyhow::Result<WorkloadView> {
         let missing = bench.missing.iter().filter(|m| m.case == case.name && m.workload == name);
         case.missing = missing.map(|m| (m.column.clone(), m.reason.clone())).collect();
     }
-    Ok(WorkloadView { name, cases })
+    let Settings { rounds, sample_ns } = bench.settings;
+    let load = bench.machine.load_average[0];
+    Ok(WorkloadView { name, rounds, sample_ms: sample_ns / 1_000_000, load, cases })
 }
 
 fn row_view(row: &Row) -> RowView {
-    let percentile = |percent| row.percentile(percent).map_or(String::new(), figure);
+    let text = |ns: Option<f64>| ns.map_or(String::new(), figure);
     RowView {
         column: row.column.clone(),
         threads: row.threads,
-        p50: percentile(50),
-        p99: percentile(99),
-        max: percentile(100),
+        samples: row.samples.len(),
+        p50: text(row.median()),
+        cpu_p50: text(row.cpu_median()),
+        p99: text(row.percentile(99)),
+        max: text(row.percentile(100)),
         fault: (!row.checked).then(|| row.fault.clone().unwrap_or("not checked".to_owned())),
     }
 }
@@ -269,7 +309,7 @@ fn row_view(row: &Row) -> RowView {
 fn scaling_plot<'a>(rows: impl Iterator<Item = &'a Row>) -> anyhow::Result<Option<String>> {
     let mut series: Vec<Series> = Vec::new();
     for row in rows {
-        let Some(median) = row.percentile(50) else { continue };
+        let Some(median) = row.median() else { continue };
         let point = (row.threads as f64, median);
         match series.iter_mut().find(|s| s.name == row.column) {
             Some(curve) => curve.points.push(point),

@@ -24,8 +24,16 @@ pub(crate) struct Results {
 pub(crate) struct Bench {
     pub(crate) machine: Machine,
     pub(crate) commit: String,
+    pub(crate) settings: Settings,
     pub(crate) rows: Vec<Row>,
     pub(crate) missing: Vec<MissingColumn>,
+}
+
+/// The settings of a bench.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Settings {
+    pub(crate) sample_ns: u64,
+    pub(crate) rounds: usize,
 }
 
 /// The machine that a bench ran on.
@@ -54,7 +62,10 @@ pub(crate) struct Row {
 /// A sample: nanoseconds of an operation, by thread.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Sample {
+    /// By the clock on the wall.
     pub(crate) ns: Vec<f64>,
+    /// Of the threads' CPU time.
+    pub(crate) cpu_ns: Vec<f64>,
 }
 
 /// A column that has no row in a case.
@@ -97,19 +108,41 @@ pub(crate) struct SeedTables {
     pub(crate) tables: Vec<Comparison>,
 }
 
+/// Samples from which percentiles are shown.
+pub(crate) const FEW: usize = 10;
+
+/// Returns the middle of sorted values, or the mean of the two in the middle.
+fn median(sorted: &[f64]) -> Option<f64> {
+    let middle = sorted.len() / 2;
+    let upper = sorted.get(middle)?;
+    Some(if sorted.len() % 2 == 1 { *upper } else { (sorted[middle - 1] + upper) / 2.0 })
+}
+
 impl Row {
-    /// Returns the values of all threads of all samples, sorted.
-    fn values(&self) -> Vec<f64> {
-        let mut values: Vec<f64> = self.samples.iter().flat_map(|s| &s.ns).copied().collect();
+    /// Returns the nanoseconds of all threads of all samples, sorted.
+    fn sorted(&self, of: fn(&Sample) -> &Vec<f64>) -> Vec<f64> {
+        let mut values: Vec<f64> = self.samples.iter().flat_map(of).copied().collect();
         values.sort_unstable_by(f64::total_cmp);
         values
     }
 
-    /// Returns the value below which so many of a hundred lie, by nearest rank.
+    /// Returns the median of nanoseconds on the wall, if there is a sample.
+    pub(crate) fn median(&self) -> Option<f64> {
+        median(&self.sorted(|sample| &sample.ns))
+    }
+
+    /// Returns the median of nanoseconds of CPU time, if there is a sample.
+    pub(crate) fn cpu_median(&self) -> Option<f64> {
+        median(&self.sorted(|sample| &sample.cpu_ns))
+    }
+
+    /// Returns the nanoseconds on the wall below which so many of a hundred samples lie, by nearest
+    /// rank. Of few samples the highest ones are single events, so there is none below
+    /// [`FEW`] samples.
     pub(crate) fn percentile(&self, percent: usize) -> Option<f64> {
-        let values = self.values();
+        let values = self.sorted(|sample| &sample.ns);
         let rank = (values.len() * percent).div_ceil(100).max(1);
-        values.get(rank - 1).copied()
+        values.get(rank - 1).copied().filter(|_| self.samples.len() >= FEW)
     }
 
     /// Returns whether the column is one of quietline's.

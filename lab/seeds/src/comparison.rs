@@ -1,6 +1,6 @@
 //! Values of ours beside a table of a thread.
 
-use crate::Table;
+use crate::{Better, Table};
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
@@ -46,13 +46,6 @@ pub struct Point {
     pub basis: Basis,
     /// Why the two differ, if it is known.
     pub cause: Option<String>,
-}
-
-impl Point {
-    /// Returns by how much our value is above the thread's, as a part of the thread's.
-    pub fn error(&self) -> f64 {
-        self.ours / self.reported - 1.0
-    }
 }
 
 /// A table of a thread with values of ours beside it.
@@ -107,11 +100,44 @@ impl Comparison {
         self.points.push(Point { row, column, reported, ours, basis, cause: None });
     }
 
-    /// Gives the points of a row a cause for their errors.
-    pub fn explain(&mut self, row: &str, cause: &str) {
-        for point in self.points.iter_mut().filter(|point| point.row == row) {
+    /// Gives the chosen points a cause for their errors.
+    ///
+    /// # Panics
+    ///
+    /// If no point is chosen: the cause is of a point that is gone.
+    pub fn explain(&mut self, cause: &str, is_chosen: impl Fn(&Point) -> bool) {
+        let mut points = 0;
+        for point in self.points.iter_mut().filter(|point| is_chosen(point)) {
             point.cause = Some(cause.to_owned());
+            points += 1;
         }
+        assert!(points > 0, "{}: no point has the cause: {cause}", self.table);
+    }
+
+    /// Returns the error of a point: by how much our value is above the thread's, as a part of the
+    /// thread's. The error of a percentage is in hundredths of a point.
+    pub fn error(&self, point: &Point) -> f64 {
+        if self.unit == "%" {
+            (point.ours - point.reported) / 100.0
+        } else {
+            point.ours / point.reported - 1.0
+        }
+    }
+
+    /// Returns the error of a point as text with its unit.
+    pub fn error_text(&self, point: &Point) -> String {
+        let error = self.error(point) * 100.0;
+        if self.unit == "%" {
+            format!("{:+.1} points", error + 0.0)
+        } else {
+            format!("{:+.0} %", error.round() + 0.0)
+        }
+    }
+
+    /// Returns by how many percent our value of column `of` is better than that of column `over`, if
+    /// there are both.
+    pub fn improvement(&self, better: Better, row: &str, of: &str, over: &str) -> Option<f64> {
+        better.improvement(self.point(row, of)?.ours, self.point(row, over)?.ours)
     }
 
     /// Lists every value of the thread that has no point yet as missing.
@@ -156,18 +182,18 @@ impl fmt::Display for Comparison {
         let columns = longest(|p| &p.column, "column");
         writeln!(
             f,
-            "{:rows$}  {:columns$} {:>12} {:>12} {:>7}  basis",
+            "{:rows$}  {:columns$} {:>12} {:>12} {:>12}  basis",
             "row", "column", "reported", "ours", "error"
         )?;
         for p in &self.points {
             writeln!(
                 f,
-                "{:rows$}  {:columns$} {:>12} {:>12} {:>+6.0}%  {}{}",
+                "{:rows$}  {:columns$} {:>12} {:>12} {:>12}  {}{}",
                 p.row,
                 p.column,
-                figure(p.reported),
+                p.reported,
                 figure(p.ours),
-                p.error() * 100.0,
+                self.error_text(p),
                 p.basis.name(),
                 p.cause.as_ref().map(|cause| format!("; {cause}")).unwrap_or_default()
             )?;
@@ -179,7 +205,7 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// Returns a number with four significant digits, or all digits of a larger whole number.
+/// Returns a value of ours with four significant digits, or all digits of a larger whole number.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         n if n >= 1000.0 => format!("{value:.0}"),

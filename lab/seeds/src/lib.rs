@@ -52,12 +52,22 @@ pub struct Table {
     pub unit: String,
     /// Which values are good.
     pub better: Better,
+    /// The meaning of a row's name, for example "CPUs".
+    #[serde(default = "row")]
+    pub rows_are: String,
     /// Column names.
     pub columns: Vec<String>,
     /// Rows.
     pub rows: Vec<Row>,
     /// The percentages that the message gives beside the values.
     pub improvement: Option<Improvement>,
+    /// A remark for readers of the table.
+    pub note: Option<String>,
+}
+
+/// Returns the title of row names that need none of their own.
+fn row() -> String {
+    "row".to_owned()
 }
 
 /// Which values of a table are good.
@@ -92,6 +102,19 @@ pub struct Improvement {
     pub over: String,
     /// A percentage for each row.
     pub values: Vec<f64>,
+    /// How far a percentage may be from the one that is computed from the values, in points.
+    pub tolerance: f64,
+}
+
+impl Better {
+    /// Returns by how many percent a value is better than another, if values can be good.
+    pub fn improvement(self, value: f64, other: f64) -> Option<f64> {
+        match self {
+            Self::Less => Some((1.0 - value / other) * 100.0),
+            Self::More => Some((value / other - 1.0) * 100.0),
+            Self::Neither => None,
+        }
+    }
 }
 
 impl Table {
@@ -125,12 +148,8 @@ impl Table {
     ///
     /// If a value is missing, or the table says neither which values are good.
     pub fn improvement(&self, row: &str, of: &str, over: &str) -> f64 {
-        let ratio = self.expect(row, of) / self.expect(row, over);
-        match self.better {
-            Better::Less => (1.0 - ratio) * 100.0,
-            Better::More => (ratio - 1.0) * 100.0,
-            Better::Neither => panic!("{}: no value is better than another", self.name),
-        }
+        let improvement = self.better.improvement(self.expect(row, of), self.expect(row, over));
+        improvement.unwrap_or_else(|| panic!("{}: no value is better than another", self.name))
     }
 }
 

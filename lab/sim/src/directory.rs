@@ -121,7 +121,8 @@ impl Directory {
             l2: Cache::new(core.l2_lines),
             stores: std::collections::VecDeque::new(),
         };
-        let ways = topology.levels.iter().map(|level| vec![0; cpus.div_ceil(level.cpus)]).collect();
+        let groups = |level: &Level| topology.cpus().div_ceil(level.cpus);
+        let ways = topology.levels.iter().map(|level| vec![0; groups(level)]).collect();
         Self {
             cpus: (0..cpus).map(cpu).collect(),
             topology: topology.clone(),
@@ -418,7 +419,7 @@ impl Directory {
         let Level { cpus, occupies: Some(occupies), .. } = &self.topology.levels[level] else {
             return start;
         };
-        let free = &mut self.ways[level][cpu / cpus];
+        let free = &mut self.ways[level][self.topology.position(cpu) / cpus];
         let start = start.max(*free);
         *free = start + occupies;
         start

@@ -143,6 +143,8 @@ pub struct Topology {
     pub levels: Vec<Level>,
     /// What each figure is and where it comes from, in order.
     pub sources: Vec<(String, String)>,
+    /// Innermost groups that successive CPUs are dealt to in turn.
+    dealt_to: usize,
 }
 
 /// Why a file is no machine.
@@ -270,8 +272,14 @@ impl Topology {
             }
             levels.push(level);
         }
-        let topology =
-            Self { name: file.name, title: file.title, core, levels, sources: reader.sources };
+        let topology = Self {
+            name: file.name,
+            title: file.title,
+            core,
+            levels,
+            sources: reader.sources,
+            dealt_to: 1,
+        };
         if !(1..=MAX_CPUS).contains(&topology.cpus()) {
             return Err(BadTopology::Sense(format!("a machine has 2 to {MAX_CPUS} CPUs")));
         }
@@ -288,8 +296,26 @@ impl Topology {
     /// # Panics
     /// When a CPU is not of the machine.
     pub fn distance(&self, a: usize, b: usize) -> usize {
+        let (a, b) = (self.position(a), self.position(b));
         let level = self.levels.iter().position(|level| a / level.cpus == b / level.cpus);
         level.expect("both CPUs are of the machine")
+    }
+
+    /// Returns the number of a CPU when all CPUs are counted through group by group.
+    pub(crate) fn position(&self, cpu: usize) -> usize {
+        let inner = self.levels.first().map_or(1, |level| level.cpus);
+        cpu % self.dealt_to * inner + cpu / self.dealt_to
+    }
+
+    /// Returns the machine with successive CPUs dealt in turn to the first `groups` innermost
+    /// groups, as an operating system places processes.
+    ///
+    /// # Panics
+    /// If the machine has no such groups.
+    pub fn dealt_to(&self, groups: usize) -> Self {
+        let inner = self.levels.first().map_or(1, |level| level.cpus);
+        assert!((1..=self.cpus() / inner).contains(&groups), "{} has fewer groups", self.name);
+        Self { dealt_to: groups, ..self.clone() }
     }
 
     /// The machine with all latencies between CPUs, and to memory, times `factor`: to see which conclusions depend on

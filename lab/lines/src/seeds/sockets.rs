@@ -25,7 +25,9 @@ pub(super) fn comparisons(model: &Model) -> Result<Vec<Comparison>, Failed> {
                 }
             }
         }
-        CAUSES.iter().for_each(|(row, cause)| comparison.explain(row, cause));
+        for (_, row, cause) in CAUSES.iter().filter(|(table, ..)| *table == name) {
+            comparison.explain(cause, |point| point.row == *row);
+        }
         comparisons.push(comparison);
     }
     let profile = quietline_seeds::table("sockets-2008", "profile");
@@ -58,8 +60,9 @@ fn basis(table: &Table, row: &str) -> Basis {
     }
 }
 
-/// Why the model differs from the thread, by row.
-const CAUSES: [(&str, &str); 1] = [(
+/// Why the model differs from the thread, by table and row.
+const CAUSES: [(&str, &str, &str); 1] = [(
+    "versions",
     "version 1, SLAB",
     "not explained: files that are freed together lie in few slabs in the model, so one CPU has \
          their lines",
