@@ -23,10 +23,17 @@ Rows, in the order of what they do for a packet:
   ql-ring           `ql bench forward --case ring-64`: what is not routing in that
   ql-pair           `ql bench forward --case pair-64`: as testpmd-flowgen, a UDP checksum more, and a ring between; numbers checked
 
+Each row runs on both sizes of pages, `--pages small,huge`:
+
+  small             DPDK with `--no-huge`; ql without transparent huge pages (prctl), as if the host had none
+  huge              DPDK on hugetlbfs, 2 MiB a page, which run.sh reserves and mounts; ql asks for transparent huge pages, as
+                    it does by itself
+
 The DPDK of Debian is built for a baseline with SSE4.2, ql for x86-64's first; both choose faster code at run time where they have it.
 """
 
 import argparse
+import ctypes
 import json
 import os
 import signal
@@ -41,7 +48,26 @@ SIZE = 64
 # Of each row of `ql bench`, in a round.
 SAMPLES = 11
 PREFIX = "quietline-lab"
-EAL = ["--no-huge", "-m", "512", "--no-pci", f"--file-prefix={PREFIX}"]
+# Megabytes that DPDK reserves: of huge pages, run.sh provides as many.
+MEGABYTES = 512
+PR_SET_THP_DISABLE = 41
+
+
+def eal(work, pages):
+    """The arguments of DPDK's environment, on small or on huge pages."""
+    memory = ["--no-huge"] if pages == "small" else ["--huge-dir", f"{work}/huge", "--huge-unlink=always"]
+    return [*memory, "-m", str(MEGABYTES), "--no-pci", f"--file-prefix={PREFIX}"]
+
+
+def run_on(pages, command, **settings):
+    """Starts ql on small or on huge pages."""
+
+    def without_huge_pages():
+        if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl(PR_SET_THP_DISABLE)")
+
+    before = without_huge_pages if pages == "small" else None
+    return subprocess.Popen(command, preexec_fn=before, stdout=subprocess.PIPE, text=True, **settings)
 
 
 def checksum(data):
@@ -139,26 +165,26 @@ def dpdk(command, seconds):
         stop(process)
 
 
-def testpmd(cpus, devices, *words):
+def testpmd(place, cpus, devices, *words):
     # The main thread only waits; the second core forwards.
     devices = [word for device in devices for word in ("--vdev", device)]
     usual = ["--nb-cores=1", "--total-num-mbufs=16384", "--no-flush-rx", "--burst=64"]
     lcores = f"--lcores=0@{cpus[0]},1@{cpus[1]}"
-    return ["dpdk-testpmd", lcores, *EAL, *devices, "--", *usual, *words]
+    return ["dpdk-testpmd", lcores, *place, *devices, "--", *usual, *words]
 
 
-def l3fwd(work, cpus, device):
+def l3fwd(place, work, cpus, device):
     program = f"{work}/l3fwd/build/l3fwd"
     config = ["-p", "1", "-P", "--config=(0,0,0)", "--parse-ptype", "--lookup=lpm"]
     rules = [f"--rule_ipv4={work}/v4.cfg", f"--rule_ipv6={work}/v6.cfg"]
-    return [program, f"--lcores=0@{cpus[1]}", *EAL, "--vdev", device, "--", *config, *rules]
+    return [program, f"--lcores=0@{cpus[1]}", *place, "--vdev", device, "--", *config, *rules]
 
 
 def proof(work, cpus):
     """Whether l3fwd forwards what it is said to: each of 512 packets once, TTL and link addresses changed, checksums right."""
     out = f"{work}/out.pcap"
     process = subprocess.Popen(
-        l3fwd(work, cpus, f"net_pcap0,rx_pcap={work}/in.pcap,tx_pcap={out}"),
+        l3fwd(eal(work, "small"), work, cpus, f"net_pcap0,rx_pcap={work}/in.pcap,tx_pcap={out}"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -183,9 +209,9 @@ def proof(work, cpus):
     print("l3fwd, proof: 512 of 512 packets, TTL 63, checksums right (tshark)")
 
 
-def ql_forward(ql, cpus, seconds):
+def ql_forward(pages, ql, cpus, seconds):
     command = ["taskset", "-c", str(cpus[1]), ql, "forward", "--generate", "--seconds", str(seconds)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = run_on(pages, command, stderr=subprocess.DEVNULL)
     said = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = status
@@ -196,11 +222,14 @@ def ql_forward(ql, cpus, seconds):
     return count, seconds, (usage.ru_utime + usage.ru_stime) * 1e9
 
 
-def ql_bench(ql, cpus, seconds, case):
+def ql_bench(pages, ql, cpus, seconds, case):
     rounds = ["--rounds", str(SAMPLES), "--sample-ms", str(max(2, int(seconds * 1000 / SAMPLES)))]
     command = ["taskset", "-c", str(cpus[1]), ql, "bench", "forward", "--case", case, "--columns", "quietline"]
     command += ["-n", "1", *rounds, "--json", "-"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    process = run_on(pages, command, stderr=subprocess.PIPE)
+    said, wrong = process.communicate()
+    if process.returncode != 0:
+        sys.exit(f"ql bench ended with {process.returncode}: {wrong}")
     row = json.loads(said)["rows"][0]
     if not row["checked"]:
         sys.exit("not checked")
@@ -210,14 +239,40 @@ def ql_bench(ql, cpus, seconds, case):
     return packets, sum(ops * ns for ops, ns, _ in samples) / 1e9, sum(ops * cpu for ops, _, cpu in samples)
 
 
-def route(work, cpus, seconds, *words):
-    command = [f"{work}/route", str(seconds), *words, f"--lcores=0@{cpus[1]}", *EAL]
+def route(place, work, cpus, seconds, *words):
+    command = [f"{work}/route", str(seconds), *words, f"--lcores=0@{cpus[1]}", *place]
     said = subprocess.run(command, capture_output=True, text=True)
     lines = [line for line in said.stdout.splitlines() if line.startswith("route: ")]
     if said.returncode != 0 or not lines:
         sys.exit(f"route ended with {said.returncode}: {said.stdout}{said.stderr}")
     _, packets, clock, cpu = lines[0].split()
     return int(packets), float(clock), float(cpu)
+
+
+def rows_on(pages, work, ql, cpus, seconds):
+    """The rows on one size of pages, by name."""
+    place = eal(work, pages)
+    null = ["net_null0,size=64", "net_null1,size=64"]
+    copying = [device + ",copy=1" for device in null]
+    rings = ["net_ring0", "net_ring1"]
+    rows = {
+        "testpmd-ring": lambda: dpdk(testpmd(place, cpus, rings, "--tx-first", f"--txpkts={SIZE}"), seconds),
+        "testpmd-null": lambda: dpdk(testpmd(place, cpus, null), seconds),
+        "testpmd-null-mac": lambda: dpdk(testpmd(place, cpus, copying, "--forward-mode=macswap"), seconds),
+        "testpmd-flowgen": lambda: dpdk(testpmd(place, cpus, null, "--forward-mode=flowgen"), seconds),
+    }
+    if os.path.exists(f"{work}/l3fwd/build/l3fwd"):
+        device = f"net_pcap0,rx_pcap={work}/in.pcap,infinite_rx=1"
+        rows["testpmd-pcap"] = lambda: dpdk(testpmd(place, cpus, [device]), seconds)
+        rows["l3fwd"] = lambda: dpdk(l3fwd(place, work, cpus, device), seconds)
+    rows["route"] = lambda: route(place, work, cpus, seconds)
+    rows["route-many"] = lambda: route(place, work, cpus, seconds, "many")
+    rows["ql-forward"] = lambda: ql_forward(pages, ql, cpus, seconds)
+    rows["ql-routed"] = lambda: ql_bench(pages, ql, cpus, seconds, "routed-64")
+    rows["ql-routed-many"] = lambda: ql_bench(pages, ql, cpus, seconds, "routed-64-many")
+    rows["ql-ring"] = lambda: ql_bench(pages, ql, cpus, seconds, "ring-64")
+    rows["ql-pair"] = lambda: ql_bench(pages, ql, cpus, seconds, "pair-64")
+    return rows
 
 
 def main():
@@ -227,6 +282,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)))
+    parser.add_argument("--pages", default="small,huge", help="sizes of pages: small, huge or both [small,huge]")
+    parser.add_argument("--rows", default="", help="only these rows, with commas between them")
     parser.add_argument("--json")
     given = parser.parse_args()
     work, ql, seconds = given.work, given.ql, given.seconds
@@ -239,27 +296,14 @@ def main():
         file.write("R2001:0002:0000:0001:0000:0000:0000:0000/64 0\n")
     null = ["net_null0,size=64", "net_null1,size=64"]
     copying = [device + ",copy=1" for device in null]
-    rows = {
-        "testpmd-ring": lambda: dpdk(
-            testpmd(cpus, ["net_ring0", "net_ring1"], "--tx-first", f"--txpkts={SIZE}"), seconds
-        ),
-        "testpmd-null": lambda: dpdk(testpmd(cpus, null), seconds),
-        "testpmd-null-mac": lambda: dpdk(testpmd(cpus, copying, "--forward-mode=macswap"), seconds),
-        "testpmd-flowgen": lambda: dpdk(testpmd(cpus, null, "--forward-mode=flowgen"), seconds),
-    }
+    rows = {}
+    for pages in given.pages.split(","):
+        for name, run in rows_on(pages, work, ql, cpus, seconds).items():
+            if not given.rows or name in given.rows.split(","):
+                rows[name, pages] = run
+
     if os.path.exists(f"{work}/l3fwd/build/l3fwd"):
         proof(work, cpus)
-        device = f"net_pcap0,rx_pcap={work}/in.pcap,infinite_rx=1"
-        rows["testpmd-pcap"] = lambda: dpdk(testpmd(cpus, [device]), seconds)
-        rows["l3fwd"] = lambda: dpdk(l3fwd(work, cpus, device), seconds)
-    rows["route"] = lambda: route(work, cpus, seconds)
-    rows["route-many"] = lambda: route(work, cpus, seconds, "many")
-    rows["ql-forward"] = lambda: ql_forward(ql, cpus, seconds)
-    rows["ql-routed"] = lambda: ql_bench(ql, cpus, seconds, "routed-64")
-    rows["ql-routed-many"] = lambda: ql_bench(ql, cpus, seconds, "routed-64-many")
-    rows["ql-ring"] = lambda: ql_bench(ql, cpus, seconds, "ring-64")
-    rows["ql-pair"] = lambda: ql_bench(ql, cpus, seconds, "pair-64")
-
     loads = [os.getloadavg()[0]]
     samples = {name: [] for name in rows}
     for number in range(given.rounds):
@@ -267,22 +311,23 @@ def main():
             packets, clock, cpu = run()
             sample = {"mpps": packets / clock / 1e6, "cpu_ns": cpu / packets}
             samples[name].append(sample)
-            print(f"round {number + 1}: {name}: {sample['mpps']:.2f} M/s, {sample['cpu_ns']:.1f} CPU ns", file=sys.stderr)
+            print(f"round {number + 1}: {' '.join(name)}: {sample['mpps']:.2f} M/s, {sample['cpu_ns']:.1f} CPU ns", file=sys.stderr)
         loads.append(os.getloadavg()[0])
     version = subprocess.run(["pkg-config", "--modversion", "libdpdk"], capture_output=True, text=True).stdout.strip()
     print(f"DPDK {version}, Linux {os.uname().release}, load {min(loads):.1f} to {max(loads):.1f}, {given.rounds} rounds of {seconds:g} s")
-    print(f"{'row':18}{'M/s':>8}{'min..max':>16}{'CPU ns':>9}{'min..max':>16}   CPU ns of ql-routed : of row, in a round")
-    for name, taken in samples.items():
+    columns = f"{'M/s':>8}{'min..max':>16}{'CPU ns':>9}{'min..max':>16}"
+    print(f"{'row':18}{'pages':7}{columns}   CPU ns of ql-routed : of row, in a round, on pages of one size")
+    for (name, pages), taken in samples.items():
         mpps, cpu = ([sample[key] for sample in taken] for key in ("mpps", "cpu_ns"))
-        own = [sample["cpu_ns"] for sample in samples["ql-routed"]]
-        ratios = [ours / theirs for ours, theirs in zip(own, cpu)]
+        own = [sample["cpu_ns"] for sample in samples.get(("ql-routed", pages), [])]
+        ratios = [ours / theirs for ours, theirs in zip(own, cpu)] or [float("nan")]
         spread = f"{min(mpps):.2f}..{max(mpps):.2f}"
         of_cpu = f"{min(cpu):.1f}..{max(cpu):.1f}"
         ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}..{max(ratios):.2f})"
-        print(f"{name:18}{statistics.median(mpps):8.2f}{spread:>16}{statistics.median(cpu):9.1f}{of_cpu:>16}   {ratio}")
+        print(f"{name:18}{pages:7}{statistics.median(mpps):8.2f}{spread:>16}{statistics.median(cpu):9.1f}{of_cpu:>16}   {ratio}")
     if given.json:
         with open(given.json, "w") as file:
-            json.dump({"dpdk": version, "kernel": os.uname().release, "load": loads, "seconds": seconds, "samples": samples}, file)
+            json.dump({"dpdk": version, "kernel": os.uname().release, "load": loads, "seconds": seconds, "samples": {" ".join(name): taken for name, taken in samples.items()}}, file)
 
 
 main()

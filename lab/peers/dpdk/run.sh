@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# DPDK's forwarders beside `ql forward` and `ql bench forward`: packets of 64 bytes between devices in memory, one core, no huge pages.
+# DPDK's forwarders beside `ql forward` and `ql bench forward`: packets of 64 bytes between devices in memory, one core, on pages of 4 KiB and on
+# huge pages.
 #
-#   lab/peers/dpdk/run.sh [--rounds N] [--seconds S] [--cpu N] [--json FILE]
+#   lab/peers/dpdk/run.sh [--rounds N] [--seconds S] [--cpu N] [--pages small,huge] [--rows ROW,...] [--json FILE]
 #
+# For huge pages it needs root: it reserves 256 pages of 2 MiB and mounts a hugetlbfs for the time of the run.
 # Needs Debian's dpdk, dpdk-dev, libdpdk-dev and dpdk-doc (the source of l3fwd), python3, tshark for the proof, and a release build of ql
 # (QL=... names another one). What each row does, and what it does not: rounds.py.
 set -euo pipefail
@@ -14,7 +16,29 @@ done
 pkg-config --exists libdpdk || { echo "skipped: pkg-config knows no libdpdk" >&2; exit 77; }
 examples=/usr/share/dpdk/examples
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+reserved=$(cat /proc/sys/vm/nr_hugepages)
+clean() {
+    if mountpoint -q "$work/huge"; then
+        umount "$work/huge"
+        echo "$reserved" >/proc/sys/vm/nr_hugepages
+    fi
+    rm -rf "$work"
+}
+trap clean EXIT
+pages=huge
+[[ " $* " =~ --pages[\ =]small\  ]] && pages=small
+if [ $pages = huge ]; then
+    mkdir "$work/huge"
+    if ! mount -t hugetlbfs -o pagesize=2M none "$work/huge"; then
+        echo "failed: no hugetlbfs can be mounted; run as root, or give --pages small" >&2
+        exit 1
+    fi
+    echo $((reserved + 256)) >/proc/sys/vm/nr_hugepages
+    if [ "$(cat /proc/sys/vm/nr_hugepages)" -lt $((reserved + 256)) ]; then
+        echo "failed: the host has no 256 huge pages to reserve; give --pages small" >&2
+        exit 1
+    fi
+fi
 
 # l3fwd asks for checksums by hardware, which no device in memory has, and does not use them. (22.11 cannot be told to do without.)
 if [ -d $examples/l3fwd ]; then

@@ -6,13 +6,14 @@
 #include <rte_lcore.h>
 #include <rte_mempool.h>
 
-/* Starts the environment on one CPU, without huge pages, devices or files. 0 if that went well. */
-int quietline_dpdk_init(const char *lcores)
+/* Starts the environment on one CPU, without devices or files, on huge pages or without them. 0 if that went well. */
+int quietline_dpdk_init(const char *lcores, int on_huge_pages)
 {
 	char program[] = "ql", cpus[64] = "--lcores=";
-	char huge[] = "--no-huge", files[] = "--no-shconf", pci[] = "--no-pci", telemetry[] = "--no-telemetry";
+	char none[] = "--no-huge", in_memory[] = "--in-memory", *pages = on_huge_pages ? in_memory : none;
+	char files[] = "--no-shconf", pci[] = "--no-pci", telemetry[] = "--no-telemetry";
 	char megabytes[] = "-m512", level[] = "--log-level=error";
-	char *arguments[] = { program, cpus, huge, files, pci, telemetry, megabytes, level, NULL };
+	char *arguments[] = { program, cpus, pages, files, pci, telemetry, megabytes, level, NULL };
 
 	strncat(cpus, lcores, sizeof(cpus) - strlen(cpus) - 1);
 	return rte_eal_init(8, arguments) < 0;

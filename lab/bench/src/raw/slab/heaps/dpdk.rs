@@ -1,4 +1,18 @@
-//! DPDK's mempool, without huge pages, with a cache for each thread; behind a C file, since it is all inline functions.
+//! DPDK's mempool with a cache for each thread, on huge pages if the host has some to spare. A C file calls it,
+//! because it is all inline functions.
+
+/// Megabytes that the environment reserves (`-m512` in the C file).
+const MEGABYTES: usize = 512;
+
+/// Returns whether the host has as many free huge pages as the environment reserves.
+pub(crate) fn has_huge_pages() -> bool {
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let number = |name: &str| {
+        let line = memory.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok()).unwrap_or(0)
+    };
+    number("HugePages_Free:") * number("Hugepagesize:") >= MEGABYTES * 1024
+}
 
 #[cfg(not(quietline_dpdk))]
 pub(crate) use absent::Dpdk;
@@ -48,7 +62,7 @@ mod present {
     use crate::raw::slab::{Entry, Heap, NoMemory, Source};
 
     unsafe extern "C" {
-        fn quietline_dpdk_init(lcores: *const c_char) -> c_int;
+        fn quietline_dpdk_init(lcores: *const c_char, on_huge_pages: c_int) -> c_int;
         fn quietline_dpdk_enter() -> c_int;
         fn quietline_dpdk_leave();
         fn quietline_dpdk_create(name: *const c_char, objects: c_uint, size: c_uint)
@@ -90,7 +104,7 @@ mod present {
             let init = move || {
                 let Ok(lcores) = CString::new(format!("0@{cpu}")) else { return false };
                 // SAFETY: called once, before anything else of DPDK.
-                unsafe { quietline_dpdk_init(lcores.as_ptr()) == 0 }
+                unsafe { quietline_dpdk_init(lcores.as_ptr(), super::has_huge_pages().into()) == 0 }
             };
             thread::spawn(init).join().unwrap_or(false)
         })
