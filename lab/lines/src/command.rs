@@ -268,6 +268,7 @@ fn print(forecast: &Forecast, cpus: &[usize]) {
     if forecast.work_ns != 0.0 {
         println!("{} ns of other work after each", forecast.work_ns);
     }
+    println!("not in the model: {}", forecast.blind_spots.join("; "));
     print!("{:31}", "");
     cpus.iter().for_each(|n| print!("{n:>10}"));
     println!(

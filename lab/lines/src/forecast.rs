@@ -117,8 +117,28 @@ pub struct Forecast {
     pub seed: u64,
     /// Nanoseconds of other work between operations.
     pub work_ns: f64,
+    /// Memory and locks that the model does not see, and that these operations use.
+    pub blind_spots: Vec<String>,
     /// One for each column.
     pub curves: Vec<Curve>,
+}
+
+/// Returns the memory and the locks that the operations of a workload use and the model does not
+/// see. Each can only make a curve lower.
+pub fn blind_spots(workload: &str) -> Vec<String> {
+    const PLAIN: &str = "fields and bytes that are neither atomic nor in a cell";
+    const PAGES: &str = "the lock of the page allocator, which each new slab takes";
+    const CHUNKS: &str = "the bytes of a message, and the chunks of a stream or of a pipe that \
+                          they lie in: the reader fetches them from the writer";
+    const PACKETS: &str = "the data of packets, the memory of queues and of rings: the next stage \
+                           fetches them from the one before";
+    let of_workload: &[&str] = match workload {
+        "forward" => &[PACKETS, PAGES],
+        "nested-epoll" | "events" => &[CHUNKS],
+        "slab" | "paths" | "sockets" | "pipes" | "anonfds" => &[PAGES],
+        _ => &[],
+    };
+    of_workload.iter().chain([&PLAIN]).map(|spot| (*spot).to_owned()).collect()
 }
 
 /// How much is simulated for a point: until all that is rare has come round, where that can be paid for.
@@ -206,6 +226,7 @@ pub fn forecast(
         machine: machine.to_owned(),
         seed,
         work_ns,
+        blind_spots: blind_spots(workload),
         curves,
     })
 }

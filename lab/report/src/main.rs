@@ -7,8 +7,10 @@
 //!   losses.rs    rows in which another column is faster than ours
 //!   plot.rs      curves
 //!   page.rs      the page: templates/report.html
+//!   figures.rs   figures of documents, taken from records
 //! ```
 
+mod figures;
 mod losses;
 mod page;
 mod parts;
@@ -33,6 +35,11 @@ struct Cli {
     #[arg(long)]
     quick: bool,
 
+    /// Build `ql` with these features: `peers`, and `peer-dpdk` where libdpdk is installed, add columns
+    /// of other libraries to `bench slab`
+    #[arg(long, value_name = "FEATURE,...", value_delimiter = ',')]
+    features: Vec<String>,
+
     /// Run these parts only; `--list` names them
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
     only: Vec<String>,
@@ -48,6 +55,14 @@ struct Cli {
     /// List the parts, and run nothing
     #[arg(long)]
     list: bool,
+
+    /// Write the figures of the records into the documents, as docs/figures.toml says, and run nothing
+    #[arg(long)]
+    figures: bool,
+
+    /// Exit with 1 if a document has another figure than its record, and run nothing
+    #[arg(long, conflicts_with = "figures")]
+    check_figures: bool,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -58,7 +73,13 @@ fn main() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let chosen = choose(parts, &cli.only)?;
-    let checkout = run::Checkout::find()?;
+    let checkout = run::Checkout::find(&cli.features)?;
+    if cli.figures || cli.check_figures {
+        let differences = figures::run(checkout.root(), cli.figures)?;
+        differences.iter().for_each(|difference| println!("{difference}"));
+        let is_wrong = cli.check_figures && !differences.is_empty();
+        return Ok(if is_wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+    }
     let dir = cli.dir.unwrap_or_else(|| checkout.default_dir(cli.quick));
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
     let failed = run::all(&checkout, &chosen, &dir, cli.again)?;

@@ -98,6 +98,8 @@ struct RowView {
 struct ForecastView {
     workload: String,
     machine: String,
+    work_ns: f64,
+    blind_spots: Vec<String>,
     cpus: Vec<usize>,
     curves: Vec<CurveView>,
     plot: Option<String>,
@@ -351,6 +353,8 @@ fn forecast_view(forecast: &Forecast) -> anyhow::Result<ForecastView> {
     Ok(ForecastView {
         workload: forecast.workload.clone(),
         machine: forecast.machine.clone(),
+        work_ns: forecast.work_ns,
+        blind_spots: forecast.blind_spots.clone(),
         cpus,
         curves: forecast.curves.iter().map(curve_view).collect(),
         plot: curves(&Axes { x: "CPUs", y: "million operations a second" }, &series)?,

@@ -82,6 +82,8 @@ pub(crate) struct MissingColumn {
 pub(crate) struct Forecast {
     pub(crate) workload: String,
     pub(crate) machine: String,
+    pub(crate) work_ns: f64,
+    pub(crate) blind_spots: Vec<String>,
     pub(crate) curves: Vec<Curve>,
 }
 

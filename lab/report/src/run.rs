@@ -12,15 +12,17 @@ use std::time::Duration;
 pub(crate) struct Checkout {
     root: PathBuf,
     cargo: OsString,
+    /// Features that `ql` is built with.
+    features: String,
 }
 
 impl Checkout {
-    /// Finds the checkout.
+    /// Finds the checkout. `ql` will be built with these features.
     ///
     /// # Errors
     ///
     /// If it is gone.
-    pub(crate) fn find() -> anyhow::Result<Self> {
+    pub(crate) fn find(features: &[String]) -> anyhow::Result<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = here.ancestors().nth(2).context("the crate lies in lab/report")?.to_owned();
         ensure!(
@@ -29,7 +31,12 @@ impl Checkout {
             root.display()
         );
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        Ok(Self { root, cargo })
+        Ok(Self { root, cargo, features: features.join(",") })
+    }
+
+    /// Returns the root of the checkout.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Returns the folder for the results of the present commit.
@@ -52,9 +59,9 @@ impl Checkout {
         command.args(["run", "--quiet", "--locked", "--manifest-path"]);
         command.arg(self.root.join("Cargo.toml"));
         match program {
-            Program::Ql => {
-                command.args(["--profile", "record", "-p", "quietline-cli", "--bin", "ql"])
-            }
+            Program::Ql => command
+                .args(["--profile", "record", "-p", "quietline-cli", "--bin", "ql"])
+                .args(["--features", &self.features]),
             Program::Sim => command
                 .args(["--profile", "sim", "--config", "build.rustflags=['--cfg','quietline_sim']"])
                 .arg("--target-dir")
