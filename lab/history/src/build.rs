@@ -88,8 +88,8 @@ pub struct Build {
     /// `slub_min_objects`: objects that a slab should hold at least. 0: by the number of CPUs. SLUB
     /// only.
     pub slub_min_objects: usize,
-    /// The smallest page order of a slab of files, at most 3. SLUB only. It stands for an order that
-    /// is known from a measured kernel and that the rule of `slub_min_objects` does not give.
+    /// The smallest page order of a slab of files, at most 3. SLUB only. It stands for an order
+    /// that is known from a measured kernel and that the rule of `slub_min_objects` does not give.
     pub filp_min_order: u32,
     /// What starts RCU's work.
     pub tick: Tick,

@@ -50,12 +50,12 @@ impl Rung {
         }
     }
 
-    /// One line: what the rung's patch does, and the seconds that 8 CPUs took with it. The seconds are of
-    /// net-next-2.6 and linux-2.6 of November and December 2008, not of 2.6.27.
+    /// One line: what the rung's patch does, and the seconds that 8 CPUs took with it. The seconds
+    /// are of net-next-2.6 and linux-2.6 of November and December 2008, not of 2.6.27.
     pub fn says(self) -> &'static str {
         match self {
             Rung::Base => {
-                "after Linux 2.6.27: inode_lock, dcache_lock, lists, counters (net-next-2.6: 27.5 s)"
+                "Linux 2.6.27: inode_lock, dcache_lock, lists, counters (net-next-2.6: 27.5 s)"
             }
             Rung::NrDentry => "nr_dentry becomes a per-CPU counter, outside dcache_lock (25 s)",
             Rung::NrInodes => "nr_inodes becomes a per-CPU counter, outside inode_lock (25 s)",
@@ -64,9 +64,7 @@ impl Rung {
                 "pseudo dentries: own parent, no alias list, no dcache_lock (19.9 s)"
             }
             Rung::SingleInode => "pseudo inodes: on no list, no inode_lock (3.01 s)",
-            Rung::TypesafeFiles => {
-                "Lameter's patch: files from a type-safe cache, no call_rcu (2.20 s)"
-            }
+            Rung::TypesafeFiles => "Lameter's: files from a type-safe cache, no call_rcu (2.20 s)",
             Rung::Norefcount => "no reference count on the kernel's own mounts (1.64 s)",
         }
     }

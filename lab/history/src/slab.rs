@@ -431,8 +431,8 @@ fn link_address<T>(link: Option<&T>) -> *const T {
     link.map_or(ptr::null(), ptr::from_ref)
 }
 
-/// `calculate_order()`: the page order of a slab, so that there are enough objects and at most a 16th
-/// is wasted, if it can be.
+/// `calculate_order()`: the page order of a slab, so that there are enough objects and at most a
+/// 16th is wasted, if it can be.
 pub(crate) fn slub_order(size: usize, cpus: usize, build: &Build) -> u32 {
     let fls = (usize::BITS - cpus.leading_zeros()) as usize;
     let mut min_objects = match build.slub_min_objects {

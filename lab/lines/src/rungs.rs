@@ -1,9 +1,9 @@
 //! Kernels of the thread of 2008: sockets, pipes and eventfds of Linux 2.6.27, with any patches of
 //! the series.
 //!
-//! The CPUs of a simulated kernel have a timer tick each millisecond. As in Linux from 2007 to
-//! 2010 (`tick_setup_sched_timer`), a CPU's tick comes after that of the CPU before it. The ticks of
-//! all CPUs are spread over half a tick. RCU frees files at the tick.
+//! The CPUs of a simulated kernel have a timer tick each millisecond. As in Linux from 2007 to 2010
+//! (`tick_setup_sched_timer`), a CPU's tick comes after that of the CPU before it. The ticks of all
+//! CPUs are spread over half a tick. RCU frees files at the tick.
 
 use crate::operation::{Allowance, Operation, Period, Scene};
 use quietline_history::{Build, Errno, Process, Rung, Tick, Word, World};
@@ -83,8 +83,8 @@ impl OnCpu {
     }
 }
 
-/// Returns the time of the first tick after a time, for a CPU with ticks so much later than those of
-/// CPU 0.
+/// Returns the time of the first tick after a time. The CPU's ticks are later than those of CPU 0
+/// by the offset.
 fn tick_after(now: Duration, offset: Duration) -> Duration {
     let ticks = now.saturating_sub(offset).as_nanos() / TICK.as_nanos() + 1;
     TICK * u32::try_from(ticks).expect("a simulation lasts seconds at most") + offset

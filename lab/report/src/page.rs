@@ -21,8 +21,8 @@ const FAR: f64 = 0.3;
 struct Page {
     commit: String,
     machines: Vec<Machine>,
-    /// Parts, and the load average at their start, where other programs ran on more than half of the
-    /// CPUs.
+    /// Parts, and the load average at their start, where other programs ran on more than half of
+    /// the CPUs.
     disturbed: Vec<(String, f64)>,
     failed: Vec<String>,
     losses: Vec<Loss>,
@@ -193,7 +193,8 @@ pub(crate) fn render(results: &Results) -> anyhow::Result<String> {
     Ok(page.render()?)
 }
 
-/// Returns a bench's workload and the load average at its start, if that was above half of the CPUs.
+/// Returns a bench's workload and the load average at its start, if that was above half of the
+/// CPUs.
 fn disturbed(bench: &Bench) -> Option<(String, f64)> {
     let load = bench.machine.load_average[0];
     let workload = || bench.rows.first().map_or(String::new(), |row| row.workload.clone());
@@ -456,7 +457,8 @@ mod tests {
     fn the_ladder_stands_in_its_thread() {
         let line = json!({"line": "inode_lock", "says": "locks it", "moved": [0.5, 0.0]});
         let conclusion = json!({
-            "says": "the jump", "reported": 6.6, "from": 3.0, "to": f64::MAX, "modelled": [2.5, 3.5],
+            "says": "the jump", "reported": 6.6,
+            "from": 3.0, "to": f64::MAX, "modelled": [2.5, 3.5],
         });
         let conflicts = json!({
             "machine": "core2", "cpus": 8, "rungs": ["base", "last"], "lines": [line],

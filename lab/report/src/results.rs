@@ -109,7 +109,7 @@ pub(crate) struct SeedTables {
     pub(crate) tables: Vec<Comparison>,
 }
 
-/// The result of `ql-sim ladder`, without the seconds of each rung: those are in the thread's tables.
+/// The result of `ql-sim ladder`. The seconds of each rung are in the thread's tables.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Ladder {
     pub(crate) conclusions: Vec<Conclusion>,

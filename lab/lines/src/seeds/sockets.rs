@@ -55,8 +55,9 @@ pub(super) fn comparisons(model: &Model) -> Result<Vec<Comparison>, Failed> {
 }
 
 /// Why profiles have no values of ours.
-const BY_LINE: &str = "the model counts by cache line, not by function; for the share of time that \
-    is spent waiting for a line see the table of waiting";
+const BY_LINE: &str = "\
+    the model counts by cache line, not by function; for the share of time that is spent \
+    waiting for a line see the table of waiting";
 
 /// Gives every large error its cause, and names the points at which two errors cancel.
 fn explain(comparison: &mut Comparison) {
@@ -167,21 +168,27 @@ fn basis(table: &Table, row: &str) -> Basis {
 }
 
 /// SLUB's part is too small.
-const SLUB: &str = "SLUB's partial list is hardly met in the model: it and the slabs' locks take 3 % of \
-    the time of version 1. In the thread __slab_free and add_partial take 22 %";
+const SLUB: &str = "\
+    SLUB's partial list is hardly met in the model: it and the slabs' locks take 3 % of the \
+    time of version 1. In the thread __slab_free and add_partial take 22 %";
 /// The mount's count takes too long.
-const MOUNT: &str = "mnt_count costs too much in the model: the patch that drops it brings 1.5 to 1.6 \
-    s, in the thread 0.71 (version 1) and 0.56 (version 3)";
+const MOUNT: &str = "\
+    mnt_count costs too much in the model: the patch that drops it brings 1.5 to 1.6 s, in \
+    the thread 0.71 (version 1) and 0.56 (version 3)";
 /// What is waited for after `dcache_lock` is gone.
-const INODE_LOCK: &str = "without dcache_lock three quarters of the time go to inode_lock. This kernel \
-    takes 15.6 to 18.3 s in the model and 19.9 to 25.5 s in the thread: inode_lock costs too little. Why \
-    is not known";
+const INODE_LOCK: &str = "\
+    without dcache_lock three quarters of the time go to inode_lock. This kernel takes 15.6 \
+    to 18.3 s in the model and 19.9 to 25.5 s in the thread: inode_lock costs too little. \
+    Why is not known";
 /// A gain from a kernel that is too fast.
-const TOO_FAST: &str = "the kernel before this patch is too fast in the model: see the row before";
+const TOO_FAST: &str = "\
+    the kernel before this patch is too fast in the model: see the row before";
 /// The protocol's part.
-const PROTOCOL: &str = "no contended line is left in the model, so 8 CPUs take what 1 takes, and in the \
-    thread 30 % more. Version 3 is against linux-2.6, without the improvements of the network in \
-    net-next-2.6. Four functions of TCP have 28.5 % of its samples, and the miniature leaves them out";
+const PROTOCOL: &str = "\
+    no contended line is left in the model, so 8 CPUs take what 1 takes, and in the thread \
+    30 % more. Version 3 is against linux-2.6, without the improvements of the network in \
+    net-next-2.6. Four functions of TCP have 28.5 % of its samples, and the miniature leaves \
+    them out";
 /// Two errors that cancel.
 const TWO_ERRORS: &str =
     "two errors cancel: SLUB's partial list costs too little, and mnt_count too much";
@@ -197,9 +204,9 @@ const CAUSES: [(&str, &str, &str, &str); 23] = [
         "versions",
         "version 1, SLAB",
         "8 CPUs",
-        "Christoph Lameter's answer blames the management of SLAB's queues. The model has these queues \
-         (CPU and shared arrays, list_lock), and they take 5 % of the time. Why they meet so seldom \
-         is not known",
+        "Christoph Lameter's answer blames the management of SLAB's queues. The model has \
+         these queues (CPU and shared arrays, list_lock), and they take 5 % of the time. Why \
+         they meet so seldom is not known",
     ),
     (
         "versions",
@@ -213,8 +220,9 @@ const CAUSES: [(&str, &str, &str, &str); 23] = [
         "filp-order",
         "slub_min_objects=80",
         "version 1",
-        "80 files of 192 bytes fit into a slab of order 2, and the rule of 2.6.27 takes that. The \
-         thread does not say why its kernel took 3. The seconds of this kernel are those of order 3",
+        "80 files of 192 bytes fit into a slab of order 2, and the rule of 2.6.27 takes that. \
+         The thread does not say why its kernel took 3. The seconds of this kernel are those \
+         of order 3",
     ),
     ("patches-1", "nr_dentry and special dentries", "8 CPUs", INODE_LOCK),
     ("patches-1", "nr_dentry and special dentries", "gain", INODE_LOCK),
@@ -237,8 +245,8 @@ const CAUSES: [(&str, &str, &str, &str); 23] = [
         "waiting",
         "before: _atomic_dec_and_lock, d_instantiate, d_alloc",
         "dcache_lock",
-        "the functions also write the root's count and list, the neighbours and nr_dentry, which \
-         take 7 % of the time in the model. The rest is not explained",
+        "the functions also write the root's count and list, the neighbours and nr_dentry, \
+         which take 7 % of the time in the model. The rest is not explained",
     ),
 ];
 

@@ -67,8 +67,8 @@ fn ladders() -> &'static [Ladder] {
     })
 }
 
-/// Conclusions that hold whatever the latencies are, and conclusions of the thread that the model does
-/// not support with any of them.
+/// Conclusions that hold whatever the latencies are, and conclusions of the thread that the model
+/// does not support with any of them.
 #[test]
 fn conclusions_do_not_depend_on_the_latencies() {
     let conclusions = sensitivity::conclusions(ladders());
