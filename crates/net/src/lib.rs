@@ -39,8 +39,8 @@
 //!
 //! # The problem
 //!
-//! A server makes and ends sockets by the million; each is a file, and in 2008 each paid for being one in eight
-//! contended cache lines. `quietline-vfs` removes those. What is left is to keep the protocol side as quiet.
+//! A server makes and ends sockets by the million. Each is a file, and in 2008 each paid for being one in contended
+//! cache lines and locks. `quietline-vfs` removes those. What is left is to keep the protocol side as quiet.
 //!
 //! # Our way
 //!

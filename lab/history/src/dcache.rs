@@ -23,8 +23,8 @@ const DCACHE_UNHASHED: u32 = 0x10;
 /// Patch 4's flag: a dentry with no parent and no alias list.
 const DCACHE_SINGLE: u32 = 0x40;
 
-/// `struct dentry`, its fields in the lines where 2.6.27 had them: count and parent in the first, lists in
-/// the second, the rest in the third.
+/// `struct dentry`, its fields in the lines where a 64-bit 2.6.27 had them. The count and the parent
+/// are in the first, the lists in the second, and the rest in the third.
 #[repr(C, align(64))]
 pub(crate) struct Dentry {
     pub(crate) d_count: AtomicU32,
@@ -143,6 +143,7 @@ pub(crate) fn d_alloc_pseudo<'a>(
     let dentry = if patches.no_parent {
         let dentry = d_alloc(current, None)?;
         dentry.d_sb.store(Some(sb));
+        // The patch leaves NULL here. Hellwig proposed the dentry itself, as roots have it.
         dentry.d_parent.store(Some(dentry));
         dentry
     } else {

@@ -91,6 +91,10 @@ impl Globals {
         build.check()?;
         let all = cpus.checked_add(1).ok_or(Errno::ENOMEM)?;
         let ledger = Ledger::default();
+        let counter = |pcount| match build.patches.plain_counters {
+            true => PercpuCounter::plain(pcount),
+            false => PercpuCounter::new(cpus, pcount),
+        };
         let file_system = || FileSystem { mnt: VfsMount::new(), sb: SuperBlock::new() };
         Ok(Self {
             build,
@@ -111,15 +115,20 @@ impl Globals {
             }),
             vfsmount_lock: Line(TicketLock::new()),
             nr_files: PercpuCounter::new(cpus, |cpu| &cpu.nr_files),
-            nr_dentry: PercpuCounter::new(cpus, |cpu| &cpu.nr_dentry),
-            nr_inodes: PercpuCounter::new(cpus, |cpu| &cpu.nr_inodes),
+            nr_dentry: counter(|cpu| &cpu.nr_dentry),
+            nr_inodes: counter(|cpu| &cpu.nr_inodes),
             rcu_ctrlblk: RcuCtrlblk::new(filled(all, || AtomicU32::new(0))?),
             wait_table: filled(WAIT_TABLE, ListHead::new)?,
             sock_fs: file_system(),
             pipe_fs: file_system(),
             anon_inode_fs: file_system(),
             anon_inode_inode: Link::null(),
-            filp_cachep: KmemCache::new(&build, cpus, build.patches.typesafe_files, &ledger)?,
+            filp_cachep: KmemCache::new(
+                &build.of_files(),
+                cpus,
+                build.patches.typesafe_files,
+                &ledger,
+            )?,
             dentry_cachep: KmemCache::new(&build, cpus, false, &ledger)?,
             inode_cachep: KmemCache::new(&build, cpus, false, &ledger)?,
             _entry: ledger.enter(),

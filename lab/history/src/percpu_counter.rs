@@ -32,6 +32,11 @@ impl PercpuCounter {
         }
     }
 
+    /// A plain per-CPU variable of zero (`DEFINE_PER_CPU`): it never adds to the shared part.
+    pub(crate) fn plain(pcount: fn(&Cpu) -> &AtomicI64) -> Self {
+        Self { batch: i64::MAX, ..Self::new(0, pcount) }
+    }
+
     /// `__percpu_counter_add()`. Writes the CPU's own line, and once in a batch the shared one.
     #[inline]
     pub(crate) fn add(&self, cpu: &Cpu, amount: i64) {

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Rung {
-    /// The 2.6.27 path as it was.
+    /// The path after the sources of 2.6.27, without any patch.
     Base,
     /// Patch 1: a per-CPU `nr_dentry`.
     NrDentry,
@@ -16,7 +16,8 @@ pub enum Rung {
     SingleDentry,
     /// Patch 5: inodes of pseudo files are on no list and need no `inode_lock`.
     SingleInode,
-    /// Patch 6: `struct file` in a type-safe cache instead of `call_rcu()`.
+    /// Patch 6: `struct file` in a type-safe cache instead of `call_rcu()`, by Christoph
+    /// Lameter.
     TypesafeFiles,
     /// Patch 7: mounts wired into the kernel are not counted.
     Norefcount,
@@ -49,11 +50,12 @@ impl Rung {
         }
     }
 
-    /// One line: what the rung's patch does, and the seconds that 8 CPUs took with it.
+    /// One line: what the rung's patch does, and the seconds that 8 CPUs took with it. The seconds
+    /// are of net-next-2.6 and linux-2.6 of November and December 2008, not of 2.6.27.
     pub fn says(self) -> &'static str {
         match self {
             Rung::Base => {
-                "Linux 2.6.27: inode_lock, dcache_lock twice, lists, counters, mount count (27.5 s)"
+                "Linux 2.6.27: inode_lock, dcache_lock, lists, counters (net-next-2.6: 27.5 s)"
             }
             Rung::NrDentry => "nr_dentry becomes a per-CPU counter, outside dcache_lock (25 s)",
             Rung::NrInodes => "nr_inodes becomes a per-CPU counter, outside inode_lock (25 s)",
@@ -62,7 +64,7 @@ impl Rung {
                 "pseudo dentries: own parent, no alias list, no dcache_lock (19.9 s)"
             }
             Rung::SingleInode => "pseudo inodes: on no list, no inode_lock (3.01 s)",
-            Rung::TypesafeFiles => "files from a type-safe cache, reused hot, no call_rcu (2.20 s)",
+            Rung::TypesafeFiles => "Lameter's: files from a type-safe cache, no call_rcu (2.20 s)",
             Rung::Norefcount => "no reference count on the kernel's own mounts (1.64 s)",
         }
     }

@@ -160,7 +160,9 @@ impl<T: Object> KmemCache<T> {
         ledger: &Ledger,
     ) -> Result<Self, Errno> {
         let (objects_per_slab, queues) = match build.allocator {
-            Allocator::Slub => (slub_objects_per_slab(size_of::<T>(), cpus, build), None),
+            Allocator::Slub => {
+                ((PAGE_SIZE << slub_order(size_of::<T>(), cpus, build)) / size_of::<T>(), None)
+            }
             Allocator::Slab => {
                 // One page. It begins with the slab's descriptor and a number for each object.
                 let objects =
@@ -429,9 +431,9 @@ fn link_address<T>(link: Option<&T>) -> *const T {
     link.map_or(ptr::null(), ptr::from_ref)
 }
 
-/// `calculate_order()`: objects in a slab, so that there are enough of them and at most a 16th is wasted, if
-/// it can be.
-fn slub_objects_per_slab(size: usize, cpus: usize, build: &Build) -> usize {
+/// `calculate_order()`: the page order of a slab, so that there are enough objects and at most a
+/// 16th is wasted, if it can be.
+pub(crate) fn slub_order(size: usize, cpus: usize, build: &Build) -> u32 {
     let fls = (usize::BITS - cpus.leading_zeros()) as usize;
     let mut min_objects = match build.slub_min_objects {
         0 => 4 * (fls + 1),
@@ -442,11 +444,11 @@ fn slub_objects_per_slab(size: usize, cpus: usize, build: &Build) -> usize {
             for order in build.slub_min_order..=MAX_ORDER {
                 let bytes = PAGE_SIZE << order;
                 if bytes >= min_objects * size && bytes % size <= bytes / fraction {
-                    return bytes / size;
+                    return order;
                 }
             }
         }
         min_objects /= 2;
     }
-    (PAGE_SIZE << MAX_ORDER) / size
+    MAX_ORDER
 }

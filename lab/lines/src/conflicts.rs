@@ -185,11 +185,18 @@ fn is_on(line: &str, fields: &[&str]) -> bool {
     line.split(", ").any(|on_it| fields.contains(&on_it))
 }
 
-fn moved(report: &Report, fields: &[&str]) -> f64 {
+/// Returns the lines with these fields that an operation gets from other CPUs.
+pub(crate) fn moved(report: &Report, fields: &[&str]) -> f64 {
     report.conflicts.iter().filter(|c| is_on(&c.line, fields)).fold(0.0, |sum, c| sum + c.moved)
 }
 
-fn written(report: &Report, fields: &[&str]) -> f64 {
+/// Returns the nanoseconds that an operation waits for the lines of these fields.
+pub(crate) fn wait_ns(report: &Report, fields: &[&str]) -> f64 {
+    report.conflicts.iter().filter(|c| is_on(&c.line, fields)).fold(0.0, |sum, c| sum + c.wait_ns)
+}
+
+/// Returns the writes of these fields by an operation.
+pub(crate) fn written(report: &Report, fields: &[&str]) -> f64 {
     report
         .fields
         .iter()

@@ -9,12 +9,15 @@ use crate::forecast::plan;
 use crate::rungs::{self, Object};
 use core::fmt;
 use quietline_history::{Build, Rung};
+use quietline_sim::report::Report;
 use quietline_sim::simulation::{Failed, Plan};
 use quietline_sim::topology::Topology;
 use serde::Serialize;
 
 /// CPUs of the machine.
 pub const CPUS: usize = 8;
+/// The row of the kernel without any patch.
+pub(crate) const BEFORE: &str = "before (net-next-2.6, November 2008)";
 /// Rounds of fitting the work that the miniature leaves out.
 const ROUNDS: usize = 3;
 
@@ -23,7 +26,7 @@ pub fn reported_on_8(rung: Rung) -> f64 {
     let table = |name| quietline_seeds::table("sockets-2008", name);
     match row_of(rung) {
         Some(row) => table("patches-3").expect(row, "8 CPUs"),
-        None => table("versions").expect("2.6.28-rc", "8 CPUs"),
+        None => table("versions").expect(BEFORE, "8 CPUs"),
     }
 }
 
@@ -76,7 +79,7 @@ impl Model {
         let machine = machine.scaled(latencies);
         let mut model = Self { machine, latencies, work_ns: 0.0, seed };
         let versions = quietline_seeds::table("sockets-2008", "versions");
-        let reported = versions.expect("2.6.28-rc", "1 CPU");
+        let reported = versions.expect(BEFORE, "1 CPU");
         for _round in 0..ROUNDS {
             // With more work an operation meets more ticks.
             model.work_ns += (reported - model.seconds(Build::default(), 1)?.0) * 1000.0;
@@ -90,12 +93,20 @@ impl Model {
     /// # Errors
     /// [`Failed`].
     pub fn seconds(&self, build: Build, cpus: usize) -> Result<(f64, Option<String>), Failed> {
-        let operation = rungs::of_build("2008".into(), "".into(), Object::Socket, build);
-        let plan = Plan { work_ns: self.work_ns, ..plan(&operation, cpus, self.seed) };
-        let (run, report) = operation.simulate(&self.machine, &plan)?;
+        let report = self.simulate(build, cpus)?;
         let bottleneck = report.bottleneck().map(|conflict| conflict.line.clone());
         // Nanoseconds for one operation are milliseconds for a million.
-        Ok((run.ns_per_op() / 1000.0, bottleneck))
+        Ok((report.ns_per_op / 1000.0, bottleneck))
+    }
+
+    /// Simulates opening and closing a socket on each CPU.
+    ///
+    /// # Errors
+    /// [`Failed`].
+    pub(crate) fn simulate(&self, build: Build, cpus: usize) -> Result<Report, Failed> {
+        let operation = rungs::of_build("2008".into(), "".into(), Object::Socket, build);
+        let plan = Plan { work_ns: self.work_ns, ..plan(&operation, cpus, self.seed) };
+        Ok(operation.simulate(&self.machine, &plan)?.1)
     }
 
     /// Climbs all rungs, lowest first.

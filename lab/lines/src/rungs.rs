@@ -1,8 +1,9 @@
 //! Kernels of the thread of 2008: sockets, pipes and eventfds of Linux 2.6.27, with any patches of
 //! the series.
 //!
-//! The CPUs of a simulated kernel have a timer tick each millisecond, all in the same moment, as
-//! Linux had. RCU frees files at the tick, so all CPUs free into the slabs at the same time.
+//! The CPUs of a simulated kernel have a timer tick each millisecond. As in Linux from 2007 to 2010
+//! (`tick_setup_sched_timer`), a CPU's tick comes after that of the CPU before it. The ticks of all
+//! CPUs are spread over half a tick. RCU frees files at the tick.
 
 use crate::operation::{Allowance, Operation, Period, Scene};
 use quietline_history::{Build, Errno, Process, Rung, Tick, Word, World};
@@ -59,6 +60,8 @@ struct OnCpu {
     world: Arc<World>,
     process: Process,
     cpu: usize,
+    /// How much later than that of CPU 0 each tick of the CPU is.
+    offset: Duration,
     next_tick: Duration,
 }
 
@@ -73,17 +76,18 @@ impl OnCpu {
         }?;
         let now = clock::monotonic();
         if now >= self.next_tick {
-            self.next_tick = tick_after(now);
+            self.next_tick = tick_after(now, self.offset);
             self.world.tick(self.cpu)?;
         }
         Ok(())
     }
 }
 
-/// Returns the time of the first tick after a time.
-fn tick_after(now: Duration) -> Duration {
-    let ticks = now.as_nanos() / TICK.as_nanos() + 1;
-    TICK * u32::try_from(ticks).expect("a simulation lasts seconds at most")
+/// Returns the time of the first tick after a time. The CPU's ticks are later than those of CPU 0
+/// by the offset.
+fn tick_after(now: Duration, offset: Duration) -> Duration {
+    let ticks = now.saturating_sub(offset).as_nanos() / TICK.as_nanos() + 1;
+    TICK * u32::try_from(ticks).expect("a simulation lasts seconds at most") + offset
 }
 
 fn scene(object: Object, build: Build, cpus: usize) -> Scene {
@@ -93,8 +97,10 @@ fn scene(object: Object, build: Build, cpus: usize) -> Scene {
     Box::new(move |cpu| {
         let (world, process) = (Arc::clone(&world), world.process());
         name(process.words());
-        let next_tick = tick_after(clock::monotonic());
-        let mut on = OnCpu { world, process, cpu, next_tick };
+        let number = |n: usize| u32::try_from(n).expect("a machine has fewer CPUs");
+        let offset = TICK / 2 * number(cpu) / number(cpus);
+        let next_tick = tick_after(clock::monotonic(), offset);
+        let mut on = OnCpu { world, process, cpu, offset, next_tick };
         Box::new(move || on.open_and_close(object).expect("it is opened, and closed"))
     })
 }

@@ -2,11 +2,16 @@
 
 use crate::losses::{Loss, losses};
 use crate::plot::{Axes, Series, curves};
-use crate::results::{Bench, Forecast, Machine, Results, Row, Settings};
+use crate::results::{
+    Bench, Conclusion, ContendedLine, Forecast, Ladder, Machine, Results, Row, Settings,
+};
 use anyhow::Context;
 use askama::Template;
 use quietline_seeds::{Basis, Comparison, Seed, Table, figure};
 use serde_json::Value;
+
+/// The thread that the ladder is of.
+const LADDER: &str = "sockets-2008";
 
 /// Predictions with a larger error are marked.
 const FAR: f64 = 0.3;
@@ -16,8 +21,8 @@ const FAR: f64 = 0.3;
 struct Page {
     commit: String,
     machines: Vec<Machine>,
-    /// Parts, and the load average at their start, where other programs ran on more than half of the
-    /// CPUs.
+    /// Parts, and the load average at their start, where other programs ran on more than half of
+    /// the CPUs.
     disturbed: Vec<(String, f64)>,
     failed: Vec<String>,
     losses: Vec<Loss>,
@@ -31,6 +36,27 @@ struct Page {
 struct SeedView {
     seed: &'static Seed,
     tables: Vec<TableView>,
+    ladder: Option<LadderView>,
+}
+
+/// The ladder of 2008.
+struct LadderView {
+    machine: String,
+    cpus: usize,
+    /// Conclusions: the text, the reported ratio, the bounds, and the model's ratios.
+    conclusions: Vec<ConclusionView>,
+    rungs: Vec<String>,
+    /// Lines: the name, the thread's words, and a number for each rung.
+    lines: Vec<(String, String, Vec<String>)>,
+}
+
+/// A conclusion from the ladder.
+struct ConclusionView {
+    says: String,
+    reported: String,
+    bounds: String,
+    /// The model's ratios, and whether each is within the bounds.
+    modelled: Vec<(String, bool)>,
 }
 
 /// A table of a thread beside ours.
@@ -38,6 +64,8 @@ struct TableView {
     table: &'static Table,
     ours: String,
     points: Vec<PointView>,
+    /// Rows of reported values, in place of the points, where there is no value of ours.
+    grid: Option<Vec<(String, Vec<String>)>>,
     missing: Vec<(String, usize)>,
     plot: Option<String>,
     has_causes: bool,
@@ -167,7 +195,8 @@ pub(crate) fn render(results: &Results) -> anyhow::Result<String> {
     Ok(page.render()?)
 }
 
-/// Returns a bench's workload and the load average at its start, if that was above half of the CPUs.
+/// Returns a bench's workload and the load average at its start, if that was above half of the
+/// CPUs.
 fn disturbed(bench: &Bench) -> Option<(String, f64)> {
     let load = bench.machine.load_average[0];
     let workload = || bench.rows.first().map_or(String::new(), |row| row.workload.clone());
@@ -181,7 +210,36 @@ fn seed_view(seed: &'static Seed, results: &Results) -> anyhow::Result<SeedView>
         table_view(table, ours)
     };
     let tables = seed.tables.iter().map(view).collect::<anyhow::Result<_>>()?;
-    Ok(SeedView { seed, tables })
+    let ladder = results.ladder.as_ref().filter(|_| seed.name == LADDER).map(ladder_view);
+    Ok(SeedView { seed, tables, ladder })
+}
+
+fn ladder_view(ladder: &Ladder) -> LadderView {
+    let conclusion = |conclusion: &Conclusion| {
+        let Conclusion { says, reported, from, to, modelled } = conclusion;
+        let bounds = if *to > 1e300 {
+            format!("from {}", figure(*from))
+        } else {
+            format!("{} to {}", figure(*from), figure(*to))
+        };
+        let holds = |ratio: &f64| (figure(*ratio), (*from..=*to).contains(ratio));
+        let modelled = modelled.iter().map(holds).collect();
+        ConclusionView { says: says.clone(), reported: figure(*reported), bounds, modelled }
+    };
+    let number = |n: &f64| if *n < 0.0005 { "-".to_owned() } else { format!("{n:.3}") };
+    let row = |line: &ContendedLine| {
+        (line.line.clone(), line.says.clone(), line.moved.iter().map(number).collect())
+    };
+    let conflicts = &ladder.conflicts;
+    let all = conflicts.total.iter().map(number).collect();
+    let named = conflicts.lines.iter().chain(&conflicts.others).map(row);
+    LadderView {
+        machine: conflicts.machine.clone(),
+        cpus: conflicts.cpus,
+        conclusions: ladder.conclusions.iter().map(conclusion).collect(),
+        rungs: conflicts.rungs.clone(),
+        lines: named.chain([("all".to_owned(), String::new(), all)]).collect(),
+    }
 }
 
 fn table_view(table: &'static Table, ours: Option<&Comparison>) -> anyhow::Result<TableView> {
@@ -189,6 +247,7 @@ fn table_view(table: &'static Table, ours: Option<&Comparison>) -> anyhow::Resul
         table,
         ours: ours.map_or("not compared".to_owned(), |ours| ours.ours.clone()),
         points: Vec::new(),
+        grid: ours.is_none_or(|ours| ours.points.is_empty()).then(|| grid(table)),
         missing: Vec::new(),
         plot: plot_of(table, ours)?,
         has_causes: false,
@@ -218,6 +277,14 @@ fn table_view(table: &'static Table, ours: Option<&Comparison>) -> anyhow::Resul
     let missing = ours.map(Comparison::missing_by_reason).unwrap_or_default();
     view.missing = missing.into_iter().map(|(why, values)| (why.to_owned(), values)).collect();
     Ok(view)
+}
+
+/// Returns the reported values of each row. `-`: the thread has none there.
+fn grid(table: &Table) -> Vec<(String, Vec<String>)> {
+    let text = |value: &f64| if value.is_nan() { "-".to_owned() } else { value.to_string() };
+    let row =
+        |row: &quietline_seeds::Row| (row.name.clone(), row.values.iter().map(text).collect());
+    table.rows.iter().map(row).collect()
 }
 
 /// Returns the percentages of a thread beside those of our values.
@@ -380,5 +447,31 @@ mod tests {
         let page = render(&results).expect("a page");
         assert!(page.contains("dup-getfl") && page.contains("321") && page.contains("rustc 1"));
         assert!(costs_view(&json!({})).is_err());
+    }
+
+    #[test]
+    fn tables_without_values_of_ours_are_grids() {
+        let page = render(&Results::default()).expect("a page");
+        // A function of two lists out of six.
+        let row = "<td>__slab_alloc</td><td class=\"n\">-</td><td class=\"n\">2.149</td>";
+        assert!(page.contains(row), "the profile of 2008 has no grid");
+    }
+
+    #[test]
+    fn the_ladder_stands_in_its_thread() {
+        let line = json!({"line": "inode_lock", "says": "locks it", "moved": [0.5, 0.0]});
+        let conclusion = json!({
+            "says": "the jump", "reported": 6.6,
+            "from": 3.0, "to": f64::MAX, "modelled": [2.5, 3.5],
+        });
+        let conflicts = json!({
+            "machine": "core2", "cpus": 8, "rungs": ["base", "last"], "lines": [line],
+            "others": [], "total": [0.5, 0.0],
+        });
+        let ladder = json!({"conclusions": [conclusion], "conflicts": conflicts});
+        let ladder = Some(serde_json::from_value(ladder).expect("a ladder"));
+        let page = render(&Results { ladder, ..Results::default() }).expect("a page");
+        assert!(page.contains("inode_lock") && page.contains("2.500, does not hold"));
+        assert!(page.contains("<td class=\"n\">3.500</td>") && page.contains("from 3.000"));
     }
 }

@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     Forecast,
     /// Comparisons of `ql-sim seeds`.
     Seeds,
+    /// `ql-sim ladder`.
+    Ladder,
     /// A sheet of `ql costs`.
     Costs,
 }
@@ -55,6 +57,9 @@ const WORKLOADS: [&str; 16] = [
     "forward",
 ];
 
+/// Workloads of `ql bench` that show the ladder of 2008 when they are asked to.
+const LADDERS: [&str; 2] = ["pipes", "anonfds"];
+
 /// Forecasts: workload, machine, numbers of CPUs, and fewer of them for a quick report.
 const FORECASTS: [(&str, &str, &str, &str); 6] = [
     ("sockets", "westmere-8x10", "1,2,4,8,16,40,80", "1,8"),
@@ -69,8 +74,12 @@ const FORECASTS: [(&str, &str, &str, &str); 6] = [
 pub(crate) fn parts(quick: bool) -> Vec<Part> {
     let mut parts =
         vec![part("seeds", "the threads' tables beside the model", Kind::Seeds, &["seeds"])];
+    let about = "the conclusions from the ladder of 2008, and its contended lines";
+    parts.push(part("ladder", about, Kind::Ladder, &["ladder"]));
     for workload in WORKLOADS {
         let mut arguments = vec!["bench", workload];
+        // Without it, the kernels of 2008 are shown for sockets only.
+        arguments.extend(LADDERS.contains(&workload).then_some("--ladder"));
         arguments.extend(quick.then_some("--quick"));
         let about = format!("`ql bench {workload}` on this machine");
         parts.push(part(&format!("bench-{workload}"), &about, Kind::Bench, &arguments));
@@ -88,7 +97,7 @@ pub(crate) fn parts(quick: bool) -> Vec<Part> {
 fn part(name: &str, about: &str, kind: Kind, arguments: &[&str]) -> Part {
     let program = match kind {
         Kind::Bench | Kind::Costs => Program::Ql,
-        Kind::Forecast | Kind::Seeds => Program::Sim,
+        Kind::Forecast | Kind::Seeds | Kind::Ladder => Program::Sim,
     };
     let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
     Part { name: name.to_owned(), about: about.to_owned(), kind, program, arguments }

@@ -14,6 +14,7 @@ pub(crate) struct Results {
     pub(crate) benches: Vec<Bench>,
     pub(crate) forecasts: Vec<Forecast>,
     pub(crate) seeds: Vec<SeedTables>,
+    pub(crate) ladder: Option<Ladder>,
     pub(crate) costs: Option<serde_json::Value>,
     /// Parts that failed, and parts without a result.
     pub(crate) failed: Vec<String>,
@@ -110,6 +111,44 @@ pub(crate) struct SeedTables {
     pub(crate) tables: Vec<Comparison>,
 }
 
+/// The result of `ql-sim ladder`. The seconds of each rung are in the thread's tables.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Ladder {
+    pub(crate) conclusions: Vec<Conclusion>,
+    pub(crate) conflicts: Conflicts,
+}
+
+/// A conclusion from the ladder: a ratio of seconds.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Conclusion {
+    pub(crate) says: String,
+    pub(crate) reported: f64,
+    /// The bounds within which it holds. The largest number stands for none.
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    /// The model's ratios: latencies of the machine's file, 0.7 times these and 1.3 times these.
+    pub(crate) modelled: Vec<f64>,
+}
+
+/// The contended lines of each rung.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Conflicts {
+    pub(crate) machine: String,
+    pub(crate) cpus: usize,
+    pub(crate) rungs: Vec<String>,
+    pub(crate) lines: Vec<ContendedLine>,
+    pub(crate) others: Vec<ContendedLine>,
+    pub(crate) total: Vec<f64>,
+}
+
+/// A contended line: how often an operation gets it from another CPU, by rung.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ContendedLine {
+    pub(crate) line: String,
+    pub(crate) says: String,
+    pub(crate) moved: Vec<f64>,
+}
+
 /// Samples from which percentiles are shown.
 pub(crate) const FEW: usize = 10;
 
@@ -172,6 +211,7 @@ pub(crate) fn read(dir: &Path, parts: &[Part], failed: &[String]) -> anyhow::Res
             Kind::Bench => results.benches.push(parse(&file)?),
             Kind::Forecast => results.forecasts.push(parse(&file)?),
             Kind::Seeds => results.seeds = parse(&file)?,
+            Kind::Ladder => results.ladder = Some(parse(&file)?),
             Kind::Costs => results.costs = Some(parse(&file)?),
         }
     }

@@ -1,6 +1,6 @@
 //! Values of ours beside a table of a thread.
 
-use crate::{Better, Table};
+use crate::{Better, Gains, Table};
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,9 @@ pub struct Comparison {
     pub points: Vec<Point>,
     /// Values of the thread that have no value of ours.
     pub missing: Vec<Missing>,
+    /// The column of gains, if the table has one.
+    #[serde(default)]
+    pub gains: Option<Gains>,
 }
 
 /// A value of the thread that has no value of ours.
@@ -86,6 +89,7 @@ impl Comparison {
             ours: ours.into(),
             points: Vec::new(),
             missing: Vec::new(),
+            gains: table.gains.clone(),
         }
     }
 
@@ -114,14 +118,37 @@ impl Comparison {
         assert!(points > 0, "{}: no point has the cause: {cause}", self.table);
     }
 
+    /// Adds our gain of a row, if the table has a column of gains: the value `before` the row less
+    /// the row's.
+    ///
+    /// # Panics
+    ///
+    /// If the row has no point yet.
+    pub fn add_gain(&mut self, table: &Table, row: &str, before: f64) {
+        let Some(gains) = &table.gains else { return };
+        let remains = self.point(row, &gains.of).expect("a row's value comes before its gain");
+        let (gain, basis) = (before - remains.ours, remains.basis);
+        self.add(table, row, &gains.column, gain, basis);
+    }
+
     /// Returns the error of a point: by how much our value is above the thread's, as a part of the
-    /// thread's. The error of a percentage is in hundredths of a point.
+    /// thread's. The error of a percentage is in hundredths of a point. That of a gain is a part of
+    /// the thread's value before the gain, since a gain can be 0.
     pub fn error(&self, point: &Point) -> f64 {
+        let difference = point.ours - point.reported;
         if self.unit == "%" {
-            (point.ours - point.reported) / 100.0
+            difference / 100.0
+        } else if let Some(remains) = self.remains_of(point) {
+            difference / (remains + point.reported)
         } else {
             point.ours / point.reported - 1.0
         }
+    }
+
+    /// Returns the thread's value after a gain.
+    fn remains_of(&self, point: &Point) -> Option<f64> {
+        let gains = self.gains.as_ref().filter(|gains| gains.column == point.column)?;
+        Some(self.point(&point.row, &gains.of)?.reported)
     }
 
     /// Returns the error of a point as text with its unit.
@@ -129,13 +156,15 @@ impl Comparison {
         let error = self.error(point) * 100.0;
         if self.unit == "%" {
             format!("{:+.1} points", error + 0.0)
+        } else if self.remains_of(point).is_some() {
+            format!("{:+.2} {}", point.ours - point.reported, self.unit)
         } else {
             format!("{:+.0} %", error.round() + 0.0)
         }
     }
 
-    /// Returns by how many percent our value of column `of` is better than that of column `over`, if
-    /// there are both.
+    /// Returns by how many percent our value of column `of` is better than that of column `over`,
+    /// if there are both.
     pub fn improvement(&self, better: Better, row: &str, of: &str, over: &str) -> Option<f64> {
         better.improvement(self.point(row, of)?.ours, self.point(row, over)?.ours)
     }
@@ -173,6 +202,10 @@ impl Comparison {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.points.is_empty() {
+            writeln!(f, "{}, {}", self.title, self.unit)?;
+            return self.fmt_missing(f);
+        }
         writeln!(f, "{}, {}; ours: {}", self.title, self.unit, self.ours)?;
         let longest = |name: fn(&Point) -> &str, title: &str| {
             let lengths = self.points.iter().map(|p| name(p).chars().count());
@@ -198,6 +231,12 @@ impl fmt::Display for Comparison {
                 p.cause.as_ref().map(|cause| format!("; {cause}")).unwrap_or_default()
             )?;
         }
+        self.fmt_missing(f)
+    }
+}
+
+impl Comparison {
+    fn fmt_missing(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (why, values) in self.missing_by_reason() {
             writeln!(f, "{values} values of the thread without one of ours: {why}")?;
         }

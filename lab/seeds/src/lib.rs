@@ -9,14 +9,14 @@
 //!
 //! ```
 //! let table = quietline_seeds::table("sockets-2008", "versions");
-//! assert_eq!(table.value("2.6.28-rc", "8 CPUs"), Some(27.496));
+//! assert_eq!(table.value("version 3", "8 CPUs"), Some(1.624));
 //! ```
 
 mod comparison;
 
 pub use comparison::{Basis, Comparison, Missing, Point, figure};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
 /// A mail thread and its tables.
@@ -63,6 +63,23 @@ pub struct Table {
     pub improvement: Option<Improvement>,
     /// A remark for readers of the table.
     pub note: Option<String>,
+    /// The column of gains, if the table has one.
+    pub gains: Option<Gains>,
+    /// Tables of percentages: the samples of each column, of which the percentages are. The
+    /// messages do not give them. They are computed from the percentages.
+    pub all_samples: Option<Vec<f64>>,
+}
+
+/// A column of gains: by how much each row is better than the row before it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gains {
+    /// The column of gains.
+    pub column: String,
+    /// The column that they are differences of.
+    pub of: String,
+    /// The value before the first row.
+    pub before: f64,
 }
 
 /// Returns the title of row names that need none of their own.
@@ -90,6 +107,8 @@ pub struct Row {
     pub name: String,
     /// A value for each column. NaN: the thread has no value there.
     pub values: Vec<f64>,
+    /// The samples that the values are percentages of [`Table::all_samples`] by.
+    pub samples: Option<Vec<f64>>,
 }
 
 /// Percentages that a message gives: by how much one column is better than another.

@@ -4,9 +4,10 @@ use std::thread;
 
 use quietline_history::{Allocator, Build, Errno, Patches, Rung, Tick, World};
 
-/// Version 1 of the series: without the patch of the file cache.
+/// Version 1 of the series: without the patch of the file cache, with counters of its own.
 fn version_1() -> Build {
-    let patches = Patches { typesafe_files: false, ..Rung::Norefcount.into() };
+    let patches =
+        Patches { typesafe_files: false, plain_counters: true, ..Rung::Norefcount.into() };
     Build { patches, ..Build::default() }
 }
 
@@ -21,6 +22,7 @@ fn builds() -> Vec<Build> {
         Build { patches: dentries, ..Build::default() },
         Build { slub_min_order: 3, ..version_1 },
         Build { slub_min_objects: 45, ..version_1 },
+        Build { filp_min_order: 3, ..version_1 },
         slab(version_1),
         slab(Rung::Base.into()),
         slab(Rung::Norefcount.into()),
@@ -100,9 +102,12 @@ fn boot_parameters_decide_how_large_slabs_are() {
     };
     let version_1 = version_1();
     assert_eq!(files_in_a_slab(version_1), 21);
-    for (slub_min_objects, objects) in [(21, 21), (22, 42), (45, 85), (80, 85)] {
-        assert_eq!(files_in_a_slab(Build { slub_min_objects, ..version_1 }), objects);
+    for (slub_min_objects, order, objects) in [(21, 0, 21), (22, 1, 42), (45, 2, 85), (80, 2, 85)] {
+        let options = Build { slub_min_objects, ..version_1 };
+        assert_eq!((options.filp_order(8), files_in_a_slab(options)), (order, objects));
     }
+    let as_measured = Build { slub_min_objects: 80, filp_min_order: 3, ..version_1 };
+    assert_eq!((as_measured.filp_order(8), files_in_a_slab(as_measured)), (3, 170));
     for (slub_min_order, objects) in [(0, 21), (1, 42), (2, 85), (3, 170)] {
         assert_eq!(files_in_a_slab(Build { slub_min_order, ..version_1 }), objects);
     }
@@ -112,9 +117,11 @@ fn boot_parameters_decide_how_large_slabs_are() {
 #[test]
 fn options_that_do_not_fit_are_refused() {
     let patches = Patches { single_inode: true, ..Patches::default() };
-    for options in
-        [Build { patches, ..Build::default() }, Build { slub_min_order: 4, ..Build::default() }]
-    {
+    for options in [
+        Build { patches, ..Build::default() },
+        Build { slub_min_order: 4, ..Build::default() },
+        Build { filp_min_order: 4, ..Build::default() },
+    ] {
         assert_eq!(World::build(options, 1).err(), Some(Errno::EINVAL), "{options:?}");
     }
     assert_eq!(World::build(Build::default(), 0).err(), Some(Errno::EINVAL));
@@ -159,4 +166,21 @@ fn slab_hands_files_of_one_cpu_to_another() {
     }
     let again = (0..500).filter(|_| of_first.binary_search(&address(&second, 1)).is_ok()).count();
     assert!(again > 400, "{again} of 500 files of the second CPU were the first one's");
+}
+
+/// The counters of version 1 have no shared part, so that nothing is written there, ever.
+#[test]
+fn plain_counters_count_without_a_shared_line() {
+    let with = |plain_counters| {
+        let patches = Patches { plain_counters, ..version_1().patches };
+        let world = build(Build { patches, ..Build::default() }, 2);
+        let process = world.process();
+        let fds: Vec<_> = (0..1000).map(|_| process.socket(1).expect("a socket")).collect();
+        let counts = (world.nr_dentry(), world.nr_inodes());
+        fds.into_iter().for_each(|fd| process.close(1, fd).expect("it is open"));
+        (counts, (world.nr_dentry(), world.nr_inodes()))
+    };
+    assert_eq!(with(true), with(false));
+    let ((dentries, inodes), (fewer, _)) = with(true);
+    assert!(dentries - fewer == 1000 && inodes >= 1000, "{dentries}, {inodes}, {fewer}");
 }

@@ -67,25 +67,23 @@ fn ladders() -> &'static [Ladder] {
     })
 }
 
-/// What is said of the series must not hang on the latencies; what does (by how much) is printed as such.
+/// Conclusions that hold whatever the latencies are, and conclusions of the thread that the model
+/// does not support with any of them.
 #[test]
-fn conclusions_hold_whatever_the_latencies() {
+fn conclusions_do_not_depend_on_the_latencies() {
     let conclusions = sensitivity::conclusions(ladders());
     println!("{}", sensitivity::Table(&conclusions));
-    let must = [
-        "base: 8 CPUs do less",
-        "three counters",
-        "single dentries",
-        "single inodes",
-        "uncounted",
-        "in the end",
-        "on 1",
-    ];
-    for start in must {
-        let conclusion =
-            conclusions.iter().find(|c| c.says.starts_with(start)).expect("it is drawn");
-        assert!(conclusion.always_holds(), "{conclusion:?}");
+    let find =
+        |start: &str| conclusions.iter().find(|c| c.says.starts_with(start)).expect("it is drawn");
+    for start in ["base: 8 CPUs do less", "single dentries", "single inodes", "uncounted"] {
+        assert!(find(start).always_holds(), "{:?}", find(start));
     }
+    for start in ["typesafe files", "in the end", "on 1"] {
+        assert!(find(start).holds().all(|holds| !holds), "{:?}", find(start));
+    }
+    // Next to a bound: a tenth, more or less.
+    let counters = find("three counters");
+    assert!(counters.modelled.iter().all(|ratio| (0.98..1.2).contains(ratio)), "{counters:?}");
 }
 
 /// The order of the rungs, the jump where `inode_lock` goes, and the end; at the file's latencies and with all of them
@@ -99,7 +97,7 @@ fn the_ladder_has_the_shape_that_was_reported() {
         let [base, counters @ .., dentry, inode, files, last] = &on_8[..] else {
             panic!("eight rungs")
         };
-        // The three counters' patches show next to nothing.
+        // The three counters' patches show a tenth at most.
         assert!(
             counters.iter().all(|step| (0.75..1.1).contains(&(step / base))),
             "{counters:?} of {base}"
@@ -108,18 +106,18 @@ fn the_ladder_has_the_shape_that_was_reported() {
         // The jump: four to eight times faster, as 19.9 to 3.01 was 6.6.
         assert!(inode * 3.0 < *dentry, "{inode} after {dentry}");
         // The model does not tell the sixth patch from the fifth: both wait for `mnt_count`.
-        assert!(*files <= inode * 1.15 && last < files, "{inode}, {files}, {last}");
-        // Where the model has what it needs, within 30 % of the reported seconds; the sixth patch is 45 % off.
+        assert!((0.9..1.1).contains(&(files / inode)) && last < files, "{inode}, {files}, {last}");
+        // Within 30 % of the reported seconds. The sixth patch is 33 % off.
         for step in
             ladder.steps.iter().filter(|step| latencies == 1.0 && step.rung != "typesafe-files")
         {
             let ratio = step.on_8 / step.reported_on_8;
             assert!((0.7..1.3).contains(&ratio), "{}: {ratio}", step.rung);
         }
-        // From 17.6 times slower than one CPU to no slower.
-        assert!(base / ladder.steps[0].on_1 > 5.0);
-        assert!(last / ladder.steps[7].on_1 < 1.35);
-        // On one CPU the series gains a fifth.
-        assert!((0.75..0.95).contains(&(ladder.steps[7].on_1 / ladder.steps[0].on_1)));
+        // From 11 to 21 times slower than one CPU (reported: 17.6) to no slower (reported: 30 %).
+        assert!((8.0..25.0).contains(&(base / ladder.steps[0].on_1)));
+        assert!((0.95..1.1).contains(&(last / ladder.steps[7].on_1)));
+        // On one CPU the series gains an eighth (reported: a fifth).
+        assert!((0.84..0.92).contains(&(ladder.steps[7].on_1 / ladder.steps[0].on_1)));
     }
 }

@@ -3,6 +3,7 @@
 #![cfg(quietline_sim)]
 
 use quietline_lines::seeds::{MODELLED, comparisons};
+use quietline_seeds::Basis;
 
 /// Lines of: thread, table, row, column, error. Made from `ql-sim seeds --json FILE`.
 const PINNED: &str = include_str!("seeds.tsv");
@@ -20,6 +21,11 @@ fn errors_are_the_pinned_ones() {
             println!("{table}");
             for point in &table.points {
                 points += 1;
+                let is_far = table.error(point).abs() > 0.15 && point.basis != Basis::Fitted;
+                if seed == "sockets-2008" && is_far && point.cause.is_none() {
+                    wrong
+                        .push(format!("{}, {}: an error without a cause", point.row, point.column));
+                }
                 let name = [seed, &table.table, &point.row, &point.column].join("\t") + "\t";
                 let pinned = PINNED.lines().find_map(|line| line.strip_prefix(&name));
                 let Some(pinned) = pinned else {

@@ -3,6 +3,9 @@
 use quietline_seeds::{Basis, Better, Comparison, seeds, table};
 use std::collections::HashSet;
 
+/// The kernel of 2008 without any patch.
+const BEFORE: &str = "before (net-next-2.6, November 2008)";
+
 #[test]
 fn every_table_is_a_rectangle_with_names_of_its_own() {
     let mut years = Vec::new();
@@ -57,6 +60,79 @@ fn values_agree_with_the_percentages_that_the_messages_give() {
     assert_eq!(checked, 12 + 3 * 14 + 12);
 }
 
+/// Each list of oprofile gives samples and percentages.
+#[test]
+fn percentages_of_profiles_agree_with_their_samples() {
+    let mut checked = 0;
+    for table in seeds().iter().flat_map(|seed| &seed.tables) {
+        let Some(all) = &table.all_samples else { continue };
+        for row in &table.rows {
+            let samples = row.samples.as_ref().expect("a row of a table with samples has some");
+            assert_eq!(samples.len(), all.len(), "{}", row.name);
+            for ((percent, samples), all) in row.values.iter().zip(samples).zip(all) {
+                assert_eq!(percent.is_nan(), samples.is_nan(), "{}", row.name);
+                if !percent.is_nan() {
+                    // Four digits after the point are given.
+                    let computed = samples / all * 100.0;
+                    assert!((computed - percent).abs() < 0.000_051, "{}: {computed}", row.name);
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(checked, 2 * 17 + 3 * 27 + 33 + 31 + 29);
+}
+
+#[test]
+fn gains_are_differences_of_the_rows() {
+    let mut checked = 0;
+    for table in seeds().iter().flat_map(|seed| &seed.tables) {
+        let Some(gains) = &table.gains else { continue };
+        let mut before = gains.before;
+        for row in &table.rows {
+            let remains = table.expect(&row.name, &gains.of);
+            let gain = table.expect(&row.name, &gains.column);
+            assert!((before - remains - gain).abs() < 0.001, "{}, {}", table.name, row.name);
+            before = remains;
+            checked += 1;
+        }
+    }
+    assert_eq!(checked, 5 + 5 + 7);
+}
+
+/// CPU time is at most the wall-clock time of all CPUs, and nearly that in 2008.
+#[test]
+fn cpu_seconds_fill_the_wall_clock_time() {
+    let (real, cpu) = (table("sockets-2008", "versions"), table("sockets-2008", "cpu-seconds"));
+    for row in real.rows.iter().map(|row| &row.name) {
+        for (column, cpus) in [("1 CPU", 1.0), ("8 CPUs", 8.0)] {
+            let Some(seconds) = real.value(row, column) else { continue };
+            let time = |kind: &str| cpu.expect(row, &format!("{kind}, {column}"));
+            let part = (time("user") + time("sys")) / (seconds * cpus);
+            assert!((0.92..1.01).contains(&part), "{row}, {column}: {part}");
+        }
+    }
+}
+
+/// Sums over the functions of a list.
+#[test]
+fn shares_of_waiting_are_sums_from_the_profile() {
+    let (waiting, profile) = (table("sockets-2008", "waiting"), table("sockets-2008", "profile"));
+    let sum = |column: &str, functions: &[&str]| {
+        functions.iter().map(|function| profile.expect(function, column)).sum::<f64>()
+    };
+    let mnt_count = ["_atomic_dec_and_lock (mntput())", "init_file"];
+    let of_lock = ["_atomic_dec_and_lock", "d_instantiate", "d_alloc"];
+    for (row, computed) in [
+        (0, sum("before", &of_lock)),
+        (1, sum("version 2", &mnt_count)),
+        (2, sum("version 2, slub_min_order=3", &mnt_count)),
+    ] {
+        let typed: f64 = waiting.rows[row].values.iter().filter(|value| !value.is_nan()).sum();
+        assert!((typed - computed).abs() < 0.0002, "{typed}, {computed}");
+    }
+}
+
 /// What the message of 2015 says of its packet rates.
 #[test]
 fn packet_rates_agree_with_the_times_that_they_save() {
@@ -91,7 +167,7 @@ fn a_comparison_states_errors_and_lists_what_is_missing() {
     let versions = table("sockets-2008", "versions");
     assert_eq!(versions.better, Better::Less);
     let mut comparison = Comparison::new(versions, "a test");
-    comparison.add(versions, "2.6.28-rc", "1 CPU", 1.561, Basis::Fitted);
+    comparison.add(versions, BEFORE, "1 CPU", 1.561, Basis::Fitted);
     comparison.add(versions, "version 3", "8 CPUs", 1.218, Basis::Predicted);
     comparison.explain("page clearing is not modelled", |point| point.row == "version 3");
     // The thread has no value there.
@@ -129,4 +205,16 @@ fn improvements_of_ours_stand_beside_those_of_the_thread() {
     comparison.add(throughput, "1", "after", 95.0, Basis::Predicted);
     assert!((of(&comparison).expect("both are there") + 5.0).abs() < 1e-9);
     assert_eq!(Better::Neither.improvement(1.0, 2.0), None);
+}
+
+/// A gain of 0 has no relative error.
+#[test]
+fn errors_of_gains_are_parts_of_the_seconds_before() {
+    let patches = table("sockets-2008", "patches-3");
+    let mut comparison = Comparison::new(patches, "a test");
+    comparison.add(patches, "nr_inodes", "8 CPUs", 24.0, Basis::Predicted);
+    comparison.add_gain(patches, "nr_inodes", 26.5);
+    let point = comparison.point("nr_inodes", "gain").expect("it was added");
+    assert!((comparison.error(point) - 0.1).abs() < 1e-9);
+    assert_eq!(comparison.error_text(point), "+2.50 s");
 }
