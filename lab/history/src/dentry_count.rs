@@ -11,8 +11,8 @@
 //!
 //! The patch also lost something. `dget_parent()` of 3.10 looks again, under the parent's lock, whether the dentry is
 //! still a child of it; the patched one does not, on either of its ways. Between its look at `d_parent` and its
-//! reference the dentry can be moved away and the old parent be removed: then it takes a reference to a dentry that is
-//! dead. `Forest::dget_parent` counts what it catches of that.
+//! reference the dentry can be moved away. If the old parent is alive, it returns a reference to it all the same. If it
+//! has been removed, `BUG_ON` stops the kernel. `Forest::dget_parent` counts these cases instead.
 //!
 //! A forest of dentries that never go away stands for the dcache here, so that even a dead one can be looked at.
 
@@ -119,7 +119,8 @@ impl Forest {
         self.at(dentry).d_flags.load(Ordering::Relaxed) & KILLED != 0
     }
 
-    /// How often [`dget_parent`](Self::dget_parent) took a reference to a parent that was dead: 3.10 has a `BUG_ON` there.
+    /// Times that [`dget_parent`](Self::dget_parent) met a parent that was dead, where the kernel
+    /// stops (`BUG_ON`).
     pub fn dead_parents(&self) -> u64 {
         // Relaxed: a statistic.
         self.dead_parents.load(Ordering::Relaxed)

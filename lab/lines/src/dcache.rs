@@ -15,13 +15,15 @@ pub(crate) fn operations() -> Vec<Operation> {
     vec![
         of("dentry", "dget and dput of an own dentry", never, own),
         of("dentry-shared", "dget and dput of one dentry by all", any, shared),
-        of("history-dentry-d_lock", "the same as in Linux 3.10", any, || history(CountWay::DLock)),
+        of("history-dentry-d_lock", "the same as in Linux 3.10-rc1", any, || {
+            history(CountWay::DLock)
+        }),
         of("history-dentry-cmpxchg", "the same with the patch of 2013", any, || {
             history(CountWay::Cmpxchg)
         }),
         of(
             "history-dentry-d_lock-own",
-            "dget and dput of an own dentry as in Linux 3.10",
+            "dget and dput of an own dentry as in Linux 3.10-rc1",
             any,
             || history_own(CountWay::DLock),
         ),

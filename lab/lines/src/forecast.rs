@@ -18,13 +18,9 @@ pub fn columns(workload: &str) -> Option<Vec<Cow<'static, str>>> {
         "anonfds" => &["eventfds", "eventfds-anyfd", "eventfds-handle"],
         "slab" => &["slab-pair", "slab-bulk-8", "slab-bulk", "slab-random", "slab-free-rcu"],
         "primitives" => &["counter", "ids", "rcu-read", "lockref", "file-ref", "mount"],
-        "dcache" => &[
-            "dentry",
-            "dentry-shared",
-            "history-dentry-d_lock",
-            "history-dentry-cmpxchg",
-            "history-dentry-d_lock-own",
-        ],
+        "dcache" => {
+            &["dentry", "dentry-shared", "history-dentry-d_lock", "history-dentry-d_lock-own"]
+        }
         "paths" => {
             &["stat-1", "stat-3", "stat-8", "stat-shared-3", "stat-missing", "open", "create"]
         }
@@ -124,17 +120,20 @@ pub struct Forecast {
 }
 
 /// Returns the memory and the locks that the operations of a workload use and the model does not
-/// see. Each can only make a curve lower.
+/// see.
 pub fn blind_spots(workload: &str) -> Vec<String> {
     const PLAIN: &str = "fields and bytes that are neither atomic nor in a cell";
     const PAGES: &str = "the lock of the page allocator, which each new slab takes";
     const CHUNKS: &str = "the bytes of a message, and the chunks of a stream or of a pipe that \
                           they lie in: the reader fetches them from the writer";
+    const LOCKS: &str = "part of the cost of handing over a contended lock: the patch of 2013 comes \
+                         out 60 to 70 % too low on 40 and 80 CPUs, and is left out here";
     const PACKETS: &str = "the data of packets, the memory of queues and of rings: the next stage \
                            fetches them from the one before";
     let of_workload: &[&str] = match workload {
         "forward" => &[PACKETS, PAGES],
         "nested-epoll" | "events" => &[CHUNKS],
+        "dcache" => &[LOCKS],
         "slab" | "paths" | "sockets" | "pipes" | "anonfds" => &[PAGES],
         _ => &[],
     };

@@ -7,7 +7,7 @@ use crate::results::{
 };
 use anyhow::Context;
 use askama::Template;
-use quietline_seeds::{Basis, Comparison, Seed, Table, figure};
+use quietline_seeds::{Basis, Comparison, Point, Seed, Table, figure};
 use serde_json::Value;
 
 /// The thread that the ladder is of.
@@ -78,6 +78,9 @@ struct ImprovementView {
     reported: String,
     ours: String,
     difference: String,
+    /// Whether one of the two values is far from the thread's, and why.
+    is_far: bool,
+    cause: String,
 }
 
 /// A point of a table.
@@ -292,8 +295,16 @@ fn improvements(table: &Table, ours: Option<&Comparison>) -> Vec<ImprovementView
     let Some(improvement) = &table.improvement else { return Vec::new() };
     let view = |(row, reported): (&quietline_seeds::Row, &f64)| {
         let (of, over) = (&improvement.of, &improvement.over);
+        let points: Vec<(&Comparison, &Point)> = [of, over]
+            .into_iter()
+            .filter_map(|column| ours.and_then(|ours| Some((ours, ours.point(&row.name, column)?))))
+            .collect();
+        let is_far = points.iter().any(|(ours, point)| ours.error(point).abs() > FAR);
+        let cause = points.iter().find_map(|(_, point)| point.cause.clone());
         let ours = ours.and_then(|ours| ours.improvement(table.better, &row.name, of, over));
         ImprovementView {
+            is_far,
+            cause: cause.unwrap_or_default(),
             row: row.name.clone(),
             reported: format!("{reported:+}"),
             ours: ours.map_or(String::new(), |ours| format!("{ours:+.1}")),

@@ -234,7 +234,7 @@ impl<'k> Dentries for InTree<'k> {
     }
 }
 
-/// Linux 3.10.
+/// Linux 3.10-rc1.
 pub(super) fn open_3_10(job: Job, threads: usize) -> Opened {
     open_history(CountWay::DLock, job, threads)
 }

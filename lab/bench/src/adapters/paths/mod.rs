@@ -70,7 +70,7 @@ pub fn columns() -> Vec<Arc<dyn Column>> {
         },
         Implementation {
             name: "history-3.10",
-            says: "Linux 3.10: a dentry's count is changed under its ticket lock",
+            says: "Linux 3.10-rc1: a dentry's count is changed under its ticket lock",
             shape: Shape::NoTable,
             does: counts,
             open: dentries::open_3_10,
