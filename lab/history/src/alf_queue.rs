@@ -11,9 +11,9 @@
 //!                                  tail: in turn
 //! ```
 //!
-//! In the thread of 2015 Brouer sets it aside: tuned, or without merging, the slab has become faster
-//! than it. Duyck says of the queue there that it only adds overhead, and that its clean-up frees two
-//! blocks where the ring has wrapped.
+//! In the thread of 2015 Brouer sets it aside: tuned, or without merging, the slab has become
+//! faster than it. Duyck says of the queue there that it only adds overhead, and that its
+//! clean-up frees two blocks where the ring has wrapped.
 //!
 //! # Differences from the kernel
 //!

@@ -16,8 +16,8 @@ const FAR: f64 = 0.3;
 struct Page {
     commit: String,
     machines: Vec<Machine>,
-    /// Parts, and the load average at their start, where other programs ran on more than half of the
-    /// CPUs.
+    /// Parts, and the load average at their start, where other programs ran on more than half of
+    /// the CPUs.
     disturbed: Vec<(String, f64)>,
     failed: Vec<String>,
     quick: bool,
@@ -179,7 +179,8 @@ pub(crate) fn render(results: &Results) -> anyhow::Result<String> {
     Ok(page.render()?)
 }
 
-/// Returns a bench's workload and the load average at its start, if that was above half of the CPUs.
+/// Returns a bench's workload and the load average at its start, if that was above half of the
+/// CPUs.
 fn disturbed(bench: &Bench) -> Option<(String, f64)> {
     let load = bench.machine.load_average[0];
     let workload = || bench.rows.first().map_or(String::new(), |row| row.workload.clone());

@@ -55,9 +55,9 @@ const WORKLOADS: [&str; 16] = [
     "forward",
 ];
 
-/// What stands beside the tables of the thread of 2015: all their sizes, on one CPU. The columns are
-/// those that the tables need, and quietline's. On two CPUs they take two minutes together, and half
-/// a minute in a quick report.
+/// What stands beside the tables of the thread of 2015: all their sizes, on one CPU. The columns
+/// are those that the tables need, and quietline's. On two CPUs they take two minutes together,
+/// and half a minute in a quick report.
 const OF_2015: [(&str, &str, &[&str]); 2] = [
     (
         "bench-slab-2015",

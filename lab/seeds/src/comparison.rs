@@ -183,8 +183,8 @@ impl Comparison {
         }
     }
 
-    /// Returns by how many percent our value of column `of` is better than that of column `over`, if
-    /// there are both.
+    /// Returns by how many percent our value of column `of` is better than that of column `over`,
+    /// if there are both.
     pub fn improvement(&self, better: Better, row: &str, of: &str, over: &str) -> Option<f64> {
         better.improvement(self.point(row, of)?.ours, self.point(row, over)?.ours)
     }

@@ -122,8 +122,8 @@ impl<'a> Current<'a> {
         self.c.freelist_tid.count_second();
     }
 
-    /// The thread's second patch. A group ends where an object of a third slab comes. Objects of the
-    /// CPU's slab do not end it.
+    /// The thread's second patch. A group ends where an object of a third slab comes. Objects of
+    /// the CPU's slab do not end it.
     #[inline]
     pub fn free_bulk_simple(&self, objects: &mut [Option<Object<'a>>]) {
         self.free_neighbours(
@@ -161,8 +161,8 @@ impl<'a> Current<'a> {
         self.c.freelist_tid.store_first(object);
     }
 
-    /// The thread's third patch. The CPU's slab makes groups as well. A search passes two objects of
-    /// other slabs, and ends at the third. The next search looks at those two again.
+    /// The thread's third patch. The CPU's slab makes groups as well. A search passes two objects
+    /// of other slabs, and ends at the third. The next search looks at those two again.
     #[inline]
     pub fn free_bulk_look_ahead(&self, objects: &mut [Option<Object<'a>>]) {
         let mut start = 0;

@@ -126,8 +126,8 @@ impl<'a> Current<'a> {
         self.free_each(objects.iter().flatten().map(Object::address));
     }
 
-    /// Frees as [`free_bulk_simple`](Self::free_bulk_simple) does, and leaves the array as it is. So
-    /// does the kernel.
+    /// Frees as [`free_bulk_simple`](Self::free_bulk_simple) does, and leaves the array as it is.
+    /// So does the kernel.
     ///
     /// # Safety
     ///

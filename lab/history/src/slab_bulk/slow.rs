@@ -135,7 +135,8 @@ impl Current<'_> {
         }
     }
 
-    /// `get_freelist()`: takes all that was freed into a CPU's slab, which stops being one if that is nothing.
+    /// `get_freelist()`: takes all that was freed into a CPU's slab, which stops being one if
+    /// that is nothing.
     fn get_freelist(&self, page: &Page) -> u64 {
         loop {
             let (free, old) = page.freelist_counters.load();

@@ -263,8 +263,8 @@ fn an_object_of_another_cache_is_refused() {
 /// Objects of other users that stay in the slabs, in a cache that is merged with another's.
 const OTHERS: usize = 512;
 
-/// Returns locked exchanges to free, list locks and slabs from the page allocator for an object, of
-/// bulks of `bulk` objects of 256 bytes.
+/// Returns locked exchanges to free, list locks and slabs from the page allocator for an object,
+/// of bulks of `bulk` objects of 256 bytes.
 fn slow_paths(others: usize, bulk: usize, free: Free) -> [f64; 3] {
     let cache = KmemCache::new(256, 1, MEMORY).expect("memory");
     let cpu = cache.enter(0).expect("free");
@@ -295,8 +295,9 @@ fn slow_paths(others: usize, bulk: usize, free: Free) -> [f64; 3] {
     std::array::from_fn(|i| (counts[i] - before[i]) as f64 / (200 * bulk) as f64)
 }
 
-/// The thread's tables have the cliff of single calls at 30 in one patch's and at 34 in the other's,
-/// and that of the old bulk call at 16. Here it depends upon objects of other users in the slabs.
+/// The thread's tables have the cliff of single calls at 30 in one patch's and at 34 in the
+/// other's, and that of the old bulk call at 16. Here it depends upon objects of other users in
+/// the slabs.
 #[test]
 fn other_users_of_a_merged_cache_move_the_cliff() {
     let exchanges = |others, bulk| slow_paths(others, bulk, in_bulk)[0];

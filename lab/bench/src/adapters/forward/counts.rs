@@ -175,8 +175,8 @@ fn table(rows: &[SlowPaths]) -> String {
     let _ = writeln!(
         text,
         "{table}\n\
-         slab words: changes of a slab's word, a locked instruction each (history: to free). list words: history's to refill a CPU and to\n\
-         move slabs between lists. list locks: of history's node. refills, flushes: times that objects came\n\
+         slab words: changes of a slab's word, a locked instruction each (history: to free).\n\
+         list words: history's to refill a CPU and to move slabs between lists. list locks: of history's node. refills, flushes: times that objects came\n\
          out of slabs or a sheaf went back to them. barn: full sheaves from and to it. shared queue: batches; counted with one thread.\n\
          -: not there, or not counted.\n"
     );

@@ -54,8 +54,8 @@ pub(in crate::adapters::forward) struct OnSlub<const HOW: u8, const OWN: bool, c
     made: usize,
     /// Of `made`, those that the others know of.
     told: usize,
-    /// Locked exchanges to free, those of lists, and turns with the node's lock that were there before
-    /// or were the others'.
+    /// Locked exchanges to free, those of lists, and turns with the node's lock that were there
+    /// before or were the others'.
     not_ours: [u64; 3],
     world: Arc<World<Self>>,
 }
