@@ -1,9 +1,10 @@
 //! A batch that is a freelist: the free objects of a slab or two, taken by one compare-and-exchange each.
 //!
-//! Where Brouer and Lameter arrived in 2015: a bulk allocation that fills an array has to walk the freelist, a miss for each
-//! object that has grown cold, before the caller can touch the first one. Handing over the list itself costs one locked
-//! instruction for a whole slab, the number of objects is known from the slab's word, and the walk happens while the caller
-//! works, with the next object on its way into the cache.
+//! The idea is of Brouer and Duyck, in 2015; Lameter added where the count comes from. A bulk
+//! allocation that fills an array has to walk the freelist before the caller can touch the first
+//! object: a miss for each one that has grown cold. Handing over the list itself costs one locked
+//! instruction for a whole slab, the number of objects is known from the slab's word, and the walk
+//! happens while the caller works, with the next object on its way into the cache.
 //!
 //! What it cannot do is give an exact number: a batch has what its slabs have. And it goes past the CPU's sheaf, whose
 //! objects are warm: docs/adr/0012-batches.md says, with figures, when an array is the better choice (most often).

@@ -11,8 +11,9 @@
 //!                                  tail: in turn
 //! ```
 //!
-//! It was faster than SLUB of the time by 10 ns for each buffer. It was set aside because the slab itself could be taught the
-//! same, for all its users; and because a queue, unlike a stack, hands out what is coldest.
+//! In the thread of 2015 Brouer sets it aside: tuned, or without merging, the slab has become
+//! faster than it. Duyck says of the queue there that it only adds overhead, and that its
+//! clean-up frees two blocks where the ring has wrapped.
 //!
 //! # Differences from the kernel
 //!

@@ -95,7 +95,8 @@ mod tests {
             rustc: String::new(),
         };
         let settings = Settings { sample_ns: 0, rounds: 3 };
-        Bench { machine, commit: String::new(), settings, rows, missing: Vec::new() }
+        let (missing, slow_paths) = (Vec::new(), Vec::new());
+        Bench { machine, commit: String::new(), settings, rows, missing, slow_paths }
     }
 
     #[test]

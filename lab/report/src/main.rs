@@ -4,6 +4,7 @@
 //!   parts.rs     the commands: ql bench, ql-sim, ql costs; each writes JSON
 //!   run.rs       runs the parts that have no result yet, one by one
 //!   results.rs   reads the JSON
+//!   measured.rs  measurements beside the tables of the thread of 2015
 //!   losses.rs    rows in which another column is faster than ours
 //!   plot.rs      curves
 //!   page.rs      the page: templates/report.html
@@ -12,6 +13,7 @@
 
 mod figures;
 mod losses;
+mod measured;
 mod page;
 mod parts;
 mod plot;
@@ -83,7 +85,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let dir = cli.dir.unwrap_or_else(|| checkout.default_dir(cli.quick));
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
     let failed = run::all(&checkout, &chosen, &dir, cli.again)?;
-    let page = page::render(&results::read(&dir, &chosen, &failed)?)?;
+    let page = page::render(&results::read(&dir, &chosen, &failed, cli.quick)?)?;
     let file = dir.join("report.html");
     std::fs::write(&file, page).with_context(|| file.display().to_string())?;
     println!("{}", file.display());

@@ -3,7 +3,7 @@
 use crate::losses::{Loss, losses};
 use crate::plot::{Axes, Series, curves};
 use crate::results::{
-    Bench, Conclusion, ContendedLine, Forecast, Ladder, Machine, Results, Row, Settings,
+    Bench, Conclusion, ContendedLine, Forecast, Ladder, Machine, Results, Row, Settings, SlowPaths,
 };
 use anyhow::Context;
 use askama::Template;
@@ -25,10 +25,12 @@ struct Page {
     /// the CPUs.
     disturbed: Vec<(String, f64)>,
     failed: Vec<String>,
+    quick: bool,
     losses: Vec<Loss>,
     seeds: Vec<SeedView>,
     workloads: Vec<WorkloadView>,
     forecasts: Vec<ForecastView>,
+    count_titles: [&'static str; 7],
     costs: Option<CostsView>,
 }
 
@@ -68,13 +70,16 @@ struct TableView {
     grid: Option<Vec<(String, Vec<String>)>>,
     missing: Vec<(String, usize)>,
     plot: Option<String>,
-    has_causes: bool,
+    /// Causes of errors. Points name them by number.
+    causes: Vec<String>,
     improvements: Vec<ImprovementView>,
 }
 
 /// A percentage that a thread gives for a row.
 struct ImprovementView {
     row: String,
+    /// The pair of values that the thread computes it from, if it is not in the table.
+    from: Option<[String; 2]>,
     reported: String,
     ours: String,
     difference: String,
@@ -109,8 +114,16 @@ struct WorkloadView {
 struct CaseView {
     name: String,
     rows: Vec<RowView>,
+    counts: Vec<CountView>,
     missing: Vec<(String, String)>,
     plot: Option<String>,
+}
+
+/// Slow paths that a packet of a column took.
+struct CountView {
+    column: String,
+    threads: usize,
+    counts: Vec<String>,
 }
 
 /// A column of a case at one number of threads.
@@ -185,6 +198,7 @@ pub(crate) fn render(results: &Results) -> anyhow::Result<String> {
         commit: results.benches.first().map_or("unknown".to_owned(), |bench| bench.commit.clone()),
         machines,
         failed: results.failed.clone(),
+        quick: results.quick,
         losses: losses(&results.benches),
         disturbed: results.benches.iter().filter_map(disturbed).collect(),
         seeds: quietline_seeds::seeds()
@@ -193,6 +207,7 @@ pub(crate) fn render(results: &Results) -> anyhow::Result<String> {
             .collect::<anyhow::Result<_>>()?,
         workloads: results.benches.iter().map(workload_view).collect::<anyhow::Result<_>>()?,
         forecasts: results.forecasts.iter().map(forecast_view).collect::<anyhow::Result<_>>()?,
+        count_titles: COUNTS,
         costs: results.costs.as_ref().map(costs_view).transpose()?,
     };
     Ok(page.render()?)
@@ -253,30 +268,27 @@ fn table_view(table: &'static Table, ours: Option<&Comparison>) -> anyhow::Resul
         grid: ours.is_none_or(|ours| ours.points.is_empty()).then(|| grid(table)),
         missing: Vec::new(),
         plot: plot_of(table, ours)?,
-        has_causes: false,
-        improvements: improvements(table, ours),
+        causes: Vec::new(),
+        improvements: Vec::new(),
     };
     for row in &table.rows {
         for (column, reported) in table.columns.iter().zip(&row.values) {
-            if reported.is_nan() {
-                continue;
-            }
             let point = ours.and_then(|ours| ours.point(&row.name, column));
             let error = ours.zip(point).map(|(ours, point)| ours.error(point));
             let is_fitted = point.is_some_and(|point| point.basis == Basis::Fitted);
             view.points.push(PointView {
                 row: row.name.clone(),
                 column: column.clone(),
-                reported: reported.to_string(),
-                ours: point.map_or(String::new(), |point| figure(point.ours)),
+                reported: table.text(*reported),
+                ours: point.map_or(String::new(), ours_text),
                 error: ours.zip(point).map_or(String::new(), |(ours, p)| ours.error_text(p)),
                 basis: point.map_or("", |point| point.basis.name()),
                 is_far: !is_fitted && error.is_some_and(|error| error.abs() > FAR),
-                cause: point.and_then(|point| point.cause.clone()).unwrap_or_default(),
+                cause: number_of(&mut view.causes, point.and_then(|point| point.cause.as_ref())),
             });
         }
     }
-    view.has_causes = view.points.iter().any(|point| !point.cause.is_empty());
+    view.improvements = improvements(table, ours, &mut view.causes);
     let missing = ours.map(Comparison::missing_by_reason).unwrap_or_default();
     view.missing = missing.into_iter().map(|(why, values)| (why.to_owned(), values)).collect();
     Ok(view)
@@ -290,28 +302,50 @@ fn grid(table: &Table) -> Vec<(String, Vec<String>)> {
     table.rows.iter().map(row).collect()
 }
 
+/// Returns a value of ours, with its spread if there is one.
+fn ours_text(point: &Point) -> String {
+    let spread = |[least, most]: [f64; 2]| format!(" ({} to {})", figure(least), figure(most));
+    figure(point.ours) + &point.spread.map_or(String::new(), spread)
+}
+
+/// Returns the number of a cause in a list, which it enters. Without a cause: an empty text.
+fn number_of(causes: &mut Vec<String>, cause: Option<&String>) -> String {
+    let Some(cause) = cause else { return String::new() };
+    let known = causes.iter().position(|known| known == cause);
+    let place = known.unwrap_or_else(|| {
+        causes.push(cause.clone());
+        causes.len() - 1
+    });
+    format!("({})", place + 1)
+}
+
 /// Returns the percentages of a thread beside those of our values.
-fn improvements(table: &Table, ours: Option<&Comparison>) -> Vec<ImprovementView> {
+fn improvements(
+    table: &Table,
+    ours: Option<&Comparison>,
+    causes: &mut Vec<String>,
+) -> Vec<ImprovementView> {
     let Some(improvement) = &table.improvement else { return Vec::new() };
-    let view = |(row, reported): (&quietline_seeds::Row, &f64)| {
+    let view = |(place, (row, reported)): (usize, (&quietline_seeds::Row, &f64))| {
         let (of, over) = (&improvement.of, &improvement.over);
         let points: Vec<(&Comparison, &Point)> = [of, over]
             .into_iter()
             .filter_map(|column| ours.and_then(|ours| Some((ours, ours.point(&row.name, column)?))))
             .collect();
         let is_far = points.iter().any(|(ours, point)| ours.error(point).abs() > FAR);
-        let cause = points.iter().find_map(|(_, point)| point.cause.clone());
+        let cause = points.iter().find_map(|(_, point)| point.cause.as_ref());
         let ours = ours.and_then(|ours| ours.improvement(table.better, &row.name, of, over));
         ImprovementView {
             is_far,
-            cause: cause.unwrap_or_default(),
+            cause: number_of(causes, cause),
             row: row.name.clone(),
-            reported: format!("{reported:+}"),
+            from: improvement.from.as_ref().map(|pairs| pairs[place].map(|n| n.to_string())),
+            reported: format!("{reported:+.1}"),
             ours: ours.map_or(String::new(), |ours| format!("{ours:+.1}")),
             difference: ours.map_or(String::new(), |ours| format!("{:+.1}", ours - reported)),
         }
     };
-    table.rows.iter().zip(&improvement.values).map(view).collect()
+    table.rows.iter().zip(&improvement.values).enumerate().map(view).collect()
 }
 
 /// Plots a table with numbers as rows: a curve for each column, and one of ours.
@@ -355,7 +389,8 @@ fn workload_view(bench: &Bench) -> anyhow::Result<WorkloadView> {
         let known = cases.iter().position(|case| case.name == row.case);
         let case = known.unwrap_or_else(|| {
             let (name, rows) = (row.case.clone(), Vec::new());
-            cases.push(CaseView { name, rows, missing: Vec::new(), plot: None });
+            let (counts, missing) = (Vec::new(), Vec::new());
+            cases.push(CaseView { name, rows, counts, missing, plot: None });
             cases.len() - 1
         });
         cases[case].rows.push(row_view(row));
@@ -363,12 +398,41 @@ fn workload_view(bench: &Bench) -> anyhow::Result<WorkloadView> {
     for case in &mut cases {
         let rows = || bench.rows.iter().filter(|row| row.case == case.name && row.checked);
         case.plot = scaling_plot(rows())?;
+        let counts = bench.slow_paths.iter().filter(|of| of.case == case.name);
+        case.counts = counts.map(count_view).collect();
         let missing = bench.missing.iter().filter(|m| m.case == case.name && m.workload == name);
         case.missing = missing.map(|m| (m.column.clone(), m.reason.clone())).collect();
     }
     let Settings { rounds, sample_ns } = bench.settings;
     let load = bench.machine.load_average[0];
     Ok(WorkloadView { name, rounds, sample_ms: sample_ns / 1_000_000, load, cases })
+}
+
+/// Titles of the counts of slow paths.
+const COUNTS: [&str; 7] = [
+    "slab words, to free",
+    "slab words, refills and lists",
+    "list locks",
+    "refills",
+    "flushes",
+    "barn",
+    "shared queue",
+];
+
+fn count_view(of: &SlowPaths) -> CountView {
+    let counts = [
+        of.slab_words,
+        of.list_words,
+        of.list_locks,
+        of.refills,
+        of.flushes,
+        of.barn,
+        of.shared_queue,
+    ];
+    let each = |n: u64| format!("{:.4}", n as f64 / of.packets as f64);
+    let text = |n: Option<u64>| n.map_or("-".to_owned(), each);
+    let counts = counts.map(text).into();
+    CountView { column: of.column.clone(), threads: of.threads, counts }
 }
 
 fn row_view(row: &Row) -> RowView {

@@ -60,6 +60,32 @@ const WORKLOADS: [&str; 16] = [
 /// Workloads of `ql bench` that show the ladder of 2008 when they are asked to.
 const LADDERS: [&str; 2] = ["pipes", "anonfds"];
 
+/// What stands beside the tables of the thread of 2015: all their sizes, on one CPU. The columns
+/// are those that the tables need, and quietline's. On two CPUs they take two minutes together,
+/// and half a minute in a quick report.
+const OF_2015: [(&str, &str, &[&str]); 2] = [
+    (
+        "bench-slab-2015",
+        "the bulks of the thread of 2015, of all its sizes",
+        &[
+            "bench",
+            "slab",
+            "--case",
+            "2015-*",
+            "--columns",
+            "history-*,quietline",
+            "-n",
+            "1",
+            "--cpu-time",
+        ],
+    ),
+    (
+        "bench-forward-2015",
+        "the forwarding of the thread of 2015",
+        &["bench", "forward", "--case", "ring-64", "-n", "1", "--cpu-time"],
+    ),
+];
+
 /// Forecasts: workload, machine, numbers of CPUs, and fewer of them for a quick report.
 const FORECASTS: [(&str, &str, &str, &str); 6] = [
     ("sockets", "westmere-8x10", "1,2,4,8,16,40,80", "1,8"),
@@ -83,6 +109,11 @@ pub(crate) fn parts(quick: bool) -> Vec<Part> {
         arguments.extend(quick.then_some("--quick"));
         let about = format!("`ql bench {workload}` on this machine");
         parts.push(part(&format!("bench-{workload}"), &about, Kind::Bench, &arguments));
+    }
+    for (name, about, arguments) in OF_2015 {
+        let arguments: Vec<&str> =
+            arguments.iter().copied().chain(quick.then_some("--quick")).collect();
+        parts.push(part(name, about, Kind::Bench, &arguments));
     }
     for (workload, machine, all, few) in FORECASTS {
         let cpus = if quick { few } else { all };

@@ -1,5 +1,6 @@
 //! The parts' results, read from JSON.
 
+use crate::measured;
 use crate::parts::{Kind, Part};
 use crate::run;
 use anyhow::Context;
@@ -18,6 +19,8 @@ pub(crate) struct Results {
     pub(crate) costs: Option<serde_json::Value>,
     /// Parts that failed, and parts without a result.
     pub(crate) failed: Vec<String>,
+    /// Whether samples are short and rounds few.
+    pub(crate) quick: bool,
 }
 
 /// The result of `ql bench`.
@@ -28,6 +31,29 @@ pub(crate) struct Bench {
     pub(crate) settings: Settings,
     pub(crate) rows: Vec<Row>,
     pub(crate) missing: Vec<MissingColumn>,
+    /// Slow paths that packets took, by case and column of `forward`.
+    #[serde(default)]
+    pub(crate) slow_paths: Vec<SlowPaths>,
+}
+
+/// Slow paths that all packets of a column took together. Kinds that are not counted are `None`.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct SlowPaths {
+    pub(crate) case: String,
+    pub(crate) threads: usize,
+    pub(crate) column: String,
+    pub(crate) packets: u64,
+    /// Changes of a slab's word, to free.
+    pub(crate) slab_words: Option<u64>,
+    /// Changes of a slab's word, to refill a CPU or to move the slab between lists.
+    #[serde(default)]
+    pub(crate) list_words: Option<u64>,
+    /// Times that the lock of the node's list was taken.
+    pub(crate) list_locks: Option<u64>,
+    pub(crate) refills: Option<u64>,
+    pub(crate) flushes: Option<u64>,
+    pub(crate) barn: Option<u64>,
+    pub(crate) shared_queue: Option<u64>,
 }
 
 /// The settings of a bench.
@@ -159,6 +185,13 @@ fn median(sorted: &[f64]) -> Option<f64> {
     Some(if sorted.len() % 2 == 1 { *upper } else { (sorted[middle - 1] + upper) / 2.0 })
 }
 
+impl Bench {
+    /// Returns whether it has rows of a workload.
+    pub(crate) fn is_of(&self, workload: &str) -> bool {
+        self.rows.iter().any(|row| row.workload == workload)
+    }
+}
+
 impl Row {
     /// Returns the nanoseconds of all threads of all samples, sorted.
     fn sorted(&self, of: fn(&Sample) -> &Vec<f64>) -> Vec<f64> {
@@ -197,8 +230,13 @@ impl Row {
 /// # Errors
 ///
 /// If a result is not of its form.
-pub(crate) fn read(dir: &Path, parts: &[Part], failed: &[String]) -> anyhow::Result<Results> {
-    let mut results = Results { failed: failed.to_owned(), ..Results::default() };
+pub(crate) fn read(
+    dir: &Path,
+    parts: &[Part],
+    failed: &[String],
+    quick: bool,
+) -> anyhow::Result<Results> {
+    let mut results = Results { failed: failed.to_owned(), quick, ..Results::default() };
     for part in parts {
         let file = run::file(dir, part);
         if !file.is_file() {
@@ -215,6 +253,7 @@ pub(crate) fn read(dir: &Path, parts: &[Part], failed: &[String]) -> anyhow::Res
             Kind::Costs => results.costs = Some(parse(&file)?),
         }
     }
+    results.seeds.push(measured::bulk_2015(&results.benches));
     Ok(results)
 }
 

@@ -44,8 +44,37 @@ pub struct Point {
     pub ours: f64,
     /// Where the value of ours comes from.
     pub basis: Basis,
+    /// The least and the greatest of our values, if there are several.
+    #[serde(default)]
+    pub spread: Option<[f64; 2]>,
     /// Why the two differ, if it is known.
     pub cause: Option<String>,
+}
+
+/// The median, the least and the greatest of some values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// The median.
+    pub median: f64,
+    /// The least value.
+    pub least: f64,
+    /// The greatest value.
+    pub most: f64,
+}
+
+impl Spread {
+    /// Returns the spread of values, if there is one.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_unstable_by(f64::total_cmp);
+        let (least, most) = (*values.first()?, *values.last()?);
+        let middle = values.len() / 2;
+        let median = match values.len() % 2 {
+            0 => (values[middle - 1] + values[middle]) / 2.0,
+            _ => values[middle],
+        };
+        Some(Self { median, least, most })
+    }
 }
 
 /// A table of a thread with values of ours beside it.
@@ -101,7 +130,27 @@ impl Comparison {
     pub fn add(&mut self, table: &Table, row: &str, column: &str, ours: f64, basis: Basis) {
         let Some(reported) = table.value(row, column) else { return };
         let (row, column) = (row.to_owned(), column.to_owned());
-        self.points.push(Point { row, column, reported, ours, basis, cause: None });
+        let (spread, cause) = (None, None);
+        self.points.push(Point { row, column, reported, ours, basis, spread, cause });
+    }
+
+    /// Adds the median of values of ours, with the least and the greatest.
+    ///
+    /// # Panics
+    ///
+    /// If the table has no such row or column.
+    pub fn add_spread(
+        &mut self,
+        table: &Table,
+        row: &str,
+        column: &str,
+        values: &Spread,
+        basis: Basis,
+    ) {
+        let points = self.points.len();
+        self.add(table, row, column, values.median, basis);
+        let added = self.points.get_mut(points);
+        added.into_iter().for_each(|point| point.spread = Some([values.least, values.most]));
     }
 
     /// Gives the chosen points a cause for their errors.

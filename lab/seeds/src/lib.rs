@@ -14,7 +14,7 @@
 
 mod comparison;
 
-pub use comparison::{Basis, Comparison, Missing, Point, figure};
+pub use comparison::{Basis, Comparison, Missing, Point, Spread, figure};
 
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
@@ -59,6 +59,8 @@ pub struct Table {
     pub columns: Vec<String>,
     /// Rows.
     pub rows: Vec<Row>,
+    /// Digits after the point in the message, if all values have as many.
+    pub decimals: Option<usize>,
     /// The percentages that the message gives beside the values.
     pub improvement: Option<Improvement>,
     /// A remark for readers of the table.
@@ -121,6 +123,11 @@ pub struct Improvement {
     pub over: String,
     /// A percentage for each row.
     pub values: Vec<f64>,
+    /// The pairs of values that the message computes the percentages from, of the old column and of
+    /// the new one, if those of the table are not they.
+    pub from: Option<Vec<[f64; 2]>>,
+    /// The unit of these pairs.
+    pub from_unit: Option<String>,
     /// How far a percentage may be from the one that is computed from the values, in points.
     pub tolerance: f64,
 }
@@ -137,6 +144,15 @@ impl Better {
 }
 
 impl Table {
+    /// Returns a value of the thread as it is written there. A value that is not there is `-`.
+    pub fn text(&self, value: f64) -> String {
+        match self.decimals {
+            _ if value.is_nan() => "-".to_owned(),
+            Some(decimals) => format!("{value:.decimals$}"),
+            None => value.to_string(),
+        }
+    }
+
     /// Returns the value of a row and a column, if the thread has one there.
     ///
     /// # Panics
@@ -159,6 +175,21 @@ impl Table {
     pub fn expect(&self, row: &str, column: &str) -> f64 {
         let value = self.value(row, column);
         value.unwrap_or_else(|| panic!("{}: no value at {row}, {column}", self.name))
+    }
+
+    /// Computes the percentage of a row from the pairs that the message computes it from.
+    ///
+    /// # Panics
+    ///
+    /// If the table has no such row, no percentages, or no values for them.
+    pub fn given_improvement(&self, row: &str) -> f64 {
+        let improvement = self.improvement.as_ref().expect("the table has percentages");
+        let Some(pairs) = &improvement.from else {
+            return self.improvement(row, &improvement.of, &improvement.over);
+        };
+        let place = self.rows.iter().position(|r| r.name == row).expect("a row of the table");
+        let [over, of] = pairs[place];
+        self.better.improvement(of, over).expect("values can be good")
     }
 
     /// Computes by how many percent column `of` is better than column `over`, for a row.

@@ -32,7 +32,7 @@ pub fn columns() -> Vec<Arc<dyn Column>> {
         ),
         everywhere(
             "history-detached-lookahead",
-            "the same with its third: so do those up to three strangers away",
+            "the same with its third: so do objects with up to two strangers between",
             open::<history::History<history::LookAhead>>,
         ),
         everywhere(
@@ -49,7 +49,7 @@ pub fn columns() -> Vec<Arc<dyn Column>> {
         ),
         everywhere(
             "quietline-slabs",
-            "a cache without sheaves; a bulk free looks three strangers ahead",
+            "a cache without sheaves; a bulk free looks past two strangers ahead",
             open::<quietline::Quietline<quietline::Slabs>>,
         ),
         everywhere("quietline", "a cache", open::<quietline::Quietline<quietline::Sheaves>>),

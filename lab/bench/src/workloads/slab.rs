@@ -5,6 +5,8 @@ use super::{Case, Job, Shown, Workload};
 /// The three tests of the bulk series of 2015 (`slab_bulk_test01` to `03`) with all their sizes, and what they leave out:
 /// random order, another thread that frees, many threads with objects that stay.
 ///
+/// `2015-*`: the tables of the thread, with its size of objects.
+///
 /// All threads use one cache. Objects are not written, but for the hash of `test03`, which lives in them.
 pub static SLAB: Workload = Workload {
     name: "slab",
@@ -61,12 +63,47 @@ pub static SLAB: Workload = Workload {
         case("test03-same-65", LINKED, Pattern::EveryNth(65)),
         shown("remote", OBJECT, Pattern::Remote),
         shown("churn", OBJECT, Pattern::Churn),
+        case("2015-bulk-1", SK_BUFF, Pattern::Bulk(1)),
+        case("2015-bulk-2", SK_BUFF, Pattern::Bulk(2)),
+        case("2015-bulk-3", SK_BUFF, Pattern::Bulk(3)),
+        case("2015-bulk-4", SK_BUFF, Pattern::Bulk(4)),
+        case("2015-bulk-8", SK_BUFF, Pattern::Bulk(8)),
+        case("2015-bulk-16", SK_BUFF, Pattern::Bulk(16)),
+        case("2015-bulk-30", SK_BUFF, Pattern::Bulk(30)),
+        case("2015-bulk-32", SK_BUFF, Pattern::Bulk(32)),
+        case("2015-bulk-34", SK_BUFF, Pattern::Bulk(34)),
+        case("2015-bulk-48", SK_BUFF, Pattern::Bulk(48)),
+        case("2015-bulk-64", SK_BUFF, Pattern::Bulk(64)),
+        case("2015-bulk-128", SK_BUFF, Pattern::Bulk(128)),
+        case("2015-bulk-158", SK_BUFF, Pattern::Bulk(158)),
+        case("2015-bulk-250", SK_BUFF, Pattern::Bulk(250)),
+        case("2015-single-1", SK_BUFF, Pattern::Single(1)),
+        case("2015-single-2", SK_BUFF, Pattern::Single(2)),
+        case("2015-single-3", SK_BUFF, Pattern::Single(3)),
+        case("2015-single-4", SK_BUFF, Pattern::Single(4)),
+        case("2015-single-8", SK_BUFF, Pattern::Single(8)),
+        case("2015-single-16", SK_BUFF, Pattern::Single(16)),
+        case("2015-single-30", SK_BUFF, Pattern::Single(30)),
+        case("2015-single-32", SK_BUFF, Pattern::Single(32)),
+        case("2015-single-34", SK_BUFF, Pattern::Single(34)),
+        case("2015-single-48", SK_BUFF, Pattern::Single(48)),
+        case("2015-single-64", SK_BUFF, Pattern::Single(64)),
+        case("2015-single-128", SK_BUFF, Pattern::Single(128)),
+        case("2015-single-158", SK_BUFF, Pattern::Single(158)),
+        case("2015-single-250", SK_BUFF, Pattern::Single(250)),
+        case("2015-test02-16", SK_BUFF, Pattern::Global(16)),
+        case("2015-test02-48", SK_BUFF, Pattern::Global(48)),
+        case("2015-test02-144", SK_BUFF, Pattern::Global(144)),
+        case("2015-test02-512", SK_BUFF, Pattern::Global(512)),
+        case("2015-test02-2048", SK_BUFF, Pattern::Global(2048)),
     ],
     shown: Shown::Everything,
 };
 
 /// Bytes of an `sk_buff` without its control block, as of a connection or a packet's head.
 const OBJECT: usize = 192;
+/// Bytes of an object of `slab_bulk_test01` and `02`: an `sk_buff` of 2015 on lines of its own.
+const SK_BUFF: usize = 256;
 /// Bytes of an object of `slab_bulk_test03`, its link and its slab's number in it.
 const LINKED: usize = 224;
 

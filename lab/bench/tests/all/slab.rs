@@ -38,31 +38,35 @@ fn bundle(case: &Case) -> u64 {
 
 #[test]
 fn the_seeds_sizes_are_there_in_bulk_and_one_by_one() {
-    let of = |kind: fn(Pattern) -> Option<usize>| -> Vec<usize> {
+    let of = |is_2015: bool, kind: fn(Pattern) -> Option<usize>| -> Vec<usize> {
         SLAB.cases
             .iter()
-            .filter(|case| !case.name.ends_with('b'))
+            .filter(|case| !case.name.ends_with('b') && case.name.starts_with("2015-") == is_2015)
             .filter_map(|case| kind(pattern(case)))
             .collect()
     };
     let sizes = [1, 2, 3, 4, 8, 16, 30, 32, 34, 48, 64, 128, 158, 250];
-    assert_eq!(
-        of(|pattern| if let Pattern::Bulk(count) = pattern { Some(count) } else { None }),
-        sizes
-    );
-    assert_eq!(
-        of(|pattern| if let Pattern::Single(count) = pattern { Some(count) } else { None }),
-        sizes
-    );
-    let every =
-        of(|pattern| if let Pattern::EveryNth(every) = pattern { Some(every) } else { None });
+    for is_2015 in [false, true] {
+        let bulks =
+            of(is_2015, |of| if let Pattern::Bulk(count) = of { Some(count) } else { None });
+        let singles =
+            of(is_2015, |of| if let Pattern::Single(count) = of { Some(count) } else { None });
+        let heaps =
+            of(is_2015, |of| if let Pattern::Global(count) = of { Some(count) } else { None });
+        assert_eq!((bulks, singles), (sizes.to_vec(), sizes.to_vec()));
+        assert_eq!(heaps, [16, 48, 144, 512, 2048]);
+    }
+    let every = of(false, |of| if let Pattern::EveryNth(every) = of { Some(every) } else { None });
     assert_eq!(every, [1, 2, 3, 4, 5, 6, 10, 65]);
     for case in SLAB.cases {
+        let of_2015 = case.name.strip_prefix("2015-");
+        let name = of_2015.unwrap_or(case.name);
         let told = match pattern(case) {
-            Pattern::Bulk(count) => case.name.starts_with(&format!("bulk-{count}")),
-            Pattern::Single(count) => case.name == format!("single-{count}"),
-            Pattern::EveryNth(every) => case.name == format!("test03-same-{every}"),
-            _ => true,
+            Pattern::Bulk(count) => name.starts_with(&format!("bulk-{count}")),
+            Pattern::Single(count) => name == format!("single-{count}"),
+            Pattern::EveryNth(every) => name == format!("test03-same-{every}"),
+            Pattern::Global(count) => of_2015.is_none_or(|name| name == format!("test02-{count}")),
+            _ => of_2015.is_none(),
         };
         assert!(told, "{} is not what its name says", case.name);
     }

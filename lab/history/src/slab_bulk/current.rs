@@ -104,39 +104,65 @@ impl<'a> Current<'a> {
     /// `kmem_cache_free_bulk()` of 4.2: one by one, without an exchange for those of the CPU's slab.
     #[inline]
     pub fn free_bulk(&self, objects: &mut [Option<Object<'a>>]) {
-        for object in objects.iter_mut().filter_map(Option::take) {
-            let object = object.address();
+        self.free_each(objects.iter_mut().filter_map(Option::take).map(|object| object.address()));
+    }
+
+    /// [`free_bulk`](Self::free_bulk) of objects by their addresses.
+    #[inline(always)]
+    pub(super) fn free_each(&self, objects: impl Iterator<Item = u64>) {
+        for object in objects {
             let page = self.cache.page_of(object);
             if page == self.cpu_page() {
-                self.free_local(object, object);
+                self.push_local(object);
             } else {
+                self.c.freelist_tid.count_second();
                 self.free_slow(Detached { page, head: object, tail: object, count: 1 });
             }
         }
+        self.c.freelist_tid.count_second();
     }
 
-    /// The seed's second patch: a group ends where an object of a third slab comes (those of the CPU's slab do not end
-    /// it).
+    /// The thread's second patch. A group ends where an object of a third slab comes. Objects of
+    /// the CPU's slab do not end it.
     #[inline]
     pub fn free_bulk_simple(&self, objects: &mut [Option<Object<'a>>]) {
+        self.free_neighbours(
+            objects.iter_mut().filter_map(Option::take).map(|object| object.address()),
+        );
+    }
+
+    /// [`free_bulk_simple`](Self::free_bulk_simple) of objects by their addresses.
+    #[inline(always)]
+    pub(super) fn free_neighbours(&self, objects: impl Iterator<Item = u64>) {
         let mut group: Option<Detached> = None;
-        for object in objects.iter_mut().filter_map(Option::take) {
-            let object = object.address();
+        for object in objects {
             let page = self.cache.page_of(object);
             match &mut group {
                 Some(group) if group.page == page => self.add(group, object),
-                _ if page == self.cpu_page() => self.free_local(object, object),
+                _ if page == self.cpu_page() => self.push_local(object),
                 _ => {
-                    let last = group.replace(self.detached(page, object));
-                    last.into_iter().for_each(|last| self.free_slow(last));
+                    if let Some(last) = group.replace(self.detached(page, object)) {
+                        self.c.freelist_tid.count_second();
+                        self.free_slow(last);
+                    }
                 }
             }
         }
+        self.c.freelist_tid.count_second();
         group.into_iter().for_each(|last| self.free_slow(last));
     }
 
-    /// The seed's third patch: the CPU's slab makes groups as well, and a group ends where the third stranger comes;
-    /// those that were stepped over are looked at again.
+    /// Puts an object on the CPU's freelist, as a bulk free does with interrupts disabled for the
+    /// whole call: `tid` changes once, at its end.
+    #[inline(always)]
+    fn push_local(&self, object: u64) {
+        let (head, _) = self.c.freelist_tid.load();
+        self.cache.memory.set_next(object, head);
+        self.c.freelist_tid.store_first(object);
+    }
+
+    /// The thread's third patch. The CPU's slab makes groups as well. A search passes two objects
+    /// of other slabs, and ends at the third. The next search looks at those two again.
     #[inline]
     pub fn free_bulk_look_ahead(&self, objects: &mut [Option<Object<'a>>]) {
         let mut start = 0;
@@ -209,6 +235,20 @@ impl<'a> Current<'a> {
     pub fn free_slowpath(&self) -> u64 {
         // Relaxed: the CPU's own.
         self.c.free_slowpath.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of locked exchanges that this CPU has made to refill its freelist and to
+    /// move slabs between lists. The kernel makes them with interrupts disabled, in
+    /// `__cmpxchg_double_slab()`.
+    pub fn list_exchanges(&self) -> u64 {
+        // Relaxed: the CPU's own.
+        self.c.list_exchanges.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of slabs that this CPU has had from the page allocator.
+    pub fn new_slabs(&self) -> u64 {
+        // Relaxed: the CPU's own.
+        self.c.new_slabs.load(Ordering::Relaxed)
     }
 
     /// Times that this CPU has taken the lock of the node's list of partial slabs.

@@ -8,6 +8,8 @@ use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicU64, Ordering};
 use quietline_platform::{AllocError, pages};
 
+use super::Current;
+
 /// An object that is in use: its memory is the holder's until it is freed, which takes this away.
 ///
 /// Dropping it instead leaves the object in use for as long as its cache lives.
@@ -112,6 +114,30 @@ impl Drop for Memory {
     }
 }
 
+impl<'a> Current<'a> {
+    /// Frees as [`free_bulk`](Self::free_bulk) does, and leaves the array as it is. So does the
+    /// kernel.
+    ///
+    /// # Safety
+    ///
+    /// The objects in the array are freed: the entries must not be used again.
+    #[inline]
+    pub unsafe fn free_bulk_as_is(&self, objects: &[Option<Object<'a>>]) {
+        self.free_each(objects.iter().flatten().map(Object::address));
+    }
+
+    /// Frees as [`free_bulk_simple`](Self::free_bulk_simple) does, and leaves the array as it is.
+    /// So does the kernel.
+    ///
+    /// # Safety
+    ///
+    /// The objects in the array are freed: the entries must not be used again.
+    #[inline]
+    pub unsafe fn free_bulk_simple_as_is(&self, objects: &[Option<Object<'a>>]) {
+        self.free_neighbours(objects.iter().flatten().map(Object::address));
+    }
+}
+
 /// Two words that are compared and exchanged as one (`cmpxchg_double()`).
 ///
 /// On x86_64 that is `cmpxchg16b`, which every such CPU since 2006 has. Elsewhere a lock bit is held for the exchange, as
@@ -171,6 +197,20 @@ impl Double {
         // Relaxed: the words are the caller's own; who they are given to later learns of them by an exchange or a lock.
         self.words[0].store(new.0, Ordering::Relaxed);
         self.words[1].store(new.1, Ordering::Relaxed);
+    }
+
+    /// Writes the first word, of a pair that only the calling thread writes.
+    #[inline(always)]
+    pub(super) fn store_first(&self, first: u64) {
+        // Relaxed: the words are the caller's own.
+        self.words[0].store(first, Ordering::Relaxed);
+    }
+
+    /// Adds one to the second word, of a pair that only the calling thread writes.
+    #[inline(always)]
+    pub(super) fn count_second(&self) {
+        // Relaxed: the words are the caller's own.
+        self.words[1].store(self.words[1].load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Puts `new` in the place of `old` if that is there, by one locked instruction, a full barrier.

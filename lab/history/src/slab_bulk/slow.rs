@@ -19,7 +19,7 @@ impl Current<'_> {
         let list = loop {
             let page = self.cpu_page();
             if page != NONE {
-                let list = get_freelist(cache.page(page));
+                let list = self.get_freelist(cache.page(page));
                 if list != 0 {
                     break list;
                 }
@@ -63,7 +63,7 @@ impl Current<'_> {
             let inuse = if first { objects } else { counters.inuse() };
             let new = (if first { 0 } else { free }, Counters::new(inuse, objects, true).0);
             // Others may be freeing into the slab: then we take what we have.
-            if !page.freelist_counters.exchange((free, old), new) {
+            if !self.exchange(page, (free, old), new) {
                 if first {
                     continue;
                 }
@@ -85,6 +85,7 @@ impl Current<'_> {
     fn new_slab(&self) -> Result<u64, Errno> {
         let cache = self.cache;
         let number = cache.alloc_pages(self.cpu)?;
+        self.c.new_slabs.store(self.new_slabs() + 1, Ordering::Relaxed);
         let first = cache.memory.block(number as usize);
         for i in 0..cache.objects {
             let object = first + i * cache.size;
@@ -134,6 +135,25 @@ impl Current<'_> {
         }
     }
 
+    /// `get_freelist()`: takes all that was freed into a CPU's slab, which stops being one if
+    /// that is nothing.
+    fn get_freelist(&self, page: &Page) -> u64 {
+        loop {
+            let (free, old) = page.freelist_counters.load();
+            let objects = Counters(old).objects();
+            let new = Counters::new(objects, objects, free != 0);
+            if self.exchange(page, (free, old), (0, new.0)) {
+                return free;
+            }
+        }
+    }
+
+    /// `__cmpxchg_double_slab()`: an exchange that the kernel makes with interrupts disabled.
+    fn exchange(&self, page: &Page, old: (u64, u64), new: (u64, u64)) -> bool {
+        self.c.list_exchanges.store(self.list_exchanges() + 1, Ordering::Relaxed);
+        page.freelist_counters.exchange(old, new)
+    }
+
     fn lock_list(&self) -> QueuedGuard<'_> {
         self.c.list_locks.store(self.list_locks() + 1, Ordering::Relaxed);
         self.cache.node.0.list_lock.lock(&self.cache.queue, self.cpu)
@@ -173,7 +193,7 @@ impl Current<'_> {
                 let (free, old) = page.freelist_counters.load();
                 let counters = Counters(old);
                 let new = Counters::new(counters.inuse(), counters.objects(), false);
-                if page.freelist_counters.exchange((free, old), (free, new.0)) {
+                if self.exchange(page, (free, old), (free, new.0)) {
                     break counters;
                 }
             };
@@ -192,18 +212,6 @@ impl Current<'_> {
             let next = cache.page(discard).next.load(Ordering::Relaxed);
             cache.free_pages(self.cpu, discard);
             discard = next;
-        }
-    }
-}
-
-/// `get_freelist()`: takes all that was freed into a CPU's slab, which stops being one if that is nothing.
-fn get_freelist(page: &Page) -> u64 {
-    loop {
-        let (free, old) = page.freelist_counters.load();
-        let objects = Counters(old).objects();
-        let new = Counters::new(objects, objects, free != 0);
-        if page.freelist_counters.exchange((free, old), (0, new.0)) {
-            return free;
         }
     }
 }

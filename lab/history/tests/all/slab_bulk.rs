@@ -259,3 +259,97 @@ fn an_object_of_another_cache_is_refused() {
     let object = one.enter(0).and_then(|cpu| cpu.alloc()).expect("memory");
     other.enter(0).expect("free").free(object);
 }
+
+/// Objects of other users that stay in the slabs, in a cache that is merged with another's.
+const OTHERS: usize = 512;
+
+/// Returns locked exchanges to free, list locks and slabs from the page allocator for an object,
+/// of bulks of `bulk` objects of 256 bytes.
+fn slow_paths(others: usize, bulk: usize, free: Free) -> [f64; 3] {
+    let cache = KmemCache::new(256, 1, MEMORY).expect("memory");
+    let cpu = cache.enter(0).expect("free");
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut below = |below: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % below as u64) as usize
+    };
+    let mut all: Vec<_> = (0..4 * others).map(|_| cpu.alloc().expect("memory")).collect();
+    for last in (others..4 * others).rev() {
+        cpu.free(all.swap_remove(below(last + 1)));
+    }
+    let mut objects = empty(bulk);
+    let mut rounds = |n: usize| {
+        for _ in 0..n {
+            cpu.alloc_bulk(&mut objects).expect("memory");
+            free(&cpu, &mut objects);
+        }
+    };
+    rounds(500);
+    let of = || [cpu.free_slowpath(), cpu.list_locks(), cpu.new_slabs()];
+    let before = of();
+    rounds(200);
+    let counts = of();
+    all.into_iter().for_each(|object| cpu.free(object));
+    std::array::from_fn(|i| (counts[i] - before[i]) as f64 / (200 * bulk) as f64)
+}
+
+/// The thread's tables have the cliff of single calls at 30 in one patch's and at 34 in the
+/// other's, and that of the old bulk call at 16. Here it depends upon objects of other users in
+/// the slabs.
+#[test]
+fn other_users_of_a_merged_cache_move_the_cliff() {
+    let exchanges = |others, bulk| slow_paths(others, bulk, in_bulk)[0];
+    for (others, bulk, low, high) in [
+        (0, 16, 0.0, 0.0),
+        (0, 30, 0.0, 0.0),
+        (0, 32, 0.0, 0.0),
+        (0, 34, 0.9, 1.0),
+        (0, 48, 0.6, 0.7),
+        (OTHERS, 16, 0.0, 0.0),
+        (OTHERS, 30, 0.7, 0.9),
+        (OTHERS, 32, 0.7, 0.9),
+        (OTHERS, 34, 0.6, 0.8),
+    ] {
+        let each = exchanges(others, bulk);
+        assert!((low..=high).contains(&each), "{others} others, {bulk}: {each}");
+    }
+}
+
+/// The page allocator is not what these loops measure, unlike perhaps the thread's from 64 objects
+/// up: empty slabs go to the CPU's and the node's lists, and come back from there.
+#[test]
+fn few_slabs_come_from_the_page_allocator() {
+    for bulk in [34, 48, 64, 128, 158] {
+        for free in WAYS {
+            let [_, _, new] = slow_paths(0, bulk, free);
+            assert_eq!(new, 0.0, "{bulk}");
+        }
+    }
+    let [_, locks, new] = slow_paths(0, 250, look_ahead);
+    assert!((0.003..0.005).contains(&new), "{new}");
+    // A detached freelist brings whole slabs back, which the CPU does not keep.
+    assert!(locks > 0.04 && slow_paths(0, 250, in_bulk)[1] < 0.001, "{locks}");
+}
+
+/// The calls that leave the array as it is free the same objects.
+#[test]
+#[allow(unsafe_code)]
+fn the_array_may_stay_as_it_is() {
+    let cache = cache(256);
+    let cpu = cache.enter(0).expect("free");
+    for simple in [false, true] {
+        let mut objects = empty(100);
+        cpu.alloc_bulk(&mut objects).expect("memory");
+        let before = addresses(&objects);
+        if simple {
+            // SAFETY: the array is not used again but for its addresses.
+            unsafe { cpu.free_bulk_simple_as_is(&objects) };
+        } else {
+            // SAFETY: the array is not used again but for its addresses.
+            unsafe { cpu.free_bulk_as_is(&objects) };
+        }
+        assert_eq!((cache.active(), addresses(&objects)), (0, before));
+    }
+}

@@ -1,6 +1,6 @@
 //! The tables are whole, and the percentages that the threads give agree with their values.
 
-use quietline_seeds::{Basis, Better, Comparison, seeds, table};
+use quietline_seeds::{Basis, Better, Comparison, Spread, seeds, table};
 use std::collections::HashSet;
 
 /// The kernel of 2008 without any patch.
@@ -44,8 +44,12 @@ fn values_agree_with_the_percentages_that_the_messages_give() {
         for table in &seed.tables {
             let Some(improvement) = &table.improvement else { continue };
             assert_eq!(improvement.values.len(), table.rows.len(), "{}", table.name);
+            if let Some(pairs) = &improvement.from {
+                assert_eq!(pairs.len(), table.rows.len(), "{}", table.name);
+                assert!(improvement.from_unit.is_some() && improvement.tolerance <= 0.06);
+            }
             for (row, given) in table.rows.iter().zip(&improvement.values) {
-                let computed = table.improvement(&row.name, &improvement.of, &improvement.over);
+                let computed = table.given_improvement(&row.name);
                 assert!(
                     (computed - given).abs() <= improvement.tolerance,
                     "{}, {}, {}: {given} % in the message, {computed:.2} % computed",
@@ -138,15 +142,82 @@ fn shares_of_waiting_are_sums_from_the_profile() {
 fn packet_rates_agree_with_the_times_that_they_save() {
     let rate = |row| table("bulk-2015", "forwarding").expect(row, "i7-4790K");
     let saves = |row| table("bulk-2015", "forwarding gain").expect(row, "i7-4790K");
+    let time = |row| table("bulk-2015", "forwarding time").expect(row, "i7-4790K");
     let tuned = "bulk free, cpu_partial=256, min_partial=9";
+    let nomerge = "bulk free, slab_nomerge";
     for (from, to, row) in [
         ("before", "bulk free", "bulk free"),
         ("bulk free", tuned, "tuning, after bulk free"),
-        ("before", tuned, "both"),
+        ("before", tuned, "bulk free and tuning"),
+        ("bulk free", nomerge, "slab_nomerge, after bulk free (computed)"),
+        ("before", nomerge, "bulk free and slab_nomerge (computed)"),
     ] {
         let computed = 1e9 / rate(from) - 1e9 / rate(to);
         assert!((computed - saves(row)).abs() < 0.01, "{row}: {computed}");
     }
+    for row in ["before", "bulk free", tuned, nomerge] {
+        assert!((1e9 / rate(row) - time(row)).abs() < 0.005, "{row}");
+    }
+}
+
+/// The tables of 2015 that are computed from others: locked exchanges for a packet, and ratios.
+#[test]
+fn the_profile_as_exchanges_follows_from_the_profile() {
+    let profile = table("bulk-2015", "forwarding profile");
+    let exchanges = table("bulk-2015", "forwarding exchanges");
+    let ratio = table("bulk-2015", "forwarding ratio");
+    let time = |row| table("bulk-2015", "forwarding time").expect(row, "i7-4790K");
+    for (row, function) in [
+        ("to free: cmpxchg_double_slab", "cmpxchg_double_slab"),
+        ("refills and lists: __cmpxchg_double_slab", "__cmpxchg_double_slab"),
+    ] {
+        for column in ["before", "bulk free"] {
+            let share = profile.expect(function, column) / 100.0;
+            let computed = share * time(column) * 4.0 / (9.0 + 19.0);
+            let stored = exchanges.expect(row, column);
+            assert!((computed - stored).abs() < 0.006, "{row}, {column}: {computed}");
+        }
+    }
+    for row in &ratio.rows {
+        let of = |column| profile.expect(&row.name, column);
+        let computed = of("before") / of("bulk free");
+        assert!((computed - row.values[0]).abs() < 0.05, "{}: {computed}", row.name);
+    }
+}
+
+/// The message gives the differences of the means, too.
+#[test]
+fn look_ahead_costs_what_the_message_says() {
+    let cost = table("bulk-2015", "look-ahead cost");
+    let given = [2.01, 1.54, 1.73, 8.94, 26.81];
+    for (row, given) in cost.rows.iter().zip(given) {
+        assert!((row.values[1] - row.values[0] - given).abs() < 0.015, "{}", row.name);
+        let spread = table("bulk-2015", "look-ahead spread");
+        for (column, mean) in cost.columns.iter().zip(&row.values) {
+            let of = |title: &str| spread.expect(&row.name, &format!("{column}, {title}"));
+            assert!(of("least") < *mean && *mean < of("most"), "{}, {column}", row.name);
+        }
+    }
+}
+
+#[test]
+fn values_are_printed_as_the_message_has_them() {
+    let of = |name| table("bulk-2015", name);
+    assert_eq!(of("patchset").text(22.075), "22.075");
+    assert_eq!(of("patchset").text(10.52), "10.520");
+    assert_eq!(of("instructions").text(9.0), "9");
+    assert_eq!(of("delay").text(5.84), "5.84");
+    assert_eq!(of("forwarding profile").text(0.2), "0.20");
+    assert_eq!(of("forwarding profile").text(f64::NAN), "-");
+}
+
+#[test]
+fn a_spread_has_its_median_between_its_ends() {
+    assert_eq!(Spread::of([]), None);
+    let of =
+        |values: &[f64]| Spread::of(values.iter().copied()).map(|s| (s.median, s.least, s.most));
+    assert_eq!(of(&[3.0, 1.0, 2.0]), Some((2.0, 1.0, 3.0)));
+    assert_eq!(of(&[4.0, 1.0]), Some((2.5, 1.0, 4.0)));
 }
 
 #[test]

@@ -19,6 +19,9 @@ pub struct Slow {
     /// Changes of a slab's word, by a locked instruction each: one for each group of objects; in history, to free.
     #[serde(rename = "slab_words")]
     pub words: Option<u64>,
+    /// Changes of a slab's word to refill a CPU's freelist or to move the slab between lists, by a
+    /// locked instruction each: in history.
+    pub list_words: Option<u64>,
     /// Times that the lock of a node's list of slabs was taken: in history.
     #[serde(rename = "list_locks")]
     pub locks: Option<u64>,
@@ -53,6 +56,7 @@ impl Slow {
     fn with(self, other: Self, f: impl Fn(Option<u64>, Option<u64>) -> Option<u64>) -> Self {
         Self {
             words: f(self.words, other.words),
+            list_words: f(self.list_words, other.list_words),
             locks: f(self.locks, other.locks),
             refills: f(self.refills, other.refills),
             flushes: f(self.flushes, other.flushes),
@@ -61,8 +65,8 @@ impl Slow {
         }
     }
 
-    fn all(self) -> [Option<u64>; 6] {
-        [self.words, self.locks, self.refills, self.flushes, self.barn, self.queue]
+    fn all(self) -> [Option<u64>; 7] {
+        [self.words, self.list_words, self.locks, self.refills, self.flushes, self.barn, self.queue]
     }
 }
 
@@ -136,12 +140,13 @@ pub fn slow_paths() -> Vec<SlowPaths> {
     std::mem::take(&mut BOARD.lock().unwrap_or_else(PoisonError::into_inner).shown)
 }
 
-const HEADER: [&str; 10] = [
+const HEADER: [&str; 11] = [
     "case",
     "threads",
     "column",
     "packets",
     "slab words",
+    "list words",
     "list locks",
     "refills",
     "flushes",
@@ -170,7 +175,8 @@ fn table(rows: &[SlowPaths]) -> String {
     let _ = writeln!(
         text,
         "{table}\n\
-         slab words: changes of a slab's word, a locked instruction each (history: to free). list locks: of history's node. refills, flushes: times that objects came\n\
+         slab words: changes of a slab's word, a locked instruction each (history: to free).\n\
+         list words: history's to refill a CPU and to move slabs between lists. list locks: of history's node. refills, flushes: times that objects came\n\
          out of slabs or a sheaf went back to them. barn: full sheaves from and to it. shared queue: batches; counted with one thread.\n\
          -: not there, or not counted.\n"
     );

@@ -54,8 +54,9 @@ pub(in crate::adapters::forward) struct OnSlub<const HOW: u8, const OWN: bool, c
     made: usize,
     /// Of `made`, those that the others know of.
     told: usize,
-    /// Locked exchanges to free, and turns with the node's lock, that were there before or were the others'.
-    not_ours: [u64; 2],
+    /// Locked exchanges to free, those of lists, and turns with the node's lock that were there
+    /// before or were the others'.
+    not_ours: [u64; 3],
     world: Arc<World<Self>>,
 }
 
@@ -284,10 +285,11 @@ impl<const HOW: u8, const OWN: bool, const TUNED: bool> Buffers for OnSlub<HOW, 
     }
 
     fn slow(&self) -> Slow {
-        let [words, locks] = paths(&self.heads);
-        let [others_words, others_locks] = self.not_ours;
+        let [words, list_words, locks] = paths(&self.heads);
+        let [others_words, others_list_words, others_locks] = self.not_ours;
         Slow {
             words: Some(words - others_words),
+            list_words: Some(list_words - others_list_words),
             locks: Some(locks - others_locks),
             ..Slow::default()
         }
@@ -335,10 +337,11 @@ impl<const OWN: bool, const TUNED: bool> Common for Slub<OWN, TUNED> {
     }
 }
 
-/// Locked exchanges that this CPU has made to free, and times that it took the node's lock.
+/// Locked exchanges that this CPU has made to free, those of lists, and times that it took the
+/// node's lock.
 #[inline(always)]
-fn paths(cpu: &Current<'_>) -> [u64; 2] {
-    [cpu.free_slowpath(), cpu.list_locks()]
+fn paths(cpu: &Current<'_>) -> [u64; 3] {
+    [cpu.free_slowpath(), cpu.list_exchanges(), cpu.list_locks()]
 }
 
 fn memory(threads: usize) -> usize {

@@ -11,7 +11,12 @@ use crate::raw::slab::{Entry, Heap, Source};
 
 /// A way of freeing in bulk.
 pub(crate) trait Way: Send + Sync + 'static {
-    fn free_bulk<'a>(current: &Current<'a>, objects: &mut [Option<Object<'a>>]);
+    /// Frees the objects. Entries are `None` or stale afterwards, as the kernel leaves them.
+    ///
+    /// # Safety
+    ///
+    /// The entries must not be used again.
+    unsafe fn free_bulk<'a>(current: &Current<'a>, objects: &mut [Option<Object<'a>>]);
 }
 
 /// One by one.
@@ -20,31 +25,33 @@ pub(crate) struct Linux42;
 /// Objects of one slab that follow each other are one group.
 pub(crate) struct Simple;
 
-/// And those up to three strangers away.
+/// Objects with up to two of other slabs between them are one group.
 pub(crate) struct LookAhead;
 
 impl Way for Linux42 {
     #[inline(always)]
-    fn free_bulk<'a>(current: &Current<'a>, objects: &mut [Option<Object<'a>>]) {
-        current.free_bulk(objects);
+    unsafe fn free_bulk<'a>(current: &Current<'a>, objects: &mut [Option<Object<'a>>]) {
+        // SAFETY: passed on.
+        unsafe { current.free_bulk_as_is(objects) };
     }
 }
 
 impl Way for Simple {
     #[inline(always)]
-    fn free_bulk<'a>(current: &Current<'a>, objects: &mut [Option<Object<'a>>]) {
-        current.free_bulk_simple(objects);
+    unsafe fn free_bulk<'a>(current: &Current<'a>, objects: &mut [Option<Object<'a>>]) {
+        // SAFETY: passed on.
+        unsafe { current.free_bulk_simple_as_is(objects) };
     }
 }
 
 impl Way for LookAhead {
     #[inline(always)]
-    fn free_bulk<'a>(current: &Current<'a>, objects: &mut [Option<Object<'a>>]) {
+    unsafe fn free_bulk<'a>(current: &Current<'a>, objects: &mut [Option<Object<'a>>]) {
         current.free_bulk_look_ahead(objects);
     }
 }
 
-/// Bytes for the slabs of a cache, for each thread: 80,000 objects of 192 bytes.
+/// Bytes for the slabs of a cache, for each thread: 65,536 objects of 256 bytes.
 const MEMORY: usize = 16 << 20;
 
 /// A cache with a CPU for each thread.
@@ -115,7 +122,7 @@ impl<'a, W: Way> Heap for Cpu<'a, W> {
     #[inline(always)]
     unsafe fn free_bulk(&self, objects: &mut [Entry]) {
         // SAFETY: passed on.
-        W::free_bulk(&self.current, unsafe { objects_of(objects) });
+        unsafe { W::free_bulk(&self.current, objects_of(objects)) };
     }
 
     #[inline(always)]
