@@ -16,8 +16,8 @@ const FAR: f64 = 0.3;
 struct Page {
     commit: String,
     machines: Vec<Machine>,
-    /// Parts, and the load average at their start, where other programs ran on more than half of the
-    /// CPUs.
+    /// Parts, and the load average at their start, where other programs ran on more than half of
+    /// the CPUs.
     disturbed: Vec<(String, f64)>,
     failed: Vec<String>,
     losses: Vec<Loss>,
@@ -98,6 +98,7 @@ struct RowView {
 struct ForecastView {
     workload: String,
     machine: String,
+    work_ns: f64,
     cpus: Vec<usize>,
     curves: Vec<CurveView>,
     plot: Option<String>,
@@ -165,7 +166,8 @@ pub(crate) fn render(results: &Results) -> anyhow::Result<String> {
     Ok(page.render()?)
 }
 
-/// Returns a bench's workload and the load average at its start, if that was above half of the CPUs.
+/// Returns a bench's workload and the load average at its start, if that was above half of the
+/// CPUs.
 fn disturbed(bench: &Bench) -> Option<(String, f64)> {
     let load = bench.machine.load_average[0];
     let workload = || bench.rows.first().map_or(String::new(), |row| row.workload.clone());
@@ -174,11 +176,18 @@ fn disturbed(bench: &Bench) -> Option<(String, f64)> {
 
 fn seed_view(seed: &'static Seed, results: &Results) -> anyhow::Result<SeedView> {
     let compared = results.seeds.iter().find(|s| s.seed == seed.name);
-    let view = |table: &'static Table| {
-        let ours = compared.and_then(|s| s.tables.iter().find(|t| t.table == table.name));
-        table_view(table, ours)
-    };
-    let tables = seed.tables.iter().map(view).collect::<anyhow::Result<_>>()?;
+    let mut tables = Vec::new();
+    for table in &seed.tables {
+        let of_table = compared.iter().flat_map(|s| &s.tables).filter(|ours| ours.is_of(table));
+        // A table may be compared with several scenes of ours.
+        let before = tables.len();
+        for ours in of_table {
+            tables.push(table_view(table, Some(ours))?);
+        }
+        if tables.len() == before {
+            tables.push(table_view(table, None)?);
+        }
+    }
     Ok(SeedView { seed, tables })
 }
 
@@ -351,6 +360,7 @@ fn forecast_view(forecast: &Forecast) -> anyhow::Result<ForecastView> {
     Ok(ForecastView {
         workload: forecast.workload.clone(),
         machine: forecast.machine.clone(),
+        work_ns: forecast.work_ns,
         cpus,
         curves: forecast.curves.iter().map(curve_view).collect(),
         plot: curves(&Axes { x: "CPUs", y: "million operations a second" }, &series)?,

@@ -82,6 +82,8 @@ pub(crate) struct MissingColumn {
 pub(crate) struct Forecast {
     pub(crate) workload: String,
     pub(crate) machine: String,
+    /// Nanoseconds of other work after each operation.
+    pub(crate) work_ns: f64,
     pub(crate) curves: Vec<Curve>,
 }
 
