@@ -1,4 +1,5 @@
-//! What freeing after a grace period costs: Piggin's comparison of 2010, without a file system around it.
+//! The cost of freeing after a grace period, after Piggin's question of 2010: an object alone,
+//! without a file system around it.
 //!
 //! An inode-like object of 576 bytes is made, initialised as a new inode is, and freed: at once (what was before); by a callback
 //! for each object (what Linux merged); into memory that keeps its type, reused at once (what was put off); by sheaves that wait

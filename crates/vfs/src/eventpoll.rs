@@ -8,9 +8,11 @@
 //! # The contended way
 //!
 //! Before 4.15 every wake-up of an epoll that is watched by another one was noted in one list of the whole system, under one
-//! lock, in case that it came back to itself; so was every wait, and every look at such an epoll. Twelve processes with a mesh of pipes and
-//! two levels of epolls spent 83 in 100 cycles in that lock. It went when it was seen that additions had refused all circles
-//! long since. What is left in Linux is one lock in each epoll, which every wake-up takes beside every wait.
+//! lock, in case that it came back to itself; so was every poll of such an epoll, in a second list.
+//! A customer's dispatcher on 18 cores, with a mesh of pipes and two levels of epolls, spent 83 %
+//! of its time in the slow path of spinlocks. Both lists went when it was seen that additions had
+//! refused all circles long since. What is left in Linux is one lock in each epoll, which every
+//! wake-up takes beside every wait.
 //!
 //! # Our way
 //!

@@ -85,7 +85,9 @@
 //! More: [`path_walk`], of 2010, how a path was looked up with a reference to each directory; [`inode_rcu`],
 //! of the same year, how a file was made and removed under one lock, its inode freed at once or after a grace period;
 //! [`dentry_count`], of 2013, how 3.10 counted references to dentries, and the patch that took the lock away; [`slab_bulk`], of 2015, how 4.2 freed many objects
-//! at once; [`alf_queue`], of the same year, the pool in front of the slab that was not taken; [`eventpoll`], of 2017, how 4.13 went from epoll to epoll, and the two patches that took the list away.
+//! at once; [`alf_queue`], of the same year, the pool in front of the slab that was not taken;
+//! [`eventpoll`], of 2017, how 4.13 and 4.14 went from epoll to epoll; Bueso's patch, which splits
+//! the list; and Baron's two, which remove it from wake-ups and polls.
 //!
 //! # Guarantees
 //!

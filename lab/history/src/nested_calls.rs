@@ -1,16 +1,23 @@
-//! Who is inside which epoll at this moment (`ep_call_nested` of `fs/eventpoll.c`, 4.13, and the patches of 2017).
+//! The lists of nested epoll calls (`ep_call_nested` of `fs/eventpoll.c`), before and after the
+//! patches of 2017.
 //!
-//! An epoll may watch an epoll. So that a wake-up or a question that goes from one to the next ends, even if they watch
-//! each other in a circle, 4.13 enters every such step in a list, with who makes it and at which epoll, after a look
-//! whether the same is there already; and takes it out again. There are three such lists in the kernel, one for each
-//! kind of step, each under one lock: all CPUs that use nested epolls at all meet there, twice for every step, and read
-//! each other's entries.
+//! An epoll may watch an epoll. A wake-up or a poll that goes from one epoll to the next must end,
+//! even if they watch each other in a circle. Until 4.14 each step is entered in a list, with its
+//! context (the CPU or the task) and its epoll, after a look whether the same entry is there
+//! already. It is taken out again after the step. The kernel has three such lists, one for each
+//! kind of step, each under one lock. All CPUs that use nested epolls write that lock's line twice
+//! for every step, and read each other's entries.
 //!
 //! | way | the list |
 //! |---|---|
-//! | [`NestedWay::Global`] | one, under one lock: 4.13 |
-//! | [`NestedWay::Dlock`] | as many as CPUs, each under its lock; who makes the step says which: the patch of October 2017 |
-//! | [`NestedWay::Removed`] | none: circles are refused where they would be made, by `EPOLL_CTL_ADD`; what Linux did from 4.15 on |
+//! | [`NestedWay::Global`] | one, under one lock: before the patch, as in 4.13 and 4.14 |
+//! | [`NestedWay::Dlock`] | one for each core, each under its lock: Bueso's patch of October 2017 |
+//! | [`NestedWay::Removed`] | none for wake-ups and polls, as in 4.15 (Baron's two patches):
+//! `EPOLL_CTL_ADD` refuses circles, and keeps a list of its own for that |
+//!
+//! The patch chooses a list by the context (`dlock_list_hash`). Wake-ups have the CPU's number as
+//! their context, which is the list's number. Polls have the task. Its address is hashed, so two
+//! tasks may have one list.
 
 use core::array;
 
@@ -23,11 +30,11 @@ use crate::queued::{QueueNodes, QueuedLock};
 /// How steps from epoll to epoll are kept from going round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NestedWay {
-    /// 4.13: one list for all.
+    /// One list for all.
     Global,
-    /// The patch of 2017: a list for each CPU, chosen by a hash of who makes the step.
+    /// A list for each core of the machine, chosen by the step's context.
     Dlock,
-    /// No list.
+    /// No list for wake-ups and polls.
     Removed,
 }
 
@@ -48,15 +55,31 @@ impl NestedWay {
 /// `EP_MAX_NESTS`.
 pub(crate) const MAX_NESTS: u32 = 4;
 
+/// The context of a kind of step, which chooses the list of [`NestedWay::Dlock`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Context {
+    /// The CPU: of wake-ups (`poll_safewake_ncalls`).
+    Cpu,
+    /// The task: of polls (`poll_readywalk_ncalls`).
+    Task,
+}
+
+/// Cycles of a hash of an address on cores of 2017: 14 for seven rounds of two dependent
+/// instructions each, 26 for the division by the number of lists, 5 for the call.
+#[cfg(quietline_sim)]
+const HASH_CYCLES: u64 = 45;
+
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// `struct nested_call_node`: on the caller's stack in the kernel, so on a line that only the caller writes, but for its
-/// neighbours in the list.
+/// `struct nested_call_node`: on the caller's stack in the kernel. Its line is written by its
+/// caller and by its neighbours in the list.
 struct Node {
     next: AtomicU32,
     prev: AtomicU32,
-    /// Who makes the step.
+    /// The list that it is in, as the patch keeps it.
+    head: AtomicU32,
+    /// The caller.
     ctx: AtomicU32,
     /// The epoll.
     cookie: AtomicU32,
@@ -68,9 +91,11 @@ struct Head {
     first: AtomicU32,
 }
 
-/// `struct nested_calls`: who is inside. A caller has as many entries as it can be deep, and one to find out that it is too deep.
+/// `struct nested_calls`: the steps under way. A caller has as many entries as steps may be nested,
+/// and one for the step that is refused.
 pub(crate) struct NestedCalls {
     way: NestedWay,
+    context: Context,
     heads: Box<[CachePadded<Head>]>,
     nodes: Box<[CachePadded<Node>]>,
 }
@@ -83,12 +108,18 @@ const DEPTH: usize = MAX_NESTS as usize + 1;
 pub(crate) struct Nested;
 
 impl NestedCalls {
-    /// Nobody is inside; `callers` may be.
-    pub(crate) fn new(way: NestedWay, callers: usize) -> Result<Self, AllocError> {
-        let heads = if way == NestedWay::Dlock { callers.next_power_of_two() } else { 1 };
+    /// Returns empty lists for so many callers on a machine of so many cores.
+    pub(crate) fn new(
+        way: NestedWay,
+        context: Context,
+        callers: usize,
+        cores: usize,
+    ) -> Result<Self, AllocError> {
+        assert!(callers <= cores, "each caller has a CPU");
+        let heads = if way == NestedWay::Dlock { cores } else { 1 };
         let new = || {
-            let [next, prev, ctx, cookie] = array::from_fn(|_| AtomicU32::new(NONE));
-            CachePadded::new(Node { next, prev, ctx, cookie })
+            let [next, prev, head, ctx, cookie] = array::from_fn(|_| AtomicU32::new(NONE));
+            CachePadded::new(Node { next, prev, head, ctx, cookie })
         };
         let head =
             |_| CachePadded::new(Head { lock: QueuedLock::new(), first: AtomicU32::new(NONE) });
@@ -98,9 +129,11 @@ impl NestedCalls {
             quietline_platform::name_words!(**_head => "nested_calls" { lock, first });
         }
         for _node in &nodes {
-            quietline_platform::name_words!(**_node => "nested_call_node" { next, prev, ctx, cookie });
+            quietline_platform::name_words!(
+                **_node => "nested_call_node" { next, prev, head, ctx, cookie }
+            );
         }
-        Ok(Self { way, heads, nodes })
+        Ok(Self { way, context, heads, nodes })
     }
 
     /// Makes a step: `call` runs while the caller is entered as being at `cookie` (`ep_call_nested`).
@@ -116,7 +149,8 @@ impl NestedCalls {
         if self.way == NestedWay::Removed {
             return Ok(call());
         }
-        let head = &self.heads[self.head_of(caller)];
+        let number = self.list_of(caller);
+        let head = &self.heads[number];
         let own = {
             let _lock = head.lock.lock(queue, caller);
             let mut nests = 0;
@@ -133,23 +167,45 @@ impl NestedCalls {
                 at = node.next.load(Ordering::Relaxed);
             }
             let own = caller * DEPTH + nests;
+            if self.way == NestedWay::Dlock {
+                // Relaxed, here and in `unlink_by_head`: the caller's own entry.
+                self.nodes[own].head.store(number as u32, Ordering::Relaxed);
+            }
             self.link(head, own, caller, cookie);
             own
         };
         let result = call();
-        let _lock = head.lock.lock(queue, caller);
-        self.unlink(head, own);
+        if self.way == NestedWay::Dlock {
+            self.unlink_by_head(queue, caller, own);
+        } else {
+            let _lock = head.lock.lock(queue, caller);
+            self.unlink(head, own);
+        }
         Ok(result)
     }
 
-    /// A multiplication spreads callers over the lists, as the kernel's hash of a pointer does: two may meet.
-    fn head_of(&self, caller: usize) -> usize {
-        let bits = self.heads.len().trailing_zeros();
-        if bits == 0 {
-            0
-        } else {
-            ((caller as u64 + 1).wrapping_mul(0x61c8_8646_80b5_83eb) >> (64 - bits)) as usize
+    /// `dlock_list_hash`: the number of the list of a caller.
+    fn list_of(&self, caller: usize) -> usize {
+        match (self.way, self.context) {
+            (NestedWay::Global | NestedWay::Removed, _) => 0,
+            (NestedWay::Dlock, Context::Cpu) => caller,
+            (NestedWay::Dlock, Context::Task) => {
+                #[cfg(quietline_sim)]
+                quietline_platform::sim::compute(HASH_CYCLES);
+                hash_of(task_of(caller)) as usize % self.heads.len()
+            }
         }
+    }
+
+    /// `dlock_lists_del`: looks up the list in the entry, once more under its lock.
+    fn unlink_by_head(&self, queue: &QueueNodes, caller: usize, own: usize) {
+        let node = &self.nodes[own];
+        let number = node.head.load(Ordering::Relaxed);
+        let head = &self.heads[number as usize];
+        let _lock = head.lock.lock(queue, caller);
+        assert_eq!(node.head.load(Ordering::Relaxed), number, "only the caller moves its entry");
+        self.unlink(head, own);
+        node.head.store(NONE, Ordering::Relaxed);
     }
 
     fn link(&self, head: &Head, own: usize, caller: usize, cookie: u32) {
@@ -180,11 +236,36 @@ impl NestedCalls {
     }
 }
 
+/// The address of a caller's task. Tasks come from a slab cache: these lie one behind the other,
+/// 9 KiB each.
+fn task_of(caller: usize) -> u64 {
+    0xffff_8800_0000_0000 + (caller as u64 + 1) * 0x2400
+}
+
+/// Hashes a word of 64 bits as `jhash2` does: the last step of Jenkins' lookup3.
+fn hash_of(word: u64) -> u32 {
+    let start = 0xdead_beef_u32.wrapping_add(2 << 2);
+    let (mut a, mut b, mut c) =
+        (start.wrapping_add(word as u32), start.wrapping_add((word >> 32) as u32), start);
+    c = (c ^ b).wrapping_sub(b.rotate_left(14));
+    a = (a ^ c).wrapping_sub(c.rotate_left(11));
+    b = (b ^ a).wrapping_sub(a.rotate_left(25));
+    c = (c ^ b).wrapping_sub(b.rotate_left(16));
+    a = (a ^ c).wrapping_sub(c.rotate_left(4));
+    b = (b ^ a).wrapping_sub(a.rotate_left(14));
+    (c ^ b).wrapping_sub(b.rotate_left(24))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
-    const LISTED: [NestedWay; 2] = [NestedWay::Global, NestedWay::Dlock];
+    const LISTED: [(NestedWay, Context); 3] = [
+        (NestedWay::Global, Context::Task),
+        (NestedWay::Dlock, Context::Task),
+        (NestedWay::Dlock, Context::Cpu),
+    ];
 
     /// Steps at 0, 1, 2, ... each inside the last: how many are made.
     fn dive(calls: &NestedCalls, queue: &QueueNodes, caller: usize, depth: u32) -> u32 {
@@ -194,8 +275,8 @@ mod tests {
 
     #[test]
     fn depth_and_circles() {
-        for way in LISTED {
-            let calls = NestedCalls::new(way, 3).unwrap();
+        for (way, context) in LISTED {
+            let calls = NestedCalls::new(way, context, 3, 3).unwrap();
             let queue = QueueNodes::new(3, true).unwrap();
             for caller in 0..3 {
                 assert_eq!(dive(&calls, &queue, caller, 0), MAX_NESTS + 1, "{way:?}");
@@ -212,10 +293,21 @@ mod tests {
         }
     }
 
+    /// Wake-ups have a list for each CPU. Some of 12 tasks have a list in common on 18 cores.
+    #[test]
+    fn tasks_may_collide_and_cpus_do_not() {
+        let lists = |context| {
+            let calls = NestedCalls::new(NestedWay::Dlock, context, 12, 18).unwrap();
+            (0..12).map(|caller| calls.list_of(caller)).collect::<HashSet<_>>().len()
+        };
+        assert_eq!(lists(Context::Cpu), 12);
+        assert_eq!(lists(Context::Task), 10);
+    }
+
     #[test]
     fn stress_all_leave() {
-        for way in LISTED {
-            let calls = NestedCalls::new(way, 3).unwrap();
+        for (way, context) in LISTED {
+            let calls = NestedCalls::new(way, context, 3, 3).unwrap();
             let queue = QueueNodes::new(3, true).unwrap();
             std::thread::scope(|s| {
                 for caller in 0..3 {

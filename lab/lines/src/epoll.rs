@@ -12,6 +12,9 @@ use std::sync::Arc;
 
 /// Inner epolls of each process of the dispatcher.
 const GROUPS: usize = 2;
+/// Cores of the machine that the patch of 2017 was made for. A kernel has a list for each core,
+/// also if few are busy.
+const CORES: usize = 18;
 /// Events that are taken at a time.
 const MAX_EVENTS: usize = 16;
 
@@ -20,8 +23,10 @@ pub(crate) fn operations() -> Vec<Operation> {
         NestedWay::Global => {
             "a message through two levels of epoll as in Linux 4.13: one list of nested calls"
         }
-        NestedWay::Dlock => "the same with the patch of 2017: a list for each CPU",
-        NestedWay::Removed => "the same without lists, as from Linux 4.15 on",
+        NestedWay::Dlock => "the same with Bueso's patch of 2017: a list for each core",
+        NestedWay::Removed => {
+            "the same with Baron's patches (Linux 4.15): no list for wake-ups and polls"
+        }
     };
     let history = NestedWay::ALL.map(|way| Operation {
         period: Period::Short,
@@ -187,7 +192,8 @@ impl Peers {
 
 /// The miniature's dispatcher. Each process sends to all, or to itself alone.
 fn miniature(way: NestedWay, processes: usize, to_itself: bool) -> Scene {
-    let mesh = Arc::new(Mesh::new(way, processes, GROUPS).expect("memory for it"));
+    let cores = CORES.max(processes);
+    let mesh = Arc::new(Mesh::new(way, processes, GROUPS, cores).expect("memory for it"));
     Box::new(move |process| {
         let (mesh, mut peers) = (Arc::clone(&mesh), Peers::new(process, processes));
         Box::new(move || {

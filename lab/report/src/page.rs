@@ -223,11 +223,18 @@ fn disturbed(bench: &Bench) -> Option<(String, f64)> {
 
 fn seed_view(seed: &'static Seed, results: &Results) -> anyhow::Result<SeedView> {
     let compared = results.seeds.iter().find(|s| s.seed == seed.name);
-    let view = |table: &'static Table| {
-        let ours = compared.and_then(|s| s.tables.iter().find(|t| t.table == table.name));
-        table_view(table, ours)
-    };
-    let tables = seed.tables.iter().map(view).collect::<anyhow::Result<_>>()?;
+    let mut tables = Vec::new();
+    for table in &seed.tables {
+        let of_table = compared.iter().flat_map(|s| &s.tables).filter(|ours| ours.is_of(table));
+        // A table may be compared with several scenes of ours.
+        let before = tables.len();
+        for ours in of_table {
+            tables.push(table_view(table, Some(ours))?);
+        }
+        if tables.len() == before {
+            tables.push(table_view(table, None)?);
+        }
+    }
     let ladder = results.ladder.as_ref().filter(|_| seed.name == LADDER).map(ladder_view);
     Ok(SeedView { seed, tables, ladder })
 }

@@ -40,6 +40,13 @@ pub(crate) fn curves(axes: &Axes<'_>, series: &[Series]) -> anyhow::Result<Optio
     Ok(Some(text))
 }
 
+/// Returns 1, 2 and 5 times each power of ten in a range.
+fn ticks((low, high): (f64, f64)) -> Vec<f64> {
+    let exponents = low.log10().floor() as i32..=high.log10().ceil() as i32;
+    let all = exponents.flat_map(|exponent| [1.0, 2.0, 5.0].map(|n| n * 10f64.powi(exponent)));
+    all.filter(|tick| (low..=high).contains(tick)).collect()
+}
+
 fn draw(
     text: &mut String,
     axes: &Axes<'_>,
@@ -54,11 +61,14 @@ fn draw(
         .margin_right(200)
         .x_label_area_size(36)
         .y_label_area_size(72)
-        .build_cartesian_2d((x.0..x.1).log_scale(), (y.0..y.1).log_scale())?;
+        .build_cartesian_2d(
+            (x.0..x.1).log_scale().with_key_points(ticks(x)),
+            (y.0..y.1).log_scale().with_key_points(ticks(y)),
+        )?;
     chart
         .configure_mesh()
-        .x_desc(axes.x)
-        .y_desc(axes.y)
+        .x_desc(format!("{}, logarithmic", axes.x))
+        .y_desc(format!("{}, logarithmic", axes.y))
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.15))
         .x_label_formatter(&f64::to_string)
@@ -94,5 +104,18 @@ mod tests {
         let svg = curves(&axes, &many).expect("it can be drawn").expect("there is a curve");
         assert!(svg.starts_with("<svg") && svg.contains("reported") && !svg.contains("dot"));
         assert!(curves(&axes, &many[1..]).expect("nothing to draw").is_none());
+    }
+
+    /// Each tick of an axis has a label of its own.
+    #[test]
+    fn no_two_ticks_of_an_axis_have_one_label() {
+        let points = vec![(1.0, 1_409_371.0), (12.0, 33_991.0)];
+        let axes = Axes { x: "CPUs", y: "1/s" };
+        let series = [Series { name: "ours".to_owned(), points }];
+        let svg = curves(&axes, &series).expect("it can be drawn").expect("there is a curve");
+        let labels: Vec<&str> =
+            svg.lines().map(str::trim).filter(|line| line.parse::<f64>().is_ok()).collect();
+        let ticks = ["50000", "100000", "200000", "500000", "1000000", "1", "2", "5", "10"];
+        assert_eq!(labels, ticks);
     }
 }

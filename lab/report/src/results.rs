@@ -109,6 +109,7 @@ pub(crate) struct MissingColumn {
 pub(crate) struct Forecast {
     pub(crate) workload: String,
     pub(crate) machine: String,
+    /// Nanoseconds of other work after each operation.
     pub(crate) work_ns: f64,
     pub(crate) blind_spots: Vec<String>,
     pub(crate) curves: Vec<Curve>,

@@ -80,7 +80,8 @@ impl Spread {
 /// A table of a thread with values of ours beside it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The table's name.
+    /// The table's name. If a table is compared with several scenes of ours, each name ends with a
+    /// comma and the scene's name.
     pub table: String,
     /// The quantity that was measured.
     pub title: String,
@@ -120,6 +121,19 @@ impl Comparison {
             missing: Vec::new(),
             gains: table.gains.clone(),
         }
+    }
+
+    /// Returns a comparison without points with one of several scenes of ours: an answer to what
+    /// the thread does not say of its benchmark.
+    pub fn of_scene(table: &Table, scene: &str, ours: &str) -> Self {
+        let name = format!("{}, {scene}", table.name);
+        Self { table: name, ..Self::new(table, format!("{scene}; {ours}")) }
+    }
+
+    /// Returns whether this is a comparison with the table.
+    pub fn is_of(&self, table: &Table) -> bool {
+        let rest = self.table.strip_prefix(&table.name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(", "))
     }
 
     /// Adds a value of ours. A place where the thread has no value is left out.

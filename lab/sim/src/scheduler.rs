@@ -247,6 +247,12 @@ impl Machine for Scheduler {
         }
     }
 
+    fn compute(&self, cycles: u64) {
+        let mut state = self.state.borrow_mut();
+        let cycle = state.directory.topology().core.cycle;
+        state.cpus[self.current.get()].clock += cycles * cycle;
+    }
+
     fn wait(&self, address: usize, timeout: Option<Duration>) {
         self.state.borrow_mut().sleep(self.current.get(), address, timeout);
         self.stop();

@@ -99,6 +99,8 @@ struct File {
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs)]
 pub struct Core {
+    /// A cycle of the core's clock.
+    pub cycle: Ps,
     pub issue: Ps,
     pub l1: Ps,
     pub l2: Ps,
@@ -223,6 +225,7 @@ impl Topology {
         let mut reader = Reader { ghz: file.core.ghz, sources: Vec::new() };
         let c = &file.core;
         let core = Core {
+            cycle: (1000.0 / c.ghz).round() as Ps,
             issue: reader.ps("issue", &c.issue)?,
             l1: reader.ps("l1", &c.l1)?,
             l2: reader.ps("l2", &c.l2)?,

@@ -54,6 +54,9 @@ pub trait Machine {
     /// A turn of a spin loop.
     fn pause(&self);
 
+    /// Work that touches no memory that the machine sees.
+    fn compute(&self, cycles: u64);
+
     /// Sleeps until [`wake`](Self::wake)d, or until `timeout` has passed. The caller has seen that it should.
     fn wait(&self, address: usize, timeout: Option<Duration>);
 

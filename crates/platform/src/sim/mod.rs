@@ -92,6 +92,12 @@ pub mod thread {
 /// Thread-local storage, one value for each virtual CPU.
 pub use crate::sim_thread_local as thread_local;
 
+/// Charges the calling CPU of a simulation for work that touches no memory, such as a hash of a
+/// value that it has.
+pub fn compute(cycles: u64) {
+    machine::with(|machine| machine.compute(cycles));
+}
+
 /// Runs `f` under the model checker where there is one; here, once.
 pub fn model(f: impl Fn() + Sync + Send + 'static) {
     f();

@@ -53,7 +53,8 @@ pub static EPOLL_CTL: Workload = Workload {
     shown: Shown::Everything,
 };
 
-/// The dispatcher of 2017, rebuilt from the seed's words: a pipe from each thread to each, two levels of epoll.
+/// The dispatcher of 2017: a pipe from each thread to each, two levels of epoll. The seed describes
+/// no more than that. Two inner epolls, random receivers and messages of one byte are guesses.
 ///
 /// An operation is a turn: a byte to one of all threads, then whatever has come in. Nobody sleeps, so that a thread's turn does not
 /// wait for others' turns.

@@ -5,8 +5,9 @@ use super::slots::{Freelist, Slot, Slots};
 use super::{Failed, FreeWay, NONE, Ramfs};
 use crate::atomic::Ordering;
 
-/// Callbacks of one CPU between two of its ticks.
-const TICK: u32 = crate::rcupdate::TICK;
+/// Files that a CPU removes between two of its ticks: those of a millisecond (`HZ=1000`) at the
+/// thread's rate of 800,000 a second, in every way of freeing.
+const FILES_OF_TICK: u32 = 800;
 
 /// One CPU's use of a [`Ramfs`]. Dropping it frees what still waits; nobody reads.
 pub struct Cpu<'r> {
@@ -17,8 +18,8 @@ pub struct Cpu<'r> {
     waiting_dentries: Waiting,
     /// Inodes, where they wait in sheaves.
     sheaves: Sheaves,
-    /// Callbacks since the last tick.
-    ticks: u32,
+    /// Files removed since the last tick.
+    removed: u32,
 }
 
 impl core::fmt::Debug for Cpu<'_> {
@@ -88,7 +89,7 @@ impl Ramfs {
             waiting_inodes: Waiting::new(),
             waiting_dentries: Waiting::new(),
             sheaves: Sheaves::new(),
-            ticks: 0,
+            removed: 0,
         }
     }
 }
@@ -146,17 +147,11 @@ impl Cpu<'_> {
         fs.drop_inode(inode);
         match fs.way {
             FreeWay::Immediate | FreeWay::Typesafe => self.inodes.free(&fs.inodes, inode),
-            FreeWay::CallRcu => {
-                self.waiting_inodes.nxtlist.push(&fs.inodes, inode);
-                self.called();
-            }
-            FreeWay::Sheaf => {
-                self.sheaves.free(inode);
-                self.called();
-            }
+            FreeWay::CallRcu => self.waiting_inodes.nxtlist.push(&fs.inodes, inode),
+            FreeWay::Sheaf => self.sheaves.free(inode),
         }
         self.waiting_dentries.nxtlist.push(&fs.dentries, number);
-        self.called();
+        self.file_removed();
         Ok(())
     }
 
@@ -167,18 +162,18 @@ impl Cpu<'_> {
             + self.sheaves.waiting()
     }
 
-    /// A callback more.
+    /// Counts a removed file. Every [`FILES_OF_TICK`]th has a tick after it.
     #[inline]
-    fn called(&mut self) {
-        self.ticks += 1;
-        if self.ticks == TICK {
+    fn file_removed(&mut self) {
+        self.removed += 1;
+        if self.removed == FILES_OF_TICK {
             self.tick();
         }
     }
 
     #[cold]
     fn tick(&mut self) {
-        self.ticks = 0;
+        self.removed = 0;
         self.waiting_inodes.tick(&self.ramfs.inodes, &mut self.inodes);
         self.waiting_dentries.tick(&self.ramfs.dentries, &mut self.dentries);
         self.sheaves.tick();

@@ -10,7 +10,7 @@ use std::thread;
 fn every_pipe_is_watched_once() {
     for processes in 1..=13 {
         for groups in 1..=4 {
-            let mesh = Mesh::new(NestedWay::Global, processes, groups).unwrap();
+            let mesh = Mesh::new(NestedWay::Global, processes, groups, processes).unwrap();
             assert!(mesh.is_consistent(), "{processes} processes, {groups} groups");
             let groups = groups.min(processes);
             let pipes: usize =
@@ -24,7 +24,7 @@ fn every_pipe_is_watched_once() {
 #[test]
 fn what_is_sent_is_taken() {
     for way in NestedWay::ALL {
-        let mesh = Mesh::new(way, 5, 2).unwrap();
+        let mesh = Mesh::new(way, 5, 2, 5).unwrap();
         let turn = mesh.turn(3, 3);
         assert_eq!((turn.sent, turn.taken), (1, 1), "{way:?}: to itself");
         assert_eq!(mesh.turn(0, 4).taken, 0, "{way:?}: to another");
@@ -42,7 +42,7 @@ fn stress_nothing_is_lost() {
     const PROCESSES: usize = 3;
     const TURNS: usize = 3_000;
     for way in NestedWay::ALL {
-        let mesh = Mesh::new(way, PROCESSES, 2).unwrap();
+        let mesh = Mesh::new(way, PROCESSES, 2, PROCESSES).unwrap();
         let taken = AtomicU64::new(0);
         thread::scope(|s| {
             for process in 0..PROCESSES {

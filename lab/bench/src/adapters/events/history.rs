@@ -1,4 +1,4 @@
-//! The nested epolls of Linux 4.13 and of the patches after it.
+//! The nested epolls of Linux 4.13, and of the patches of 2017.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ pub(super) fn open(way: NestedWay, job: Job, threads: usize) -> Opened {
     if job != Job::Events(Events::Mesh) {
         return Err(Unfit::Missing("it is nested epolls alone".to_owned()));
     }
-    let mesh = Mesh::new(way, threads, GROUPS).map_err(failed)?;
+    let cores = quietline_platform::cpu::nr_cpus().max(threads);
+    let mesh = Mesh::new(way, threads, GROUPS, cores).map_err(failed)?;
     Ok(Arc::new(World(Arc::new(Shared {
         mesh,
         threads,

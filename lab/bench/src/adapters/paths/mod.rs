@@ -42,7 +42,7 @@ pub fn columns() -> Vec<Arc<dyn Column>> {
         },
         Implementation {
             name: "history-inode-immediate",
-            says: "a ramfs of Linux 2.6.37, without files and paths: an inode is free at once",
+            says: "a ramfs of Linux 2.6.36, without files and paths: an inode is free at once",
             shape: Shape::NoTable,
             does: is_unlink,
             open: inodes::open_immediate,
