@@ -204,21 +204,32 @@ fn figure_text(value: f64, decimals: Option<usize>) -> String {
 ///
 /// | record | value |
 /// |---|---|
-/// | `ql bench`  | `ns CASE COLUMN THREADS`, `cpu-ns CASE COLUMN THREADS`: the median |
+/// | `ql bench`  | `ns CASE COLUMN THREADS`, `us` and `cpu-ns` likewise: the median |
 /// |             | `scaling CASE COLUMN THREADS`: the work of so many threads in the time of one |
 /// |             | `ratio CASE COLUMN OTHER THREADS`: nanoseconds of the other for one of the column |
 /// | `ql forecast` | `keeps COLUMN CPUS`: throughput of each CPU, as a part of that of one alone |
 /// |               | `million COLUMN CPUS`: million operations a second of all CPUs |
 /// | peers' JSON | `peer-ns ROW`, `peer-ratio ROW OTHER`: medians of CPU nanoseconds, of ratios in a round |
+/// | `ql memory` | `overhead COLUMN SIZE`: bytes of an object beyond its own |
 /// | text | `find EXPRESSION`: the first group of a regular expression that matches once |
+/// |      | `find-million EXPRESSION`: the same in millions |
+/// | peers' text | `less ROW OTHER`: the difference of two rows' CPU nanoseconds |
 fn value(record: &str, name: &str) -> anyhow::Result<f64> {
     let words: Vec<&str> = name.split_whitespace().collect();
-    if let ["find", ..] = words.as_slice() {
-        return find(record, name["find".len()..].trim());
+    match words.as_slice() {
+        ["find", ..] => return find(record, name["find".len()..].trim()),
+        ["find-million", ..] => {
+            return Ok(find(record, name["find-million".len()..].trim())? / 1e6);
+        }
+        ["less", row, other] => return Ok(cpu_ns(record, row)? - cpu_ns(record, other)?),
+        _ => {}
     }
     let json: Value = serde_json::from_str(record).context("the record is no JSON")?;
     match words.as_slice() {
         ["ns", case, column, threads] => median(&json, "ns_per_op", case, column, threads),
+        ["us", case, column, threads] => {
+            Ok(median(&json, "ns_per_op", case, column, threads)? / 1000.0)
+        }
         ["cpu-ns", case, column, threads] => median(&json, "cpu_ns_per_op", case, column, threads),
         ["scaling", case, column, threads] => {
             let ns = |threads| median(&json, "ns_per_op", case, column, threads);
@@ -233,6 +244,12 @@ fn value(record: &str, name: &str) -> anyhow::Result<f64> {
             Ok(all / cpus.parse::<f64>()? / throughput(&json, column, "1")?)
         }
         ["million", column, cpus] => Ok(throughput(&json, column, cpus)? / 1e6),
+        ["overhead", column, size] => {
+            let rows = json["rows"].as_array().context("no record of `ql memory`")?;
+            let is_it = |row: &&Value| row["column"] == *column && row["size"].to_string() == *size;
+            let row = rows.iter().find(is_it).context("the record has no such row")?;
+            row["overhead"].as_f64().context("the row has no overhead")
+        }
         ["peer-ns", row @ ..] => Ok(middle(peer_ns(&json, &row.join(" "))?)),
         ["peer-ratio", row, other, pages] => {
             let of = |row: &str| peer_ns(&json, &format!("{row} {pages}"));
@@ -241,6 +258,12 @@ fn value(record: &str, name: &str) -> anyhow::Result<f64> {
         }
         _ => bail!("not a value of a record"),
     }
+}
+
+/// Returns the CPU nanoseconds of a row of `lab/peers/dpdk/run.sh`.
+fn cpu_ns(record: &str, row: &str) -> anyhow::Result<f64> {
+    let row = regex::escape(row);
+    find(record, &format!(r"(?m)^{row} +[0-9.]+ +[0-9.]+ +([0-9.]+)"))
 }
 
 fn find(record: &str, expression: &str) -> anyhow::Result<f64> {

@@ -347,7 +347,7 @@ fn improvements(
             cause: number_of(causes, cause),
             row: row.name.clone(),
             from: improvement.from.as_ref().map(|pairs| pairs[place].map(|n| n.to_string())),
-            reported: format!("{reported:+.1}"),
+            reported: format!("{reported:+}"),
             ours: ours.map_or(String::new(), |ours| format!("{ours:+.1}")),
             difference: ours.map_or(String::new(), |ours| format!("{:+.1}", ours - reported)),
         }
