@@ -126,8 +126,8 @@ pub fn blind_spots(workload: &str) -> Vec<String> {
     const PAGES: &str = "the lock of the page allocator, which each new slab takes";
     const CHUNKS: &str = "the bytes of a message, and the chunks of a stream or of a pipe that \
                           they lie in: the reader fetches them from the writer";
-    const LOCKS: &str = "part of the cost of handing over a contended lock: the patch of 2013 comes \
-                         out 60 to 70 % too low on 40 and 80 CPUs, and is left out here";
+    const LOCKS: &str = "part of the cost of handing over a contended lock: the patch of 2013 \
+                         comes out 60 to 70 % too low on 40 and 80 CPUs, and is left out here";
     const PACKETS: &str = "the data of packets, the memory of queues and of rings: the next stage \
                            fetches them from the one before";
     let of_workload: &[&str] = match workload {

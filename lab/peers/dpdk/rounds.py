@@ -25,9 +25,9 @@ Rows, in the order of what they do for a packet:
 
 Each row runs on both sizes of pages, `--pages small,huge`:
 
-  small             DPDK with `--no-huge`; ql without transparent huge pages (prctl), as if the host had none
-  huge              DPDK on hugetlbfs, 2 MiB a page, which run.sh reserves and mounts; ql asks for transparent huge pages, as
-                    it does by itself
+  small             DPDK with `--no-huge`; ql without transparent huge pages (prctl)
+  huge              DPDK on hugetlbfs, 2 MiB a page, which run.sh reserves and mounts; ql asks for
+                    transparent huge pages, as it does by itself
 
 The DPDK of Debian is built for a baseline with SSE4.2, ql for x86-64's first; both choose faster code at run time where they have it.
 """
@@ -55,7 +55,8 @@ PR_SET_THP_DISABLE = 41
 
 def eal(work, pages):
     """The arguments of DPDK's environment, on small or on huge pages."""
-    memory = ["--no-huge"] if pages == "small" else ["--huge-dir", f"{work}/huge", "--huge-unlink=always"]
+    huge = ["--huge-dir", f"{work}/huge", "--huge-unlink=always"]
+    memory = ["--no-huge"] if pages == "small" else huge
     return [*memory, "-m", str(MEGABYTES), "--no-pci", f"--file-prefix={PREFIX}"]
 
 
@@ -67,7 +68,8 @@ def run_on(pages, command, **settings):
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_THP_DISABLE)")
 
     before = without_huge_pages if pages == "small" else None
-    return subprocess.Popen(command, preexec_fn=before, stdout=subprocess.PIPE, text=True, **settings)
+    settings["stdout"] = subprocess.PIPE
+    return subprocess.Popen(command, preexec_fn=before, text=True, **settings)
 
 
 def checksum(data):
@@ -256,10 +258,16 @@ def rows_on(pages, work, ql, cpus, seconds):
     copying = [device + ",copy=1" for device in null]
     rings = ["net_ring0", "net_ring1"]
     rows = {
-        "testpmd-ring": lambda: dpdk(testpmd(place, cpus, rings, "--tx-first", f"--txpkts={SIZE}"), seconds),
+        "testpmd-ring": lambda: dpdk(
+            testpmd(place, cpus, rings, "--tx-first", f"--txpkts={SIZE}"), seconds
+        ),
         "testpmd-null": lambda: dpdk(testpmd(place, cpus, null), seconds),
-        "testpmd-null-mac": lambda: dpdk(testpmd(place, cpus, copying, "--forward-mode=macswap"), seconds),
-        "testpmd-flowgen": lambda: dpdk(testpmd(place, cpus, null, "--forward-mode=flowgen"), seconds),
+        "testpmd-null-mac": lambda: dpdk(
+            testpmd(place, cpus, copying, "--forward-mode=macswap"), seconds
+        ),
+        "testpmd-flowgen": lambda: dpdk(
+            testpmd(place, cpus, null, "--forward-mode=flowgen"), seconds
+        ),
     }
     if os.path.exists(f"{work}/l3fwd/build/l3fwd"):
         device = f"net_pcap0,rx_pcap={work}/in.pcap,infinite_rx=1"
@@ -282,7 +290,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)))
-    parser.add_argument("--pages", default="small,huge", help="sizes of pages: small, huge or both [small,huge]")
+    parser.add_argument("--pages", default="small,huge", help="small, huge, or both as by default")
     parser.add_argument("--rows", default="", help="only these rows, with commas between them")
     parser.add_argument("--json")
     given = parser.parse_args()
@@ -311,12 +319,13 @@ def main():
             packets, clock, cpu = run()
             sample = {"mpps": packets / clock / 1e6, "cpu_ns": cpu / packets}
             samples[name].append(sample)
-            print(f"round {number + 1}: {' '.join(name)}: {sample['mpps']:.2f} M/s, {sample['cpu_ns']:.1f} CPU ns", file=sys.stderr)
+            figures = f"{sample['mpps']:.2f} M/s, {sample['cpu_ns']:.1f} CPU ns"
+            print(f"round {number + 1}: {' '.join(name)}: {figures}", file=sys.stderr)
         loads.append(os.getloadavg()[0])
     version = subprocess.run(["pkg-config", "--modversion", "libdpdk"], capture_output=True, text=True).stdout.strip()
     print(f"DPDK {version}, Linux {os.uname().release}, load {min(loads):.1f} to {max(loads):.1f}, {given.rounds} rounds of {seconds:g} s")
     columns = f"{'M/s':>8}{'min..max':>16}{'CPU ns':>9}{'min..max':>16}"
-    print(f"{'row':18}{'pages':7}{columns}   CPU ns of ql-routed : of row, in a round, on pages of one size")
+    print(f"{'row':18}{'pages':7}{columns}   CPU ns of ql-routed : of row, in a round, same pages")
     for (name, pages), taken in samples.items():
         mpps, cpu = ([sample[key] for sample in taken] for key in ("mpps", "cpu_ns"))
         own = [sample["cpu_ns"] for sample in samples.get(("ql-routed", pages), [])]
@@ -324,10 +333,14 @@ def main():
         spread = f"{min(mpps):.2f}..{max(mpps):.2f}"
         of_cpu = f"{min(cpu):.1f}..{max(cpu):.1f}"
         ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}..{max(ratios):.2f})"
-        print(f"{name:18}{pages:7}{statistics.median(mpps):8.2f}{spread:>16}{statistics.median(cpu):9.1f}{of_cpu:>16}   {ratio}")
+        medians = [statistics.median(mpps), statistics.median(cpu)]
+        rate = f"{medians[0]:8.2f}{spread:>16}"
+        print(f"{name:18}{pages:7}{rate}{medians[1]:9.1f}{of_cpu:>16}   {ratio}")
     if given.json:
         with open(given.json, "w") as file:
-            json.dump({"dpdk": version, "kernel": os.uname().release, "load": loads, "seconds": seconds, "samples": {" ".join(name): taken for name, taken in samples.items()}}, file)
+            named = {" ".join(name): taken for name, taken in samples.items()}
+            about = {"dpdk": version, "kernel": os.uname().release, "load": loads}
+            json.dump({**about, "seconds": seconds, "samples": named}, file)
 
 
 main()

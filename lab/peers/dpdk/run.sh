@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# DPDK's forwarders beside `ql forward` and `ql bench forward`: packets of 64 bytes between devices in memory, one core, on pages of 4 KiB and on
-# huge pages.
+# DPDK's forwarders beside `ql forward` and `ql bench forward`: packets of 64 bytes between devices
+# in memory, one core, on pages of 4 KiB and on huge pages.
 #
-#   lab/peers/dpdk/run.sh [--rounds N] [--seconds S] [--cpu N] [--pages small,huge] [--rows ROW,...] [--json FILE]
+#   lab/peers/dpdk/run.sh [--rounds N] [--seconds S] [--cpu N] [--pages small,huge]
+#                         [--rows ROW,...] [--json FILE]
 #
-# For huge pages it needs root: it reserves 256 pages of 2 MiB and mounts a hugetlbfs for the time of the run.
-# Needs Debian's dpdk, dpdk-dev, libdpdk-dev and dpdk-doc (the source of l3fwd), python3, tshark for the proof, and a release build of ql
-# (QL=... names another one). What each row does, and what it does not: rounds.py.
+# For huge pages it needs root: it reserves 256 pages of 2 MiB and mounts a hugetlbfs for the time of
+# the run.
+# Needs Debian's dpdk, dpdk-dev, libdpdk-dev and dpdk-doc (the source of l3fwd), python3, tshark for
+# the proof, and a release build of ql (QL=... names another one). What each row does, and what it does not: rounds.py.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 ql=${QL:-$here/../../../target/release/ql}

@@ -59,8 +59,8 @@ struct Fact {
 ///
 /// # Errors
 ///
-/// If a text is not in its document exactly once, a record has no such value, or a complete document
-/// has a figure that is not listed.
+/// If a text is not in its document exactly once, a record has no such value, or a complete
+/// document has a figure that is not listed.
 pub(crate) fn run(root: &Path, write: bool) -> anyhow::Result<Vec<String>> {
     let read = |file: &str| {
         std::fs::read_to_string(root.join(file)).with_context(|| format!("{file} cannot be read"))
@@ -206,10 +206,11 @@ fn figure_text(value: f64, decimals: Option<usize>) -> String {
 /// |---|---|
 /// | `ql bench`  | `ns CASE COLUMN THREADS`, `us` and `cpu-ns` likewise: the median |
 /// |             | `scaling CASE COLUMN THREADS`: the work of so many threads in the time of one |
-/// |             | `ratio CASE COLUMN OTHER THREADS`: nanoseconds of the other for one of the column |
+/// |             | `ratio CASE COLUMN OTHER THREADS`: how often the other's time has the column's |
 /// | `ql forecast` | `keeps COLUMN CPUS`: throughput of each CPU, as a part of that of one alone |
 /// |               | `million COLUMN CPUS`: million operations a second of all CPUs |
-/// | peers' JSON | `peer-ns ROW`, `peer-ratio ROW OTHER`: medians of CPU nanoseconds, of ratios in a round |
+/// | peers' JSON | `peer-ns ROW PAGES`: the median of CPU nanoseconds |
+/// |             | `peer-ratio ROW OTHER PAGES`: the median of the ratios in a round |
 /// | `ql memory` | `overhead COLUMN SIZE`: bytes of an object beyond its own |
 /// | text | `find EXPRESSION`: the first group of a regular expression that matches once |
 /// |      | `find-million EXPRESSION`: the same in millions |
@@ -246,7 +247,8 @@ fn value(record: &str, name: &str) -> anyhow::Result<f64> {
         ["million", column, cpus] => Ok(throughput(&json, column, cpus)? / 1e6),
         ["overhead", column, size] => {
             let rows = json["rows"].as_array().context("no record of `ql memory`")?;
-            let is_it = |row: &&Value| row["column"] == *column && row["size"].to_string() == *size;
+            let size: u64 = size.parse().context("a size is a number")?;
+            let is_it = |row: &&Value| row["column"] == *column && row["size"] == size;
             let row = rows.iter().find(is_it).context("the record has no such row")?;
             row["overhead"].as_f64().context("the row has no overhead")
         }
@@ -277,9 +279,9 @@ fn find(record: &str, expression: &str) -> anyhow::Result<f64> {
 
 fn median(json: &Value, of: &str, case: &str, column: &str, threads: &str) -> anyhow::Result<f64> {
     let rows = json["rows"].as_array().context("no record of `ql bench`")?;
-    let is_it = |row: &&Value| {
-        row["case"] == case && row["column"] == column && row["threads"].to_string() == threads
-    };
+    let threads: u64 = threads.parse().context("a number of threads is a number")?;
+    let is_it =
+        |row: &&Value| row["case"] == case && row["column"] == column && row["threads"] == threads;
     let mut found = rows.iter().filter(is_it);
     let row = found.next().context("the record has no such row")?;
     ensure!(found.next().is_none(), "the record has two such rows");
@@ -288,15 +290,11 @@ fn median(json: &Value, of: &str, case: &str, column: &str, threads: &str) -> an
 }
 
 fn throughput(json: &Value, column: &str, cpus: &str) -> anyhow::Result<f64> {
-    let named = |list: &Value, key: &str, name: &str| {
-        let is_it = |entry: &&Value| match &entry[key] {
-            Value::String(text) => text == name,
-            number => number.to_string() == name,
-        };
-        list.as_array().and_then(|list| list.iter().find(is_it)).cloned()
-    };
-    let curve = named(&json["curves"], "column", column).context("no such column")?;
-    let point = named(&curve["points"], "cpus", cpus).context("no such number of CPUs")?;
+    let cpus: u64 = cpus.parse().context("a number of CPUs is a number")?;
+    let curves = json["curves"].as_array().context("no record of `ql forecast`")?;
+    let curve = curves.iter().find(|curve| curve["column"] == column).context("no such column")?;
+    let points = curve["points"].as_array().context("the curve has no points")?;
+    let point = points.iter().find(|p| p["cpus"] == cpus).context("no such number of CPUs")?;
     point["throughput"].as_f64().context("the point has no throughput")
 }
 
@@ -359,7 +357,8 @@ mod tests {
         {"case": "c", "column": "a", "threads": 1, "checked": true, "ns_per_op": {"median": 10.0}},
         {"case": "c", "column": "a", "threads": 2, "checked": true, "ns_per_op": {"median": 16.0}},
         {"case": "c", "column": "b", "threads": 1, "checked": true, "ns_per_op": {"median": 5}},
-        {"case": "c", "column": "x", "threads": 1, "checked": false, "ns_per_op": {"median": 5}}]}"#;
+        {"case": "c", "column": "x", "threads": 1, "checked": false, "ns_per_op": {"median": 5}}
+        ]}"#;
 
     #[test]
     fn values_of_a_bench_are_medians() {

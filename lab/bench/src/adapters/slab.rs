@@ -103,7 +103,7 @@ fn peers() -> Vec<Implementation> {
         #[cfg(feature = "peer-dpdk")]
         everywhere(
             if slab::heaps::dpdk::has_huge_pages() { "peer-dpdk-huge" } else { "peer-dpdk" },
-            "DPDK's mempool: get_bulk and put_bulk with a cache for each thread; -huge: on huge pages",
+            "DPDK's mempool: get_bulk, put_bulk, a cache for each thread; -huge: on huge pages",
             open::<slab::heaps::dpdk::Dpdk>,
         ),
     ]
