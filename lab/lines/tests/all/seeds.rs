@@ -22,7 +22,7 @@ fn errors_are_the_pinned_ones() {
             for point in &table.points {
                 points += 1;
                 let is_far = table.error(point).abs() > 0.15 && point.basis != Basis::Fitted;
-                if seed == "sockets-2008" && is_far && point.cause.is_none() {
+                if is_far && point.cause.is_none() {
                     wrong
                         .push(format!("{}, {}: an error without a cause", point.row, point.column));
                 }
