@@ -211,10 +211,10 @@ fn figure_text(value: f64, decimals: Option<usize>) -> String {
 /// |               | `million COLUMN CPUS`: million operations a second of all CPUs |
 /// | peers' JSON | `peer-ns ROW PAGES`: the median of CPU nanoseconds |
 /// |             | `peer-ratio ROW OTHER PAGES`: the median of the ratios in a round |
+/// |             | `peer-less ROW OTHER PAGES`: the difference of their medians |
 /// | `ql memory` | `overhead COLUMN SIZE`: bytes of an object beyond its own |
 /// | text | `find EXPRESSION`: the first group of a regular expression that matches once |
 /// |      | `find-million EXPRESSION`: the same in millions |
-/// | peers' text | `less ROW OTHER`: the difference of two rows' CPU nanoseconds |
 fn value(record: &str, name: &str) -> anyhow::Result<f64> {
     let words: Vec<&str> = name.split_whitespace().collect();
     match words.as_slice() {
@@ -222,7 +222,6 @@ fn value(record: &str, name: &str) -> anyhow::Result<f64> {
         ["find-million", ..] => {
             return Ok(find(record, name["find-million".len()..].trim())? / 1e6);
         }
-        ["less", row, other] => return Ok(cpu_ns(record, row)? - cpu_ns(record, other)?),
         _ => {}
     }
     let json: Value = serde_json::from_str(record).context("the record is no JSON")?;
@@ -253,6 +252,10 @@ fn value(record: &str, name: &str) -> anyhow::Result<f64> {
             row["overhead"].as_f64().context("the row has no overhead")
         }
         ["peer-ns", row @ ..] => Ok(middle(peer_ns(&json, &row.join(" "))?)),
+        ["peer-less", row, other, pages] => {
+            let ns = |row: &str| peer_ns(&json, &format!("{row} {pages}"));
+            Ok(middle(ns(row)?) - middle(ns(other)?))
+        }
         ["peer-ratio", row, other, pages] => {
             let of = |row: &str| peer_ns(&json, &format!("{row} {pages}"));
             let ratios = of(row)?.into_iter().zip(of(other)?).map(|(row, other)| row / other);
@@ -260,12 +263,6 @@ fn value(record: &str, name: &str) -> anyhow::Result<f64> {
         }
         _ => bail!("not a value of a record"),
     }
-}
-
-/// Returns the CPU nanoseconds of a row of `lab/peers/dpdk/run.sh`.
-fn cpu_ns(record: &str, row: &str) -> anyhow::Result<f64> {
-    let row = regex::escape(row);
-    find(record, &format!(r"(?m)^{row} +[0-9.]+ +[0-9.]+ +([0-9.]+)"))
 }
 
 fn find(record: &str, expression: &str) -> anyhow::Result<f64> {
