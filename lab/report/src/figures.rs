@@ -105,7 +105,7 @@ fn rewrite(
     record: &str,
     differences: &mut Vec<String>,
 ) -> anyhow::Result<String> {
-    let pattern = Pattern::new(&figure.text)?;
+    let pattern = TextPattern::new(&figure.text)?;
     ensure!(
         pattern.decimals.len() == figure.values.len(),
         "{} figures, {} values",
@@ -129,19 +129,19 @@ fn rewrite(
 }
 
 /// A text as a regular expression.
-struct Pattern {
+struct TextPattern {
     regex: Regex,
     /// For each figure the number of decimals, or none for three significant digits.
     decimals: Vec<Option<usize>>,
 }
 
-/// The place of a text in a document.
-struct Found {
+/// The byte ranges of a text and of its figures in a document.
+struct TextMatch {
     whole: Range<usize>,
     figures: Vec<Range<usize>>,
 }
 
-impl Pattern {
+impl TextPattern {
     fn new(text: &str) -> anyhow::Result<Self> {
         let hole = Regex::new(r"\{(?:\.([0-9]))?\}")?;
         let mut decimals = Vec::new();
@@ -171,13 +171,13 @@ impl Pattern {
     }
 
     /// Finds the text, which must be there once.
-    fn find(&self, document: &str) -> anyhow::Result<Found> {
+    fn find(&self, document: &str) -> anyhow::Result<TextMatch> {
         let mut all = self.regex.captures_iter(document);
         let first = all.next().context("the document does not have this text")?;
         ensure!(all.next().is_none(), "the document has this text twice");
         let ranges: Vec<Range<usize>> = first.iter().flatten().map(|found| found.range()).collect();
         let (whole, figures) = ranges.split_first().context("a match has a whole")?;
-        Ok(Found { whole: whole.clone(), figures: figures.to_vec() })
+        Ok(TextMatch { whole: whole.clone(), figures: figures.to_vec() })
     }
 }
 
@@ -319,12 +319,12 @@ fn unlisted(document: &str, name: &str, figures: &Figures) -> anyhow::Result<Vec
     let of_facts = figures.facts.iter().map(|f| (&f.document, &f.text, f.source.as_str()));
     for (_, text, source) in of_figures.chain(of_facts).filter(|(of, ..)| *of == name) {
         let says = || format!("{name}: {text:?} {source}");
-        listed.push(Pattern::new(text)?.find(document).with_context(says)?.whole);
+        listed.push(TextPattern::new(text)?.find(document).with_context(says)?.whole);
     }
     let figure = Regex::new(
         r"(?x) \b[0-9][0-9,]*(\.[0-9]+)? \s+
             (ns|us|ms|s|bytes|KiB|MiB|GiB|times|million|microseconds|nanoseconds)\b
-        | \b[0-9][0-9,]*(\.[0-9]+)?\s?% | \|\s[0-9][0-9,]*(\.[0-9]+)?\s\|",
+        | \b[0-9][0-9,]*(\.[0-9]+)?\s?% | \|\s[0-9][0-9,]*(\.[0-9]+)?\s",
     )?;
     // Code is no text.
     let code = Regex::new(r"(?s)```.*?```")?;
@@ -333,8 +333,18 @@ fn unlisted(document: &str, name: &str, figures: &Figures) -> anyhow::Result<Vec
     let line = |place: usize| document[..place].matches('\n').count() + 1;
     Ok(figure
         .find_iter(document)
-        .filter(|found| !is_in(&listed, found.start() + 2) && !is_in(&code, found.start()))
-        .map(|found| format!("  line {}: {}", line(found.start()), found.as_str()))
+        // The bar after a cell's number begins the next cell, so it is no part of the match.
+        .filter(|found| {
+            !found.as_str().starts_with('|') || document[found.end()..].starts_with('|')
+        })
+        // A match of a cell begins with the bar before it, which may be the end of another text.
+        .map(|found| {
+            let number =
+                found.start() + found.as_str().find(|c: char| c.is_ascii_digit()).unwrap_or(0);
+            (number, found.as_str())
+        })
+        .filter(|(number, _)| !is_in(&listed, *number) && !is_in(&code, *number))
+        .map(|(number, figure)| format!("  line {}: {}", line(number), figure.trim()))
         .collect())
 }
 
@@ -435,6 +445,6 @@ mod tests {
         };
         let text = "It takes\n27.5 s on eight and 16 ns here.\n```\n5 ns\n```\n| a | 17 | x |\n";
         let found = unlisted(text, "d", &figures).expect("the fact is there");
-        assert_eq!(found, ["  line 2: 16 ns", "  line 6: | 17 |"]);
+        assert_eq!(found, ["  line 2: 16 ns", "  line 6: | 17"]);
     }
 }

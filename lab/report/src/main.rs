@@ -50,7 +50,8 @@ struct Cli {
     #[arg(long)]
     again: bool,
 
-    /// The folder for the page and the results [default: target/report/COMMIT, with -quick]
+    /// The folder for the page and the results [default: target/report/COMMIT, with -quick and the
+    /// features]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 

@@ -44,7 +44,9 @@ impl Checkout {
         let commit = self.git(&["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]);
         let commit = commit.unwrap_or_else(|| "unknown".to_owned());
         let quick = if quick { "-quick" } else { "" };
-        self.root.join("target/report").join(format!("{commit}{quick}"))
+        let separator = if self.features.is_empty() { "" } else { "-" };
+        let features = self.features.replace(',', "-");
+        self.root.join("target/report").join(format!("{commit}{quick}{separator}{features}"))
     }
 
     fn git(&self, arguments: &[&str]) -> Option<String> {

@@ -95,18 +95,23 @@ fn what_was_freed_is_handed_out_again_in_every_way() {
     }
 }
 
+/// Returns a generator of random numbers below its argument, the same in every run (xorshift).
+fn random_below() -> impl FnMut(usize) -> usize {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    move |below| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % below as u64) as usize
+    }
+}
+
 #[test]
 fn random_order_and_gaps_lose_nothing() {
     for (way, free) in WAYS.iter().enumerate() {
         let cache = cache(64);
         let cpu = cache.enter(0).expect("free");
-        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut next = |below: usize| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            (random % below as u64) as usize
-        };
+        let mut next = random_below();
         let mut held = empty(1_000);
         for _ in 0..2_000 {
             let (from, length) = (next(900), next(100));
@@ -268,13 +273,7 @@ const OTHERS: usize = 512;
 fn slow_paths(others: usize, bulk: usize, free: Free) -> [f64; 3] {
     let cache = KmemCache::new(256, 1, MEMORY).expect("memory");
     let cpu = cache.enter(0).expect("free");
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut below = |below: usize| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random % below as u64) as usize
-    };
+    let mut below = random_below();
     let mut all: Vec<_> = (0..4 * others).map(|_| cpu.alloc().expect("memory")).collect();
     for last in (others..4 * others).rev() {
         cpu.free(all.swap_remove(below(last + 1)));

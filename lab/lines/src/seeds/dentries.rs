@@ -99,8 +99,7 @@ fn line_is_the_limit(machine: &Topology, fit: &Fit, without: f64, with_patch: f6
          in the model compare-exchanges fail twice and take the lock. The thread's figure leaves \
          room for {most:.0} references at most. Then it handed the contended lock over every \
          {:.1} us, where the model does so every {:.2} us. Suspected are waiters that read the \
-         lock's word again one after the other. With 10 ns for each of them the model takes 24 \
-         references and is too high by 160 % on 2 nodes without the patch",
+         lock's word again one after the other",
         fit.references,
         60e9 / (fit.references * 2.0 * transfer_ns) / 1e6,
         job_ns(without) / 2.0 / most / 1000.0,

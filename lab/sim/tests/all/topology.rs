@@ -55,6 +55,21 @@ fn distances() {
 }
 
 #[test]
+fn processes_are_dealt_to_nodes_in_turn() {
+    let machine = Topology::load("westmere-8x10").expect("it can be read");
+    let dealt = machine.dealt_to(2);
+    assert_eq!((dealt.distance(0, 1), dealt.distance(0, 2), dealt.distance(1, 19)), (1, 0, 0));
+    // On one node, and without dealing, CPUs are counted through.
+    for same in [machine.dealt_to(1), machine.clone()] {
+        assert_eq!((same.distance(0, 9), same.distance(0, 10)), (0, 1));
+    }
+    // Of eight nodes each gets one before the first gets its second.
+    let dealt = machine.dealt_to(8);
+    assert!((1..8).all(|cpu| dealt.distance(0, cpu) > 0) && dealt.distance(0, 8) == 0);
+    assert!(std::panic::catch_unwind(|| machine.dealt_to(9)).is_err());
+}
+
+#[test]
 fn bad_files_are_refused() {
     let good = include_str!("../../machines/one-socket-2.toml");
     assert!(Topology::parse(good).is_ok());
