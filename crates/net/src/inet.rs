@@ -34,13 +34,14 @@ use crate::abi::{
 use crate::address::SockAddr;
 use crate::message::{Incoming, Outgoing};
 use crate::proto::{self, On, Proto, deadline, left};
-use crate::raw::{NetRef, Object, Objects, Once};
+use crate::raw::{NetRef, Object, Objects};
 use crate::socket::{Protocol, Socket};
 use core::time::Duration;
 use ports::{Ports, Taken};
 use quietline_platform::AllocError;
 #[cfg(not(loom))]
 use quietline_slab::Stats;
+use quietline_sync::Once;
 use quietline_sync::WaitQueue;
 use quietline_vfs::abi::O_NONBLOCK;
 use quietline_vfs::{Direction, Events, Io, Ioctl, PollTable, Sink, Source};

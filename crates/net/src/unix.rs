@@ -57,13 +57,14 @@ use crate::address::SockAddr;
 use crate::caller::{Caller, Nobody};
 use crate::message::{Control, Incoming, Outgoing};
 use crate::proto::{On, Proto};
-use crate::raw::{Object, Objects, Once};
+use crate::raw::{Object, Objects};
 use crate::socket::Socket;
 use core::time::Duration;
 use flight::Flights;
 use names::Names;
 #[cfg(not(loom))]
 use quietline_slab::Stats;
+use quietline_sync::Once;
 use quietline_sync::WaitQueue;
 use quietline_vfs::{Direction, Events, Io, Ioctl, PollTable, Sink, Source};
 use rustix::io::Errno;

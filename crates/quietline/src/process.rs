@@ -6,7 +6,7 @@ use crate::raw::{self, CredPlace};
 use crate::{Errno, FileHandle, Kernel};
 use core::ops::Deref;
 use quietline_platform::atomic::{AtomicBool, Ordering};
-use quietline_sync::{Shared, SpinLock};
+use quietline_sync::{PerCpuShared, Shared, SpinLock};
 use quietline_vfs::cred::Capabilities;
 use quietline_vfs::signalfd::Signals;
 use quietline_vfs::{ColdResult, FdFlags, FdTable, Files, FsStruct, Owner, OwnerCell};
@@ -52,7 +52,7 @@ pub struct Task {
     /// Whether it has ever locked bytes of a file.
     pub(crate) locks: AtomicBool,
     /// What it was sent.
-    pub(crate) signals: Shared<Signals>,
+    pub(crate) signals: PerCpuShared<Signals>,
     /// Whether a write to what nobody reads sends it a signal.
     pub(crate) sigpipe: AtomicBool,
     /// Whether processes with the same ids may inspect it through `/proc`.
@@ -88,7 +88,7 @@ impl Process {
         let root = k.namespace.root();
         let fs = FsStruct::new(raw::vfs(&k.vfs), root.clone(), root).map_err(|_| Errno::NOMEM)?;
         let fs = raw::place(fs);
-        let signals = Shared::new(Signals::new()).map_err(|_| Errno::NOMEM)?;
+        let signals = PerCpuShared::new(Signals::new()).map_err(|_| Errno::NOMEM)?;
         let (locks, sigpipe) = (AtomicBool::new(false), AtomicBool::new(false));
         let (dumpable, owner_lock) = (AtomicBool::new(true), SpinLock::new(()));
         let task = Task { table, fs, cred, pid: 0, locks, signals, sigpipe, dumpable, owner_lock };
@@ -132,7 +132,7 @@ impl Process {
         // A table must be cleared once it has files, so it gets them when nothing but the list can fail.
         let table = raw::table(self.table.limit())?;
         // What waits for the one is nothing to the other.
-        let signals = Shared::new(Signals::new()).map_err(|_| Errno::NOMEM)?;
+        let signals = PerCpuShared::new(Signals::new()).map_err(|_| Errno::NOMEM)?;
         // Relaxed: a setting.
         let sigpipe = AtomicBool::new(self.sigpipe.load(Ordering::Relaxed));
         let (dumpable, owner_lock) = (AtomicBool::new(self.dumpable()), SpinLock::new(()));

@@ -21,6 +21,7 @@
 //!      ----------------        ----------------            ---------------------
 //!      PerCpu                  Lockref                     rcu
 //!      Counter                 FileRef                     Seqcount
+//!      PerCpuShared            Shared                      Once
 //!      IdAllocator             SpinLock
 //!                              WaitQueue
 //!           \                      |                            /
@@ -33,6 +34,9 @@
 //! | [`IdAllocator`] | `next` within the batch | 0 | 0 |
 //! | [`Lockref`] | `get`, `put_return` | 1 | the word's |
 //! | [`FileRef`] | `get`, `put` | 1 | the word's |
+//! | [`Shared`] | `clone`, drop | 1 | the count's |
+//! | [`PerCpuShared`] | `share`, drop of an owner on its CPU | 1 | 0 |
+//! | [`Once`] | `get` | 0 | 0 |
 //! | [`Seqcount`] | a read section | 0 | 0 |
 //! | [`rcu::Pointer`] | `load` in a section | 0 | 0 |
 //! | [`SpinLock`] | `lock` and unlock, nobody waiting | 1 | the lock's |
@@ -68,7 +72,9 @@ mod id_allocator;
 pub mod lock_times;
 mod lockref;
 mod might_sleep;
+mod once;
 mod percpu;
+mod percpu_shared;
 pub mod rcu;
 mod seqcount;
 mod shared;
@@ -83,7 +89,9 @@ pub use file_ref::FileRef;
 pub use id_allocator::{IdAllocator, WideIdAllocator};
 pub use lockref::{Lockref, LockrefGuard};
 pub use might_sleep::might_sleep;
+pub use once::{Counted, Once};
 pub use percpu::PerCpu;
+pub use percpu_shared::{PerCpuOwner, PerCpuShared};
 pub use seqcount::{Seqcount, SeqcountWrite};
 pub use shared::Shared;
 pub use spinlock::{SpinLock, SpinLockGuard};

@@ -26,7 +26,7 @@ use crate::raw::pseudo::{Payload, PseudoFs};
 use core::fmt;
 use quietline_platform::atomic::{AtomicU64, Ordering};
 use quietline_platform::fault;
-use quietline_sync::{Shared, SpinLock, WaitQueue};
+use quietline_sync::{PerCpuOwner, PerCpuShared, SpinLock, WaitQueue};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
@@ -194,7 +194,7 @@ impl Signals {
 #[derive(Debug)]
 pub struct SignalFd {
     mask: AtomicU64,
-    of: Shared<Signals>,
+    of: PerCpuOwner<Signals>,
 }
 
 impl SignalFd {
@@ -248,12 +248,13 @@ impl Payload for SignalFd {
 pub fn signalfd<'k>(
     fs: &'k PseudoFs<SignalFd>,
     files: &'k Files,
-    of: &Shared<Signals>,
+    of: &PerCpuShared<Signals>,
     mask: u64,
     flags: i32,
 ) -> Result<FileHandle<'k>, Errno> {
     check_signalfd_flags(flags)?;
-    let state = SignalFd { mask: AtomicU64::new(mask & !UNBLOCKABLE), of: of.clone() };
+    let of = of.share().map_err(|_| Errno::NOMEM)?;
+    let state = SignalFd { mask: AtomicU64::new(mask & !UNBLOCKABLE), of };
     fs.open(files, state, O_RDWR | (flags & O_NONBLOCK), FileMode::READ.union(FileMode::WRITE))
 }
 

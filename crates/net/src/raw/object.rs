@@ -26,41 +26,7 @@ use quietline_platform::atomic::{AtomicUsize, Ordering};
 use quietline_platform::heap;
 #[cfg(not(loom))]
 use quietline_slab::{Cache, CacheError, Options, Stats};
-use quietline_sync::Shared;
-
-/// A counted pointer that [`Once`](super::Once) can keep.
-pub(crate) trait Counted: Deref<Target: Sized> + Sized {
-    /// Gives up ownership without ending it.
-    fn into_raw(this: Self) -> NonNull<Self::Target>;
-
-    /// Takes ownership back.
-    ///
-    /// # Safety
-    /// `raw` came from [`into_raw`](Self::into_raw), which this undoes; once for each.
-    unsafe fn from_raw(raw: NonNull<Self::Target>) -> Self;
-
-    /// One more owner.
-    ///
-    /// # Safety
-    /// `value` is one that such a pointer points to, and somebody owns it.
-    unsafe fn again(value: &Self::Target) -> Self;
-}
-
-impl<T> Counted for Shared<T> {
-    fn into_raw(this: Self) -> NonNull<T> {
-        Shared::into_raw(this)
-    }
-
-    unsafe fn from_raw(raw: NonNull<T>) -> Self {
-        // SAFETY: passed on.
-        unsafe { Shared::from_raw(raw) }
-    }
-
-    unsafe fn again(value: &T) -> Self {
-        // SAFETY: passed on.
-        unsafe { Shared::again(value) }
-    }
-}
+use quietline_sync::Counted;
 
 /// Where the objects of a kind come from, and go back to.
 ///
@@ -201,7 +167,8 @@ impl<T> Object<T> {
     }
 }
 
-impl<T> Counted for Object<T> {
+// SAFETY: the value lies in a block of its own, which the last owner frees.
+unsafe impl<T> Counted for Object<T> {
     #[inline(always)]
     fn into_raw(this: Self) -> NonNull<T> {
         let this = core::mem::ManuallyDrop::new(this);

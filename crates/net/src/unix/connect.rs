@@ -11,9 +11,10 @@ use crate::abi::{SHUT_RD, SHUT_WR, SO_PASSCRED, SOCK_DGRAM};
 use crate::address::SockAddr;
 use crate::caller::Caller;
 use crate::proto::{On, deadline, left, wait};
-use crate::raw::{Object, Once};
+use crate::raw::Object;
 use crate::socket::Socket;
 use quietline_platform::{fault, heap};
+use quietline_sync::Once;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 

@@ -37,7 +37,7 @@ impl Process {
             let section = task.cred.section();
             let [real, _, saved] = task.cred.load(&section).uids();
             let same = own[..2].iter().any(|uid| [real, saved].contains(uid));
-            if privileged || same { Ok(task.signals.clone()) } else { Err(Errno::PERM) }
+            if privileged || same { Ok(task.signals.as_shared().clone()) } else { Err(Errno::PERM) }
         });
         let signals = signals.ok_or(Errno::SRCH)??;
         if signo == 0 { Ok(()) } else { signals.send(info) }

@@ -1,7 +1,7 @@
 //! Property 3: what a pseudo object is not part of.
 
 use crate::fdtable::support::table_for;
-use quietline_sync::{IdAllocator, Shared, rcu};
+use quietline_sync::{IdAllocator, PerCpuShared, rcu};
 use quietline_vfs::signalfd::Signals;
 use quietline_vfs::{
     DentryFlags, EventFd, FdFlags, Files, Owner, Pipe, PseudoFs, SignalFd, TimerFd, Timers, Vfs,
@@ -48,7 +48,7 @@ fn it_is_named_by_descriptor() {
     let timerfds = PseudoFs::<TimerFd>::new("anon_inodefs").unwrap();
     let signalfds = PseudoFs::<SignalFd>::new("anon_inodefs").unwrap();
     let (vfs, timers) = (Vfs::new().unwrap(), Timers::new().unwrap());
-    let process = Shared::new(Signals::new()).unwrap();
+    let process = PerCpuShared::new(Signals::new()).unwrap();
     let mut table = table_for(100);
     let [reader, writer] = pipe2(&pipes, &files, &vfs, &ino, ROOT, 0).unwrap();
     assert_eq!(reader.inode::<Pipe>().unwrap().i_ino, 41);

@@ -146,7 +146,7 @@ fn anonymous_descriptors() {
     assert_locked("timerfd with O_ANYFD and close", 2, || {
         p.close(p.timerfd_create(CLOCK_MONOTONIC, O_ANYFD).unwrap()).unwrap();
     });
-    // 3, 4: the process's signals, which the signalfd may outlive: counted up, and down.
+    // 3, 4: an owner of the process's signals, which the signalfd may outlive, begins and ends.
     assert_locked("signalfd with O_ANYFD and close", 4, || {
         p.close(p.signalfd(-1, 1, O_ANYFD).unwrap()).unwrap();
     });
