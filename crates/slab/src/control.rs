@@ -1,6 +1,7 @@
 //! The part of a cache that all its handles share: its layers, its settings, and the operations on
 //! the whole cache.
 
+use crate::account::Account;
 use crate::barn::Barn;
 use crate::cpus::Cpus;
 use crate::debug::Debug;
@@ -127,6 +128,15 @@ impl Control {
             self.drain();
         }
         Ok(())
+    }
+
+    /// Charges the slabs that the cache makes from now on to an account; those that it has stay
+    /// uncharged. The cache is not merged with others from now on. O(1).
+    ///
+    /// # Errors
+    /// [`CacheError::Account`] if the cache is merged, or has an account.
+    pub fn charge_to(&self, account: &Account) -> Result<(), CacheError> {
+        if registry::charge(self, account) { Ok(()) } else { Err(CacheError::Account) }
     }
 
     /// Frees the memory of every CPU's sheaves, the barn's, and all empty slabs

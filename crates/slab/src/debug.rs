@@ -41,7 +41,7 @@ pub use violation::{Dump, Invalid, Side, Violation, ViolationKind, set_violation
 use crate::freelist::State;
 use crate::slab::{Partial, Slab};
 use crate::slabs::Slabs;
-use crate::{reclaim, registry, stats};
+use crate::{registry, stats};
 use checked::{Checked, Popped, Put};
 use core::ptr::{self, NonNull};
 use objects::{Objects, Use};
@@ -152,7 +152,7 @@ impl Slabs {
             return Ok(());
         }
         let slab = match self.new_slab() {
-            Err(AllocError) if reclaim::under_pressure() => self.new_slab()?,
+            Err(AllocError) if self.may_find_pages() => self.new_slab()?,
             slab => slab?,
         };
         // The switch may have been turned, or a tunable, while the slab was made.

@@ -175,6 +175,7 @@
 // Pages and callbacks are native; what the model checker can see, its tests take in by path.
 #![cfg(not(loom))]
 
+mod account;
 mod barn;
 mod batch;
 mod bulk;
@@ -202,6 +203,7 @@ mod typed;
 mod typesafe_place;
 mod visits;
 
+pub use account::Account;
 pub use barn::BARN_LIMIT;
 pub use batch::Batch;
 pub use bulk::{Entry, GATHER, LOOK_AHEAD};

@@ -135,6 +135,9 @@ pub enum CacheError {
          TypesafeCache or RcuCache"
     )]
     Hooks,
+    /// The cache is one of several that were merged, or has an account.
+    #[error("a merged cache, or one that has an account, cannot be charged to an account")]
+    Account,
     /// No memory.
     #[error(transparent)]
     Alloc(#[from] quietline_platform::AllocError),

@@ -1,5 +1,6 @@
 //! All caches of the process, and caches that are one (`slab_caches`, `kmem_cache` merging).
 
+use crate::account::Account;
 use crate::control::Control;
 use crate::debug::Debug;
 use crate::options::{CacheError, Merge, Options};
@@ -227,6 +228,7 @@ fn join(
         may_merge(other)
             && cache.debug().is_off()
             && cache.cpus.allowed()
+            && !cache.slabs().is_charged()
             && cache.tunables() == tunables
             && cache.layout() == layout
             // Checks lay objects out by these.
@@ -237,6 +239,14 @@ fn join(
     twin.membership.users.fetch_add(1, Ordering::Relaxed);
     // SAFETY: on the list, which the caller has locked; so it has an owner.
     Some(unsafe { Shared::again(twin) })
+}
+
+/// Charges the slabs of a cache from now on, and keeps others from merging with it. Returns `false`
+/// if it has two handles, or an account.
+pub(crate) fn charge(cache: &Control, account: &Account) -> bool {
+    let registry = registry_if_any().expect("a cache has entered it");
+    let _list = registry.list.lock();
+    users(cache) == 1 && cache.slabs().charge_to(account)
 }
 
 /// One handle less; whether it was the last.

@@ -1,5 +1,6 @@
 //! A slab: a block of pages that holds objects of one cache, its header at the start.
 
+use crate::account::Account;
 use crate::debug::Debug;
 use crate::deferred;
 use crate::freelist::{Detached, Freelist, Links, NONE, Packed, Popped, State};
@@ -25,11 +26,11 @@ pub struct Layout {
     /// Offset in a free object of its link. 0 in a slab with checks, where links are beside the objects.
     pub link: usize,
     /// 2^32 / stride, rounded up: what an offset is multiplied by to divide it.
-    reciprocal: u64,
+    reciprocal: u32,
     /// Offset in the slab of the first object's link.
-    links_at: u32,
+    links_at: u16,
     /// Bytes between links.
-    links_step: u32,
+    links_step: u16,
 }
 
 impl Layout {
@@ -40,15 +41,17 @@ impl Layout {
         link: usize,
         links: (usize, usize),
     ) -> Self {
-        let reciprocal = (1u64 << 32).div_ceil(stride as u64);
-        let (links_at, links_step) = (links.0 as u32, links.1 as u32);
+        let fits = "a stride is at least 4, and a block at most 64 KiB";
+        let reciprocal = (1u64 << 32).div_ceil(stride as u64).try_into().expect(fits);
+        let links_at = links.0.try_into().expect(fits);
+        let links_step = links.1.try_into().expect(fits);
         Self { stride, block, first, objects, link, reciprocal, links_at, links_step }
     }
 
     /// The index of the object that begins at, or contains, an offset from the first object. Exact for offsets and strides up
     /// to 64 KiB: the error of the reciprocal is below 2^-32, times 2^16 too small to reach the next multiple of 1 / stride.
     pub(crate) fn index(&self, offset: usize) -> usize {
-        ((offset as u64 * self.reciprocal) >> 32) as usize
+        ((offset as u64 * u64::from(self.reciprocal)) >> 32) as usize
     }
 }
 
@@ -69,6 +72,8 @@ pub(crate) struct Slab {
     links: UnsafeCell<(*mut Slab, *mut Slab)>,
     dtor: Option<Hook>,
     rcu: rcu::Head,
+    /// The account that the block is charged to.
+    account: Option<Account>,
 }
 
 /// A guard that puts a frozen slab on its cache's partial list when a constructor panics: the
@@ -103,13 +108,23 @@ impl Slab {
     /// A slab without constructed objects, owned by the caller.
     ///
     /// # Errors
-    /// [`AllocError`] when there are no pages.
+    /// [`AllocError`] when there are no pages, or when the account is at its limit.
     pub(crate) fn new(
         cache: NonNull<Slabs>,
         layout: Layout,
         dtor: Option<Hook>,
+        account: Option<Account>,
     ) -> Result<NonNull<Slab>, AllocError> {
-        let slab = pages::alloc(layout.block)?.cast::<Slab>();
+        if let Some(account) = &account {
+            account.charge(layout.block)?;
+        }
+        let slab = match pages::alloc(layout.block) {
+            Ok(block) => block.cast::<Slab>(),
+            Err(error) => {
+                account.inspect(|account| account.uncharge(layout.block));
+                return Err(error);
+            }
+        };
         let header = Slab {
             freelist: Freelist::new(),
             constructed: UnsafeCell::new(0),
@@ -120,6 +135,7 @@ impl Slab {
             links: UnsafeCell::new((ptr::null_mut(), ptr::null_mut())),
             dtor,
             rcu: rcu::Head::new(),
+            account,
         };
         // SAFETY: the block is ours, larger than the header and what the layout has behind it, and more aligned.
         unsafe {
@@ -394,7 +410,9 @@ impl Slab {
             let block = this.layout.block;
             // Whoever looks for a slab in the block's next life finds none.
             (*slab.as_ptr()).cache = NonNull::dangling();
+            let account = (*slab.as_ptr()).account.take();
             pages::free(slab.cast(), block);
+            account.inspect(|account| account.uncharge(block));
         }
     }
 }

@@ -5,6 +5,7 @@
 //! instead of one for each object (Brouer 2015). Objects of one slab tend to lie near each other in
 //! the caller's array, so a scan that gives up after a few misses finds most of them.
 
+use crate::account::{Account, State as AccountState};
 use crate::bulk::GATHER;
 use crate::debug::{Checks, Debug, FreeKind};
 use crate::freelist::{Detached, State};
@@ -18,7 +19,7 @@ use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicI64, AtomicUsize, Ordering};
-use quietline_sync::SpinLock;
+use quietline_sync::{Once, Shared, SpinLock};
 
 /// At a stable address, which slabs name.
 #[derive(Debug)]
@@ -37,6 +38,7 @@ pub(crate) struct Slabs {
     /// Objects that slabs have given out and not got back.
     pub(crate) taken: AtomicI64,
     pub(crate) checks: Checks,
+    account: Once<Shared<AccountState>>,
     /// Slabs have the address, and use it beside an exclusive reference of the only owner.
     _pinned: PhantomPinned,
 }
@@ -55,6 +57,7 @@ impl Slabs {
             places: AtomicUsize::new(0),
             taken: AtomicI64::new(0),
             checks: Checks::new(),
+            account: Once::empty(),
             _pinned: PhantomPinned,
         }
     }
@@ -76,6 +79,22 @@ impl Slabs {
         self.min_order.set(tunables.min_order);
         self.min_partial.set(tunables.min_partial);
         self.look_ahead.set(tunables.look_ahead);
+    }
+
+    /// Returns another owner of the account that slabs are charged to.
+    fn account(&self) -> Option<Account> {
+        // SAFETY: owned by this.
+        self.account.get().map(|state| unsafe { Account::of(state) })
+    }
+
+    /// Returns whether slabs are charged to an account.
+    pub(crate) fn is_charged(&self) -> bool {
+        self.account.get().is_some()
+    }
+
+    /// Charges slabs that are made from now on. Returns `false` if they are charged already.
+    pub(crate) fn charge_to(&self, account: &Account) -> bool {
+        self.account.set(account.state().clone()).is_ok()
     }
 
     /// The layout of slabs that are made now.
@@ -284,7 +303,7 @@ impl Slabs {
         }
         match self.new_slab() {
             // Another cache may have what this one needs.
-            Err(AllocError) if reclaim::under_pressure() => match self.freeze_partial() {
+            Err(AllocError) if self.may_find_pages() => match self.freeze_partial() {
                 Some(slab) => Ok(slab),
                 None => self.new_slab(),
             },
@@ -292,9 +311,16 @@ impl Slabs {
         }
     }
 
+    /// Handles a failure to make a slab: shrinks other caches, unless it was the account that
+    /// refused. Returns whether it is worth another attempt.
+    pub(crate) fn may_find_pages(&self) -> bool {
+        let has_room = |account: Account| account.has_room(self.layout().block);
+        self.account().is_none_or(has_room) && reclaim::under_pressure()
+    }
+
     pub(crate) fn new_slab(&self) -> Result<NonNull<Slab>, AllocError> {
         let layout = self.layout();
-        let slab = Slab::new(NonNull::from(self), layout, self.options.dtor)?;
+        let slab = Slab::new(NonNull::from(self), layout, self.options.dtor, self.account())?;
         // Relaxed: statistics.
         self.slabs.fetch_add(1, Ordering::Relaxed);
         self.places.fetch_add(layout.objects, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! Tests of the crate in one program, a module for each concept. With `--cfg loom` it has the
 //! models only.
 
+mod account;
 mod batch;
 mod bulk;
 mod control;
