@@ -41,8 +41,8 @@ const NO_LIMIT: usize = usize::MAX;
 ///
 /// # Source
 ///
-/// `mm/memcontrol.c` (`try_charge`), `mm/page_counter.c`. Linux charges single objects, by stocks of
-/// each CPU, because its caches are common to all groups.
+/// `mm/memcontrol.c` (`try_charge`), `mm/page_counter.c`. Linux charges single objects, by stocks
+/// of each CPU, because its caches are common to all groups.
 #[derive(Clone)]
 pub struct Account {
     state: Shared<State>,

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -54,6 +55,51 @@ impl Machine {
             debug_assertions: cfg!(debug_assertions),
         }
     }
+}
+
+/// The CPU time that was used until a moment, by this process and by all.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuTimes {
+    at: Instant,
+    own: Duration,
+    all: Duration,
+}
+
+impl CpuTimes {
+    /// Returns the times until now; `None` if the system does not tell them.
+    pub fn now() -> Option<Self> {
+        let ticks = u32::try_from(rustix::param::clock_ticks_per_second()).ok()?;
+        let time = |count: u64| Duration::from_secs(count).checked_div(ticks);
+        let own = time(own_ticks(&read("/proc/self/stat"))?)?;
+        let all = time(busy_ticks(&read("/proc/stat"))?)?;
+        Some(Self { at: Instant::now(), own, all })
+    }
+
+    /// Returns how many CPUs others kept busy since then, on average: other programs, interrupts,
+    /// and other machines that share the CPUs.
+    pub fn others_since(&self) -> Option<f64> {
+        let now = Self::now()?;
+        let others = (now.all - self.all).saturating_sub(now.own - self.own);
+        Some(others.as_secs_f64() / now.at.duration_since(self.at).as_secs_f64())
+    }
+}
+
+/// Returns the clock ticks in `/proc/self/stat`: of this process, and of its children that have
+/// ended.
+fn own_ticks(stat: &str) -> Option<u64> {
+    // The name of the program, in brackets, may contain anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    // utime, stime, cutime and cstime are fields 14 to 17, and the first one here is the third.
+    let of_process = fields.split_whitespace().skip(11).take(4);
+    of_process.map(|field| field.parse::<u64>().ok()).sum()
+}
+
+/// Returns the clock ticks in `/proc/stat` in which CPUs were not idle.
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+    // user, nice, system, idle, iowait, irq, softirq, steal. Time of guests is in user and nice.
+    let busy = fields.take(8).enumerate().filter(|(place, _)| !matches!(place, 3 | 4));
+    busy.map(|(_, field)| field.parse::<u64>().ok()).sum()
 }
 
 /// The commit of the source tree from which the bench was built, `-dirty` added if it has changes; `unknown`

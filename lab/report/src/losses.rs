@@ -91,12 +91,12 @@ mod tests {
             cpu_model: String::new(),
             cpus: 2,
             kernel: String::new(),
-            load_average: [0.0; 3],
             rustc: String::new(),
         };
         let settings = Settings { sample_ns: 0, rounds: 3 };
         let (missing, slow_paths) = (Vec::new(), Vec::new());
-        Bench { machine, commit: String::new(), settings, rows, missing, slow_paths }
+        let commit = String::new();
+        Bench { machine, commit, other_cpus: None, settings, rows, missing, slow_paths }
     }
 
     #[test]

@@ -312,8 +312,7 @@ mod tests {
     fn benches() -> Vec<Bench> {
         let document = json!({
             "machine": {
-                "cpu_model": "a CPU", "cpus": 2, "kernel": "", "load_average": [0.0, 0.0, 0.0],
-                "rustc": "",
+                "cpu_model": "a CPU", "cpus": 2, "kernel": "", "rustc": "",
             },
             "commit": "", "settings": {"sample_ns": 1, "rounds": 3}, "missing": [],
             "rows": [

@@ -21,9 +21,8 @@ const FAR: f64 = 0.3;
 struct Page {
     commit: String,
     machines: Vec<Machine>,
-    /// Parts, and the load average at their start, where other programs ran on more than half of
-    /// the CPUs.
-    disturbed: Vec<(String, f64)>,
+    /// Benches that others have disturbed, and how many CPUs these kept busy.
+    disturbed: Vec<(String, String)>,
     failed: Vec<String>,
     quick: bool,
     losses: Vec<Loss>,
@@ -103,10 +102,11 @@ struct PointView {
 /// A workload of the bench.
 struct WorkloadView {
     name: String,
-    /// Rounds, the length of a sample in milliseconds, and the load average at the start.
     rounds: usize,
+    /// Milliseconds of a sample.
     sample_ms: u64,
-    load: f64,
+    /// CPUs that others kept busy.
+    others: String,
     cases: Vec<CaseView>,
 }
 
@@ -213,12 +213,20 @@ pub(crate) fn render(results: &Results) -> anyhow::Result<String> {
     Ok(page.render()?)
 }
 
-/// Returns a bench's workload and the load average at its start, if that was above half of the
-/// CPUs.
-fn disturbed(bench: &Bench) -> Option<(String, f64)> {
-    let load = bench.machine.load_average[0];
+/// The part of a bench's CPUs above which others are said to have disturbed it.
+const DISTURBANCE: f64 = 0.05;
+
+/// Returns a bench's workload and the CPUs that others kept busy, if that was more than
+/// [`DISTURBANCE`] or is not known.
+fn disturbed(bench: &Bench) -> Option<(String, String)> {
     let workload = || bench.rows.first().map_or(String::new(), |row| row.workload.clone());
-    (load > bench.machine.cpus as f64 / 2.0).then(|| (workload(), load))
+    let is_quiet = |others: f64| others <= DISTURBANCE * bench.machine.cpus as f64;
+    (!bench.other_cpus.is_some_and(is_quiet)).then(|| (workload(), others_text(bench)))
+}
+
+/// Returns how many CPUs others kept busy during a bench.
+fn others_text(bench: &Bench) -> String {
+    bench.other_cpus.map_or_else(|| "unknown".to_owned(), |others| format!("{others:.2} CPUs"))
 }
 
 fn seed_view(seed: &'static Seed, results: &Results) -> anyhow::Result<SeedView> {
@@ -411,8 +419,8 @@ fn workload_view(bench: &Bench) -> anyhow::Result<WorkloadView> {
         case.missing = missing.map(|m| (m.column.clone(), m.reason.clone())).collect();
     }
     let Settings { rounds, sample_ns } = bench.settings;
-    let load = bench.machine.load_average[0];
-    Ok(WorkloadView { name, rounds, sample_ms: sample_ns / 1_000_000, load, cases })
+    let others = others_text(bench);
+    Ok(WorkloadView { name, rounds, sample_ms: sample_ns / 1_000_000, others, cases })
 }
 
 /// Titles of the counts of slow paths.

@@ -28,6 +28,9 @@ pub(crate) struct Results {
 pub(crate) struct Bench {
     pub(crate) machine: Machine,
     pub(crate) commit: String,
+    /// CPUs that others kept busy during the run, on average. Older records do not say it.
+    #[serde(default)]
+    pub(crate) other_cpus: Option<f64>,
     pub(crate) settings: Settings,
     pub(crate) rows: Vec<Row>,
     pub(crate) missing: Vec<MissingColumn>,
@@ -69,7 +72,6 @@ pub(crate) struct Machine {
     pub(crate) cpu_model: String,
     pub(crate) cpus: usize,
     pub(crate) kernel: String,
-    pub(crate) load_average: [f64; 3],
     pub(crate) rustc: String,
 }
 

@@ -13,6 +13,8 @@ use crate::machine::Machine;
 struct Document<'a> {
     machine: &'a Machine,
     commit: &'a str,
+    /// CPUs that others kept busy during the run, on average; null if the system does not tell.
+    other_cpus: Option<f64>,
     settings: Settings,
     rows: Vec<JsonRow<'a>>,
     missing: Vec<JsonMissing<'a>>,
@@ -77,6 +79,7 @@ struct JsonMissing<'a> {
 pub fn render(report: &Report) -> String {
     let plan = &report.plan;
     let document = Document {
+        other_cpus: report.began.and_then(|began| began.others_since()),
         machine: &report.machine,
         commit: &report.commit,
         settings: Settings {

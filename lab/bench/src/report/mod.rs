@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::adapters::forward::{SlowPaths, slow_paths};
 use crate::harness::{Measured, Plan};
-use crate::machine::Machine;
+use crate::machine::{CpuTimes, Machine};
 use crate::workloads::forward::FORWARD;
 
 /// Everything a run found out.
@@ -20,6 +20,8 @@ pub struct Report {
     pub commit: String,
     /// How it was measured.
     pub plan: Plan,
+    /// The CPU times when the report began.
+    pub began: Option<CpuTimes>,
     /// One part per workload.
     pub parts: Vec<Part>,
     /// How often packets of the workload `forward` took a slow path.
@@ -38,7 +40,8 @@ pub struct Part {
 impl Report {
     /// A report with nothing in it yet.
     pub fn new(machine: Machine, commit: String, plan: Plan) -> Self {
-        Self { machine, commit, plan, parts: Vec::new(), slow_paths: Vec::new() }
+        let (parts, slow_paths) = (Vec::new(), Vec::new());
+        Self { machine, commit, plan, began: CpuTimes::now(), parts, slow_paths }
     }
 
     /// Adds a workload that was just measured, and what its packets have counted.

@@ -41,6 +41,7 @@ fn the_machine_is_described() {
     assert!(machine["cpus"].as_u64() >= Some(1));
     assert!(machine["cpus_allowed"].as_array().is_some_and(|cpus| !cpus.is_empty()));
     assert_eq!(machine["load_average"].as_array().map(Vec::len), Some(3));
+    assert!(document()["other_cpus"].as_f64().is_some_and(|cpus| cpus >= 0.0));
 }
 
 #[test]
