@@ -72,6 +72,7 @@ use core::ptr::NonNull;
 pub(crate) mod area;
 #[cfg(not(loom))]
 pub(crate) mod chunk;
+mod lazy;
 pub(crate) mod locked;
 pub mod sheaf;
 #[cfg(any(loom, quietline_sim, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
@@ -80,6 +81,11 @@ pub(crate) mod step;
 mod template;
 
 pub use body::{active, is_fallback};
+#[cfg(not(loom))]
+pub use chunk::allocated;
+#[cfg(not(loom))]
+pub use lazy::WordsCell;
+pub use lazy::{LazyWords, WordsRef};
 pub use sheaf::{Chain, OwnedSheaf, Sheaf};
 
 /// The bodies that operations may have.

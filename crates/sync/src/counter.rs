@@ -4,7 +4,7 @@ use core::fmt;
 
 use quietline_platform::atomic::{AtomicI64, Ordering};
 use quietline_platform::fork::{AtFork, Rank, Registered};
-use quietline_platform::percpu::{self, Words};
+use quietline_platform::percpu::{self, LazyWords};
 use quietline_platform::{AllocError, cpu};
 
 use crate::SpinLock;
@@ -25,6 +25,9 @@ use crate::SpinLock;
 /// Differs from the kernel's: reading never needs the interrupt-safe lock of folding CPUs that go offline, because
 /// here a CPU's word stays where it is when no thread runs there.
 ///
+/// The CPUs' words are allocated by the first addition. While there is no memory for them, each
+/// addition goes to the shared word.
+///
 /// # Guarantees
 ///
 /// With B the batch and N the number of CPUs:
@@ -43,7 +46,7 @@ use crate::SpinLock;
 /// `lib/percpu_counter.c`, Linux 6.1 to 7.3.
 pub struct Counter {
     /// Words[0] is the part of the count that this CPU has not folded.
-    words: Words<1>,
+    words: LazyWords<1>,
     /// Strict bound of a CPU's word.
     batch: i64,
     /// batch · cpus: how far the shared word may be from the count.
@@ -65,7 +68,7 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`AllocError`] when there is no memory for the CPUs' words.
+    /// [`AllocError`] when there is no memory for the shared word.
     pub fn new() -> Result<Self, AllocError> {
         Self::with_batch(u32::try_from(2 * cpu::nr_cpus()).unwrap_or(u32::MAX).max(32))
     }
@@ -74,13 +77,12 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`AllocError`] when there is no memory for the CPUs' words.
+    /// [`AllocError`] when there is no memory for the shared word.
     pub fn with_batch(batch: u32) -> Result<Self, AllocError> {
-        let words = Words::new()?;
-        let cpus = i64::try_from(words.cpus()).unwrap_or(i64::MAX);
+        let cpus = i64::try_from(cpu::nr_cpus()).unwrap_or(i64::MAX);
         let batch = i64::from(batch.max(1));
         let counter = Self {
-            words,
+            words: LazyWords::new(),
             batch,
             unknown: batch.saturating_mul(cpus),
             shared: Registered::new(
@@ -106,7 +108,8 @@ impl Counter {
     /// own.
     #[inline(always)]
     pub fn try_add(&self, amount: i64) -> bool {
-        self.words.add_within_restartable(0, amount, self.batch)
+        let words = self.words.ready();
+        words.is_some_and(|words| words.add_within_restartable(0, amount, self.batch))
     }
 
     /// Subtracts `amount`; as [`add`](Self::add).
@@ -160,8 +163,7 @@ impl Counter {
             amount,
             self.unknown,
         );
-        (far && self.words.add_within(0, amount, self.batch))
-            || self.limited_add_slow(limit, amount)
+        (far && self.try_add(amount)) || self.limited_add_slow(limit, far, amount)
     }
 
     /// A CPU's own part is at most this much, in either direction, less one.
@@ -172,15 +174,28 @@ impl Counter {
     #[cold]
     #[inline(never)]
     fn add_slow(&self, amount: i64) {
-        if percpu::is_fallback() && self.words.add_within(0, amount, self.batch) {
-            return;
+        if !self.add_to_words(amount) {
+            let _fold = self.shared.fold.lock();
+            self.fold_locked(amount);
         }
-        let _fold = self.shared.fold.lock();
-        self.fold_locked(amount);
+    }
+
+    /// Adds `amount` to the CPU's word, if that is within the batch. Makes the words, if there is
+    /// memory for them.
+    fn add_to_words(&self, amount: i64) -> bool {
+        // Words that `try_add` has used are full; that is all that it fails for then.
+        if self.words.ready().is_some() && !percpu::is_fallback() {
+            return false;
+        }
+        let words = self.words.get_or_make();
+        words.is_ok_and(|words| words.add_within(0, amount, self.batch))
     }
 
     #[cold]
-    fn limited_add_slow(&self, limit: i64, amount: i64) -> bool {
+    fn limited_add_slow(&self, limit: i64, far: bool, amount: i64) -> bool {
+        if far && self.add_to_words(amount) {
+            return true;
+        }
         let _fold = self.shared.fold.lock();
         let fits = within(limit, self.sum_locked().checked_add(amount), amount, 0);
         if fits {
@@ -192,7 +207,7 @@ impl Counter {
     /// Adds `amount` and this CPU's part to the shared word.
     fn fold_locked(&self, amount: i64) {
         // Indivisible: an addition on this CPU comes before the swap and is folded, or after it and starts from 0.
-        let part = self.words.swap(0, 0) as i64;
+        let part = self.words.get().map_or(0, |words| words.swap(0, 0) as i64);
         // Relaxed: writers are ordered by the lock, readers want a number only.
         let shared = self.shared.count.load(Ordering::Relaxed);
         self.shared.count.store(shared.wrapping_add(part).wrapping_add(amount), Ordering::Relaxed);
@@ -200,7 +215,8 @@ impl Counter {
 
     fn sum_locked(&self) -> i64 {
         // Relaxed: the lock orders the shared word; the CPUs' words are counted as of some moment each.
-        self.shared.count.load(Ordering::Relaxed).wrapping_add(self.words.sum(0) as i64)
+        let shared = self.shared.count.load(Ordering::Relaxed);
+        shared.wrapping_add(self.words.get().map_or(0, |words| words.sum(0) as i64))
     }
 }
 

@@ -7,7 +7,7 @@ use crossbeam_utils::CachePadded;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU64, Ordering};
 use quietline_platform::heap;
-use quietline_platform::percpu::{self, Words};
+use quietline_platform::percpu::{self, LazyWords, Words};
 
 /// Ids that a CPU takes from the shared word at a time. A power of two: a CPU's word that is a multiple of it has
 /// none left.
@@ -27,7 +27,8 @@ const START: u32 = if cfg!(debug_assertions) { 0u32.wrapping_sub(4 * BATCH) } el
 /// ```
 ///
 /// A CPU takes 1,024 ids at a time and hands them out by one restartable operation: no locked instruction, no line
-/// that another CPU writes.
+/// that another CPU writes. The CPUs' words are allocated by the first call. While there is no memory for them, each call
+/// takes its id from the shared word.
 ///
 /// Differs from the kernel's: a thread may lose its CPU between taking a batch and giving it to the CPU. If the CPU then
 /// has a batch already, that one is left over, and goes to the next CPU that wants one. There is no lock: with 128 CPUs that open and close sockets,
@@ -51,7 +52,7 @@ const START: u32 = if cfg!(debug_assertions) { 0u32.wrapping_sub(4 * BATCH) } el
 /// `fs/inode.c` (`get_next_ino`), Linux 2.6.37 to 7.3.
 pub struct IdAllocator {
     /// Words[0] is the id that this CPU hands out next; a multiple of the batch when it has none.
-    words: Words<1>,
+    words: LazyWords<1>,
     /// On a line of its own: every call reads the field above.
     pool: Box<CachePadded<Pool>>,
 }
@@ -80,7 +81,7 @@ impl WideIdAllocator {
     ///
     /// # Errors
     ///
-    /// [`AllocError`] when there is no memory for the CPUs' words.
+    /// [`AllocError`] when there is no memory for the shared word.
     pub fn new() -> Result<Self, AllocError> {
         IdAllocator::with(START, u64::MAX).map(Self)
     }
@@ -97,7 +98,7 @@ impl IdAllocator {
     ///
     /// # Errors
     ///
-    /// [`AllocError`] when there is no memory for the CPUs' words.
+    /// [`AllocError`] when there is no memory for the shared word.
     pub fn new() -> Result<Self, AllocError> {
         Self::starting_at(START)
     }
@@ -106,7 +107,7 @@ impl IdAllocator {
     ///
     /// # Errors
     ///
-    /// [`AllocError`] when there is no memory for the CPUs' words.
+    /// [`AllocError`] when there is no memory for the shared word.
     pub fn starting_at(first: u32) -> Result<Self, AllocError> {
         Self::with(first, u32::MAX.into())
     }
@@ -121,7 +122,7 @@ impl IdAllocator {
             next: AtomicU64::new(next),
             bits,
         }))?;
-        let ids = Self { words: Words::new()?, pool };
+        let ids = Self { words: LazyWords::new(), pool };
         quietline_platform::name_words!(**ids.pool => "IdAllocator.pool" { leftovers, next });
         Ok(ids)
     }
@@ -136,7 +137,8 @@ impl IdAllocator {
 
     #[inline]
     fn next_wide(&self) -> u64 {
-        match self.words.increment_unless_restartable(0, MASK) {
+        let words = self.words.ready();
+        match words.and_then(|words| words.increment_unless_restartable(0, MASK)) {
             Some(id) => id,
             None => self.next_slow(),
         }
@@ -146,23 +148,27 @@ impl IdAllocator {
     #[cold]
     #[inline(never)]
     fn next_slow(&self) -> u64 {
+        let words = self.words.get_or_make().ok();
         if percpu::is_fallback()
-            && let Some(id) = self.words.increment_unless(0, MASK)
+            && let Some(id) = words.as_ref().and_then(|words| words.increment_unless(0, MASK))
         {
             return id;
         }
         let id = self.pool.take();
         let rest = id + 1;
         if rest & MASK != 0 {
-            self.install(rest);
+            match words {
+                Some(words) => self.install(&words, rest),
+                None => self.pool.leave(rest),
+            }
         }
         id
     }
 
     /// Gives a batch to the current CPU. If the CPU has one already, because the thread has moved
     /// or another thread was quicker, that one is left over.
-    fn install(&self, rest: u64) {
-        let replaced = self.words.swap(0, rest);
+    fn install(&self, words: &Words<1>, rest: u64) {
+        let replaced = words.swap(0, rest);
         if replaced & MASK != 0 {
             self.pool.leave(replaced);
         }

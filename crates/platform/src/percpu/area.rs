@@ -32,6 +32,28 @@ impl<const N: usize> Area<N> {
         })
     }
 
+    /// A handle on words by the address of CPU 0's copy.
+    ///
+    /// # Safety
+    /// `words` is the [base](Self::base) of `N` words, and `offset` that of their handle. The new
+    /// handle is used while the words live, and dropped only by their owner.
+    #[inline(always)]
+    pub(crate) unsafe fn from_base(
+        words: NonNull<AtomicU64>,
+        #[cfg(not(quietline_sim))] offset: isize,
+    ) -> Self {
+        Self {
+            words,
+            #[cfg(not(quietline_sim))]
+            offset,
+        }
+    }
+
+    /// The address of CPU 0's copy.
+    pub(crate) fn base(&self) -> NonNull<AtomicU64> {
+        self.words
+    }
+
     pub(crate) fn word(&self, cpu: usize, index: usize) -> &AtomicU64 {
         &self.copy(cpu)[index]
     }

@@ -208,6 +208,12 @@ pub(super) unsafe fn free(words: NonNull<u8>, count: usize) {
     }
 }
 
+/// Returns the bytes of all words that are allocated now, in all copies: more than the memory that
+/// they take, as copies take none before they are written.
+pub fn allocated() -> usize {
+    lock().iter().map(|chunk| chunk.used).sum::<usize>() * GRANULE * body::copies()
+}
+
 /// The CPU whose copy of some words an address is in, if it is in any.
 #[cfg(quietline_sim)]
 pub fn owner_of(address: usize) -> Option<usize> {

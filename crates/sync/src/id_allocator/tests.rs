@@ -6,13 +6,14 @@ use super::*;
 #[test]
 fn a_replaced_batch_is_left_over() {
     let ids = IdAllocator::starting_at(8192).unwrap();
-    for cpu in 0..ids.words.cpus() {
-        ids.words.word(cpu, 0).store(1025, Ordering::Relaxed);
+    let words = ids.words.get_or_make().unwrap();
+    for cpu in 0..words.cpus() {
+        words.word(cpu, 0).store(1025, Ordering::Relaxed);
     }
-    ids.install(8193);
+    ids.install(&words, 8193);
     assert_eq!(ids.pool.take(), 1025);
-    let words = (0..ids.words.cpus()).map(|cpu| ids.words.load(cpu, 0));
-    assert_eq!(words.filter(|word| *word == 8193).count(), 1);
+    let loaded = (0..words.cpus()).map(|cpu| words.load(cpu, 0));
+    assert_eq!(loaded.filter(|word| *word == 8193).count(), 1);
 }
 
 /// Property 2: the next refill hands out what was left over, to its end and without a gap, before a new batch.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use quietline_platform::percpu::LazyWords;
 use quietline_platform::{cpu, model, thread};
 use quietline_sync::{Counter, IdAllocator};
 
@@ -34,6 +35,48 @@ fn quiescent_sum_is_exact() {
             assert!((counter.read() - 2).abs() < 2 * cpu::nr_cpus() as i64);
         });
     }
+}
+
+/// Property 1: the first additions of two CPUs, each of which makes the words, are both counted.
+#[test]
+fn first_additions_meet() {
+    model(|| {
+        let counter = Arc::new(Counter::with_batch(4).unwrap());
+        let other = {
+            let counter = counter.clone();
+            on_cpu(1, move || counter.add(3))
+        };
+        counter.add(2);
+        let sum = counter.sum();
+        assert!(sum == 2 || sum == 5, "{sum}");
+        other.join().unwrap();
+        assert_eq!(counter.sum(), 5);
+    });
+}
+
+/// The first use of words without a lock: two CPUs add to two words, and a third thread sums.
+#[test]
+fn first_use_of_words_meets() {
+    model(|| {
+        let words = Arc::new(LazyWords::<2>::new());
+        let other = {
+            let words = words.clone();
+            on_cpu(1, move || words.get_or_make().unwrap().add(1, 3))
+        };
+        words.get_or_make().unwrap().add(0, 2);
+        let reader = {
+            let words = words.clone();
+            thread::spawn(move || {
+                let words = words.get().expect("made before this thread");
+                [words.sum(0), words.sum(1)]
+            })
+        };
+        let seen = reader.join().unwrap();
+        assert!(seen == [2, 0] || seen == [2, 3], "{seen:?}");
+        other.join().unwrap();
+        let words = words.get().unwrap();
+        assert_eq!([words.sum(0), words.sum(1)], [2, 3]);
+    });
 }
 
 /// Property 1: a sum beside a fold sees it before or after, never by halves. (The main thread folds: the model

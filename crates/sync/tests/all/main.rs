@@ -3,6 +3,7 @@
 
 mod counter;
 mod file_ref;
+mod first_use;
 mod id_allocator;
 mod lockref;
 mod percpu;
