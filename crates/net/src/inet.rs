@@ -40,7 +40,7 @@ use core::time::Duration;
 use ports::{Ports, Taken};
 use quietline_platform::AllocError;
 #[cfg(not(loom))]
-use quietline_slab::Stats;
+use quietline_slab::LazyCache;
 use quietline_sync::Once;
 use quietline_sync::WaitQueue;
 use quietline_vfs::abi::O_NONBLOCK;
@@ -62,8 +62,8 @@ pub(crate) struct Inet {
 
 impl Inet {
     pub(crate) fn new() -> Result<Self, Errno> {
-        let streams = Objects::new("tcp_sock").map_err(|_| Errno::NOMEM)?;
-        let datagrams = Objects::new("udp_sock").map_err(|_| Errno::NOMEM)?;
+        let streams = Objects::new().map_err(|_| Errno::NOMEM)?;
+        let datagrams = Objects::new().map_err(|_| Errno::NOMEM)?;
         let make = || -> Result<Self, AllocError> {
             Ok(Self {
                 tcp: Ports::new(Taken::ByAny)?,
@@ -83,8 +83,8 @@ impl Inet {
     }
 
     #[cfg(not(loom))]
-    pub(crate) fn stats(&self) -> [Stats; 2] {
-        [self.streams.stats(), self.datagrams.stats()]
+    pub(crate) fn caches(&self) -> [&LazyCache; 2] {
+        [self.streams.cache(), self.datagrams.cache()]
     }
 
     #[cfg(not(loom))]

@@ -3,7 +3,7 @@
 use crate::inet::Inet;
 use crate::unix::Unix;
 #[cfg(not(loom))]
-use quietline_slab::Stats;
+use quietline_slab::LazyCache;
 use rustix::io::Errno;
 
 /// What a kernel's sockets have in common: names, ports, what is in flight. One for each kernel, at one address for its
@@ -23,11 +23,11 @@ impl Net {
         Ok(Self { unix: Unix::new()?, inet: Inet::new()? })
     }
 
-    /// What the caches of states hold: of local sockets, of streams and of datagram sockets.
+    /// The caches of states: of local sockets, of streams and of datagram sockets.
     #[cfg(not(loom))]
-    pub fn stats(&self) -> [Stats; 3] {
-        let [streams, datagrams] = self.inet.stats();
-        [self.unix.stats(), streams, datagrams]
+    pub fn caches(&self) -> [&LazyCache; 3] {
+        let [streams, datagrams] = self.inet.caches();
+        [self.unix.cache(), streams, datagrams]
     }
 
     /// Gives cached memory back to the system.

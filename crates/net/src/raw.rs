@@ -12,7 +12,7 @@
 pub(crate) mod caller;
 mod object;
 
-pub(crate) use self::object::{Object, Objects};
+pub(crate) use self::object::{Named, Object, Objects};
 
 use self::caller::Caller;
 use crate::net::Net;

@@ -63,7 +63,7 @@ use core::time::Duration;
 use flight::Flights;
 use names::Names;
 #[cfg(not(loom))]
-use quietline_slab::Stats;
+use quietline_slab::LazyCache;
 use quietline_sync::Once;
 use quietline_sync::WaitQueue;
 use quietline_vfs::{Direction, Events, Io, Ioctl, PollTable, Sink, Source};
@@ -81,13 +81,13 @@ pub(crate) struct Unix {
 
 impl Unix {
     pub(crate) fn new() -> Result<Self, Errno> {
-        let socks = Objects::new("unix_sock").map_err(|_| Errno::NOMEM)?;
+        let socks = Objects::new().map_err(|_| Errno::NOMEM)?;
         Ok(Self { names: Names::new()?, flights: Flights::new()?, socks })
     }
 
     #[cfg(not(loom))]
-    pub(crate) fn stats(&self) -> Stats {
-        self.socks.stats()
+    pub(crate) fn cache(&self) -> &LazyCache {
+        self.socks.cache()
     }
 
     #[cfg(not(loom))]

@@ -4,8 +4,9 @@ use crate::processes::Processes;
 use crate::{Config, Errno, Process};
 use core::pin::Pin;
 use quietline_net::{Net, Socket};
+use quietline_platform::AllocError;
 use quietline_platform::atomic::AtomicU64;
-use quietline_slab::{CacheError, RawCache, Stats};
+use quietline_slab::{LazyCache, RawCache, Stats};
 use quietline_sync::{IdAllocator, Shared};
 use quietline_vfs::inotify::Inotify;
 use quietline_vfs::namei::PSEUDO_DEVICES;
@@ -70,8 +71,8 @@ pub(crate) struct Inner {
     pub(crate) processes: Processes,
 }
 
-/// The system call's word for what keeps a cache from being made. (Layouts are the crates' own, and fit.)
-fn no_memory(_: CacheError) -> Errno {
+/// Returns the error of a system call that finds no memory.
+fn no_memory(_: AllocError) -> Errno {
     Errno::NOMEM
 }
 
@@ -90,33 +91,37 @@ impl Inner {
         Inodes { nr_inodes: k.sockets.live() + k.pipes.live() + k.vfs.nr_inodes() - ROOTS }
     }
 
-    pub(crate) fn slabinfo(&self) -> [Stats; 19] {
+    /// The kernel's slab caches, in the order of `/proc/slabinfo`.
+    pub(crate) fn caches(&self) -> [&LazyCache; 19] {
         let k = self;
-        let [dentries, inodes, names, long_names] = k.vfs.stats();
-        let [pages, nodes] = k.vfs.page_stats();
-        let [epolls, epitems] = k.epolls.stats();
-        let [local, streams, datagrams] = k.net.stats();
+        let [dentries, inodes, names, long_names, pages, nodes, pipe_pages] = k.vfs.caches();
+        let [epolls, epitems] = k.epolls.caches();
+        let [local, streams, datagrams] = k.net.caches();
         [
-            k.files.stats(),
-            k.sockets.stats(),
+            k.files.cache(),
+            k.sockets.cache(),
             local,
             streams,
             datagrams,
-            k.pipes.stats(),
-            k.vfs.pipe_stats(),
-            k.eventfds.stats(),
-            k.timerfds.stats(),
-            k.signalfds.stats(),
+            k.pipes.cache(),
+            pipe_pages,
+            k.eventfds.cache(),
+            k.timerfds.cache(),
+            k.signalfds.cache(),
             dentries,
             inodes,
             names,
             long_names,
             pages,
             nodes,
-            k.inotifies.stats(),
+            k.inotifies.cache(),
             epolls,
             epitems,
         ]
+    }
+
+    pub(crate) fn slabinfo(&self) -> [Stats; 19] {
+        self.caches().map(LazyCache::stats)
     }
 }
 
@@ -153,12 +158,12 @@ impl Kernel {
         let pipes = PseudoFs::new("pipefs").map_err(no_memory)?;
         let eventfds = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
         let timerfds = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
-        let timers = Timers::new().map_err(|_| Errno::NOMEM)?;
+        let timers = Timers::new().map_err(no_memory)?;
         let signalfds = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
         let inotifies = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
         let epolls = EventPolls::new().map_err(no_memory)?;
-        let last_ino = IdAllocator::new().map_err(|_| Errno::NOMEM)?;
-        let processes = Processes::new().map_err(|_| Errno::NOMEM)?;
+        let last_ino = IdAllocator::new().map_err(no_memory)?;
+        let processes = Processes::new().map_err(no_memory)?;
         // The tree comes last: from here on the namespace goes before the file systems, whatever fails.
         let vfs = Vfs::new()?;
         let limits = || Limits::new(config.fs_size, config.fs_inodes).map_err(|_| Errno::NOMEM);

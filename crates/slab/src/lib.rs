@@ -56,6 +56,7 @@
 //! | values that readers find by a pointer and may keep reading while they are taken away | [`RcuCache<T>`](RcuCache): freed after a grace period |
 //! | the same, by the million, and readers who can take a reference and look again | [`TypesafeCache<T>`](TypesafeCache): memory is reused at once, but only for the same type |
 //! | raw memory, hooks, C | [`RawCache`] |
+//! | the same, in many caches of which few are used | [`LazyCache`] |
 //!
 //! | you do | call |
 //! |---|---|
@@ -186,6 +187,7 @@ mod debug;
 mod deferred;
 mod freelist;
 mod hook;
+mod lazy;
 mod name;
 mod options;
 mod rcu;
@@ -214,6 +216,7 @@ pub use debug::{
     set_violation_handler,
 };
 pub use hook::{ContextFn, Hook};
+pub use lazy::LazyCache;
 pub use name::Name;
 pub use options::{CacheError, MAX_OBJECT, Merge, Options};
 pub use rcu_cache::{Place, RcuCache, RcuSlot, Unlinked};

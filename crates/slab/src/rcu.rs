@@ -71,7 +71,7 @@ impl RawCache {
     /// Never; but called from a callback, of any domain, it ends the process with a message. Inside
     /// a read section of the domain it never returns.
     pub fn flush_rcu(&self) {
-        Self::flush_rcu_of(&[self]);
+        Self::flush_rcu_of([self].into_iter());
     }
 
     /// [`flush_rcu`](Self::flush_rcu) of several caches, which waits once for all that are of one domain and follow each
@@ -79,9 +79,9 @@ impl RawCache {
     ///
     /// # Panics
     /// As [`flush_rcu`](Self::flush_rcu).
-    pub fn flush_rcu_of(caches: &[&RawCache]) {
-        caches.iter().for_each(|cache| cache.collect());
-        wait_for(caches.iter().map(|cache| &*cache.cache));
+    pub fn flush_rcu_of<'c>(caches: impl Iterator<Item = &'c RawCache> + Clone) {
+        caches.clone().for_each(|cache| cache.collect());
+        wait_for(caches.map(|cache| &*cache.cache));
     }
 
     /// [`flush_rcu_of`](Self::flush_rcu_of) caches that nobody else uses: needs no barrier of the machine for each if they are
@@ -89,8 +89,8 @@ impl RawCache {
     ///
     /// # Panics
     /// As [`flush_rcu`](Self::flush_rcu).
-    pub fn flush_rcu_alone(caches: &mut [&mut RawCache]) {
-        for cache in &mut *caches {
+    pub fn flush_rcu_alone(caches: &mut [Option<&mut RawCache>]) {
+        for cache in caches.iter_mut().flatten() {
             if Shared::is_unique(&mut cache.cache) {
                 // SAFETY: the only handle is borrowed mutably.
                 unsafe { cache.cache.collect_alone() }
@@ -98,7 +98,7 @@ impl RawCache {
                 cache.collect()
             }
         }
-        wait_for(caches.iter().map(|cache| &*cache.cache));
+        wait_for(caches.iter().flatten().map(|cache| &*cache.cache));
     }
 }
 

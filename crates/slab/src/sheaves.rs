@@ -23,6 +23,8 @@ use core::ptr::NonNull;
 use quietline_platform::atomic::{AtomicU64, Ordering};
 #[cfg(doc)]
 use quietline_platform::percpu;
+#[cfg(not(loom))]
+use quietline_platform::percpu::WordsCell;
 use quietline_platform::percpu::{Chain, OwnedSheaf, Sheaf, Words};
 use quietline_platform::{AllocError, FenceError};
 use quietline_sync::SpinLock;
@@ -63,6 +65,40 @@ impl Counters {
     /// A statistic, over all CPUs.
     pub(crate) fn sum(&self, statistic: usize) -> u64 {
         self.0.sum(BEFORE_STATS + statistic)
+    }
+}
+
+/// A pointer to sheaves of another owner that is set once.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub(crate) struct SheavesCell(WordsCell<WORDS>);
+
+#[cfg(not(loom))]
+impl SheavesCell {
+    pub(crate) const fn new() -> Self {
+        Self(WordsCell::new())
+    }
+
+    /// Sets the pointer, unless it is set.
+    ///
+    /// # Safety
+    /// The sheaves outlive the cell; all callers name the same.
+    pub(crate) unsafe fn set(&self, sheaves: &Sheaves) {
+        // SAFETY: by contract.
+        unsafe { self.0.set(&sheaves.words) };
+    }
+
+    /// Another handle on the sheaves for a fast path, as from [`Sheaves::alias`]: see
+    /// [`WordsCell::ready`].
+    ///
+    /// # Safety
+    /// It is not used after the sheaves are dropped.
+    #[inline(always)]
+    pub(crate) unsafe fn ready(&self) -> Option<ManuallyDrop<Sheaves>> {
+        // SAFETY: passed on.
+        let words = unsafe { self.0.ready()?.alias() };
+        let words = ManuallyDrop::into_inner(words);
+        Some(ManuallyDrop::new(Sheaves { words, guard: AtomicU64::new(1) }))
     }
 }
 

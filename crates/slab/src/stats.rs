@@ -2,6 +2,7 @@
 
 use crate::control::Control;
 use crate::name::Name;
+use crate::options::Options;
 use crate::registry;
 use crate::tunables::Tunables;
 use quietline_platform::atomic::Ordering;
@@ -22,6 +23,7 @@ pub(crate) const WORDS: usize = 6;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
     /// The number that identifies the cache while it lives: see [`with_cache`](crate::with_cache).
+    /// 0 for a [`LazyCache`](crate::LazyCache) before it is made.
     pub id: usize,
     /// The cache's name. A merged cache has the name of its first handle.
     pub name: Name,
@@ -68,6 +70,36 @@ impl Stats {
     /// Returns the statistics, read while no other thread moves objects between layers.
     pub(crate) fn of(cache: &Control) -> Self {
         cache.visits.settled(|| Self::read(cache))
+    }
+
+    /// Returns the statistics of a cache that is not made yet: zeros, but for its options.
+    ///
+    /// # Panics
+    /// If the options are not those of a cache.
+    pub(crate) fn unused(options: &Options) -> Self {
+        let (tunables, layout) = options.resolve().expect("the options of a cache");
+        Self {
+            id: 0,
+            name: options.name,
+            size: options.size,
+            object_size: layout.stride,
+            objects_per_slab: layout.objects,
+            slab_size: layout.block,
+            slabs: 0,
+            partial_slabs: 0,
+            places: 0,
+            active: 0,
+            cached: 0,
+            waiting: 0,
+            aliases: 0,
+            tunables,
+            refills: 0,
+            flushes: 0,
+            barn_gets: 0,
+            barn_puts: 0,
+            slab_syncs: 0,
+            rcu_sheaves: 0,
+        }
     }
 
     fn read(cache: &Control) -> Self {

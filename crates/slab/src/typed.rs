@@ -242,21 +242,28 @@ impl<T: Typesafe> TypesafeCache<T> {
         if options.link_offset.is_some() {
             return Err(CacheError::BadLayout);
         }
+        let options = |domain| Self::raw_options(options, domain);
+        // SAFETY: the hooks are for memory of T's size and alignment, and a T may be made and
+        // dropped on any thread. No object is freed by RCU.
+        let raw = unsafe { InDomain::new(domain.into(), options)? };
+        Ok(Self { raw, of: PhantomData })
+    }
+
+    /// Returns `options` with the hooks of a typesafe cache of `T`s: those of a
+    /// [`LazyCache`](crate::LazyCache) of such objects, none of which is freed by RCU. The options
+    /// are for memory of T's size and alignment.
+    pub fn raw_options(options: Options, domain: &'static rcu::Domain) -> Options {
         unsafe fn ctor<T: Typesafe>(memory: NonNull<u8>) {
             // SAFETY: the cache passes memory of T's size and alignment that nobody uses.
             unsafe { memory.cast::<T>().write(T::construct()) };
         }
-        let options = |domain| Options {
+        Options {
             ctor: Some(Hook::new(ctor::<T>)),
             dtor: Hook::drop_of::<T>(),
             typesafe: Some(domain),
             link_offset: T::LINK_OFFSET,
             ..options
-        };
-        // SAFETY: the hooks are for memory of T's size and alignment, and a T may be made and
-        // dropped on any thread. No object is freed by RCU.
-        let raw = unsafe { InDomain::new(domain.into(), options)? };
-        Ok(Self { raw, of: PhantomData })
+        }
     }
 
     /// Allocates a `T`, in the state in which it was freed, or freshly constructed. Costs and lines

@@ -91,6 +91,12 @@ impl WideIdAllocator {
     pub fn next(&self) -> u64 {
         self.0.next_wide()
     }
+
+    /// The next id from the shared word, which needs no words of the CPUs: for the first objects
+    /// of an owner that may never have more.
+    pub fn next_shared(&self) -> u64 {
+        self.0.pool.take_one()
+    }
 }
 
 impl IdAllocator {
@@ -154,13 +160,11 @@ impl IdAllocator {
         {
             return id;
         }
+        let Some(words) = words else { return self.pool.take_one() };
         let id = self.pool.take();
         let rest = id + 1;
         if rest & MASK != 0 {
-            match words {
-                Some(words) => self.install(&words, rest),
-                None => self.pool.leave(rest),
-            }
+            self.install(&words, rest);
         }
         id
     }
@@ -188,6 +192,16 @@ impl Pool {
         }
         // 0 is not an id.
         (self.next.fetch_add(BATCH.into(), Ordering::Relaxed) & self.bits).max(1)
+    }
+
+    /// Takes one id, and leaves the rest of its batch over.
+    fn take_one(&self) -> u64 {
+        let id = self.take();
+        let rest = id + 1;
+        if rest & MASK != 0 {
+            self.leave(rest);
+        }
+        id
     }
 
     /// Keeps the rest of a batch for whoever comes next, if there is room.

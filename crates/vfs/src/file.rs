@@ -34,8 +34,8 @@ use crate::status::Status;
 use core::cell::Cell;
 use core::ptr;
 use quietline_platform::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use quietline_platform::cpu;
-use quietline_slab::{CacheError, Stats, TypesafeCache};
+use quietline_platform::{AllocError, cpu};
+use quietline_slab::LazyCache;
 use quietline_sync::{Counter, FileRef, Shared, SpinLock, rcu};
 use std::collections::HashMap;
 
@@ -106,7 +106,8 @@ impl File {
 /// borrows it.
 #[derive(Debug)]
 pub struct Files {
-    pub(crate) cache: TypesafeCache<File>,
+    /// Of `File`s, typesafe.
+    pub(crate) cache: LazyCache,
     pub(crate) domain: &'static rcu::Domain,
     pub(crate) nr_files: Counter,
     max_files: AtomicU64,
@@ -135,13 +136,13 @@ impl Files {
     /// No files yet; at most `max_files` (`/proc/sys/fs/file-max`).
     ///
     /// # Errors
-    /// [`CacheError`] when there is no memory.
-    pub fn new(max_files: u64) -> Result<Self, CacheError> {
+    /// [`AllocError`] when there is no memory.
+    pub fn new(max_files: u64) -> Result<Self, AllocError> {
         let domain = rcu::global()?;
         let nr_files = Counter::new()?;
         let slack = nr_files.batch().unsigned_abs().saturating_mul(cpu::nr_cpus() as u64);
         Ok(Self {
-            cache: TypesafeCache::new("filp", domain)?,
+            cache: File::cache(domain),
             domain,
             near_max: AtomicI64::new(near_max(max_files, slack)),
             slack,
@@ -171,9 +172,9 @@ impl Files {
         self.near_max.store(near_max(max, self.slack), Ordering::Relaxed);
     }
 
-    /// What the cache of files holds.
-    pub fn stats(&self) -> Stats {
-        self.cache.stats()
+    /// The cache of files.
+    pub fn cache(&self) -> &LazyCache {
+        &self.cache
     }
 
     /// Gives cached files back to the system.

@@ -64,6 +64,7 @@ mod cold_result;
 pub mod cred;
 mod dcache;
 mod dentry;
+mod event_counts;
 mod eventfd;
 pub mod eventpoll;
 mod fdtable;

@@ -3,14 +3,15 @@
 pub use crate::raw::dcache::super_block::SuperRef;
 
 use crate::abi::StatFs;
+use crate::event_counts::EventCounts;
 use crate::inode::Inode;
 use crate::ramfs::RamFs;
+use crate::raw::dcache::root::RootObjects;
 use crate::vfs::Vfs;
 use core::fmt;
 use core::ptr::NonNull;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicPtr, AtomicU64};
-use quietline_platform::percpu::Words;
 use quietline_sync::rcu::Head;
 use quietline_sync::{Seqcount, SpinLock, SpinLockGuard};
 
@@ -34,7 +35,9 @@ pub struct SuperBlock {
     pub(crate) s_root: AtomicPtr<crate::dentry::Dentry>,
     s_type: &'static str,
     s_dev: u64,
-    pub(crate) counts: Words<WORDS>,
+    /// Without the root's.
+    pub(crate) counts: EventCounts<WORDS>,
+    pub(crate) root: RootObjects,
     /// Held by renames of directories from one directory to another, and by those of files that had to wait for a directory
     /// (`s_vfs_rename_mutex`).
     s_vfs_rename: SpinLock<()>,
@@ -99,13 +102,14 @@ impl SuperBlock {
         info: Box<dyn FileSystem>,
     ) -> Result<Self, AllocError> {
         Ok(Self {
+            root: RootObjects::alloc()?,
             head: Head::new(),
             vfs,
             s_active: AtomicU64::new(1),
             s_root: AtomicPtr::new(core::ptr::null_mut()),
             s_type,
             s_dev,
-            counts: Words::new()?,
+            counts: EventCounts::new(),
             s_vfs_rename: SpinLock::new(()),
             moves: SpinLock::new(()),
             move_seq: Seqcount::new(),
@@ -167,12 +171,12 @@ impl SuperBlock {
 
     /// Dentries that live; exact when nobody makes or ends one meanwhile.
     pub fn nr_dentry(&self) -> i64 {
-        self.made_less_ended(DENTRIES_MADE, DENTRIES_ENDED)
+        self.made_less_ended(DENTRIES_MADE, DENTRIES_ENDED) + i64::from(self.root.has_dentry())
     }
 
     /// Inodes that live; exact when nobody makes or ends one meanwhile.
     pub fn nr_inodes(&self) -> i64 {
-        self.made_less_ended(INODES_MADE, INODES_ENDED)
+        self.made_less_ended(INODES_MADE, INODES_ENDED) + i64::from(self.root.has_inode())
     }
 
     /// Dentries that a directory has and that stand for nothing.

@@ -19,7 +19,7 @@ use core::marker::PhantomPinned;
 use core::pin::Pin;
 use quietline_platform::atomic::AtomicBool;
 use quietline_platform::heap;
-use quietline_slab::{CacheError, RawCache, Stats};
+use quietline_slab::{LazyCache, RawCache};
 use quietline_sync::rcu::{self, Domain};
 use quietline_sync::{Shared, WideIdAllocator};
 use rustix::io::Errno;
@@ -32,8 +32,8 @@ pub struct Vfs {
     pub(crate) mounts: Mounts,
     pub(crate) domain: &'static Domain,
     pub(crate) keys: Keys,
-    pub(crate) dentries: RawCache,
-    pub(crate) inodes: RawCache,
+    pub(crate) dentries: LazyCache,
+    pub(crate) inodes: LazyCache,
     pub(crate) long_names: LongNames,
     /// As tmpfs has them with `inode64`: no number comes again.
     pub(crate) last_ino: WideIdAllocator,
@@ -71,7 +71,6 @@ impl Vfs {
     /// # Errors
     /// `ENOMEM`.
     pub fn new() -> Result<Pin<Box<Self>>, Errno> {
-        let no_memory = |_: CacheError| Errno::NOMEM;
         let domain = rcu::global().map_err(|_| Errno::NOMEM)?;
         let lock_waits = Shared::new(LockWaits::new()).map_err(|_| Errno::NOMEM)?;
         let anonymous = PseudoState::new(lock_waits.clone());
@@ -79,14 +78,14 @@ impl Vfs {
             mounts: Mounts::new(),
             domain,
             keys: Keys::draw()?,
-            dentries: Dentry::cache(domain).map_err(no_memory)?,
-            inodes: Inode::cache(domain).map_err(no_memory)?,
-            long_names: LongNames::new(domain).map_err(no_memory)?,
+            dentries: Dentry::cache(domain),
+            inodes: Inode::cache(domain),
+            long_names: LongNames::new(domain),
             last_ino: WideIdAllocator::new().map_err(|_| Errno::NOMEM)?,
             lru: Lru::new().map_err(|_| Errno::NOMEM)?,
             supers: Supers::new(),
-            pages: PageCaches::new(domain).map_err(no_memory)?,
-            pipe_pages: Pages::new().map_err(no_memory)?,
+            pages: PageCaches::new(domain),
+            pipe_pages: Pages::new(domain),
             pipe_limits: PipeLimits::new(),
             clock: FileClock::new(),
             lock_waits,
@@ -133,25 +132,16 @@ impl Vfs {
         sum
     }
 
-    /// What the caches of pages hold: pages, nodes of their trees.
-    pub fn page_stats(&self) -> [Stats; 2] {
-        self.pages.stats()
-    }
-
-    /// What the cache of pipes' pages holds.
-    pub fn pipe_stats(&self) -> Stats {
-        self.pipe_pages.stats()
-    }
-
     /// The limits of pipes.
     pub fn pipe_limits(&self) -> &PipeLimits {
         &self.pipe_limits
     }
 
-    /// What the caches hold: dentries, inodes, and long names of two sizes.
-    pub fn stats(&self) -> [Stats; 4] {
-        let [small, large] = self.long_names.stats();
-        [self.dentries.stats(), self.inodes.stats(), small, large]
+    /// The caches: of dentries, of inodes, of long names of two sizes, of pages, of nodes of their
+    /// trees, and of pages of pipes.
+    pub fn caches(&self) -> [&LazyCache; 7] {
+        let ([small, large], [page, node]) = (self.long_names.caches(), self.pages.caches());
+        [&self.dentries, &self.inodes, small, large, page, node, self.pipe_pages.cache()]
     }
 
     /// Gives back the dentries that nobody refers to, and then their directories' that nobody refers to any more, and cached
@@ -167,15 +157,9 @@ impl Vfs {
                 n => freed += n,
             }
         }
-        let [small, large] = self.long_names.caches();
-        let (page, node) = (&self.pages.page, &self.pages.node);
-        RawCache::flush_rcu_of(&[&self.dentries, &self.inodes, small, large, page, node]);
+        RawCache::flush_rcu_of(self.caches().into_iter().filter_map(LazyCache::made));
         self.reap();
-        self.dentries.shrink();
-        self.inodes.shrink();
-        self.long_names.shrink();
-        self.pipe_pages.shrink();
-        self.pages.shrink();
+        self.caches().into_iter().for_each(LazyCache::shrink);
         freed
     }
 }

@@ -350,7 +350,7 @@ unsafe impl Send for Mounted {}
 impl Mounted {
     /// With two references beside the tree's.
     fn new() -> Arc<Self> {
-        let mount = Mount::ordinary("ramfs").unwrap();
+        let mount = Mount::ordinary("ramfs");
         mount.get();
         mount.get();
         let used = core::array::from_fn(|_| UnsafeCell::new(false));

@@ -36,7 +36,7 @@ unsafe impl Send for Mounted {}
 
 impl Mounted {
     fn new() -> Arc<Self> {
-        let counts = Mount::ordinary("ramfs").unwrap();
+        let counts = Mount::ordinary("ramfs");
         Arc::new(Self { counts, ended: UnsafeCell::new(false), ends: AtomicU32::new(0) })
     }
 

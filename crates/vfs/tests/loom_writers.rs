@@ -15,6 +15,8 @@
 // The cell by which the model sees who changes something.
 #![allow(unsafe_code)]
 
+#[path = "../src/event_counts.rs"]
+mod event_counts;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/mount.rs"]
 mod mount;
@@ -43,7 +45,7 @@ unsafe impl Send for Mounted {}
 
 impl Mounted {
     fn new() -> Arc<Self> {
-        Arc::new(Self { writers: Writers::new(true).unwrap(), changes: UnsafeCell::new(0) })
+        Arc::new(Self { writers: Writers::new(true), changes: UnsafeCell::new(0) })
     }
 
     fn change(&self) {
@@ -172,7 +174,7 @@ fn passes_beside_the_end(away: bool) {
     let (count, passed) = (ended.clone(), Arc::new(AtomicUsize::new(0)));
     let passes = passed.clone();
     explore(move |mounted| {
-        let mount = Arc::new(Mount::ordinary("model").unwrap());
+        let mount = Arc::new(Mount::ordinary("model"));
         let writer = {
             let (mounted, mount, passes) = (mounted.clone(), mount.clone(), passes.clone());
             thread::spawn(move || {

@@ -48,7 +48,7 @@ pub(super) use receive::How;
 use super::settings::Settings;
 use super::stream::{Bytes, LARGE, SMALL};
 use crate::options::Options;
-use crate::raw::{NetRef, Object};
+use crate::raw::{Named, NetRef, Object};
 use core::fmt;
 use listen::Listener;
 use quietline_platform::AllocError;
@@ -132,6 +132,10 @@ pub(crate) struct End {
     /// Held by who empties large pieces outside the queue's lock, and taken with that held only if it is free; others who want to
     /// read wait for it.
     reader: SpinLock<()>,
+}
+
+impl Named for End {
+    const CACHE: &'static str = "tcp_sock";
 }
 
 /// The sender's side. On lines of its own.

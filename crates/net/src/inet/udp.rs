@@ -39,7 +39,7 @@ use crate::address::SockAddr;
 use crate::message::{Incoming, Outgoing};
 use crate::options::{BUFFER, Options};
 use crate::proto::{self, On};
-use crate::raw::{NetRef, Object};
+use crate::raw::{Named, NetRef, Object};
 use connect::Control;
 use control::Said;
 use core::fmt;
@@ -80,6 +80,10 @@ pub(crate) struct End {
 /// On lines of its own: the senders write them.
 #[repr(align(64))]
 struct Received(SpinLock<Queue>);
+
+impl Named for End {
+    const CACHE: &'static str = "udp_sock";
+}
 
 impl End {
     pub(super) fn new(net: NetRef, v6: bool, lite: bool) -> Result<Object<Self>, AllocError> {

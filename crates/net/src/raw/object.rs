@@ -16,7 +16,6 @@
 //! The last owner gives the memory back at once and without a locked instruction: a new owner comes only from an old one.
 
 use core::fmt;
-#[cfg(loom)]
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -25,8 +24,16 @@ use quietline_platform::atomic::{AtomicUsize, Ordering};
 #[cfg(loom)]
 use quietline_platform::heap;
 #[cfg(not(loom))]
-use quietline_slab::{Cache, CacheError, Options, Stats};
+use quietline_slab::{LazyCache, Options};
 use quietline_sync::Counted;
+#[cfg(not(loom))]
+use quietline_sync::rcu;
+
+/// A type whose objects have a slab cache.
+pub(crate) trait Named {
+    /// The name of the cache in statistics.
+    const CACHE: &'static str;
+}
 
 /// Where the objects of a kind come from, and go back to.
 ///
@@ -34,9 +41,8 @@ use quietline_sync::Counted;
 /// that ends sees its last sockets off before that goes.
 pub(crate) struct Objects<T> {
     #[cfg(not(loom))]
-    cache: Cache<Inner<T>>,
+    cache: LazyCache,
     /// The model's come from the heap, where it sees that they are given back.
-    #[cfg(loom)]
     of: PhantomData<fn() -> T>,
 }
 
@@ -65,17 +71,19 @@ unsafe impl<T: Send + Sync> Send for Object<T> {}
 unsafe impl<T: Send + Sync> Sync for Object<T> {}
 
 impl<T> Objects<T> {
-    /// None yet; `name` is shown in statistics.
+    /// None yet. The name of `T` is shown in statistics.
     ///
     /// # Errors
-    /// [`CacheError`] when there is no memory.
+    /// [`AllocError`] when there is no memory for the RCU domain.
     #[cfg(not(loom))]
-    pub(crate) fn new(name: &'static str) -> Result<Self, CacheError> {
-        let options = Options {
-            sheaf_capacity: AT_ONCE,
-            ..Options::new(name, size_of::<Inner<T>>(), align_of::<Inner<T>>())
-        };
-        Ok(Self { cache: Cache::with_options(options)? })
+    pub(crate) fn new() -> Result<Self, AllocError>
+    where
+        T: Named,
+    {
+        // No object waits for a grace period.
+        let options = |_| Options { sheaf_capacity: AT_ONCE, ..Options::of::<Inner<T>>(T::CACHE) };
+        // SAFETY: there is no hook.
+        Ok(Self { cache: unsafe { LazyCache::new(options, rcu::global()?) }, of: PhantomData })
     }
 
     /// A value with `N` owners, 1 or more. Writes no shared line, but once in a sheaf's worth.
@@ -105,7 +113,8 @@ impl<T> Objects<T> {
     #[cfg(not(loom))]
     #[inline(always)]
     fn allocate(&self, inner: impl FnOnce() -> Inner<T>) -> Result<NonNull<Inner<T>>, AllocError> {
-        Ok(self.cache.alloc_with(inner)?.into_raw())
+        // SAFETY: the cache is one of such objects.
+        unsafe { self.cache.alloc_with(inner) }
     }
 
     /// # Safety
@@ -116,14 +125,14 @@ impl<T> Objects<T> {
         // SAFETY: by contract.
         unsafe {
             inner.drop_in_place();
-            self.cache.free_raw(inner);
+            self.cache.free(inner.cast());
         }
     }
 
-    /// What the cache holds.
+    /// The cache.
     #[cfg(not(loom))]
-    pub(crate) fn stats(&self) -> Stats {
-        self.cache.stats()
+    pub(crate) fn cache(&self) -> &LazyCache {
+        &self.cache
     }
 
     /// Gives cached memory back to the system.
@@ -135,7 +144,7 @@ impl<T> Objects<T> {
 
 #[cfg(loom)]
 impl<T> Objects<T> {
-    pub(crate) fn new(_name: &'static str) -> Result<Self, AllocError> {
+    pub(crate) fn new() -> Result<Self, AllocError> {
         Ok(Self { of: PhantomData })
     }
 

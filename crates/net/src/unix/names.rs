@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_name_is_one_sockets_of_a_type() {
-        let all = crate::raw::Objects::new("sock").unwrap();
+        let all = crate::raw::Objects::new().unwrap();
         let [one, two, three]: [Object<Sock>; 3] = [(); 3].map(|()| {
             let [sock] = Sock::new(&all, 1).unwrap();
             sock

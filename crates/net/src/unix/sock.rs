@@ -6,7 +6,7 @@ use super::segment::{Segment, Sender};
 use crate::abi::SO_PASSCRED;
 use crate::caller::Ids;
 use crate::options::Options;
-use crate::raw::{Object, Objects};
+use crate::raw::{Named, Object, Objects};
 use core::fmt;
 use quietline_platform::atomic::{AtomicBool, AtomicU32, Ordering};
 use quietline_platform::fault;
@@ -65,6 +65,10 @@ pub(crate) struct Sock {
     bound: AtomicBool,
     embryo: AtomicBool,
     pub(super) options: Options,
+}
+
+impl Named for Sock {
+    const CACHE: &'static str = "unix_sock";
 }
 
 /// What a socket's lock is for.

@@ -22,8 +22,8 @@
 //! * A fork at any moment leaves the child words that it can use, or none.
 
 use super::Words;
-use crate::AllocError;
 use crate::atomic::{AtomicPtr, Ordering};
+use crate::{AllocError, FenceError};
 use core::fmt;
 use core::ptr;
 
@@ -32,7 +32,7 @@ pub use native::{LazyWords, WordsCell, WordsRef};
 
 #[cfg(not(loom))]
 mod native {
-    use super::{AllocError, AtomicPtr, Ordering, Words, fmt, ptr};
+    use super::{AllocError, AtomicPtr, FenceError, Ordering, Words, fmt, ptr};
     use crate::atomic::AtomicU64;
     use crate::percpu::area::Area;
     use core::marker::PhantomData;
@@ -160,7 +160,7 @@ mod native {
         }
     }
 
-    /// `N` 64-bit words for each CPU, zeroed, that are allocated when they are first used.
+    /// `N` 64-bit words for each CPU that are allocated when they are first used.
     pub struct LazyWords<const N: usize>(WordsCell<N>);
 
     impl<const N: usize> LazyWords<N> {
@@ -181,16 +181,27 @@ mod native {
             self.0.get()
         }
 
-        /// The words, made if they were not.
+        /// As [`Words::fence`], also before the words are made: a thread that makes them
+        /// afterwards, or has made them and is not found by [`get`](Self::get) after this, sees
+        /// what the caller wrote before.
+        ///
+        /// # Errors
+        /// As [`Words::fence`].
+        pub fn fence(&self) -> Result<(), FenceError> {
+            crate::fault::check_fence()?;
+            crate::backend::percpu::fence()
+        }
+
+        /// The words, made with these values in every copy if they were not.
         ///
         /// # Errors
         /// [`AllocError`]; nothing has changed.
-        pub fn get_or_make(&self) -> Result<WordsRef<'_, N>, AllocError> {
+        pub fn get_or_make_with(&self, initial: [u64; N]) -> Result<WordsRef<'_, N>, AllocError> {
             if let Some(words) = self.0.get() {
                 self.0.ready_from_now_on();
                 return Ok(words);
             }
-            let fresh = Words::new()?;
+            let fresh = Words::with_initial(initial)?;
             // SAFETY: words that were set are freed when this is dropped.
             if unsafe { self.0.set(&fresh) } {
                 core::mem::forget(fresh);
@@ -225,7 +236,7 @@ mod native {
 #[cfg(loom)]
 pub type WordsRef<'a, const N: usize> = &'a Words<N>;
 
-/// `N` 64-bit words for each CPU, zeroed, that are allocated when they are first used. In the
+/// `N` 64-bit words for each CPU that are allocated when they are first used. In the
 /// model, a pointer to words on the heap.
 #[cfg(loom)]
 pub struct LazyWords<const N: usize>(AtomicPtr<Words<N>>);
@@ -249,15 +260,30 @@ impl<const N: usize> LazyWords<N> {
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The words, made if they were not.
+    /// As [`Words::fence`], also before the words are made.
+    ///
+    /// # Errors
+    /// As [`Words::fence`].
+    pub fn fence(&self) -> Result<(), FenceError> {
+        // ORDERING: the native barrier, where there are no words whose steps would order it: a
+        // thread that makes the words afterwards acquires this; else this finds its words.
+        let null = ptr::null_mut();
+        match self.0.compare_exchange(null, null, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => crate::fault::check_fence(),
+            // SAFETY: as in `get`.
+            Err(words) => unsafe { &*words }.fence(),
+        }
+    }
+
+    /// The words, made with these values in every copy if they were not.
     ///
     /// # Errors
     /// [`AllocError`]; nothing has changed.
-    pub fn get_or_make(&self) -> Result<WordsRef<'_, N>, AllocError> {
+    pub fn get_or_make_with(&self, initial: [u64; N]) -> Result<WordsRef<'_, N>, AllocError> {
         if let Some(words) = self.get() {
             return Ok(words);
         }
-        let fresh = Box::into_raw(Box::new(Words::new()?));
+        let fresh = Box::into_raw(Box::new(Words::with_initial(initial)?));
         // ORDERING: as natively.
         let set =
             self.0.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire);
@@ -276,6 +302,22 @@ impl<const N: usize> Drop for LazyWords<N> {
             // SAFETY: boxed in `get_or_make`, and dropped once.
             drop(unsafe { Box::from_raw(ptr::from_ref(words).cast_mut()) });
         }
+    }
+}
+
+impl<const N: usize> LazyWords<N> {
+    /// The words, made with zeros if they were not.
+    ///
+    /// # Errors
+    /// [`AllocError`]; nothing has changed.
+    pub fn get_or_make(&self) -> Result<WordsRef<'_, N>, AllocError> {
+        self.get_or_make_with([0; N])
+    }
+
+    /// The wrapping sum of a word over all CPUs: 0 if the words are not made. Exact if no other
+    /// thread writes.
+    pub fn sum(&self, index: usize) -> u64 {
+        self.get().map_or(0, |words| words.sum(index))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::Errno;
 use crate::raw::KernelRef;
 use core::fmt::Write as _;
 use quietline_platform::pages::PAGE_SIZE;
-use quietline_slab::{Control, Stats, Tunables, with_cache};
+use quietline_slab::{Control, LazyCache, Stats, Tunables};
 use quietline_vfs::Vfs;
 use quietline_vfs::abi::{S_IFDIR, S_IFREG};
 use quietline_vfs::generated::{Directory, Made, Names, Text, TextBuffer, TextFile};
@@ -101,10 +101,11 @@ pub(super) struct Caches {
 impl Names for Caches {
     fn find(&self, vfs: &Vfs, name: &[u8]) -> Result<Option<Made>, Errno> {
         let caches = self.kernel.get(vfs).slabinfo();
-        let Some(stats) = caches.iter().find(|stats| stats.name.as_bytes() == name) else {
+        let Some(index) = caches.iter().position(|stats| stats.name.as_bytes() == name) else {
             return Ok(None);
         };
-        Made::new(S_IFDIR | 0o755, Directory(Cache { id: stats.id })).map(Some)
+        let cache = Cache { kernel: self.kernel, index };
+        Made::new(S_IFDIR | 0o755, Directory(cache)).map(Some)
     }
 
     fn list(
@@ -123,9 +124,17 @@ impl Names for Caches {
     }
 }
 
-#[derive(Debug)]
+/// A cache of a kernel, by its index among them.
+#[derive(Debug, Clone, Copy)]
 struct Cache {
-    id: usize,
+    kernel: KernelRef,
+    index: usize,
+}
+
+impl Cache {
+    fn get<'v>(&self, vfs: &'v Vfs) -> &'v LazyCache {
+        self.kernel.get(vfs).caches()[self.index]
+    }
 }
 
 impl Names for Cache {
@@ -135,7 +144,7 @@ impl Names for Cache {
             return Ok(None);
         };
         let mode = if attribute.store.is_some() { 0o600 } else { 0o400 };
-        let made = Made::new(S_IFREG | mode, TextFile::new(Value { id: self.id, attribute }))?;
+        let made = Made::new(S_IFREG | mode, TextFile::new(Value { cache: *self, attribute }))?;
         Ok(Some(Made { size: FILE_SIZE, ..made }))
     }
 
@@ -158,22 +167,23 @@ impl Names for Cache {
 
 #[derive(Debug)]
 struct Value {
-    id: usize,
+    cache: Cache,
     attribute: &'static Attribute,
 }
 
 impl Text for Value {
-    fn show(&self, _vfs: &Vfs, out: &mut TextBuffer) -> Result<(), Errno> {
+    fn show(&self, vfs: &Vfs, out: &mut TextBuffer) -> Result<(), Errno> {
         if let Some(show) = self.attribute.show {
-            let value = with_cache(self.id, |cache| show(&cache.stats())).ok_or(Errno::NODEV)?;
-            let _ = writeln!(out, "{value}");
+            let _ = writeln!(out, "{}", show(&self.cache.get(vfs).stats()));
         }
         Ok(())
     }
 
-    fn store(&self, _vfs: &Vfs, _at: u64, text: &[u8]) -> Result<usize, Errno> {
+    /// Makes the cache, if it was not made: it is to keep what it is told.
+    fn store(&self, vfs: &Vfs, _at: u64, text: &[u8]) -> Result<usize, Errno> {
         let store = self.attribute.store.ok_or(Errno::IO)?;
-        with_cache(self.id, |cache| store(cache, text)).ok_or(Errno::NODEV)??;
+        let cache = self.cache.get(vfs).get_or_make().map_err(|_| Errno::NOMEM)?;
+        store(cache, text)?;
         Ok(text.len())
     }
 

@@ -23,6 +23,7 @@ mod fork;
 #[allow(dead_code, unreachable_pub, reason = "public for lab/storm, which use more of it")]
 mod input;
 mod layout;
+mod lazy;
 mod locked_instructions;
 mod memory;
 mod merge;

@@ -29,6 +29,15 @@ fn a_leftover_batch_comes_first() {
     assert_eq!(taken.len(), 3 * BATCH as usize);
 }
 
+/// Ids from the shared word are those that the CPUs go on from.
+#[test]
+fn shared_ids_come_first() {
+    let ids = WideIdAllocator(IdAllocator::with(4096, u64::MAX).unwrap());
+    let shared = [ids.next_shared(), ids.next_shared()];
+    assert!(ids.0.words.get().is_none());
+    assert_eq!((shared, ids.next(), ids.next_shared()), ([4096, 4097], 4098, 5120));
+}
+
 /// As many batches as the pool's line has room for are kept; one more is skipped, and what was kept stays.
 #[test]
 fn leftovers_have_an_end() {

@@ -5,9 +5,9 @@
 //! sums them: ends first, then beginnings, so that a writer is never missed. What is begun ends, or is kept by a file that is open
 //! for writing: one word more, and not two.
 
+use crate::event_counts::EventCounts;
 use quietline_platform::atomic::{AtomicU32, Ordering};
-use quietline_platform::percpu::Words;
-use quietline_platform::{AllocError, thread};
+use quietline_platform::thread;
 use quietline_sync::might_sleep;
 use rustix::io::Errno;
 
@@ -38,21 +38,21 @@ const NAP: core::time::Duration = core::time::Duration::from_micros(100);
 /// Writers of one mount (`mnt_writers`).
 #[derive(Debug)]
 pub(crate) struct Writers {
-    words: Words<4>,
+    counts: EventCounts<4>,
     state: AtomicU32,
 }
 
 impl Writers {
     /// None; whether there may be any.
-    pub(crate) fn new(writable: bool) -> Result<Self, AllocError> {
+    pub(crate) fn new(writable: bool) -> Self {
         let state = AtomicU32::new(if writable { OPEN } else { CLOSED });
-        Ok(Self { words: Words::new()?, state })
+        Self { counts: EventCounts::new(), state }
     }
 
     /// Begins to write (`mnt_want_write`). Writes no shared line.
     ///
     /// # Errors
-    /// `EROFS`.
+    /// `EROFS`; `ENOMEM` for the first one.
     #[inline]
     pub(crate) fn begin(&self) -> Result<(), Errno> {
         loop {
@@ -71,13 +71,15 @@ impl Writers {
     /// [`begin`](Self::begin) for who does not wait: none while somebody counts.
     #[inline(always)]
     pub(crate) fn try_begin(&self) -> Option<Result<(), Errno>> {
-        self.words.add(BEGUN, 1);
+        if self.counts.begin(BEGUN).is_err() {
+            return Some(Err(Errno::NOMEM));
+        }
         // ORDERING: the sequence in `add` is a barrier for the compiler, which pairs with the fence in `close`: either this
         // load finds that somebody counts, or the count has us. Acquire: of what was done before it was opened again.
         match self.state.load(Ordering::Acquire) {
             OPEN => Some(Ok(())),
             state => {
-                self.words.add(ENDED, 1);
+                self.counts.add(ENDED, 1);
                 (state == CLOSED).then_some(Err(Errno::ROFS))
             }
         }
@@ -86,19 +88,19 @@ impl Writers {
     /// Ends what [`begin`](Self::begin) began, on whichever CPU.
     #[inline]
     pub(crate) fn end(&self) {
-        self.words.add(ENDED, 1);
+        self.counts.add(ENDED, 1);
     }
 
     /// What was begun becomes a file that is open, until [`close_file`](Self::close_file).
     #[inline]
     pub(crate) fn open_file(&self) {
-        self.words.add(KEPT, 1);
+        self.counts.add(KEPT, 1);
     }
 
     /// The file is closed.
     #[inline]
     pub(crate) fn close_file(&self) {
-        self.words.add(CLOSED_FILES, 1);
+        self.counts.add(CLOSED_FILES, 1);
     }
 
     /// Lets nobody write from now on. The caller excludes other changes by a lock. Waits for changes that are being made, which
@@ -116,16 +118,16 @@ impl Writers {
         self.state.store(HELD, Ordering::Relaxed);
         // A refused fence, here and below, leaves the mount busy.
         let mut busy = true;
-        let tries = if self.words.fence().is_ok() { TRIES } else { 0 };
+        let tries = if self.counts.fence().is_ok() { TRIES } else { 0 };
         for n in 0..tries {
             let (closed, ended, kept) =
-                (self.words.sum(CLOSED_FILES), self.words.sum(ENDED), self.words.sum(KEPT));
+                (self.counts.sum(CLOSED_FILES), self.counts.sum(ENDED), self.counts.sum(KEPT));
             // Whose end was counted, or who was counted as a file or as its end, began before, perhaps on another CPU: now that is
             // visible, too. So if all who have begun have ended or are files, no file is missing among those.
-            if self.words.fence().is_err() {
+            if self.counts.fence().is_err() {
                 break;
             }
-            let begun = self.words.sum(BEGUN);
+            let begun = self.counts.sum(BEGUN);
             busy = kept != closed || begun != ended.wrapping_add(kept);
             if !busy || kept != closed {
                 break;
@@ -145,10 +147,10 @@ impl Writers {
     #[must_use = "who has not ended uses the mount"]
     pub(crate) fn drain(&self) -> bool {
         for n in 0..PATIENCE {
-            let ended = self.words.sum(ENDED).wrapping_add(self.words.sum(KEPT));
+            let ended = self.counts.sum(ENDED).wrapping_add(self.counts.sum(KEPT));
             // As in `close`.
-            let fenced = self.words.fence().is_ok();
-            if fenced && self.words.sum(BEGUN) == ended {
+            let fenced = self.counts.fence().is_ok();
+            if fenced && self.counts.sum(BEGUN) == ended {
                 return true;
             }
             self.pause(n);

@@ -20,6 +20,7 @@ pub(crate) mod locked;
 pub(crate) mod long_name;
 pub(crate) mod lru;
 pub(crate) mod refs;
+pub(crate) mod root;
 pub(crate) mod seen;
 pub(crate) mod super_block;
 pub(crate) mod table;

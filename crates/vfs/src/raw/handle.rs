@@ -17,8 +17,9 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use quietline_platform::atomic::Ordering;
-use quietline_slab::Typesafe;
+use quietline_slab::{LazyCache, Options, Typesafe, TypesafeCache};
 use quietline_sync::Shared;
+use quietline_sync::rcu::Domain;
 use rustix::io::Errno;
 
 // SAFETY: nobody reads or drops the link's four bytes.
@@ -28,6 +29,22 @@ unsafe impl Typesafe for File {
     }
 
     const LINK_OFFSET: Option<usize> = Some(Self::LINK);
+}
+
+impl File {
+    pub(crate) fn cache(domain: &'static Domain) -> LazyCache {
+        let options =
+            |domain| TypesafeCache::<Self>::raw_options(Options::of::<Self>("filp"), domain);
+        // SAFETY: the hooks make and drop files in memory for a file, on any thread. No file is
+        // freed by RCU.
+        unsafe { LazyCache::new(options, domain) }
+    }
+}
+
+/// Allocates a file.
+#[inline(always)]
+fn alloc_file(files: &Files) -> Result<NonNull<File>, Errno> {
+    files.cache.alloc().map(NonNull::cast).map_err(|_| Errno::NOMEM)
 }
 
 /// A reference to an open file. Dropping the last one closes the file.
@@ -72,7 +89,7 @@ impl<'k> UnopenedFile<'k> {
     /// `ENOMEM`.
     #[inline(always)]
     pub(crate) fn alloc_permitted(files: &'k Files) -> Result<Self, Errno> {
-        let file = files.cache.alloc().map_err(|_| Errno::NOMEM)?;
+        let file = alloc_file(files)?;
         files.nr_files.inc();
         Ok(Self { file, files })
     }
@@ -103,7 +120,7 @@ impl<'k> UnopenedFile<'k> {
 impl Drop for UnopenedFile<'_> {
     fn drop(&mut self) {
         // SAFETY: allocated in `alloc`, and no table has it.
-        unsafe { self.files.cache.free(self.file) };
+        unsafe { self.files.cache.free(self.file.cast()) };
         self.files.nr_files.dec();
     }
 }
@@ -127,7 +144,7 @@ impl<'k> FileHandle<'k> {
         mode: FileMode,
     ) -> Result<Self, Errno> {
         if files.is_far_from_max(1)
-            && let Some(file) = files.cache.try_alloc()
+            && let Some(file) = files.cache.try_alloc().map(NonNull::cast)
         {
             files.nr_files.inc();
             return Ok(Self::begin_object(file, files, mount, dentry, kind, flags, mode));
@@ -151,7 +168,7 @@ impl<'k> FileHandle<'k> {
         mode: FileMode,
     ) -> ColdResult<Self> {
         let file = match files.may_open() {
-            true => files.cache.alloc().map_err(|_| Errno::NOMEM),
+            true => alloc_file(files),
             false => Err(Errno::NFILE),
         };
         let opened = match file {
@@ -185,9 +202,9 @@ impl<'k> FileHandle<'k> {
         ends: [(i32, FileMode); 2],
     ) -> Result<[Self; 2], Errno> {
         if files.is_far_from_max(2)
-            && let Some(one) = files.cache.try_alloc()
+            && let Some(one) = files.cache.try_alloc().map(NonNull::cast)
         {
-            if let Some(two) = files.cache.try_alloc() {
+            if let Some(two) = files.cache.try_alloc().map(NonNull::cast) {
                 files.nr_files.add(2);
                 let begin = |file, (flags, mode)| {
                     Self::begin_object(file, files, mount, dentry, kind, flags, mode)
@@ -195,7 +212,7 @@ impl<'k> FileHandle<'k> {
                 return Ok([begin(one, ends[0]), begin(two, ends[1])]);
             }
             // SAFETY: just allocated.
-            unsafe { files.cache.free(one) };
+            unsafe { files.cache.free(one.cast()) };
         }
         // SAFETY: passed on.
         unsafe { Self::open_pair_slow(files, mount, dentry, kind, ends).into_result() }
@@ -636,7 +653,7 @@ unsafe fn release(file: NonNull<File>) {
             return release_noted(file, dentry, kind, ended);
         }
         let files = &*f.f_files.load(Ordering::Relaxed);
-        if !files.cache.try_free(file) {
+        if !files.cache.try_free(file.cast()) {
             return release_slow(file, dentry, kind, ended);
         }
         if !files.nr_files.try_add(-1) {
@@ -670,7 +687,7 @@ unsafe fn release_noted(
             state.locks.file_ends(&state.waits, file.addr().get() as u64);
         }
         ((*kind).end_file)(dentry, ended);
-        files.cache.free(file);
+        files.cache.free(file.cast());
         files.nr_files.dec();
     }
 }
@@ -690,7 +707,7 @@ unsafe fn release_slow(
     // SAFETY: as in `release`.
     unsafe {
         let files = &*file.as_ref().f_files.load(Ordering::Relaxed);
-        files.cache.free(file);
+        files.cache.free(file.cast());
         release_counted(files, dentry, kind, ended);
     }
 }
@@ -737,7 +754,7 @@ unsafe fn release_tree(f: &File) {
             || Opened::read(f, f.f_status.flags()),
             vfs,
         );
-        files.cache.free(NonNull::from(f));
+        files.cache.free(NonNull::from(f).cast());
         files.nr_files.dec();
         // In one section: whoever else puts his reference now may end the dentry, or the mount, under our eyes.
         let (dead, doomed) = {

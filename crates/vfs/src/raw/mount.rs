@@ -143,8 +143,8 @@ impl<'k> MountRef<'k> {
         flags: MountFlags,
         id: u64,
     ) -> Result<Self, AllocError> {
-        let counts = Mount::detached(sb.s_type())?;
-        let writers = Writers::new(!flags.contains(MountFlags::RDONLY))?;
+        let counts = Mount::detached(sb.s_type());
+        let writers = Writers::new(!flags.contains(MountFlags::RDONLY));
         let place = heap::try_box(MaybeUninit::<TreeMount>::uninit())?;
         // SAFETY: both are given back when the last reference is, which comes before 'k ends.
         let (root, sb) = unsafe {

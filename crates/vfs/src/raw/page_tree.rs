@@ -22,8 +22,12 @@
 //! | [`PageWriter`] | the tree's lock, or a promise in its place | slots and counts have one writer |
 //! | [`Page`] | a reader's section, or a writer that removes nothing meanwhile | its bytes may change all the time: copies only |
 
+#[cfg(not(loom))]
+mod caches;
 mod change;
 
+#[cfg(not(loom))]
+pub(crate) use caches::caches;
 pub use change::PageWriter;
 pub(crate) use change::Place;
 

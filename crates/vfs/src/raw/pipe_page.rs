@@ -16,7 +16,8 @@ use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::cell::UnsafeCell;
 use quietline_platform::pages::PAGE_SIZE;
-use quietline_slab::{CacheError, Hook, Options, RawCache, Stats};
+use quietline_slab::{Hook, LazyCache, Options};
+use quietline_sync::rcu::Domain;
 
 /// A page, and how many buffers it is in. Its bytes are always initialised: zeros, or what somebody wrote.
 #[repr(C, align(64))]
@@ -31,7 +32,7 @@ struct Page {
 /// It must stay where it is while there are pipes: they point to it.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    cache: RawCache,
+    cache: LazyCache,
 }
 
 /// Where a pipe gets its pages from and gives them back.
@@ -63,20 +64,16 @@ unsafe impl Sync for Buffer {}
 
 impl Pages {
     /// None yet.
-    ///
-    /// # Errors
-    /// [`CacheError`] when there is no memory.
-    pub(crate) fn new() -> Result<Self, CacheError> {
+    pub(crate) fn new(domain: &'static Domain) -> Self {
         unsafe fn construct(page: NonNull<u8>) {
             // SAFETY: memory for a page, which is the constructor's; all of its fields may be zero.
             unsafe { page.cast::<Page>().write_bytes(0, 1) };
         }
-        let options = Options {
-            ctor: Some(Hook::new(construct)),
-            ..Options::new("pipe_page", size_of::<Page>(), align_of::<Page>())
-        };
+        // No page waits for a grace period.
+        let options =
+            |_| Options { ctor: Some(Hook::new(construct)), ..Options::of::<Page>("pipe_page") };
         // SAFETY: the hook is for memory of this size and alignment.
-        Ok(Self { cache: unsafe { RawCache::with_hooks(options)? } })
+        Self { cache: unsafe { LazyCache::new(options, domain) } }
     }
 
     /// For a pipe that is gone before these are, or has given back all of its pages; or for buffers in no pipe, of whoever has borrowed
@@ -85,14 +82,9 @@ impl Pages {
         PagesRef(NonNull::from(self))
     }
 
-    /// What the cache holds.
-    pub(crate) fn stats(&self) -> Stats {
-        self.cache.stats()
-    }
-
-    /// Gives cached pages back to the system.
-    pub(crate) fn shrink(&self) {
-        self.cache.shrink();
+    /// The cache of pages.
+    pub(crate) fn cache(&self) -> &LazyCache {
+        &self.cache
     }
 }
 

@@ -26,8 +26,9 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::time::Duration;
+use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicBool, Ordering};
-use quietline_slab::{CacheError, Hook, Options, RawCache, Stats};
+use quietline_slab::{Hook, LazyCache, Options, RawCache};
 use quietline_sync::{WaitQueue, rcu};
 use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -207,7 +208,7 @@ impl fmt::Debug for Kind {
 /// What the payloads need when they are dropped must outlive it, or stay until it was [flushed](Self::flush).
 #[derive(Debug)]
 pub struct PseudoFs<P: Payload> {
-    cache: RawCache,
+    cache: LazyCache,
     mount: Mount,
     states: PseudoStates,
     /// Whether an object has been given to wait for a grace period since all were waited for.
@@ -241,19 +242,19 @@ impl<P: Payload> PseudoFs<P> {
         mode: P::MODE,
     };
 
-    /// A filesystem without objects.
+    /// A filesystem without objects. Its cache is made with the first one.
     ///
     /// # Errors
-    /// [`CacheError`] when there is no memory.
-    pub fn new(s_type: &'static str) -> Result<Self, CacheError> {
-        let options = Options {
+    /// [`AllocError`] when there is no memory for the RCU domain.
+    pub fn new(s_type: &'static str) -> Result<Self, AllocError> {
+        let options = |domain| Options {
             release: Some(Hook::new(end::<P>)),
-            rcu: Some(rcu::global()?),
+            rcu: Some(domain),
             ..Options::new(P::CACHE, size_of::<Pseudo<P>>(), align_of::<Pseudo<P>>())
         };
         // SAFETY: the hook is for objects that hold a `Pseudo<P>`, as those do that are given to `free_rcu`; such an object may
         // be dropped on any thread, and the hook does not unwind.
-        let cache = unsafe { RawCache::with_hooks(options)? };
+        let cache = unsafe { LazyCache::new(options, rcu::global()?) };
         Ok(Self {
             cache,
             mount: Mount::internal(s_type),
@@ -274,23 +275,23 @@ impl<P: Payload> PseudoFs<P> {
 
     /// Whether [`flush`](Self::flush) would wait, and for what: for who waits for several filesystems at once, by
     /// [`RawCache::flush_rcu_alone`]. Then it has been done.
-    pub fn flushed_by_caller(&mut self) -> (bool, &mut RawCache) {
+    pub fn flushed_by_caller(&mut self) -> (bool, Option<&mut RawCache>) {
         let waits = self.waited.load(Ordering::Relaxed);
         self.waited.store(false, Ordering::Relaxed);
-        (waits, &mut self.cache)
+        (waits, self.cache.made_mut())
     }
 
     /// Objects that live; exact when nobody makes or ends one meanwhile.
     ///
     /// Nobody counts them one by one: the cache knows how many it has given out, for all objects that it has are either
-    /// in a sheaf or alive. So this costs what [`stats`](Self::stats) costs, some microseconds.
+    /// in a sheaf or alive. So this costs what [`LazyCache::stats`] costs, some microseconds.
     pub fn live(&self) -> i64 {
-        self.cache.stats().active as i64
+        self.cache.made().map_or(0, |cache| cache.stats().active as i64)
     }
 
-    /// What the cache holds.
-    pub fn stats(&self) -> Stats {
-        self.cache.stats()
+    /// The cache of its objects.
+    pub fn cache(&self) -> &LazyCache {
+        &self.cache
     }
 
     /// Gives cached objects back to the system.

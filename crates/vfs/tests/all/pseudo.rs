@@ -98,7 +98,7 @@ fn it_is_freed_without_a_grace_period() {
         let file = eventfd(&fs, &files, count, 0).unwrap();
         assert_eq!(file.payload::<EventFd>().unwrap().count(), count.into());
     }
-    let stats = fs.stats();
+    let stats = fs.cache().stats();
     // A CPU that the thread comes to fills a sheaf of its own once, at most from slabs of its own.
     let bound = 4 * (1 + quietline_platform::cpu::nr_cpus()) * stats.objects_per_slab.max(128);
     assert!(stats.slabs * stats.objects_per_slab <= bound, "{stats:?}");
@@ -106,7 +106,7 @@ fn it_is_freed_without_a_grace_period() {
     assert!(!domain.poll_state_synchronize(seq), "no grace period has ended");
     // And the memory goes back to the system as soon as it is asked for.
     fs.shrink();
-    assert_eq!(fs.stats().slabs, 0);
+    assert_eq!(fs.cache().stats().slabs, 0);
     drop(section);
 }
 

@@ -1,31 +1,23 @@
 //! Where pages come from, and who counts them.
 
 use crate::ramfs::Limits;
-use crate::raw::page_tree::Node;
-use quietline_platform::pages::PAGE_SIZE;
-use quietline_slab::{CacheError, Options, RawCache, Stats};
+use crate::raw::page_tree;
+use quietline_slab::LazyCache;
 use quietline_sync::rcu::Domain;
 
 /// The slab caches of all files of a kernel: `page` and `page_node`.
 #[derive(Debug)]
 pub struct PageCaches {
-    pub(crate) page: RawCache,
-    pub(crate) node: RawCache,
+    pub(crate) page: LazyCache,
+    pub(crate) node: LazyCache,
     domain: &'static Domain,
 }
 
 impl PageCaches {
     /// Empty caches, whose pages are freed after a grace period of the domain.
-    ///
-    /// # Errors
-    /// [`CacheError`].
-    pub fn new(domain: &'static Domain) -> Result<Self, CacheError> {
-        let cache = |options| RawCache::new(Options { rcu: Some(domain), ..options });
-        Ok(Self {
-            page: cache(Options::new("page", PAGE_SIZE, PAGE_SIZE))?,
-            node: cache(Options::new("page_node", size_of::<Node>(), align_of::<Node>()))?,
-            domain,
-        })
+    pub fn new(domain: &'static Domain) -> Self {
+        let [page, node] = page_tree::caches(domain);
+        Self { page, node, domain }
     }
 
     /// Whose sections readers of the files are in.
@@ -34,9 +26,9 @@ impl PageCaches {
         self.domain
     }
 
-    /// What the caches hold: pages, nodes.
-    pub fn stats(&self) -> [Stats; 2] {
-        [self.page.stats(), self.node.stats()]
+    /// The caches: of pages, of nodes.
+    pub fn caches(&self) -> [&LazyCache; 2] {
+        [&self.page, &self.node]
     }
 
     /// Waits until all that was freed before is free. Not inside a section or a callback of the domain.

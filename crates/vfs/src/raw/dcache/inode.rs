@@ -9,9 +9,10 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use quietline_platform::atomic::{Ordering, fence};
-use quietline_slab::{CacheError, Hook, Options, RawCache};
+use quietline_slab::{Hook, LazyCache, Options};
 use quietline_sync::rcu::Domain;
 use rustix::io::Errno;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::refs::DentryRef;
 
@@ -31,24 +32,36 @@ unsafe impl Send for InodeRef<'_> {}
 unsafe impl Sync for InodeRef<'_> {}
 
 impl Inode {
-    pub(crate) fn cache(domain: &'static Domain) -> Result<RawCache, CacheError> {
+    pub(crate) fn cache(domain: &'static Domain) -> LazyCache {
         unsafe fn release(object: NonNull<u8>) {
-            // SAFETY: the cache passes an object that was an inode, which nobody sees any more. Relaxed: said before it was freed.
-            if unsafe { object.cast::<Inode>().as_ref() }.i_bare.load(Ordering::Relaxed) {
-                return;
-            }
-            // SAFETY: as above.
-            let end = || unsafe { object.cast::<Inode>().drop_in_place() };
-            // It has been reported; whoever happens to run this has nothing to do with it.
-            if let Err(payload) = std::panic::catch_unwind(end) {
-                // Dropping a payload may panic again.
-                core::mem::forget(payload);
-            }
+            // SAFETY: the cache passes an object that was an inode, which nobody sees any more.
+            unsafe { Inode::drop_ended(object.cast()) };
         }
-        let options = Options::new("inode_cache", size_of::<Self>(), align_of::<Self>());
-        let options = Options { rcu: Some(domain), release: Some(Hook::new(release)), ..options };
+        let options = |domain| Options {
+            rcu: Some(domain),
+            release: Some(Hook::new(release)),
+            ..Options::of::<Self>("inode_cache")
+        };
         // SAFETY: the hook is for objects of an inode's size that hold one, as all do that are given to `free_rcu`.
-        unsafe { RawCache::with_hooks(options) }
+        unsafe { LazyCache::new(options, domain) }
+    }
+
+    /// Drops an inode that has ended, unless nothing is left in it.
+    ///
+    /// # Safety
+    /// The inode ended a grace period ago, or no other thread has seen it. It is dropped once.
+    pub(super) unsafe fn drop_ended(inode: NonNull<Inode>) {
+        // SAFETY: by contract. Relaxed: said before it was freed.
+        if unsafe { inode.as_ref() }.i_bare.load(Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: as above.
+        let end = || unsafe { inode.drop_in_place() };
+        // It has been reported, and has nothing to do with the thread that happens to run this.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(end)) {
+            // Dropping a payload may panic again.
+            core::mem::forget(payload);
+        }
     }
 
     /// The filesystem that it is of.
@@ -67,10 +80,13 @@ unsafe fn new_inode<'k>(
     new: NewInode,
     content: Content,
 ) -> Result<InodeRef<'k>, Errno> {
-    let inode = vfs.inodes.alloc().map_err(|_| Errno::NOMEM)?.cast::<Inode>();
+    sb.counts.begin(INODES_MADE).map_err(|_| Errno::NOMEM)?;
+    let Ok(inode) = vfs.inodes.alloc().map(NonNull::cast::<Inode>) else {
+        sb.counts.add(INODES_ENDED, 1);
+        return Err(Errno::NOMEM);
+    };
     // SAFETY: fresh memory of an inode's size and alignment.
     unsafe { inode.write(Inode::unborn(new, vfs.last_ino.next(), NonNull::from(sb), content)) };
-    sb.counts.add(INODES_MADE, 1);
     Ok(InodeRef { inode, of: PhantomData })
 }
 
@@ -199,6 +215,9 @@ unsafe fn evict(inode: NonNull<Inode>) {
         sb.as_ref().evict(inode.as_ref());
         // Relaxed: for who frees it, by way of the cache.
         inode.as_ref().i_bare.store(inode.as_ref().is_bare(), Ordering::Relaxed);
+        if sb.as_ref().root.is_inode(inode) {
+            return sb.as_ref().root.inode_ended();
+        }
         sb.as_ref().vfs.as_ref().inodes.free_rcu(inode.cast());
         sb.as_ref().counts.add(INODES_ENDED, 1);
     }

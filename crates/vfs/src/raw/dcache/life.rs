@@ -7,18 +7,19 @@ use crate::super_block::{DENTRIES_ENDED, DENTRIES_MADE, SuperBlock};
 use crate::vfs::Vfs;
 use core::ptr::NonNull;
 use quietline_platform::atomic::Ordering;
-use quietline_slab::{CacheError, Options, RawCache};
+use quietline_slab::{LazyCache, Options};
 use quietline_sync::rcu::Domain;
 use rustix::io::Errno;
 
 impl Dentry {
-    pub(crate) fn cache(domain: &'static Domain) -> Result<RawCache, CacheError> {
-        let options = Options::new("dentry", size_of::<Self>(), align_of::<Self>());
-        RawCache::new(Options { rcu: Some(domain), ..options })
+    pub(crate) fn cache(domain: &'static Domain) -> LazyCache {
+        let options = |domain| Options { rcu: Some(domain), ..Options::of::<Self>("dentry") };
+        // SAFETY: there is no hook.
+        unsafe { LazyCache::new(options, domain) }
     }
 }
 
-/// A dentry that nobody has seen, with one reference. It is its own parent if that is null.
+/// A dentry that nobody has seen, with one reference.
 ///
 /// # Safety
 /// The caller gives a reference to the parent, if that is `counted`; else the parent stays until the dentry is dropped, or is
@@ -31,7 +32,11 @@ pub(super) unsafe fn begin(
     parent: *mut Dentry,
     counted: bool,
 ) -> Result<NonNull<Dentry>, Errno> {
-    let memory = vfs.dentries.alloc().map_err(|_| Errno::NOMEM)?;
+    sb.counts.begin(DENTRIES_MADE).map_err(|_| Errno::NOMEM)?;
+    let Ok(memory) = vfs.dentries.alloc() else {
+        sb.counts.add(DENTRIES_ENDED, 1);
+        return Err(Errno::NOMEM);
+    };
     let long = match name.bytes().len() > INLINE {
         false => None,
         true => match vfs.long_names.alloc(name) {
@@ -39,15 +44,14 @@ pub(super) unsafe fn begin(
             Err(_) => {
                 // SAFETY: just allocated.
                 unsafe { vfs.dentries.free(memory) };
+                sb.counts.add(DENTRIES_ENDED, 1);
                 return Err(Errno::NOMEM);
             }
         },
     };
     let dentry = memory.cast::<Dentry>();
-    let parent = if parent.is_null() { dentry.as_ptr() } else { parent };
     // SAFETY: fresh memory of a dentry's size and alignment.
     unsafe { dentry.write(Dentry::unborn(name, long, parent, counted, NonNull::from(sb))) };
-    sb.counts.add(DENTRIES_MADE, 1);
     Ok(dentry)
 }
 
@@ -76,9 +80,13 @@ pub(super) unsafe fn end(dentry: NonNull<Dentry>) -> Option<NonNull<Dentry>> {
             drop(inode);
         }
         let parent = d.parent_ptr();
+        if parent == dentry {
+            // A root has no reference to itself, and is in its superblock's memory.
+            sb.as_ref().root.dentry_ended();
+            return None;
+        }
         vfs.dentries.free_rcu(dentry.cast());
-        // A root has no reference to itself.
-        let left = (parent != dentry && !d.is_uncounted()).then_some(parent);
+        let left = (!d.is_uncounted()).then_some(parent);
         sb.as_ref().counts.add(DENTRIES_ENDED, 1);
         left
     }

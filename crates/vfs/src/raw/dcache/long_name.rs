@@ -4,7 +4,7 @@ use crate::dcache::name::{NAME_MAX, Name};
 use core::ptr::NonNull;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU64, Ordering};
-use quietline_slab::{CacheError, Options, RawCache, Stats};
+use quietline_slab::{LazyCache, Options, RawCache};
 use quietline_sync::rcu::Domain;
 
 /// Bytes of the smaller blocks.
@@ -14,8 +14,8 @@ const LARGE: usize = (NAME_MAX + 1).next_multiple_of(64);
 /// Where the blocks come from.
 #[derive(Debug)]
 pub(crate) struct LongNames {
-    small: RawCache,
-    large: RawCache,
+    small: LazyCache,
+    large: LazyCache,
 }
 
 /// A block with a name of a known length. Nobody writes to it after it is made.
@@ -26,14 +26,20 @@ pub(super) struct LongName {
 }
 
 impl LongNames {
-    pub(crate) fn new(domain: &'static Domain) -> Result<Self, CacheError> {
-        let cache = |name, size| {
-            RawCache::new(Options { rcu: Some(domain), ..Options::new(name, size, 64) })
-        };
-        Ok(Self { small: cache("dname_small", SMALL)?, large: cache("dname_large", LARGE)? })
+    pub(crate) fn new(domain: &'static Domain) -> Self {
+        fn options(domain: &'static Domain, name: &str, size: usize) -> Options {
+            Options { rcu: Some(domain), ..Options::new(name, size, 64) }
+        }
+        // SAFETY: there is no hook.
+        unsafe {
+            Self {
+                small: LazyCache::new(|domain| options(domain, "dname_small", SMALL), domain),
+                large: LazyCache::new(|domain| options(domain, "dname_large", LARGE), domain),
+            }
+        }
     }
 
-    fn cache(&self, len: usize) -> &RawCache {
+    fn cache(&self, len: usize) -> &LazyCache {
         if len <= SMALL { &self.small } else { &self.large }
     }
 
@@ -65,21 +71,12 @@ impl LongNames {
         unsafe { self.cache(name.len).free_rcu(name.words.cast()) };
     }
 
-    pub(crate) fn stats(&self) -> [Stats; 2] {
-        [self.small.stats(), self.large.stats()]
-    }
-
-    pub(crate) fn shrink(&self) {
-        self.small.shrink();
-        self.large.shrink();
-    }
-
-    pub(crate) fn caches(&self) -> [&RawCache; 2] {
+    pub(crate) fn caches(&self) -> [&LazyCache; 2] {
         [&self.small, &self.large]
     }
 
-    pub(crate) fn caches_mut(&mut self) -> [&mut RawCache; 2] {
-        [&mut self.small, &mut self.large]
+    pub(crate) fn caches_mut(&mut self) -> [Option<&mut RawCache>; 2] {
+        [self.small.made_mut(), self.large.made_mut()]
     }
 }
 

@@ -273,7 +273,7 @@ unsafe fn rest_or_die(d: &Dentry, mut guard: LockrefGuard<'_>) -> bool {
 }
 
 impl<'k> NewDentry<'k> {
-    /// A dentry that is its own parent if that is null.
+    /// A dentry with a parent.
     ///
     /// # Safety
     /// The caller gives a reference to the parent, if it is `counted`, before the dentry is dropped or shown to anybody; if it

@@ -1,7 +1,7 @@
 //! References to superblocks, and their end.
 
 use super::genocide::genocide;
-use super::refs::{DentryRef, NewDentry, dput};
+use super::refs::{DentryRef, dput};
 use crate::dentry::DentryFlags;
 use crate::inode::{Content, NewInode};
 use crate::super_block::{FileSystem, SuperBlock};
@@ -73,6 +73,13 @@ impl Vfs {
         let sb = SuperBlock::unborn(NonNull::from(self), s_type, s_dev, info)
             .map_err(|_| Errno::NOMEM)?;
         let sb = NonNull::from(Box::leak(heap::try_box(sb).map_err(|_| Errno::NOMEM)?));
+        let name = self.name(b"/").expect("it is short");
+        let ino = self.last_ino.next_shared();
+        // SAFETY: boxed above, and nobody has seen it.
+        let dentry = unsafe { (*sb.as_ptr()).root.make(sb, &name, ino, root, content) };
+        // ORDERING: pairs with the acquire in `root`.
+        // SAFETY: as above.
+        unsafe { sb.as_ref() }.s_root.store(dentry.as_ptr(), Ordering::Release);
         let entered = {
             let mut list = self.supers.list.lock();
             heap::try_reserve(&mut *list, 1).map(|()| list.push(Member(sb)))
@@ -82,18 +89,7 @@ impl Vfs {
             drop(unsafe { Box::from_raw(sb.as_ptr()) });
             return Err(Errno::NOMEM);
         }
-        let sb = SuperRef { sb, of: PhantomData };
-        let inode = sb.new_inode(root, content)?;
-        let name = self.name(b"/").expect("it is short");
-        // SAFETY: it is its own parent, to which no reference is counted.
-        let mut dentry = unsafe { NewDentry::alloc(self, &sb, &name, ptr::null_mut(), true) }?;
-        dentry.instantiate(inode);
-        // No directory has it, but it is in the tree until that is taken down.
-        dentry.dentry().set_state(DentryFlags::PINNED);
-        let dentry = dentry.into_unhashed().into_raw();
-        // ORDERING: pairs with the acquire in `root`.
-        sb.s_root.store(dentry.as_ptr(), Ordering::Release);
-        Ok(sb)
+        Ok(SuperRef { sb, of: PhantomData })
     }
 
     /// Frees superblocks that were over but for some dentries, which are gone now.
@@ -121,7 +117,8 @@ impl SuperBlock {
         // What was ended until here was made before: so what was made is not summed too low.
         // After a refused fence it is not known, and a later call finds out.
         let fenced = self.counts.fence().is_ok();
-        fenced && ended == (self.counts.sum(DENTRIES_MADE), self.counts.sum(INODES_MADE))
+        let made = || (self.counts.sum(DENTRIES_MADE), self.counts.sum(INODES_MADE));
+        fenced && self.root.is_over() && ended == made()
     }
 }
 
@@ -226,9 +223,9 @@ impl Drop for Vfs {
         }
         // One wait for all: also for tables, and for superblocks that were freed before, which are of the same domain.
         let [small, large] = self.long_names.caches_mut();
-        let (page, node) = (&mut self.pages.page, &mut self.pages.node);
-        let caches = &mut [&mut self.dentries, &mut self.inodes, small, large, page, node];
-        RawCache::flush_rcu_alone(caches);
+        let (page, node) = (self.pages.page.made_mut(), self.pages.node.made_mut());
+        let (dentries, inodes) = (self.dentries.made_mut(), self.inodes.made_mut());
+        RawCache::flush_rcu_alone(&mut [dentries, inodes, small, large, page, node]);
         for member in list {
             // SAFETY: on the list, so valid. What was forgotten is never looked at again, but it may be the superblock of
             // dentries that were: then both are leaked.

@@ -10,9 +10,9 @@ use crate::raw::opened::Opened;
 use crate::raw::pseudo::PseudoFs;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicPtr, AtomicU64, Ordering};
-use quietline_platform::fault;
-use quietline_slab::{Cache, CacheError, RawCache, Stats};
-use quietline_sync::{Counter, Shared, SpinLock, WaitQueue};
+use quietline_platform::{AllocError, fault};
+use quietline_slab::{LazyCache, Options, RawCache};
+use quietline_sync::{Counter, Shared, SpinLock, WaitQueue, rcu};
 use rustix::io::Errno;
 use std::collections::HashMap;
 
@@ -107,7 +107,8 @@ fn list_items_of(file: &File) -> Result<(), Errno> {
 #[derive(Debug)]
 pub struct EventPolls {
     pub(crate) fs: PseudoFs<EventPoll>,
-    items: Cache<Item<File>>,
+    /// Of `Item<File>`s.
+    items: LazyCache,
     nesting: Nesting,
     max_user_watches: AtomicU64,
     /// Watches of each user who ever had one.
@@ -133,11 +134,15 @@ impl EventPolls {
     /// None yet.
     ///
     /// # Errors
-    /// [`CacheError`] when there is no memory.
-    pub fn new() -> Result<Self, CacheError> {
+    /// [`AllocError`] when there is no memory for the RCU domain.
+    pub fn new() -> Result<Self, AllocError> {
+        // No item waits for a grace period.
+        let options = |_| Options::of::<Item<File>>("eventpoll_epi");
+        // SAFETY: there is no hook.
+        let items = unsafe { LazyCache::new(options, rcu::global()?) };
         Ok(Self {
             fs: PseudoFs::new("anon_inodefs")?,
-            items: Cache::new("eventpoll_epi")?,
+            items,
             nesting: Nesting::new(),
             max_user_watches: AtomicU64::new(1 << 20),
             users: SpinLock::new(Vec::new()),
@@ -154,9 +159,9 @@ impl EventPolls {
         self.fs.live()
     }
 
-    /// What the caches hold: epolls, and the files that they watch.
-    pub fn stats(&self) -> [Stats; 2] {
-        [self.fs.stats(), self.items.stats()]
+    /// The caches: of epolls, and of the files that they watch.
+    pub fn caches(&self) -> [&LazyCache; 2] {
+        [self.fs.cache(), &self.items]
     }
 
     /// Gives cached objects back to the system.
@@ -166,13 +171,13 @@ impl EventPolls {
     }
 
     /// See [`PseudoFs::flushed_by_caller`]: for all epolls that have ended.
-    pub fn flushed_by_caller(&mut self) -> (bool, &mut RawCache) {
+    pub fn flushed_by_caller(&mut self) -> (bool, Option<&mut RawCache>) {
         self.fs.flushed_by_caller()
     }
 
     fn free(&self, item: NonNull<Item<File>>) {
         // SAFETY: items are made in `Instance::add`, in this cache, and their poller has let go of them.
-        unsafe { self.items.free_raw(item) };
+        unsafe { self.items.free(item.cast()) };
     }
 
     /// A user's watches, which are counted as long as the kernel lives.
@@ -248,11 +253,11 @@ impl Instance {
             if !watches.limited_add(max, 1) {
                 return Err(Errno::NOSPC);
             }
-            let item = all.items.alloc(item).map_err(|_| {
+            // SAFETY: the cache is one of items.
+            unsafe { all.items.alloc_with(|| item) }.map_err(|_| {
                 watches.dec();
                 Errno::NOMEM
-            })?;
-            Ok(item.into_raw())
+            })
         };
         list_items_of(file.opened().file())?;
         file.watch();
@@ -339,7 +344,7 @@ mod tests {
         let epoll = outer.opened().payload::<EventPoll>().unwrap();
         control_add(epoll, 3, &inner, &event).unwrap();
         let poller = NonNull::from(epoll.inside.poller());
-        let open = || (files.nr_files(), files.stats().active);
+        let open = || (files.nr_files(), files.cache().stats().active);
         assert_eq!(open(), (2, 2));
         thread::scope(|scope| {
             inner.opened().file().with_items(|_| {

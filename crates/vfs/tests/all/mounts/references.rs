@@ -22,7 +22,7 @@ fn an_internal_mount_is_not_counted() {
 
 #[test]
 fn the_last_put_is_told() {
-    let mount = Mount::ordinary("ramfs").unwrap();
+    let mount = Mount::ordinary("ramfs");
     assert_eq!((mount.is_internal(), mount.references()), (false, 1));
     mount.get();
     assert!(!mount.put(), "the tree has one");
@@ -32,7 +32,7 @@ fn the_last_put_is_told() {
     assert_eq!(mount.references(), 1);
     assert!(mount.put());
     assert!(!mount.detach());
-    let unused = Mount::ordinary("ramfs").unwrap();
+    let unused = Mount::ordinary("ramfs");
     assert!(unused.detach());
 }
 
@@ -41,7 +41,7 @@ fn the_last_put_is_told() {
 #[test]
 fn references_that_cross_cpus() {
     for round in 0..quietline_testing::scaled(30) {
-        let mount = Mount::ordinary("ramfs").unwrap();
+        let mount = Mount::ordinary("ramfs");
         let (held, destroyed, start) = (AtomicU64::new(0), AtomicU32::new(0), Barrier::new(4));
         // Who is told that it was the last put checks that nobody holds a reference.
         let put = || {
@@ -113,7 +113,7 @@ fn references_that_cross_cpus() {
 #[test]
 fn a_reference_that_wanders() {
     for _ in 0..quietline_testing::scaled(4) {
-        let mount = Mount::ordinary("ramfs").unwrap();
+        let mount = Mount::ordinary("ramfs");
         mount.get();
         assert!(!mount.detach());
         let turn = AtomicU64::new(0);

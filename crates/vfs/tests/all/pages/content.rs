@@ -1,6 +1,7 @@
 //! The contents of files: beside a plain model, and beside a file on the host's tmpfs, operation by operation.
 
 use quietline_platform::fault;
+use quietline_slab::LazyCache;
 use quietline_sync::rcu;
 use quietline_vfs::ramfs::pages::{MAX_SIZE, PAGE_SIZE, PageCaches, PageTree, Quota, Seek};
 use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom};
@@ -359,7 +360,7 @@ fn host_copy(
 
 fn check_empty(caches: &PageCaches) {
     caches.flush();
-    for stats in caches.stats() {
+    for stats in caches.caches().map(LazyCache::stats) {
         assert_eq!((stats.active, stats.waiting), (0, 0), "of {} nothing is left", stats.name);
     }
 }
@@ -372,7 +373,7 @@ fn like_a_model_and_like_the_host() {
         eprintln!("no memory files on this host: compared with the model only");
     }
     for seed in 1..=4 {
-        let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
+        let caches = PageCaches::new(rcu::global().unwrap());
         let mut world = World::new(&caches, seed, host);
         (0..30_000).for_each(|_| world.step());
         world.compare_all();
@@ -387,7 +388,7 @@ fn like_a_model_and_like_the_host() {
 #[test]
 fn the_largest_file() {
     quietline_testing::isolated!();
-    let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
+    let caches = PageCaches::new(rcu::global().unwrap());
     let tree = PageTree::new(&caches);
     let mut writer = tree.write();
     assert_eq!(writer.write_at(&(), MAX_SIZE - 2, b"abcdef"), Ok(2), "as much as goes in");
@@ -406,12 +407,16 @@ fn the_largest_file() {
     assert_eq!(tree.seek(&section, 0, Seek::Data), Ok((MAX_SIZE - 2) / PAGE * PAGE));
     assert_eq!(tree.seek(&section, MAX_SIZE - 2, Seek::Hole), Ok(MAX_SIZE));
     drop(section);
-    assert_eq!(caches.stats()[1].active, 9, "one node for each level");
+    assert_eq!(caches.caches().map(LazyCache::stats)[1].active, 9, "one node for each level");
     assert_eq!(writer.write_at(&(), 0, b"x"), Ok(1));
     writer.punch_hole(&(), 1, MAX_SIZE);
     assert_eq!((tree.page_count(), tree.size()), (1, MAX_SIZE));
     caches.flush();
-    assert_eq!(caches.stats()[1].active, 0, "a file of one page has no node");
+    assert_eq!(
+        caches.caches().map(LazyCache::stats)[1].active,
+        0,
+        "a file of one page has no node"
+    );
     drop(writer);
     drop(tree);
     check_empty(&caches);
@@ -420,7 +425,7 @@ fn the_largest_file() {
 #[test]
 fn a_full_filesystem() {
     quietline_testing::isolated!();
-    let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
+    let caches = PageCaches::new(rcu::global().unwrap());
     let limit = Limit::new(5);
     let mut tree = PageTree::new(&caches);
     let mut writer = tree.write();
@@ -458,7 +463,7 @@ fn memory_runs_out() {
     quietline_testing::isolated!();
     let mut failures = 0;
     for nth in 1.. {
-        let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
+        let caches = PageCaches::new(rcu::global().unwrap());
         let limit = Limit::new(u64::MAX);
         let (tree, source) = (PageTree::new(&caches), PageTree::new(&caches));
         source.write().write_at(&(), 0, &[9; 3 * PAGE_SIZE]).unwrap();
@@ -529,7 +534,7 @@ fn fault_has_fired() -> bool {
 #[test]
 #[should_panic(expected = "another domain")]
 fn a_section_of_another_domain() {
-    let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
+    let caches = PageCaches::new(rcu::global().unwrap());
     let other = rcu::Domain::new().unwrap();
     PageTree::new(&caches).read_at(&other.read(), 0, &mut [0]);
 }
@@ -553,7 +558,7 @@ fn all_room_is_taken_at_once_or_none() {
             self.0.left()
         }
     }
-    let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
+    let caches = PageCaches::new(rcu::global().unwrap());
     let tide = Tide(Limit::new(100), Cell::new(0));
     let mut tree = PageTree::new(&caches);
     let mut writer = tree.write();
@@ -587,7 +592,7 @@ fn all_room_is_taken_at_once_or_none() {
 /// back leaves the page of the third.
 #[test]
 fn taking_a_reservation_back_leaves_pages_of_others() {
-    let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
+    let caches = PageCaches::new(rcu::global().unwrap());
     let (tree, quota) = (PageTree::new(&caches), Limit::new(5));
     let mut writer = tree.write();
     let mut reservation = writer.reserve(&quota, 0, 4 * PAGE).unwrap();

@@ -39,7 +39,7 @@ fn assert_locked(what: &str, locked: u64, f: impl FnMut()) {
 #[test]
 fn locked_instructions() {
     quietline_testing::isolated!();
-    let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
+    let caches = PageCaches::new(rcu::global().unwrap());
     let tree = PageTree::new(&caches);
     tree.write().write_at(&(), 0, &vec![1; 100 * PAGE_SIZE]).unwrap();
     let mut bytes = [0; PAGE_SIZE];

@@ -1,5 +1,6 @@
 //! Readers of a file beside its writer: what `ramfs::pages` says that they see.
 
+use quietline_slab::LazyCache;
 use quietline_sync::rcu;
 use quietline_testing::TimedLoop;
 use quietline_vfs::ramfs::pages::{PAGE_SIZE, PageCaches, PageTree, Seek};
@@ -65,7 +66,7 @@ fn beside(
 
 fn check_empty(caches: &PageCaches) {
     caches.flush();
-    for stats in caches.stats() {
+    for stats in caches.caches().map(LazyCache::stats) {
         assert_eq!((stats.active, stats.waiting), (0, 0), "of {} nothing is left", stats.name);
     }
 }
@@ -74,7 +75,7 @@ fn check_empty(caches: &PageCaches) {
 #[test]
 fn new_pages_are_whole() {
     quietline_testing::isolated!();
-    let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
+    let caches = PageCaches::new(rcu::global().unwrap());
     let (tree, other) = (PageTree::new(&caches), PageTree::new(&caches));
     tree.write().truncate(&(), 1 << 40).unwrap();
     const PLACES: [u64; 7] = [0, 1, 63, 64, 4095, 4096, 1 << 20];
@@ -138,7 +139,7 @@ fn new_pages_are_whole() {
 fn appended_records_are_whole() {
     quietline_testing::isolated!();
     const RECORD: usize = 100;
-    let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
+    let caches = PageCaches::new(rcu::global().unwrap());
     let tree = PageTree::new(&caches);
     let record = |number: u64| -> [u8; RECORD] {
         core::array::from_fn(|i| (number.wrapping_mul(0x9E37_79B9) >> (i % 8)) as u8 ^ i as u8)
@@ -177,7 +178,7 @@ fn appended_records_are_whole() {
 fn what_is_cut_off_is_not_zero() {
     quietline_testing::isolated!();
     const SIZE: usize = 40 * PAGE_SIZE;
-    let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
+    let caches = PageCaches::new(rcu::global().unwrap());
     let tree = PageTree::new(&caches);
     // Odd while the file grows again.
     let epoch = AtomicU64::new(1);
@@ -219,7 +220,7 @@ fn what_is_cut_off_is_not_zero() {
 fn writers_take_turns() {
     quietline_testing::isolated!();
     const THREADS: u64 = 4;
-    let caches = PageCaches::new(rcu::global().unwrap()).unwrap();
+    let caches = PageCaches::new(rcu::global().unwrap());
     let tree = PageTree::new(&caches);
     thread::scope(|s| {
         for me in 0..THREADS {

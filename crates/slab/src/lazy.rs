@@ -1,0 +1,308 @@
+//! A cache that is made when its first object is allocated.
+//!
+//! A program may have many caches of which it uses few: each kernel has one for each kind of its
+//! objects. A cache that holds nothing takes a kilobyte, and a word of each statistic for every
+//! CPU. One that is not made yet takes 40 bytes.
+//!
+//! # The hot paths
+//!
+//! They are those of [`RawCache`]: a restartable sequence on the CPU's sheaf, which needs the
+//! pointer to the CPUs' words and the offset of the rseq area. Before the cache is made there is no
+//! offset, as where the system has no restartable sequences: the test for the latter sends the
+//! first call to the slow path, which makes the cache.
+//!
+//! # Order
+//!
+//! The cache is published before its words, so a thread that finds the words finds the cache. An
+//! object is freed after it was allocated, so the thread that frees it finds the cache.
+
+use crate::bulk::Entry;
+use crate::cache::RawCache;
+use crate::options::{CacheError, Options};
+use crate::sheaves::{Sheaves, SheavesCell};
+use crate::stats::Stats;
+use core::fmt;
+use core::mem::ManuallyDrop;
+use core::ptr::{self, NonNull};
+use quietline_platform::atomic::{AtomicPtr, Ordering};
+use quietline_platform::{AllocError, heap, percpu};
+use quietline_sync::rcu::Domain;
+
+/// A [`RawCache`] that is made when its first object is allocated.
+///
+/// ```
+/// use quietline_slab::{LazyCache, Options};
+/// use quietline_sync::rcu;
+///
+/// let domain = rcu::global()?;
+/// // SAFETY: the options have no hooks.
+/// let cache = unsafe {
+///     LazyCache::new(|domain| Options { rcu: Some(domain), ..Options::new("fd", 64, 64) }, domain)
+/// };
+/// assert!(cache.made().is_none());
+/// assert_eq!((&*cache.stats().name, cache.stats().active), ("fd", 0));
+/// let object = cache.alloc()?;
+/// assert_eq!(cache.stats().active, 1);
+/// // SAFETY: allocated above, and used no more.
+/// unsafe { cache.free(object) };
+/// # Ok::<(), quietline_platform::AllocError>(())
+/// ```
+pub struct LazyCache {
+    /// Those of the cache, a pointer nearer.
+    sheaves: SheavesCell,
+    /// The cache, boxed, or null.
+    made: AtomicPtr<RawCache>,
+    options: fn(&'static Domain) -> Options,
+    domain: &'static Domain,
+}
+
+impl LazyCache {
+    /// Returns a cache that is not made. `options` returns its options, always the same, for
+    /// objects that wait for grace periods of `domain`.
+    ///
+    /// # Safety
+    /// The hooks of the options are as [`RawCache::with_hooks`] asks.
+    pub const unsafe fn new(
+        options: fn(&'static Domain) -> Options,
+        domain: &'static Domain,
+    ) -> Self {
+        let (sheaves, made) = (SheavesCell::new(), AtomicPtr::new(ptr::null_mut()));
+        Self { sheaves, made, options, domain }
+    }
+
+    /// The cache, if it was made.
+    #[inline]
+    pub fn made(&self) -> Option<&RawCache> {
+        // ORDERING: pairs with the exchange in `get_or_make`: a thread that finds the cache finds
+        // it made.
+        // SAFETY: boxed there, and dropped with this.
+        unsafe { self.made.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The cache, if it was made, for its only user.
+    pub fn made_mut(&mut self) -> Option<&mut RawCache> {
+        // Relaxed: no other thread uses it.
+        // SAFETY: as in `made`.
+        unsafe { self.made.load(Ordering::Relaxed).as_mut() }
+    }
+
+    /// The cache, made if it was not.
+    ///
+    /// # Errors
+    /// [`AllocError`]; nothing has changed.
+    ///
+    /// # Panics
+    /// If the options are not those of a cache: see [`CacheError`].
+    pub fn get_or_make(&self) -> Result<&RawCache, AllocError> {
+        match self.made() {
+            Some(made) => Ok(made),
+            None => self.make(),
+        }
+    }
+
+    #[cold]
+    fn make(&self) -> Result<&RawCache, AllocError> {
+        // SAFETY: by the contract of `new`.
+        let fresh = match unsafe { RawCache::with_hooks((self.options)(self.domain)) } {
+            Ok(fresh) => NonNull::from(Box::leak(heap::try_box(fresh)?)),
+            Err(CacheError::Alloc(error)) => return Err(error),
+            Err(error) => panic!("the options of a cache: {error}"),
+        };
+        // ORDERING: release pairs with the acquire in `made`; acquire with the release of a thread
+        // that was faster: its cache is used next.
+        let set = self.made.compare_exchange(
+            ptr::null_mut(),
+            fresh.as_ptr(),
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if set.is_err() {
+            // SAFETY: boxed above, and seen by no other thread.
+            drop(unsafe { Box::from_raw(fresh.as_ptr()) });
+        }
+        Ok(self.made().expect("made by one thread or the other"))
+    }
+
+    /// The words of the cache for a fast path: `None` before it is made, and in the fallback.
+    #[inline(always)]
+    fn sheaves(&self) -> Option<ManuallyDrop<Sheaves>> {
+        // SAFETY: the words are those of the cache, which stays until this is dropped.
+        unsafe { self.sheaves.ready() }
+    }
+
+    /// The cache of an object that was allocated.
+    fn of_object(&self) -> &RawCache {
+        self.made().expect("an object was allocated from it")
+    }
+
+    /// As [`RawCache::alloc`]. The first call makes the cache.
+    ///
+    /// # Errors
+    /// [`AllocError`] when the system gives no memory.
+    #[inline(always)]
+    pub fn alloc(&self) -> Result<NonNull<u8>, AllocError> {
+        match self.try_alloc() {
+            Some(object) => Ok(object),
+            None => self.alloc_slow(),
+        }
+    }
+
+    /// As [`RawCache::try_alloc`]: `None` also if the cache is not made.
+    #[inline(always)]
+    pub fn try_alloc(&self) -> Option<NonNull<u8>> {
+        NonNull::new(self.sheaves()?.pop_restartable() as *mut u8)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_slow(&self) -> Result<NonNull<u8>, AllocError> {
+        let made = self.get_or_make()?;
+        if self.sheaves().is_none() && !percpu::is_fallback() {
+            // Here, not where the cache is made: a thread may stop in between, at a fork for ever.
+            // SAFETY: the cache stays until this is dropped.
+            unsafe { self.sheaves.set(&made.sheaves) };
+        }
+        made.cpus.alloc_slow()
+    }
+
+    /// Allocates memory, calls `make` and stores its value there.
+    ///
+    /// # Errors
+    /// [`AllocError`]; `make` is not called.
+    ///
+    /// # Safety
+    /// Objects of the cache have the size and the alignment of a `T`, or more.
+    #[inline(always)]
+    pub unsafe fn alloc_with<T>(&self, make: impl FnOnce() -> T) -> Result<NonNull<T>, AllocError> {
+        /// Gives the memory back should `make` panic.
+        struct Vacant<'a>(&'a LazyCache, NonNull<u8>);
+        impl Drop for Vacant<'_> {
+            fn drop(&mut self) {
+                // SAFETY: allocated below, and without a value.
+                unsafe { self.0.free(self.1) };
+            }
+        }
+        let vacant = Vacant(self, self.alloc()?);
+        // SAFETY: fresh memory, by contract large enough.
+        unsafe { vacant.1.cast::<T>().write(make()) };
+        Ok(ManuallyDrop::new(vacant).1.cast())
+    }
+
+    /// As [`RawCache::free`].
+    ///
+    /// # Safety
+    /// As [`RawCache::free`].
+    #[inline(always)]
+    pub unsafe fn free(&self, object: NonNull<u8>) {
+        // SAFETY: passed on.
+        if unsafe { !self.try_free(object) } {
+            self.free_slow(object);
+        }
+    }
+
+    /// As [`RawCache::try_free`].
+    ///
+    /// # Safety
+    /// As [`RawCache::free`].
+    #[inline(always)]
+    pub unsafe fn try_free(&self, object: NonNull<u8>) -> bool {
+        #[cfg(debug_assertions)]
+        self.of_object().slabs().check_owner(object);
+        self.sheaves().is_some_and(|sheaves| sheaves.push_restartable(object.as_ptr() as usize))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_slow(&self, object: NonNull<u8>) {
+        self.of_object().cpus.free_slow(object.as_ptr() as usize);
+    }
+
+    /// As [`RawCache::free_rcu`].
+    ///
+    /// # Safety
+    /// As [`RawCache::free_rcu`].
+    #[inline(always)]
+    pub unsafe fn free_rcu(&self, object: NonNull<u8>) {
+        #[cfg(debug_assertions)]
+        self.of_object().slabs().check_owner(object);
+        let pushed = self.sheaves().is_some_and(|s| s.push_rcu(object.as_ptr() as usize));
+        if !pushed {
+            self.free_rcu_slow(object);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_rcu_slow(&self, object: NonNull<u8>) {
+        // SAFETY: by the contract of `free_rcu`. It may find room where its caller found no words.
+        unsafe { self.of_object().free_rcu(object) };
+    }
+
+    /// As [`RawCache::alloc_bulk`].
+    ///
+    /// # Errors
+    /// [`AllocError`]: nothing is allocated, and all entries are `None`.
+    #[inline]
+    pub fn alloc_bulk(&self, objects: &mut [Entry]) -> Result<(), AllocError> {
+        match self.get_or_make() {
+            Ok(made) => made.alloc_bulk(objects),
+            Err(error) => {
+                objects.fill(None);
+                Err(error)
+            }
+        }
+    }
+
+    /// As [`RawCache::free_bulk`].
+    ///
+    /// # Safety
+    /// As [`RawCache::free_bulk`].
+    #[inline]
+    pub unsafe fn free_bulk(&self, objects: &mut [Entry]) {
+        match self.made() {
+            // SAFETY: passed on.
+            Some(made) => unsafe { made.free_bulk(objects) },
+            None => debug_assert!(objects.iter().all(Option::is_none), "nothing was allocated"),
+        }
+    }
+
+    /// Returns the cache's statistics: zeros, but for its options, before it is made.
+    pub fn stats(&self) -> Stats {
+        match self.made() {
+            Some(made) => made.stats(),
+            None => Stats::unused(&(self.options)(self.domain)),
+        }
+    }
+
+    /// As [`Control::shrink`](crate::Control::shrink).
+    pub fn shrink(&self) {
+        if let Some(made) = self.made() {
+            made.shrink();
+        }
+    }
+
+    /// As [`RawCache::flush_rcu`].
+    ///
+    /// # Panics
+    /// As [`RawCache::flush_rcu`].
+    pub fn flush_rcu(&self) {
+        if let Some(made) = self.made() {
+            made.flush_rcu();
+        }
+    }
+}
+
+impl Drop for LazyCache {
+    fn drop(&mut self) {
+        if let Some(made) = self.made_mut() {
+            // SAFETY: boxed in `make`, and dropped once.
+            drop(unsafe { Box::from_raw(made) });
+        }
+    }
+}
+
+impl fmt::Debug for LazyCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LazyCache").field("stats", &self.stats()).finish()
+    }
+}
