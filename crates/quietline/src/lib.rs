@@ -80,6 +80,62 @@
 //! ([`SigPipe`]); [`Interrupt::enter`] makes it possible to end a wait of the calling thread from another one: with `EINTR`, as a signal
 //! would.
 //!
+//! # A file system of your own
+//!
+//! A read-only tree over a map. [`FileSystem`], [`InodeOps`] and [`FileOps`] say what each method
+//! is for; a method that is not implemented fails as on Linux. `docs/file-systems.md` is a guide.
+//!
+//! ```
+//! use quietline::{Caller, Config, Entry, FileOps, FileSystem, InodeOps, Kernel, NodeEntry};
+//! use quietline::{Errno, abi::*};
+//! use std::{collections::BTreeMap, io::Read, sync::Arc};
+//!
+//! type Each<'a> = dyn FnMut(NodeEntry) -> bool + 'a;
+//! struct Tree(BTreeMap<Vec<u8>, Arc<Text>>);
+//! struct Text(Vec<u8>);
+//!
+//! impl FileSystem for Tree {
+//!     fn root(self: Arc<Self>, _: &Caller) -> Result<Entry, Errno> {
+//!         Ok(Entry::new(self, S_IFDIR | 0o555))
+//!     }
+//! }
+//! impl InodeOps for Tree {
+//!     fn lookup(&self, _: &Caller, name: &[u8]) -> Result<Entry, Errno> {
+//!         let text = self.0.get(name).ok_or(Errno::NOENT)?;
+//!         Ok(Entry::new(text.clone(), S_IFREG | 0o444).with_size(text.0.len() as u64))
+//!     }
+//! }
+//! impl FileOps for Tree {
+//!     fn read_dir(&self, _: &Caller, from: u64, each: &mut Each) -> Result<(), Errno> {
+//!         for (place, name) in (0..).zip(self.0.keys()).skip(from as usize) {
+//!             if !each(NodeEntry { place, ino: 0, mode: S_IFREG, name }) {
+//!                 break;
+//!             }
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//! impl InodeOps for Text {}
+//! impl FileOps for Text {
+//!     fn read_at(&self, _: &Caller, to: &mut [u8], at: u64) -> Result<usize, Errno> {
+//!         self.0.get(at as usize..).unwrap_or(&[]).read(to).map_err(|_| Errno::IO)
+//!     }
+//! }
+//!
+//! let kernel = Kernel::boot(Config::default().owner(0, 0))?;
+//! let process = kernel.process()?;
+//! let hello = Arc::new(Text(b"Hello".to_vec()));
+//! process.mkdir("/data", 0o755)?;
+//! process.mount_fs("/data", Arc::new(Tree([(b"hello".to_vec(), hello)].into())), 0)?;
+//! let fd = process.open("/data/hello", O_RDONLY, 0)?;
+//! let mut text = [0; 16];
+//! assert_eq!(process.read(fd, &mut text)?, 5);
+//! assert_eq!(process.stat("/data/hello")?.st_size, 5); // found in the dentry cache
+//! let n = process.getdents64(process.open("/data", O_RDONLY, 0)?, &mut [0; 512])?;
+//! assert_eq!(n, 24 + 24 + 32); // `.`, `..` and `hello`
+//! # Ok::<(), Errno>(())
+//! ```
+//!
 //! # The problem
 //!
 //! A library OS, a sandbox or a WASI host that serves many threads needs files, pipes, sockets and descriptors that
@@ -164,12 +220,13 @@ pub use quietline_vfs::FileMode;
 pub use quietline_vfs::cred::Capabilities;
 pub use quietline_vfs::eventpoll::{self, EpollEvent, EventPoll};
 pub use quietline_vfs::file::{Dirent, dirents};
+pub use quietline_vfs::operations::{Caller, Entry, FileOps, FileSystem, InodeOps};
 pub use quietline_vfs::pipe::{GiftPage, TakenPage};
 pub use quietline_vfs::signalfd::SigInfo;
 pub use quietline_vfs::timerfd::{ItimerSpec, TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET};
 pub use quietline_vfs::{
-    Dentry, DentryFlags, EventFd, Events, FileHandle, Inode, OpenHow, Owner, Pipe, PollTable,
-    PseudoDentry, PseudoInode, SignalFd, TimerFd,
+    Attributes, Dentry, DentryFlags, EventFd, Events, FileHandle, Inode, NodeEntry, OpenHow, Owner,
+    Pipe, PollTable, PseudoDentry, PseudoInode, SignalFd, TimerFd,
 };
 pub use quietline_vfs::{inotify, locks};
 pub use rustix::io::Errno;

@@ -6,8 +6,10 @@ use crate::{Errno, Process, proc};
 use quietline_platform::atomic::Ordering;
 use quietline_vfs::cred::Capabilities;
 use quietline_vfs::namei::{self, Caller, New};
+use quietline_vfs::operations::{self, FileSystem};
 use quietline_vfs::ramfs::new_ramfs;
 use quietline_vfs::{FsStruct, How, Limits, Lookup, MountFlags, Path, Start, UmountFlags};
+use std::sync::Arc;
 
 /// `mount`: change the flags of what is mounted.
 pub const MS_REMOUNT: u64 = 32;
@@ -62,6 +64,29 @@ impl Process {
         }))
     }
 
+    /// Mounts an embedder's file system on a directory. Flags: `MS_RDONLY`, `MS_NOSUID` and the
+    /// others that belong to a mount.
+    ///
+    /// # Errors
+    /// As [`mount`](Self::mount), and those of [`FileSystem::root`]; `ENOTDIR` if the root is no
+    /// directory.
+    pub fn mount_fs(
+        &self,
+        target: impl AsRef<[u8]>,
+        fs: Arc<dyn FileSystem>,
+        flags: u64,
+    ) -> Result<(), Errno> {
+        let k = self.inner();
+        let at = self.walk_at(crate::abi::AT_FDCWD, target.as_ref(), 0, |c, target| {
+            let at = c.place(target, How::of(Lookup::FOLLOW))?;
+            may_mount(c).map(|()| at)
+        });
+        self.returning(at.and_then(|at| {
+            let sb = self.call_sleeping(|c| operations::new_super(c, new_dev(k), fs))?;
+            k.namespace.attach(k.vfs.new_mount(sb, mount_flags(flags))?, at)
+        }))
+    }
+
     /// Unmounts what is mounted at a path. Flags: those of [`UmountFlags`].
     ///
     /// # Errors
@@ -90,10 +115,15 @@ fn mount_flags(flags: u64) -> MountFlags {
     if times { told.difference(MountFlags::RELATIME) } else { told | MountFlags::RELATIME }
 }
 
+/// Returns the number of a new filesystem.
+fn new_dev(k: &Inner) -> u64 {
+    // Relaxed: only different numbers are wanted.
+    k.last_dev.fetch_add(1, Ordering::Relaxed) + 1
+}
+
 /// Mounts a new instance of a filesystem.
 fn mount<'k>(k: &'k Inner, fstype: &str, at: Path<'k>, flags: MountFlags) -> Result<(), Errno> {
-    // Relaxed: only different numbers are wanted.
-    let dev = || k.last_dev.fetch_add(1, Ordering::Relaxed) + 1;
+    let dev = || new_dev(k);
     let vfs = &*k.vfs;
     let sb = match fstype {
         "proc" => proc::new_proc(k, dev())?,

@@ -20,6 +20,7 @@ use crate::abi::{AT_FDCWD, AT_SYMLINK_NOFOLLOW};
 use crate::{Errno, FileHandle, Process};
 use quietline_vfs::cred::CredCell;
 use quietline_vfs::namei::Caller;
+use quietline_vfs::operations::RESTART;
 use quietline_vfs::{Found, How, Lookup, Start};
 
 /// What a path stands for, as the flags of the `*at` calls ask for it.
@@ -68,12 +69,48 @@ fn has_zero(path: &[u8]) -> bool {
 
 impl Process {
     /// Calls `f` with who calls: paths begin in the working directory.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn call<'k, R>(&'k self, f: impl FnOnce(&Caller<'_, 'k>) -> R) -> R {
         let k = self.inner();
         let section = self.cred.section();
         let cred = self.cred.load(&section);
         f(&Caller { vfs: &k.vfs, files: &k.files, start: Start::cwd(self.here()), cred })
+    }
+
+    /// [`call`](Self::call), and once more if `f` needs a method of an embedder's file system:
+    /// without the section of the credentials.
+    ///
+    /// # Errors
+    /// Those of `f`; `ENOMEM`.
+    #[inline]
+    pub(crate) fn call_again<'k, R>(
+        &'k self,
+        f: impl Fn(&Caller<'_, 'k>) -> Result<R, Errno> + Copy,
+    ) -> Result<R, Errno> {
+        match self.call(f) {
+            Err(RESTART) => self.call_sleeping(f),
+            done => done,
+        }
+    }
+
+    /// Calls `f` with the caller, which may run methods of embedders' file systems: with a copy of
+    /// the credentials, in no section. The calling thread holds no lock.
+    ///
+    /// # Errors
+    /// Those of `f`; `ENOMEM`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn call_sleeping<'k, R>(
+        &'k self,
+        f: impl FnOnce(&Caller<'_, 'k>) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let k = self.inner();
+        let cred = {
+            let section = self.cred.section();
+            self.cred.load(&section).for_sleeping_call().map_err(|_| Errno::NOMEM)?
+        };
+        let start = Start::cwd(self.here());
+        f(&Caller { vfs: &k.vfs, files: &k.files, start, cred: &cred })
     }
 
     /// Calls `f` with the caller and with a path; relative paths begin at a descriptor. Then runs
@@ -82,13 +119,13 @@ impl Process {
     /// # Errors
     /// `ENOENT` for an empty path, unless the flags allow it; `EBADF`; `ENOTDIR` for a file that is
     /// not in the tree.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn call_at<'k, 'p, R>(
         &'k self,
         dirfd: i32,
         path: &'p [u8],
         flags: i32,
-        f: impl FnOnce(&Caller<'_, 'k>, &'p [u8]) -> Result<R, Errno>,
+        f: impl Fn(&Caller<'_, 'k>, &'p [u8]) -> Result<R, Errno> + Copy,
     ) -> Result<R, Errno> {
         self.returning(self.walk_at(dirfd, path, flags, f))
     }
@@ -98,8 +135,42 @@ impl Process {
     ///
     /// # Errors
     /// As [`call_at`](Self::call_at).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn walk_at<'k, 'p, R>(
+        &'k self,
+        dirfd: i32,
+        path: &'p [u8],
+        flags: i32,
+        f: impl Fn(&Caller<'_, 'k>, &'p [u8]) -> Result<R, Errno> + Copy,
+    ) -> Result<R, Errno> {
+        match self.walk_once(dirfd, path, flags, f) {
+            Err(RESTART) => self.walk_sleeping(dirfd, path, f),
+            done => done,
+        }
+    }
+
+    /// [`walk_at`](Self::walk_at) once more, for a path that it has checked.
+    #[cold]
+    #[inline(never)]
+    fn walk_sleeping<'k, 'p, R>(
+        &'k self,
+        dirfd: i32,
+        path: &'p [u8],
+        f: impl Fn(&Caller<'_, 'k>, &'p [u8]) -> Result<R, Errno> + Copy,
+    ) -> Result<R, Errno> {
+        if dirfd == AT_FDCWD || path.first() == Some(&b'/') {
+            return self.call_sleeping(|caller| f(caller, path));
+        }
+        self.call_from_again(dirfd, |caller| f(caller, path))
+    }
+
+    /// [`walk_at`](Self::walk_at) for a caller that holds a lock, or is in a walk: no method of an
+    /// embedder runs.
+    ///
+    /// # Errors
+    /// As [`call_at`](Self::call_at); [`RESTART`] where a method is needed.
+    #[inline(always)]
+    pub(crate) fn walk_once<'k, 'p, R>(
         &'k self,
         dirfd: i32,
         path: &'p [u8],
@@ -157,7 +228,8 @@ impl Process {
         how: How,
         f: impl Fn(&Found<'_, '_>) -> R,
     ) -> Result<R, Errno> {
-        self.call_at(dirfd, path, flags, |c, path| c.look(path, how, &f))
+        let f = &f;
+        self.call_at(dirfd, path, flags, |c, path| c.look(path, how, f))
     }
 
     /// Calls `f` with who calls and two paths, if both begin in the working directory or at the root, and nothing is wrong with them; none
@@ -186,6 +258,18 @@ impl Process {
         self.call(|caller| f(&caller.with_start(Start::at(self.here(), place))))
     }
 
+    /// [`call_again`](Self::call_again); relative paths begin at a descriptor.
+    #[inline(never)]
+    fn call_from_again<'k, R>(
+        &'k self,
+        dirfd: i32,
+        f: impl Fn(&Caller<'_, 'k>) -> Result<R, Errno> + Copy,
+    ) -> Result<R, Errno> {
+        let file = self.file(dirfd)?;
+        let place = file.place().ok_or(Errno::NOTDIR)?;
+        self.call_again(|caller| f(&caller.with_start(Start::at(self.here(), place))))
+    }
+
     /// Calls `f` with the caller and with the file of a descriptor.
     ///
     /// # Errors
@@ -194,10 +278,10 @@ impl Process {
     pub(crate) fn call_on<R>(
         &self,
         fd: i32,
-        f: impl FnOnce(&Caller<'_, '_>, &FileHandle<'_>) -> Result<R, Errno>,
+        f: impl Fn(&Caller<'_, '_>, &FileHandle<'_>) -> Result<R, Errno> + Copy,
     ) -> Result<R, Errno> {
         let file = self.fget(fd)?;
-        self.call(|caller| f(caller, &file))
+        self.call_again(|caller| f(caller, &file))
     }
 
     /// Calls `object` with the file that an empty path stands for, if it is on a pseudo object, or
@@ -212,7 +296,7 @@ impl Process {
         path: &[u8],
         flags: i32,
         object: impl FnOnce(&Caller<'_, '_>, &FileHandle<'_>) -> Result<R, Errno>,
-        named: impl FnOnce(&Caller<'_, '_>, &[u8], How) -> Result<R, Errno>,
+        named: impl Fn(&Caller<'_, '_>, &[u8], How) -> Result<R, Errno> + Copy,
     ) -> Result<R, Errno> {
         if let Some(file) = self.object_at(dirfd, path, flags)? {
             return self.call(|caller| object(caller, &file));

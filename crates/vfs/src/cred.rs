@@ -101,6 +101,8 @@ pub struct Cred {
     uids: Ids,
     gids: Ids,
     id: u32,
+    /// Whether this is a call's own copy: see [`for_sleeping_call`](Self::for_sleeping_call).
+    may_sleep: bool,
 }
 
 fn next_id() -> u32 {
@@ -175,6 +177,7 @@ impl Cred {
             uids: Ids::all(uid),
             gids: Ids::all(gid),
             id: next_id(),
+            may_sleep: false,
         }
     }
 
@@ -225,7 +228,24 @@ impl Cred {
             heap::try_boxed_slice(self.groups.len(), |n| self.groups[n])?
         };
         let Self { fsuid, fsgid, effective, permitted, uids, gids, .. } = *self;
-        Ok(Self { fsuid, fsgid, effective, groups, permitted, uids, gids, id: self.id })
+        let (id, may_sleep) = (self.id, false);
+        Ok(Self { fsuid, fsgid, effective, groups, permitted, uids, gids, id, may_sleep })
+    }
+
+    /// A copy for one call, which holds no lock and has no read-side critical section open: with
+    /// it, the call may run methods of [embedders' file systems](crate::operations). A call with
+    /// other credentials ends with [`RESTART`](crate::operations::RESTART) where it needs one.
+    ///
+    /// # Errors
+    /// As [`duplicate`](Self::duplicate).
+    pub fn for_sleeping_call(&self) -> Result<Self, AllocError> {
+        Ok(Self { may_sleep: true, ..self.duplicate()? })
+    }
+
+    /// Whether the call may run methods of embedders' file systems.
+    #[inline]
+    pub fn may_sleep(&self) -> bool {
+        self.may_sleep
     }
 
     /// As whom `access` asks: with the real ids for files, and root's capabilities if that is root. None: as this.
@@ -237,7 +257,7 @@ impl Cred {
         {
             return Ok(None);
         }
-        let mut real = self.duplicate()?;
+        let mut real = Self { may_sleep: self.may_sleep, ..self.duplicate()? };
         (real.fsuid, real.fsgid, real.effective) = (self.uids.real, self.gids.real, effective);
         Ok(Some(real))
     }

@@ -49,6 +49,9 @@ bitflags::bitflags! {
         const MOUNTED = 16;
         /// A lookup asks the filesystem whether it is still right (`DCACHE_OP_REVALIDATE`).
         const REVALIDATE = 32;
+        /// What it stands for holds for a limited time: see
+        /// [`Node::is_current`](crate::Node::is_current).
+        const TIMED = 128;
         /// It has no reference to its parent, which stays because it has this name: see [`LockedDir`](crate::raw::dcache::locked).
         const UNCOUNTED = 64;
     }

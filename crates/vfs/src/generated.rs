@@ -48,7 +48,7 @@ pub use link::{Link, Target, stand_in};
 
 use crate::abi::StatFs;
 use crate::inode::{Changes, Content, NewInode, Node};
-use crate::super_block::{FileSystem, SuperRef};
+use crate::super_block::{SuperOperations, SuperRef};
 use crate::vfs::Vfs;
 use quietline_platform::heap;
 use rustix::io::Errno;
@@ -94,7 +94,7 @@ struct Generated {
     magic: i64,
 }
 
-impl FileSystem for Generated {
+impl SuperOperations for Generated {
     /// `/proc` makes modes and owners anew; those in `/sys` can be changed.
     fn keeps_owners(&self) -> bool {
         self.magic == PROC_SUPER_MAGIC

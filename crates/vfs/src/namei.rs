@@ -45,7 +45,7 @@ pub(crate) use attributes::set_length;
 pub use attributes::{chmod, chown, truncate, utimens};
 pub use create::{New, make, tmpfile};
 pub(crate) use create::{create, memfd};
-pub use describe::{access, readlink, stat_of, statfs_of, statx_of};
+pub use describe::{access, readlink, stat_of, statfs, statx_of};
 pub use link::{link, link_object, link_quickly};
 pub(crate) use open_file::pseudo_state;
 pub use open_file::{
@@ -62,7 +62,7 @@ use crate::cred::Cred;
 use crate::dcache::name::Name;
 use crate::dcache::path::PathBuffer;
 use crate::file::Files;
-use crate::inode::{Changes, Inode, InodeFlags, InodeGuard, Requester};
+use crate::inode::{Changes, Inode, InodeFlags, InodeGuard, Node, Requester};
 use crate::inotify::{IN_DONT_FOLLOW, IN_ONLYDIR, Inotify, check_mask};
 use crate::notify;
 use crate::permission::{Mask, Ownership, may, permission};
@@ -73,7 +73,7 @@ use crate::raw::mount::TreeMount;
 use crate::raw::walk_path::Path;
 use crate::super_block::SuperBlock;
 use crate::vfs::Vfs;
-use crate::walk::{Found, How, Last, Lookup, Start};
+use crate::walk::{Found, How, Last, LastKind, Lookup, Start};
 use rustix::io::Errno;
 
 /// Who calls, and where paths begin for him.
@@ -103,7 +103,14 @@ impl<'a, 'k> Caller<'a, 'k> {
         path: &'p [u8],
         how: How,
     ) -> Result<(Path<'k>, Last<'p>), Errno> {
-        self.vfs.parent(&self.start, path, how, self.cred)
+        let (place, last) = self.vfs.parent(&self.start, path, how, self.cred)?;
+        if last.kind() == LastKind::Name
+            && place.dentry().inode().is_some_and(|dir| dir.node().is_some_and(is_foreign))
+        {
+            // Changes of names look at the dentries alone.
+            crate::walk::ask(&place, last.bytes(), &self.requester())?;
+        }
+        Ok((place, last))
     }
 
     /// The same, and the directory's lock, where nothing is out of the ordinary: what `locked` says, when the directory is unlocked
@@ -210,6 +217,11 @@ impl<'a, 'k> Caller<'a, 'k> {
     pub fn with_start(self, start: Start<'a, 'k>) -> Self {
         Self { start, ..self }
     }
+}
+
+/// Whether a node is of an embedder's inode.
+fn is_foreign(node: &dyn Node) -> bool {
+    node.foreign().is_some()
 }
 
 /// The inode of a dentry that stands for something.

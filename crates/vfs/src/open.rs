@@ -22,6 +22,7 @@ use crate::namei::{
 };
 use crate::namespace::MountFlags;
 use crate::notify::{self, Event};
+use crate::operations::RESTART;
 use crate::permission::{Mask, permission};
 use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
@@ -155,7 +156,8 @@ fn open_or_create_slow<'k>(
 
 /// [`open`] with `O_CREAT`, in line: for one caller.
 ///
-/// Returns `None`, with no effect, for a named pipe, which [`open`] opens.
+/// Returns `None`, with no effect, for a named pipe, which [`open`] opens, and where a method of an
+/// embedder is needed.
 ///
 /// # Errors
 /// As [`open`].
@@ -167,7 +169,7 @@ pub fn open_or_create<'k>(
 ) -> Option<Result<FileHandle<'k>, Errno>> {
     match open_or_create_in_line(caller, path, opening) {
         Ok(OpenResult::File(file)) => Some(Ok(file)),
-        Ok(OpenResult::Fifo(_)) => None,
+        Ok(OpenResult::Fifo(_)) | Err(RESTART) => None,
         Err(errno) => Some(Err(errno)),
     }
 }
@@ -477,7 +479,8 @@ fn open_place<'k>(
     }
     let mode = opening.file_mode();
     if let Some(node) = inode.node()
-        && let Some(file) = node.open(&place, caller.files, opening.status(), mode)?
+        && let Some(file) =
+            node.open(&place, caller.files, opening.status(), mode, &caller.requester())?
     {
         return Ok(file);
     }
@@ -518,7 +521,7 @@ fn open_generated<'k>(
     if let Some((_, dentry)) = opened.tree()
         && let Some(node) = dentry.inode().and_then(Inode::node)
     {
-        node.opened(vfs, opened.id())?;
+        node.opened(vfs, opened.id(), opening.flags, &caller.requester())?;
     }
     Ok(file)
 }

@@ -5,6 +5,7 @@ pub use crate::raw::dcache::super_block::SuperRef;
 use crate::abi::StatFs;
 use crate::event_counts::EventCounts;
 use crate::inode::Inode;
+use crate::operations::FileSystem;
 use crate::ramfs::RamFs;
 use crate::raw::dcache::root::RootObjects;
 use crate::vfs::Vfs;
@@ -50,11 +51,11 @@ pub struct SuperBlock {
 /// What a filesystem keeps for itself: the one that nearly all are of is told apart without a call.
 enum Info {
     Memory(Box<RamFs>),
-    Other(Box<dyn FileSystem>),
+    Other(Box<dyn SuperOperations>),
 }
 
 impl Info {
-    fn of(info: Box<dyn FileSystem>) -> Self {
+    fn of(info: Box<dyn SuperOperations>) -> Self {
         let any: &dyn core::any::Any = &*info;
         if !any.is::<RamFs>() {
             return Self::Other(info);
@@ -64,7 +65,7 @@ impl Info {
     }
 
     #[inline]
-    fn get(&self) -> &dyn FileSystem {
+    fn get(&self) -> &dyn SuperOperations {
         match self {
             Self::Memory(info) => &**info,
             Self::Other(info) => &**info,
@@ -72,14 +73,20 @@ impl Info {
     }
 }
 
-/// What a filesystem keeps for itself (`s_fs_info`).
-pub trait FileSystem: Send + Sync + fmt::Debug + core::any::Any {
+/// A filesystem's operations on its superblock (`super_operations`), and its private data
+/// (`s_fs_info`).
+pub trait SuperOperations: Send + Sync + fmt::Debug + core::any::Any {
     /// The last reference to an inode is gone: gives up at once what it holds. Readers inside sections may still look.
     fn evict(&self, _inode: &Inode) {}
 
     /// What `statfs` tells of it.
     fn statfs(&self) -> StatFs {
         StatFs::default()
+    }
+
+    /// Returns the embedder's file system, `None` for one of the kernel's own.
+    fn foreign(&self) -> Option<&dyn FileSystem> {
+        None
     }
 
     /// Whether modes and owners of its generated files stay.
@@ -92,14 +99,14 @@ pub trait FileSystem: Send + Sync + fmt::Debug + core::any::Any {
 #[derive(Debug)]
 pub struct Plain;
 
-impl FileSystem for Plain {}
+impl SuperOperations for Plain {}
 
 impl SuperBlock {
     pub(crate) fn unborn(
         vfs: NonNull<Vfs>,
         s_type: &'static str,
         s_dev: u64,
-        info: Box<dyn FileSystem>,
+        info: Box<dyn SuperOperations>,
     ) -> Result<Self, AllocError> {
         Ok(Self {
             root: RootObjects::alloc()?,
@@ -128,7 +135,7 @@ impl SuperBlock {
     }
 
     /// What the filesystem keeps for itself.
-    pub fn info(&self) -> &dyn FileSystem {
+    pub fn info(&self) -> &dyn SuperOperations {
         self.info.get()
     }
 
@@ -148,7 +155,7 @@ impl SuperBlock {
     }
 
     /// What the filesystem keeps for itself, if it is of this type.
-    pub fn info_as<T: FileSystem>(&self) -> Option<&T> {
+    pub fn info_as<T: SuperOperations>(&self) -> Option<&T> {
         let any: &dyn core::any::Any = self.info();
         any.downcast_ref()
     }

@@ -58,6 +58,7 @@ mod quick;
 mod run;
 mod step;
 
+pub(crate) use ask::ask;
 pub use component::{MAXSYMLINKS, PATH_MAX};
 pub use d_path::Reach;
 pub use how::{How, Lookup, Resolve};
@@ -66,7 +67,7 @@ pub(crate) use step::maybe_mounted;
 
 use crate::cred::Cred;
 use crate::dentry::Dentry;
-use crate::inode::Inode;
+use crate::inode::{Inode, Requester};
 use crate::namespace::MountFlags;
 use crate::raw::dcache::seen::Section;
 use crate::raw::mount::TreeMount;
@@ -342,7 +343,8 @@ impl Vfs {
         cred: &Cred,
         section: &'g Section,
     ) -> Result<Spot<'g, 'k>, Stop> {
-        Walk::new(ByRcu { vfs: self, section, start }, cred, how).object_from(at, rest)
+        let walk = Walk::new(ByRcu { vfs: self, section, start }, cred, how).object_from(at, rest);
+        walk.and_then(step::current)
     }
 
     #[inline(never)]
@@ -354,7 +356,9 @@ impl Vfs {
         cred: &Cred,
         section: &'g Section,
     ) -> Result<Spot<'g, 'k>, Stop> {
-        Walk::new(ByRcu { vfs: self, section, start }, cred, how).object(path)
+        Walk::new(ByRcu { vfs: self, section, start }, cred, how)
+            .object(path)
+            .and_then(step::current)
     }
 
     #[inline(always)]
@@ -422,7 +426,9 @@ impl Vfs {
         if how.resolve.contains(Resolve::CACHED) {
             return Err(Errno::AGAIN);
         }
-        finish(Walk::new(ByReference { vfs: self, start }, cred, how).object(path))
+        let place = finish(Walk::new(ByReference { vfs: self, start }, cred, how).object(path))?;
+        ask::refresh(&place, &Requester { fs: start.fs, cred })?;
+        Ok(place)
     }
 
     /// [`path`](Self::path) by reference from the beginning, for tests and to compare.

@@ -223,12 +223,8 @@ impl Process {
                 break Ok(());
             }
             let most = PAGE.min(count - done);
-            let n = match file::read_long(
-                &source,
-                &self.inner().vfs,
-                start + done as i64,
-                &mut page[..most],
-            ) {
+            let at = Some(start + done as i64);
+            let n = match self.read_node(&source, at, &mut page[..most]) {
                 Ok(0) => break Ok(()),
                 Ok(n) => n,
                 Err(errno) => break Err(errno),
@@ -326,6 +322,10 @@ impl Process {
             None => file::seek(source, vfs, 0, SEEK_CUR)?,
         };
         let room = |done: usize| PAGE - (start as usize).wrapping_add(done) % PAGE;
+        // The pipe is locked meanwhile, so no method of an embedder can run.
+        if source.opened().is_foreign() {
+            return Err(Errno::INVAL);
+        }
         let read =
             |to: &mut [u8], done: usize| file::read_long(source, vfs, start + done as i64, to);
         let n = pipe::splice_to(pipe, how, room, read).or_else(|stop| self.stopped(stop))?;

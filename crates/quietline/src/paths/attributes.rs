@@ -131,7 +131,7 @@ impl Process {
         path: &[u8],
         flags: i32,
         object: impl FnOnce(&Caller<'_, '_>, &FileHandle<'_>) -> Result<(), Errno>,
-        change: impl FnOnce(&Caller<'_, '_>, PathRef<'_, '_>) -> Result<(), Errno>,
+        change: impl Fn(&Caller<'_, '_>, PathRef<'_, '_>) -> Result<(), Errno> + Copy,
     ) -> Result<(), Errno> {
         if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
             return Err(Errno::INVAL);

@@ -3,6 +3,8 @@
 use crate::abi::UIO_MAXIOV;
 use crate::{Errno, FileHandle, FileMode, Process};
 use quietline_vfs::file::{self, To};
+use quietline_vfs::namei::Caller;
+use quietline_vfs::operations::{self, RESTART};
 use quietline_vfs::{Content, Inode, Sink, Source};
 
 /// Bytes that are read without a reference to the file: few enough for one read section.
@@ -34,9 +36,41 @@ impl Process {
             return read;
         }
         let file = self.file(fd)?;
+        if file.opened().is_memory() {
+            return file::read_on(&file, &self.inner().vfs, buffer);
+        }
         match self.read_object(&file, &mut Sink::new(&mut [buffer])) {
             Some(read) => read,
-            None => file::read_on(&file, &self.inner().vfs, buffer),
+            None => self.read_node(&file, None, buffer),
+        }
+    }
+
+    /// Reads from a file whose file system makes its content, at an offset or where it stands.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn read_node(
+        &self,
+        file: &FileHandle<'_>,
+        offset: Option<i64>,
+        to: &mut [u8],
+    ) -> Result<usize, Errno> {
+        let vfs = &self.inner().vfs;
+        let read = match offset {
+            Some(offset) => file::read_long(file, vfs, offset, to),
+            None => file::read_on(file, vfs, to),
+        };
+        self.or_foreign(read, |c| operations::read(c, file, offset, &mut [&mut *to]))
+    }
+
+    /// Returns the result of a call on an open file, or of `method` if that is an embedder's.
+    fn or_foreign<R>(
+        &self,
+        done: Result<R, Errno>,
+        method: impl FnOnce(&Caller<'_, '_>) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        match done {
+            Err(RESTART) => self.returning(self.call_sleeping(method)),
+            done => done,
         }
     }
 
@@ -81,11 +115,16 @@ impl Process {
                 done => return done,
             }
         }
+        self.pread_slow(fd, buffer, offset)
+    }
+
+    #[inline(never)]
+    fn pread_slow(&self, fd: i32, buffer: &mut [u8], offset: i64) -> Result<usize, Errno> {
         let file = self.file(fd)?;
         if file.opened().waits() {
             return Err(Errno::SPIPE);
         }
-        file::read_long(&file, vfs, offset, buffer)
+        self.read_node(&file, Some(offset), buffer)
     }
 
     /// Writes at an offset; at the end, if it was opened to be appended to.
@@ -109,7 +148,8 @@ impl Process {
             return read;
         }
         not_too_many(buffers.len(), &file, FileMode::READ)?;
-        file::read_all_on(&file, &self.inner().vfs, buffers)
+        let read = file::read_all_on(&file, &self.inner().vfs, buffers);
+        self.or_foreign(read, |c| operations::read(c, &file, None, buffers))
     }
 
     /// [`write`](Self::write) from several buffers, at once.
@@ -138,7 +178,8 @@ impl Process {
             return Err(Errno::SPIPE);
         }
         not_too_many(buffers.len(), &file, FileMode::READ)?;
-        file::read_all(&file, &self.inner().vfs, offset, buffers)
+        let read = file::read_all(&file, &self.inner().vfs, offset, buffers);
+        self.or_foreign(read, |c| operations::read(c, &file, Some(offset), buffers))
     }
 
     /// [`pwrite`](Self::pwrite) from several buffers, at once.
@@ -219,7 +260,8 @@ impl Process {
     pub fn getdents64(&self, fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
         // Entries of `/proc` that no longer hold are freed.
         let file = self.file(fd)?;
-        self.returning(file::list(&file, &self.inner().vfs, buffer))
+        let listed = file::list(&file, &self.inner().vfs, buffer);
+        self.returning(self.or_foreign(listed, |c| operations::list(c, &file, buffer)))
     }
 
     /// Sees to it that what was written is where it is to be, which in memory it is.

@@ -6,7 +6,8 @@ use crate::abi::{
     F_OK, R_OK, STATX__RESERVED, Stat, StatFs, Statx, W_OK, X_OK,
 };
 use crate::{Errno, Process};
-use quietline_vfs::namei::{self, stat_of, stat_of_object, statfs_of, statx_of, statx_of_object};
+use core::cell::RefCell;
+use quietline_vfs::namei::{self, stat_of, stat_of_object, statx_of, statx_of_object};
 use quietline_vfs::permission::Mask;
 
 /// The flags of `fstatat` and `statx`.
@@ -101,17 +102,16 @@ impl Process {
     /// # Errors
     /// As `statfs(2)`.
     pub fn statfs(&self, path: impl AsRef<[u8]>) -> Result<StatFs, Errno> {
-        self.call_at(AT_FDCWD, path.as_ref(), 0, |c, path| {
-            c.look(path, how(0, true), |found| statfs_of(found.mount()))
-        })
+        self.call_at(AT_FDCWD, path.as_ref(), 0, namei::statfs)
     }
 
     /// Describes the filesystem that a descriptor is open in.
     ///
     /// # Errors
-    /// `EBADF`.
+    /// `EBADF`, and those of an embedder's file system.
     pub fn fstatfs(&self, fd: i32) -> Result<StatFs, Errno> {
-        Ok(namei::fstatfs(&self.file(fd)?))
+        let file = &self.file(fd)?;
+        self.call_again(|c| namei::fstatfs(c, file))
     }
 
     /// Whether the process may do this with the file at a path: `F_OK`, or `R_OK`, `W_OK`, `X_OK`. By the real ids.
@@ -174,8 +174,9 @@ impl Process {
         if self.object_at(dirfd, path, AT_EMPTY_PATH)?.is_some() {
             return Err(Errno::NOENT);
         }
+        let buffer = RefCell::new(buffer);
         self.call_at(dirfd, path, AT_EMPTY_PATH, |c, path| {
-            namei::readlink(c, path, how(AT_EMPTY_PATH, false), buffer)
+            namei::readlink(c, path, how(AT_EMPTY_PATH, false), &mut buffer.borrow_mut())
         })
     }
 }

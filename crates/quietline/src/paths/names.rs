@@ -42,20 +42,9 @@ impl Process {
         mode: u32,
         dev: u64,
     ) -> Result<(), Errno> {
-        self.returning(self.make_node_at(dirfd, path.as_ref(), mode, dev))
-    }
-
-    /// [`mknodat`](Self::mknodat) for a caller that holds a lock: runs no callbacks.
-    pub(crate) fn make_node_at(
-        &self,
-        dirfd: i32,
-        path: &[u8],
-        mode: u32,
-        dev: u64,
-    ) -> Result<(), Errno> {
         let new = New::Node(mode, dev);
         new.check()?;
-        self.walk_at(dirfd, path, 0, |c, path| namei::make(c, path, new))
+        self.call_at(dirfd, path.as_ref(), 0, |c, path| namei::make(c, path, new))
     }
 
     /// Makes a symbolic link that leads to `target`.
@@ -126,9 +115,12 @@ impl Process {
             {
                 return Err(Errno::NOENT);
             }
-            let old = c.place(old, how)?;
+            let old = &c.place(old, how)?;
             // The share of callbacks runs when the outer call has left its section.
-            self.walk_at(newdir, new, 0, |c, new| namei::link(c, &old, new))
+            if c.cred.may_sleep() {
+                return self.walk_at(newdir, new, 0, |c, new| namei::link(c, old, new));
+            }
+            self.walk_once(newdir, new, 0, |c, new| namei::link(c, old, new))
         })
     }
 
@@ -154,15 +146,10 @@ impl Process {
     /// # Errors
     /// As `unlinkat(2)`.
     pub fn unlinkat(&self, dirfd: i32, path: impl AsRef<[u8]>, flags: i32) -> Result<(), Errno> {
-        self.returning(self.remove(dirfd, path.as_ref(), flags))
-    }
-
-    /// [`unlinkat`](Self::unlinkat) for a caller that holds a lock: runs no callbacks.
-    pub(crate) fn remove(&self, dirfd: i32, path: &[u8], flags: i32) -> Result<(), Errno> {
         if flags & !AT_REMOVEDIR != 0 {
             return Err(Errno::INVAL);
         }
-        self.walk_at(dirfd, path, 0, |c, path| match flags {
+        self.call_at(dirfd, path.as_ref(), 0, |c, path| match flags {
             0 => namei::unlink(c, path),
             _ => namei::rmdir(c, path),
         })
@@ -210,10 +197,21 @@ impl Process {
         {
             return self.returning(done);
         }
+        self.rename_slow([olddir, newdir], [old, new], flags)
+    }
+
+    #[inline(never)]
+    fn rename_slow(
+        &self,
+        [olddir, newdir]: [i32; 2],
+        [old, new]: [&[u8]; 2],
+        flags: u32,
+    ) -> Result<(), Errno> {
         // In Linux's order: what is wrong with the first path is told before anybody looks at the second.
         let from = self.walk_at(olddir, old, 0, |c, old| c.last_in(old));
         let renamed = from.and_then(|from| {
-            self.walk_at(newdir, new, 0, |c, new| namei::rename(c, &from, &c.last_in(new)?, flags))
+            let from = &from;
+            self.walk_at(newdir, new, 0, |c, new| namei::rename(c, from, &c.last_in(new)?, flags))
         });
         self.returning(renamed)
     }

@@ -96,10 +96,11 @@ impl Process {
         opening: Opening,
     ) -> Result<FileHandle<'_>, Errno> {
         let relative = opening.resolve & RESOLVE_IN_ROOT != 0 || path[0] != b'/';
-        let opened = if dirfd == AT_FDCWD || !relative {
-            self.call(|caller| quietline_vfs::open(caller, path, opening))
+        let dirfd = if relative { dirfd } else { AT_FDCWD };
+        let opened = if dirfd == AT_FDCWD {
+            self.call_again(|caller| quietline_vfs::open(caller, path, opening))
         } else {
-            self.call_from(dirfd, |caller| quietline_vfs::open(caller, path, opening))
+            self.call_from_again(dirfd, |caller| quietline_vfs::open(caller, path, opening))
         };
         match opened? {
             OpenResult::File(file) => Ok(file),

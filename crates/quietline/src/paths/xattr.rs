@@ -3,6 +3,7 @@
 use super::how;
 use crate::abi::{AT_EMPTY_PATH, AT_FDCWD};
 use crate::{Errno, Process, Socket};
+use core::cell::RefCell;
 use quietline_vfs::namei;
 
 impl Process {
@@ -64,7 +65,7 @@ impl Process {
         // Linux takes the working directory where a value is read or set (since 6.13), though not
         // where it is removed or names are listed.
         if fd == AT_FDCWD {
-            return self.call(|c| {
+            return self.call_again(|c| {
                 let own = c.place(b"", how(AT_EMPTY_PATH, true))?;
                 namei::setxattr(c, own.borrow(), name, value, flags)
             });
@@ -106,8 +107,10 @@ impl Process {
         follow: bool,
     ) -> Result<usize, Errno> {
         namei::check_xattr_name(name)?;
+        let to = RefCell::new(to);
         self.call_at(AT_FDCWD, path, 0, |c, path| {
-            namei::getxattr(c, c.place(path, how(0, follow))?.borrow(), name, to)
+            let place = c.place(path, how(0, follow))?;
+            namei::getxattr(c, place.borrow(), name, &mut to.borrow_mut())
         })
     }
 
@@ -123,16 +126,17 @@ impl Process {
     ) -> Result<usize, Errno> {
         let name = name.as_ref();
         namei::check_xattr_name(name)?;
+        let to = RefCell::new(to);
         // As in `fsetxattr`.
         if fd == AT_FDCWD {
-            return self.call(|c| {
+            return self.call_again(|c| {
                 let own = c.place(b"", how(AT_EMPTY_PATH, true))?;
-                namei::getxattr(c, own.borrow(), name, to)
+                namei::getxattr(c, own.borrow(), name, &mut to.borrow_mut())
             });
         }
         self.call_on(fd, |c, file| {
             let protocol = file.payload::<Socket>().map(Socket::protocol_name);
-            namei::fgetxattr(c, file, protocol, name, to)
+            namei::fgetxattr(c, file, protocol, name, &mut to.borrow_mut())
         })
     }
 
@@ -141,8 +145,10 @@ impl Process {
     /// # Errors
     /// As `listxattr(2)`.
     pub fn listxattr(&self, path: impl AsRef<[u8]>, to: &mut [u8]) -> Result<usize, Errno> {
+        let to = RefCell::new(to);
         self.call_at(AT_FDCWD, path.as_ref(), 0, |c, path| {
-            namei::listxattr(c, c.place(path, how(0, true))?.borrow(), to)
+            let place = c.place(path, how(0, true))?;
+            namei::listxattr(c, place.borrow(), &mut to.borrow_mut())
         })
     }
 
@@ -151,8 +157,10 @@ impl Process {
     /// # Errors
     /// As `llistxattr(2)`.
     pub fn llistxattr(&self, path: impl AsRef<[u8]>, to: &mut [u8]) -> Result<usize, Errno> {
+        let to = RefCell::new(to);
         self.call_at(AT_FDCWD, path.as_ref(), 0, |c, path| {
-            namei::listxattr(c, c.place(path, how(0, false))?.borrow(), to)
+            let place = c.place(path, how(0, false))?;
+            namei::listxattr(c, place.borrow(), &mut to.borrow_mut())
         })
     }
 
@@ -161,7 +169,8 @@ impl Process {
     /// # Errors
     /// As `flistxattr(2)`.
     pub fn flistxattr(&self, fd: i32, to: &mut [u8]) -> Result<usize, Errno> {
-        self.call_on(fd, |c, file| namei::flistxattr(c, file, to))
+        let to = RefCell::new(to);
+        self.call_on(fd, |c, file| namei::flistxattr(c, file, &mut to.borrow_mut()))
     }
 
     /// Removes an extended attribute of what is at a path.

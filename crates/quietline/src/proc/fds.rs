@@ -183,6 +183,7 @@ impl Node for Object {
         _files: &'k Files,
         flags: i32,
         mode: FileMode,
+        _requester: &Requester<'_, 'k>,
     ) -> Result<Option<FileHandle<'k>>, Errno> {
         let file = self.fd.file(place.dentry().vfs()).map_err(|_| Errno::NXIO)?;
         let same =

@@ -4,6 +4,8 @@ use crate::abi::{AT_FDCWD, S_IFMT, S_IFSOCK};
 use crate::{Errno, FileHandle, Process};
 use quietline_net::{Caller, Ids, Node, Right};
 use quietline_vfs::cred::Capabilities;
+use quietline_vfs::namei::{self, New};
+use quietline_vfs::operations::RESTART;
 use quietline_vfs::permission::{Mask, permission};
 use quietline_vfs::{FdFlags, How, Lookup};
 
@@ -13,11 +15,26 @@ const FOLLOW: How = How::of(Lookup::FOLLOW);
 impl Process {
     /// The node at a path, for one who may do this with it.
     fn node(&self, path: &[u8], mask: Mask) -> Result<(Node, u32), Errno> {
-        self.walk_at(AT_FDCWD, path, 0, |c, path| {
+        self.walk_locked(path, |c, path| {
             let place = c.place(path, FOLLOW)?;
             let inode = place.dentry().inode().ok_or(Errno::NOENT)?;
             permission(inode, c.cred, mask)?;
             Ok((Node { dev: inode.super_block().s_dev(), ino: inode.ino() }, inode.mode()))
+        })
+    }
+
+    /// Walks for a socket, which is locked: no callbacks and no methods of embedders run.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where the walk needs such a method; those of `f`.
+    fn walk_locked<R>(
+        &self,
+        path: &[u8],
+        f: impl FnOnce(&namei::Caller<'_, '_>, &[u8]) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        self.walk_once(AT_FDCWD, path, 0, f).map_err(|errno| match errno {
+            RESTART => Errno::OPNOTSUPP,
+            other => other,
         })
     }
 }
@@ -68,13 +85,14 @@ unsafe impl Caller for Process {
 
     fn make_node(&self, path: &[u8]) -> Result<Node, Errno> {
         // All permissions that the process's mask leaves.
-        self.make_node_at(AT_FDCWD, path, S_IFSOCK | 0o777, 0)?;
+        let new = New::Node(S_IFSOCK | 0o777, 0);
+        self.walk_locked(path, |c, path| namei::make(c, path, new))?;
         self.node(path, Mask::empty()).map(|(node, _)| node)
     }
 
     fn remove_node(&self, path: &[u8]) {
         // It was made by this call: who has removed it meanwhile has done what is to be done.
-        let _ = self.remove(AT_FDCWD, path, 0);
+        let _ = self.walk_locked(path, namei::unlink);
     }
 
     fn find_node(&self, path: &[u8]) -> Result<Node, Errno> {

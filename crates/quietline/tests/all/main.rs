@@ -46,6 +46,7 @@ mod support;
 mod timers;
 mod tree {
     mod capability;
+    mod custom;
     mod edges;
     mod faults;
     mod fifos;

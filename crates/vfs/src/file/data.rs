@@ -84,7 +84,7 @@ const NODE_WRITE: usize = 4096;
 
 /// `EINVAL` for bytes beyond the last that a file can have.
 #[inline(always)]
-fn in_range(offset: u64, n: usize) -> Result<(), Errno> {
+pub(crate) fn in_range(offset: u64, n: usize) -> Result<(), Errno> {
     if offset.checked_add(n as u64).is_some_and(|end| end <= MAX_SIZE) {
         Ok(())
     } else {

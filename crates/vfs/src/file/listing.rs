@@ -7,6 +7,7 @@ use crate::abi::{DT_BLK, DT_CHR, DT_DIR, DT_FIFO, DT_LNK, DT_REG, DT_SOCK, DT_UN
 use crate::abi::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
 use crate::dcache::name::NAME_MAX;
 use crate::inode::{Content, Inode, InodeFlags};
+use crate::operations::RESTART;
 use crate::ramfs::dirlog::FIRST;
 use crate::raw::handle::FileHandle;
 use crate::vfs::Vfs;
@@ -20,7 +21,8 @@ fn type_of(inode: &Inode) -> u8 {
     dt(inode.mode())
 }
 
-fn dt(mode: u32) -> u8 {
+#[inline(always)]
+pub(crate) fn dt(mode: u32) -> u8 {
     match mode & S_IFMT {
         S_IFREG => DT_REG,
         S_IFDIR => DT_DIR,
@@ -40,7 +42,8 @@ fn dt(mode: u32) -> u8 {
 /// name that stayed, once, and none that came meanwhile or was renamed. Holds the directory's lock while the buffer is filled.
 ///
 /// # Errors
-/// `ENOTDIR`, `EBADF`; `EINVAL` if the first entry does not fit; `ENOENT` for a directory that has been removed.
+/// [`RESTART`] for an embedder's directory; `ENOTDIR`, `EBADF`; `EINVAL` if the first entry does
+/// not fit; `ENOENT` for a directory that has been removed.
 pub fn list(file: &FileHandle<'_>, vfs: &Vfs, buffer: &mut [u8]) -> Result<usize, Errno> {
     let opened = file.opened();
     if opened.mode().contains(FileMode::PATH) {
@@ -50,7 +53,12 @@ pub fn list(file: &FileHandle<'_>, vfs: &Vfs, buffer: &mut [u8]) -> Result<usize
     let inode = dentry.inode().ok_or(Errno::NOTDIR)?;
     let node = match inode.content() {
         Content::Directory => None,
-        Content::Node(node) if inode.is_dir() => Some(node),
+        Content::Node(node) if inode.is_dir() => {
+            if node.foreign().is_some() {
+                return Err(RESTART);
+            }
+            Some(node)
+        }
         _ => return Err(Errno::NOTDIR),
     };
     let mut held = file.position().hold();
@@ -58,15 +66,7 @@ pub fn list(file: &FileHandle<'_>, vfs: &Vfs, buffer: &mut [u8]) -> Result<usize
     if inode.flags().contains(InodeFlags::DEAD) {
         return Err(Errno::NOENT);
     }
-    for (at, name) in [(0, &b"."[..]), (1, b"..")] {
-        if held.at == at {
-            let ino =
-                if at == 0 { inode.ino() } else { parent_ino(file, vfs).unwrap_or(inode.ino()) };
-            if out.push(Dirent { ino, next: at as i64 + 1, kind: DT_DIR, name }) {
-                held.at = at + 1;
-            }
-        }
-    }
+    held.at = dots(file, vfs, inode, held.at, &mut out);
     if let Some(node) = node {
         let dir = file.place().ok_or(Errno::NOTDIR)?.to_path();
         if !out.is_full() {
@@ -111,6 +111,29 @@ pub fn list(file: &FileHandle<'_>, vfs: &Vfs, buffer: &mut [u8]) -> Result<usize
         return Err(Errno::INVAL);
     }
     Ok(out.filled())
+}
+
+/// Lists `.` and `..`, as far as they come after `at` and there is room. Returns where the listing
+/// goes on.
+#[inline(always)]
+pub(crate) fn dots(
+    file: &FileHandle<'_>,
+    vfs: &Vfs,
+    inode: &Inode,
+    at: u64,
+    out: &mut Dirents<'_>,
+) -> u64 {
+    let mut at = at;
+    for (place, name) in [(0, &b"."[..]), (1, b"..")] {
+        if at == place {
+            let ino =
+                if place == 0 { inode.ino() } else { parent_ino(file, vfs).unwrap_or(inode.ino()) };
+            if out.push(Dirent { ino, next: place as i64 + 1, kind: DT_DIR, name }) {
+                at = place + 1;
+            }
+        }
+    }
+    at
 }
 
 /// The number of the directory that a directory is in.

@@ -129,7 +129,8 @@ impl<N: Names> Directory<N> {
         let name = dir.vfs().name(name)?;
         let child = match dir.lookup(&name) {
             Some(there)
-                if !there.flags().contains(DentryFlags::REVALIDATE) || self.revalidate(&there) =>
+                if !there.flags().contains(DentryFlags::REVALIDATE)
+                    || self.revalidate(&there, None)? =>
             {
                 Some(there)
             }
@@ -158,17 +159,22 @@ impl<N: Names> Node for Directory<N> {
         &self,
         dir: &DentryRef<'k>,
         name: &Name<'_>,
+        _requester: &Requester<'_, 'k>,
     ) -> Result<Option<DentryRef<'k>>, Errno> {
         self.dentry(dir, name)
     }
 
-    fn revalidate(&self, child: &DentryRef<'_>) -> bool {
+    fn revalidate(
+        &self,
+        child: &DentryRef<'_>,
+        _requester: Option<&Requester<'_, '_>>,
+    ) -> Result<bool, Errno> {
         let mut name = [0; NAME_MAX];
         let len = {
             let section = child.vfs().read();
             child.seen(&section).name(&mut name)
         };
-        child.inode().is_some_and(|inode| self.0.still(child.vfs(), &name[..len], inode))
+        Ok(child.inode().is_some_and(|inode| self.0.still(child.vfs(), &name[..len], inode)))
     }
 
     fn entries(

@@ -1,7 +1,7 @@
 //! Files whose text is made when it is read, and which may take text that is written.
 
 use crate::file::{FileMode, Files};
-use crate::inode::Node;
+use crate::inode::{Node, Requester};
 use crate::poll::{Events, PollTable};
 use crate::raw::handle::FileHandle;
 use crate::raw::walk_path::Path;
@@ -144,6 +144,7 @@ impl<T: Text> Node for TextFile<T> {
         _files: &'k Files,
         _flags: i32,
         mode: FileMode,
+        _requester: &Requester<'_, 'k>,
     ) -> Result<Option<FileHandle<'k>>, Errno> {
         let writable = place.dentry().inode().is_some_and(|inode| inode.mode() & 0o222 != 0);
         if mode.contains(FileMode::WRITE) && self.text.is_strict() && !writable {
@@ -153,7 +154,13 @@ impl<T: Text> Node for TextFile<T> {
         }
     }
 
-    fn opened(&self, vfs: &Vfs, file: u64) -> Result<(), Errno> {
+    fn opened(
+        &self,
+        vfs: &Vfs,
+        file: u64,
+        _flags: i32,
+        _requester: &Requester<'_, '_>,
+    ) -> Result<(), Errno> {
         match self.text.changes(vfs) {
             Some((_, changes)) => self.change(file, |open| open.changes = changes),
             None => Ok(()),

@@ -18,7 +18,7 @@ pub(super) struct Times {
 }
 
 /// What `stat` tells of an inode, as of one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// The number.
     pub ino: u64,

@@ -6,6 +6,7 @@ use crate::cred::Cred;
 use crate::dcache::name::Name;
 use crate::dcache::path::PathBuffer;
 use crate::file::Files;
+use crate::operations::ForeignNode;
 use crate::permission::{Mask, permission};
 use crate::pipe::Fifo;
 use crate::poll::{Events, PollTable};
@@ -81,13 +82,42 @@ pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
         &self,
         _dir: &DentryRef<'k>,
         _name: &Name<'_>,
+        _requester: &Requester<'_, 'k>,
     ) -> Result<Option<DentryRef<'k>>, Errno> {
         Ok(None)
     }
 
-    /// Whether a dentry of this directory with [`REVALIDATE`](crate::DentryFlags::REVALIDATE) is still right.
-    fn revalidate(&self, _child: &DentryRef<'_>) -> bool {
+    /// Whether a dentry of this directory with [`REVALIDATE`](crate::DentryFlags::REVALIDATE) or
+    /// [`TIMED`](crate::DentryFlags::TIMED) is still right. Without a requester, if a directory is
+    /// listed.
+    ///
+    /// # Errors
+    /// Whatever the walk is to end with.
+    fn revalidate(
+        &self,
+        _child: &DentryRef<'_>,
+        _requester: Option<&Requester<'_, '_>>,
+    ) -> Result<bool, Errno> {
+        Ok(true)
+    }
+
+    /// Whether the inode and its name hold without a question. Asked in read sections, for dentries
+    /// with [`TIMED`](crate::DentryFlags::TIMED).
+    fn is_current(&self) -> bool {
         true
+    }
+
+    /// Brings the attributes of the inode up to date, if they are too old.
+    ///
+    /// # Errors
+    /// Whatever the call is to end with.
+    fn refresh(&self, _inode: &Inode, _requester: &Requester<'_, '_>) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    /// Returns the node of an embedder's inode that this is, if it is one.
+    fn foreign(&self) -> Option<&ForeignNode> {
+        None
     }
 
     /// Calls `each` with the names of the directory whose inode this is, from a place on, until it says that it has enough. A
@@ -139,6 +169,7 @@ pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
         _files: &'k Files,
         _flags: i32,
         _mode: FileMode,
+        _requester: &Requester<'_, 'k>,
     ) -> Result<Option<FileHandle<'k>>, Errno> {
         Ok(None)
     }
@@ -147,8 +178,14 @@ pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
     /// [closed](Self::closed).
     ///
     /// # Errors
-    /// `ENOMEM`, with which `open` ends.
-    fn opened(&self, _vfs: &Vfs, _file: u64) -> Result<(), Errno> {
+    /// Whatever `open` is to end with.
+    fn opened(
+        &self,
+        _vfs: &Vfs,
+        _file: u64,
+        _flags: i32,
+        _requester: &Requester<'_, '_>,
+    ) -> Result<(), Errno> {
         Ok(())
     }
 

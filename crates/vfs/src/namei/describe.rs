@@ -11,6 +11,7 @@ use crate::dentry::Dentry;
 use crate::file::touch_access;
 use crate::inode::{Content, Inode, InodeFlags};
 use crate::namespace::MountFlags;
+use crate::operations::foreign;
 use crate::permission::{Mask, permission};
 use crate::ramfs::{PAGE, RamFs};
 use crate::raw::mount::TreeMount;
@@ -56,12 +57,37 @@ pub fn statx_of(mount: &TreeMount, dentry: &Dentry) -> Result<Statx, Errno> {
     })
 }
 
-/// What `statfs` tells of a place.
-pub fn statfs_of(mount: &TreeMount) -> StatFs {
-    let mut told = mount
-        .super_block()
-        .info_as::<RamFs>()
-        .map_or_else(|| mount.super_block().info().statfs(), |fs| fs.limits().statfs());
+/// What `statfs` tells of the filesystem that a path is in.
+///
+/// # Errors
+/// Those of the walk, and of an embedder's file system.
+pub fn statfs(caller: &Caller<'_, '_>, path: &[u8]) -> Result<StatFs, Errno> {
+    let own = caller.look(path, How::FOLLOW, |found| {
+        let foreign = found.mount().super_block().info().foreign().is_some();
+        (!foreign).then(|| statfs_of(found.mount(), None))
+    })?;
+    match own {
+        Some(told) => Ok(told),
+        None => statfs_in(caller, caller.path(path, How::FOLLOW)?.mount()),
+    }
+}
+
+/// [`statfs`] of a mount that the caller keeps, outside a read section.
+pub(super) fn statfs_in(caller: &Caller<'_, '_>, mount: &TreeMount) -> Result<StatFs, Errno> {
+    let told = match mount.super_block().info().foreign() {
+        Some(fs) => Some(foreign(fs.statfs(&caller.requester().caller()?))?),
+        None => None,
+    };
+    Ok(statfs_of(mount, told))
+}
+
+/// What `statfs` tells of a mount: what its filesystem has `told`, and the mount's flags.
+fn statfs_of(mount: &TreeMount, told: Option<StatFs>) -> StatFs {
+    let own = || {
+        let sb = mount.super_block();
+        sb.info_as::<RamFs>().map_or_else(|| sb.info().statfs(), |fs| fs.limits().statfs())
+    };
+    let mut told = told.unwrap_or_else(own);
     let flags = mount.flags();
     for (flag, told_as) in [
         (MountFlags::RDONLY, ST_RDONLY),

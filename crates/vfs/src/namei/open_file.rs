@@ -166,9 +166,12 @@ fn device_of_object(file: &FileHandle<'_>) -> u64 {
 }
 
 /// Describes the file system that an open file is in (`fstatfs`).
-pub fn fstatfs(file: &FileHandle<'_>) -> StatFs {
+///
+/// # Errors
+/// Those of an embedder's file system.
+pub fn fstatfs(caller: &Caller<'_, '_>, file: &FileHandle<'_>) -> Result<StatFs, Errno> {
     if let Some((mount, _)) = file.opened().tree() {
-        return describe::statfs_of(mount);
+        return describe::statfs_in(caller, mount);
     }
     let f_type = match file.pseudo_mode().map(|mode| mode & S_IFMT) {
         None => ANON_INODE_FS_MAGIC,
@@ -177,7 +180,7 @@ pub fn fstatfs(file: &FileHandle<'_>) -> StatFs {
     };
     let f_bsize = PAGE as i64;
     let dev = device_of_object(file);
-    StatFs {
+    Ok(StatFs {
         f_type,
         f_fsid: [dev as i32, (dev >> 32) as i32],
         f_bsize,
@@ -185,7 +188,7 @@ pub fn fstatfs(file: &FileHandle<'_>) -> StatFs {
         f_frsize: f_bsize,
         f_flags: ST_VALID,
         ..StatFs::default()
-    }
+    })
 }
 
 /// Whether the caller may do all of `mask` with the pseudo object that a file is on, by the real

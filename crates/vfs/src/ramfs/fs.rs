@@ -4,7 +4,7 @@ use super::xattr::Xattrs;
 use super::{Limits, PAGE};
 use crate::abi::S_IFDIR;
 use crate::inode::{Changes, Content, Inode, NewInode};
-use crate::super_block::{FileSystem, SuperRef};
+use crate::super_block::{SuperOperations, SuperRef};
 use crate::vfs::Vfs;
 use quietline_platform::heap;
 use quietline_sync::SpinLock;
@@ -49,7 +49,7 @@ fn clear_xattrs(xattrs: &SpinLock<Xattrs>, limits: &Limits) {
     xattrs.lock().clear(limits);
 }
 
-impl FileSystem for RamFs {
+impl SuperOperations for RamFs {
     fn evict(&self, inode: &Inode) {
         match inode.content() {
             Content::File(data) => data.end(),

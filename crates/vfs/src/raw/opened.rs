@@ -117,6 +117,19 @@ impl<'g> Opened<'g> {
         self.is_object() || self.fifo().is_some()
     }
 
+    /// Returns whether it is a regular file in memory.
+    #[inline(always)]
+    pub fn is_memory(self) -> bool {
+        !self.is_object()
+            && self.inode().is_some_and(|inode| matches!(inode.content(), Content::File(_)))
+    }
+
+    /// Returns whether it is open on an inode of an embedder's file system.
+    pub fn is_foreign(self) -> bool {
+        let node = self.inode().and_then(Inode::node);
+        node.is_some_and(|node| node.foreign().is_some())
+    }
+
     /// Returns whether a pseudo object accepts `lseek`, although it has no file offset.
     pub(crate) fn seeks(self) -> bool {
         self.kind.is_some_and(|kind| kind.seeks)

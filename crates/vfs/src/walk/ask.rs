@@ -8,31 +8,44 @@ use crate::vfs::Vfs;
 use rustix::io::Errno;
 
 /// What a name in a directory stands for, where the dentries do not say.
-pub(super) fn ask<'k>(
-    vfs: &'k Vfs,
+pub(crate) fn ask<'k>(
     dir: &Path<'k>,
     bytes: &[u8],
-) -> Result<Option<Path<'k>>, Stop> {
-    let name = vfs.name(bytes)?;
+    requester: &Requester<'_, 'k>,
+) -> Result<Option<Path<'k>>, Errno> {
+    let name = dir.dentry().vfs().name(bytes)?;
     let Some(Content::Node(node)) = dir.dentry().inode().map(|inode| inode.content()) else {
         return Ok(None);
     };
     let cached = dir.dentry().lookup(&name);
+    let asked = DentryFlags::REVALIDATE | DentryFlags::TIMED;
     let child = match cached {
         Some(child)
-            if !child.flags().contains(DentryFlags::REVALIDATE) || node.revalidate(&child) =>
+            if !child.flags().intersects(asked) || node.revalidate(&child, Some(requester))? =>
         {
             Some(child)
         }
         Some(stale) => {
             stale.invalidate();
-            node.lookup(dir.dentry(), &name)?
+            node.lookup(dir.dentry(), &name, requester)?
         }
-        None => node.lookup(dir.dentry(), &name)?,
+        None => node.lookup(dir.dentry(), &name, requester)?,
     };
     Ok(child
         .filter(|child| !child.is_negative())
         .map(|child| Path::new(dir.mount().clone(), child)))
+}
+
+/// Asks the filesystem for the attributes of what a walk has led to, if those in memory are too
+/// old.
+pub(super) fn refresh(place: &Path<'_>, requester: &Requester<'_, '_>) -> Result<(), Errno> {
+    match place.dentry().inode() {
+        Some(inode) if super::step::is_timed(place.dentry()) => match inode.node() {
+            Some(node) => node.refresh(inode, requester),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
 }
 
 /// Where a link leads that a filesystem makes.

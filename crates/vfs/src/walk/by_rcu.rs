@@ -59,7 +59,7 @@ impl<'g, 'k> Mode for ByRcu<'g, 'k> {
     }
 
     #[inline(always)]
-    fn child(&self, at: &Self::At, name: &[u8]) -> Result<Option<Self::At>, Stop> {
+    fn child(&self, at: &Self::At, name: &[u8], _cred: &Cred) -> Result<Option<Self::At>, Stop> {
         match step::child(self.vfs, *at, name)? {
             Child::Is(child) => Ok(Some(child)),
             Child::None => Ok(None),

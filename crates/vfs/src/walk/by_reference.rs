@@ -25,7 +25,14 @@ pub(crate) struct ByReference<'s, 'k> {
     pub(crate) start: Start<'s, 'k>,
 }
 
-impl<'k> ByReference<'_, 'k> {
+impl<'s, 'k> ByReference<'s, 'k> {
+    fn requester<'c>(&self, cred: &'c Cred) -> Requester<'c, 'k>
+    where
+        's: 'c,
+    {
+        Requester { fs: self.start.fs, cred }
+    }
+
     /// Takes a step from `at`, which may look at `root` too, and holds on to where it leads.
     fn settle<T>(
         &self,
@@ -108,21 +115,20 @@ impl<'k> Mode for ByReference<'_, 'k> {
     fn may_search(&self, at: &Self::At, cred: &Cred) -> Result<(), Stop> {
         match at.dentry().inode() {
             Some(inode) if inode.node().is_some() => {
-                let requester = Requester { fs: self.start.fs, cred };
-                Ok(may(inode, &requester, Mask::EXEC)?)
+                Ok(may(inode, &self.requester(cred), Mask::EXEC)?)
             }
             _ => step::may_search(at.dentry(), cred),
         }
     }
 
-    fn child(&self, at: &Self::At, name: &[u8]) -> Result<Option<Self::At>, Stop> {
+    fn child(&self, at: &Self::At, name: &[u8], cred: &Cred) -> Result<Option<Self::At>, Stop> {
         let (path, asks) =
             self.settle(at, at, |at, _, _| match step::child(self.vfs, at, name)? {
                 Child::Is(spot) => Ok((Some(spot), false)),
                 Child::None => Ok((None, false)),
                 Child::Ask => Ok((None, true)),
             })?;
-        if asks { super::ask::ask(self.vfs, at, name) } else { Ok(path) }
+        if asks { Ok(super::ask::ask(at, name, &self.requester(cred))?) } else { Ok(path) }
     }
 
     fn maybe_mounted(&self, at: &Self::At) -> bool {
@@ -175,9 +181,7 @@ impl<'k> Mode for ByReference<'_, 'k> {
                 }
                 Ok(Link::Body(body))
             }
-            Some(Content::Node(_)) => {
-                super::ask::ask_link(at, &Requester { fs: self.start.fs, cred })
-            }
+            Some(Content::Node(_)) => super::ask::ask_link(at, &self.requester(cred)),
             _ => Err(Stop::Errno(Errno::INVAL)),
         }
     }

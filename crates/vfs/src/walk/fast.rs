@@ -96,7 +96,7 @@ pub(super) fn quickly<'g, 'k>(
                 return Quickly::Short(at, pos, end);
             }
             if name as u8 == b'.' {
-                if len == 1 && !step::has_own_rules(&at.seen) {
+                if len == 1 && !step::is_asked_about(&at.seen) {
                     pos = end;
                     continue;
                 }
@@ -250,7 +250,10 @@ fn mounted<'g, 'k>(vfs: &'k Vfs, section: &'g Section, at: Spot<'g, 'k>) -> Opti
     if at.seen.flags().contains(DentryFlags::REVALIDATE) || !at.seen.valid() {
         return None;
     }
-    Some(step::cross(vfs, at, section).0)
+    if step::is_expired(&at.seen) {
+        return None;
+    }
+    step::current(step::cross(vfs, at, section).0).ok()
 }
 
 /// A component of more than seven bytes, whose first eight are known; and where it ends. None if it is for others to look at.

@@ -56,7 +56,7 @@ pub(crate) trait Mode {
     /// `EACCES` unless names may be looked up in a directory.
     fn may_search(&self, at: &Self::At, cred: &Cred) -> Result<(), Stop>;
     /// What a name in a directory stands for; none if nothing.
-    fn child(&self, at: &Self::At, name: &[u8]) -> Result<Option<Self::At>, Stop>;
+    fn child(&self, at: &Self::At, name: &[u8], cred: &Cred) -> Result<Option<Self::At>, Stop>;
     /// Whether to ask [`cross`](Self::cross).
     fn maybe_mounted(&self, at: &Self::At) -> bool;
     /// The root of what is mounted on it, if anything is; whether that is so.

@@ -185,7 +185,7 @@ impl<'a, M: Mode> Walk<'a, M> {
     /// The child of a directory, and from there onto what is mounted on it; none if there is no such name.
     #[inline(always)]
     fn child(&mut self, at: &M::At, bytes: &[u8]) -> Result<Option<M::At>, Stop> {
-        match self.mode.child(at, bytes)? {
+        match self.mode.child(at, bytes, self.cred)? {
             Some(next) => Ok(Some(self.cross(next)?)),
             None => Ok(None),
         }

@@ -49,6 +49,41 @@ pub(crate) fn has_own_rules(dentry: &Dentry) -> bool {
     dentry.is_revalidated()
 }
 
+/// Returns `true` if a walk that ends at a directory may have to ask its filesystem about it.
+#[inline(always)]
+pub(crate) fn is_asked_about(dentry: &Dentry) -> bool {
+    dentry.has_flags(DentryFlags::REVALIDATE.union(DentryFlags::TIMED))
+}
+
+/// Returns `true` if what a dentry stands for holds for a limited time.
+#[inline(always)]
+pub(crate) fn is_timed(dentry: &Dentry) -> bool {
+    dentry.has_flags(DentryFlags::TIMED)
+}
+
+/// Returns `true` if the time for which a dentry holds is over.
+#[cold]
+#[inline(never)]
+pub(crate) fn is_expired(dentry: &Dentry) -> bool {
+    is_timed(dentry) && dentry.inode().and_then(Inode::node).is_some_and(|node| !node.is_current())
+}
+
+/// Returns `true` if the filesystem must be asked whether a dentry is still right.
+#[cold]
+#[inline(never)]
+fn must_ask(dentry: &Dentry) -> bool {
+    dentry.is_revalidated() || is_expired(dentry)
+}
+
+/// Checks that a walk's result still holds.
+///
+/// # Errors
+/// [`Stop::Retry`] if the filesystem must be asked.
+#[inline]
+pub(crate) fn current<'g, 'k>(at: Spot<'g, 'k>) -> Result<Spot<'g, 'k>, Stop> {
+    if is_timed(&at.seen) && is_expired(&at.seen) { Err(Stop::Retry) } else { Ok(at) }
+}
+
 /// What became of a name.
 pub(crate) enum Child<T> {
     Is(T),
@@ -70,7 +105,8 @@ pub(crate) fn child<'g, 'k>(
     };
     match at.seen.child(&name) {
         Step::Found(seen) => {
-            if seen.flags().contains(DentryFlags::REVALIDATE) {
+            let asked = DentryFlags::REVALIDATE.union(DentryFlags::TIMED);
+            if seen.flags().intersects(asked) && must_ask(&seen) {
                 return Ok(Child::Ask);
             }
             Ok(if seen.is_negative() {

@@ -109,19 +109,28 @@ impl Dentry {
     /// Whether a walk must look twice: something is mounted on it, or its filesystem is to be asked about it.
     #[inline(always)]
     pub(crate) fn is_special(&self) -> bool {
-        let special = DentryFlags::MOUNTED.union(DentryFlags::REVALIDATE).bits() as u16;
-        // Relaxed: as in `flags`. Both are in this word.
-        self.d_flags.load(Ordering::Relaxed) & special != 0
+        const SPECIAL: DentryFlags =
+            DentryFlags::MOUNTED.union(DentryFlags::REVALIDATE).union(DentryFlags::TIMED);
+        self.has_flags(SPECIAL)
+    }
+
+    /// Returns `true` if one of these flags is set, which do not belong to the holder of the
+    /// directory's lock.
+    #[inline(always)]
+    pub(crate) fn has_flags(&self, any: DentryFlags) -> bool {
+        debug_assert!(!any.intersects(STATE));
+        // Relaxed: as in `flags`. All are in this word.
+        self.d_flags.load(Ordering::Relaxed) & any.bits() as u16 != 0
     }
 
     /// Returns `true` if a lookup asks the filesystem whether the dentry is still right.
     #[inline(always)]
     pub(crate) fn is_revalidated(&self) -> bool {
-        // Relaxed: as in `flags`. The flag is in this word.
-        self.d_flags.load(Ordering::Relaxed) & DentryFlags::REVALIDATE.bits() as u16 != 0
+        self.has_flags(DentryFlags::REVALIDATE)
     }
 
-    /// Sets and clears flags that belong to the caller ([`DentryFlags::MOUNTED`], [`DentryFlags::REVALIDATE`]).
+    /// Sets and clears flags that belong to the caller ([`DentryFlags::MOUNTED`],
+    /// [`DentryFlags::REVALIDATE`], [`DentryFlags::TIMED`]).
     pub(crate) fn set_flags(&self, set: DentryFlags, clear: DentryFlags) {
         debug_assert!(!set.union(clear).intersects(STATE));
         // Relaxed: as in `flags`.

@@ -96,7 +96,9 @@ impl<'k> LockedDir<'k> {
         let guard = seen.inode()?.try_lock()?;
         // ORDERING: whoever takes it out has its lock when or after he marks it: found unmarked, he has yet to take that.
         let stays = seen.flags().contains(DentryFlags::PINNED) && seen.is_hashed();
-        if !stays || guard.inode().flags().contains(InodeFlags::DEAD) || !seen.valid() {
+        // What a node's directory has not got, the node may have: the long way asks it.
+        const ODD: InodeFlags = InodeFlags::DEAD.union(InodeFlags::NODE);
+        if !stays || guard.inode().flags().intersects(ODD) || !seen.valid() {
             return None;
         }
         // SAFETY: the lock keeps the directory, and so its inode, as the module says. The reference is not counted, and never

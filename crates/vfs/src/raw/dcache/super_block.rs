@@ -4,7 +4,7 @@ use super::genocide::genocide;
 use super::refs::{DentryRef, dput};
 use crate::dentry::DentryFlags;
 use crate::inode::{Content, NewInode};
-use crate::super_block::{FileSystem, SuperBlock};
+use crate::super_block::{SuperBlock, SuperOperations};
 use crate::vfs::Vfs;
 use core::fmt;
 use core::marker::PhantomData;
@@ -65,7 +65,7 @@ impl Vfs {
         &self,
         s_type: &'static str,
         s_dev: u64,
-        info: Box<dyn FileSystem>,
+        info: Box<dyn SuperOperations>,
         root: NewInode,
         content: Content,
     ) -> Result<SuperRef<'_>, Errno> {

@@ -1,0 +1,294 @@
+//! Embedders' file systems: traits in safe Rust, and how the kernel calls them.
+//!
+//! # The problem
+//!
+//! A sandbox has files that no copy in memory can be: those of an archive, of a database, of the
+//! host. Their author knows how to find and read them, and should not have to know what a path
+//! walk, a dentry or a grace period is. Their code may sleep, panic, be wrong, or call the same
+//! kernel.
+//!
+//! # The contended way
+//!
+//! A FUSE server is asked by messages. A virtual file system of a library typically calls the file
+//! system for each component of each path, under its own lock.
+//!
+//! # Our way
+//!
+//! ```text
+//!   stat, open, ...   RCU walk: dentries only ── hit: as for tmpfs, no call
+//!                        │ miss, or the validity time is over
+//!                     ends with RESTART: sections are closed
+//!                        │ the call begins anew, with a copy of the credentials
+//!                     walk by reference ── lookup / revalidate / getattr ── dentry, inode
+//!   read, getdents    the open file ── read_at / read_dir
+//! ```
+//!
+//! * [`FileSystem`] is the whole: its root and its `statfs`.
+//! * [`InodeOps`] is one file, directory or symbolic link. The dentry cache keeps what `lookup`
+//!   returns, until its validity time ([`Entry::valid`]) is over or memory is reclaimed.
+//! * [`FileOps`] is an open file. An inode is one itself, unless `open` returns another object.
+//!
+//! A method that is not implemented fails as Linux does for a file system without it.
+//!
+//! # Guarantees
+//!
+//! * No method runs in an RCU read-side critical section, under a lock of the kernel, or while the
+//!   caller's credentials are borrowed. A method may sleep, and may call the kernel and the process
+//!   that called it. A [`Caller`] is the proof: only code outside of all sections can make one.
+//! * `Drop` of an embedder's object that the kernel kept runs as an RCU callback, after a grace
+//!   period, where a call of a process ends or where the program runs callbacks. A panic in it is
+//!   contained.
+//! * A panic in a method passes through the call. No lock is held then, and references are given
+//!   back.
+//! * What a method returns is checked. A size or an offset that no file can have, an unknown type,
+//!   a type that changes, a name that no directory can have, more bytes than there was room for:
+//!   `EIO`.
+//!
+//! # Limits
+//!
+//! Nothing is written: names and attributes cannot be changed (`EPERM`), and `write` is `EINVAL`.
+//! Two names of one file have two inodes here: locks and watches belong to the name. Reads through
+//! one open file at the same time may return the same bytes, because the file offset is not locked
+//! while the method runs. The address of a local socket is found only along names that are in the
+//! dentry cache (`EOPNOTSUPP`). Only the mode is asked for permission; a method that knows better
+//! has the caller's credentials.
+//!
+//! # Source
+//!
+//! `include/linux/fs.h`, `fs/fuse/dir.c` (validity times, checks of what a server says),
+//! `Documentation/filesystems/path-lookup.rst` (an RCU walk that begins anew).
+
+mod file;
+mod node;
+
+pub use file::{list, read};
+pub use node::{ForeignNode, new_super};
+
+use crate::abi::{S_IFDIR, S_IFMT, StatFs};
+use crate::cred::{Capabilities, Cred};
+use crate::inode::{Attributes, NodeEntry, Requester};
+use core::any::Any;
+use core::time::Duration;
+use quietline_sync::{Interrupt, might_sleep};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// The error with which a call ends that needs a method of an embedder and must not run one where
+/// it is (Linux's `ERESTARTSYS`). The caller closes its sections and calls again with [credentials
+/// of its own](Cred::for_sleeping_call). No process sees it.
+pub const RESTART: Errno = Errno::from_raw_os_error(512);
+
+/// The caller of a method: a process in a system call.
+///
+/// The interrupt of its thread ([`Interrupt::enter`]) is the thread's own: a
+/// [`WaitQueue`](quietline_sync::WaitQueue) that a method waits in looks at it. A method that
+/// sleeps by other means asks [`is_interrupted`](Self::is_interrupted), and fails with `EINTR`.
+#[derive(Debug, Clone, Copy)]
+pub struct Caller<'a> {
+    cred: &'a Cred,
+    pid: i32,
+}
+
+impl Caller<'_> {
+    /// The number of the process; 0 for none.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// The user for files.
+    pub fn uid(&self) -> u32 {
+        self.cred.fsuid()
+    }
+
+    /// The group for files.
+    pub fn gid(&self) -> u32 {
+        self.cred.fsgid()
+    }
+
+    /// Whether it is in a group.
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.cred.in_group(gid)
+    }
+
+    /// The capabilities in effect.
+    pub fn capabilities(&self) -> Capabilities {
+        self.cred.capabilities()
+    }
+
+    /// Whether the thread shall stop waiting.
+    pub fn is_interrupted(&self) -> bool {
+        Interrupt::current().is_some_and(|interrupt| interrupt.is_pending())
+    }
+}
+
+impl Requester<'_, '_> {
+    /// Returns the caller, for a method of an embedder.
+    ///
+    /// # Errors
+    /// [`RESTART`] if methods may not run here.
+    pub(crate) fn caller(&self) -> Result<Caller<'_>, Errno> {
+        if !self.cred.may_sleep() {
+            return Err(RESTART);
+        }
+        might_sleep();
+        Ok(Caller { cred: self.cred, pid: i32::try_from(self.fs.owner()).unwrap_or(0) })
+    }
+}
+
+/// Returns what a method has returned, with an error that a process may see.
+///
+/// # Errors
+/// The method's; `EIO` for [`RESTART`].
+pub(crate) fn foreign<T>(returned: Result<T, Errno>) -> Result<T, Errno> {
+    returned.map_err(|errno| if errno == RESTART { Errno::IO } else { errno })
+}
+
+/// The result of a lookup: an inode, its attributes, and for how long they hold.
+#[derive(Clone)]
+pub struct Entry {
+    /// The inode. For a FIFO, a socket or a device, which are the kernel's, it is not asked.
+    pub inode: Arc<dyn InodeOps>,
+    /// Its attributes. The kernel numbers the inode if `ino` is 0. The type cannot change.
+    pub attributes: Attributes,
+    /// How long the name and the attributes hold; `None`: for ever, which costs nothing at a hit.
+    pub valid: Option<Duration>,
+}
+
+impl Entry {
+    /// An entry that holds for ever, with a type and permissions; one link (two for a directory),
+    /// root's, and without bytes.
+    pub fn new(inode: Arc<dyn InodeOps>, mode: u32) -> Self {
+        let nlink = if mode & S_IFMT == S_IFDIR { 2 } else { 1 };
+        Self { inode, attributes: Attributes { mode, nlink, ..Attributes::default() }, valid: None }
+    }
+
+    /// The same, with a size in bytes.
+    #[must_use]
+    pub fn with_size(mut self, size: u64) -> Self {
+        self.attributes.size = size;
+        self
+    }
+
+    /// The same, for a limited time.
+    #[must_use]
+    pub fn valid_for(mut self, valid: Duration) -> Self {
+        self.valid = Some(valid);
+        self
+    }
+}
+
+impl core::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Entry")
+            .field("attributes", &self.attributes)
+            .field("valid", &self.valid)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A file system of an embedder. `Process::mount_fs` mounts it.
+pub trait FileSystem: Send + Sync + 'static {
+    /// Returns the root directory. Called once for each mount.
+    ///
+    /// # Errors
+    /// The mount's.
+    fn root(self: Arc<Self>, caller: &Caller<'_>) -> Result<Entry, Errno>;
+
+    /// Returns the name of its type, as `/proc/PID/mounts` shows it.
+    fn name(&self) -> &'static str {
+        "custom"
+    }
+
+    /// Returns sizes and limits (`statfs`). The kernel adds the flags of the mount and the number
+    /// of the file system.
+    ///
+    /// # Errors
+    /// Those of `statfs`.
+    fn statfs(&self, _caller: &Caller<'_>) -> Result<StatFs, Errno> {
+        let (f_bsize, f_namelen) = (4096, crate::NAME_MAX as i64);
+        Ok(StatFs { f_bsize, f_frsize: f_bsize, f_namelen, ..StatFs::default() })
+    }
+}
+
+/// An inode of an embedder's file system.
+///
+/// Each inode is an open file, too: [`open`](Self::open) need not be implemented where open files
+/// have nothing of their own.
+pub trait InodeOps: FileOps + Any {
+    /// Looks up a name in the directory. Called for names that the dentry cache has not got;
+    /// several threads may look up one name at the same time, and one of the results is kept.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such name, which is not kept; those of the walk.
+    fn lookup(&self, _caller: &Caller<'_>, _name: &[u8]) -> Result<Entry, Errno> {
+        Err(Errno::NOENT)
+    }
+
+    /// Whether a name of the directory still stands for `child`, whose validity time is over. If
+    /// so, the time begins anew, and the attributes are [asked for](Self::getattr). If not, the
+    /// dentry is taken out and the name is [looked up](Self::lookup); open files, and working
+    /// directories below it, keep the inode that they have.
+    ///
+    /// # Errors
+    /// Those of the walk. The dentry stays.
+    fn revalidate(
+        &self,
+        _caller: &Caller<'_>,
+        _name: &[u8],
+        _child: &dyn InodeOps,
+    ) -> Result<bool, Errno> {
+        Ok(false)
+    }
+
+    /// Returns the attributes, when those in memory are too old; `None` if they are still right.
+    ///
+    /// # Errors
+    /// Those of `stat` or of the walk.
+    fn getattr(&self, _caller: &Caller<'_>) -> Result<Option<Attributes>, Errno> {
+        Ok(None)
+    }
+
+    /// Returns the target of the symbolic link.
+    ///
+    /// # Errors
+    /// Those of `readlink` and of the walk.
+    fn readlink(&self, _caller: &Caller<'_>) -> Result<Box<[u8]>, Errno> {
+        Err(Errno::INVAL)
+    }
+
+    /// Opens the file with the flags of `open(2)`; the mode has permitted it. `None`: the open file
+    /// is the inode itself. The object is dropped after the last close.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    fn open(&self, _caller: &Caller<'_>, _flags: i32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
+        Ok(None)
+    }
+}
+
+/// An open file of an embedder.
+pub trait FileOps: Send + Sync + 'static {
+    /// Reads at an offset. Returns the number of bytes; 0 at the end.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    fn read_at(&self, _caller: &Caller<'_>, _to: &mut [u8], _at: u64) -> Result<usize, Errno> {
+        Err(Errno::INVAL)
+    }
+
+    /// Calls `each` with the names of the directory, without `.` and `..`, in the order of their
+    /// places and beginning at the place `from`, until there are no more or it returns `false`. A
+    /// place stays a name's while a listing goes on. An entry whose number is 0 gets that of the
+    /// inode, if that is in memory.
+    ///
+    /// # Errors
+    /// Those of `getdents64`.
+    fn read_dir(
+        &self,
+        _caller: &Caller<'_>,
+        _from: u64,
+        _each: &mut dyn FnMut(NodeEntry<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        Err(Errno::NOTDIR)
+    }
+}

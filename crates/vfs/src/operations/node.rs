@@ -1,0 +1,366 @@
+//! The inodes and superblocks of embedders' file systems, as the kernel sees them.
+
+use super::{Entry, FileOps, FileSystem, InodeOps, RESTART, foreign};
+use crate::abi::{
+    PATH_MAX, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, Timespec,
+};
+use crate::dcache::name::{NAME_MAX, Name};
+use crate::dcache::path::PathBuffer;
+use crate::dentry::DentryFlags;
+use crate::file::{FileMode, Files};
+use crate::inode::{
+    Attributes, Changes, Content, Inode, NewInode, Node, NodeEntry, NodeLink, Requester,
+};
+use crate::namei;
+use crate::pipe::Fifo;
+use crate::raw::dcache::refs::DentryRef;
+use crate::raw::handle::FileHandle;
+use crate::raw::walk_path::Path;
+use crate::super_block::{SuperOperations, SuperRef};
+use crate::vfs::Vfs;
+use core::fmt;
+use core::time::Duration;
+use quietline_platform::atomic::{AtomicU64, Ordering};
+use quietline_platform::{clock, fault, heap};
+use quietline_sync::SpinLock;
+use quietline_sync::rcu::RcuBox;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// A reference to an embedder's object. Its end contains a panic of the object's `Drop`.
+struct ForeignRef<T: ?Sized>(Option<Arc<T>>);
+
+impl<T: ?Sized> ForeignRef<T> {
+    fn new(object: Arc<T>) -> Self {
+        Self(Some(object))
+    }
+
+    fn get(&self) -> &Arc<T> {
+        self.0.as_ref().expect("taken at the end alone")
+    }
+}
+
+impl<T: ?Sized> Drop for ForeignRef<T> {
+    fn drop(&mut self) {
+        let object = self.0.take();
+        // It has been reported; the thread that runs this has nothing to do with it.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(object))) {
+            // Dropping a payload may panic again.
+            core::mem::forget(payload);
+        }
+    }
+}
+
+/// The open files of an inode that have an object of their own, by the numbers of the files. Each
+/// object is dropped after a grace period: a close may happen where no foreign code may run.
+type OpenFiles = HashMap<u64, RcuBox<'static, ForeignRef<dyn FileOps>>>;
+
+/// The node of an embedder's inode.
+pub struct ForeignNode {
+    ops: ForeignRef<dyn InodeOps>,
+    valid: Option<Duration>,
+    /// The end of the validity time, in nanoseconds of the monotonic clock.
+    expires: AtomicU64,
+    open: SpinLock<OpenFiles>,
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn expiry(valid: Option<Duration>) -> u64 {
+    valid.map_or(u64::MAX, |valid| nanos(clock::monotonic().saturating_add(valid)))
+}
+
+/// Checks attributes that a method has returned.
+///
+/// # Errors
+/// `EIO`.
+fn check(attributes: &Attributes) -> Result<(), Errno> {
+    let kind = attributes.mode & S_IFMT;
+    let known =
+        matches!(kind, S_IFREG | S_IFDIR | S_IFLNK | S_IFCHR | S_IFBLK | S_IFIFO | S_IFSOCK);
+    let Attributes { atime, mtime, ctime, btime, .. } = *attributes;
+    let is_time = |time: Timespec| (0..1_000_000_000).contains(&time.tv_nsec);
+    let right = known
+        && attributes.mode & !(S_IFMT | 0o7777) == 0
+        && i64::try_from(attributes.size).is_ok()
+        && [atime, mtime, ctime, btime].into_iter().all(is_time);
+    if right { Ok(()) } else { Err(Errno::IO) }
+}
+
+/// The attributes that can change.
+fn changes(of: &Attributes) -> Changes {
+    Changes {
+        mode: Some(of.mode),
+        uid: Some(of.uid),
+        gid: Some(of.gid),
+        nlink: Some(of.nlink),
+        size: Some(of.size),
+        blocks: Some(of.blocks),
+        atime: Some(of.atime),
+        mtime: Some(of.mtime),
+        ctime: Some(of.ctime),
+    }
+}
+
+/// Returns the parts of the kernel's inode for an entry.
+///
+/// # Errors
+/// `EIO`, `ENOMEM`.
+fn parts(entry: Entry) -> Result<(NewInode, Content), Errno> {
+    let Entry { inode, attributes: of, valid } = entry;
+    check(&of)?;
+    let new = NewInode {
+        mode: of.mode,
+        uid: of.uid,
+        gid: of.gid,
+        rdev: of.rdev,
+        nlink: of.nlink,
+        time: of.btime,
+    };
+    let content = match of.mode & S_IFMT {
+        S_IFIFO => Content::Fifo(Fifo::new()),
+        S_IFSOCK => Content::Socket,
+        S_IFCHR | S_IFBLK => Content::Device,
+        _ => {
+            let node = ForeignNode {
+                ops: ForeignRef::new(inode),
+                valid,
+                expires: AtomicU64::new(expiry(valid)),
+                open: SpinLock::new(OpenFiles::new()),
+            };
+            Content::Node(heap::try_box(node).map_err(|_| Errno::NOMEM)?)
+        }
+    };
+    Ok((new, content))
+}
+
+/// The superblock's part of an embedder's file system.
+struct ForeignSuper(ForeignRef<dyn FileSystem>);
+
+impl SuperOperations for ForeignSuper {
+    fn foreign(&self) -> Option<&dyn FileSystem> {
+        Some(&**self.0.get())
+    }
+
+    fn keeps_owners(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for ForeignSuper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ForeignSuper")
+    }
+}
+
+/// Creates the superblock of an embedder's file system.
+///
+/// # Errors
+/// The file system's; `ENOTDIR` if its root is no directory; `EIO`, `ENOMEM`; [`RESTART`].
+pub fn new_super<'k>(
+    caller: &namei::Caller<'_, 'k>,
+    dev: u64,
+    fs: Arc<dyn FileSystem>,
+) -> Result<SuperRef<'k>, Errno> {
+    let fs = ForeignRef::new(fs);
+    let root = foreign(fs.get().clone().root(&caller.requester().caller()?))?;
+    let attributes = root.attributes;
+    if attributes.mode & S_IFMT != S_IFDIR {
+        return Err(Errno::NOTDIR);
+    }
+    let (new, content) = parts(root)?;
+    let s_type = fs.get().name();
+    let info = heap::try_box(ForeignSuper(fs)).map_err(|_| Errno::NOMEM)?;
+    let sb = caller.vfs.new_super(s_type, dev, info, new, content)?;
+    let root = sb.root();
+    if let Some(inode) = root.inode() {
+        inode.init(&changes(&attributes));
+        mark_timed(&root, inode);
+    }
+    Ok(sb)
+}
+
+/// Sets [`DentryFlags::TIMED`] on a new dentry whose inode holds for a limited time.
+fn mark_timed(dentry: &crate::dentry::Dentry, inode: &Inode) {
+    if inode.node().and_then(Node::foreign).is_some_and(|node| node.valid.is_some()) {
+        dentry.set_flags(DentryFlags::TIMED, DentryFlags::empty());
+    }
+}
+
+impl ForeignNode {
+    /// Calls `f` with the object of an open file.
+    pub(super) fn with_file<R>(&self, file: u64, f: impl FnOnce(&dyn FileOps) -> R) -> R {
+        let own = self.open.lock().get(&file).map(|own| own.get().clone());
+        match own {
+            Some(own) => f(&*own),
+            None => {
+                let ops: &dyn FileOps = &**self.ops.get();
+                f(ops)
+            }
+        }
+    }
+
+    /// Asks for the attributes, and begins the validity time anew.
+    fn getattr(&self, inode: &Inode, requester: &Requester<'_, '_>) -> Result<(), Errno> {
+        let told = foreign(self.ops.get().getattr(&requester.caller()?))?;
+        if let Some(told) = told {
+            check(&told)?;
+            if told.mode & S_IFMT != inode.mode() & S_IFMT {
+                return Err(Errno::IO);
+            }
+            inode.lock().change(&changes(&told));
+        }
+        // Relaxed, here and below: a time, which orders nothing.
+        self.expires.store(expiry(self.valid), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Node for ForeignNode {
+    fn lookup<'k>(
+        &self,
+        dir: &DentryRef<'k>,
+        name: &Name<'_>,
+        requester: &Requester<'_, 'k>,
+    ) -> Result<Option<DentryRef<'k>>, Errno> {
+        let entry = match foreign(self.ops.get().lookup(&requester.caller()?, name.bytes())) {
+            Ok(entry) => entry,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        let attributes = entry.attributes;
+        let (new, content) = parts(entry)?;
+        let inode = match attributes.ino {
+            0 => dir.new_inode(new, content)?,
+            ino => dir.new_inode_as(ino, new, content)?,
+        };
+        inode.init(&changes(&attributes));
+        let mut child = dir.alloc(name)?;
+        mark_timed(child.dentry(), &inode);
+        child.instantiate(inode);
+        let mut guard = dir.inode().ok_or(Errno::NOENT)?.lock();
+        // Another thread may have been quicker.
+        let (there, not_needed) = match dir.lookup(name) {
+            Some(there) => (Ok(there), Some(child)),
+            None => (child.add(&mut guard), None),
+        };
+        drop(guard);
+        drop(not_needed);
+        there.map(Some)
+    }
+
+    fn is_current(&self) -> bool {
+        self.valid.is_none() || nanos(clock::monotonic()) < self.expires.load(Ordering::Relaxed)
+    }
+
+    fn revalidate(
+        &self,
+        child: &DentryRef<'_>,
+        requester: Option<&Requester<'_, '_>>,
+    ) -> Result<bool, Errno> {
+        let Some(inode) = child.inode() else { return Ok(false) };
+        let Some(node) = inode.node().and_then(Node::foreign) else { return Ok(true) };
+        let Some(requester) = requester.filter(|_| !node.is_current()) else { return Ok(true) };
+        let caller = requester.caller()?;
+        let mut name = [0; NAME_MAX];
+        let len = child.seen(&child.vfs().read()).name(&mut name);
+        let ops = node.ops.get();
+        Ok(foreign(self.ops.get().revalidate(&caller, &name[..len], &**ops))?
+            && node.getattr(inode, requester).map(|()| true)?)
+    }
+
+    fn refresh(&self, inode: &Inode, requester: &Requester<'_, '_>) -> Result<(), Errno> {
+        if self.is_current() { Ok(()) } else { self.getattr(inode, requester) }
+    }
+
+    fn foreign(&self) -> Option<&ForeignNode> {
+        Some(self)
+    }
+
+    fn entries(
+        &self,
+        _dir: &DentryRef<'_>,
+        _from: u64,
+        _each: &mut dyn FnMut(NodeEntry<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        Err(RESTART)
+    }
+
+    fn link<'k>(
+        &self,
+        _link: &Path<'k>,
+        requester: &Requester<'_, 'k>,
+    ) -> Result<NodeLink<'k>, Errno> {
+        let body = foreign(self.ops.get().readlink(&requester.caller()?))?;
+        match body.len() {
+            0 => Err(Errno::NOENT),
+            PATH_MAX.. => Err(Errno::NAMETOOLONG),
+            _ if body.contains(&0) => Err(Errno::IO),
+            _ => Ok(NodeLink::Body(body)),
+        }
+    }
+
+    fn target<'k>(
+        &self,
+        link: &Path<'k>,
+        requester: &Requester<'_, 'k>,
+        path: &mut PathBuffer<'_>,
+    ) -> Result<(), Errno> {
+        match self.link(link, requester)? {
+            NodeLink::Body(body) => path.prepend(&body),
+            NodeLink::Jump(_) => Err(Errno::INVAL),
+        }
+    }
+
+    fn open<'k>(
+        &self,
+        _place: &Path<'k>,
+        _files: &'k Files,
+        _flags: i32,
+        _mode: FileMode,
+        requester: &Requester<'_, 'k>,
+    ) -> Result<Option<FileHandle<'k>>, Errno> {
+        // Before anything has been done.
+        requester.caller().map(|_| None)
+    }
+
+    fn opened(
+        &self,
+        vfs: &Vfs,
+        file: u64,
+        flags: i32,
+        requester: &Requester<'_, '_>,
+    ) -> Result<(), Errno> {
+        let Some(own) = foreign(self.ops.get().open(&requester.caller()?, flags))? else {
+            return Ok(());
+        };
+        let own = RcuBox::new(vfs.domain, ForeignRef::new(own)).map_err(|_| Errno::NOMEM)?;
+        let mut open = self.open.lock();
+        let room = fault::check().is_ok() && open.try_reserve(1).is_ok();
+        if room {
+            open.insert(file, own);
+        }
+        if room { Ok(()) } else { Err(Errno::NOMEM) }
+    }
+
+    fn read(&self, _vfs: &Vfs, _file: u64, _at: u64, _to: &mut [u8]) -> Result<usize, Errno> {
+        Err(RESTART)
+    }
+
+    fn closed(&self, file: u64) {
+        let ended = self.open.lock().remove(&file);
+        if let Some(ended) = ended {
+            ended.retire();
+        }
+    }
+}
+
+impl fmt::Debug for ForeignNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForeignNode").field("valid", &self.valid).finish_non_exhaustive()
+    }
+}
