@@ -68,8 +68,11 @@ impl From<CacheError> for ql_status {
             CacheError::TooLarge { .. } => Self::QL_TOO_LARGE,
             CacheError::BadLayout => Self::QL_BAD_LAYOUT,
             CacheError::Alloc(AllocError) => Self::QL_NO_MEMORY,
-            CacheError::Hooks | CacheError::WrongType { .. } | CacheError::Domain => {
-                unreachable!("only typed caches refuse hooks, types and domains")
+            CacheError::Hooks
+            | CacheError::WrongType { .. }
+            | CacheError::Domain
+            | CacheError::Account => {
+                unreachable!("no typed cache is made here, and no account is charged")
             }
         }
     }
