@@ -1,8 +1,9 @@
 //! Figures of documents, taken from records.
 //!
 //! `docs/figures.toml` names for each figure the sentence or the row of a table that it stands in,
-//! and the value of a record under `lab/record`. `ql report --figures` writes the values into the
-//! documents, `ql report --check-figures` and a test compare them.
+//! and the value of a record under `lab/record`, or of a constant in the code.
+//! `ql report --figures` writes the values into the documents, `ql report --check-figures` and a
+//! test compare them.
 //!
 //! In a text, `{}` stands for a figure with three significant digits, `{.2}` for one with two
 //! decimals. White space matches any white space, so that a paragraph can be wrapped anew.
@@ -33,26 +34,39 @@ struct Figures {
     facts: Vec<Fact>,
 }
 
-/// A text with figures, and the values of a record.
+/// A text with figures, and the values of a record or of constants.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Figure {
     document: String,
     text: String,
     /// A file of [`RECORDS`].
-    record: String,
+    record: Option<String>,
+    /// A source file, from the root of the checkout, in the place of a record.
+    code: Option<String>,
     /// A value for each figure of the text, as [`value`] reads it.
     values: Vec<String>,
 }
 
-/// A text with figures that are not measured here.
+/// Texts with figures that are not measured here.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fact {
     document: String,
-    text: String,
+    texts: Vec<String>,
     /// The source of the figures.
     source: String,
+}
+
+impl Figure {
+    /// Returns the file of the values, from the root of the checkout.
+    fn file(&self) -> anyhow::Result<String> {
+        match (&self.record, &self.code) {
+            (Some(file), None) => Ok(format!("{RECORDS}/{file}")),
+            (None, Some(file)) => Ok(file.clone()),
+            _ => bail!("{}: {:?} has not one of record and code", self.document, self.text),
+        }
+    }
 }
 
 /// Writes all figures into the documents, or only compares them. Returns the differences.
@@ -75,7 +89,7 @@ pub(crate) fn run(root: &Path, write: bool) -> anyhow::Result<Vec<String>> {
     }
     let mut differences = Vec::new();
     for figure in &figures.figures {
-        let record = read(&format!("{RECORDS}/{}", figure.record))?;
+        let record = read(&figure.file()?)?;
         let text = documents.get_mut(figure.document.as_str()).context("read above")?;
         let says = || format!("{}: {:?}", figure.document, figure.text);
         let new = rewrite(text, figure, &record, &mut differences).with_context(says)?;
@@ -213,8 +227,9 @@ fn figure_text(value: f64, decimals: Option<usize>) -> String {
 /// |             | `peer-ratio ROW OTHER PAGES`: the median of the ratios in a round |
 /// |             | `peer-less ROW OTHER PAGES`: the difference of their medians |
 /// | `ql memory` | `overhead COLUMN SIZE`: bytes of an object beyond its own |
-/// | text | `find EXPRESSION`: the first group of a regular expression that matches once |
-/// |      | `find-million EXPRESSION`: the same in millions |
+/// | text, code | `find EXPRESSION`: the first group of a regular expression that matches once: |
+/// |            | a number, or a product or shift of two |
+/// |            | `find-million EXPRESSION`: the same in millions |
 fn value(record: &str, name: &str) -> anyhow::Result<f64> {
     let words: Vec<&str> = name.split_whitespace().collect();
     match words.as_slice() {
@@ -270,8 +285,19 @@ fn find(record: &str, expression: &str) -> anyhow::Result<f64> {
     let mut all = regex.captures_iter(record);
     let first = all.next().context("the record does not have this text")?;
     ensure!(all.next().is_none(), "the record has this text twice");
-    let number = first.get(1).context("the expression has no group")?.as_str().replace(',', "");
-    number.parse().map_err(|_| anyhow!("{number} is no number"))
+    number(first.get(1).context("the expression has no group")?.as_str())
+}
+
+/// Reads a number, or a product or shift of two, as source code has it.
+fn number(text: &str) -> anyhow::Result<f64> {
+    if let Some((base, bits)) = text.split_once("<<") {
+        return Ok(number(base)? * number(bits)?.exp2());
+    }
+    if let Some((one, other)) = text.split_once('*') {
+        return Ok(number(one)? * number(other)?);
+    }
+    let digits = text.trim().replace([',', '_'], "");
+    digits.parse().map_err(|_| anyhow!("{text} is no number"))
 }
 
 fn median(json: &Value, of: &str, case: &str, column: &str, threads: &str) -> anyhow::Result<f64> {
@@ -316,7 +342,10 @@ fn middle(mut values: Vec<f64>) -> f64 {
 fn unlisted(document: &str, name: &str, figures: &Figures) -> anyhow::Result<Vec<String>> {
     let mut listed = Vec::new();
     let of_figures = figures.figures.iter().map(|f| (&f.document, &f.text, ""));
-    let of_facts = figures.facts.iter().map(|f| (&f.document, &f.text, f.source.as_str()));
+    let of_facts = figures
+        .facts
+        .iter()
+        .flat_map(|f| f.texts.iter().map(|text| (&f.document, text, f.source.as_str())));
     for (_, text, source) in of_figures.chain(of_facts).filter(|(of, ..)| *of == name) {
         let says = || format!("{name}: {text:?} {source}");
         listed.push(TextPattern::new(text)?.find(document).with_context(says)?.whole);
@@ -399,11 +428,36 @@ mod tests {
     }
 
     #[test]
+    fn values_of_constants() {
+        let code = "const A: u32 = 10_000;\nconst B: usize = 1 << 20;\nconst C: u8 = 2 * 3 * 4;\n\
+                    const D: u8 = A;\n";
+        let of = |name: &str| value(code, &format!("find const {name}: \\w+ = (.+);"));
+        assert_eq!(of("A").expect("a number"), 10_000.0);
+        assert_eq!(of("B").expect("a shift"), 1_048_576.0);
+        assert_eq!(of("C").expect("a product"), 24.0);
+        assert!(of("D").is_err());
+        assert!(of("E").is_err());
+    }
+
+    #[test]
+    fn a_figure_is_from_a_record_or_from_code() {
+        let file = |origin: &str| {
+            let text = format!("document = \"d\"\ntext = \"t\"\nvalues = []\n{origin}\n");
+            toml::from_str::<Figure>(&text).expect(origin).file()
+        };
+        assert_eq!(file("record = \"day/a.json\"").expect("one"), "lab/record/day/a.json");
+        assert_eq!(file("code = \"crates/a.rs\"").expect("one"), "crates/a.rs");
+        assert!(file("").is_err());
+        assert!(file("code = \"a\"\nrecord = \"b\"").is_err());
+    }
+
+    #[test]
     fn figures_are_written_into_their_places_only() {
         let figure = Figure {
             document: "d".into(),
             text: "| a | {} | {.1} |".into(),
-            record: String::new(),
+            record: None,
+            code: None,
             values: vec!["ns c a 1".into(), "ns c a 2".into()],
         };
         let mut differences = Vec::new();
@@ -439,12 +493,13 @@ mod tests {
             figures: Vec::new(),
             facts: vec![Fact {
                 document: "d".into(),
-                text: "takes 27.5 s on".into(),
+                texts: vec!["takes 27.5 s on".into(), "| b | 18 |".into()],
                 source: "a thread".into(),
             }],
         };
-        let text = "It takes\n27.5 s on eight and 16 ns here.\n```\n5 ns\n```\n| a | 17 | x |\n";
-        let found = unlisted(text, "d", &figures).expect("the fact is there");
+        let text = "It takes\n27.5 s on eight and 16 ns here.\n```\n5 ns\n```\n| a | 17 | x |\n\
+                    | b | 18 |\n";
+        let found = unlisted(text, "d", &figures).expect("the texts are there");
         assert_eq!(found, ["  line 2: 16 ns", "  line 6: | 17"]);
     }
 }
