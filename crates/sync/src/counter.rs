@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use quietline_platform::atomic::{AtomicI64, Ordering};
+use quietline_platform::atomic::{AtomicI64, AtomicU32, Ordering};
 use quietline_platform::fork::{AtFork, Rank, Registered};
 use quietline_platform::percpu::{self, LazyWords};
 use quietline_platform::{AllocError, cpu};
@@ -25,8 +25,8 @@ use crate::SpinLock;
 /// Differs from the kernel's: reading never needs the interrupt-safe lock of folding CPUs that go offline, because
 /// here a CPU's word stays where it is when no thread runs there.
 ///
-/// The CPUs' words are allocated by the first addition. While there is no memory for them, each
-/// addition goes to the shared word.
+/// The CPUs' words are allocated after the first few additions. Those, and all while there is no
+/// memory for words, go to the shared word.
 ///
 /// # Guarantees
 ///
@@ -55,10 +55,16 @@ pub struct Counter {
     shared: Registered<Shared>,
 }
 
+/// Additions that go to the shared word before the CPUs get words: a counter of which no more is
+/// asked takes no memory for each CPU.
+const FEW: u32 = if cfg!(loom) { 0 } else { 4 };
+
 /// What the CPUs share, and write once in a batch.
 struct Shared {
     /// The folded part of the count. Written under the lock, read by anyone.
     count: AtomicI64,
+    /// Additions that were made without words, up to [`FEW`].
+    early: AtomicU32,
     /// Held while the count is written, and while the words are summed: no fold is seen by halves.
     fold: SpinLock<()>,
 }
@@ -87,7 +93,11 @@ impl Counter {
             unknown: batch.saturating_mul(cpus),
             shared: Registered::new(
                 Rank::Domain,
-                Shared { count: AtomicI64::new(0), fold: SpinLock::new(()) },
+                Shared {
+                    count: AtomicI64::new(0),
+                    early: AtomicU32::new(0),
+                    fold: SpinLock::new(()),
+                },
             )?,
         };
         quietline_platform::name_words!(*counter.shared => "Counter" { count, fold });
@@ -180,11 +190,17 @@ impl Counter {
         }
     }
 
-    /// Adds `amount` to the CPU's word, if that is within the batch. Makes the words, if there is
-    /// memory for them.
+    /// Adds `amount` to the CPU's word, if that is within the batch. Makes the words, unless this
+    /// is one of the first few additions, or there is no memory for them.
     fn add_to_words(&self, amount: i64) -> bool {
         // Words that `try_add` has used are full; that is all that it fails for then.
         if self.words.ready().is_some() && !percpu::is_fallback() {
+            return false;
+        }
+        // Relaxed: a quantity. Additions that meet here may be counted as one.
+        let early = self.shared.early.load(Ordering::Relaxed);
+        if early < FEW {
+            self.shared.early.store(early + 1, Ordering::Relaxed);
             return false;
         }
         let words = self.words.get_or_make();

@@ -68,6 +68,7 @@ mod backoff;
 mod counter;
 mod file_ref;
 mod id_allocator;
+mod lazy_box;
 #[cfg(all(feature = "lock-times", not(any(loom, quietline_sim))))]
 pub mod lock_times;
 mod lockref;
@@ -87,6 +88,7 @@ pub use backoff::model_sleeps;
 pub use counter::Counter;
 pub use file_ref::FileRef;
 pub use id_allocator::{IdAllocator, WideIdAllocator};
+pub use lazy_box::LazyBox;
 pub use lockref::{Lockref, LockrefGuard};
 pub use might_sleep::might_sleep;
 pub use once::{Counted, Once};

@@ -85,7 +85,7 @@ impl FdTable {
     #[allow(unsafe_code)] // a contract for callers; nothing unsafe is done here
     pub unsafe fn new(limit: usize) -> Result<Self, AllocError> {
         let limit = AtomicUsize::new(limit.min(NR_OPEN));
-        Ok(Self { table: Table::new()?, store: Store::new()?, limit })
+        Ok(Self { table: Table::new()?, store: Store::new(), limit })
     }
 
     /// The limit: descriptors are below it (RLIMIT_NOFILE).
@@ -433,16 +433,12 @@ impl FdTable {
         let (mut slots, mut numbers) = (Slots::new(), Numbers::new());
         // The copy's lock is made last: while this thread holds the parent's, it wants no other that a `fork` of the
         // host may hold.
-        let copied = self.copy_to(&slots, &mut numbers, files).and_then(|()| Store::new());
-        let store = match copied {
-            Ok(store) => store,
-            Err(error) => {
-                slots.clear(files);
-                return Err(error);
-            }
-        };
+        if let Err(error) = self.copy_to(&slots, &mut numbers, files) {
+            slots.clear(files);
+            return Err(error);
+        }
         let limit = AtomicUsize::new(self.limit());
-        Ok(Self { table: Table::with(slots, numbers, files)?, store, limit })
+        Ok(Self { table: Table::with(slots, numbers, files)?, store: Store::new(), limit })
     }
 
     fn copy_to(

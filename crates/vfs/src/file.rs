@@ -29,7 +29,6 @@ pub use watching::inotify_init1;
 
 use crate::inode::PseudoState;
 use crate::mount::Mount;
-use crate::raw::once::Once;
 use crate::raw::pseudo::Kind;
 use crate::status::Status;
 use core::cell::Cell;
@@ -37,7 +36,7 @@ use core::ptr;
 use quietline_platform::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use quietline_platform::{AllocError, cpu};
 use quietline_slab::LazyCache;
-use quietline_sync::{Counter, FileRef, Shared, SpinLock, rcu};
+use quietline_sync::{Counter, FileRef, LazyBox, Shared, SpinLock, rcu};
 use std::collections::HashMap;
 
 bitflags::bitflags! {
@@ -117,7 +116,7 @@ pub struct Files {
     /// How far the approximate count of files may be from the count.
     slack: u64,
     /// The state of the inode that all anonymous descriptors share, after a call has locked it.
-    pub(crate) anonymous: Once<Shared<PseudoState>>,
+    pub(crate) anonymous: LazyBox<Shared<PseudoState>>,
     /// The list heads of the epoll items of files that have an offset: for the address of a file,
     /// the address of its first item.
     pub(crate) listed_items: SpinLock<HashMap<usize, usize>>,
@@ -150,7 +149,7 @@ impl Files {
             listed_items: SpinLock::new(HashMap::new()),
             nr_files,
             max_files: AtomicU64::new(max_files),
-            anonymous: Once::empty(),
+            anonymous: LazyBox::new(),
         })
     }
 

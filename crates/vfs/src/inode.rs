@@ -38,14 +38,13 @@ use crate::inotify::Watches;
 use crate::locks::FileLocks;
 use crate::ramfs::xattr::Xattrs;
 use crate::raw::listing::Listing;
-use crate::raw::once::Once;
 use crate::super_block::SuperBlock;
 use attributes::Times;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use quietline_platform::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use quietline_sync::{Seqcount, Shared, SpinLock, SpinLockGuard};
+use quietline_sync::{LazyBox, Seqcount, Shared, SpinLock, SpinLockGuard};
 
 bitflags::bitflags! {
     /// What holds of an inode beside its mode (`i_flags`).
@@ -88,9 +87,9 @@ pub struct Inode {
     pub(crate) i_sb: NonNull<SuperBlock>,
     i_rdev: u64,
     /// Who watches it; none for nearly all. Belongs to `inotify`.
-    pub(crate) i_watches: Once<Shared<Watches>>,
+    pub(crate) i_watches: LazyBox<Shared<Watches>>,
     /// Locks on it; none for nearly all. Belongs to file locks.
-    pub(crate) i_flctx: Once<FileLocks>,
+    pub(crate) i_flctx: LazyBox<FileLocks>,
     pub(crate) i_count: AtomicU32,
     /// Whether nothing is left to be dropped: said by who ends it, for who frees it, who then reads no other line.
     pub(crate) i_bare: AtomicBool,
@@ -103,7 +102,7 @@ pub struct Inode {
     i_times: Times,
 
     /// Extended attributes; none for nearly all. Set under the inode's lock.
-    pub(crate) i_xattrs: Once<SpinLock<Xattrs>>,
+    pub(crate) i_xattrs: LazyBox<SpinLock<Xattrs>>,
     lock: SpinLock<Locked>,
     content: Content,
 }
@@ -163,9 +162,9 @@ impl Inode {
             i_ino,
             i_sb,
             i_rdev: new.rdev,
-            i_watches: Once::empty(),
-            i_flctx: Once::empty(),
-            i_xattrs: Once::empty(),
+            i_watches: LazyBox::new(),
+            i_flctx: LazyBox::new(),
+            i_xattrs: LazyBox::new(),
             i_count: AtomicU32::new(1),
             i_bare: AtomicBool::new(false),
             i_seq: Seqcount::new(),

@@ -17,7 +17,6 @@ pub(crate) mod listing;
 pub(crate) mod mount;
 pub(crate) mod mount_book;
 pub(crate) mod mount_table;
-pub(crate) mod once;
 pub(crate) mod opened;
 pub(crate) mod page_tree;
 pub(crate) mod pipe_page;

@@ -82,7 +82,7 @@ impl Vfs {
             inodes: Inode::cache(domain),
             long_names: LongNames::new(domain),
             last_ino: WideIdAllocator::new().map_err(|_| Errno::NOMEM)?,
-            lru: Lru::new().map_err(|_| Errno::NOMEM)?,
+            lru: Lru::new(),
             supers: Supers::new(),
             pages: PageCaches::new(domain),
             pipe_pages: Pages::new(domain),

@@ -59,7 +59,7 @@ fn counter_up() -> Scene {
 }
 
 fn mount() -> Scene {
-    mounted(Mount::ordinary("lines").expect("a mount"))
+    mounted(Mount::ordinary("lines"))
 }
 
 fn mount_internal() -> Scene {

@@ -71,7 +71,7 @@ use crate::raw::Object;
 use crate::socket::Socket;
 use quietline_platform::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quietline_platform::{cpu, fault};
-use quietline_sync::{Counter, PerCpu, SpinLock, SpinLockGuard};
+use quietline_sync::{Counter, LazyBox, PerCpu, SpinLock, SpinLockGuard};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -153,7 +153,8 @@ const SEARCH_AT: usize = 1_000;
 
 /// What is in flight in a kernel.
 pub(super) struct Flights {
-    parts: PerCpu<SpinLock<Part>>,
+    /// Made when the first socket is entered.
+    parts: LazyBox<PerCpu<SpinLock<Part>>>,
     /// Whether there may be a loop: looked at by whoever closes a local socket, seldom written.
     suspicious: AtomicBool,
     /// Files in messages.
@@ -165,7 +166,7 @@ pub(super) struct Flights {
 impl Flights {
     pub(super) fn new() -> Result<Self, Errno> {
         Ok(Self {
-            parts: PerCpu::new(|_| SpinLock::new(Part::default())).map_err(|_| Errno::NOMEM)?,
+            parts: LazyBox::new(),
             suspicious: AtomicBool::new(false),
             files: Counter::new().map_err(|_| Errno::NOMEM)?,
             search: SpinLock::new(()),
@@ -211,7 +212,9 @@ impl Flights {
     #[cold]
     fn register(&self, sock: Object<Sock>) -> Result<(), Errno> {
         let cpu = cpu::current();
-        let mut part = self.parts[cpu].lock();
+        let make = || PerCpu::new(|_| SpinLock::new(Part::default()));
+        let parts = self.parts.get_or_make(make).map_err(|_| Errno::NOMEM)?;
+        let mut part = parts[cpu].lock();
         fault::check().map_err(|_| Errno::NOMEM)?;
         part.socks.try_reserve(1).map_err(|_| Errno::NOMEM)?;
         let mut state = sock.lock();
@@ -228,11 +231,16 @@ impl Flights {
         {
             drop(part);
             self.collect_slow();
-            let mut part = self.parts[cpu].lock();
+            let mut part = parts[cpu].lock();
             // Twice what is left, so that a search is for as many as were entered here since the last.
             part.search_at = 2 * part.socks.len();
         }
         Ok(())
+    }
+
+    /// The parts of the register.
+    fn parts(&self) -> impl DoubleEndedIterator<Item = &SpinLock<Part>> {
+        self.parts.get().into_iter().flat_map(PerCpu::iter)
     }
 
     /// These files are in no message any more, if they were in one. No lock is held by the caller.
@@ -278,7 +286,8 @@ impl Flights {
     pub(super) fn forget(&self, sock: &Sock) {
         // Relaxed: the part was noted before the state said so, under its lock, and is that of a socket that nobody enters any more.
         let place = sock.flight.place.load(Ordering::Relaxed);
-        let Some(part) = self.parts.get((place >> 32) as usize) else { return };
+        let part = self.parts.get().and_then(|parts| parts.get((place >> 32) as usize));
+        let Some(part) = part else { return };
         let mut part = part.lock();
         // A search may have been quicker.
         let place = sock.flight.place.load(Ordering::Relaxed) as u32 as usize;
@@ -423,9 +432,8 @@ impl core::fmt::Debug for Flights {
 
 impl Drop for Flights {
     fn drop(&mut self) {
-        let mut parts = self.parts.iter_mut();
         debug_assert!(
-            parts.all(|part| part.get_mut().socks.is_empty()),
+            self.parts().all(|part| part.lock().socks.is_empty()),
             "the kernel ends: nothing can be reached"
         );
     }

@@ -9,8 +9,8 @@ use crate::address::SockAddr;
 use crate::caller::Node;
 use crate::raw::Object;
 use quietline_platform::atomic::{AtomicU32, Ordering};
-use quietline_platform::{fault, heap};
-use quietline_sync::{Shared, SpinLock};
+use quietline_platform::{AllocError, fault, heap};
+use quietline_sync::{LazyBox, Shared, SpinLock};
 use quietline_vfs::NameKeys;
 use rustix::io::Errno;
 
@@ -94,7 +94,8 @@ struct Bucket(SpinLock<Vec<Object<Sock>>>);
 /// Sockets that have a name of their own.
 #[derive(Debug)]
 pub(super) struct Names {
-    buckets: Box<[Bucket]>,
+    /// Made for the first name.
+    buckets: LazyBox<Box<[Bucket]>>,
     /// Others for each kernel, so that nobody can choose names that are alike.
     keys: NameKeys,
     /// Where the kernel looks for the next name to choose.
@@ -103,9 +104,7 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new() -> Result<Self, Errno> {
-        let buckets = heap::try_boxed_slice(BUCKETS, |_| Bucket(SpinLock::new(Vec::new())))
-            .map_err(|_| Errno::NOMEM)?;
-        Ok(Self { buckets, keys: NameKeys::draw()?, next: AtomicU32::new(0) })
+        Ok(Self { buckets: LazyBox::new(), keys: NameKeys::draw()?, next: AtomicU32::new(0) })
     }
 
     /// The key of a name in no tree. Sockets of several types may have it, each its own.
@@ -113,19 +112,24 @@ impl Names {
         Key::Abstract(ty, self.keys.hash(address.bytes()))
     }
 
-    fn bucket(&self, key: Key) -> &SpinLock<Vec<Object<Sock>>> {
+    fn buckets(&self) -> Result<&[Bucket], AllocError> {
+        let make = || heap::try_boxed_slice(BUCKETS, |_| Bucket(SpinLock::new(Vec::new())));
+        self.buckets.get_or_make(make).map(|buckets| &**buckets)
+    }
+
+    fn bucket<'b>(&self, buckets: &'b [Bucket], key: Key) -> &'b SpinLock<Vec<Object<Sock>>> {
         let hash = match key {
             Key::Abstract(ty, hash) => hash ^ ty as u64,
             Key::Node(node) => {
                 self.keys.hash(&[node.dev.to_ne_bytes(), node.ino.to_ne_bytes()].concat())
             }
         };
-        &self.buckets[hash as usize % BUCKETS].0
+        &buckets[hash as usize % BUCKETS].0
     }
 
     /// The socket with a name.
     pub(super) fn find(&self, key: Key, address: &SockAddr) -> Option<Object<Sock>> {
-        let list = self.bucket(key).lock();
+        let list = self.bucket(self.buckets.get()?, key).lock();
         list.iter().find(|sock| sock.name.get().is_some_and(|name| name.is(key, address))).cloned()
     }
 
@@ -136,7 +140,8 @@ impl Names {
     pub(super) fn bind(&self, sock: &Object<Sock>, name: Name) -> Result<(), Errno> {
         let (key, address) = (name.key, name.address);
         let name = Shared::new(name).map_err(|_| Errno::NOMEM)?;
-        let mut list = self.bucket(key).lock();
+        let buckets = self.buckets().map_err(|_| Errno::NOMEM)?;
+        let mut list = self.bucket(buckets, key).lock();
         if sock.name.get().is_some() {
             return Err(Errno::INVAL);
         }
@@ -177,7 +182,8 @@ impl Names {
     pub(super) fn forget(&self, sock: &Sock) {
         // The end of a connection has its listener's name, and is not found by it.
         let Some(name) = sock.name.get().filter(|_| sock.is_bound()) else { return };
-        let mut list = self.bucket(name.key).lock();
+        let buckets = self.buckets.get().expect("a socket has a name");
+        let mut list = self.bucket(buckets, name.key).lock();
         let gone = list.iter().position(|other| other.is(sock)).map(|at| list.swap_remove(at));
         drop(list);
         drop(gone);

@@ -24,6 +24,7 @@ mod kernels {
     mod capabilities;
     mod freeing;
     mod lifecycle;
+    mod light;
     mod limits;
     #[cfg(feature = "observe")]
     mod observe;

@@ -68,7 +68,8 @@ fn a_cache_that_is_not_used_holds_nothing() {
 #[test]
 fn the_first_use_without_memory_changes_nothing() {
     quietline_testing::isolated!();
-    let calls: [fn(&LazyCache) -> Result<(), AllocError>; 3] = [
+    type Call = fn(&LazyCache) -> Result<(), AllocError>;
+    let calls: [Call; 3] = [
         |lazy| {
             let object = lazy.alloc()?;
             // SAFETY: allocated above.

@@ -8,11 +8,10 @@ use crate::abi::Timespec;
 use crate::cred::Cred;
 use crate::locks::{FileLocks, LockWaits};
 use crate::permission::Ownership;
-use crate::raw::once::Once;
 use core::array;
 use quietline_platform::atomic::{AtomicU64, Ordering};
 use quietline_platform::{AllocError, fault};
-use quietline_sync::{Shared, SpinLock};
+use quietline_sync::{LazyBox, Shared, SpinLock};
 use rustix::io::Errno;
 use std::collections::HashMap;
 
@@ -139,11 +138,11 @@ type Shard = SpinLock<HashMap<usize, Shared<PseudoState>>>;
 /// The states of a file system's inodes, by the address of the object. The table is made for the
 /// first state.
 #[derive(Debug)]
-pub(crate) struct PseudoStates(Once<[Shard; SHARDS]>);
+pub(crate) struct PseudoStates(LazyBox<[Shard; SHARDS]>);
 
 impl PseudoStates {
     pub(crate) fn new() -> Self {
-        Self(Once::empty())
+        Self(LazyBox::new())
     }
 
     /// Returns the part for an object.

@@ -2,23 +2,22 @@
 
 use super::core::PipeCore;
 use crate::FileMode;
-use crate::raw::once::Once;
 use crate::vfs::Vfs;
 use core::mem;
-use quietline_sync::{Wait, WaitQueue};
+use quietline_sync::{LazyBox, Wait, WaitQueue};
 use rustix::io::Errno;
 
 /// A named pipe. The pipe behind it is made for the first who opens it, and stays with the inode; what is in it goes when
 /// nobody has it open any more.
 #[derive(Debug)]
 pub struct Fifo {
-    pipe: Once<PipeCore>,
+    pipe: LazyBox<PipeCore>,
 }
 
 impl Fifo {
     /// One that nobody has opened.
     pub(crate) fn new() -> Self {
-        Self { pipe: Once::empty() }
+        Self { pipe: LazyBox::new() }
     }
 
     /// The pipe, if anybody has ever opened it.

@@ -28,7 +28,7 @@ use quietline_platform::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quietline_platform::cell::UnsafeCell;
 use quietline_platform::thread::{self, JoinHandle};
 use quietline_platform::{AllocError, clock, cpu, futex, heap};
-use quietline_sync::{PerCpu, Shared, SpinLock, WaitQueue, wake_later};
+use quietline_sync::{LazyBox, PerCpu, Shared, SpinLock, WaitQueue, wake_later};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Nanoseconds of a tick, as a power of two.
@@ -92,7 +92,8 @@ struct Ringer {
 }
 
 struct All {
-    wheels: PerCpu<SpinLock<Option<Box<Wheel>>>>,
+    /// Made before the thread.
+    wheels: LazyBox<PerCpu<SpinLock<Option<Box<Wheel>>>>>,
     /// The tick until which the thread sleeps; the end of time while it looks.
     until: AtomicU64,
     /// Changes when the thread is to look again.
@@ -238,7 +239,7 @@ impl Timers {
     /// [`AllocError`].
     pub fn new() -> Result<Self, AllocError> {
         let all = All {
-            wheels: PerCpu::new(|_| SpinLock::new(None))?,
+            wheels: LazyBox::new(),
             until: AtomicU64::new(u64::MAX),
             bell: AtomicU32::new(0),
             started: AtomicBool::new(false),
@@ -257,11 +258,12 @@ impl Timers {
     /// The timer is not armed, stays where it is, and is [cancelled](Self::cancel) before it or this ends. Its owner
     /// arms and cancels one at a time.
     pub(crate) unsafe fn arm(&self, timer: &Timer, time: Duration) -> Result<(), AllocError> {
+        let wheels = self.all.wheels.get_or_make(|| PerCpu::new(|_| SpinLock::new(None)))?;
         self.start()?;
         let tick = tick_after(time);
         let at = cpu::current();
         {
-            let mut wheel = self.all.wheels[at].lock();
+            let mut wheel = wheels[at].lock();
             if wheel.is_none() {
                 *wheel = Some(Wheel::new(now())?);
             }
@@ -284,7 +286,8 @@ impl Timers {
         if at == NOWHERE {
             return;
         }
-        if let Some(wheel) = &mut *self.all.wheels[at as usize].lock() {
+        let wheels = self.all.wheels.get().expect("made before the timer was armed");
+        if let Some(wheel) = &mut *wheels[at as usize].lock() {
             wheel.remove(timer);
         }
     }
@@ -320,6 +323,7 @@ impl All {
     fn run(&self) {
         // Sleeps that end when they are to, and not some 50 us later as the host likes it. It is as well if that cannot be had.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let wheels = self.wheels.get().expect("made before this thread");
         loop {
             // Relaxed: see `arm`.
             self.until.store(u64::MAX, Ordering::Relaxed);
@@ -331,7 +335,7 @@ impl All {
             }
             let to = now();
             let mut next = u64::MAX;
-            for wheel in self.wheels.iter() {
+            for wheel in wheels.iter() {
                 // Told under the wheel's lock: whoever cancels waits for that. Who sleeps is woken after it, and finds it free.
                 let again = wake_later(|| {
                     wheel.lock().as_mut().and_then(|wheel| {
@@ -355,16 +359,16 @@ impl All {
 
 impl Drop for Timers {
     fn drop(&mut self) {
+        let Some(Ringer { thread, process }) = self.thread.get_mut().take() else { return };
         // Relaxed: the bell orders it, which the thread reads before.
         self.all.stop.store(true, Ordering::Relaxed);
         self.all.ring();
-        match self.thread.get_mut().take() {
-            Some(Ringer { thread, process }) if process == std::process::id() => {
-                // It has reported a panic of its own.
-                let _ = thread.join();
-            }
+        if process == std::process::id() {
+            // It has reported a panic of its own.
+            let _ = thread.join();
+        } else {
             // It did not come along: to join it is not defined, and what it owns is leaked.
-            vanished => core::mem::forget(vanished),
+            core::mem::forget(thread);
         }
     }
 }

@@ -348,17 +348,18 @@ impl Ticks {
 
     /// Ends the thread and forgets all listeners. No call is being made.
     pub(crate) fn end(&self) {
-        // Relaxed: the bell orders it.
-        self.shared.stop.store(true, Ordering::Relaxed);
-        self.shared.ring();
         #[cfg(not(loom))]
-        match self.thread.lock().take() {
-            Some(TickThread { thread, process }) if process == std::process::id() => {
+        if let Some(TickThread { thread, process }) = self.thread.lock().take() {
+            // Relaxed: the bell orders it.
+            self.shared.stop.store(true, Ordering::Relaxed);
+            self.shared.ring();
+            if process == std::process::id() {
                 // It has reported a panic of its own.
                 let _ = thread.join();
+            } else {
+                // A forked child has no such thread: to join it is not defined.
+                core::mem::forget(thread);
             }
-            // A forked child has no such thread: to join it is not defined.
-            vanished => core::mem::forget(vanished),
         }
         let listeners = self.shared.table.with(|table| core::mem::take(&mut table.listeners));
         drop(listeners);

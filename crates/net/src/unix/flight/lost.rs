@@ -53,8 +53,8 @@ impl Flights {
 
     /// As [`each`](Self::each), from the end.
     fn each_reversed(&self, mut f: impl FnMut(&Object<Sock>)) {
-        for cpu in (0..self.parts.iter().count()).rev() {
-            self.parts[cpu].lock().socks.iter().rev().for_each(&mut f);
+        for part in self.parts().rev() {
+            part.lock().socks.iter().rev().for_each(&mut f);
         }
     }
 }

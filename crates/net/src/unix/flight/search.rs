@@ -46,7 +46,7 @@ impl Flights {
 
     /// Calls `f` with each socket in the register, under its part's lock.
     pub(super) fn each(&self, mut f: impl FnMut(&Object<Sock>)) {
-        for part in self.parts.iter() {
+        for part in self.parts() {
             part.lock().socks.iter().for_each(&mut f);
         }
     }
@@ -104,7 +104,7 @@ impl Flights {
     /// Empties the queues of what is [lost](Self::find_lost): whether anything is.
     fn purge_lost(&self) -> bool {
         let mut any = false;
-        for part in self.parts.iter() {
+        for part in self.parts() {
             let mut at = 0;
             // One that is closed meanwhile may bring one of these to an earlier place: that is for the next search.
             while let Some(sock) = {
@@ -132,7 +132,7 @@ impl Flights {
     /// All may be received from again; what is in no message leaves the register.
     fn thaw(&self) {
         let mut suspicious = false;
-        for part in self.parts.iter() {
+        for part in self.parts() {
             let mut part = part.lock();
             let mut at = 0;
             while let Some(sock) = part.socks.get(at).cloned() {

@@ -15,8 +15,8 @@ use super::refs::DentryRef;
 use crate::vfs::Vfs;
 use core::ptr::{self, NonNull};
 use quietline_platform::atomic::Ordering;
-use quietline_platform::{AllocError, cpu};
-use quietline_sync::{PerCpu, SpinLock};
+use quietline_platform::cpu;
+use quietline_sync::{LazyBox, PerCpu, SpinLock};
 
 /// Bits of a dentry's `lru_state`, which changes under its `d_lockref`'s lock. The CPU whose list it is on is above them.
 const ON: u32 = 1;
@@ -26,7 +26,10 @@ const CPU_SHIFT: u32 = 2;
 /// A list for each CPU.
 #[derive(Debug)]
 pub(crate) struct Lru {
-    lists: PerCpu<SpinLock<List>>,
+    /// The list of CPU 0, and of every CPU while there is no memory for the others.
+    first: SpinLock<List>,
+    /// The lists of all CPUs but 0, whose entry is not used. Made when the first of them is.
+    others: LazyBox<PerCpu<SpinLock<List>>>,
 }
 
 /// Oldest first, linked through the dentries.
@@ -41,6 +44,8 @@ struct List {
 unsafe impl Send for List {}
 
 impl List {
+    const EMPTY: Self = Self { first: ptr::null_mut(), last: ptr::null_mut(), len: 0 };
+
     fn push(&mut self, d: &Dentry) {
         let dentry = NonNull::from(d).as_ptr();
         // Relaxed, in this file: links and state are under locks.
@@ -73,15 +78,26 @@ impl List {
 }
 
 impl Lru {
-    pub(crate) fn new() -> Result<Self, AllocError> {
-        let list =
-            |_| SpinLock::new(List { first: ptr::null_mut(), last: ptr::null_mut(), len: 0 });
-        Ok(Self { lists: PerCpu::new(list)? })
+    pub(crate) fn new() -> Self {
+        Self { first: SpinLock::new(List::EMPTY), others: LazyBox::new() }
+    }
+
+    fn lists(&self) -> impl Iterator<Item = &SpinLock<List>> {
+        core::iter::once(&self.first).chain(self.others.get().into_iter().flat_map(PerCpu::iter))
+    }
+
+    /// The list of a CPU, and the CPU that it is said to be of.
+    fn list(&self, cpu: usize) -> (&SpinLock<List>, usize) {
+        let make = || PerCpu::new(|_| SpinLock::new(List::EMPTY));
+        match if cpu == 0 { None } else { self.others.get_or_make(make).ok() } {
+            Some(others) => (&others[cpu], cpu),
+            None => (&self.first, 0),
+        }
     }
 
     /// Dentries on all lists.
     pub(crate) fn len(&self) -> i64 {
-        self.lists.iter().map(|list| list.lock().len as i64).sum()
+        self.lists().map(|list| list.lock().len as i64).sum()
     }
 
     /// Keeps a dentry that nobody refers to. Its `d_lockref` is locked.
@@ -90,9 +106,9 @@ impl Lru {
         if state & ON != 0 {
             return d.lru_state.store(state | SECOND_CHANCE, Ordering::Relaxed);
         }
-        let cpu = cpu::current();
+        let (list, cpu) = self.list(cpu::current());
         d.lru_state.store(ON | (cpu as u32) << CPU_SHIFT, Ordering::Relaxed);
-        self.lists[cpu].lock().push(d);
+        list.lock().push(d);
     }
 
     /// Takes a dentry off its list, if it is on one. Its `d_lockref` is locked.
@@ -106,7 +122,8 @@ impl Lru {
 
     #[inline(never)]
     fn remove_slow(&self, d: &Dentry, state: u32) {
-        self.lists[(state >> CPU_SHIFT) as usize].lock().remove(d);
+        // The list exists, so this finds it.
+        self.list((state >> CPU_SHIFT) as usize).0.lock().remove(d);
         d.lru_state.store(0, Ordering::Relaxed);
     }
 }
@@ -116,7 +133,7 @@ impl Vfs {
     /// many it were. Takes locks of directories: not for holders of any.
     pub fn prune(&self, n: usize) -> usize {
         let mut freed = 0;
-        for list in self.lru.lists.iter() {
+        for list in self.lru.lists() {
             // Each is looked at twice at most: after a second chance it may go.
             let mut looks = 2 * list.lock().len;
             while looks > 0 && freed < n {
