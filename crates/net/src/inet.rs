@@ -86,12 +86,6 @@ impl Inet {
     pub(crate) fn caches(&self) -> [&LazyCache; 2] {
         [self.streams.cache(), self.datagrams.cache()]
     }
-
-    #[cfg(not(loom))]
-    pub(crate) fn shrink(&self) {
-        self.streams.shrink();
-        self.datagrams.shrink();
-    }
 }
 
 /// The state of a socket of these families, once it has one.

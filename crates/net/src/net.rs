@@ -30,13 +30,6 @@ impl Net {
         [self.unix.cache(), streams, datagrams]
     }
 
-    /// Gives cached memory back to the system.
-    #[cfg(not(loom))]
-    pub fn shrink(&self) {
-        self.unix.shrink();
-        self.inet.shrink();
-    }
-
     /// Closes what only messages keep open: no descriptor is left, and no call is being made.
     pub fn end(&self) {
         self.unix.end();

@@ -90,11 +90,6 @@ impl Unix {
         self.socks.cache()
     }
 
-    #[cfg(not(loom))]
-    pub(crate) fn shrink(&self) {
-        self.socks.shrink();
-    }
-
     /// Closes what only messages keep open.
     pub(crate) fn end(&self) {
         self.flights.end();

@@ -25,6 +25,9 @@ pub struct Config {
     /// and as many of [`memfd_create`](crate::Process::memfd_create) with their root. Default: no
     /// limit.
     pub fs_inodes: Option<u64>,
+    /// Bytes that the kernel's slab caches may take: see [`Memory`](crate::Memory). Default: no
+    /// limit.
+    pub memory: Option<usize>,
     /// Permissions of the root directory. Default: 0o755.
     pub root_mode: u32,
     /// Whether the kernel begins with `/proc` and `/sys`. Default: no: [`mount`](crate::Process::mount) does it later.
@@ -40,6 +43,7 @@ impl Default for Config {
             owner: None,
             fs_size: None,
             fs_inodes: None,
+            memory: None,
             root_mode: 0o755,
             proc: false,
         }
@@ -75,6 +79,11 @@ impl Config {
     /// With a limit on [the root filesystem's files](Self::fs_inodes).
     pub fn fs_inodes(self, inodes: u64) -> Self {
         Self { fs_inodes: Some(inodes), ..self }
+    }
+
+    /// With a limit on [the memory of the kernel's objects](Self::memory), in bytes.
+    pub fn memory(self, bytes: usize) -> Self {
+        Self { memory: Some(bytes), ..self }
     }
 
     /// With another [`root_mode`](Self::root_mode).

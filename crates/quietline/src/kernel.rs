@@ -6,7 +6,7 @@ use core::pin::Pin;
 use quietline_net::{Net, Socket};
 use quietline_platform::AllocError;
 use quietline_platform::atomic::AtomicU64;
-use quietline_slab::{LazyCache, RawCache, Stats};
+use quietline_slab::{Account, LazyCache, RawCache, Stats};
 use quietline_sync::{IdAllocator, Shared};
 use quietline_vfs::inotify::Inotify;
 use quietline_vfs::namei::PSEUDO_DEVICES;
@@ -35,6 +35,26 @@ pub struct Inodes {
     pub nr_inodes: i64,
 }
 
+/// The memory of a kernel's objects: of files' pages, dentries, inodes, open files, sockets, pipes,
+/// epolls and their items. Bytes of whole slabs, free objects and those that wait for a grace period
+/// included: what the kernel takes, not what its processes use.
+///
+/// At the [limit](Config::memory) a call that needs a further slab fails, as it does where the
+/// system has no memory: mostly with `ENOMEM`, with `ENOSPC` where a file grows. Nothing is
+/// reclaimed by itself. [`Kernel::shrink`] gives back what is free, and names that no process uses.
+///
+/// Not counted: memory from the heap, such as tables of descriptors, messages in sockets, extended
+/// attributes, locks, and the arrays in which the caches keep free objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes of all slabs now.
+    pub slabs: usize,
+    /// The limit on them, or `None`.
+    pub limit: Option<usize>,
+    /// The number of slabs that were refused because of the limit.
+    pub refusals: u64,
+}
+
 /// A kernel: files, and what they are made of. Cloning makes another owner of the same kernel.
 ///
 /// Processes are owners, too. Dropping the last owner waits for RCU callbacks; inside a callback it
@@ -53,6 +73,8 @@ pub(crate) struct Inner {
     pub(crate) namespace: Namespace<'static>,
     pub(crate) vfs: Pin<Box<Vfs>>,
     pub(crate) config: Config,
+    /// All caches charge it.
+    account: Account,
     pub(crate) files: Files,
     pub(crate) net: Net,
     pub(crate) sockets: PseudoFs<Socket>,
@@ -192,8 +214,12 @@ impl Kernel {
             last_ino,
             last_dev: AtomicU64::new(memfds_dev),
             processes,
+            account: Account::new(config.memory).map_err(no_memory)?,
             config,
         };
+        for cache in inner.caches() {
+            cache.charge_to(&inner.account).expect("a kernel boots without slab objects");
+        }
         let kernel = Self { inner: Shared::new(inner).map_err(|_| Errno::NOMEM)? };
         if kernel.inner.config.proc {
             crate::mounting::boot(&kernel.inner)?;
@@ -254,18 +280,23 @@ impl Kernel {
         self.inner.slabinfo()
     }
 
+    /// Returns the memory of the kernel's objects, and its limit.
+    pub fn memory(&self) -> Memory {
+        let account = &self.inner.account;
+        Memory { slabs: account.used(), limit: account.limit(), refusals: account.refusals() }
+    }
+
+    /// Changes the limit on the memory of the kernel's objects; what there is stays.
+    pub fn set_memory_limit(&self, bytes: Option<usize>) {
+        self.inner.account.set_limit(bytes);
+    }
+
     /// Gives cached memory back to the system; that of files after a grace period. Waits for a grace period.
     pub fn shrink(&self) {
-        let k = &*self.inner;
-        k.files.shrink();
-        k.vfs.shrink();
-        k.inotifies.shrink();
-        k.epolls.shrink();
-        k.sockets.shrink();
-        k.net.shrink();
-        k.pipes.shrink();
-        k.eventfds.shrink();
-        k.timerfds.shrink();
-        k.signalfds.shrink();
+        let caches = self.inner.caches();
+        // Ends objects that wait for it, with what they own: pages of pipes, files in messages.
+        RawCache::flush_rcu_of(caches.into_iter().filter_map(LazyCache::made));
+        self.inner.vfs.shrink();
+        caches.into_iter().for_each(LazyCache::shrink);
     }
 }

@@ -209,7 +209,7 @@ pub use quietline_sim::check as lines;
 
 pub use config::Config;
 pub use events::{FdSet, PollFd, SigPipe};
-pub use kernel::{Dentries, Inodes, Kernel};
+pub use kernel::{Dentries, Inodes, Kernel, Memory};
 pub use mounting::{MS_BIND, MS_MOVE, MS_REC, MS_REMOUNT, MS_STRICTATIME};
 pub use paths::{MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC};
 pub use process::Process;

@@ -2,7 +2,7 @@
 //!
 //! A program may have many caches of which it uses few: each kernel has one for each kind of its
 //! objects. A cache that holds nothing takes a kilobyte, and a word of each statistic for every
-//! CPU. One that is not made yet takes 40 bytes.
+//! CPU. One that is not made yet takes 48 bytes.
 //!
 //! # The hot paths
 //!
@@ -16,9 +16,10 @@
 //! The cache is published before its words, so a thread that finds the words finds the cache. An
 //! object is freed after it was allocated, so the thread that frees it finds the cache.
 
+use crate::account::{Account, State as AccountState};
 use crate::bulk::Entry;
 use crate::cache::RawCache;
-use crate::options::{CacheError, Options};
+use crate::options::{CacheError, Merge, Options};
 use crate::sheaves::{Sheaves, SheavesCell};
 use crate::stats::Stats;
 use core::fmt;
@@ -27,6 +28,7 @@ use core::ptr::{self, NonNull};
 use quietline_platform::atomic::{AtomicPtr, Ordering};
 use quietline_platform::{AllocError, heap, percpu};
 use quietline_sync::rcu::Domain;
+use quietline_sync::{Once, Shared};
 
 /// A [`RawCache`] that is made when its first object is allocated.
 ///
@@ -54,6 +56,7 @@ pub struct LazyCache {
     made: AtomicPtr<RawCache>,
     options: fn(&'static Domain) -> Options,
     domain: &'static Domain,
+    account: Once<Shared<AccountState>>,
 }
 
 impl LazyCache {
@@ -62,12 +65,22 @@ impl LazyCache {
     ///
     /// # Safety
     /// The hooks of the options are as [`RawCache::with_hooks`] asks.
-    pub const unsafe fn new(
-        options: fn(&'static Domain) -> Options,
-        domain: &'static Domain,
-    ) -> Self {
+    pub unsafe fn new(options: fn(&'static Domain) -> Options, domain: &'static Domain) -> Self {
         let (sheaves, made) = (SheavesCell::new(), AtomicPtr::new(ptr::null_mut()));
-        Self { sheaves, made, options, domain }
+        Self { sheaves, made, options, domain, account: Once::empty() }
+    }
+
+    /// As [`Control::charge_to`](crate::Control::charge_to), for the cache that will be made. It is
+    /// not merged with others. To be called before other threads use this: a cache that is being
+    /// made at the same time may not charge.
+    ///
+    /// # Errors
+    /// [`CacheError::Account`] if the cache is made, or has an account.
+    pub fn charge_to(&self, account: &Account) -> Result<(), CacheError> {
+        if self.made().is_some() {
+            return Err(CacheError::Account);
+        }
+        self.account.set(account.state().clone()).map_err(|_| CacheError::Account).map(drop)
     }
 
     /// The cache, if it was made.
@@ -102,9 +115,20 @@ impl LazyCache {
 
     #[cold]
     fn make(&self) -> Result<&RawCache, AllocError> {
+        // SAFETY: owned by this.
+        let account = self.account.get().map(|state| unsafe { Account::of(state) });
+        let mut options = (self.options)(self.domain);
+        if account.is_some() {
+            options.merge = Merge::Never;
+        }
         // SAFETY: by the contract of `new`.
-        let fresh = match unsafe { RawCache::with_hooks((self.options)(self.domain)) } {
-            Ok(fresh) => NonNull::from(Box::leak(heap::try_box(fresh)?)),
+        let fresh = match unsafe { RawCache::with_hooks(options) } {
+            Ok(fresh) => {
+                if let Some(account) = account {
+                    fresh.charge_to(&account).expect("a fresh cache that is not merged");
+                }
+                NonNull::from(Box::leak(heap::try_box(fresh)?))
+            }
             Err(CacheError::Alloc(error)) => return Err(error),
             Err(error) => panic!("the options of a cache: {error}"),
         };
@@ -156,13 +180,18 @@ impl LazyCache {
     #[cold]
     #[inline(never)]
     fn alloc_slow(&self) -> Result<NonNull<u8>, AllocError> {
+        self.made_for_fast_paths()?.cpus.alloc_slow()
+    }
+
+    /// Returns the cache, made if it was not, with its words where the fast paths look for them.
+    fn made_for_fast_paths(&self) -> Result<&RawCache, AllocError> {
         let made = self.get_or_make()?;
         if self.sheaves().is_none() && !percpu::is_fallback() {
             // Here, not where the cache is made: a thread may stop in between, at a fork for ever.
             // SAFETY: the cache stays until this is dropped.
             unsafe { self.sheaves.set(&made.sheaves) };
         }
-        made.cpus.alloc_slow()
+        Ok(made)
     }
 
     /// Allocates memory, calls `make` and stores its value there.
@@ -244,7 +273,7 @@ impl LazyCache {
     /// [`AllocError`]: nothing is allocated, and all entries are `None`.
     #[inline]
     pub fn alloc_bulk(&self, objects: &mut [Entry]) -> Result<(), AllocError> {
-        match self.get_or_make() {
+        match self.made_for_fast_paths() {
             Ok(made) => made.alloc_bulk(objects),
             Err(error) => {
                 objects.fill(None);
@@ -270,7 +299,7 @@ impl LazyCache {
     pub fn stats(&self) -> Stats {
         match self.made() {
             Some(made) => made.stats(),
-            None => Stats::unused(&(self.options)(self.domain)),
+            None => Stats::unused((self.options)(self.domain)),
         }
     }
 

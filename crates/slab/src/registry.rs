@@ -187,15 +187,19 @@ impl List {
     }
 }
 
-/// A new cache, or one more handle on one that is alike.
-pub(crate) fn enter(options: Options) -> Result<Shared<Control>, CacheError> {
-    let registry = registry()?;
-    // The environment adds to what the options ask for, or takes all away.
+/// Returns options with the checks that the environment adds to them. It may also take all away.
+pub(crate) fn with_environment(options: Options) -> Options {
     let debug = match Debug::from_environment(&options.name) {
         Some(Debug::OFF) => Debug::OFF,
         more => options.debug | more.unwrap_or(Debug::OFF),
     };
-    let options = Options { debug, ..options };
+    Options { debug, ..options }
+}
+
+/// A new cache, or one more handle on one that is alike.
+pub(crate) fn enter(options: Options) -> Result<Shared<Control>, CacheError> {
+    let registry = registry()?;
+    let options = with_environment(options);
     let (tunables, layout) = options.resolve()?;
     let mergeable = may_merge(&options);
     if mergeable && let Some(twin) = join(&registry.list.lock(), &options, tunables, layout) {

@@ -76,8 +76,10 @@ impl Stats {
     ///
     /// # Panics
     /// If the options are not those of a cache.
-    pub(crate) fn unused(options: &Options) -> Self {
-        let (tunables, layout) = options.resolve().expect("the options of a cache");
+    pub(crate) fn unused(options: Options) -> Self {
+        let options = registry::with_environment(options);
+        let (tunables, _) = options.resolve().expect("the options of a cache");
+        let layout = options.layout_with(options.debug).expect("as without checks");
         Self {
             id: 0,
             name: options.name,

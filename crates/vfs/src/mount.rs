@@ -8,7 +8,7 @@
 //! # Our way
 //!
 //! A mount that is wired into the kernel is immortal, so nobody counts references to it. An ordinary mount counts
-//! gets and puts in two per-CPU words. While it is mounted, no put can be the last, so nobody sums. Once it is
+//! gets and puts in two per-CPU words, but the first few in two shared ones: most mounts are hardly used. While it is mounted, no put can be the last, so nobody sums. Once it is
 //! being unmounted, every put sums: *puts first, then gets*, with a barrier between, so that a put is never counted
 //! without its get, and the sum is never zero by mistake while a reference moves from CPU to CPU.
 //!
@@ -175,7 +175,7 @@ impl Mount {
     pub fn put(&self) -> bool {
         match self.words.ready() {
             Some(words) => words.add(PUTS, 1),
-            None => self.put_uncounted_slow(),
+            None => self.put_without_words(),
         }
         // ORDERING: the sequence in `add` is a barrier for the compiler, which pairs with the fence in
         // `is_zero`: either this load finds DETACHED and sums, or the unmounter's sum has this put.
@@ -186,8 +186,9 @@ impl Mount {
     /// but for the borrow.
     #[cold]
     #[inline(never)]
-    fn put_uncounted_slow(&self) {
+    fn put_without_words(&self) {
         match self.words.get() {
+            _ if self.is_internal() => {}
             Some(words) => words.add(PUTS, 1),
             // ORDERING: as in `get_slow`.
             None => drop(self.shared[PUTS].fetch_add(1, Ordering::AcqRel)),

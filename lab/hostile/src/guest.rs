@@ -109,6 +109,7 @@ impl Guest {
         let mut findings = Vec::new();
         // The guest may have lowered the limit.
         kernel.set_file_max(u64::MAX);
+        kernel.set_memory_limit(None);
         findings.extend(victim.leak());
         drop(victim);
         for process in processes {

@@ -18,6 +18,7 @@
 //! The calls of a round follow from the seed. With more than one thread their order does not.
 
 pub mod calls;
+mod custom;
 pub mod guest;
 pub mod kind;
 mod leftovers;

@@ -134,12 +134,6 @@ impl<T> Objects<T> {
     pub(crate) fn cache(&self) -> &LazyCache {
         &self.cache
     }
-
-    /// Gives cached memory back to the system.
-    #[cfg(not(loom))]
-    pub(crate) fn shrink(&self) {
-        self.cache.shrink();
-    }
 }
 
 #[cfg(loom)]

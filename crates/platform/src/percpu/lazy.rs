@@ -154,9 +154,12 @@ mod native {
         /// Sets the offset. The caller has found the words, perhaps those of a thread that was
         /// interrupted before it came here.
         fn ready_from_now_on(&self) {
+            // Relaxed: compared, so that the line stays with the CPUs that read it.
             #[cfg(not(quietline_sim))]
-            // ORDERING: pairs with the acquire in `ready`. All that come here store the same.
-            self.offset.store(offset(), Ordering::Release);
+            if self.offset.load(Ordering::Relaxed) != offset() {
+                // ORDERING: pairs with the acquire in `ready`. All that come here store the same.
+                self.offset.store(offset(), Ordering::Release);
+            }
         }
     }
 

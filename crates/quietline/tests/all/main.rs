@@ -26,6 +26,7 @@ mod kernels {
     mod lifecycle;
     mod light;
     mod limits;
+    mod memory;
     #[cfg(feature = "observe")]
     mod observe;
     mod proc;

@@ -368,7 +368,7 @@ impl TreeMount {
     /// Begins to change the filesystem through this mount (`mnt_want_write`). Writes no shared line.
     ///
     /// # Errors
-    /// `EROFS`.
+    /// `EROFS`; `ENOMEM` until the counts of the mount's writers are made.
     #[inline]
     pub fn want_write(&self) -> Result<Writing<'_>, Errno> {
         self.writers.begin()?;

@@ -65,6 +65,14 @@ pub(super) const CALLS: &[Call] = calls! {
         c.p.kernel().set_file_max(FILES);
         c.p.close(opened?).map(nothing)
     };
+    2 memory() |c, _| Ok(c.p.kernel().memory().slabs as i64);
+    1 set_memory_limit(One(&[0, 4096, 1 << 20])) |c, a| {
+        // For a moment, as above.
+        c.p.kernel().set_memory_limit(Some(a.0[0] as usize));
+        let opened = c.p.eventfd(0, 0);
+        c.p.kernel().set_memory_limit(None);
+        c.p.close(opened?).map(nothing)
+    };
     // Another kernel, whose files have no descriptors here.
     1 boot(Seed) |c, a| {
         let kernel = Kernel::boot(Config::default().proc(a.0[0] & 1 == 0))?;

@@ -1,8 +1,9 @@
 //! Names in the tree, and mounts.
 
 use super::{Call, calls, nothing};
+use crate::custom::Custom;
 use crate::guest::mount_id;
-use crate::kind::Kind::{Any, Bits, Fd, One, Only, Path};
+use crate::kind::Kind::{Any, Bits, Fd, One, Only, Path, Seed};
 use libc::*;
 
 macro_rules! n {
@@ -62,6 +63,9 @@ pub(super) const CALLS: &[Call] = calls! {
         MS_REMOUNT | MS_BIND, MS_REMOUNT | MS_BIND | MS_RDONLY]), Bits(FLAGS)) |c, a| {
         c.p.mount(a.path(0), a.path(1), "", (a.0[2] | a.0[3] & !(MS_REC as i64)) as u64)
             .map(nothing)
+    };
+    6 mount_fs(Path, Seed, Bits(FLAGS)) |c, a| {
+        c.p.mount_fs(a.path(0), Custom::new(a.0[1] as u64), a.0[2] as u64).map(nothing)
     };
     14 umount2(Path, Bits(n![0, MNT_DETACH, MNT_DETACH, MNT_FORCE, MNT_EXPIRE, 8])) |c, a| {
         let (path, mut flags) = (a.path(0), a.word(1));

@@ -214,7 +214,9 @@ unsafe fn bury(sb: &SuperBlock, vfs: &Vfs) {
 }
 
 impl Drop for Vfs {
-    /// Waits for a grace period: not inside a section. No handle is left, as they borrow this.
+    /// Waits for a grace period, if a cache was made: not inside a section. No handle is left, as
+    /// they borrow this. If none was made, superblocks that ended before are freed by the callbacks
+    /// of a later call.
     fn drop(&mut self) {
         let list = core::mem::take(&mut *self.supers.list.lock());
         for member in &list {

@@ -164,12 +164,6 @@ impl EventPolls {
         [self.fs.cache(), &self.items]
     }
 
-    /// Gives cached objects back to the system.
-    pub fn shrink(&self) {
-        self.fs.shrink();
-        self.items.shrink();
-    }
-
     /// See [`PseudoFs::flushed_by_caller`]: for all epolls that have ended.
     pub fn flushed_by_caller(&mut self) -> (bool, Option<&mut RawCache>) {
         self.fs.flushed_by_caller()
