@@ -22,6 +22,7 @@ mod files {
 mod inet;
 mod kernels {
     mod capabilities;
+    mod first_use;
     mod freeing;
     mod lifecycle;
     mod light;
