@@ -49,6 +49,7 @@ impl<'a> Dirents<'a> {
     }
 
     /// Adds an entry; false, and nothing changed, if there is no room.
+    #[inline(always)]
     pub fn push(&mut self, entry: Dirent<'_>) -> bool {
         let length = (HEADER + entry.name.len() + 1).next_multiple_of(8);
         let Some(to) = self.buffer[self.filled..].get_mut(..length) else {
