@@ -220,7 +220,7 @@ impl<'a, 'k> Caller<'a, 'k> {
 }
 
 /// Whether a node is of an embedder's inode.
-fn is_foreign(node: &dyn Node) -> bool {
+pub(crate) fn is_foreign(node: &dyn Node) -> bool {
     node.foreign().is_some()
 }
 

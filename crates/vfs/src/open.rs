@@ -18,7 +18,7 @@ use crate::dentry::Dentry;
 use crate::file::{FileMode, Files};
 use crate::inode::{Content, Inode, InodeFlags};
 use crate::namei::{
-    Caller, create, inode_of, memfd, not_removed, ownership, ramfs, set_length, tmpfile,
+    Caller, create, inode_of, is_foreign, memfd, not_removed, ownership, ramfs, set_length, tmpfile,
 };
 use crate::namespace::MountFlags;
 use crate::notify::{self, Event};
@@ -204,13 +204,14 @@ fn open_or_create_in_line<'k>(
         |mount, created: Option<Created<'k>>| Some(open_created(caller, mount, created?, opening));
     let quick =
         caller.vfs.quick_keeping(&caller.start, path, caller.cred, wanted, locked, unlocked);
-    let opened = match quick {
+    let found = match quick {
         Some(Some(file)) => return Ok(OpenResult::File(file)),
-        None if there => open_existing(caller, path, how, opening),
+        None if there => existing(caller, path, how),
         _ => Err(failed.get()),
     };
-    match opened {
-        Ok(file) => Ok(file),
+    match found {
+        // Errors of the open itself are the call's: a method of an embedder runs once.
+        Ok(place) => open_found(caller, place, opening),
         // It has come, or gone meanwhile, or all is out of the ordinary.
         Err(Errno::EXIST) if opening.has(O_EXCL) => Err(Errno::EXIST),
         Err(Errno::EXIST | Errno::NOENT | Errno::AGAIN) => {
@@ -239,15 +240,19 @@ fn open_or_create_odd<'k>(
             child_is_link(place.dentry().seen(&caller.vfs.read()), &name).is_some()
         };
         let there = !opening.has(O_EXCL) && caller.vfs.name(last.bytes()).is_ok_and(found);
-        let opened = match there {
-            true => open_existing(caller, path, how, opening),
-            false => create_in(caller, place, &last, opening).map(OpenResult::File),
-        };
-        match opened {
-            // Gone or come meanwhile: once more. (A node may say so of a name that stays.)
-            Err(Errno::NOENT) if there && is_ramfs(caller, path, how) => {}
-            Err(Errno::EXIST) if !opening.has(O_EXCL) => {}
-            done => return done,
+        if there {
+            match existing(caller, path, how) {
+                Ok(place) => return open_found(caller, place, opening),
+                // Gone meanwhile: once more. (A node may say so of a name that stays.)
+                Err(Errno::NOENT) if is_ramfs(caller, path, how) => {}
+                Err(errno) => return Err(errno),
+            }
+        } else {
+            match create_in(caller, place, &last, opening) {
+                // Come meanwhile: once more.
+                Err(Errno::EXIST) if !opening.has(O_EXCL) => {}
+                created => return created.map(OpenResult::File),
+            }
         }
     }
 }
@@ -376,7 +381,7 @@ fn open_nameless<'k>(
 ) -> Result<OpenResult<'k>, Errno> {
     let (_parent, last) = caller.parent(path, how)?;
     match last.kind() {
-        LastKind::Jumped => open_existing(caller, path, how, opening),
+        LastKind::Jumped => open_found(caller, existing(caller, path, how)?, opening),
         LastKind::Name => Err(Errno::ISDIR),
         _ => {
             caller.path(path, how)?;
@@ -385,12 +390,8 @@ fn open_nameless<'k>(
     }
 }
 
-fn open_existing<'k>(
-    caller: &Caller<'_, 'k>,
-    path: &[u8],
-    how: How,
-    opening: Opening,
-) -> Result<OpenResult<'k>, Errno> {
+/// Walks to what is there, for `open` with `O_CREAT`.
+fn existing<'k>(caller: &Caller<'_, 'k>, path: &[u8], how: How) -> Result<Path<'k>, Errno> {
     let place = caller.path(path, how)?;
     let inode = inode_of(place.dentry())?;
     if inode.is_dir() {
@@ -402,7 +403,7 @@ fn open_existing<'k>(
             return Err(Errno::ACCESS);
         }
     }
-    open_found(caller, place, opening)
+    Ok(place)
 }
 
 /// Creates a file in memory in the filesystem of `root`, the root of a mount that no path leads to,
@@ -493,7 +494,12 @@ fn open_place<'k>(
     if opening.has(O_DIRECT) && inode.mode() & S_IFMT != S_IFREG {
         return Err(not_direct(caller.vfs, place.dentry(), mode));
     }
-    if inode.node().is_some() {
+    if let Some(node) = inode.node() {
+        if opening.has(O_TRUNC) && inode.is_file() && is_foreign(node) {
+            // `O_TRUNC` alone needs leave to write, too.
+            drop(place.mount().want_write()?);
+            return Err(Errno::PERM);
+        }
         keep(leave);
         return open_generated(caller, place, opening);
     }

@@ -1,6 +1,6 @@
 //! Changing attributes: modes, owners, times, lengths.
 
-use super::{Caller, drop_capability, drop_privileges, inode_of, ownership, time_for};
+use super::{Caller, drop_capability, drop_privileges, inode_of, is_foreign, ownership, time_for};
 use crate::abi::{S_IFLNK, S_IFMT, S_IFREG, Timespec};
 use crate::attributes::{SetTime, may_set_times};
 use crate::cred::Cred;
@@ -22,6 +22,12 @@ fn keeps_owners(inode: &Inode) -> bool {
         inode.super_block().info().keeps_owners()
     }
     inode.flags().contains(InodeFlags::NODE) && of_node(inode)
+}
+
+/// Whether an inode is an embedder's, whose times the kernel does not change.
+#[inline(always)]
+fn keeps_times(inode: &Inode) -> bool {
+    inode.node().is_some_and(is_foreign)
 }
 
 /// Changes the permissions of what is at a place (`fchmodat2`).
@@ -95,6 +101,9 @@ pub fn utimens(
     };
     let _leave = at.mount().want_write()?;
     let inode = at.dentry().inode().ok_or(Errno::NOENT)?;
+    if keeps_times(inode) {
+        return Err(Errno::PERM);
+    }
     let mut locked = inode.lock();
     may_set_times(ownership(inode), caller.cred, times)?;
     let now = time_for(caller.vfs, inode);

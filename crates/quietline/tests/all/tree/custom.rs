@@ -4,8 +4,8 @@
 use crate::support::alone;
 use quietline::abi::*;
 use quietline::{
-    Attributes, Caller, Config, Entry, Errno, FileOps, FileSystem, InodeOps, Kernel, NodeEntry,
-    Process, dirents,
+    Attributes, Caller, Config, Entry, Errno, FileOps, FileSystem, InodeOps, Kernel, MS_BIND,
+    MS_REMOUNT, NodeEntry, Process, dirents,
 };
 use quietline_platform::fault;
 use std::any::Any;
@@ -729,4 +729,133 @@ fn a_hit_costs_as_much_as_in_tmpfs() {
     println!("instructions and locked ones: tmpfs {tmpfs:?}, custom {custom:?}, timed {timed:?}");
     assert_eq!((tmpfs.1, custom.1, timed.1), (0, 0, 0));
     assert!(custom.0 * 10 <= tmpfs.0 * 11, "custom {}, tmpfs {}", custom.0, tmpfs.0);
+}
+
+/// Called with the number of each question for attributes.
+type Slow = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// A file system with a directory and a file that hold for a given time. `file` fails to be opened
+/// with an error, and says that its size is the number of the question.
+#[derive(Default)]
+struct Timed {
+    valid: Option<Duration>,
+    fails: Mutex<Option<Errno>>,
+    opened: AtomicU32,
+    asked: AtomicU64,
+    slow: Mutex<Option<Slow>>,
+}
+
+struct Part(Arc<Timed>, bool);
+
+impl Part {
+    fn entry(of: &Arc<Timed>, is_dir: bool) -> Entry {
+        let mode = if is_dir { S_IFDIR | 0o755 } else { S_IFREG | 0o644 };
+        let mut entry = Entry::new(Arc::new(Self(of.clone(), is_dir)), mode);
+        entry.valid = of.valid;
+        entry
+    }
+
+    fn answer(&self) -> u64 {
+        let number = self.0.asked.fetch_add(1, SeqCst) + 1;
+        let slow = self.0.slow.lock().unwrap().clone();
+        if let Some(slow) = slow {
+            slow(number);
+        }
+        number
+    }
+}
+
+impl FileSystem for Timed {
+    fn root(self: Arc<Self>, _: &Caller<'_>) -> Result<Entry, Errno> {
+        Ok(Entry { valid: None, ..Part::entry(&self, true) })
+    }
+}
+
+impl InodeOps for Part {
+    fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<Entry, Errno> {
+        match name {
+            b"file" => Ok(Part::entry(&self.0, false).with_size(self.answer())),
+            b"dir" => Ok(Part::entry(&self.0, true)),
+            _ => Err(Errno::NOENT),
+        }
+    }
+
+    fn revalidate(&self, _: &Caller<'_>, _: &[u8], _: &dyn InodeOps) -> Result<bool, Errno> {
+        Ok(true)
+    }
+
+    fn getattr(&self, _: &Caller<'_>) -> Result<Option<Attributes>, Errno> {
+        if self.1 {
+            return Ok(None);
+        }
+        let size = self.answer();
+        Ok(Some(Attributes { mode: S_IFREG | 0o644, nlink: 1, size, ..Attributes::default() }))
+    }
+
+    fn open(&self, _: &Caller<'_>, _: i32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
+        // One that repeats the call shall not hang the test.
+        match *self.0.fails.lock().unwrap() {
+            Some(errno) if self.0.opened.fetch_add(1, SeqCst) < 10 => Err(errno),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl FileOps for Part {}
+
+fn timed(valid: Option<Duration>) -> (Arc<Process>, Arc<Timed>) {
+    let kernel = Kernel::boot(Config::default().owner(0, 0)).unwrap();
+    let p = Arc::new(kernel.process().unwrap());
+    let fs = Arc::new(Timed { valid, ..Timed::default() });
+    p.mkdir("/m", 0o755).unwrap();
+    p.mount_fs("/m", fs.clone(), 0).unwrap();
+    (p, fs)
+}
+
+#[test]
+fn an_open_runs_its_method_once() {
+    let (p, fs) = timed(None);
+    p.symlink("/m/file", "/link").unwrap();
+    for errno in [Errno::EXIST, Errno::NOENT, Errno::AGAIN, Errno::NOSPC] {
+        *fs.fails.lock().unwrap() = Some(errno);
+        for path in ["/m/file", "/link", "/m/dir/../file"] {
+            for flags in [0, O_CREAT] {
+                p.kernel().shrink();
+                for _ in ["it is looked up", "it is in the cache"] {
+                    fs.opened.store(0, SeqCst);
+                    assert_eq!(p.open(path, flags, 0o644), Err(errno), "{path} {flags:o}");
+                    assert_eq!(fs.opened.load(SeqCst), 1, "{path} {flags:o} {errno}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn times_and_lengths_stay() {
+    let (p, fs) = timed(None);
+    *fs.fails.lock().unwrap() = Some(Errno::NOSPC);
+    let before = p.stat("/m/file").unwrap();
+    let times = [Timespec { tv_sec: 7, tv_nsec: 0 }; 2];
+    for path in ["/m/file", "/m/dir", "/m"] {
+        for times in [None, Some(times)] {
+            assert_eq!(p.utimensat(AT_FDCWD, Some(path), times, 0), Err(Errno::PERM), "{path}");
+        }
+        let fd = p.open(path, O_PATH, 0).unwrap();
+        assert_eq!(p.utimensat(fd, Some(""), Some(times), AT_EMPTY_PATH), Err(Errno::PERM));
+        p.close(fd).unwrap();
+    }
+    for flags in [O_RDONLY, O_WRONLY, O_RDWR, O_RDWR | O_CREAT] {
+        assert_eq!(p.open("/m/file", flags | O_TRUNC, 0o644), Err(Errno::PERM));
+    }
+    assert_eq!(fs.opened.load(SeqCst), 0, "the method is not asked");
+    *fs.fails.lock().unwrap() = None;
+    let fd = p.open("/m/file", O_RDWR, 0).unwrap();
+    assert_eq!(p.futimens(fd, Some(times)), Err(Errno::PERM));
+    assert_eq!(p.fstat(fd), Ok(before));
+    p.close(fd).unwrap();
+    // Nothing keeps the mount writable.
+    p.mount("none", "/m", "", MS_REMOUNT | MS_BIND | 1).unwrap();
+    assert_eq!(p.open("/m/file", O_RDONLY | O_TRUNC, 0), Err(Errno::ROFS));
+    assert_eq!(p.futimens(p.open("/m/file", O_RDONLY, 0).unwrap(), None), Err(Errno::ROFS));
 }
