@@ -43,7 +43,7 @@ mod xattr;
 
 pub(crate) use attributes::set_length;
 pub use attributes::{chmod, chown, truncate, utimens};
-pub use create::{New, make, tmpfile};
+pub use create::{New, make, make_bound, tmpfile};
 pub(crate) use create::{create, memfd};
 pub use describe::{access, readlink, stat_of, statfs, statx_of};
 pub use link::{link, link_object, link_quickly};

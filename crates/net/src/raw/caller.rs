@@ -68,14 +68,15 @@ pub unsafe trait Caller {
     /// The file, if there is none for it.
     fn install<'f>(&self, file: FileHandle<'f>, how: FdFlags) -> Result<i32, FileHandle<'f>>;
 
-    /// Makes a socket's node at a path.
+    /// Makes a socket's node at a path, and calls `bind` with it. Removes it if that fails.
     ///
     /// # Errors
-    /// As `mknod(2)`.
-    fn make_node(&self, path: &[u8]) -> Result<Node, Errno>;
-
-    /// Removes a node that was just made.
-    fn remove_node(&self, path: &[u8]);
+    /// As `mknod(2)`, and those of `bind`.
+    fn make_node(
+        &self,
+        path: &[u8],
+        bind: &mut dyn FnMut(Node) -> Result<(), Errno>,
+    ) -> Result<(), Errno>;
 
     /// The node at a path, which the process may write to.
     ///
@@ -117,11 +118,13 @@ unsafe impl Caller for Nobody {
         Err(file)
     }
 
-    fn make_node(&self, _path: &[u8]) -> Result<Node, Errno> {
+    fn make_node(
+        &self,
+        _path: &[u8],
+        _bind: &mut dyn FnMut(Node) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         Err(Errno::ACCESS)
     }
-
-    fn remove_node(&self, _path: &[u8]) {}
 
     fn find_node(&self, _path: &[u8]) -> Result<Node, Errno> {
         Err(Errno::ACCESS)

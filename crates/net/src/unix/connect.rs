@@ -30,16 +30,12 @@ pub(super) fn bind(end: &UnixEnd, on: &On<'_>, address: &SockAddr) -> Result<(),
         }
         Target::Path(path) => {
             let sock = end.sock_share(on.socket)?;
-            let node = on.who.make_node(path).map_err(|errno| match errno {
+            let address = names::path_address(path);
+            let mut bind = |node| names.bind(&sock, Name { address, key: Key::Node(node) });
+            on.who.make_node(path, &mut bind).map_err(|errno| match errno {
                 Errno::EXIST => Errno::ADDRINUSE,
                 errno => errno,
-            })?;
-            let name = Name { address: names::path_address(path), key: Key::Node(node) };
-            let bound = names.bind(&sock, name);
-            if bound.is_err() {
-                on.who.remove_node(path);
-            }
-            bound
+            })
         }
     }
 }

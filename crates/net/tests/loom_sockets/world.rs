@@ -218,11 +218,13 @@ unsafe impl Caller for Carrier {
         Ok(files.len() as i32 - 1)
     }
 
-    fn make_node(&self, _path: &[u8]) -> Result<Node, Errno> {
+    fn make_node(
+        &self,
+        _path: &[u8],
+        _bind: &mut dyn FnMut(Node) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         Err(Errno::ACCESS)
     }
-
-    fn remove_node(&self, _path: &[u8]) {}
 
     fn find_node(&self, _path: &[u8]) -> Result<Node, Errno> {
         Err(Errno::ACCESS)

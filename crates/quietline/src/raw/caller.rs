@@ -13,16 +13,6 @@ use quietline_vfs::{FdFlags, How, Lookup};
 const FOLLOW: How = How::of(Lookup::FOLLOW);
 
 impl Process {
-    /// The node at a path, for one who may do this with it.
-    fn node(&self, path: &[u8], mask: Mask) -> Result<(Node, u32), Errno> {
-        self.walk_locked(path, |c, path| {
-            let place = c.place(path, FOLLOW)?;
-            let inode = place.dentry().inode().ok_or(Errno::NOENT)?;
-            permission(inode, c.cred, mask)?;
-            Ok((Node { dev: inode.super_block().s_dev(), ino: inode.ino() }, inode.mode()))
-        })
-    }
-
     /// Walks for a socket, which is locked: no callbacks and no methods of embedders run.
     ///
     /// # Errors
@@ -83,21 +73,28 @@ unsafe impl Caller for Process {
         }
     }
 
-    fn make_node(&self, path: &[u8]) -> Result<Node, Errno> {
+    fn make_node(
+        &self,
+        path: &[u8],
+        bind: &mut dyn FnMut(Node) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         // All permissions that the process's mask leaves.
         let new = New::Node(S_IFSOCK | 0o777, 0);
-        self.walk_locked(path, |c, path| namei::make(c, path, new))?;
-        self.node(path, Mask::empty()).map(|(node, _)| node)
-    }
-
-    fn remove_node(&self, path: &[u8]) {
-        // It was made by this call: who has removed it meanwhile has done what is to be done.
-        let _ = self.walk_locked(path, namei::unlink);
+        self.walk_locked(path, |c, path| {
+            namei::make_bound(c, path, new, |dev, ino| bind(Node { dev, ino }))
+        })
     }
 
     fn find_node(&self, path: &[u8]) -> Result<Node, Errno> {
-        let (node, mode) = self.node(path, Mask::WRITE)?;
-        if mode & S_IFMT == S_IFSOCK { Ok(node) } else { Err(Errno::CONNREFUSED) }
+        self.walk_locked(path, |c, path| {
+            let place = c.place(path, FOLLOW)?;
+            let inode = place.dentry().inode().ok_or(Errno::NOENT)?;
+            permission(inode, c.cred, Mask::WRITE)?;
+            if inode.mode() & S_IFMT != S_IFSOCK {
+                return Err(Errno::CONNREFUSED);
+            }
+            Ok(Node { dev: inode.super_block().s_dev(), ino: inode.ino() })
+        })
     }
 
     fn nofile(&self) -> usize {

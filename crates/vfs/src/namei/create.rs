@@ -1,5 +1,6 @@
 //! Making files.
 
+use super::remove::unlink_in;
 use super::{Caller, inode_of, may_change_names, not_removed, ownership, ramfs, time_for, touched};
 use crate::abi::{
     O_EXCL, PATH_MAX, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
@@ -7,7 +8,7 @@ use crate::abi::{
 };
 use crate::cred::Capabilities;
 use crate::dcache::name::Name;
-use crate::inode::{Changes, Content, InodeFlags, InodeRef, NewInode};
+use crate::inode::{Changes, Content, Inode, InodeFlags, InodeRef, NewInode};
 use crate::notify::{self, Event};
 use crate::open::Opening;
 use crate::permission::{Mask, permission};
@@ -16,9 +17,10 @@ use crate::ramfs::RamFs;
 use crate::ramfs::fs::{BLOCKS_PER_PAGE, EMPTY_DIR_SIZE};
 use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
+use crate::raw::mount::Leave;
 use crate::raw::ramfs::new_file;
 use crate::raw::walk_path::Path;
-use crate::walk::{How, LastKind};
+use crate::walk::{How, Last, LastKind};
 use quietline_platform::heap;
 use rustix::io::Errno;
 
@@ -78,9 +80,32 @@ impl New<'_> {
 pub fn make(caller: &Caller<'_, '_>, path: &[u8], new: New<'_>) -> Result<(), Errno> {
     let quick = caller.quick_parent(path, |_mount, dir, name, slash| {
         not_removed(dir.inode())?;
-        make_name(caller, dir, name, slash, new, None)
+        make_name(caller, dir, name, slash, new, None, |_| ())
     });
     quick.unwrap_or_else(|| make_odd(caller, path, new))
+}
+
+/// [`make`], and then `bind` with the numbers of the file system and of the new inode, outside of
+/// the directory's lock. Removes the name if that fails: the directory is not looked for again.
+///
+/// # Errors
+/// As [`make`], and those of `bind`.
+pub fn make_bound(
+    caller: &Caller<'_, '_>,
+    path: &[u8],
+    new: New<'_>,
+    bind: impl FnOnce(u64, u64) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let (place, last) = caller.parent(path, How::NOFOLLOW)?;
+    let (mount, dir) = place.into_parts();
+    let leave = mount.want_write();
+    let dev = dir.super_block().s_dev();
+    let mut ino = 0;
+    let dir = make_in(caller, dir, &last, new, &leave, |inode| ino = inode.ino())?;
+    bind(dev, ino).inspect_err(|_| {
+        // Who has removed it meanwhile has done what is to be done.
+        let _ = unlink_in(caller, &mount, dir, &last, Some(ino));
+    })
 }
 
 /// [`make`] where something is out of the ordinary.
@@ -88,15 +113,27 @@ pub fn make(caller: &Caller<'_, '_>, path: &[u8], new: New<'_>) -> Result<(), Er
 #[inline(never)]
 fn make_odd(caller: &Caller<'_, '_>, path: &[u8], new: New<'_>) -> Result<(), Errno> {
     let (place, last) = caller.parent(path, How::NOFOLLOW)?;
+    let (mount, dir) = place.into_parts();
+    make_in(caller, dir, &last, new, &mount.want_write(), |_| ()).map(drop)
+}
+
+/// Makes a name in a directory, if there is leave to write in the mount. Returns the directory.
+fn make_in<'k>(
+    caller: &Caller<'_, 'k>,
+    dir: DentryRef<'k>,
+    last: &Last<'_>,
+    new: New<'_>,
+    leave: &Leave<'_>,
+    made: impl FnOnce(&Inode),
+) -> Result<DentryRef<'k>, Errno> {
     if last.kind() != LastKind::Name {
         return Err(Errno::EXIST);
     }
-    let (mount, dir) = place.into_parts();
-    let leave = mount.want_write();
     let dir = LockedDir::lock(dir)?;
     not_removed(dir.inode())?;
     let name = caller.vfs.name(last.bytes())?;
-    make_name(caller, &dir, &name, last.has_slash(), new, leave.as_ref().err().copied())?;
+    let forbidden = leave.as_ref().err().copied();
+    make_name(caller, &dir, &name, last.has_slash(), new, forbidden, made)?;
     let parent = dir.dir().clone();
     drop(dir);
     notify::name(
@@ -106,10 +143,11 @@ fn make_odd(caller: &Caller<'_, '_>, path: &[u8], new: New<'_>) -> Result<(), Er
         Event::CREATE,
         matches!(new, New::Directory(_)),
     );
-    Ok(())
+    Ok(parent)
 }
 
-/// Makes a name in a locked directory, which may be forbidden in the mount.
+/// Makes a name in a locked directory, which may be forbidden in the mount. Calls `made` with the
+/// new inode before it has the name.
 fn make_name<'k>(
     caller: &Caller<'_, 'k>,
     dir: &LockedDir<'k>,
@@ -117,6 +155,7 @@ fn make_name<'k>(
     slash: bool,
     new: New<'_>,
     forbidden: Option<Errno>,
+    made: impl FnOnce(&Inode),
 ) -> Result<(), Errno> {
     if dir.find(name).is_some() {
         return Err(Errno::EXIST);
@@ -130,6 +169,7 @@ fn make_name<'k>(
     new.permitted(caller)?;
     let time = time_for(caller.vfs, dir.inode());
     let inode = new_inode(caller, dir.dir(), new, time)?;
+    made(&inode);
     let mut child = dir.alloc(name)?;
     child.instantiate(inode);
     dir.enter(child)?;

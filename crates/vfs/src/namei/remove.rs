@@ -4,12 +4,12 @@ use super::{Caller, inode_of, may_delete, not_removed, time_for, time_for_both, 
 use crate::abi::Timespec;
 use crate::dcache::name::Name;
 use crate::dentry::Dentry;
-use crate::inode::{Changes, InodeFlags, InodeGuard};
+use crate::inode::{Changes, Inode, InodeFlags, InodeGuard};
 use crate::notify::{self, Event};
 use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
 use crate::raw::mount::TreeMount;
-use crate::walk::{How, LastKind};
+use crate::walk::{How, Last, LastKind};
 use rustix::io::Errno;
 
 /// Whether something is mounted on what a name in a directory stands for.
@@ -53,11 +53,27 @@ fn unlink_odd(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
     }
     let (mount, dir) = place.into_parts();
     let _leave = mount.want_write()?;
+    unlink_in(caller, &mount, dir, &last, None)
+}
+
+/// Removes a name from a directory, with leave to write in the mount; with `ino`: if the name is of
+/// the inode with that number.
+pub(super) fn unlink_in<'k>(
+    caller: &Caller<'_, 'k>,
+    mount: &TreeMount,
+    dir: DentryRef<'k>,
+    last: &Last<'_>,
+    ino: Option<u64>,
+) -> Result<(), Errno> {
     let dir = LockedDir::lock(dir)?;
     not_removed(dir.inode())?;
     let name = caller.vfs.name(last.bytes())?;
+    let there = || dir.find(&name).and_then(|child| child.inode()).map(Inode::ino);
+    if ino.is_some() && there() != ino {
+        return Err(Errno::NOENT);
+    }
     let Some(victim) = unlink_name(caller, &dir, &name, last.has_slash())? else { return Ok(()) };
-    let held = unlink_held(caller, &dir, &mount, victim);
+    let held = unlink_held(caller, &dir, mount, victim);
     let parent = dir.dir().clone();
     drop(dir);
     let Some(held) = held? else { return Ok(()) };

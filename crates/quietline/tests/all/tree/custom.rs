@@ -859,3 +859,44 @@ fn times_and_lengths_stay() {
     assert_eq!(p.open("/m/file", O_RDONLY | O_TRUNC, 0), Err(Errno::ROFS));
     assert_eq!(p.futimens(p.open("/m/file", O_RDONLY, 0).unwrap(), None), Err(Errno::ROFS));
 }
+
+/// The validity time of a directory on the way may end at any moment of a `bind`.
+#[test]
+fn a_socket_that_is_not_bound_leaves_no_name() {
+    const VALID: Duration = Duration::from_micros(40);
+    let (p, _fs) = timed(Some(VALID));
+    p.mkdir("/t", 0o755).unwrap();
+    p.mount("none", "/t", "tmpfs", 0).unwrap();
+    p.stat("/m/dir").unwrap();
+    p.mount("/t", "/m/dir", "", MS_BIND).unwrap();
+    let address = [&(AF_UNIX as u16).to_ne_bytes()[..], b"/m/dir/socket"].concat();
+    let bound = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
+    p.bind(bound, &[&(AF_UNIX as u16).to_ne_bytes()[..], b"/t/other"].concat()).unwrap();
+    let (mut done, mut refused, mut twice) = (0, 0, 0);
+    for round in 0..6000 {
+        p.stat("/m/dir").unwrap();
+        let began = std::time::Instant::now();
+        while began.elapsed() < VALID * (round % 1000) / 1000 {}
+        // Every other one fails after the name is made.
+        let fd = match round % 2 {
+            0 => p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap(),
+            _ => bound,
+        };
+        match p.bind(fd, &address) {
+            Ok(()) => {
+                done += 1;
+                p.unlink("/t/socket").unwrap();
+            }
+            Err(Errno::OPNOTSUPP) => refused += 1,
+            Err(errno) => {
+                assert_eq!((errno, round % 2), (Errno::INVAL, 1));
+                twice += 1;
+            }
+        }
+        assert_eq!(p.stat("/t/socket"), Err(Errno::NOENT), "round {round}");
+        if fd != bound {
+            p.close(fd).unwrap();
+        }
+    }
+    println!("{done} bound, {refused} refused, {twice} bound before");
+}
