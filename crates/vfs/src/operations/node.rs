@@ -61,8 +61,14 @@ type OpenFiles = HashMap<u64, RcuBox<'static, ForeignRef<dyn FileOps>>>;
 pub struct ForeignNode {
     ops: ForeignRef<dyn InodeOps>,
     valid: Option<Duration>,
-    /// The end of the validity time, in nanoseconds of the monotonic clock.
+    /// The end of the validity time, in nanoseconds of the monotonic clock. Set under the inode's
+    /// lock.
     expires: AtomicU64,
+    /// The number of the last question for attributes.
+    asked: AtomicU64,
+    /// The number of the question whose answer the attributes are; 0: those of the lookup. Changed
+    /// under the inode's lock.
+    told: AtomicU64,
     open: SpinLock<OpenFiles>,
 }
 
@@ -70,8 +76,10 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn expiry(valid: Option<Duration>) -> u64 {
-    valid.map_or(u64::MAX, |valid| nanos(clock::monotonic().saturating_add(valid)))
+/// The end of a validity time. It begins before the method that answers: what the answer says may
+/// be as old as that.
+fn expiry(since: Duration, valid: Option<Duration>) -> u64 {
+    valid.map_or(u64::MAX, |valid| nanos(since.saturating_add(valid)))
 }
 
 /// Checks attributes that a method has returned.
@@ -106,11 +114,11 @@ fn changes(of: &Attributes) -> Changes {
     }
 }
 
-/// Returns the parts of the kernel's inode for an entry.
+/// Returns the parts of the kernel's inode for an entry that was asked for at a time.
 ///
 /// # Errors
 /// `EIO`, `ENOMEM`.
-fn parts(entry: Entry) -> Result<(NewInode, Content), Errno> {
+fn parts(entry: Entry, since: Duration) -> Result<(NewInode, Content), Errno> {
     let Entry { inode, attributes: of, valid } = entry;
     check(&of)?;
     let new = NewInode {
@@ -129,7 +137,9 @@ fn parts(entry: Entry) -> Result<(NewInode, Content), Errno> {
             let node = ForeignNode {
                 ops: ForeignRef::new(inode),
                 valid,
-                expires: AtomicU64::new(expiry(valid)),
+                expires: AtomicU64::new(expiry(since, valid)),
+                asked: AtomicU64::new(0),
+                told: AtomicU64::new(0),
                 open: SpinLock::new(OpenFiles::new()),
             };
             Content::Node(heap::try_box(node).map_err(|_| Errno::NOMEM)?)
@@ -167,12 +177,13 @@ pub fn new_super<'k>(
     fs: Arc<dyn FileSystem>,
 ) -> Result<SuperRef<'k>, Errno> {
     let fs = ForeignRef::new(fs);
+    let since = clock::monotonic();
     let root = foreign(fs.get().clone().root(&caller.requester().caller()?))?;
     let attributes = root.attributes;
     if attributes.mode & S_IFMT != S_IFDIR {
         return Err(Errno::NOTDIR);
     }
-    let (new, content) = parts(root)?;
+    let (new, content) = parts(root, since)?;
     let s_type = fs.get().name();
     let info = heap::try_box(ForeignSuper(fs)).map_err(|_| Errno::NOMEM)?;
     let sb = caller.vfs.new_super(s_type, dev, info, new, content)?;
@@ -204,18 +215,32 @@ impl ForeignNode {
         }
     }
 
-    /// Asks for the attributes, and begins the validity time anew.
+    /// Asks for the attributes, and begins the validity time anew. An answer that comes after that
+    /// to a later question is dropped.
     fn getattr(&self, inode: &Inode, requester: &Requester<'_, '_>) -> Result<(), Errno> {
-        let told = foreign(self.ops.get().getattr(&requester.caller()?))?;
-        if let Some(told) = told {
-            check(&told)?;
+        let caller = requester.caller()?;
+        // Relaxed: a number, different for each question.
+        let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let since = clock::monotonic();
+        let told = foreign(self.ops.get().getattr(&caller))?;
+        if let Some(told) = &told {
+            check(told)?;
             if told.mode & S_IFMT != inode.mode() & S_IFMT {
                 return Err(Errno::IO);
             }
-            inode.lock().change(&changes(&told));
         }
-        // Relaxed, here and below: a time, which orders nothing.
-        self.expires.store(expiry(self.valid), Ordering::Relaxed);
+        let mut locked = inode.lock();
+        // Relaxed, here and below: under the inode's lock.
+        if number <= self.told.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.told.store(number, Ordering::Relaxed);
+        if let Some(told) = told {
+            locked.change(&changes(&told));
+        }
+        // ORDERING: pairs with the acquire in `is_current`: a thread that sees the new time sees
+        // the attributes for which it holds.
+        self.expires.store(expiry(since, self.valid), Ordering::Release);
         Ok(())
     }
 }
@@ -227,13 +252,14 @@ impl Node for ForeignNode {
         name: &Name<'_>,
         requester: &Requester<'_, 'k>,
     ) -> Result<Option<DentryRef<'k>>, Errno> {
+        let since = clock::monotonic();
         let entry = match foreign(self.ops.get().lookup(&requester.caller()?, name.bytes())) {
             Ok(entry) => entry,
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(errno),
         };
         let attributes = entry.attributes;
-        let (new, content) = parts(entry)?;
+        let (new, content) = parts(entry, since)?;
         let inode = match attributes.ino {
             0 => dir.new_inode(new, content)?,
             ino => dir.new_inode_as(ino, new, content)?,
@@ -254,7 +280,8 @@ impl Node for ForeignNode {
     }
 
     fn is_current(&self) -> bool {
-        self.valid.is_none() || nanos(clock::monotonic()) < self.expires.load(Ordering::Relaxed)
+        // ORDERING: pairs with the release in `getattr`.
+        self.valid.is_none() || nanos(clock::monotonic()) < self.expires.load(Ordering::Acquire)
     }
 
     fn revalidate(

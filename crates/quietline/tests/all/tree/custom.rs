@@ -900,3 +900,53 @@ fn a_socket_that_is_not_bound_leaves_no_name() {
     }
     println!("{done} bound, {refused} refused, {twice} bound before");
 }
+
+#[test]
+fn an_answer_that_comes_late_is_dropped() {
+    let (p, fs) = timed(Some(Duration::ZERO));
+    p.stat("/m/file").unwrap();
+    let fd = p.open("/m/file", O_RDONLY, 0).unwrap();
+    let late = fs.asked.load(SeqCst) + 1;
+    let [entered, go] = [(); 2].map(|()| Arc::new(std::sync::Barrier::new(2)));
+    let (e, g, seen) = (entered.clone(), go.clone(), Arc::new(Mutex::new(Vec::new())));
+    *fs.slow.lock().unwrap() = Some(Arc::new(move |number| {
+        if number == late {
+            e.wait();
+            g.wait();
+        }
+    }));
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| p.access("/m/file", 0));
+        entered.wait();
+        p.access("/m/file", 0).unwrap();
+        let newer = p.fstat(fd).unwrap().st_size;
+        assert!(newer > late as i64);
+        // The first call may ask again, and sees what its late answer has done.
+        let (weak, sizes) = (Arc::downgrade(&p), seen.clone());
+        *fs.slow.lock().unwrap() = Some(Arc::new(move |_| {
+            let p: Arc<Process> = Weak::upgrade(&weak).unwrap();
+            sizes.lock().unwrap().push(p.fstat(fd).unwrap().st_size);
+        }));
+        go.wait();
+        first.join().unwrap().unwrap();
+        *fs.slow.lock().unwrap() = None;
+        assert!(p.fstat(fd).unwrap().st_size >= newer);
+        let sizes: Vec<i64> = seen.lock().unwrap().clone();
+        assert!(sizes.iter().all(|&size| size >= newer), "{sizes:?}, not {newer}");
+    });
+}
+
+#[test]
+fn the_validity_time_begins_before_the_method() {
+    const VALID: Duration = Duration::from_millis(30);
+    let (p, fs) = timed(Some(VALID));
+    *fs.slow.lock().unwrap() = Some(Arc::new(|_| std::thread::sleep(VALID)));
+    let asked = |p: &Process| {
+        p.access("/m/file", 0).unwrap();
+        fs.asked.load(SeqCst)
+    };
+    // The answer of the lookup is too old when it comes, and so is that of `getattr`.
+    let first = asked(&p);
+    assert!(first >= 2);
+    assert!(asked(&p) > first);
+}
