@@ -37,7 +37,8 @@
 //!   that called it. A [`Caller`] is the proof: only code outside of all sections can make one.
 //! * `Drop` of an embedder's object that the kernel kept runs as an RCU callback, after a grace
 //!   period, where a call of a process ends or where the program runs callbacks. A panic in it is
-//!   contained.
+//!   contained. It must not wait for callbacks (`Kernel::shrink`, `barrier` of an RCU domain):
+//!   that ends the program, because no callback runs inside another.
 //! * A panic in a method passes through the call. No lock is held then, and references are given
 //!   back.
 //! * What a method returns is checked. A size or an offset that no file can have, an unknown type,
@@ -148,9 +149,12 @@ pub(crate) fn foreign<T>(returned: Result<T, Errno>) -> Result<T, Errno> {
 pub struct Entry {
     /// The inode. For a FIFO, a socket or a device, which are the kernel's, it is not asked.
     pub inode: Arc<dyn InodeOps>,
-    /// Its attributes. The kernel numbers the inode if `ino` is 0. The type cannot change.
+    /// Its attributes. The kernel numbers the inode if `ino` is 0, and a root in any case. The type
+    /// cannot change.
     pub attributes: Attributes,
-    /// How long the name and the attributes hold; `None`: for ever, which costs nothing at a hit.
+    /// How long the name and the attributes hold, from when they were asked for; `None`: for ever,
+    /// which costs nothing at a hit. FIFOs, sockets and devices have no validity time: name and
+    /// attributes hold until memory is reclaimed.
     pub valid: Option<Duration>,
 }
 
@@ -227,7 +231,11 @@ pub trait InodeOps: FileOps + Any {
     /// Whether a name of the directory still stands for `child`, whose validity time is over. If
     /// so, the time begins anew, and the attributes are [asked for](Self::getattr). If not, the
     /// dentry is taken out and the name is [looked up](Self::lookup); open files, and working
-    /// directories below it, keep the inode that they have.
+    /// directories below it, keep the inode that they have. What is mounted on the directory or
+    /// below it is unmounted, as by Linux's `d_invalidate`.
+    ///
+    /// Asked where a name is looked up. A walk that only passes through the root of a mount, the
+    /// working directory or `..` looks up no name there, and does not ask for their attributes.
     ///
     /// # Errors
     /// Those of the walk. The dentry stays.
