@@ -223,8 +223,7 @@ impl Process {
                 break Ok(());
             }
             let most = PAGE.min(count - done);
-            let at = Some(start + done as i64);
-            let n = match self.read_node(&source, at, &mut page[..most]) {
+            let n = match self.read_place(&source, start + done as i64, &mut page[..most]) {
                 Ok(0) => break Ok(()),
                 Ok(n) => n,
                 Err(errno) => break Err(errno),

@@ -45,10 +45,24 @@ impl Process {
         }
     }
 
+    /// Reads from a file of the tree at an offset.
+    #[inline]
+    pub(crate) fn read_place(
+        &self,
+        file: &FileHandle<'_>,
+        offset: i64,
+        to: &mut [u8],
+    ) -> Result<usize, Errno> {
+        if file.opened().is_memory() {
+            return file::read_long(file, &self.inner().vfs, offset, to);
+        }
+        self.read_node(file, Some(offset), to)
+    }
+
     /// Reads from a file whose file system makes its content, at an offset or where it stands.
     #[cold]
     #[inline(never)]
-    pub(crate) fn read_node(
+    fn read_node(
         &self,
         file: &FileHandle<'_>,
         offset: Option<i64>,
@@ -124,7 +138,7 @@ impl Process {
         if file.opened().waits() {
             return Err(Errno::SPIPE);
         }
-        self.read_node(&file, Some(offset), buffer)
+        self.read_place(&file, offset, buffer)
     }
 
     /// Writes at an offset; at the end, if it was opened to be appended to.

@@ -250,7 +250,7 @@ fn mounted<'g, 'k>(vfs: &'k Vfs, section: &'g Section, at: Spot<'g, 'k>) -> Opti
     if at.seen.flags().contains(DentryFlags::REVALIDATE) || !at.seen.valid() {
         return None;
     }
-    if step::is_expired(&at.seen) {
+    if step::is_timed(&at.seen) && step::is_expired(&at.seen) {
         return None;
     }
     step::current(step::cross(vfs, at, section).0).ok()

@@ -466,9 +466,18 @@ fn a_panic_in_a_method_leaves_nothing_behind() {
         ("read_own", Box::new(move |p| p.read(own, &mut [0; 1]).map(drop))),
         ("read_dir", Box::new(move |p| p.getdents64(dir, &mut [0; 999]).map(drop))),
         ("statfs", Box::new(|p| p.statfs("/m").map(drop))),
-        ("root", Box::new(|p| p.mount_fs("/m/dir", Arc::new(Dir(Arc::default())), 0))),
+        (
+            "root",
+            Box::new({
+                let world = world.clone();
+                move |p| {
+                    p.mount_fs("/m/dir", Arc::new(Dir(world.clone())), 0)?;
+                    p.umount2("/m/dir", 0)
+                }
+            }),
+        ),
     ];
-    for (method, call) in calls.into_iter().take(8) {
+    for (method, call) in calls {
         p.kernel().shrink();
         let before = p.kernel().dentries();
         world.hook(move |at, _| assert!(at != method, "on purpose"));
