@@ -186,6 +186,7 @@ impl Kernel {
         let epolls = EventPolls::new().map_err(no_memory)?;
         let last_ino = IdAllocator::new().map_err(no_memory)?;
         let processes = Processes::new().map_err(no_memory)?;
+        let account = Account::new(config.memory).map_err(no_memory)?;
         // The tree comes last: from here on the namespace goes before the file systems, whatever fails.
         let vfs = Vfs::new()?;
         let limits = || Limits::new(config.fs_size, config.fs_inodes).map_err(|_| Errno::NOMEM);
@@ -214,7 +215,7 @@ impl Kernel {
             last_ino,
             last_dev: AtomicU64::new(memfds_dev),
             processes,
-            account: Account::new(config.memory).map_err(no_memory)?,
+            account,
             config,
         };
         for cache in inner.caches() {

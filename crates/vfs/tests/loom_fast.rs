@@ -47,6 +47,22 @@ mod walk {
         pub(super) fn has_own_rules<D>(_: &D) -> bool {
             false
         }
+
+        pub(super) fn is_asked_about<D>(_: &D) -> bool {
+            false
+        }
+
+        pub(super) fn is_timed<D>(_: &D) -> bool {
+            false
+        }
+
+        pub(super) fn is_expired<D>(_: &D) -> bool {
+            false
+        }
+
+        pub(super) fn current(at: Spot<'_, '_>) -> Result<Spot<'_, '_>, ()> {
+            Ok(at)
+        }
     }
 
     use crate::raw::dcache::seen::Section;
