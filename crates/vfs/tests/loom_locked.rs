@@ -57,6 +57,7 @@ mod dentry {
             const MOUNTED = 16;
             const REVALIDATE = 32;
             const UNCOUNTED = 64;
+            const TIMED = 128;
         }
     }
 }

@@ -14,6 +14,7 @@ bitflags::bitflags! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct InodeFlags: u32 {
         const DEAD = 1;
+        const NODE = 2;
     }
 }
 
