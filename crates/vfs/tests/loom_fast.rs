@@ -60,7 +60,7 @@ mod walk {
             false
         }
 
-        pub(super) fn current(at: Spot<'_, '_>) -> Result<Spot<'_, '_>, ()> {
+        pub(super) fn current<'g, 'k>(at: Spot<'g, 'k>) -> Result<Spot<'g, 'k>, ()> {
             Ok(at)
         }
     }

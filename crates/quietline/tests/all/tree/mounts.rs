@@ -54,7 +54,8 @@ const SHAPES: [Shape; 3] = [
 #[test]
 fn detaching_is_linear() {
     quietline_testing::isolated!();
-    const FEW: usize = 200;
+    // So many that they leave the near caches, as the many do.
+    const FEW: usize = 500;
     const FACTOR: u32 = 10;
     for (shape, build) in SHAPES {
         let time = |mounts: usize| {
@@ -72,7 +73,8 @@ fn detaching_is_linear() {
         };
         let (few, many) = (time(FEW), time(FEW * FACTOR as usize));
         println!("{FEW} mounts {shape}: {few:?}; {FACTOR} times as many: {many:?}");
-        assert!(many < few * FACTOR * 3, "{shape}: {few:?}, {many:?}");
+        // Beside other work it takes up to 3 times as long for each. Quadratic time is 10 times.
+        assert!(many < few * FACTOR * 6, "{shape}: {few:?}, {many:?}");
     }
 }
 
