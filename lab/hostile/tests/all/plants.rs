@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 fn run(plant: &str, arguments: &[&str]) -> String {
     let mut program = Command::new(env!("CARGO_BIN_EXE_hostile"));
     program.args(["--plant", plant, "--quiet", "--threads", "2", "--patience", "3", "--cpu", "3"]);
-    program.args(["--calls", "3000", "--rounds", "1"]).args(arguments);
+    // So many that each planted call is drawn, with an argument that it is planted for.
+    program.args(["--calls", "12000", "--rounds", "1"]).args(arguments);
     let path = format!("{}/planted-{plant}", env!("CARGO_TARGET_TMPDIR"));
     let file = File::create(&path).unwrap();
     program.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
