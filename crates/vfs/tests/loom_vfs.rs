@@ -374,11 +374,18 @@ impl Mounted {
     }
 }
 
+/// Checks a model with at most three preemptions, as counts of mounts have many steps.
+fn bounded(model: impl Fn() + Send + Sync + 'static) {
+    let mut bounded = loom::model::Builder::new();
+    bounded.preemption_bound = Some(3);
+    bounded.check(model);
+}
+
 /// Property 4: one holder puts while the mount is detached, and the detacher's own reference goes: one of the three
 /// puts is the last.
 #[test]
 fn one_of_three_is_the_last() {
-    model(|| {
+    bounded(|| {
         let mounted = Mounted::new();
         let holder = {
             let mounted = mounted.clone();
@@ -394,13 +401,11 @@ fn one_of_three_is_the_last() {
     });
 }
 
-/// Property 4: two put on two CPUs when the mount is already detached: one of them finds that it was the last. (With
-/// at most three preemptions, as there are many steps.)
+/// Property 4: two put on two CPUs when the mount is already detached: one of them finds that it
+/// was the last.
 #[test]
 fn two_puts_of_a_detached_mount() {
-    let mut bounded = loom::model::Builder::new();
-    bounded.preemption_bound = Some(3);
-    bounded.check(|| {
+    bounded(|| {
         let mounted = Mounted::new();
         mounted.told(mounted.mount.detach());
         let holder = {
@@ -420,7 +425,7 @@ fn two_puts_of_a_detached_mount() {
 /// zero.
 #[test]
 fn a_reference_that_moves() {
-    model(|| {
+    bounded(|| {
         let mounted = Mounted::new();
         mounted.told(mounted.mount.put());
         let holder = {
