@@ -45,11 +45,12 @@ const NO_LIMIT: usize = usize::MAX;
 /// of each CPU, because its caches are common to all groups.
 #[derive(Clone)]
 pub struct Account {
-    state: Shared<State>,
+    state: Shared<AccountState>,
 }
 
+/// The numbers of an account, on a line of their own.
 #[repr(align(64))]
-pub(crate) struct State {
+pub(crate) struct AccountState {
     used: AtomicUsize,
     limit: AtomicUsize,
     refusals: AtomicU64,
@@ -61,7 +62,7 @@ impl Account {
     /// # Errors
     /// [`AllocError`]
     pub fn new(limit: Option<usize>) -> Result<Self, AllocError> {
-        let state = State {
+        let state = AccountState {
             used: AtomicUsize::new(0),
             limit: AtomicUsize::new(limit.unwrap_or(NO_LIMIT)),
             refusals: AtomicU64::new(0),
@@ -91,7 +92,7 @@ impl Account {
         self.state.refusals.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn state(&self) -> &Shared<State> {
+    pub(crate) fn state(&self) -> &Shared<AccountState> {
         &self.state
     }
 
@@ -99,7 +100,7 @@ impl Account {
     ///
     /// # Safety
     /// The state is an account's that has an owner.
-    pub(crate) unsafe fn of(state: &State) -> Self {
+    pub(crate) unsafe fn of(state: &AccountState) -> Self {
         // SAFETY: passed on.
         Self { state: unsafe { Counted::again(state) } }
     }

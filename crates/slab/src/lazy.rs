@@ -16,7 +16,7 @@
 //! The cache is published before its words, so a thread that finds the words finds the cache. An
 //! object is freed after it was allocated, so the thread that frees it finds the cache.
 
-use crate::account::{Account, State as AccountState};
+use crate::account::{Account, AccountState};
 use crate::bulk::Entry;
 use crate::cache::RawCache;
 use crate::options::{CacheError, Merge, Options};
@@ -24,11 +24,10 @@ use crate::sheaves::{Sheaves, SheavesCell};
 use crate::stats::Stats;
 use core::fmt;
 use core::mem::ManuallyDrop;
-use core::ptr::{self, NonNull};
-use quietline_platform::atomic::{AtomicPtr, Ordering};
-use quietline_platform::{AllocError, heap, percpu};
+use core::ptr::NonNull;
+use quietline_platform::{AllocError, percpu};
 use quietline_sync::rcu::Domain;
-use quietline_sync::{Once, Shared};
+use quietline_sync::{LazyBox, Once, Shared};
 
 /// A [`RawCache`] that is made when its first object is allocated.
 ///
@@ -52,8 +51,7 @@ use quietline_sync::{Once, Shared};
 pub struct LazyCache {
     /// Those of the cache, a pointer nearer.
     sheaves: SheavesCell,
-    /// The cache, boxed, or null.
-    made: AtomicPtr<RawCache>,
+    made: LazyBox<RawCache>,
     options: fn(&'static Domain) -> Options,
     domain: &'static Domain,
     account: Once<Shared<AccountState>>,
@@ -66,7 +64,7 @@ impl LazyCache {
     /// # Safety
     /// The hooks of the options are as [`RawCache::with_hooks`] asks.
     pub unsafe fn new(options: fn(&'static Domain) -> Options, domain: &'static Domain) -> Self {
-        let (sheaves, made) = (SheavesCell::new(), AtomicPtr::new(ptr::null_mut()));
+        let (sheaves, made) = (SheavesCell::new(), LazyBox::new());
         Self { sheaves, made, options, domain, account: Once::empty() }
     }
 
@@ -83,23 +81,18 @@ impl LazyCache {
         self.account.set(account.state().clone()).map_err(|_| CacheError::Account).map(drop)
     }
 
-    /// The cache, if it was made.
+    /// Returns the cache, if it was made.
     #[inline]
     pub fn made(&self) -> Option<&RawCache> {
-        // ORDERING: pairs with the exchange in `get_or_make`: a thread that finds the cache finds
-        // it made.
-        // SAFETY: boxed there, and dropped with this.
-        unsafe { self.made.load(Ordering::Acquire).as_ref() }
+        self.made.get()
     }
 
-    /// The cache, if it was made, for its only user.
+    /// Returns the cache, if it was made, for its only user.
     pub fn made_mut(&mut self) -> Option<&mut RawCache> {
-        // Relaxed: no other thread uses it.
-        // SAFETY: as in `made`.
-        unsafe { self.made.load(Ordering::Relaxed).as_mut() }
+        self.made.get_mut()
     }
 
-    /// The cache, made if it was not.
+    /// Returns the cache, made if it was not.
     ///
     /// # Errors
     /// [`AllocError`]; nothing has changed.
@@ -107,14 +100,11 @@ impl LazyCache {
     /// # Panics
     /// If the options are not those of a cache: see [`CacheError`].
     pub fn get_or_make(&self) -> Result<&RawCache, AllocError> {
-        match self.made() {
-            Some(made) => Ok(made),
-            None => self.make(),
-        }
+        self.made.get_or_make(|| self.make())
     }
 
     #[cold]
-    fn make(&self) -> Result<&RawCache, AllocError> {
+    fn make(&self) -> Result<RawCache, AllocError> {
         // SAFETY: owned by this.
         let account = self.account.get().map(|state| unsafe { Account::of(state) });
         let mut options = (self.options)(self.domain);
@@ -123,28 +113,14 @@ impl LazyCache {
         }
         // SAFETY: by the contract of `new`.
         let fresh = match unsafe { RawCache::with_hooks(options) } {
-            Ok(fresh) => {
-                if let Some(account) = account {
-                    fresh.charge_to(&account).expect("a fresh cache that is not merged");
-                }
-                NonNull::from(Box::leak(heap::try_box(fresh)?))
-            }
+            Ok(fresh) => fresh,
             Err(CacheError::Alloc(error)) => return Err(error),
             Err(error) => panic!("the options of a cache: {error}"),
         };
-        // ORDERING: release pairs with the acquire in `made`; acquire with the release of a thread
-        // that was faster: its cache is used next.
-        let set = self.made.compare_exchange(
-            ptr::null_mut(),
-            fresh.as_ptr(),
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if set.is_err() {
-            // SAFETY: boxed above, and seen by no other thread.
-            drop(unsafe { Box::from_raw(fresh.as_ptr()) });
+        if let Some(account) = account {
+            fresh.charge_to(&account).expect("a fresh cache that is not merged");
         }
-        Ok(self.made().expect("made by one thread or the other"))
+        Ok(fresh)
     }
 
     /// The words of the cache for a fast path: `None` before it is made, and in the fallback.
@@ -317,15 +293,6 @@ impl LazyCache {
     pub fn flush_rcu(&self) {
         if let Some(made) = self.made() {
             made.flush_rcu();
-        }
-    }
-}
-
-impl Drop for LazyCache {
-    fn drop(&mut self) {
-        if let Some(made) = self.made_mut() {
-            // SAFETY: boxed in `make`, and dropped once.
-            drop(unsafe { Box::from_raw(made) });
         }
     }
 }

@@ -5,7 +5,7 @@
 //! instead of one for each object (Brouer 2015). Objects of one slab tend to lie near each other in
 //! the caller's array, so a scan that gives up after a few misses finds most of them.
 
-use crate::account::{Account, State as AccountState};
+use crate::account::{Account, AccountState};
 use crate::bulk::GATHER;
 use crate::debug::{Checks, Debug, FreeKind};
 use crate::freelist::{Detached, State};

@@ -45,6 +45,13 @@ impl<T> LazyBox<T> {
         unsafe { self.value.load(Ordering::Acquire).as_ref() }
     }
 
+    /// The value, if it has been made, for its only user.
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        // Relaxed: no other thread has it.
+        // SAFETY: as in `get`.
+        unsafe { self.value.load(Ordering::Relaxed).as_mut() }
+    }
+
     /// The value, made if it was not. Of two that are made at the same time one is dropped.
     ///
     /// # Errors

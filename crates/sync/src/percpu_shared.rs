@@ -1,6 +1,6 @@
 //! A counted value with a count for each CPU.
 
-use crate::{Once, Shared};
+use crate::{LazyBox, Once, Shared};
 use core::fmt;
 use core::ops::Deref;
 use quietline_platform::{AllocError, cpu, heap};
@@ -32,19 +32,19 @@ use quietline_platform::{AllocError, cpu, heap};
 /// one counter when the first owner goes: a count for each CPU ends by itself.
 pub struct PerCpuShared<T> {
     value: Shared<T>,
-    counts: Once<Shared<Counts<T>>>,
+    counts: LazyBox<Counts<T>>,
 }
 
 /// For each CPU its count.
-type Counts<T> = Box<[Once<Shared<Line<T>>>]>;
+type Counts<T> = Box<[Once<Shared<CpuOwners<T>>>]>;
 
 /// What the owners of a CPU share. The alignment gives the count before it a line of its own.
 #[repr(align(64))]
-struct Line<T>(Shared<T>);
+struct CpuOwners<T>(Shared<T>);
 
 /// An owner that [`PerCpuShared::share`] has made.
 pub struct PerCpuOwner<T> {
-    line: Shared<Line<T>>,
+    line: Shared<CpuOwners<T>>,
 }
 
 impl<T> PerCpuShared<T> {
@@ -53,7 +53,7 @@ impl<T> PerCpuShared<T> {
     /// # Errors
     /// [`AllocError`]; the value is dropped.
     pub fn new(value: T) -> Result<Self, AllocError> {
-        Ok(Self { value: Shared::new(value)?, counts: Once::empty() })
+        Ok(Self { value: Shared::new(value)?, counts: LazyBox::new() })
     }
 
     /// Returns one more owner: a locked instruction on a line that other CPUs do not use.
@@ -73,11 +73,10 @@ impl<T> PerCpuShared<T> {
     }
 
     #[cold]
-    fn first_share(&self, cpu: usize) -> Result<Shared<Line<T>>, AllocError> {
-        let counts = self.counts.get_or_try_set(|| {
-            Shared::new(heap::try_boxed_slice(cpu::nr_cpus(), |_| Once::empty())?)
-        })?;
-        counts[cpu].get_or_try_set(|| Shared::new(Line(self.value.clone())))?;
+    fn first_share(&self, cpu: usize) -> Result<Shared<CpuOwners<T>>, AllocError> {
+        let counts =
+            self.counts.get_or_make(|| heap::try_boxed_slice(cpu::nr_cpus(), |_| Once::empty()))?;
+        counts[cpu].get_or_try_set(|| Shared::new(CpuOwners(self.value.clone())))?;
         Ok(counts[cpu].share().expect("set above"))
     }
 }

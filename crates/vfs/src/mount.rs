@@ -7,10 +7,12 @@
 //!
 //! # Our way
 //!
-//! A mount that is wired into the kernel is immortal, so nobody counts references to it. An ordinary mount counts
-//! gets and puts in two per-CPU words, but the first few in two shared ones: most mounts are hardly used. While it is mounted, no put can be the last, so nobody sums. Once it is
-//! being unmounted, every put sums: *puts first, then gets*, with a barrier between, so that a put is never counted
-//! without its get, and the sum is never zero by mistake while a reference moves from CPU to CPU.
+//! A mount that is wired into the kernel is immortal, so its references are not counted. An ordinary
+//! mount counts gets and puts in two per-CPU words. The first few are counted in two words that all
+//! CPUs share, because most mounts are hardly used. While it is mounted, no put can be the last, so no
+//! thread sums. Once it is being unmounted, every put sums: *puts first, then gets*, with a barrier
+//! between, so that a put is never counted without its get, and the sum is never zero by mistake while
+//! a reference moves from CPU to CPU.
 //!
 //! ```text
 //!                 begin_umount                  end_umount(true)              last put

@@ -96,17 +96,17 @@ impl Caller<'_> {
         self.pid
     }
 
-    /// The user for files.
+    /// The user id for access to files.
     pub fn uid(&self) -> u32 {
         self.cred.fsuid()
     }
 
-    /// The group for files.
+    /// The group id for access to files.
     pub fn gid(&self) -> u32 {
         self.cred.fsgid()
     }
 
-    /// Whether it is in a group.
+    /// Returns whether the process is in a group.
     pub fn in_group(&self, gid: u32) -> bool {
         self.cred.in_group(gid)
     }
@@ -116,7 +116,7 @@ impl Caller<'_> {
         self.cred.capabilities()
     }
 
-    /// Whether the thread shall stop waiting.
+    /// Returns whether the thread was told to stop waiting.
     pub fn is_interrupted(&self) -> bool {
         Interrupt::current().is_some_and(|interrupt| interrupt.is_pending())
     }
@@ -166,14 +166,14 @@ impl Entry {
         Self { inode, attributes: Attributes { mode, nlink, ..Attributes::default() }, valid: None }
     }
 
-    /// The same, with a size in bytes.
+    /// Returns the entry with a size in bytes.
     #[must_use]
     pub fn with_size(mut self, size: u64) -> Self {
         self.attributes.size = size;
         self
     }
 
-    /// The same, for a limited time.
+    /// Returns the entry, to hold for a limited time.
     #[must_use]
     pub fn valid_for(mut self, valid: Duration) -> Self {
         self.valid = Some(valid);

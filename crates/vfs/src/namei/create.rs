@@ -103,7 +103,7 @@ pub fn make_bound(
     let mut ino = 0;
     let dir = make_in(caller, dir, &last, new, &leave, |inode| ino = inode.ino())?;
     bind(dev, ino).inspect_err(|_| {
-        // Who has removed it meanwhile has done what is to be done.
+        // If another call has removed it meanwhile, nothing is left to do.
         let _ = unlink_in(caller, &mount, dir, &last, Some(ino));
     })
 }

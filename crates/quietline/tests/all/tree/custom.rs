@@ -802,7 +802,7 @@ impl InodeOps for Part {
     }
 
     fn open(&self, _: &Caller<'_>, _: i32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
-        // One that repeats the call shall not hang the test.
+        // A call that repeats it must not hang the test.
         match *self.0.fails.lock().unwrap() {
             Some(errno) if self.0.opened.fetch_add(1, SeqCst) < 10 => Err(errno),
             _ => Ok(None),
