@@ -46,10 +46,12 @@ impl Packets {
 }
 
 impl<'n> Napi<'n> {
-    /// Says whether packets that other CPUs have made are sent home to them, as by [`Packets::defer_free_bulk`], or stay here as others do,
-    /// which is what a new stack does. They are sent 32 at a time: until then, or until the stack is [flushed](Self::flush), is dropped or
-    /// has to ask the caches for more, they wait here, and have not ended. At home their memory is near if the machine has several nodes (not
-    /// measured); on one node it costs: a packet takes 138 ns, and 110 if it is kept (docs/bench-forward.md).
+    /// Sets whether packets that other CPUs have made are sent home to them, as by
+    /// [`Packets::defer_free_bulk`], or stay here, which is the default. They are sent 32 at a
+    /// time. Until then, or until the stack is [flushed](Self::flush), is dropped or has to ask the
+    /// caches for more, they wait here, and have not ended. At home their memory is near if the
+    /// machine has several nodes (not measured). On one node it takes more time
+    /// (docs/bench-forward.md).
     #[must_use]
     pub fn sends_home(mut self, sends_home: bool) -> Self {
         self.stack.set_sends_home(sends_home);
