@@ -7,3 +7,41 @@ pub use quietline_vfs::eventpoll::{
     EPOLLHUP, EPOLLIN, EPOLLMSG, EPOLLONESHOT, EPOLLOUT, EPOLLPRI, EPOLLRDBAND, EPOLLRDHUP,
     EPOLLRDNORM, EPOLLWAKEUP, EPOLLWRBAND, EPOLLWRNORM,
 };
+
+/// `waitid`: for any child.
+pub const P_ALL: i32 = 0;
+/// `waitid`: for the child with a number.
+pub const P_PID: i32 = 1;
+/// `waitid`: for children in a process group.
+pub const P_PGID: i32 = 2;
+/// `waitid`: for the child of a pidfd.
+pub const P_PIDFD: i32 = 3;
+/// `waitid`: do not wait if no child has ended.
+pub const WNOHANG: i32 = 1;
+/// `waitid`: for children that stop. None does here.
+pub const WSTOPPED: i32 = 2;
+/// `waitid`: for children that end.
+pub const WEXITED: i32 = 4;
+/// `waitid`: for children that continue. None does here.
+pub const WCONTINUED: i32 = 8;
+/// `waitid`: the child can be waited for again.
+pub const WNOWAIT: i32 = 0x0100_0000;
+/// `waitid`: for children of this thread only. Children are the process's here.
+pub const __WNOTHREAD: i32 = 0x2000_0000;
+/// `waitid`: for all children, however they were made. All are made alike here.
+pub const __WALL: i32 = 0x4000_0000;
+/// Code of SIGCHLD and `waitid`: the child has called `exit`.
+pub const CLD_EXITED: i32 = 1;
+/// Code of SIGCHLD and `waitid`: a signal has ended the child.
+pub const CLD_KILLED: i32 = 2;
+
+/// `pidfd_open`: `waitid` does not wait for the process.
+pub const PIDFD_NONBLOCK: i32 = O_NONBLOCK;
+/// `pidfd_open`: a thread. Numbers are those of processes here, so it changes nothing.
+pub const PIDFD_THREAD: i32 = 0o200;
+/// `pidfd_send_signal`: to the thread. Signals are the process's here.
+pub const PIDFD_SIGNAL_THREAD: u32 = 1;
+/// `pidfd_send_signal`: to the process.
+pub const PIDFD_SIGNAL_THREAD_GROUP: u32 = 2;
+/// `pidfd_send_signal`: to the process group that the process leads.
+pub const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 4;

@@ -42,6 +42,21 @@ impl Process {
         Ok(self.returning(result))
     }
 
+    /// Changes credentials and the dumpable flag as `execve` does. Without memory nothing changes.
+    pub(crate) fn exec_cred(&self) -> Result<(), Errno> {
+        let was = self.dumpable();
+        let same = |cred: &Cred| {
+            let ([uid, euid, _], [gid, egid, _]) = (cred.uids(), cred.gids());
+            (uid, gid) == (euid, egid)
+        };
+        self.set_dumpable(self.ask(same));
+        let changed = self.become_another(|cred| {
+            cred.exec();
+            Ok(())
+        });
+        changed.inspect_err(|_| self.set_dumpable(was))
+    }
+
     /// Returns whether processes with the same ids may inspect this one through `/proc`
     /// (`PR_GET_DUMPABLE`). A change of an effective or file-system id sets it to `false`.
     pub fn dumpable(&self) -> bool {

@@ -12,8 +12,8 @@ use quietline_vfs::inotify::Inotify;
 use quietline_vfs::namei::PSEUDO_DEVICES;
 use quietline_vfs::ramfs::new_ramfs;
 use quietline_vfs::{
-    EventFd, EventPolls, Files, KernMount, Limits, MountFlags, Namespace, Pipe, PseudoFs, SignalFd,
-    TimerFd, Timers, Vfs,
+    EventFd, EventPolls, Files, KernMount, Limits, MountFlags, Namespace, PidFd, Pipe, PseudoFs,
+    SignalFd, TimerFd, Timers, Vfs,
 };
 
 /// Root directories of every kernel: that of the tree, and that of the filesystem of files in memory
@@ -85,6 +85,7 @@ pub(crate) struct Inner {
     pub(crate) timers: Timers,
     pub(crate) signalfds: PseudoFs<SignalFd>,
     pub(crate) inotifies: PseudoFs<Inotify>,
+    pub(crate) pidfds: PseudoFs<PidFd>,
     pub(crate) epolls: EventPolls,
     pub(crate) last_ino: IdAllocator,
     /// The number of the filesystem that was mounted last. Below it are those of pseudo objects,
@@ -103,7 +104,7 @@ impl Inner {
         let k = self;
         let anonymous =
             k.eventfds.live() + k.timerfds.live() + k.signalfds.live() + k.inotifies.live();
-        let anonymous = anonymous + k.epolls.live();
+        let anonymous = anonymous + k.epolls.live() + k.pidfds.live();
         let tree = k.vfs.dentry_state().nr_dentry - ROOTS;
         Dentries { nr_dentry: k.sockets.live() + k.pipes.live() + anonymous + tree }
     }
@@ -114,7 +115,7 @@ impl Inner {
     }
 
     /// The kernel's slab caches, in the order of `/proc/slabinfo`.
-    pub(crate) fn caches(&self) -> [&LazyCache; 19] {
+    pub(crate) fn caches(&self) -> [&LazyCache; 20] {
         let k = self;
         let [dentries, inodes, names, long_names, pages, nodes, pipe_pages] = k.vfs.caches();
         let [epolls, epitems] = k.epolls.caches();
@@ -139,10 +140,11 @@ impl Inner {
             k.inotifies.cache(),
             epolls,
             epitems,
+            k.pidfds.cache(),
         ]
     }
 
-    pub(crate) fn slabinfo(&self) -> [Stats; 19] {
+    pub(crate) fn slabinfo(&self) -> [Stats; 20] {
         self.caches().map(LazyCache::stats)
     }
 }
@@ -159,6 +161,7 @@ impl Drop for Inner {
             self.timerfds.flushed_by_caller(),
             self.signalfds.flushed_by_caller(),
             self.inotifies.flushed_by_caller(),
+            self.pidfds.flushed_by_caller(),
             self.epolls.flushed_by_caller(),
         ];
         if others.iter().any(|(waits, _)| *waits) {
@@ -183,6 +186,7 @@ impl Kernel {
         let timers = Timers::new().map_err(no_memory)?;
         let signalfds = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
         let inotifies = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
+        let pidfds = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
         let epolls = EventPolls::new().map_err(no_memory)?;
         let last_ino = IdAllocator::new().map_err(no_memory)?;
         let processes = Processes::new().map_err(no_memory)?;
@@ -211,6 +215,7 @@ impl Kernel {
             timers,
             signalfds,
             inotifies,
+            pidfds,
             epolls,
             last_ino,
             last_dev: AtomicU64::new(memfds_dev),
@@ -228,12 +233,22 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// A process without descriptors.
+    /// A process without descriptors and without a parent, which leads a session and a process group
+    /// of its own.
     ///
     /// # Errors
-    /// `ENOMEM`.
+    /// `ENOMEM`; `EAGAIN` when all numbers have processes.
     pub fn process(&self) -> Result<Process, Errno> {
-        Process::new(self.clone())
+        Process::new(self.clone(), None)
+    }
+
+    /// As [`process`](Self::process), with a number of the caller's choice.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `EINVAL` for a number below 1 or above 4,194,303; `EEXIST` if a process, a process
+    /// group or a session has it.
+    pub fn process_as(&self, pid: i32) -> Result<Process, Errno> {
+        Process::new(self.clone(), Some(pid))
     }
 
     #[inline(always)]
@@ -277,7 +292,7 @@ impl Kernel {
     }
 
     /// The kernel's slab caches (`/proc/slabinfo`).
-    pub fn slabinfo(&self) -> [Stats; 19] {
+    pub fn slabinfo(&self) -> [Stats; 20] {
         self.inner.slabinfo()
     }
 

@@ -168,15 +168,15 @@
 //!   `tests/all/bytes`, `tests/all/events`, `tests/all/sockets`, `tests/all/inet`,
 //!   `tests/all/differential` (descriptors), `tests/all/concurrent` (threads that wait for each
 //!   other).
-//! * Dropping a [`Process`] closes its descriptors; dropping the last owner of a [`Kernel`] frees all it had.
+//! * Dropping a [`Process`] closes its descriptors and ends it, as [`Process::exit`] with 0; dropping the last owner of a [`Kernel`] frees all it had.
 //! * After a `fork` of the host process, kernels and processes go on in the child: it forks processes, changes directories, makes and
 //!   closes descriptors and whole kernels, whatever the parent's other threads were doing.
 //!
 //! # Limits
 //!
 //! Files of the tree are complete but for devices. The internet is the loopback: TCP and UDP reach other sockets of the same
-//! kernel. Signals are numbers that wait to be read: there are no handlers. Nothing interrupts a
-//! wait for a lock. Credentials and the working directory are a process's, not a thread's. Locks of
+//! kernel. Signals are numbers that wait to be read: there are no handlers, and none ends or stops a
+//! process. Nothing interrupts a wait for a lock. Credentials and the working directory are a process's, not a thread's. Locks of
 //! the tree, and of what is behind one descriptor (data, waiters, timers), are not held across a `fork` of the host: one that another
 //! thread holds at that moment stays locked in the child. Nor does the thread that rings timers come along.
 //!
@@ -212,7 +212,7 @@ pub use events::{FdSet, PollFd, SigPipe};
 pub use kernel::{Dentries, Inodes, Kernel, Memory};
 pub use mounting::{MS_BIND, MS_MOVE, MS_REC, MS_REMOUNT, MS_STRICTATIME};
 pub use paths::{MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC};
-pub use process::Process;
+pub use process::{Process, SigChld};
 pub use quietline_net::{Protocol, SockAddr, Socket};
 pub use quietline_slab::Stats;
 pub use quietline_sync::{Entered, Interrupt, Shared};
@@ -226,7 +226,7 @@ pub use quietline_vfs::signalfd::SigInfo;
 pub use quietline_vfs::timerfd::{ItimerSpec, TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET};
 pub use quietline_vfs::{
     Attributes, Dentry, DentryFlags, EventFd, Events, FileHandle, Inode, NodeEntry, OpenHow, Owner,
-    Pipe, PollTable, PseudoDentry, PseudoInode, SignalFd, TimerFd,
+    PidFd, Pipe, PollTable, PseudoDentry, PseudoInode, SignalFd, TimerFd,
 };
 pub use quietline_vfs::{inotify, locks};
 pub use rustix::io::Errno;

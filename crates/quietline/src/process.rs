@@ -1,11 +1,18 @@
 //! Processes: system calls that make things.
 
+mod exit;
+mod groups;
+mod pidfd;
+
+pub use exit::SigChld;
+
 use crate::abi::{CLOCK_BOOTTIME_ALARM, CLOCK_REALTIME_ALARM, O_ANYFD, SOCK_CLOEXEC};
 use crate::kernel::Inner;
 use crate::raw::{self, CredPlace};
 use crate::{Errno, FileHandle, Kernel};
+use core::mem::ManuallyDrop;
 use core::ops::Deref;
-use quietline_platform::atomic::{AtomicBool, Ordering};
+use quietline_platform::atomic::{AtomicBool, AtomicU32, Ordering};
 use quietline_sync::{PerCpuShared, Shared, SpinLock};
 use quietline_vfs::cred::Capabilities;
 use quietline_vfs::signalfd::Signals;
@@ -36,9 +43,10 @@ pub(crate) use opened;
 pub struct Process {
     /// The owner of the sockets and pipes that the process makes.
     pub(crate) owner: OwnerCell,
-    task: Shared<Task>,
+    /// Dropped by the drop of the process, before its parent is told that it has ended.
+    pub(crate) task: ManuallyDrop<Shared<Task>>,
     /// Last: the task refers to what it has.
-    kernel: Kernel,
+    pub(crate) kernel: Kernel,
 }
 
 /// What a process is made of, at one address for its life: `/proc` looks at it.
@@ -59,9 +67,33 @@ pub struct Task {
     pub(crate) dumpable: AtomicBool,
     /// Held while the process's owner of new objects follows its credentials.
     pub(crate) owner_lock: SpinLock<()>,
+    /// With what it ends, as `wait4` tells it.
+    pub(crate) status: AtomicU32,
 }
 
 impl Task {
+    fn new(
+        table: FdTable,
+        fs: FsStruct<'static>,
+        cred: CredPlace,
+        signals: PerCpuShared<Signals>,
+        dumpable: bool,
+    ) -> Result<Shared<Self>, Errno> {
+        let task = Self {
+            table,
+            fs,
+            cred,
+            pid: 0,
+            locks: AtomicBool::new(false),
+            signals,
+            sigpipe: AtomicBool::new(false),
+            dumpable: AtomicBool::new(dumpable),
+            owner_lock: SpinLock::new(()),
+            status: AtomicU32::new(0),
+        };
+        Shared::new(task).map_err(|_| Errno::NOMEM)
+    }
+
     /// Its place in the tree, for a call.
     #[inline(always)]
     pub(crate) fn here(&self) -> &FsStruct<'_> {
@@ -79,7 +111,8 @@ impl Deref for Process {
 }
 
 impl Process {
-    pub(crate) fn new(kernel: Kernel) -> Result<Self, Errno> {
+    /// A process without a parent, with the number `pid` or the next free one.
+    pub(crate) fn new(kernel: Kernel, pid: Option<i32>) -> Result<Self, Errno> {
         let k = kernel.inner();
         let table = raw::table(k.config.nofile)?;
         let cred = k.config.first_cred();
@@ -89,12 +122,10 @@ impl Process {
         let fs = FsStruct::new(raw::vfs(&k.vfs), root.clone(), root).map_err(|_| Errno::NOMEM)?;
         let fs = raw::place(fs);
         let signals = PerCpuShared::new(Signals::new()).map_err(|_| Errno::NOMEM)?;
-        let (locks, sigpipe) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (dumpable, owner_lock) = (AtomicBool::new(true), SpinLock::new(()));
-        let task = Task { table, fs, cred, pid: 0, locks, signals, sigpipe, dumpable, owner_lock };
-        let mut task = Shared::new(task).map_err(|_| Errno::NOMEM)?;
-        k.processes.enter(&mut task)?;
-        Ok(Self { owner, task, kernel })
+        signals.set_ignores_children(true);
+        let mut task = Task::new(table, fs, cred, signals, true)?;
+        k.processes.enter(&mut task, 0, pid)?;
+        Ok(Self { owner, task: ManuallyDrop::new(task), kernel })
     }
 
     /// The number of the process.
@@ -112,12 +143,27 @@ impl Process {
         self.kernel.inner()
     }
 
-    /// Another process with the same files at the same descriptors, in the same place, and with the same credentials.
+    /// Another process with the same files at the same descriptors, in the same place, and with the
+    /// same credentials: a child of this one.
     ///
     /// # Errors
     /// `ENOMEM`; `EAGAIN` when all numbers have processes. After number 4,194,303 come those from
     /// 300 on that are free.
     pub fn fork(&self) -> Result<Process, Errno> {
+        self.fork_numbered(None)
+    }
+
+    /// As [`fork`](Self::fork). The child gets a number of the caller's choice, as from `clone3` with
+    /// `set_tid`.
+    ///
+    /// # Errors
+    /// As [`fork`](Self::fork); `EINVAL` for a number below 1 or above 4,194,303; `EEXIST` if a
+    /// process, a process group or a session has it.
+    pub fn fork_as(&self, pid: i32) -> Result<Process, Errno> {
+        self.fork_numbered(Some(pid))
+    }
+
+    fn fork_numbered(&self, pid: Option<i32>) -> Result<Process, Errno> {
         let k = self.inner();
         let mut cred = {
             let section = self.cred.section();
@@ -128,23 +174,21 @@ impl Process {
         let owner = OwnerCell::new(Owner::of(&cred));
         let cred = CredPlace::new(cred)?;
         let fs = raw::place(self.fs.duplicate().map_err(|_| Errno::NOMEM)?);
-        let locks = AtomicBool::new(false);
         // A table must be cleared once it has files, so it gets them when nothing but the list can fail.
         let table = raw::table(self.table.limit())?;
         // What waits for the one is nothing to the other.
         let signals = PerCpuShared::new(Signals::new()).map_err(|_| Errno::NOMEM)?;
-        // Relaxed: a setting.
-        let sigpipe = AtomicBool::new(self.sigpipe.load(Ordering::Relaxed));
-        let (dumpable, owner_lock) = (AtomicBool::new(self.dumpable()), SpinLock::new(()));
-        let task = Task { table, fs, cred, pid: 0, locks, signals, sigpipe, dumpable, owner_lock };
-        let mut task = Shared::new(task).map_err(|_| Errno::NOMEM)?;
+        signals.set_ignores_children(self.signals.ignores_children());
+        let mut task = Task::new(table, fs, cred, signals, self.dumpable())?;
         let new = Shared::get_mut(&mut task).expect("nobody has seen it");
+        // Relaxed: a setting.
+        new.sigpipe = AtomicBool::new(self.sigpipe.load(Ordering::Relaxed));
         new.table = self.table.duplicate(&k.files).map_err(|_| Errno::NOMEM)?;
-        if let Err(errno) = k.processes.enter(&mut task) {
+        if let Err(errno) = k.processes.enter(&mut task, self.pid, pid) {
             Shared::get_mut(&mut task).expect("nobody has seen it").table.clear(&k.files);
             return Err(errno);
         }
-        Ok(Self { owner, task, kernel: self.kernel.clone() })
+        Ok(Self { owner, task: ManuallyDrop::new(task), kernel: self.kernel.clone() })
     }
 
     /// Runs the thread's share of RCU callbacks if it has filled a batch, or if too many wait.
@@ -355,24 +399,5 @@ impl Process {
     pub fn signalfd_file(&self, mask: u64, flags: i32) -> Result<FileHandle<'_>, Errno> {
         let k = self.inner();
         quietline_vfs::signalfd::signalfd(&k.signalfds, &k.files, &self.signals, mask, flags)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if self.has_locked() {
-            let mut end = usize::MAX;
-            while let Some(fd) = self.table.last_fd(end) {
-                // What is left is closed below.
-                let _ = self.close(fd);
-                end = fd as usize;
-            }
-        }
-        let k = self.kernel.inner();
-        k.processes.leave(self.task.pid);
-        let task =
-            Shared::get_mut(&mut self.task).expect("nobody else keeps a process that has left");
-        task.table.clear(&k.files);
-        task.cred.run_share();
     }
 }

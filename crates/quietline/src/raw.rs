@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 mod caller;
+mod ending;
 
 use crate::Errno;
 use crate::kernel::Inner;

@@ -388,6 +388,22 @@ impl Cred {
         Ok(())
     }
 
+    /// Changes the credentials as `execve` of a file without set-id bits does: the saved ids, and
+    /// those for files, become the effective ones. Without user 0 among the real and the effective
+    /// one, all capabilities go; with a real one alone, those in effect. None is added.
+    pub fn exec(&mut self) {
+        for ids in [&mut self.uids, &mut self.gids] {
+            ids.saved = ids.effective;
+        }
+        (self.fsuid, self.fsgid) = (self.uids.effective, self.gids.effective);
+        if self.uids.real != 0 && self.uids.effective != 0 {
+            self.permitted = Capabilities::empty();
+        }
+        let root = self.uids.effective == 0;
+        self.effective = if root { self.permitted } else { Capabilities::empty() };
+        self.renew();
+    }
+
     /// Sets the capabilities in effect and those that may be put into effect again (`capset`).
     ///
     /// # Errors
@@ -446,6 +462,24 @@ mod tests {
         assert!(!cred.in_group(6));
         assert_eq!(cred.duplicate().unwrap().groups(), [5, 20, 30]);
         assert_eq!(cred.setgroups(&[KEEP]), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn exec_keeps_what_root_has() {
+        let mut cred = Cred::new(0, 0);
+        cred.set_capabilities(Capabilities::CHOWN, Capabilities::CHOWN | Capabilities::KILL)
+            .unwrap();
+        cred.exec();
+        assert_eq!(cred.capabilities(), Capabilities::CHOWN | Capabilities::KILL);
+        let mut cred = Cred::new(0, 0);
+        cred.setresuid([KEEP, 7, KEEP]).unwrap();
+        cred.exec();
+        assert_eq!((cred.uids(), cred.fsuid()), ([0, 7, 7], 7));
+        cred.setresuid([KEEP, 0, KEEP]).unwrap();
+        assert_eq!(cred.capabilities(), Capabilities::all());
+        cred.setresuid([7, 7, 0]).unwrap();
+        cred.exec();
+        assert_eq!(cred.setresuid([KEEP, 0, KEEP]), Err(Errno::PERM));
     }
 
     #[test]

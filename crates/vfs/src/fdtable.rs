@@ -418,6 +418,17 @@ impl FdTable {
         self.table.slots.next_full(from, usize::MAX).map(|(fd, _)| fd as i32)
     }
 
+    /// The lowest descriptor from `from` on that exec closes; of one moment. Needs no memory.
+    pub fn next_cloexec(&self, mut from: usize) -> Option<i32> {
+        loop {
+            let (fd, seen) = self.table.slots.next_full(from, usize::MAX)?;
+            if seen.is_cloexec() {
+                return Some(fd as i32);
+            }
+            from = fd + 1;
+        }
+    }
+
     /// The highest descriptor below `end` that is open; of one moment. Needs no memory.
     pub fn last_fd(&self, end: usize) -> Option<i32> {
         self.table.slots.last_full(0, end).map(|(fd, _)| fd as i32)

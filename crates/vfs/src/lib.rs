@@ -81,6 +81,7 @@ mod numbers;
 mod open;
 pub mod operations;
 pub mod permission;
+mod pidfd;
 pub mod pipe;
 mod poll;
 pub mod ramfs;
@@ -109,6 +110,7 @@ pub use namespace::{KernMount, MountFlags, MountInfo, Namespace, UmountFlags};
 pub use open::{
     FifoOpening, OpenHow, OpenResult, Opening, open, open_fast, open_memfd, open_or_create,
 };
+pub use pidfd::{PidFd, pidfd};
 pub use pipe::{Pipe, PipeCore, PipeLimits, pipe2};
 pub use poll::{Events, PollTable};
 pub use ramfs::{Limits, PAGE, RamFs};

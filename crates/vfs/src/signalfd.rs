@@ -24,14 +24,18 @@ use crate::poll::{Events, PollTable};
 use crate::raw::handle::FileHandle;
 use crate::raw::pseudo::{Payload, PseudoFs};
 use core::fmt;
-use quietline_platform::atomic::{AtomicU64, Ordering};
+use quietline_platform::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quietline_platform::fault;
-use quietline_sync::{PerCpuOwner, PerCpuShared, SpinLock, WaitQueue};
+use quietline_sync::{PerCpuOwner, PerCpuShared, SpinLock, Wait, WaitQueue};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
 /// A write to what nobody reads any more.
 pub const SIGPIPE: i32 = 13;
+/// A child has ended.
+pub const SIGCHLD: i32 = 17;
+/// A stopped process is to go on.
+pub const SIGCONT: i32 = 18;
 /// Signals are 1 to this.
 pub const SIGRTMAX: i32 = 64;
 /// Signals from this on are queued.
@@ -42,7 +46,7 @@ const UNBLOCKABLE: u64 = 1 << (9 - 1) | 1 << (19 - 1);
 const OF_FAULTS: u64 =
     1 << (4 - 1) | 1 << (5 - 1) | 1 << (7 - 1) | 1 << (8 - 1) | 1 << (11 - 1) | 1 << (31 - 1);
 /// SIGCONT.
-const CONTINUES: u64 = 1 << (18 - 1);
+const CONTINUES: u64 = 1 << (SIGCONT - 1);
 /// SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU.
 const STOP: u64 = 1 << (19 - 1) | 1 << (20 - 1) | 1 << (21 - 1) | 1 << (22 - 1);
 /// Bytes of what a reader is told of a signal.
@@ -61,11 +65,17 @@ pub struct SigInfo {
     pub pid: i32,
     /// Whose that was.
     pub uid: u32,
+    /// Of SIGCHLD: the exit code of the child, or the signal that ended it.
+    pub status: i32,
 }
+
+/// The byte of `ssi_status`.
+const STATUS: usize = 40;
 
 impl SigInfo {
     fn bytes(self) -> [u8; INFO] {
         let mut bytes = [0; INFO];
+        bytes[STATUS..][..4].copy_from_slice(&self.status.to_ne_bytes());
         // ssi_signo, ssi_errno, ssi_code, ssi_pid, ssi_uid.
         let words = [self.signo as u32, 0, self.code as u32, self.pid as u32, self.uid];
         for (at, word) in words.into_iter().enumerate() {
@@ -120,13 +130,28 @@ impl Waiting {
     }
 }
 
-/// The signals that wait for a process.
+/// The signals that wait for a process, and how far it has ended. They last as long as a descriptor
+/// of either.
 #[derive(Debug)]
 pub struct Signals {
     waiting: SpinLock<Waiting>,
-    /// The key of a wake-up is any.
+    /// The key of a wake-up is any, but for those that a process or its child causes by its end.
     queue: WaitQueue,
+    /// One of [`ALIVE`], [`ZOMBIE`] and [`REAPED`].
+    phase: AtomicU32,
+    /// Whether the process ignores SIGCHLD.
+    ignores_children: AtomicBool,
 }
+
+/// The process has not ended.
+const ALIVE: u32 = 0;
+/// The process has ended, and its parent has not waited for it.
+const ZOMBIE: u32 = 1;
+/// The process has ended, and nothing waits for it any more.
+const REAPED: u32 = 2;
+
+/// The key of the wake-up of a parent. It is no event.
+const CHILD: u32 = 1 << 20;
 
 impl Default for Signals {
     fn default() -> Self {
@@ -138,7 +163,64 @@ impl Signals {
     /// None.
     pub fn new() -> Self {
         let waiting = Waiting { signals: 0, infos: VecDeque::new() };
-        Self { waiting: SpinLock::new(waiting), queue: WaitQueue::new() }
+        let (phase, ignores_children) = (AtomicU32::new(ALIVE), AtomicBool::new(false));
+        Self { waiting: SpinLock::new(waiting), queue: WaitQueue::new(), phase, ignores_children }
+    }
+
+    /// Returns whether the process ignores SIGCHLD: then its children are not waited for.
+    pub fn ignores_children(&self) -> bool {
+        // Relaxed: a setting.
+        self.ignores_children.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether the process ignores SIGCHLD. One that waits is then forgotten.
+    pub fn set_ignores_children(&self, ignores: bool) {
+        // Relaxed: a setting.
+        self.ignores_children.store(ignores, Ordering::Relaxed);
+        if ignores {
+            self.waiting.lock().end(1 << (SIGCHLD - 1));
+        }
+    }
+
+    /// Says that the process has ended, and whether its parent has waited for it, and wakes the
+    /// callers that poll for that.
+    pub fn set_ended(&self, reaped: bool) {
+        // ORDERING: release: a caller that finds it finds what the process has done.
+        self.phase.store(if reaped { REAPED } else { ZOMBIE }, Ordering::Release);
+        self.queue.wake((Events::IN | Events::RDNORM | Events::HUP).bits(), WaitQueue::ALL);
+    }
+
+    /// Returns whether the parent has waited for the process, which has ended.
+    pub fn is_reaped(&self) -> bool {
+        // ORDERING: as in `poll_end`.
+        self.phase.load(Ordering::Acquire) == REAPED
+    }
+
+    /// Polls for the end of the process.
+    pub(crate) fn poll_end(&self, table: &mut PollTable<'_>) -> Events {
+        table.wait_on(&self.queue);
+        // ORDERING: pairs with the release in `set_ended`.
+        match self.phase.load(Ordering::Acquire) {
+            ALIVE => Events::empty(),
+            ZOMBIE => Events::IN | Events::RDNORM,
+            _ => Events::IN | Events::RDNORM | Events::HUP,
+        }
+    }
+
+    /// Waits until `ready` has something to give: it is asked again after each
+    /// [`wake_parent`](Self::wake_parent).
+    ///
+    /// # Errors
+    /// `EINTR`.
+    pub fn wait_for_child<R>(&self, ready: impl FnMut() -> Option<R>) -> Result<R, Errno> {
+        let wait = Wait { key: CHILD, interruptible: true, ..Wait::default() };
+        self.queue.wait_until(&wait, ready).map_err(|_| Errno::INTR)
+    }
+
+    /// Wakes the threads of the process that wait for a child's end. What they wait for has been
+    /// changed under the lock under which they look at it.
+    pub fn wake_parent(&self) {
+        self.queue.wake_ordered(CHILD, WaitQueue::ALL);
     }
 
     /// Sends one. A second one of those below 32 is as if it had not been sent. Where there is no room for what it is told with, it waits

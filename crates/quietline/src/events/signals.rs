@@ -1,9 +1,10 @@
 //! Signals: sent, waiting, and read by signalfds. Nobody is interrupted by one.
 
+use crate::processes::Sender;
 use crate::{Errno, Interrupt, Process};
 use quietline_platform::atomic::Ordering;
 use quietline_vfs::cred::Capabilities;
-use quietline_vfs::signalfd::{SIGPIPE, SIGRTMAX, SigInfo};
+use quietline_vfs::signalfd::{SIGPIPE, SigInfo};
 
 /// What happens to who writes to what nobody reads any more, beside `EPIPE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,31 +17,27 @@ pub enum SigPipe {
 }
 
 impl Process {
-    /// Sends a signal to a process of the same kernel: it waits there until a signalfd reads it. With 0 only says whether it could.
+    /// Sends a signal to a process of the same kernel, to the caller's process group (0), to all
+    /// processes but the caller and the first (-1), or to the group with the number `-pid`: it waits
+    /// there until a signalfd reads it. With 0 only says whether it could.
     ///
     /// # Errors
-    /// `EINVAL` for a number that is no signal, `ESRCH` for one that is no process (groups are not
-    /// offered), `EPERM` for a process of another user, without `CAP_KILL`. None for want of room:
-    /// where [`MOST`](quietline_vfs::signalfd::MOST) wait already, or there is no memory, a signal
-    /// may wait without being told who sent it, and of those from 32 on one of each.
+    /// `EINVAL` for a number that is no signal, `ESRCH` for a number that no process or group has,
+    /// `EPERM` for a process of another user, without `CAP_KILL`. SIGCONT may be sent to all
+    /// processes of the session. Of a group it is enough that one gets the signal. None for want of
+    /// room: where [`MOST`](quietline_vfs::signalfd::MOST) wait already, or there is no memory, a
+    /// signal may wait without being told who sent it, and of those from 32 on one of each.
     pub fn kill(&self, pid: i32, signo: i32) -> Result<(), Errno> {
-        if !(0..=SIGRTMAX).contains(&signo) {
-            return Err(Errno::INVAL);
-        }
-        let (own, privileged) = {
-            let section = self.cred.section();
-            let cred = self.cred.load(&section);
-            (cred.uids(), cred.has(Capabilities::KILL))
-        };
-        let info = SigInfo { signo, code: 0, pid: self.pid, uid: own[0] };
-        let signals = self.inner().processes.with(pid, |task| {
-            let section = task.cred.section();
-            let [real, _, saved] = task.cred.load(&section).uids();
-            let same = own[..2].iter().any(|uid| [real, saved].contains(uid));
-            if privileged || same { Ok(task.signals.as_shared().clone()) } else { Err(Errno::PERM) }
-        });
-        let signals = signals.ok_or(Errno::SRCH)??;
-        if signo == 0 { Ok(()) } else { signals.send(info) }
+        self.inner().processes.kill(&self.sender(), pid, signo)
+    }
+
+    /// The process as the sender of a signal.
+    pub(crate) fn sender(&self) -> Sender {
+        let section = self.cred.section();
+        let cred = self.cred.load(&section);
+        let [real, effective, _] = cred.uids();
+        let may_send = cred.has(Capabilities::KILL);
+        Sender { pid: self.pid, uids: [real, effective], may_send }
     }
 
     /// The signals that wait: bit n for signal n + 1.
@@ -63,7 +60,7 @@ impl Process {
         }
         let uid = self.getresuid()[0];
         // As if it had sent it itself. A signal that is one, and sent so, is not refused.
-        let _ = self.signals.send(SigInfo { signo: SIGPIPE, code: 0, pid: self.pid, uid });
+        let _ = self.signals.send(SigInfo { signo: SIGPIPE, pid: self.pid, uid, ..SigInfo::default() });
         if let Some(interrupt) = Interrupt::current() {
             interrupt.raise();
         }

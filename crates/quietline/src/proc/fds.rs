@@ -2,7 +2,7 @@
 
 use super::{number, pid};
 use crate::raw::KernelRef;
-use crate::{Errno, FileHandle, FileMode, Pipe, Socket};
+use crate::{Errno, FileHandle, FileMode, PidFd, Pipe, Socket};
 use core::fmt::Write as _;
 use quietline_vfs::abi::{O_CLOEXEC, S_IFLNK, S_IFREG};
 use quietline_vfs::generated::{Link, Made, Names, Target, Text, TextBuffer, TextFile, stand_in};
@@ -266,6 +266,10 @@ impl Text for Fd {
             }
         };
         let _ = write!(out, "pos:\t{pos}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{ino}\n");
+        if let Some(process) = file.payload::<PidFd>() {
+            let pid = if process.signals().is_reaped() { -1 } else { process.pid() };
+            let _ = write!(out, "Pid:\t{pid}\nNSpid:\t{pid}\n");
+        }
         if let Some(inotify) = file.payload::<Inotify>() {
             for WatchInfo { wd, ino, dev, mask } in inotify.list()? {
                 // The space is Linux's: a handle follows it where the filesystem has handles.

@@ -164,11 +164,13 @@ struct Status {
 
 impl Text for Status {
     fn show(&self, vfs: &Vfs, out: &mut TextBuffer) -> Result<(), Errno> {
-        let pid = self.pid;
-        let told = self.kernel.get(vfs).processes.with(pid, |task| {
+        let (pid, processes) = (self.pid, &self.kernel.get(vfs).processes);
+        let parent = processes.parent(pid);
+        let told = processes.with(pid, |task| {
             let section = task.cred.section();
             let cred = task.cred.load(&section);
-            let _ = write!(out, "Umask:\t{:04o}\nTgid:\t{pid}\nPid:\t{pid}\n", task.fs.umask());
+            let _ = write!(out, "Umask:\t{:04o}\nTgid:\t{pid}\n", task.fs.umask());
+            let _ = write!(out, "Pid:\t{pid}\nPPid:\t{parent}\n");
             for (name, [real, effective, saved], fs) in
                 [("Uid", cred.uids(), cred.fsuid()), ("Gid", cred.gids(), cred.fsgid())]
             {

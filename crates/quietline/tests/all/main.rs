@@ -43,6 +43,8 @@ mod kernels {
 #[cfg(target_os = "linux")]
 mod posix;
 #[cfg(target_os = "linux")]
+mod processes;
+#[cfg(target_os = "linux")]
 mod sleepers;
 mod sockets;
 mod support;

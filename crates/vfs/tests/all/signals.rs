@@ -8,7 +8,7 @@ use rustix::io::Errno;
 const QUEUE: i32 = -1;
 
 fn send(signals: &Signals, signo: i32, code: i32) -> Result<(), Errno> {
-    signals.send(SigInfo { signo, code, pid: 7, uid: 8 })
+    signals.send(SigInfo { signo, code, pid: 7, uid: 8, status: 0 })
 }
 
 #[test]

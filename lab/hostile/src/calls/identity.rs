@@ -2,9 +2,9 @@
 
 use super::{Call, calls, nothing};
 use crate::guest::{FILES, populate};
-use crate::kind::Kind::{Any, Id, One, Path, Seed};
+use crate::kind::Kind::{Any, Bits, Fd, Id, Only, One, Path, Pid, Seed};
 use crate::random::Random;
-use quietline::{Capabilities, Config, Errno, Kernel};
+use quietline::{Capabilities, Config, Errno, Kernel, SigChld};
 
 #[rustfmt::skip] // a table
 pub(super) const CALLS: &[Call] = calls! {
@@ -15,6 +15,39 @@ pub(super) const CALLS: &[Call] = calls! {
         let child = c.p.fork()?;
         c.guest.replace(a.0[0] as usize, child);
         Ok(0)
+    };
+    2 fork_as(Pid, Seed) |c, a| {
+        let child = c.p.fork_as(a.int(0))?;
+        c.guest.replace(a.0[1] as usize, child);
+        Ok(0)
+    };
+    1 process_as(Pid) |c, a| c.p.kernel().process_as(a.int(0)).map(|p| p.getpid().into());
+    2 exit(Any) |c, a| c.p.fork().map(|child| { child.exit(a.int(0)); 0 });
+    1 exit_by_signal(Only(&[1, 9, 64])) |c, a| {
+        c.p.fork().map(|child| { child.exit_by_signal(a.int(0)); 0 })
+    };
+    1 exec() |c, _| c.p.exec().map(nothing);
+    2 getppid() |c, _| Ok(c.p.getppid().into());
+    2 getpgid(Pid) |c, a| c.p.getpgid(a.int(0)).map(i64::from);
+    2 getsid(Pid) |c, a| c.p.getsid(a.int(0)).map(i64::from);
+    3 setpgid(Pid, Pid) |c, a| c.p.setpgid(a.int(0), a.int(1)).map(nothing);
+    1 setsid() |c, _| c.p.setsid().map(i64::from);
+    2 set_sigchld(One(&[0, 1])) |c, a| {
+        c.p.set_sigchld(if a.0[0] == 1 { SigChld::Signal } else { SigChld::Ignore });
+        Ok(0)
+    };
+    6 waitid(One(&[0, 1, 2]), Pid, Bits(&[1, 2, 4, 8, 0x0100_0000])) |c, a| {
+        Ok(c.p.waitid(a.int(0), a.int(1), a.int(2))?.map_or(0, |info| info.pid.into()))
+    };
+    2 waitid(Only(&[3]), Fd, Bits(&[1, 4])) |c, a| {
+        Ok(c.p.waitid(a.int(0), a.int(1), a.int(2))?.map_or(0, |info| info.pid.into()))
+    };
+    3 pidfd_open(Pid, One(&[0, 0, 0o4000])) |c, a| {
+        c.descriptor(c.p.pidfd_open(a.int(0), a.int(1))?)
+    };
+    1 pidfd_file(Pid) |c, a| c.p.pidfd_file(a.int(0), 0).map(|_| 0);
+    2 pidfd_send_signal(Fd, One(&[0, 1, 9, 34]), One(&[0, 1, 2, 4])) |c, a| {
+        c.p.pidfd_send_signal(a.int(0), a.int(1), a.word(2)).map(nothing)
     };
     // A new process of user 0 takes the place of a process.
     3 process(Seed) |c, a| {
@@ -46,7 +79,7 @@ pub(super) const CALLS: &[Call] = calls! {
     2 dumpable() |c, _| Ok(c.p.dumpable().into());
     2 set_dumpable(Any) |c, a| { c.p.set_dumpable(a.0[0] & 1 == 0); Ok(0) };
     6 chdir(Path) |c, a| c.p.chdir(a.path(0)).map(nothing);
-    3 fchdir(crate::kind::Kind::Fd) |c, a| c.p.fchdir(a.int(0)).map(nothing);
+    3 fchdir(Fd) |c, a| c.p.fchdir(a.int(0)).map(nothing);
     1 chroot(Path) |c, a| c.p.chroot(a.path(0)).map(nothing);
     6 getcwd() |c, _| c.p.getcwd().map(|path| path.len() as i64);
     3 umask(Any) |c, a| Ok(c.p.umask(a.word(0)).into());

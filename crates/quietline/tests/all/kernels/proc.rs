@@ -408,7 +408,7 @@ fn processes_come_and_go() {
     };
     assert_eq!(pids(&p), [1, 2]);
     assert_eq!(link(&p, &format!("/proc/2/fd/{fd}")), Ok("anon_inode:[eventfd]".into()));
-    assert!(read(&p, "/proc/2/status").unwrap().contains("Pid:\t2\nUid:\t0\t0\t0\t0\n"));
+    assert!(read(&p, "/proc/2/status").unwrap().contains("Pid:\t2\nPPid:\t1\nUid:\t0\t0\t0\t0\n"));
     let status = p.open("/proc/2/status", O_RDONLY, 0).unwrap();
     let fds = p.open("/proc/2/fd", O_RDONLY, 0).unwrap();
     p.chdir("/proc/2").unwrap();
