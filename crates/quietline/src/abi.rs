@@ -45,3 +45,12 @@ pub const PIDFD_SIGNAL_THREAD: u32 = 1;
 pub const PIDFD_SIGNAL_THREAD_GROUP: u32 = 2;
 /// `pidfd_send_signal`: to the process group that the process leads.
 pub const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 4;
+
+/// Limits that there are, numbered from 0.
+pub const RLIM_NLIMITS: usize = 16;
+/// No limit.
+pub const RLIM_INFINITY: u64 = u64::MAX;
+/// Descriptors are below this.
+pub const RLIMIT_NOFILE: u32 = 7;
+/// Signals that wait with what they are told with.
+pub const RLIMIT_SIGPENDING: u32 = 11;

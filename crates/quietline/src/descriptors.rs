@@ -247,16 +247,4 @@ impl Process {
     pub fn nofile(&self) -> usize {
         self.table.limit()
     }
-
-    /// Sets `RLIMIT_NOFILE`, to 1,048,576 at most. Descriptors that are open stay open.
-    ///
-    /// # Errors
-    /// `EPERM` above 1,048,576 (`/proc/sys/fs/nr_open`).
-    pub fn set_nofile(&self, limit: usize) -> Result<(), Errno> {
-        if limit > crate::abi::NR_OPEN {
-            return Err(Errno::PERM);
-        }
-        self.table.set_limit(limit);
-        Ok(())
-    }
 }

@@ -212,7 +212,7 @@ pub use events::{FdSet, PollFd, SigPipe};
 pub use kernel::{Dentries, Inodes, Kernel, Memory};
 pub use mounting::{MS_BIND, MS_MOVE, MS_REC, MS_REMOUNT, MS_STRICTATIME};
 pub use paths::{MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC};
-pub use process::{Process, SigChld};
+pub use process::{Process, Rlimit, SigChld};
 pub use quietline_net::{Protocol, SockAddr, Socket};
 pub use quietline_slab::Stats;
 pub use quietline_sync::{Entered, Interrupt, Shared};

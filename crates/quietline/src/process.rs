@@ -2,9 +2,11 @@
 
 mod exit;
 mod groups;
+mod limits;
 mod pidfd;
 
 pub use exit::SigChld;
+pub use limits::Rlimit;
 
 use crate::abi::{CLOCK_BOOTTIME_ALARM, CLOCK_REALTIME_ALARM, O_ANYFD, SOCK_CLOEXEC};
 use crate::kernel::Inner;
@@ -12,6 +14,7 @@ use crate::raw::{self, CredPlace};
 use crate::{Errno, FileHandle, Kernel};
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
+use limits::Limits;
 use quietline_platform::atomic::{AtomicBool, AtomicU32, Ordering};
 use quietline_sync::{PerCpuShared, Shared, SpinLock};
 use quietline_vfs::cred::Capabilities;
@@ -69,6 +72,7 @@ pub struct Task {
     pub(crate) owner_lock: SpinLock<()>,
     /// With what it ends, as `wait4` tells it.
     pub(crate) status: AtomicU32,
+    limits: Limits,
 }
 
 impl Task {
@@ -90,6 +94,7 @@ impl Task {
             dumpable: AtomicBool::new(dumpable),
             owner_lock: SpinLock::new(()),
             status: AtomicU32::new(0),
+            limits: Limits::new(),
         };
         Shared::new(task).map_err(|_| Errno::NOMEM)
     }
@@ -181,6 +186,7 @@ impl Process {
         signals.set_ignores_children(self.signals.ignores_children());
         let mut task = Task::new(table, fs, cred, signals, self.dumpable())?;
         let new = Shared::get_mut(&mut task).expect("nobody has seen it");
+        new.inherit_limits(&self.task)?;
         // Relaxed: a setting.
         new.sigpipe = AtomicBool::new(self.sigpipe.load(Ordering::Relaxed));
         new.table = self.table.duplicate(&k.files).map_err(|_| Errno::NOMEM)?;

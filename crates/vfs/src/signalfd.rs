@@ -51,7 +51,8 @@ const CONTINUES: u64 = 1 << (SIGCONT - 1);
 const STOP: u64 = 1 << (19 - 1) | 1 << (20 - 1) | 1 << (21 - 1) | 1 << (22 - 1);
 /// Bytes of what a reader is told of a signal.
 const INFO: usize = 128;
-/// Signals of a process that may wait with what they are told with (`RLIMIT_SIGPENDING`); those below 32 that a process sends always do.
+/// Signals of a process that may wait with what they are told with (`RLIMIT_SIGPENDING`), at first;
+/// those below 32 that a process sends always do.
 pub const MOST: usize = 4096;
 
 /// A signal that was sent (`siginfo_t`).
@@ -105,6 +106,8 @@ struct Waiting {
     signals: u64,
     /// What they are told with. One that waits and is not here was sent when there was no room.
     infos: VecDeque<SigInfo>,
+    /// The most of these (`RLIMIT_SIGPENDING`).
+    most: u64,
 }
 
 impl Waiting {
@@ -119,7 +122,7 @@ impl Waiting {
     /// Keeps what a signal is told with.
     fn keep(&mut self, info: SigInfo) -> bool {
         let bounded = info.signo >= SIGRTMIN || info.code < 0;
-        if bounded && self.infos.len() >= MOST
+        if bounded && self.infos.len() as u64 >= self.most
             || fault::check().is_err()
             || self.infos.try_reserve(1).is_err()
         {
@@ -162,9 +165,14 @@ impl Default for Signals {
 impl Signals {
     /// None.
     pub fn new() -> Self {
-        let waiting = Waiting { signals: 0, infos: VecDeque::new() };
+        let waiting = Waiting { signals: 0, infos: VecDeque::new(), most: MOST as u64 };
         let (phase, ignores_children) = (AtomicU32::new(ALIVE), AtomicBool::new(false));
         Self { waiting: SpinLock::new(waiting), queue: WaitQueue::new(), phase, ignores_children }
+    }
+
+    /// Sets how many signals may wait with what they are told with. Those that do stay.
+    pub fn set_most(&self, most: u64) {
+        self.waiting.lock().most = most;
     }
 
     /// Returns whether the process ignores SIGCHLD: then its children are not waited for.

@@ -4,7 +4,7 @@ use super::{Call, calls, nothing};
 use crate::guest::{FILES, populate};
 use crate::kind::Kind::{Any, Bits, Fd, Id, Only, One, Path, Pid, Seed};
 use crate::random::Random;
-use quietline::{Capabilities, Config, Errno, Kernel, SigChld};
+use quietline::{Capabilities, Config, Errno, Kernel, Rlimit, SigChld};
 
 #[rustfmt::skip] // a table
 pub(super) const CALLS: &[Call] = calls! {
@@ -48,6 +48,14 @@ pub(super) const CALLS: &[Call] = calls! {
     1 pidfd_file(Pid) |c, a| c.p.pidfd_file(a.int(0), 0).map(|_| 0);
     2 pidfd_send_signal(Fd, One(&[0, 1, 9, 34]), One(&[0, 1, 2, 4])) |c, a| {
         c.p.pidfd_send_signal(a.int(0), a.int(1), a.word(2)).map(nothing)
+    };
+    2 getrlimit(One(&[7, 11, 0])) |c, a| c.p.getrlimit(a.word(0)).map(|limit| limit.soft as i64);
+    1 setrlimit(Only(&[0, 4, 11, 12]), Any, Any) |c, a| {
+        c.p.setrlimit(a.word(0), Rlimit { soft: a.0[1] as u64, hard: a.0[2] as u64 }).map(nothing)
+    };
+    1 prlimit(Pid, Only(&[0, 4, 11, 12]), Any) |c, a| {
+        let new = Rlimit { soft: 0, hard: a.0[2] as u64 };
+        c.p.prlimit(a.int(0), a.word(1), Some(new)).map(|limit| limit.soft as i64)
     };
     // A new process of user 0 takes the place of a process.
     3 process(Seed) |c, a| {

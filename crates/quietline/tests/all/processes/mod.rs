@@ -4,6 +4,7 @@
 mod call;
 mod exec;
 mod host;
+mod limits;
 mod ours;
 mod own;
 
