@@ -82,7 +82,7 @@ mod socket;
 mod unix;
 
 pub use address::SockAddr;
-pub use caller::{Caller, Ids, Node, Right};
+pub use caller::{Caller, FIRST_UNPRIVILEGED, Ids, Node, Right};
 pub use message::{Control, Incoming, Outgoing, Undelivered};
 pub use net::Net;
 pub use proto::On;

@@ -1,5 +1,6 @@
 //! How a kernel shall be.
 
+use quietline_net::FIRST_UNPRIVILEGED;
 use quietline_vfs::abi::NR_OPEN;
 use quietline_vfs::cred::{Capabilities, Cred};
 
@@ -16,6 +17,9 @@ pub struct Config {
     /// `CAP_NET_BIND_SERVICE`, `CAP_NET_RAW` and `CAP_WAKE_ALARM`, and `CAP_SYS_ADMIN` does not
     /// lift `file_max`. Other users have no capability. Default: no.
     pub privileged: bool,
+    /// The first port that a process may bind without `CAP_NET_BIND_SERVICE`
+    /// (`/proc/sys/net/ipv4/ip_unprivileged_port_start`). Default: 1,024.
+    pub unprivileged_port_start: u16,
     /// User and group of the first processes, and of the root directory. Default: 0 and 0 if `privileged`, else 1000 and 1000.
     pub owner: Option<[u32; 2]>,
     /// Bytes that the root filesystem may hold (`ENOSPC` beyond), and as many that all files of
@@ -40,6 +44,7 @@ impl Default for Config {
             file_max: u64::MAX,
             nofile: NR_OPEN,
             privileged: false,
+            unprivileged_port_start: FIRST_UNPRIVILEGED,
             owner: None,
             fs_size: None,
             fs_inodes: None,
@@ -64,6 +69,11 @@ impl Config {
     /// With or without [all capabilities for user 0](Self::privileged).
     pub fn privileged(self, privileged: bool) -> Self {
         Self { privileged, ..self }
+    }
+
+    /// With another [`unprivileged_port_start`](Self::unprivileged_port_start).
+    pub fn unprivileged_port_start(self, port: u16) -> Self {
+        Self { unprivileged_port_start: port, ..self }
     }
 
     /// With another [`owner`](Self::owner).

@@ -29,6 +29,9 @@ pub enum Right {
     AnyPid,
 }
 
+/// The first port that needs no right.
+pub const FIRST_UNPRIVILEGED: u16 = 1024;
+
 /// A place in the tree: its filesystem and the number of its inode there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node {
@@ -48,6 +51,12 @@ pub unsafe trait Caller {
 
     /// Whether it may.
     fn may(&self, right: Right) -> bool;
+
+    /// Whether it may bind this port, which is not 0: those from 1,024 on, and with
+    /// [`Right::NetBind`] all.
+    fn may_bind(&self, port: u16) -> bool {
+        port >= FIRST_UNPRIVILEGED || self.may(Right::NetBind)
+    }
 
     /// Whether it may pass for this user, and for this group: its real, effective and saved ones, or any with `CAP_SETUID`,
     /// `CAP_SETGID`.

@@ -49,6 +49,10 @@ unsafe impl Caller for Process {
         self.capabilities().intersects(any)
     }
 
+    fn may_bind(&self, port: u16) -> bool {
+        port >= self.inner().config.unprivileged_port_start || self.may(Right::NetBind)
+    }
+
     fn has_ids(&self, user: u32, group: u32) -> [bool; 2] {
         let section = self.cred.section();
         let cred = self.cred.load(&section);
@@ -59,7 +63,7 @@ unsafe impl Caller for Process {
     }
 
     fn has_process(&self, pid: i32) -> bool {
-        self.inner().processes.with(pid, |_| ()).is_some()
+        self.inner().processes.group(pid).is_ok()
     }
 
     fn file(&self, fd: i32) -> Result<FileHandle<'_>, Errno> {

@@ -11,7 +11,6 @@ use super::{
 };
 use crate::abi::{SO_REUSEADDR, SO_REUSEPORT};
 use crate::address::SockAddr;
-use crate::caller::Right;
 use crate::proto::{self, On};
 use crate::raw::Object;
 use core::net::{IpAddr, SocketAddr};
@@ -97,7 +96,7 @@ impl End {
     pub(in super::super) fn bind(&self, on: &On<'_>, address: &SockAddr) -> Result<(), Errno> {
         let address = names::to_bind(address, self.v6)?;
         check_bind(address, self.v6, self.settings.is_v6only(), self.settings.is_free_bind())?;
-        if (1..1024).contains(&address.port()) && !on.who.may(Right::NetBind) {
+        if address.port() != 0 && !on.who.may_bind(address.port()) {
             return Err(Errno::ACCESS);
         }
         let mut control = self.control.lock();

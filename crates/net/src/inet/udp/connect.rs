@@ -6,7 +6,6 @@ use super::super::ports::{Claim, Holding};
 use super::{BOUND, CLOSED, End, READABLE, SHUT_RD, SHUT_WR, WRITABLE, from_where};
 use crate::abi::{SHUT_RD as HOW_RD, SHUT_WR as HOW_WR, SO_REUSEADDR, SO_REUSEPORT};
 use crate::address::SockAddr;
-use crate::caller::Right;
 use crate::proto::On;
 use crate::raw::Object;
 use core::net::{IpAddr, SocketAddr};
@@ -87,7 +86,7 @@ impl End {
     ) -> Result<(), Errno> {
         let address = names::to_bind(address, this.v6)?;
         check_bind(address, this.v6, this.settings.is_v6only(), this.settings.is_free_bind())?;
-        if (1..1024).contains(&address.port()) && !on.who.may(Right::NetBind) {
+        if address.port() != 0 && !on.who.may_bind(address.port()) {
             return Err(Errno::ACCESS);
         }
         let mut control = this.control.lock();

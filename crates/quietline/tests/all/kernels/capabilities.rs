@@ -288,6 +288,17 @@ fn file_max_binds_without_sys_admin() {
     }
 }
 
+/// A kernel may let all processes bind low ports.
+#[test]
+fn the_first_port_without_a_capability_is_configured() {
+    let config = Config::default().unprivileged_port_start(700);
+    let p = Kernel::boot(config).unwrap().process().unwrap();
+    for ty in [SOCK_STREAM, SOCK_DGRAM] {
+        let bound = |port| p.bind(p.socket(AF_INET, ty, 0).unwrap(), &address(AF_INET, port));
+        assert_eq!((bound(699), bound(700)), (Err(Errno::ACCESS), Ok(())));
+    }
+}
+
 /// Root of a kernel that is not privileged has the capabilities that its tree asks for, and no
 /// others.
 #[test]
