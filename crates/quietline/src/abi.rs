@@ -54,3 +54,10 @@ pub const RLIM_INFINITY: u64 = u64::MAX;
 pub const RLIMIT_NOFILE: u32 = 7;
 /// Signals that wait with what they are told with.
 pub const RLIMIT_SIGPENDING: u32 = 11;
+
+/// `unshare`: the root, the working directory and the umask.
+pub const CLONE_FS: i32 = 0x200;
+/// `unshare`: the descriptors.
+pub const CLONE_FILES: i32 = 0x400;
+/// `unshare`: the mount namespace.
+pub const CLONE_NEWNS: i32 = 0x2_0000;

@@ -233,8 +233,8 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// A process without descriptors and without a parent, which leads a session and a process group
-    /// of its own.
+    /// A process without descriptors and without a parent, which leads a session and a process
+    /// group of its own.
     ///
     /// # Errors
     /// `ENOMEM`; `EAGAIN` when all numbers have processes.

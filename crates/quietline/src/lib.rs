@@ -168,17 +168,19 @@
 //!   `tests/all/bytes`, `tests/all/events`, `tests/all/sockets`, `tests/all/inet`,
 //!   `tests/all/differential` (descriptors), `tests/all/concurrent` (threads that wait for each
 //!   other).
-//! * Dropping a [`Process`] closes its descriptors and ends it, as [`Process::exit`] with 0; dropping the last owner of a [`Kernel`] frees all it had.
+//! * Dropping a [`Process`] closes its descriptors and ends it, as [`Process::exit`] with 0;
+//!   dropping the last owner of a [`Kernel`] frees all it had.
 //! * After a `fork` of the host process, kernels and processes go on in the child: it forks processes, changes directories, makes and
 //!   closes descriptors and whole kernels, whatever the parent's other threads were doing.
 //!
 //! # Limits
 //!
 //! Files of the tree are complete but for devices. The internet is the loopback: TCP and UDP reach other sockets of the same
-//! kernel. Signals are numbers that wait to be read: there are no handlers, and none ends or stops a
-//! process. Nothing interrupts a wait for a lock. Credentials and the working directory are a process's, not a thread's. Locks of
-//! the tree, and of what is behind one descriptor (data, waiters, timers), are not held across a `fork` of the host: one that another
-//! thread holds at that moment stays locked in the child. Nor does the thread that rings timers come along.
+//! kernel. Signals are numbers that wait to be read: there are no handlers, and none ends or stops
+//! a process. Nothing interrupts a wait for a lock. Credentials and the working directory are a
+//! process's, not a thread's. Locks of the tree, and of what is behind one descriptor (data,
+//! waiters, timers), are not held across a `fork` of the host: one that another thread holds at
+//! that moment stays locked in the child. Nor does the thread that rings timers come along.
 //!
 //! # Lock order
 //!

@@ -8,7 +8,9 @@ use quietline_vfs::cred::Capabilities;
 use quietline_vfs::namei::{self, Caller, New};
 use quietline_vfs::operations::{self, FileSystem};
 use quietline_vfs::ramfs::new_ramfs;
-use quietline_vfs::{FsStruct, How, Limits, Lookup, MountFlags, Path, Start, UmountFlags};
+use quietline_vfs::{
+    FsStruct, How, Limits, Lookup, MountFlags, Namespace, Path, Start, UmountFlags,
+};
 use std::sync::Arc;
 
 /// `mount`: change the flags of what is mounted.
@@ -28,7 +30,8 @@ pub(crate) const TYPES: [&str; 3] = ["sysfs", "tmpfs", "proc"];
 impl Process {
     /// Mounts a filesystem on a directory: `proc`, `sysfs` or an empty `tmpfs`; with [`MS_BIND`] what is at the path `source`, with
     /// [`MS_MOVE`] the mount that is there; with [`MS_REMOUNT`] and [`MS_BIND`], changes the flags of the mount at `target`. What
-    /// is mounted is seen by all processes. Of a filesystem, `source` is not looked at.
+    /// is mounted is seen by all processes of the mount namespace. Of a filesystem, `source` is not
+    /// looked at.
     ///
     /// # Errors
     /// As `mount(2)`: `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` for another filesystem, `EBUSY`, `EINVAL`, `ENOTDIR`, `ENOMEM`, and
@@ -56,10 +59,10 @@ impl Process {
             Ok((at, source))
         });
         self.returning(places.and_then(|(at, source)| match (action, &source) {
-            (0, _) => mount(k, fstype, at, mount_flags(flags)),
-            (MS_BIND, Some(source)) => k.namespace.bind(source, at, flags & MS_REC != 0),
-            (MS_MOVE, Some(source)) => k.namespace.move_mount(source, at),
-            (REMOUNT, _) => k.namespace.remount(&at, mount_flags(flags)),
+            (0, _) => mount(k, &self.namespace(k), fstype, at, mount_flags(flags)),
+            (MS_BIND, Some(source)) => self.namespace(k).bind(source, at, flags & MS_REC != 0),
+            (MS_MOVE, Some(source)) => self.namespace(k).move_mount(source, at),
+            (REMOUNT, _) => self.namespace(k).remount(&at, mount_flags(flags)),
             _ => Err(Errno::INVAL),
         }))
     }
@@ -83,7 +86,7 @@ impl Process {
         });
         self.returning(at.and_then(|at| {
             let sb = self.call_sleeping(|c| operations::new_super(c, new_dev(k), fs))?;
-            k.namespace.attach(k.vfs.new_mount(sb, mount_flags(flags))?, at)
+            self.namespace(k).attach(k.vfs.new_mount(sb, mount_flags(flags))?, at)
         }))
     }
 
@@ -100,7 +103,8 @@ impl Process {
             let at = c.place(target, How::of(lookup))?;
             may_mount(c).map(|()| at)
         });
-        self.returning(at.and_then(|at| self.inner().namespace.umount(at, flags, self.here())))
+        let namespace = self.namespace(self.inner());
+        self.returning(at.and_then(|at| namespace.umount(at, flags, self.here())))
     }
 }
 
@@ -122,7 +126,13 @@ fn new_dev(k: &Inner) -> u64 {
 }
 
 /// Mounts a new instance of a filesystem.
-fn mount<'k>(k: &'k Inner, fstype: &str, at: Path<'k>, flags: MountFlags) -> Result<(), Errno> {
+fn mount<'k>(
+    k: &'k Inner,
+    namespace: &Namespace<'k>,
+    fstype: &str,
+    at: Path<'k>,
+    flags: MountFlags,
+) -> Result<(), Errno> {
     let dev = || new_dev(k);
     let vfs = &*k.vfs;
     let sb = match fstype {
@@ -137,7 +147,7 @@ fn mount<'k>(k: &'k Inner, fstype: &str, at: Path<'k>, flags: MountFlags) -> Res
         )?,
         _ => return Err(Errno::NODEV),
     };
-    k.namespace.attach(vfs.new_mount(sb, flags)?, at)
+    namespace.attach(vfs.new_mount(sb, flags)?, at)
 }
 
 /// Makes `/proc` and `/sys`, and mounts what they are for, as a kernel begins.
@@ -151,7 +161,7 @@ pub(crate) fn boot(k: &Inner) -> Result<(), Errno> {
         let at = caller.place(path, How::of(Lookup::FOLLOW))?;
         let flags =
             MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RELATIME;
-        mount(k, fstype, at, flags)?;
+        mount(k, &k.namespace, fstype, at, flags)?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod exit;
 mod groups;
 mod limits;
+mod namespaces;
 mod pidfd;
 
 pub use exit::SigChld;
@@ -15,6 +16,7 @@ use crate::{Errno, FileHandle, Kernel};
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use limits::Limits;
+use namespaces::NamespaceCell;
 use quietline_platform::atomic::{AtomicBool, AtomicU32, Ordering};
 use quietline_sync::{PerCpuShared, Shared, SpinLock};
 use quietline_vfs::cred::Capabilities;
@@ -73,6 +75,7 @@ pub struct Task {
     /// With what it ends, as `wait4` tells it.
     pub(crate) status: AtomicU32,
     limits: Limits,
+    namespace: NamespaceCell,
 }
 
 impl Task {
@@ -95,6 +98,7 @@ impl Task {
             owner_lock: SpinLock::new(()),
             status: AtomicU32::new(0),
             limits: Limits::new(),
+            namespace: NamespaceCell::default(),
         };
         Shared::new(task).map_err(|_| Errno::NOMEM)
     }
@@ -158,8 +162,8 @@ impl Process {
         self.fork_numbered(None)
     }
 
-    /// As [`fork`](Self::fork). The child gets a number of the caller's choice, as from `clone3` with
-    /// `set_tid`.
+    /// As [`fork`](Self::fork). The child gets a number of the caller's choice, as from `clone3`
+    /// with `set_tid`.
     ///
     /// # Errors
     /// As [`fork`](Self::fork); `EINVAL` for a number below 1 or above 4,194,303; `EEXIST` if a
@@ -187,6 +191,7 @@ impl Process {
         let mut task = Task::new(table, fs, cred, signals, self.dumpable())?;
         let new = Shared::get_mut(&mut task).expect("nobody has seen it");
         new.inherit_limits(&self.task)?;
+        new.namespace = self.namespace.duplicate();
         // Relaxed: a setting.
         new.sigpipe = AtomicBool::new(self.sigpipe.load(Ordering::Relaxed));
         new.table = self.table.duplicate(&k.files).map_err(|_| Errno::NOMEM)?;

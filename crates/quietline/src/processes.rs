@@ -68,7 +68,7 @@ struct Entry {
     has_execed: bool,
 }
 
-/// A process, or the rest of one.
+/// A process, or the rest of one that has ended.
 #[derive(Debug)]
 enum State {
     Live(Shared<Task>),
@@ -86,7 +86,7 @@ enum Phase {
     Reaped,
 }
 
-/// What is left of a process.
+/// The rest of a process.
 #[derive(Debug)]
 struct Ended {
     phase: Phase,
@@ -395,7 +395,8 @@ impl Processes {
         Ok(())
     }
 
-    /// A process begins to end: from now on no thread is inside [`with`](Self::with) on its account.
+    /// A process begins to end: from now on no thread is inside [`with`](Self::with) on its
+    /// account.
     pub(crate) fn begin_exit(&self, pid: i32, status: i32) {
         let mut list = self.list.lock();
         let Some(entry) = list.get_mut(pid) else { return };
@@ -432,6 +433,11 @@ impl Processes {
     pub(crate) fn with<R>(&self, pid: i32, f: impl FnOnce(&Task) -> R) -> Option<R> {
         let list = self.list.lock();
         list.get(pid).and_then(Entry::task).map(|task| f(task))
+    }
+
+    /// Calls `f` with each process that has not ended, as [`with`](Self::with).
+    pub(crate) fn each(&self, f: impl Fn(&Task)) {
+        self.list.lock().entries.iter().filter_map(Entry::task).for_each(|task| f(task));
     }
 
     /// The lowest number of a process from `from` on that has not ended.
@@ -554,9 +560,9 @@ impl Processes {
         self.list.lock().process(pid).map(|entry| entry.signals().clone())
     }
 
-    /// Looks for a child of `parent` that has ended. Ends it if it is to be `reaped`. Returns `None`
-    /// if there are only such that may still end. `ends` is `false` for a call that does not ask for
-    /// ends. O(processes), if it has children.
+    /// Looks for a child of `parent` that has ended. Ends it if it is to be `reaped`. Returns
+    /// `None` if there are only such that may still end. `ends` is `false` for a call that does not
+    /// ask for ends. O(processes), if it has children.
     ///
     /// # Errors
     /// `ECHILD` if there is none to wait for.

@@ -18,8 +18,8 @@ pub enum SigPipe {
 
 impl Process {
     /// Sends a signal to a process of the same kernel, to the caller's process group (0), to all
-    /// processes but the caller and the first (-1), or to the group with the number `-pid`: it waits
-    /// there until a signalfd reads it. With 0 only says whether it could.
+    /// processes but the caller and the first (-1), or to the group with the number `-pid`: it
+    /// waits there until a signalfd reads it. With 0 only says whether it could.
     ///
     /// # Errors
     /// `EINVAL` for a number that is no signal, `ESRCH` for a number that no process or group has,
@@ -60,7 +60,8 @@ impl Process {
         }
         let uid = self.getresuid()[0];
         // As if it had sent it itself. A signal that is one, and sent so, is not refused.
-        let _ = self.signals.send(SigInfo { signo: SIGPIPE, pid: self.pid, uid, ..SigInfo::default() });
+        let _ =
+            self.signals.send(SigInfo { signo: SIGPIPE, pid: self.pid, uid, ..SigInfo::default() });
         if let Some(interrupt) = Interrupt::current() {
             interrupt.raise();
         }

@@ -1,6 +1,7 @@
 //! `/proc/PID/mounts`.
 
 use crate::Errno;
+use crate::process::Task;
 use crate::raw::KernelRef;
 use core::fmt::Write as _;
 use quietline_sync::WaitQueue;
@@ -37,9 +38,10 @@ impl Text for Mounts {
 
     fn show(&self, vfs: &Vfs, out: &mut TextBuffer) -> Result<(), Errno> {
         let k = self.kernel.get(vfs);
-        let root = k.processes.with(self.pid, |task| task.fs.root_path()).ok_or(Errno::SRCH)?;
+        let of = |task: &Task| (task.fs.root_path(), task.namespace(k));
+        let (root, namespace) = k.processes.with(self.pid, of).ok_or(Errno::SRCH)?;
         let mut buffer = [0; PATH_MAX];
-        for info in k.namespace.mounts()? {
+        for info in namespace.mounts()? {
             let mut path = PathBuffer::new(&mut buffer);
             let place = Path::root_of(info.mount.clone());
             if k.vfs.d_path(&place, &root, &mut path)? != Reach::Root {

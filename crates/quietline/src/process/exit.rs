@@ -38,15 +38,15 @@ impl Process {
     }
 
     fn end(self, status: i32) {
-        // Relaxed: read by the drop of the process, whose only owner this is.
+        // Relaxed: the drop of the process reads it, in the same thread.
         self.status.store(status as u32, Ordering::Relaxed);
     }
 
     /// Does what `execve` does to the process: closes the descriptors with `FD_CLOEXEC`, the lowest
     /// first. The saved ids and those for files become the effective ones. Without user 0 among the
     /// real and the effective one, all capabilities go. The process is dumpable if its real ids are
-    /// its effective ones. Its parent cannot move it to another process group any more. Signals that
-    /// wait, limits, the working directory, the umask and
+    /// its effective ones. Its parent cannot move it to another process group any more. Signals
+    /// that wait, limits, the working directory, the umask and
     /// [`set_sigpipe`](Self::set_sigpipe) stay.
     ///
     /// No other thread may use the process meanwhile: `execve` ends them first.
@@ -65,8 +65,9 @@ impl Process {
         self.returning(Ok(()))
     }
 
-    /// The number of the process's parent. That of an orphan is 1, or 0 if the process with number 1
-    /// has ended, too. A process that [`Kernel::process`](crate::Kernel::process) made has none: 0.
+    /// The number of the process's parent. That of an orphan is 1, or 0 if the process with number
+    /// 1 has ended, too. A process that [`Kernel::process`](crate::Kernel::process) made has none:
+    /// 0.
     pub fn getppid(&self) -> i32 {
         self.inner().processes.parent(self.getpid())
     }
@@ -77,16 +78,16 @@ impl Process {
         self.signals.set_ignores_children(sigchld == SigChld::Ignore);
     }
 
-    /// Waits until a child ends. `which` is one of [`P_ALL`], [`P_PID`], [`P_PGID`] and [`P_PIDFD`],
-    /// `options` are [`WEXITED`], [`WNOHANG`] and [`WNOWAIT`]; [`WSTOPPED`] and [`WCONTINUED`]
-    /// may be given, and never come true. Returns `None` if none has ended, with `WNOHANG`.
+    /// Waits until a child ends. `which` is one of [`P_ALL`], [`P_PID`], [`P_PGID`] and
+    /// [`P_PIDFD`], `options` are [`WEXITED`], [`WNOHANG`] and [`WNOWAIT`]; [`WSTOPPED`] and
+    /// [`WCONTINUED`] may be given, and never come true. Returns `None` if none has ended, with
+    /// `WNOHANG`.
     ///
     /// # Errors
     /// As `waitid(2)`: `ECHILD`, also when the process [ignores](SigChld::Ignore) its children and
     /// all have ended; `EINVAL`; `EBADF`; `EAGAIN` for a pidfd with `PIDFD_NONBLOCK`; `EINTR`.
     pub fn waitid(&self, which: i32, id: i32, options: i32) -> Result<Option<SigInfo>, Errno> {
-        let known =
-            WNOHANG | WNOWAIT | WEXITED | WSTOPPED | WCONTINUED | __WNOTHREAD | __WALL;
+        let known = WNOHANG | WNOWAIT | WEXITED | WSTOPPED | WCONTINUED | __WNOTHREAD | __WALL;
         if options & !known != 0 || options & (WEXITED | WSTOPPED | WCONTINUED) == 0 {
             return Err(Errno::INVAL);
         }

@@ -29,8 +29,9 @@ impl Process {
     ///
     /// # Errors
     /// As `setpgid(2)`: `EINVAL` for a negative group, `ESRCH` for a process that is neither the
-    /// caller nor a child, `EACCES` for a child that has called [`exec`](Self::exec), `EPERM` for the
-    /// leader of a session, a process of another session, or a group that is not in the session.
+    /// caller nor a child, `EACCES` for a child that has called [`exec`](Self::exec), `EPERM` for
+    /// the leader of a session, a process of another session, or a group that is not in the
+    /// session.
     pub fn setpgid(&self, pid: i32, group: i32) -> Result<(), Errno> {
         let pid = self.own_if_zero(pid);
         let group = if group == 0 { pid } else { group };

@@ -13,7 +13,7 @@ use quietline_vfs::signalfd::MOST;
 /// A limit (`struct rlimit64`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rlimit {
-    /// What is obeyed (`rlim_cur`).
+    /// The limit that is obeyed (`rlim_cur`).
     pub soft: u64,
     /// The most that the soft limit can be set to (`rlim_max`).
     pub hard: u64,
@@ -114,8 +114,8 @@ impl Process {
     /// Returns a limit of a process (0: the caller), and sets it if `new` is one.
     ///
     /// # Errors
-    /// As [`setrlimit`](Self::setrlimit); `ESRCH`; `EPERM` for a process with another user or group,
-    /// without `CAP_SYS_RESOURCE`.
+    /// As [`setrlimit`](Self::setrlimit); `ESRCH`; `EPERM` for a process with another user or
+    /// group, without `CAP_SYS_RESOURCE`.
     pub fn prlimit(&self, pid: i32, resource: u32, new: Option<Rlimit>) -> Result<Rlimit, Errno> {
         let k = self.inner();
         let section = self.cred.section();

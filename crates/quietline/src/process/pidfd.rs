@@ -9,12 +9,13 @@ use crate::process::opened;
 use crate::{Errno, FileHandle, Process};
 
 impl Process {
-    /// Makes a descriptor of a process, with `FD_CLOEXEC`. It can be read, as `poll` tells, when the
-    /// process has ended; it is hung up when its parent has waited for it, too. Flags:
+    /// Makes a descriptor of a process, with `FD_CLOEXEC`. It can be read, as `poll` tells, when
+    /// the process has ended; it is hung up when its parent has waited for it, too. Flags:
     /// [`PIDFD_NONBLOCK`], [`PIDFD_THREAD`], [`O_ANYFD`].
     ///
     /// # Errors
-    /// `EINVAL` for an unknown flag, or for a number below 1; `ESRCH`; `EMFILE`, `ENFILE`, `ENOMEM`.
+    /// `EINVAL` for an unknown flag, or for a number below 1; `ESRCH`; `EMFILE`, `ENFILE`,
+    /// `ENOMEM`.
     pub fn pidfd_open(&self, pid: i32, flags: i32) -> Result<i32, Errno> {
         let file = opened!(self, self.pidfd_file(pid, flags & !O_ANYFD));
         let file = file.map_err(|errno| self.descriptors_first(errno))?;
@@ -34,15 +35,15 @@ impl Process {
         quietline_vfs::pidfd(&k.pidfds, &k.files, signals, pid, flags)
     }
 
-    /// Sends a signal to the process of a pidfd, or with [`PIDFD_SIGNAL_PROCESS_GROUP`] to the group
-    /// that it leads. [`PIDFD_SIGNAL_THREAD`] and [`PIDFD_SIGNAL_THREAD_GROUP`] change nothing.
+    /// Sends a signal to the process of a pidfd, or with [`PIDFD_SIGNAL_PROCESS_GROUP`] to the
+    /// group that it leads. [`PIDFD_SIGNAL_THREAD`] and [`PIDFD_SIGNAL_THREAD_GROUP`] change
+    /// nothing.
     ///
     /// # Errors
-    /// `EINVAL` for an unknown flag, for two, or for a number that is no signal; `EBADF` if it is no
-    /// pidfd; `ESRCH` if the process was waited for; `EPERM` as [`kill`](Self::kill).
+    /// `EINVAL` for an unknown flag, for two, or for a number that is no signal; `EBADF` if it is
+    /// no pidfd; `ESRCH` if the process was waited for; `EPERM` as [`kill`](Self::kill).
     pub fn pidfd_send_signal(&self, fd: i32, signo: i32, flags: u32) -> Result<(), Errno> {
-        let known =
-            PIDFD_SIGNAL_THREAD | PIDFD_SIGNAL_THREAD_GROUP | PIDFD_SIGNAL_PROCESS_GROUP;
+        let known = PIDFD_SIGNAL_THREAD | PIDFD_SIGNAL_THREAD_GROUP | PIDFD_SIGNAL_PROCESS_GROUP;
         if flags & !known != 0 || flags.count_ones() > 1 {
             return Err(Errno::INVAL);
         }

@@ -21,8 +21,7 @@ impl Drop for Process {
         // Relaxed: set by an owner before.
         let status = self.task.status.load(Ordering::Relaxed);
         k.processes.begin_exit(pid, status as i32);
-        let task =
-            Shared::get_mut(&mut self.task).expect("no one else keeps a process that ends");
+        let task = Shared::get_mut(&mut self.task).expect("no one else keeps a process that ends");
         task.table.clear(&k.files);
         task.cred.run_share();
         // SAFETY: dropped here and nowhere else, and not used after this.

@@ -10,7 +10,7 @@
 //! Walkers read the pair of pointers under a sequence count and take no reference. Who changes directory takes a lock, and gives
 //! the old references back when all is done.
 
-use super::walk_path::{Debris, Path, PathCell, Spot};
+use super::walk_path::{Debris, Path, PathCell, PathRef, Spot};
 use crate::raw::dcache::seen::Section;
 use crate::vfs::Vfs;
 use core::fmt;
@@ -163,13 +163,22 @@ impl<'k> FsStruct<'k> {
         drop(old);
     }
 
-    /// Another place for each that is `old` (`pivot_root`).
+    /// Another place for each that is `old` (`pivot_root`). Puts no reference but to that, which the
+    /// caller has.
     pub fn replace(&self, old: &Path<'k>, new: &Path<'k>) {
-        for (cell, now) in [(&self.root, self.root_path()), (&self.pwd, self.pwd_path())] {
-            // Who changes it meanwhile does so after the root was turned.
-            if now.same(old) {
-                self.set(cell, new.clone());
-            }
+        for cell in [&self.root, &self.pwd] {
+            let locked = self.lock.lock();
+            // SAFETY: under the lock nobody replaces it.
+            let place: PathRef<'_, 'k> = unsafe { cell.path() };
+            let is_old = core::ptr::eq(place.mount(), &**old.mount())
+                && core::ptr::eq(place.dentry(), &**old.dentry());
+            let replaced = is_old.then(|| {
+                let _section = self.seq.write();
+                // SAFETY: we hold the lock, and the count is odd.
+                unsafe { cell.replace(new.clone()) }
+            });
+            drop(locked);
+            drop(replaced);
         }
     }
 

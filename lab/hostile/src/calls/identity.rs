@@ -2,7 +2,7 @@
 
 use super::{Call, calls, nothing};
 use crate::guest::{FILES, populate};
-use crate::kind::Kind::{Any, Bits, Fd, Id, Only, One, Path, Pid, Seed};
+use crate::kind::Kind::{Any, Bits, Fd, Id, One, Only, Path, Pid, Seed};
 use crate::random::Random;
 use quietline::{Capabilities, Config, Errno, Kernel, Rlimit, SigChld};
 
@@ -89,6 +89,8 @@ pub(super) const CALLS: &[Call] = calls! {
     6 chdir(Path) |c, a| c.p.chdir(a.path(0)).map(nothing);
     3 fchdir(Fd) |c, a| c.p.fchdir(a.int(0)).map(nothing);
     1 chroot(Path) |c, a| c.p.chroot(a.path(0)).map(nothing);
+    1 unshare(One(&[0x2_0000, 0x200])) |c, a| c.p.unshare(a.int(0)).map(nothing);
+    1 pivot_root(Path, Path) |c, a| c.p.pivot_root(a.path(0), a.path(1)).map(nothing);
     6 getcwd() |c, _| c.p.getcwd().map(|path| path.len() as i64);
     3 umask(Any) |c, a| Ok(c.p.umask(a.word(0)).into());
     1 shrink() |c, _| { c.p.kernel().shrink(); Ok(0) };

@@ -3,7 +3,7 @@
 
 use crate::support::{alone, assert_nothing_open, pages_used};
 use quietline::abi::*;
-use quietline::{Config, Errno, Kernel, Process};
+use quietline::{Config, Errno, Kernel, Process, Rlimit};
 use quietline_platform::fault;
 
 /// Runs `f` with the first allocation failing, then the second, and so on until none is left to fail; `prepare` makes
@@ -64,6 +64,41 @@ fn boot() {
         },
     );
     assert!(reported >= 10, "a kernel allocates its caches and counters: {reported}");
+}
+
+#[test]
+fn limits_namespaces_pidfds_and_exec() {
+    quietline_testing::isolated!();
+    let _alone = alone();
+    let root = || {
+        let kernel = Kernel::boot(Config::default().owner(0, 0)).unwrap();
+        let p = kernel.process().unwrap();
+        p.mkdir("/m", 0o755).unwrap();
+        p.mount("", "/m", "tmpfs", 0).unwrap();
+        p.chdir("/m").unwrap();
+        p
+    };
+    type Call = fn(&Process) -> Result<(), Errno>;
+    const LIMIT: Rlimit = Rlimit { soft: 5, hard: 5 };
+    let calls: [Call; 5] = [
+        |p| p.setrlimit(RLIMIT_NOFILE, LIMIT),
+        |p| p.setrlimit(RLIMIT_NOFILE, LIMIT).and_then(|()| p.fork().map(drop)),
+        |p| p.unshare(CLONE_NEWNS),
+        |p| p.pidfd_open(1, 0).map(drop),
+        Process::exec,
+    ];
+    for call in calls {
+        let (reported, _) = each_fault(root, call, |p, done| {
+            assert_eq!(p.getcwd().unwrap(), b"/m");
+            assert_eq!(p.open("x", O_CREAT | O_RDWR, 0o600).and_then(|fd| p.close(fd)), Ok(()));
+            if done.is_none() {
+                assert_eq!(call(p), Ok(()));
+            }
+            p.chdir("/").unwrap();
+            assert_eq!(p.umount2("/m", 0), Ok(()));
+        });
+        assert!(reported >= 1);
+    }
 }
 
 #[test]

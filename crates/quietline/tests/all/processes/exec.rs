@@ -30,7 +30,7 @@ const CASES: [Ids; 7] = [
     Ids { uids: [1000, 1001, 0], gids: [0; 3], fsuid: 1000 },
 ];
 
-/// What is seen after the call.
+/// The state after the call.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Seen {
     fds: Vec<i32>,

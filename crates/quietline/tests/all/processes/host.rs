@@ -148,7 +148,8 @@ impl Host {
                     }
                     9 => {
                         let mut info: libc::siginfo_t = std::mem::zeroed();
-                        let id = if first == P_PIDFD { pidfds.get(b as usize).copied() } else { None };
+                        let id =
+                            if first == P_PIDFD { pidfds.get(b as usize).copied() } else { None };
                         let (id, options) = (id.unwrap_or(second), c as i32);
                         let none = ptr::null_mut::<u8>();
                         let info_at = &raw mut info;
@@ -171,7 +172,8 @@ impl Host {
                         let mut info = [0_i32; 32];
                         match libc::read(signals, info.as_mut_ptr().cast(), 128) {
                             128 => {
-                                let [signo, code, pid, status] = [0, 2, 3, 10].map(|n| info[n].into());
+                                let [signo, code, pid, status] =
+                                    [0, 2, 3, 10].map(|n| info[n].into());
                                 [0, signo, code, pid, status, 0]
                             }
                             error => told(error as i64),

@@ -7,7 +7,7 @@ use quietline::{Capabilities, Config, Errno, Kernel, Process, Rlimit};
 /// User and group of a caller without capabilities.
 const ID: u32 = 65_534;
 
-/// A call: whose limits, which, and the new one.
+/// A call: the process, the limit, and the new value.
 type Call = (Whose, u32, Option<Rlimit>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,10 +193,7 @@ fn limits_are_inherited_and_obeyed() {
         (0..5).for_each(|_| p.kill(p.getpid(), 40).unwrap());
         let read = |p: &Process| p.read(signals, &mut [0; 1280]).unwrap() / 128;
         assert_eq!(read(p), 3);
-        assert_eq!(
-            p.setrlimit(RLIMIT_NOFILE, Rlimit { soft: 3, hard: 11 }),
-            Err(Errno::PERM)
-        );
+        assert_eq!(p.setrlimit(RLIMIT_NOFILE, Rlimit { soft: 3, hard: 11 }), Err(Errno::PERM));
         p.setrlimit(RLIMIT_NOFILE, Rlimit { soft: 3, hard: 9 }).unwrap();
         assert_eq!(p.eventfd(0, 0), Ok(2));
     }

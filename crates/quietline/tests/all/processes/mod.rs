@@ -5,6 +5,7 @@ mod call;
 mod exec;
 mod host;
 mod limits;
+mod namespaces;
 mod ours;
 mod own;
 

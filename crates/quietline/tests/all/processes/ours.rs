@@ -54,7 +54,8 @@ impl Ours {
 
 impl System for Ours {
     fn call(&mut self, caller: usize, call: Call) -> Reply {
-        let done = |result: Result<(), Errno>| reply(result.map(|()| 0).map_err(Errno::raw_os_error));
+        let done =
+            |result: Result<(), Errno>| reply(result.map(|()| 0).map_err(Errno::raw_os_error));
         let named = |result: Result<i32, Errno>| {
             reply(result.map(|pid| self.name(pid)).map_err(Errno::raw_os_error))
         };
@@ -124,10 +125,8 @@ impl System for Ours {
             Call::KillBy(n, signo, flags) => done(p.pidfd_send_signal(pidfds[n], signo, flags)),
             Call::WaitBy(n, options) => self.told(p.waitid(P_PIDFD, pidfds[n], options | WNOHANG)),
             Call::CloseOne(n) => {
-                let fd = std::mem::replace(
-                    &mut self.running[caller].as_mut().unwrap().pidfds[n],
-                    -1,
-                );
+                let fd =
+                    std::mem::replace(&mut self.running[caller].as_mut().unwrap().pidfds[n], -1);
                 done(self.running[caller].as_ref().unwrap().process.close(fd))
             }
         }

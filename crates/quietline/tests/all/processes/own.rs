@@ -1,10 +1,8 @@
-//! Processes without the host's: calls that wait, numbers that the program chooses, and the order in
-//! which a process ends.
+//! Processes without the host's: calls that wait, numbers that the program chooses, and the order
+//! in which a process ends.
 
 use quietline::abi::*;
-use quietline::{
-    Config, Errno, Interrupt, Kernel, PollFd, Process, Shared, SigChld, SigInfo,
-};
+use quietline::{Config, Errno, Interrupt, Kernel, PollFd, Process, Shared, SigChld, SigInfo};
 use std::thread;
 use std::time::Duration;
 
