@@ -133,5 +133,5 @@ impl Dice {
 
 /// Programs to be run.
 pub(crate) fn programs() -> u64 {
-    budget("QUIETLINE_PROCESSES_PROGRAMS", quietline_testing::scaled(150))
+    budget("QUIETLINE_PROCESSES_PROGRAMS", 150)
 }

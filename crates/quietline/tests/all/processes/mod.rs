@@ -64,7 +64,7 @@ impl Both {
 #[test]
 fn processes_are_related_as_on_the_host() {
     quietline_testing::isolated!();
-    let mut answered = [0; 2];
+    let mut answered = [0_u64; 2];
     for seed in 1..=call::programs() {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut both = Both::new();
@@ -81,5 +81,6 @@ fn processes_are_related_as_on_the_host() {
         }
     }
     println!("{} calls succeed, {} fail, alike", answered[0], answered[1]);
-    assert!(answered[0] > 1000 && answered[1] > 500, "{answered:?}");
+    let least = 10 * call::programs();
+    assert!(answered.iter().all(|n| *n > least), "{answered:?}");
 }
