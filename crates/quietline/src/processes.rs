@@ -61,7 +61,7 @@ struct Entry {
     session: i32,
     /// Processes whose group, and those whose session, has this number.
     members: u32,
-    /// Children that have not been waited for.
+    /// Processes with this parent, zombies among them.
     children: u32,
     state: State,
     /// Whether it has called `exec` since it was forked.
@@ -122,6 +122,11 @@ impl Entry {
     /// Whether there is a process with the number, alive or a zombie.
     fn is_process(&self) -> bool {
         !matches!(self.state, State::Ended(Ended { phase: Phase::Reaped, .. }))
+    }
+
+    /// Whether the number is that of a process, of a group or of a session.
+    fn is_in_use(&self) -> bool {
+        self.members > 0 || self.is_process()
     }
 
     fn task(&self) -> Option<&Shared<Task>> {
@@ -250,8 +255,10 @@ impl List {
         self.entries.iter().filter(|entry| entry.is_process())
     }
 
+    /// The processes of a group. O(processes), if a group or a session has the number.
     fn members(&self, group: i32) -> impl Iterator<Item = &Entry> {
-        self.processes().filter(move |entry| entry.group == group)
+        let most = self.get(group).map_or(0, |entry| entry.members);
+        self.processes().filter(move |entry| entry.group == group).take(most as usize)
     }
 
     /// Makes a number a group's, or a session's.
@@ -259,17 +266,16 @@ impl List {
         self.get_mut(id).expect("a group's number is in use").members += 1;
     }
 
-    /// Takes a process out of a group, or out of a session.
+    /// Takes a process out of a group, or out of a session. The number may be free after that.
     fn leave(&mut self, id: i32) {
         self.get_mut(id).expect("a group's number is in use").members -= 1;
-        self.prune(id);
     }
 
-    /// Frees a number that nothing uses.
+    /// Frees a number that nothing uses. O(processes).
     fn prune(&mut self, pid: i32) {
-        let Some(at) = self.find(pid) else { return };
-        let entry = &self.entries[at];
-        if entry.members == 0 && !entry.is_process() {
+        if let Some(at) = self.find(pid)
+            && !self.entries[at].is_in_use()
+        {
             self.entries.remove(at);
         }
     }
@@ -279,6 +285,7 @@ impl List {
         let old = mem::replace(&mut entry.group, group);
         self.join(group);
         self.leave(old);
+        self.prune(old);
     }
 
     fn set_session(&mut self, pid: i32, session: i32) {
@@ -286,66 +293,72 @@ impl List {
         let old = mem::replace(&mut entry.session, session);
         self.join(session);
         self.leave(old);
+        self.prune(old);
     }
 
     /// Gives the children of a process that ends to the first process, or to none
-    /// (`forget_original_parent`).
+    /// (`forget_original_parent`). O(processes), if it has children.
     fn orphan_children(&mut self, pid: i32) {
         let Some(entry) = self.get_mut(pid) else { return };
-        let children = mem::take(&mut entry.children);
-        if children == 0 {
+        if mem::take(&mut entry.children) == 0 {
             return;
         }
         let lasts = |init: &Entry| init.is_process() && init.zombie().is_none() && pid != INIT;
         let init = if self.get(INIT).is_some_and(lasts) { INIT } else { 0 };
-        if let Some(init) = self.get_mut(init) {
-            init.children += children;
-        }
-        let mut at = 0;
-        while let Some(child) = self.entries.get_mut(at) {
-            at += 1;
-            if child.parent == pid {
-                child.parent = init;
-                let (child, ended) = (child.pid, child.zombie().is_some());
-                if ended {
-                    self.tell_parent(child);
-                    // The child's entry may be gone.
-                    at = self.entries.partition_point(|entry| entry.pid <= child);
-                }
+        for at in 0..self.entries.len() {
+            let child = &mut self.entries[at];
+            if child.parent != pid {
+                continue;
+            }
+            // The first process may be such a child itself.
+            child.parent = if child.pid == init { 0 } else { init };
+            let (child, parent, ended) = (child.pid, child.parent, child.zombie().is_some());
+            if let Some(parent) = self.get_mut(parent) {
+                parent.children += 1;
+            }
+            if ended && self.tell_parent(child) {
+                self.release(child);
             }
         }
+        // All numbers at once: each removal moves the entries behind it.
+        self.entries.retain(Entry::is_in_use);
     }
 
-    /// Tells the parent of a zombie, and wakes it. A parent that ignores it, or none, never waits
-    /// for it (`do_notify_parent`).
-    fn tell_parent(&mut self, pid: i32) {
-        let Some(entry) = self.get(pid) else { return };
-        let Some(ended) = entry.zombie() else { return };
-        let info = ended.info(pid);
-        let parent = self.get(entry.parent).map(|parent| parent.signals().clone());
-        match &parent {
-            Some(parent) if !parent.ignores_children() => {
-                // Such a signal is never refused.
-                let _ = parent.send(info);
-            }
-            _ => self.reap(pid),
+    /// Tells the parent of a zombie, and wakes it. Returns whether it never waits for the zombie,
+    /// because it ignores its children or because there is none (`do_notify_parent`).
+    fn tell_parent(&self, pid: i32) -> bool {
+        let Some(entry) = self.get(pid) else { return false };
+        let Some(ended) = entry.zombie() else { return false };
+        let Some(parent) = self.get(entry.parent) else { return true };
+        let parent = parent.signals();
+        let ignores = parent.ignores_children();
+        if !ignores {
+            // Such a signal is never refused.
+            let _ = parent.send(ended.info(pid));
         }
-        if let Some(parent) = parent {
-            parent.wake_parent();
-        }
+        parent.wake_parent();
+        ignores
     }
 
-    /// Ends a zombie (`release_task`).
-    fn reap(&mut self, pid: i32) {
+    /// Ends a zombie, but for its number (`release_task`).
+    fn release(&mut self, pid: i32) {
         let Some(entry) = self.get_mut(pid) else { return };
-        let (parent, group, session) = (entry.parent, entry.group, entry.session);
+        let parent = mem::replace(&mut entry.parent, 0);
+        let (group, session) = (entry.group, entry.session);
         entry.set_phase(Phase::Reaped);
         if let Some(parent) = self.get_mut(parent) {
             parent.children -= 1;
         }
         self.leave(group);
         self.leave(session);
-        self.prune(pid);
+    }
+
+    /// Ends a zombie, and frees the numbers that only it has used. O(processes), as memory is moved.
+    fn reap(&mut self, pid: i32) {
+        let Some(entry) = self.get(pid) else { return };
+        let numbers = [entry.group, entry.session, pid];
+        self.release(pid);
+        numbers.into_iter().for_each(|number| self.prune(number));
     }
 }
 
@@ -417,7 +430,9 @@ impl Processes {
             if let Some(entry) = list.get_mut(pid) {
                 entry.set_phase(Phase::Zombie);
             }
-            list.tell_parent(pid);
+            if list.tell_parent(pid) {
+                list.reap(pid);
+            }
         });
     }
 
