@@ -191,7 +191,7 @@ impl Process {
         let mut task = Task::new(table, fs, cred, signals, self.dumpable())?;
         let new = Shared::get_mut(&mut task).expect("nobody has seen it");
         new.inherit_limits(&self.task)?;
-        new.namespace = self.namespace.duplicate();
+        new.namespace = self.namespace.duplicate()?;
         // Relaxed: a setting.
         new.sigpipe = AtomicBool::new(self.sigpipe.load(Ordering::Relaxed));
         new.table = self.table.duplicate(&k.files).map_err(|_| Errno::NOMEM)?;

@@ -6,6 +6,8 @@ use super::Task;
 use crate::abi::{NR_OPEN, RLIM_INFINITY, RLIM_NLIMITS, RLIMIT_NOFILE, RLIMIT_SIGPENDING};
 use crate::kernel::Inner;
 use crate::{Errno, Process};
+use quietline_platform::AllocError;
+use quietline_platform::fork::{Rank, Registered};
 use quietline_sync::{LazyBox, SpinLock};
 use quietline_vfs::cred::{Capabilities, Cred};
 use quietline_vfs::signalfd::MOST;
@@ -15,17 +17,24 @@ use quietline_vfs::signalfd::MOST;
 pub struct Rlimit {
     /// The limit that is obeyed (`rlim_cur`).
     pub soft: u64,
-    /// The most that the soft limit can be set to (`rlim_max`).
+    /// The largest soft limit that can be set (`rlim_max`).
     pub hard: u64,
 }
 
-/// All limits of a process, once one was changed.
-pub(crate) type Limits = LazyBox<SpinLock<[Rlimit; RLIM_NLIMITS]>>;
+/// All limits of a process, made when one is first set.
+pub(crate) type Limits = LazyBox<AllLimits>;
+
+/// The lock is held across forks of the host.
+type AllLimits = Registered<SpinLock<[Rlimit; RLIM_NLIMITS]>>;
 
 impl Rlimit {
     const fn both(limit: u64) -> Self {
         Self { soft: limit, hard: limit }
     }
+}
+
+fn make(limits: [Rlimit; RLIM_NLIMITS]) -> Result<AllLimits, AllocError> {
+    Registered::new(Rank::Object, SpinLock::new(limits))
 }
 
 /// The limits of a first process.
@@ -44,14 +53,13 @@ impl Task {
     pub(super) fn inherit_limits(&self, parent: &Self) -> Result<(), Errno> {
         if let Some(limits) = parent.limits.get() {
             let copy = *limits.lock();
-            let made = self.limits.get_or_make(|| Ok(SpinLock::new(copy)));
-            made.map_err(|_| Errno::NOMEM)?;
+            self.limits.get_or_make(|| make(copy)).map_err(|_| Errno::NOMEM)?;
             self.signals.set_most(copy[RLIMIT_SIGPENDING as usize].soft);
         }
         Ok(())
     }
 
-    /// Returns a limit, and sets it (`do_prlimit`).
+    /// Returns a limit, and sets it if `new` is one (`do_prlimit`).
     fn prlimit(
         &self,
         k: &Inner,
@@ -74,7 +82,7 @@ impl Task {
         if resource == RLIMIT_NOFILE && new.hard > NR_OPEN as u64 {
             return Err(Errno::PERM);
         }
-        let limits = self.limits.get_or_make(|| Ok(SpinLock::new(first(k))));
+        let limits = self.limits.get_or_make(|| make(first(k)));
         let mut limits = limits.map_err(|_| Errno::NOMEM)?.lock();
         let old = now(limits[at]);
         if new.hard > old.hard && !may_raise {

@@ -6,7 +6,8 @@ use crate::kernel::Inner;
 use crate::paths::checked;
 use crate::{Errno, Process};
 use core::ops::Deref;
-use quietline_sync::{Shared, SpinLock};
+use quietline_platform::fork::{Rank, Registered};
+use quietline_sync::{LazyBox, Shared, SpinLock};
 use quietline_vfs::cred::Capabilities;
 use quietline_vfs::{How, Lookup, Namespace};
 
@@ -15,11 +16,12 @@ const DIRECTORY: How = How::of(Lookup::FOLLOW.union(Lookup::DIRECTORY));
 /// A namespace that processes own; none before it is made.
 type Own = Shared<Option<Namespace<'static>>>;
 
-/// The mount namespace of a process: none of its own is the kernel's first.
+/// The mount namespace of a process. A process without one of its own is in the kernel's first. The
+/// lock is held across forks of the host.
 #[derive(Debug, Default)]
-pub(crate) struct NamespaceCell(SpinLock<Option<Own>>);
+pub(crate) struct NamespaceCell(LazyBox<Registered<SpinLock<Option<Own>>>>);
 
-/// The namespace of a process, for a call. It lasts as long.
+/// A reference to the mount namespace of a process.
 pub(crate) enum NamespaceOf<'k> {
     First(&'k Namespace<'static>),
     Own(Own),
@@ -37,19 +39,36 @@ impl Deref for NamespaceOf<'_> {
 }
 
 impl NamespaceCell {
-    /// One with the same namespace, for a child.
-    pub(super) fn duplicate(&self) -> Self {
-        Self(SpinLock::new(self.0.lock().clone()))
+    fn own(&self) -> Option<Own> {
+        self.0.get()?.lock().clone()
+    }
+
+    /// Returns the place of the process's own namespace.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    fn place(&self) -> Result<&SpinLock<Option<Own>>, Errno> {
+        let make = || Registered::new(Rank::Object, SpinLock::new(None));
+        self.0.get_or_make(make).map(|own| &**own).map_err(|_| Errno::NOMEM)
+    }
+
+    /// Returns a cell with the same namespace, for a child.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn duplicate(&self) -> Result<Self, Errno> {
+        let copy = Self::default();
+        if let Some(own) = self.own() {
+            *copy.place()?.lock() = Some(own);
+        }
+        Ok(copy)
     }
 }
 
 impl Task {
-    /// The mount namespace, which a call of another thread may replace meanwhile.
+    /// Returns the mount namespace. A call of another thread may replace it meanwhile.
     pub(crate) fn namespace<'k>(&self, k: &'k Inner) -> NamespaceOf<'k> {
-        match &*self.namespace.0.lock() {
-            None => NamespaceOf::First(&k.namespace),
-            Some(own) => NamespaceOf::Own(own.clone()),
-        }
+        self.namespace.own().map_or(NamespaceOf::First(&k.namespace), NamespaceOf::Own)
     }
 }
 
@@ -58,8 +77,12 @@ impl Process {
     /// (`CLONE_NEWNS`). Children are in their parent's. `CLONE_FS` and `CLONE_FILES` change
     /// nothing: a process shares neither its place nor its descriptors.
     ///
+    /// Calls of other threads meanwhile, among them `fork`, may find the old namespace with the new
+    /// root and working directory.
+    ///
     /// # Errors
-    /// `EINVAL` for another flag; `EPERM` without `CAP_SYS_ADMIN`; `ENOMEM`.
+    /// `EINVAL` for another flag; `EPERM` without `CAP_SYS_ADMIN`; `ENOMEM`, and nothing has
+    /// changed.
     pub fn unshare(&self, flags: i32) -> Result<(), Errno> {
         if flags & !(CLONE_NEWNS | CLONE_FS | CLONE_FILES) != 0 {
             return Err(Errno::INVAL);
@@ -70,11 +93,12 @@ impl Process {
         if !self.capabilities().contains(Capabilities::SYS_ADMIN) {
             return Err(Errno::PERM);
         }
+        let place = self.namespace.place()?;
         let mut new: Own = Shared::new(None).map_err(|_| Errno::NOMEM)?;
         let made = Shared::get_mut(&mut new).expect("no other thread has seen it");
         // Moves the process into it: nothing may fail after this.
         *made = Some(self.task.namespace(self.inner()).duplicate(&self.fs)?);
-        let old = self.namespace.0.lock().replace(new);
+        let old = place.lock().replace(new);
         drop(old);
         self.returning(Ok(()))
     }

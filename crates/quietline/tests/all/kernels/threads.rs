@@ -4,7 +4,7 @@ use crate::support::{
     StopOnDrop, allowed_cpus, assert_nothing_open, in_child, pin, until_others_sleep,
 };
 use quietline::abi::*;
-use quietline::{Config, Errno, EventFd, ItimerSpec, Kernel, Process};
+use quietline::{Config, Errno, EventFd, ItimerSpec, Kernel, Process, Rlimit};
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -264,8 +264,10 @@ fn close_range_and_openers() {
 fn a_child_process_goes_on() {
     quietline_testing::isolated!();
     const THREADS: usize = 3;
-    let kernel = Kernel::boot(Config::default()).unwrap();
+    let kernel = Kernel::boot(Config::default().owner(0, 0)).unwrap();
     let p = kernel.process().unwrap();
+    // So that forks also copy a namespace and limits.
+    p.unshare(CLONE_NEWNS).unwrap();
     let kept = p.eventfd(77, 0).unwrap();
     let stop = AtomicBool::new(false);
     let started = Barrier::new(THREADS + 1);
@@ -280,6 +282,7 @@ fn a_child_process_goes_on() {
                     let fd = p.socket(AF_INET, SOCK_STREAM | any, 0).unwrap();
                     if n == 0 {
                         p.chdir("/").unwrap();
+                        p.setrlimit(RLIMIT_SIGPENDING, Rlimit { soft: 10, hard: 4096 }).unwrap();
                     }
                     if n == 2 {
                         // Copies come and go, so that their tables' locks have older places than the parent's in the
