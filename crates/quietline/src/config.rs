@@ -13,9 +13,15 @@ pub struct Config {
     pub file_max: u64,
     /// Descriptors of a process are below this (`RLIMIT_NOFILE`); `EMFILE` beyond. At most, and by default, 1,048,576.
     pub nofile: usize,
+    /// Processes and zombies that there may be at once; `EAGAIN` beyond (`pids.max` of a control
+    /// group). A number that only a process group or a session has counts, too. Default: no limit but
+    /// that there are 4,194,303 numbers. A zombie takes some 200 bytes of the heap, which are not
+    /// charged to [`memory`](Self::memory).
+    pub pids_max: usize,
     /// Whether user 0 has all capabilities. Without, it lacks `CAP_NET_ADMIN`,
-    /// `CAP_NET_BIND_SERVICE`, `CAP_NET_RAW` and `CAP_WAKE_ALARM`, and `CAP_SYS_ADMIN` does not
-    /// lift `file_max`. Other users have no capability. Default: no.
+    /// `CAP_NET_BIND_SERVICE`, `CAP_NET_RAW` and `CAP_WAKE_ALARM`, `CAP_SYS_ADMIN` does not lift
+    /// `file_max`, and `CAP_SYS_RESOURCE` raises no hard limit. Other users have no capability.
+    /// Default: no.
     pub privileged: bool,
     /// The first port that a process may bind without `CAP_NET_BIND_SERVICE`
     /// (`/proc/sys/net/ipv4/ip_unprivileged_port_start`). Default: 1,024.
@@ -43,6 +49,7 @@ impl Default for Config {
         Self {
             file_max: u64::MAX,
             nofile: NR_OPEN,
+            pids_max: usize::MAX,
             privileged: false,
             unprivileged_port_start: FIRST_UNPRIVILEGED,
             owner: None,
@@ -69,6 +76,11 @@ impl Config {
     /// With or without [all capabilities for user 0](Self::privileged).
     pub fn privileged(self, privileged: bool) -> Self {
         Self { privileged, ..self }
+    }
+
+    /// With a limit on [processes and zombies](Self::pids_max).
+    pub fn pids_max(self, pids_max: usize) -> Self {
+        Self { pids_max, ..self }
     }
 
     /// With another [`unprivileged_port_start`](Self::unprivileged_port_start).

@@ -189,7 +189,7 @@ impl Kernel {
         let pidfds = PseudoFs::new("anon_inodefs").map_err(no_memory)?;
         let epolls = EventPolls::new().map_err(no_memory)?;
         let last_ino = IdAllocator::new().map_err(no_memory)?;
-        let processes = Processes::new().map_err(no_memory)?;
+        let processes = Processes::new(config.pids_max).map_err(no_memory)?;
         let account = Account::new(config.memory).map_err(no_memory)?;
         // The tree comes last: from here on the namespace goes before the file systems, whatever fails.
         let vfs = Vfs::new()?;
@@ -237,7 +237,7 @@ impl Kernel {
     /// group of its own.
     ///
     /// # Errors
-    /// `ENOMEM`; `EAGAIN` when all numbers have processes.
+    /// `ENOMEM`; `EAGAIN` when all numbers have processes, or at [`Config::pids_max`].
     pub fn process(&self) -> Result<Process, Errno> {
         Process::new(self.clone(), None)
     }
@@ -245,8 +245,8 @@ impl Kernel {
     /// As [`process`](Self::process), with a number of the caller's choice.
     ///
     /// # Errors
-    /// `ENOMEM`; `EINVAL` for a number below 1 or above 4,194,303; `EEXIST` if a process, a process
-    /// group or a session has it.
+    /// As [`process`](Self::process); `EINVAL` for a number below 1 or above 4,194,303; `EEXIST` if a
+    /// process, a process group or a session has it.
     pub fn process_as(&self, pid: i32) -> Result<Process, Errno> {
         Process::new(self.clone(), Some(pid))
     }

@@ -178,8 +178,8 @@
 //! Files of the tree are complete but for devices. The internet is the loopback: TCP and UDP reach other sockets of the same
 //! kernel. Signals are numbers that wait to be read: there are no handlers, and none ends or stops
 //! a process. Nothing interrupts a wait for a lock. Credentials and the working directory are a
-//! process's, not a thread's. Locks of the tree, and of what is behind one descriptor (data,
-//! waiters, timers), are not held across a `fork` of the host: one that another thread holds at
+//! process's, not a thread's. Locks of the tree, of signals, and of what is behind one descriptor
+//! (data, waiters, timers), are not held across a `fork` of the host: one that another thread holds at
 //! that moment stays locked in the child. Nor does the thread that rings timers come along.
 //!
 //! # Lock order

@@ -72,7 +72,7 @@ pub struct Task {
     pub(crate) dumpable: AtomicBool,
     /// Held while the process's owner of new objects follows its credentials.
     pub(crate) owner_lock: SpinLock<()>,
-    /// With what it ends, as `wait4` tells it.
+    /// The exit status, as `wait4` returns it.
     pub(crate) status: AtomicU32,
     limits: Limits,
     namespace: NamespaceCell,
@@ -156,8 +156,9 @@ impl Process {
     /// same credentials: a child of this one.
     ///
     /// # Errors
-    /// `ENOMEM`; `EAGAIN` when all numbers have processes. After number 4,194,303 come those from
-    /// 300 on that are free.
+    /// `ENOMEM`; `EAGAIN` when all numbers have processes, or at
+    /// [`Config::pids_max`](crate::Config::pids_max). After number 4,194,303 come those from 300 on
+    /// that are free.
     pub fn fork(&self) -> Result<Process, Errno> {
         self.fork_numbered(None)
     }

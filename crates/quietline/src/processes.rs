@@ -35,7 +35,7 @@ const AFTER_WRAP: i32 = 300;
 /// The number of the process that becomes the parent of orphans.
 const INIT: i32 = 1;
 
-/// The processes that there are.
+/// The list of processes of a kernel.
 #[derive(Debug)]
 pub(crate) struct Processes {
     list: Registered<SpinLock<List>>,
@@ -49,6 +49,8 @@ struct List {
     last: i32,
     /// The number after the largest: [`PID_MAX`], but for tests.
     end: i32,
+    /// The most entries ([`Config::pids_max`](crate::Config::pids_max)).
+    most: usize,
 }
 
 /// A number that is in use (`struct pid`).
@@ -86,12 +88,12 @@ enum Phase {
     Reaped,
 }
 
-/// The rest of a process.
+/// The rest of a process that has ended.
 #[derive(Debug)]
 struct Ended {
     phase: Phase,
     signals: Shared<Signals>,
-    /// As `wait4` tells it.
+    /// The exit status, as `wait4` returns it.
     status: i32,
     /// The real and the saved user.
     uids: [u32; 2],
@@ -112,7 +114,7 @@ pub(crate) struct Sender {
 pub(crate) enum Awaited<'a> {
     All,
     Pid(i32),
-    /// A process group; 0 is the caller's.
+    /// The children in a process group.
     Group(i32),
     /// The process with these signals.
     With(&'a Signals),
@@ -201,7 +203,7 @@ fn uids(task: &Task) -> [u32; 2] {
 }
 
 impl Ended {
-    /// What the parent is told.
+    /// Returns what SIGCHLD and `waitid` tell the parent.
     fn info(&self, pid: i32) -> SigInfo {
         let (code, status) = match self.status & 0x7f {
             0 => (CLD_EXITED, self.status >> 8),
@@ -363,8 +365,9 @@ impl List {
 }
 
 impl Processes {
-    pub(crate) fn new() -> Result<Self, AllocError> {
-        let list = List { entries: Vec::new(), last: 0, end: PID_MAX };
+    /// No processes, and `most` at once.
+    pub(crate) fn new(most: usize) -> Result<Self, AllocError> {
+        let list = List { entries: Vec::new(), last: 0, end: PID_MAX, most };
         let list = Registered::new(Rank::List, SpinLock::new(list))?;
         Ok(Self { list })
     }
@@ -373,7 +376,7 @@ impl Processes {
     /// its parent's group and session, a process without a parent in its own.
     ///
     /// # Errors
-    /// `ENOMEM`; `EAGAIN` when there is no number; `EINVAL` if `wanted` is none, `EEXIST` if it is
+    /// `ENOMEM`; `EAGAIN` when there is no number, or when there are as many as may be; `EINVAL` if `wanted` is none, `EEXIST` if it is
     /// in use.
     pub(crate) fn enter(
         &self,
@@ -388,6 +391,9 @@ impl Processes {
             Some(pid) if list.find(pid).is_some() => return Err(Errno::EXIST),
             Some(pid) => (pid, list.entries.partition_point(|entry| entry.pid < pid)),
         };
+        if list.entries.len() >= list.most {
+            return Err(Errno::AGAIN);
+        }
         list.reserve()?;
         let new = Shared::get_mut(task).expect("no other thread has seen it");
         new.pid = pid;

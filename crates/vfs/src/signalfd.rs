@@ -51,8 +51,8 @@ const CONTINUES: u64 = 1 << (SIGCONT - 1);
 const STOP: u64 = 1 << (19 - 1) | 1 << (20 - 1) | 1 << (21 - 1) | 1 << (22 - 1);
 /// Bytes of what a reader is told of a signal.
 const INFO: usize = 128;
-/// Signals of a process that may wait with what they are told with (`RLIMIT_SIGPENDING`), at first;
-/// those below 32 that a process sends always do.
+/// The most signals of a process that wait with their [`SigInfo`] (`RLIMIT_SIGPENDING`), at first.
+/// Signals below 32 that a process sends always have it.
 pub const MOST: usize = 4096;
 
 /// A signal that was sent (`siginfo_t`).
@@ -133,8 +133,8 @@ impl Waiting {
     }
 }
 
-/// The signals that wait for a process, and how far it has ended. They last as long as a descriptor
-/// of either.
+/// The signals that wait for a process, and how far it has ended. Descriptors of the process and of
+/// its signals own this, too, and may outlast the process.
 #[derive(Debug)]
 pub struct Signals {
     waiting: SpinLock<Waiting>,
@@ -170,7 +170,7 @@ impl Signals {
         Self { waiting: SpinLock::new(waiting), queue: WaitQueue::new(), phase, ignores_children }
     }
 
-    /// Sets how many signals may wait with what they are told with. Those that do stay.
+    /// Sets how many signals may wait with their [`SigInfo`]. Signals that wait stay.
     pub fn set_most(&self, most: u64) {
         self.waiting.lock().most = most;
     }
@@ -190,9 +190,16 @@ impl Signals {
         }
     }
 
-    /// Says that the process has ended, and whether its parent has waited for it, and wakes the
-    /// callers that poll for that.
+    /// Notes that the process has ended, and whether its parent has waited for it. Drops the signals
+    /// that wait, and wakes the callers that poll for the end.
     pub fn set_ended(&self, reaped: bool) {
+        // A zombie is to take no memory for them.
+        let infos = {
+            let mut waiting = self.waiting.lock();
+            waiting.signals = 0;
+            core::mem::take(&mut waiting.infos)
+        };
+        drop(infos);
         // ORDERING: release: a caller that finds it finds what the process has done.
         self.phase.store(if reaped { REAPED } else { ZOMBIE }, Ordering::Release);
         self.queue.wake((Events::IN | Events::RDNORM | Events::HUP).bits(), WaitQueue::ALL);
@@ -215,7 +222,7 @@ impl Signals {
         }
     }
 
-    /// Waits until `ready` has something to give: it is asked again after each
+    /// Waits until `ready` returns a value. It is called again after each
     /// [`wake_parent`](Self::wake_parent).
     ///
     /// # Errors
@@ -225,8 +232,8 @@ impl Signals {
         self.queue.wait_until(&wait, ready).map_err(|_| Errno::INTR)
     }
 
-    /// Wakes the threads of the process that wait for a child's end. What they wait for has been
-    /// changed under the lock under which they look at it.
+    /// Wakes the threads of the process that wait for a child's end. The caller has changed the list of
+    /// processes under its lock, under which they look at it.
     pub fn wake_parent(&self) {
         self.queue.wake_ordered(CHILD, WaitQueue::ALL);
     }

@@ -113,8 +113,9 @@ impl Process {
     /// returned.
     ///
     /// # Errors
-    /// As `setrlimit(2)`: `EINVAL`; `EPERM` for a higher hard limit without `CAP_SYS_RESOURCE`, and
-    /// for more than 1,048,576 descriptors; `ENOMEM`.
+    /// As `setrlimit(2)`: `EINVAL`; `EPERM` for a higher hard limit without `CAP_SYS_RESOURCE` in a
+    /// [privileged](crate::Config::privileged) kernel, and for more than 1,048,576 descriptors;
+    /// `ENOMEM`.
     pub fn setrlimit(&self, resource: u32, limit: Rlimit) -> Result<(), Errno> {
         self.prlimit(0, resource, Some(limit)).map(drop)
     }
@@ -129,14 +130,15 @@ impl Process {
         let section = self.cred.section();
         let cred = self.cred.load(&section);
         let privileged = cred.has(Capabilities::SYS_RESOURCE);
+        let may_raise = privileged && k.config.privileged;
         if pid == 0 || pid == self.getpid() {
-            return self.task.prlimit(k, resource, new, privileged);
+            return self.task.prlimit(k, resource, new, may_raise);
         }
         let done = k.processes.with(pid, |task| {
             if !privileged && !is_like(cred, task.cred.load(&section)) {
                 return Err(Errno::PERM);
             }
-            task.prlimit(k, resource, new, privileged)
+            task.prlimit(k, resource, new, may_raise)
         });
         done.ok_or(Errno::SRCH)?
     }

@@ -15,7 +15,7 @@ fn limited(bytes: usize) -> (Kernel, Process) {
 /// Grows a kernel by one object, the number of which is passed, or says why not.
 type Grow = fn(&Process, usize) -> Result<(), Errno>;
 
-const GROWTHS: [(&str, Grow); 12] = [
+const GROWTHS: [(&str, Grow); 13] = [
     ("files of one page", |p, n| {
         let fd = p.open(format!("/f{n}"), O_CREAT | O_RDWR, 0o600)?;
         let written = p.write(fd, &[1; 4096]);
@@ -40,6 +40,7 @@ const GROWTHS: [(&str, Grow); 12] = [
     ("counters", |p, _| p.eventfd(0, 0).map(drop)),
     ("timers", |p, _| p.timerfd_create(CLOCK_MONOTONIC, 0).map(drop)),
     ("signalfds", |p, _| p.signalfd(-1, 1, 0).map(drop)),
+    ("pidfds", |p, _| p.pidfd_open(p.getpid(), 0).map(drop)),
     ("watched counters", |p, _| {
         let (epoll, fd) = (p.epoll_create1(0)?, p.eventfd(0, 0)?);
         p.epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &EpollEvent { events: Events::IN.bits(), data: 7 })

@@ -204,3 +204,21 @@ fn limits_are_inherited_and_obeyed() {
     assert_eq!(child.getrlimit(RLIMIT_NOFILE), Ok(Rlimit { soft: 5, hard: 30 }));
     assert_eq!(p.nofile(), 3);
 }
+
+/// Root of a kernel that is not privileged cannot pass the limits that the program has set.
+#[test]
+fn no_process_of_an_unprivileged_kernel_raises_hard_limits() {
+    for privileged in [false, true] {
+        let config = Config::default().owner(0, 0).privileged(privileged).nofile(20);
+        let p = Kernel::boot(config).unwrap().process().unwrap();
+        let child = p.fork().unwrap();
+        let expected = if privileged { Ok(()) } else { Err(Errno::PERM) };
+        for resource in [RLIMIT_NOFILE, RLIMIT_SIGPENDING] {
+            let hard = p.getrlimit(resource).unwrap().hard + 1;
+            let more = Rlimit { soft: 1, hard };
+            assert_eq!(p.setrlimit(resource, more), expected);
+            assert_eq!(p.prlimit(child.getpid(), resource, Some(more)).map(drop), expected);
+            assert_eq!(p.setrlimit(resource, Rlimit { soft: 1, hard: 10 }), Ok(()));
+        }
+    }
+}

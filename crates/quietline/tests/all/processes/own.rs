@@ -3,6 +3,8 @@
 
 use quietline::abi::*;
 use quietline::{Config, Errno, Interrupt, Kernel, PollFd, Process, Shared, SigChld, SigInfo};
+use quietline_testing::heap;
+use quietline_vfs::signalfd::MOST;
 use std::thread;
 use std::time::Duration;
 
@@ -156,4 +158,120 @@ fn orphans_of_a_kernel_without_a_first_process_have_no_parent() {
     drop(p);
     assert_eq!((orphan.getppid(), orphan.getsid(0)), (0, Ok(1)), "the session stays");
     assert_eq!((orphan.kill(1, 0), orphan.kill(0, 0)), (Err(Errno::SRCH), Ok(())));
+}
+
+/// A first process may be the child of another one, which ends before it.
+#[test]
+fn the_first_process_is_not_its_own_parent() {
+    let kernel = Kernel::boot(Config::default()).unwrap();
+    let parent = kernel.process_as(7).unwrap();
+    let (first, other) = (parent.fork_as(1).unwrap(), parent.fork().unwrap());
+    assert_eq!((first.getppid(), other.getppid()), (7, 7));
+    drop(parent);
+    assert_eq!((first.getppid(), other.getppid()), (0, 1));
+    assert_eq!(first.waitid(P_ALL, 0, WEXITED | WNOHANG), Ok(None));
+    assert_eq!(first.waitid(P_PID, 1, WEXITED | WNOHANG), Err(Errno::CHILD));
+    drop(other);
+    assert_eq!(first.waitid(P_ALL, 0, WEXITED), Err(Errno::CHILD));
+    drop(first);
+    assert_eq!(kernel.process().unwrap().fork_as(7).unwrap().getppid(), 2);
+}
+
+/// A parent that ignores its children gets the zombies of one that has not: their numbers are free,
+/// but for that of a group.
+#[test]
+fn zombies_end_with_their_parent() {
+    let p = first();
+    p.set_sigchld(SigChld::Ignore);
+    let middle = p.fork().unwrap();
+    middle.set_sigchld(SigChld::Signal);
+    let (leader, member) = (middle.fork().unwrap(), middle.fork().unwrap());
+    let group = leader.getpid();
+    leader.setpgid(0, 0).unwrap();
+    middle.setpgid(member.getpid(), group).unwrap();
+    let pids: Vec<i32> = (0..20).map(|_| middle.fork().unwrap().getpid()).collect();
+    drop(leader);
+    for pid in pids.iter().chain([&group]) {
+        assert_eq!((p.kill(*pid, 0), p.fork_as(*pid).map(drop)), (Ok(()), Err(Errno::EXIST)));
+    }
+    drop(middle);
+    for pid in pids {
+        assert_eq!(p.kill(pid, 0), Err(Errno::SRCH));
+        assert_eq!(p.fork_as(pid).unwrap().getpid(), pid);
+    }
+    assert_eq!((p.kill(group, 0), p.kill(-group, 0)), (Err(Errno::SRCH), Ok(())));
+    assert_eq!(p.fork_as(group).map(drop), Err(Errno::EXIST));
+    assert_eq!((member.getppid(), p.waitid(P_ALL, 0, WEXITED | WNOHANG)), (1, Ok(None)));
+    drop(member);
+    assert_eq!(p.waitid(P_ALL, 0, WEXITED), Err(Errno::CHILD));
+    assert_eq!(p.fork_as(group).unwrap().getpid(), group);
+}
+
+#[test]
+fn processes_and_zombies_have_a_limit() {
+    let kernel = Kernel::boot(Config::default().pids_max(3)).unwrap();
+    let p = kernel.process().unwrap();
+    p.set_sigchld(SigChld::Signal);
+    let (one, _two) = (p.fork().unwrap(), p.fork().unwrap());
+    let refused = [p.fork().map(drop), p.fork_as(90).map(drop), kernel.process().map(drop)];
+    assert_eq!(refused, [Err(Errno::AGAIN); 3]);
+    assert_eq!(p.fork_as(1).map(drop), Err(Errno::EXIST));
+    drop(one);
+    assert_eq!(p.fork().map(drop), Err(Errno::AGAIN), "a zombie counts");
+    p.waitid(P_ALL, 0, WEXITED).unwrap();
+    assert_eq!(p.fork_as(90).map(drop), Ok(()));
+}
+
+#[test]
+fn a_zombie_keeps_no_signals() {
+    quietline_testing::isolated!();
+    heap::start();
+    let p = first();
+    let child = p.fork().unwrap();
+    let pid = child.getpid();
+    let before = heap::bytes();
+    (0..MOST).for_each(|_| p.kill(pid, 40).unwrap());
+    let kept = heap::bytes() - before;
+    drop(child);
+    assert_eq!(p.kill(pid, 40), Ok(()), "it is a zombie");
+    let left = heap::bytes() - before;
+    assert!(kept > 64 << 10 && left < 1 << 10, "{kept} {left}");
+}
+
+/// `kill(-1)` reaches all processes but the first one and the caller.
+#[test]
+fn a_signal_is_sent_to_all() {
+    let p = first();
+    let [a, b, c] = [(); 3].map(|()| p.fork().unwrap());
+    assert_eq!(a.kill(-1, libc::SIGUSR1), Ok(()));
+    let usr1 = 1 << (libc::SIGUSR1 - 1);
+    assert_eq!([&p, &a, &b, &c].map(Process::sigpending), [0, 0, usr1, usr1]);
+    assert_eq!(a.kill(-1, 65), Err(Errno::INVAL));
+    // That no process may be signalled is no error, that there is none is one.
+    let user = a.fork().unwrap();
+    user.setresuid(5, 5, 5).unwrap();
+    assert_eq!(user.kill(-1, libc::SIGUSR2), Ok(()));
+    assert_eq!([&p, &a, &b, &c].map(Process::sigpending), [0, 0, usr1, usr1]);
+    drop((b, c, user));
+    assert_eq!(p.waitid(P_ALL, 0, WEXITED).map(|info| info.is_some()), Ok(true));
+    assert_eq!(p.waitid(P_ALL, 0, WEXITED).map(|info| info.is_some()), Ok(true));
+    assert_eq!(a.kill(-1, 0), Ok(()), "a zombie counts");
+    assert_eq!(a.waitid(P_ALL, 0, WEXITED).map(|info| info.is_some()), Ok(true));
+    assert_eq!(a.kill(-1, 0), Err(Errno::SRCH));
+}
+
+/// SIGCONT reaches processes of other users in the sender's session.
+#[test]
+fn a_session_may_be_continued() {
+    let p = first();
+    let (user, other) = (p.fork().unwrap(), p.fork().unwrap());
+    user.setresuid(5, 5, 5).unwrap();
+    for to in [p.getpid(), other.getpid(), -p.getpid()] {
+        let sent = [libc::SIGCONT, libc::SIGUSR1].map(|signo| user.kill(to, signo));
+        // Of a group it is enough that the sender itself is reached.
+        let usr1 = if to < 0 { Ok(()) } else { Err(Errno::PERM) };
+        assert_eq!(sent, [Ok(()), usr1], "{to}");
+    }
+    other.setsid().unwrap();
+    assert_eq!(user.kill(other.getpid(), libc::SIGCONT), Err(Errno::PERM));
 }
