@@ -24,12 +24,15 @@ pub const WSTOPPED: i32 = 2;
 pub const WEXITED: i32 = 4;
 /// `waitid`: for children that continue. None does here.
 pub const WCONTINUED: i32 = 8;
-/// `waitid`: the child can be waited for again.
+/// `waitid`: the child stays, and can be waited for again.
 pub const WNOWAIT: i32 = 0x0100_0000;
 /// `waitid`: for children of this thread only. Children are the process's here.
 pub const __WNOTHREAD: i32 = 0x2000_0000;
-/// `waitid`: for all children, however they were made. All are made alike here.
+/// `waitid`: for all children, whatever signal tells of their end.
 pub const __WALL: i32 = 0x4000_0000;
+/// `waitid`: for children that tell their parent of their end by another signal than SIGCHLD. There
+/// are none here.
+pub const __WCLONE: i32 = i32::MIN;
 /// Code of SIGCHLD and `waitid`: the child has called `exit`.
 pub const CLD_EXITED: i32 = 1;
 /// Code of SIGCHLD and `waitid`: a signal has ended the child.
@@ -46,13 +49,13 @@ pub const PIDFD_SIGNAL_THREAD_GROUP: u32 = 2;
 /// `pidfd_send_signal`: to the process group that the process leads.
 pub const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 4;
 
-/// Limits that there are, numbered from 0.
+/// The number of limits, which are numbered from 0.
 pub const RLIM_NLIMITS: usize = 16;
 /// No limit.
 pub const RLIM_INFINITY: u64 = u64::MAX;
-/// Descriptors are below this.
+/// The number after the largest descriptor.
 pub const RLIMIT_NOFILE: u32 = 7;
-/// Signals that wait with what they are told with.
+/// The most signals that wait with their [`SigInfo`](crate::SigInfo).
 pub const RLIMIT_SIGPENDING: u32 = 11;
 
 /// `unshare`: the root, the working directory and the umask.

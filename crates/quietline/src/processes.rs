@@ -596,12 +596,10 @@ impl Processes {
     ) -> Result<Option<SigInfo>, Errno> {
         wake_later(|| {
             let mut list = self.list.lock();
-            let own = list.process(parent)?;
-            let (own_group, left) = (own.group, own.children);
+            let left = list.process(parent)?.children;
             let is_awaited = |entry: &&Entry| match awaited {
                 Awaited::All => true,
                 Awaited::Pid(pid) => entry.pid == pid,
-                Awaited::Group(0) => entry.group == own_group,
                 Awaited::Group(group) => entry.group == group,
                 Awaited::With(signals) => entry.is_with(signals),
             };

@@ -18,15 +18,16 @@ pub enum SigPipe {
 
 impl Process {
     /// Sends a signal to a process of the same kernel, to the caller's process group (0), to all
-    /// processes but the caller and the first (-1), or to the group with the number `-pid`: it
-    /// waits there until a signalfd reads it. With 0 only says whether it could.
+    /// processes but the caller and the first (-1), or to the group with the number `-pid`. The
+    /// signal waits there until a signalfd reads it. Signal 0 is not sent: the call only returns
+    /// whether it would be allowed.
     ///
     /// # Errors
     /// `EINVAL` for a number that is no signal, `ESRCH` for a number that no process or group has,
     /// `EPERM` for a process of another user, without `CAP_KILL`. SIGCONT may be sent to all
-    /// processes of the session. Of a group it is enough that one gets the signal. None for want of
-    /// room: where [`MOST`](quietline_vfs::signalfd::MOST) wait already, or there is no memory, a
-    /// signal may wait without being told who sent it, and of those from 32 on one of each.
+    /// processes of the session. Of a group it is enough that one process gets the signal. A full
+    /// queue (`RLIMIT_SIGPENDING`) and a lack of memory are no errors: the signal then waits without
+    /// its sender, and a signal from 32 on waits only once.
     pub fn kill(&self, pid: i32, signo: i32) -> Result<(), Errno> {
         self.inner().processes.kill(&self.sender(), pid, signo)
     }

@@ -1,7 +1,7 @@
 //! The end of a process, and the parent that waits for it.
 
 use crate::abi::{
-    __WALL, __WNOTHREAD, O_NONBLOCK, P_ALL, P_PGID, P_PID, P_PIDFD, WCONTINUED, WEXITED, WNOHANG,
+    __WALL, __WCLONE, __WNOTHREAD, O_NONBLOCK, P_ALL, P_PGID, P_PID, P_PIDFD, WCONTINUED, WEXITED, WNOHANG,
     WNOWAIT, WSTOPPED,
 };
 use crate::processes::Awaited;
@@ -83,11 +83,26 @@ impl Process {
     /// [`WCONTINUED`] may be given, and never come true. Returns `None` if none has ended, with
     /// `WNOHANG`.
     ///
+    /// ```
+    /// use quietline::abi::{P_ALL, WEXITED};
+    /// use quietline::{Config, Kernel, SigChld};
+    ///
+    /// let parent = Kernel::boot(Config::default())?.process()?;
+    /// parent.set_sigchld(SigChld::Signal);
+    /// let child = parent.fork()?;
+    /// let pid = child.getpid();
+    /// child.exit(3);
+    /// let ended = parent.waitid(P_ALL, 0, WEXITED)?.expect("without WNOHANG a child");
+    /// assert_eq!((ended.pid, ended.status), (pid, 3));
+    /// # Ok::<(), quietline::Errno>(())
+    /// ```
+    ///
     /// # Errors
     /// As `waitid(2)`: `ECHILD`, also when the process [ignores](SigChld::Ignore) its children and
     /// all have ended; `EINVAL`; `EBADF`; `EAGAIN` for a pidfd with `PIDFD_NONBLOCK`; `EINTR`.
     pub fn waitid(&self, which: i32, id: i32, options: i32) -> Result<Option<SigInfo>, Errno> {
-        let known = WNOHANG | WNOWAIT | WEXITED | WSTOPPED | WCONTINUED | __WNOTHREAD | __WALL;
+        let known = WNOHANG | WNOWAIT | WEXITED | WSTOPPED | WCONTINUED;
+        let known = known | __WNOTHREAD | __WCLONE | __WALL;
         if options & !known != 0 || options & (WEXITED | WSTOPPED | WCONTINUED) == 0 {
             return Err(Errno::INVAL);
         }
@@ -95,7 +110,10 @@ impl Process {
         match which {
             P_ALL => self.wait_for(Awaited::All, options, nohang),
             P_PID if id > 0 => self.wait_for(Awaited::Pid(id), options, nohang),
-            P_PGID if id >= 0 => self.wait_for(Awaited::Group(id), options, nohang),
+            P_PGID if id >= 0 => {
+                let group = if id == 0 { self.getpgid(0)? } else { id };
+                self.wait_for(Awaited::Group(group), options, nohang)
+            }
             P_PIDFD if id >= 0 => {
                 let file = self.fget(id)?;
                 let process = pidfd_of(&file)?;
@@ -116,6 +134,9 @@ impl Process {
         options: i32,
         nohang: bool,
     ) -> Result<Option<SigInfo>, Errno> {
+        if options & (__WCLONE | __WALL) == __WCLONE {
+            return Err(Errno::CHILD);
+        }
         let (ends, reaped) = (options & WEXITED != 0, options & WNOWAIT == 0);
         let processes = &self.inner().processes;
         let look = || match processes.look_for_child(self.getpid(), awaited, ends, reaped) {

@@ -90,9 +90,11 @@ impl Dice {
     /// A call of a process, of `forked` that there have been.
     pub(crate) fn call(&mut self, forked: usize) -> Call {
         const SIGNALS: [i32; 8] = [0, 1, 10, 17, 18, 34, 64, 65];
-        const OPTIONS: [i32; 6] = [
+        const OPTIONS: [i32; 8] = [
             WEXITED,
             WEXITED,
+            WEXITED | __WCLONE,
+            WEXITED | __WCLONE | __WALL,
             WEXITED | WNOWAIT,
             WSTOPPED,
             WSTOPPED | WCONTINUED | WEXITED | WNOWAIT,

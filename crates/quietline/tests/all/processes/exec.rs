@@ -57,7 +57,7 @@ impl Seen {
     }
 }
 
-/// What a command prints that is executed by a process with these ids.
+/// Returns the output of a command that a process with these ids executes.
 fn output(ids: Ids, command: &[&str]) -> String {
     let mut child = Command::new(command[0]);
     child.args(&command[1..]).stdout(Stdio::piped()).env_clear();
@@ -119,6 +119,10 @@ fn ours(ids: Ids) -> Seen {
     assert_eq!(root.setpgid(p.getpid(), 0), Ok(()));
     p.exec().unwrap();
     assert_eq!(root.setpgid(p.getpid(), root.getpid()), Err(Errno::ACCESS));
+    // A child that is forked later has not called it.
+    let child = p.fork().unwrap();
+    assert_eq!(p.setpgid(child.getpid(), 0), Ok(()));
+    drop(child);
     let fds = p.open_fds().unwrap().into_iter().filter(|fd| *fd >= FIRST).collect();
     let mut seen = Seen { fds, pending: p.sigpending(), ..Seen::default() };
     let mut text = [0; 1000];
