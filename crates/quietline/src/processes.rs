@@ -14,6 +14,8 @@
 //! signals. Objects that are taken out of a process are dropped when the lock is free. Wake-ups of
 //! sleepers are made when it is free, too.
 //!
+//! All relations are in this one file, because each change of one changes others under the lock.
+//!
 //! # Source
 //!
 //! `kernel/exit.c`, `kernel/signal.c`, `kernel/sys.c`, `kernel/pid.c`; `wait(2)`, `kill(2)`,

@@ -8,6 +8,7 @@ mod limits;
 mod namespaces;
 mod ours;
 mod own;
+mod threads;
 
 use call::{Call, Dice, PROCESSES, Pid, Reply, System};
 use host::Host;
