@@ -1,8 +1,8 @@
 //! The end of a process, and the parent that waits for it.
 
 use crate::abi::{
-    __WALL, __WCLONE, __WNOTHREAD, O_NONBLOCK, P_ALL, P_PGID, P_PID, P_PIDFD, WCONTINUED, WEXITED, WNOHANG,
-    WNOWAIT, WSTOPPED,
+    __WALL, __WCLONE, __WNOTHREAD, O_NONBLOCK, P_ALL, P_PGID, P_PID, P_PIDFD, WCONTINUED, WEXITED,
+    WNOHANG, WNOWAIT, WSTOPPED,
 };
 use crate::processes::Awaited;
 use crate::{Errno, FileHandle, Process};
