@@ -161,3 +161,7 @@ pub const SO_DOMAIN: i32 = 39;
 pub const SO_PEEK_OFF: i32 = 42;
 /// Groups of the other end.
 pub const SO_PEERGROUPS: i32 = 59;
+
+/// Bytes of the buffers of a new socket that is none of TCP (`net.core.wmem_default`,
+/// `rmem_default`).
+pub const SOCKET_BUFFER: u32 = 212_992;

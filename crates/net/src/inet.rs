@@ -183,9 +183,12 @@ fn send_stream(
     if message.flags & MSG_OOB != 0 {
         return Err(Errno::OPNOTSUPP);
     }
-    // What is wrong with the socket comes first.
-    if !message.control.is_empty() && end.is_open() {
-        control::check(message.control)?;
+    if !message.control.is_empty() {
+        on.net().memory().check_control(message.control)?;
+        // What is wrong with the socket comes first.
+        if end.is_open() {
+            control::check(message.control)?;
+        }
     }
     let waits = on.waits(message.flags);
     if message.data.left() > stream::SMALL && !on.may_sleep && may_wait(on, message.flags) {

@@ -72,6 +72,7 @@ pub mod device;
 mod family;
 pub mod forward;
 mod inet;
+mod memory;
 mod message;
 mod net;
 mod options;
@@ -83,6 +84,7 @@ mod unix;
 
 pub use address::SockAddr;
 pub use caller::{Caller, FIRST_UNPRIVILEGED, Ids, Node, Right};
+pub use memory::SocketMemory;
 pub use message::{Control, Incoming, Outgoing, Undelivered};
 pub use net::Net;
 pub use proto::On;

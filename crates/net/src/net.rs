@@ -1,6 +1,7 @@
 //! What a kernel's sockets have in common.
 
 use crate::inet::Inet;
+use crate::memory::SocketMemory;
 use crate::unix::Unix;
 #[cfg(not(loom))]
 use quietline_slab::LazyCache;
@@ -12,6 +13,8 @@ use rustix::io::Errno;
 pub struct Net {
     pub(crate) unix: Unix,
     pub(crate) inet: Inet,
+    /// After the sockets, which charge it.
+    pub(crate) memory: SocketMemory,
 }
 
 impl Net {
@@ -20,7 +23,7 @@ impl Net {
     /// # Errors
     /// `ENOMEM`.
     pub fn new() -> Result<Self, Errno> {
-        Ok(Self { unix: Unix::new()?, inet: Inet::new()? })
+        Ok(Self { unix: Unix::new()?, inet: Inet::new()?, memory: SocketMemory::new() })
     }
 
     /// The caches of states: of local sockets, of streams and of datagram sockets.
@@ -28,6 +31,11 @@ impl Net {
     pub fn caches(&self) -> [&LazyCache; 3] {
         let [streams, datagrams] = self.inet.caches();
         [self.unix.cache(), streams, datagrams]
+    }
+
+    /// The memory of socket buffers, and its limits.
+    pub fn memory(&self) -> &SocketMemory {
+        &self.memory
     }
 
     /// Closes what only messages keep open: no descriptor is left, and no call is being made.

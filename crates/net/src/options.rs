@@ -9,17 +9,16 @@
 //! `ENOPROTOOPT`.
 
 use crate::abi::*;
-use crate::caller::{Caller, Right};
+use crate::caller::Right;
+use crate::proto::On;
 use core::time::Duration;
 use quietline_platform::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::io::Errno;
 
 /// `SO_PEERCRED` of a socket that has no local peer: no process, and the user and group -1.
 pub(crate) const NO_PEER: [u8; 12] = [0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255];
-/// What a buffer holds by default (`net.core.wmem_default`, `rmem_default`).
-pub(crate) const BUFFER: u32 = 212_992;
-/// What an unprivileged program may make of it (`wmem_max`, `rmem_max`), before it is doubled.
-const BUFFER_MAX: u32 = 4_194_304;
+/// What a buffer holds by default.
+pub(crate) use crate::abi::SOCKET_BUFFER as BUFFER;
 /// The least room for what is sent; for what is received.
 const SNDBUF_MIN: u32 = 4608;
 const RCVBUF_MIN: u32 = 2304;
@@ -154,8 +153,8 @@ impl Options {
     ///
     /// # Errors
     /// `ENOPROTOOPT` for one that is unknown or read only; `EINVAL`, `EDOM`, `EPERM`, `EACCES`.
-    pub(crate) fn set(&self, who: &dyn Caller, name: i32, value: &[u8]) -> Result<(), Errno> {
-        let int = int(value)?;
+    pub(crate) fn set(&self, on: &On<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
+        let (int, who, memory) = (int(value)?, on.who, on.net().memory());
         match name {
             SO_DEBUG if int != 0 && !who.may(Right::NetAdmin) => return Err(Errno::ACCESS),
             SO_DEBUG | SO_REUSEADDR | SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE | SO_OOBINLINE
@@ -163,8 +162,13 @@ impl Options {
                 self.switch(name, int != 0);
             }
             SO_REUSEPORT | SO_PASSCRED => self.switch(name, int != 0),
-            SO_SNDBUF => self.set_sndbuf(clamped(int)),
-            SO_RCVBUF => self.set_rcvbuf(clamped(int)),
+            // Relaxed: tunables.
+            SO_SNDBUF => {
+                self.set_sndbuf((int as u32).min(memory.wmem_max().load(Ordering::Relaxed)));
+            }
+            SO_RCVBUF => {
+                self.set_rcvbuf((int as u32).min(memory.rmem_max().load(Ordering::Relaxed)));
+            }
             SO_SNDBUFFORCE | SO_RCVBUFFORCE if !who.may(Right::NetAdmin) => {
                 return Err(Errno::PERM);
             }
@@ -234,11 +238,6 @@ impl Options {
         };
         Ok(give_int(to, int))
     }
-}
-
-/// What a caller asks of a buffer, as far as he may.
-fn clamped(int: i32) -> u32 {
-    (int as u32).min(BUFFER_MAX)
 }
 
 /// An option's value as a number.

@@ -38,6 +38,23 @@ pub struct Config {
     /// Bytes that the kernel's slab caches may take: see [`Memory`](crate::Memory). Default: no
     /// limit.
     pub memory: Option<usize>,
+    /// Mounts that there may be (`/proc/sys/fs/mount-max`), at least 1; `ENOSPC` beyond. Default:
+    /// 100,000.
+    pub mount_max: u32,
+    /// Locks that a file may have: record locks and those of `flock`; `ENOLCK` beyond. Default:
+    /// 65,536.
+    pub file_locks: usize,
+    /// Pages of a user's pipes beyond which a pipe has two pages, and none can be enlarged (`EPERM`)
+    /// (`/proc/sys/fs/pipe-user-pages-soft`). User 0 is spared. Default: 16,384. 0: no limit.
+    pub pipe_user_pages_soft: u64,
+    /// Pages that a user's pipes may have (`/proc/sys/fs/pipe-user-pages-hard`); a pipe that would
+    /// have more takes no page (`ENOMEM`), and cannot be enlarged (`EPERM`). User 0 is spared.
+    /// Default: 0, which is no limit.
+    pub pipe_user_pages_hard: u64,
+    /// Pages that the queues of all TCP sockets may have: the third number of
+    /// `/proc/sys/net/ipv4/tcp_mem`. Beyond it, a queue that holds bytes takes no more memory.
+    /// Default: about a tenth of the machine's memory, as on Linux.
+    pub tcp_mem: Option<u64>,
     /// Permissions of the root directory. Default: 0o755.
     pub root_mode: u32,
     /// Whether the kernel begins with `/proc` and `/sys`. Default: no: [`mount`](crate::Process::mount) does it later.
@@ -56,6 +73,11 @@ impl Default for Config {
             fs_size: None,
             fs_inodes: None,
             memory: None,
+            mount_max: 100_000,
+            file_locks: 1 << 16,
+            pipe_user_pages_soft: 16_384,
+            pipe_user_pages_hard: 0,
+            tcp_mem: None,
             root_mode: 0o755,
             proc: false,
         }
@@ -106,6 +128,28 @@ impl Config {
     /// With a limit on [the memory of the kernel's objects](Self::memory), in bytes.
     pub fn memory(self, bytes: usize) -> Self {
         Self { memory: Some(bytes), ..self }
+    }
+
+    /// With another [`mount_max`](Self::mount_max).
+    pub fn mount_max(self, mounts: u32) -> Self {
+        Self { mount_max: mounts.max(1), ..self }
+    }
+
+    /// With another limit on [the locks of a file](Self::file_locks).
+    pub fn file_locks(self, locks: usize) -> Self {
+        Self { file_locks: locks, ..self }
+    }
+
+    /// With other limits on the pages of a user's pipes: see
+    /// [`pipe_user_pages_soft`](Self::pipe_user_pages_soft) and
+    /// [`pipe_user_pages_hard`](Self::pipe_user_pages_hard).
+    pub fn pipe_user_pages(self, soft: u64, hard: u64) -> Self {
+        Self { pipe_user_pages_soft: soft, pipe_user_pages_hard: hard, ..self }
+    }
+
+    /// With a limit on [the queues of TCP](Self::tcp_mem), in pages.
+    pub fn tcp_mem(self, pages: u64) -> Self {
+        Self { tcp_mem: Some(pages), ..self }
     }
 
     /// With another [`root_mode`](Self::root_mode).

@@ -5,7 +5,7 @@ use crate::{Config, Errno, Process};
 use core::pin::Pin;
 use quietline_net::{Net, Socket};
 use quietline_platform::AllocError;
-use quietline_platform::atomic::AtomicU64;
+use quietline_platform::atomic::{AtomicU64, Ordering};
 use quietline_slab::{Account, LazyCache, RawCache, Stats};
 use quietline_sync::{IdAllocator, Shared};
 use quietline_vfs::inotify::Inotify;
@@ -175,7 +175,7 @@ impl Kernel {
     /// and `/sys` in it. Some kilobytes; no threads, no open files, no state outside it.
     ///
     /// # Errors
-    /// `ENOMEM`.
+    /// `ENOMEM`; `ENOSPC` if the limits of `config` leave no room for that.
     pub fn boot(config: Config) -> Result<Self, Errno> {
         let files = Files::new(config.file_max).map_err(no_memory)?;
         let sockets = PseudoFs::new("sockfs").map_err(no_memory)?;
@@ -193,6 +193,15 @@ impl Kernel {
         let account = Account::new(config.memory).map_err(no_memory)?;
         // The tree comes last: from here on the namespace goes before the file systems, whatever fails.
         let vfs = Vfs::new()?;
+        vfs.set_mount_max(config.mount_max.max(1));
+        vfs.lock_waits().set_file_locks_max(config.file_locks);
+        // Relaxed: tunables of a kernel that no other thread has.
+        let pipes_of_users = vfs.pipe_limits();
+        pipes_of_users.user_pages_soft().store(config.pipe_user_pages_soft, Ordering::Relaxed);
+        pipes_of_users.user_pages_hard().store(config.pipe_user_pages_hard, Ordering::Relaxed);
+        if let Some(pages) = config.tcp_mem {
+            net.memory().set_tcp_mem([pages; 3]);
+        }
         let limits = || Limits::new(config.fs_size, config.fs_inodes).map_err(|_| Errno::NOMEM);
         let dev = PSEUDO_DEVICES + 1;
         let sb = new_ramfs(&vfs, dev, limits()?, config.root_mode, config.first_user())?;

@@ -3,8 +3,9 @@
 //! ```text
 //!   /proc ── self, mounts, filesystems, slabinfo       /sys ── kernel ── slab ── CACHE ── object_size, min_partial, ...
 //!     ├── PID ── cwd, root, fd, fdinfo, mounts, status
-//!     └── sys ── fs ── dentry-state, inode-nr, inode-state, file-nr, file-max, nr_open, pipe-max-size, protected_*, epoll/max_*,
-//!                      inotify/max_*
+//!     └── sys ┬─ fs ── dentry-state, inode-nr, inode-state, file-nr, file-max, nr_open, mount-max, pipe-max-size,
+//!             │        pipe-user-pages-*, protected_*, epoll/max_*, inotify/max_*
+//!             └─ net ── core/wmem_*, core/rmem_*, core/optmem_max, ipv4/tcp_mem
 //! ```
 //!
 //! # Guarantees

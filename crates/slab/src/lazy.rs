@@ -81,6 +81,12 @@ impl LazyCache {
         self.account.set(account.state().clone()).map_err(|_| CacheError::Account).map(drop)
     }
 
+    /// Returns the account that the cache charges, or will charge.
+    pub fn account(&self) -> Option<Account> {
+        // SAFETY: owned by this.
+        self.account.get().map(|state| unsafe { Account::of(state) })
+    }
+
     /// Returns the cache, if it was made.
     #[inline]
     pub fn made(&self) -> Option<&RawCache> {
@@ -105,8 +111,7 @@ impl LazyCache {
 
     #[cold]
     fn make(&self) -> Result<RawCache, AllocError> {
-        // SAFETY: owned by this.
-        let account = self.account.get().map(|state| unsafe { Account::of(state) });
+        let account = self.account();
         let mut options = (self.options)(self.domain);
         if account.is_some() {
             options.merge = Merge::Never;

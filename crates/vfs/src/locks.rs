@@ -26,7 +26,7 @@
 //!   thread is raised. A POSIX wait that could never end is refused with `EDEADLK`; chains of any
 //!   length and processes with several waiting threads are seen through, where Linux gives up
 //!   after ten steps.
-//! * No memory: `ENOLCK`, and nothing has changed. Closing needs none.
+//! * No memory, or more locks on a file than the kernel allows: `ENOLCK`, and nothing has changed. Closing needs none.
 //!
 //! # Limits
 //!
@@ -121,7 +121,8 @@ impl FileLocks {
     ///
     /// # Errors
     /// `EAGAIN` for a conflicting lock; with `may_wait`, `EDEADLK` if its owner waits for this
-    /// one, and `EINTR`. `ENOLCK` when there is no memory.
+    /// one, and `EINTR`. `ENOLCK` when there is no memory, or the file would have more locks than it
+    /// [may have](LockWaits::file_locks_max).
     pub fn set(
         &self,
         waits: &LockWaits,
@@ -132,7 +133,7 @@ impl FileLocks {
     ) -> Result<(), Errno> {
         let Some(kind) = kind else {
             return self
-                .change(waits, |state| state.records.set(owner, None, range))
+                .change(waits, |state| state.set_record(waits, owner, None, range))
                 .map_err(no_lock);
         };
         self.acquire(waits, Request::Record(RecordLock { owner, kind, range }), may_wait)
@@ -223,6 +224,25 @@ impl FileLocks {
     fn count(&self, state: &State) {
         // Relaxed: see `is_unlocked`.
         self.held.store(state.records.owners() + state.flocks.len(), Ordering::Relaxed);
+    }
+}
+
+impl State {
+    /// [`Records::set`], with the kernel's limit.
+    fn set_record(
+        &mut self,
+        waits: &LockWaits,
+        owner: LockOwner,
+        kind: Option<LockKind>,
+        range: LockRange,
+    ) -> Result<bool, AllocError> {
+        let max = waits.file_locks_max().saturating_sub(self.flocks.len());
+        self.records.set(owner, kind, range, max)
+    }
+
+    /// Returns whether the file has as many locks as it may have.
+    fn is_full(&self, waits: &LockWaits) -> bool {
+        self.records.len() + self.flocks.len() >= waits.file_locks_max()
     }
 }
 

@@ -29,6 +29,8 @@
 //! # Limits
 //!
 //! Nothing is propagated from one mount to another: all are private. O(mounts of the kernel) to mount or unmount.
+//! The number of mounts is bounded for the kernel, that is for all namespaces together. (On Linux
+//! for each namespace.)
 //!
 //! # Lock order
 //!
@@ -152,7 +154,8 @@ impl Vfs {
     /// A namespace with a root.
     ///
     /// # Errors
-    /// `ENOMEM`; `EINVAL` if the mount is another kernel's.
+    /// `ENOMEM`; `ENOSPC` if there are as many mounts as there [may be](Self::mount_max); `EINVAL` if
+    /// the mount is another kernel's.
     pub fn new_namespace<'k>(&'k self, root: MountRef<'k>) -> Result<Namespace<'k>, Errno> {
         if !self.has_mount(&root) {
             return Err(Errno::INVAL);
@@ -165,6 +168,19 @@ impl Vfs {
             Ok(()) => Ok(Namespace { vfs: self, id, root }),
             Err((errno, ..)) => Err(errno),
         }
+    }
+}
+
+impl Vfs {
+    /// Returns the number of mounts that all namespaces together may have
+    /// (`/proc/sys/fs/mount-max`).
+    pub fn mount_max(&self) -> u32 {
+        self.mounts.lock().max()
+    }
+
+    /// Changes the number of mounts that there may be. All that are mounted stay.
+    pub fn set_mount_max(&self, max: u32) {
+        self.mounts.lock().set_max(max);
     }
 }
 

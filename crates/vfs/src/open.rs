@@ -563,7 +563,8 @@ fn open_emptied<'k>(
 }
 
 impl<'k> FifoOpening<'k> {
-    /// Opens the named pipe. Waits for the other end, unless the flags say otherwise.
+    /// Opens the named pipe for the user `uid`. Waits for the other end, unless the flags say
+    /// otherwise.
     ///
     /// The file takes no leave to write. As on Linux, a read-only mount does not forbid it, and it
     /// does not keep a mount writable.
@@ -571,7 +572,7 @@ impl<'k> FifoOpening<'k> {
     /// # Errors
     /// `ENXIO` for a non-blocking writer without a reader; `EINTR`; `EINVAL` for the fourth access
     /// mode and for `O_DIRECT`; `ENFILE`, `ENOMEM`.
-    pub fn finish(self, vfs: &Vfs, files: &'k Files) -> Result<FileHandle<'k>, Errno> {
+    pub fn finish(self, vfs: &Vfs, files: &'k Files, uid: u32) -> Result<FileHandle<'k>, Errno> {
         let Self { place, opening, opener } = self;
         let (mode, dentry) = (opening.file_mode(), place.dentry().clone());
         let Content::Fifo(fifo) = inode_of(&dentry)?.content() else { return Err(Errno::NXIO) };
@@ -580,7 +581,7 @@ impl<'k> FifoOpening<'k> {
         }
         // Before the wait: the limit on open files refuses a call that has had no effect.
         let file = UnopenedFile::alloc(files)?;
-        let since = fifo.open(vfs, mode, opening.has(O_NONBLOCK))?;
+        let since = fifo.open(vfs, mode, opening.has(O_NONBLOCK), uid)?;
         if opening.has(O_DIRECT) {
             let errno = not_direct(vfs, &dentry, mode);
             fifo.pipe().expect("it has just been opened").closed(mode);

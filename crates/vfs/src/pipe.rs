@@ -35,12 +35,14 @@
 //!
 //! * Bytes that come from a file or from a caller's memory are copied once, also by `splice` and `vmsplice`: memory that is
 //!   borrowed cannot be had.
-//! * Pages in pipes are not counted for each user (`pipe-user-pages-hard`, `-soft`).
+//! * A pipe counts for its user (`pipe-user-pages-soft`, `-hard`) from its first use for more than a few bytes on, and user 0
+//!   is spared, whatever capabilities a process of it has given up. Where Linux makes no pipe (`ENFILE`), its first use for
+//!   more than a few bytes finds no memory (`ENOMEM`).
 //!
 //! # Lock order
 //!
-//! A pipe's lock; of two, that with the lower address first. Inside it those of the slab caches' slow paths. Queues are woken
-//! when it is free.
+//! A pipe's lock; of two, that with the lower address first. Inside it those of the slab caches' slow paths, and that of the
+//! users' pages. Queues are woken when it is free.
 //!
 //! # Source
 //!
@@ -162,7 +164,7 @@ pub fn pipe2<'k>(
     }
     let inode = PseudoInode { i_ino: last_ino.next(), i_owner };
     let slots = vfs.pipe_pages.of_a_pipe();
-    let pipe = || Pipe { inode, core: PipeCore::new(slots, 1, 1) };
+    let pipe = || Pipe { inode, core: PipeCore::new(slots, i_owner.uid(), 1, 1) };
     // Packets are made where they are written: the end to read from does not show O_DIRECT.
     let read = O_RDONLY | (flags & O_NONBLOCK);
     let write = O_WRONLY | (flags & (O_NONBLOCK | O_DIRECT));

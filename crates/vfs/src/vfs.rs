@@ -7,6 +7,7 @@ use crate::inotify::InotifyLimits;
 use crate::locks::LockWaits;
 use crate::namespace::MountEvents;
 use crate::pipe::PipeLimits;
+use crate::ramfs::PAGE;
 use crate::ramfs::pages::PageCaches;
 use crate::raw::dcache::entry::Dentry;
 use crate::raw::dcache::long_name::LongNames;
@@ -41,7 +42,6 @@ pub struct Vfs {
     pub(crate) supers: Supers,
     pub(crate) pages: PageCaches,
     pub(crate) pipe_pages: Pages,
-    pub(crate) pipe_limits: PipeLimits,
     pub(crate) clock: FileClock,
     pub(crate) lock_waits: Shared<LockWaits>,
     /// The state of the inode that all anonymous descriptors share.
@@ -86,7 +86,6 @@ impl Vfs {
             supers: Supers::new(),
             pages: PageCaches::new(domain),
             pipe_pages: Pages::new(domain),
-            pipe_limits: PipeLimits::new(),
             clock: FileClock::new(),
             lock_waits,
             anonymous: Shared::new(anonymous).map_err(|_| Errno::NOMEM)?,
@@ -132,9 +131,21 @@ impl Vfs {
         sum
     }
 
+    /// Waits for locks, and the limit on the locks of a file.
+    pub fn lock_waits(&self) -> &LockWaits {
+        &self.lock_waits
+    }
+
+    /// Returns whether so many pages of files fit the [account](quietline_slab::Account) that their
+    /// cache charges, if nothing else is charged to it.
+    pub fn could_hold(&self, pages: u64) -> bool {
+        let limit = self.pages.page.account().and_then(|account| account.limit());
+        limit.is_none_or(|bytes| pages <= bytes as u64 / PAGE)
+    }
+
     /// The limits of pipes.
     pub fn pipe_limits(&self) -> &PipeLimits {
-        &self.pipe_limits
+        self.pipe_pages.limits()
     }
 
     /// The caches: of dentries, of inodes, of long names of two sizes, of pages, of nodes of their

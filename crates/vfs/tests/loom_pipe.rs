@@ -122,6 +122,10 @@ mod pipe {
                 self.now.held()
             }
 
+            pub fn settle(&self, _state: &mut State) -> Result<(), Errno> {
+                Ok(())
+            }
+
             pub fn set_now(&self, now: Now) {
                 self.now.show(now);
             }

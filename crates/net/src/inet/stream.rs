@@ -1,5 +1,7 @@
 //! The bytes that one end of a stream has sent and the other has not read.
 
+use crate::memory::{Charge, Refused};
+use crate::raw::NetRef;
 use quietline_platform::{AllocError, fault};
 use std::collections::VecDeque;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -28,16 +30,19 @@ pub(super) struct Chunk {
     memory: Vec<Line>,
     start: usize,
     end: usize,
+    _charge: Charge,
 }
 
 impl Chunk {
-    /// An empty chunk for `want` bytes, or for as many as a chunk may hold.
-    fn new(want: usize) -> Result<Self, AllocError> {
+    /// An empty chunk for `want` bytes, or for as many as a chunk may hold; if `needed`, also beyond
+    /// the limit on the memory of sockets.
+    fn new(want: usize, net: NetRef, needed: bool) -> Result<Self, Refused> {
+        let capacity = want.clamp(SMALL, LARGE).next_power_of_two();
+        let charge = Charge::new(net, capacity as u32, needed)?;
         fault::check()?;
         let mut memory = Vec::new();
-        let capacity = want.clamp(SMALL, LARGE).next_power_of_two();
         memory.try_reserve_exact(capacity / LINE).map_err(|_| AllocError)?;
-        Ok(Self { memory, start: 0, end: 0 })
+        Ok(Self { memory, start: 0, end: 0, _charge: charge })
     }
 
     fn capacity(&self) -> usize {
@@ -99,26 +104,48 @@ impl Bytes {
     }
 
     /// Appends up to `n` bytes, at most [`SMALL`], under the lock.
+    ///
+    /// # Errors
+    /// [`Refused`]: at the limit on the memory of sockets, after as many bytes as there was memory
+    /// for. An empty queue takes all of them.
     pub(super) fn append(
         &mut self,
         n: usize,
+        net: &NetRef,
         fill: impl FnOnce(&mut [u8]) -> usize,
-    ) -> Result<usize, AllocError> {
+    ) -> Result<usize, Refused> {
         debug_assert!(n <= SMALL);
         if self.chunks.back().is_none_or(|last| last.room() < n) {
-            // The first is small, because most conversations are; a queue of many messages gets large ones.
-            let want = if self.chunks.is_empty() { SMALL } else { LARGE };
-            self.reserve()?;
-            let fresh = match self.spare.take() {
-                Some(spare) => spare,
-                None => Chunk::new(want)?,
-            };
-            self.chunks.push_back(fresh);
+            match self.grow(*net) {
+                Ok(()) => {}
+                Err(Refused::Limit(_)) => {
+                    let filled = self.chunks.back_mut().map_or(0, |last| last.append(n, fill));
+                    self.len += filled;
+                    return Err(Refused::Limit(filled));
+                }
+                Err(Refused::Memory) => return Err(Refused::Memory),
+            }
         }
         let Some(last) = self.chunks.back_mut() else { return Ok(0) };
         let filled = last.append(n, fill);
         self.len += filled;
         Ok(filled)
+    }
+
+    /// Appends an empty chunk.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, net: NetRef) -> Result<(), Refused> {
+        // The first is small, because most conversations are; a queue of many messages gets large ones.
+        let want = if self.chunks.is_empty() { SMALL } else { LARGE };
+        self.reserve()?;
+        let fresh = match self.spare.take() {
+            Some(spare) => spare,
+            // A queue with bytes can wait for its reader, and an empty one for nobody.
+            None => Chunk::new(want, net, self.is_empty())?,
+        };
+        self.chunks.push_back(fresh);
+        Ok(())
     }
 
     /// Makes room in the list for one more chunk, and gives an empty one to be filled outside the lock and
@@ -129,8 +156,11 @@ impl Bytes {
     }
 
     /// A chunk, for one who has got none from [`prepare`](Self::prepare).
-    pub(super) fn allocate(want: usize) -> Result<Chunk, AllocError> {
-        Chunk::new(want)
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub(super) fn allocate(want: usize, net: NetRef) -> Result<Chunk, Refused> {
+        Chunk::new(want, net, false)
     }
 
     /// Adds a chunk that was filled outside the lock. There is room: nobody else has added one since

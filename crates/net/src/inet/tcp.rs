@@ -25,7 +25,8 @@
 //! # Limits
 //!
 //! No urgent data (`EOPNOTSUPP`). A socket's room for what it sends and its peer's room for what it receives are one
-//! limit, in bytes; Linux counts the memory around them too. There is no TIME_WAIT: a port is free when its socket is closed.
+//! limit, in bytes; Linux counts the memory around them too. At the limit on the memory of all
+//! sockets (`tcp_mem`) a queue with bytes takes no more until they are read. There is no TIME_WAIT: a port is free when its socket is closed.
 //! What fits is delivered at once, so `SO_LINGER` with a time never waits. A connection that waits for a place in a full
 //! backlog gets it when there is one, not with the next retry a second later.
 //!
@@ -47,6 +48,7 @@ pub(super) use receive::How;
 
 use super::settings::Settings;
 use super::stream::{Bytes, LARGE, SMALL};
+use crate::memory::Refused;
 use crate::options::Options;
 use crate::raw::{Named, NetRef, Object};
 use core::fmt;
@@ -378,11 +380,11 @@ impl End {
         let left = from.left();
         // One message that lies where the last one lay, or behind it.
         if left <= SMALL && left <= rx.room() {
-            let sent = rx.bytes.append(left, |memory| from.take(memory));
+            let sent = rx.bytes.append(left, &self.net, |memory| from.take(memory));
             if rx.is_nearly_full() {
                 rx.tell(sender);
             }
-            return sent.map_err(|AllocError| NotDelivered::NoMemory);
+            return sent.or_else(|refused| rx.refused(refused, sender));
         }
         drop(rx);
         self.deliver_large(epoch, sender, from)
@@ -395,13 +397,14 @@ impl End {
         sender: &Self,
         from: &mut Source<'_, '_>,
     ) -> Result<usize, NotDelivered> {
-        let mut sent = 0;
+        // At the limit on the memory of sockets, what is there is used up under the lock.
+        let (mut sent, mut most) = (0, LARGE);
         let failed = loop {
             let mut rx = self.rx.0.lock();
             if rx.gone || rx.epoch != epoch {
                 break NotDelivered::Gone;
             }
-            let n = from.left().min(rx.room()).min(LARGE);
+            let n = from.left().min(rx.room()).min(most);
             if n == 0 {
                 if rx.is_nearly_full() {
                     rx.tell(sender);
@@ -409,16 +412,24 @@ impl End {
                 return Ok(sent);
             }
             if n <= SMALL {
-                match rx.bytes.append(n, |memory| from.take(memory)) {
+                match rx.bytes.append(n, &self.net, |memory| from.take(memory)) {
                     Ok(n) => sent += n,
-                    Err(AllocError) => break NotDelivered::NoMemory,
+                    Err(refused) => match rx.refused(refused, sender) {
+                        Ok(n) => return Ok(sent + n),
+                        Err(failed) => break failed,
+                    },
                 }
                 continue;
             }
             let Ok(spare) = rx.bytes.prepare(n) else { break NotDelivered::NoMemory };
             drop(rx);
-            let Ok(mut chunk) = spare.map_or_else(|| Bytes::allocate(n), Ok) else {
-                break NotDelivered::NoMemory;
+            let mut chunk = match spare.map_or_else(|| Bytes::allocate(n, self.net), Ok) {
+                Ok(chunk) => chunk,
+                Err(Refused::Memory) => break NotDelivered::NoMemory,
+                Err(Refused::Limit(_)) => {
+                    most = SMALL;
+                    continue;
+                }
             };
             sent += chunk.append(n, |memory| from.take(memory));
             let mut rx = self.rx.0.lock();
@@ -461,6 +472,19 @@ impl Received {
     fn tell(&mut self, sender: &End) {
         self.full = true;
         sender.set(FULL);
+    }
+
+    /// Takes no more for want of memory. At the limit on the memory of sockets the sender is told
+    /// to wait for the reader, as if the queue was full, and so many bytes were taken.
+    #[cold]
+    fn refused(&mut self, refused: Refused, sender: &End) -> Result<usize, NotDelivered> {
+        match refused {
+            Refused::Memory => Err(NotDelivered::NoMemory),
+            Refused::Limit(taken) => {
+                self.tell(sender);
+                Ok(taken)
+            }
+        }
     }
 
     /// Tells a sender who was told that there is little room that there is more, if there is. Under the lock, as he was told: no

@@ -226,7 +226,10 @@ impl End {
         let (there, way) = self.way(Some(local.ip()), to)?;
         let said = match control {
             [] => Said::default(),
-            control => Said::of(control, there.is_ipv4(), self.v6)?,
+            control => {
+                self.net.get().memory().check_control(control)?;
+                Said::of(control, there.is_ipv4(), self.v6)?
+            }
         };
         let source = match said.source {
             Some(ip) if ip.is_unspecified() => way,

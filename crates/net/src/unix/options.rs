@@ -23,7 +23,7 @@ pub(super) fn set(
     if name == SO_REUSEPORT && int(value)? != 0 {
         return Err(Errno::OPNOTSUPP);
     }
-    end.sock(on.socket)?.options.set(on.who, name, value)?;
+    end.sock(on.socket)?.options.set(on, name, value)?;
     if name == SO_SNDBUF || name == SO_SNDBUFFORCE {
         // There may be more room. With a fence: senders look at it without a lock.
         end.sock(on.socket)?.waiters.wake(super::sock::WRITABLE.bits(), WaitQueue::ALL);

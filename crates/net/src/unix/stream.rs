@@ -141,7 +141,10 @@ pub(super) fn send(
     let flights = &on.net().unix.flights;
     let mut outward = match message.control {
         [] => Outward::none(flights),
-        control => Outward::new(flights, on.who, control)?,
+        control => {
+            on.net().memory().check_control(control)?;
+            Outward::new(flights, on.who, control)?
+        }
     };
     if message.flags & MSG_OOB != 0 {
         return Err(Errno::OPNOTSUPP);

@@ -35,6 +35,7 @@ mod sources {
     pub mod calls;
     pub mod family;
     pub mod inet;
+    pub mod memory;
     pub mod message;
     pub mod net;
     pub mod options;
@@ -74,4 +75,6 @@ pub use sources::proto::On;
 use sources::raw;
 pub use sources::raw::caller::{Caller, Ids, Node, Right};
 pub use sources::socket::{Maker, Protocol, Socket};
-pub use sources::{address, calls, family, inet, message, net, options, proto, socket, unix};
+pub use sources::{
+    address, calls, family, inet, memory, message, net, options, proto, socket, unix,
+};

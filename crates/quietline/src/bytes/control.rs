@@ -50,7 +50,9 @@ impl Process {
         if cmd == F_GETPIPE_SZ {
             return Ok(pipe.capacity() as i32);
         }
-        let privileged = self.call(|c| c.cred.has(Capabilities::SYS_RESOURCE));
-        pipe.set_capacity(bytes, self.inner().vfs.pipe_limits(), privileged).map(|size| size as i32)
+        let [resource, admin] = self.call(|c| {
+            [Capabilities::SYS_RESOURCE, Capabilities::SYS_ADMIN].map(|one| c.cred.has(one))
+        });
+        pipe.set_capacity(bytes, resource, admin).map(|size| size as i32)
     }
 }

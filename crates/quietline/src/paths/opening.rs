@@ -105,7 +105,9 @@ impl Process {
         match opened? {
             OpenResult::File(file) => Ok(file),
             // Outside the read section of the credentials: it may wait.
-            OpenResult::Fifo(fifo) => fifo.finish(&self.inner().vfs, &self.inner().files),
+            OpenResult::Fifo(fifo) => {
+                fifo.finish(&self.inner().vfs, &self.inner().files, self.owner.load().uid())
+            }
         }
     }
 

@@ -28,7 +28,13 @@ pub(super) enum What {
     Number {
         get: fn(&Inner) -> u64,
         set: fn(&Inner, u64),
+        min: u64,
         max: u64,
+    },
+    /// Three numbers that may be set, in one line.
+    Triple {
+        get: fn(&Inner) -> [u64; 3],
+        set: fn(&Inner, [u64; 3]),
     },
     /// A link with this body.
     Link(&'static str),
@@ -59,7 +65,7 @@ pub(super) fn find(
         }
         What::Caches => Made::new(S_IFDIR | entry.mode, Directory(super::slab::Caches { kernel })),
         What::Link(to) => Made::new(S_IFLNK | entry.mode, Link(Body(to))),
-        What::Text(_) | What::Number { .. } => Made::new(
+        What::Text(_) | What::Number { .. } | What::Triple { .. } => Made::new(
             S_IFREG | entry.mode,
             TextFile::new(Value { kernel, what: entry.what, strict }),
         ),
@@ -109,20 +115,42 @@ impl Text for Value {
             What::Number { get, .. } => {
                 let _ = writeln!(out, "{}", get(k));
             }
+            What::Triple { get, .. } => {
+                let [a, b, c] = get(k);
+                let _ = writeln!(out, "{a}\t{b}\t{c}");
+            }
             _ => return Err(Errno::INVAL),
         }
         Ok(())
     }
 
     fn store(&self, vfs: &Vfs, at: u64, text: &[u8]) -> Result<usize, Errno> {
-        let What::Number { set, max, .. } = self.what else { return Err(Errno::IO) };
-        if at != 0 {
+        if matches!(self.what, What::Number { .. } | What::Triple { .. }) && at != 0 {
             // What goes on behind a number that has been written is no second one.
             return Ok(text.len());
         }
-        let (value, used) = number::sysctl(text, 0, max)?;
-        set(self.kernel.get(vfs), value);
-        Ok(used)
+        match self.what {
+            What::Number { set, min, max, .. } => {
+                let (value, used) = number::sysctl(text, min, max)?;
+                set(self.kernel.get(vfs), value);
+                Ok(used)
+            }
+            What::Triple { get, set } => {
+                let k = self.kernel.get(vfs);
+                let (mut values, mut used) = (get(k), 0);
+                for value in &mut values {
+                    match number::sysctl(&text[used..], 0, i64::MAX as u64) {
+                        Ok((number, n)) => (*value, used) = (number, used + n),
+                        Err(errno) if used == 0 => return Err(errno),
+                        // Fewer numbers leave the others as they are.
+                        Err(_) => break,
+                    }
+                }
+                set(k, values);
+                Ok(used)
+            }
+            _ => Err(Errno::IO),
+        }
     }
 
     fn is_strict(&self) -> bool {

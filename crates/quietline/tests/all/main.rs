@@ -21,6 +21,7 @@ mod files {
 }
 mod inet;
 mod kernels {
+    mod bounds;
     mod capabilities;
     mod first_use;
     mod freeing;

@@ -602,7 +602,7 @@ fn reserve<'i>(
 ) -> Result<InodeGuard<'i>, Errno> {
     let limits = data.fs().limits();
     let pages = (offset + len).div_ceil(PAGE) - offset / PAGE;
-    if !limits.could_reserve(pages, || vfs.ramfs_pages()) {
+    if !vfs.could_hold(pages) || !limits.could_reserve(pages, || vfs.ramfs_pages()) {
         return Err(Errno::NOSPC);
     }
     let mut reservation = data.writer(&mut inode.lock()).reserve(limits, offset, len)?;

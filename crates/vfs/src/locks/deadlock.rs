@@ -2,15 +2,21 @@
 
 use super::{LockOwner, grow};
 use quietline_platform::AllocError;
+use quietline_platform::atomic::{AtomicUsize, Ordering};
 use quietline_sync::SpinLock;
 
+/// The locks that a file may have at first.
+const FILE_LOCKS_MAX: usize = 1 << 16;
+
 /// The waits for record locks of a whole kernel: an edge for each sleeping thread, from its process to the owner of the
-/// lock that is in the way. Touched only by those who are about to sleep, and by those who wake them.
+/// lock that is in the way. Touched only by those who are about to sleep, and by those who wake them. Beside them is the
+/// kernel's limit on the locks of a file.
 ///
 /// Its lock is taken under that of a [`FileLocks`](super::FileLocks), and is a leaf.
 #[derive(Debug)]
 pub struct LockWaits {
     edges: SpinLock<Vec<Edge>>,
+    file_locks_max: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -44,7 +50,21 @@ impl From<AllocError> for Refused {
 impl LockWaits {
     /// Nobody waits.
     pub const fn new() -> Self {
-        Self { edges: SpinLock::new(Vec::new()) }
+        let file_locks_max = AtomicUsize::new(FILE_LOCKS_MAX);
+        Self { edges: SpinLock::new(Vec::new()), file_locks_max }
+    }
+
+    /// Returns the number of locks that a file may have: record locks, after locks of one owner
+    /// that touch were merged, and flocks.
+    pub fn file_locks_max(&self) -> usize {
+        // Relaxed: a tunable.
+        self.file_locks_max.load(Ordering::Relaxed)
+    }
+
+    /// Changes the number of locks that a file may have. All that are held stay.
+    pub fn set_file_locks_max(&self, max: usize) {
+        // Relaxed: a tunable.
+        self.file_locks_max.store(max, Ordering::Relaxed);
     }
 
     /// Enters a wait, unless the blocker waits for the waiter, directly or by way of others.

@@ -34,11 +34,18 @@ struct Group {
 #[derive(Debug)]
 pub(super) struct Records {
     groups: Vec<Group>,
+    /// The number of parts of all groups.
+    len: usize,
 }
 
 impl Records {
     pub(super) const fn new() -> Self {
-        Self { groups: Vec::new() }
+        Self { groups: Vec::new(), len: 0 }
+    }
+
+    /// Returns the number of locks.
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 
     pub(super) fn owners(&self) -> usize {
@@ -78,30 +85,40 @@ impl Records {
     }
 
     /// Takes or, with no kind, gives up a lock on these bytes, whatever the owner had on them. There is no conflict, or
-    /// the caller does not care. True if a byte is less locked than before.
+    /// the caller does not care. There may be `max` locks afterwards, or as many as before. True if a byte is less locked
+    /// than before.
     ///
     /// # Errors
-    /// [`AllocError`]; then nothing has changed.
+    /// [`AllocError`] without memory, or for more locks; then nothing has changed.
     pub(super) fn set(
         &mut self,
         owner: LockOwner,
         kind: Option<LockKind>,
         range: LockRange,
+        max: usize,
     ) -> Result<bool, AllocError> {
+        let most = max.max(self.len);
         let at = match (self.groups.iter().position(|group| group.owner == owner), kind) {
             (Some(at), _) => at,
             (None, None) => return Ok(false),
             (None, Some(kind)) => {
+                if self.len == most {
+                    return Err(AllocError);
+                }
                 grow(&mut self.groups, 1)?;
                 let mut parts = Vec::new();
                 grow(&mut parts, 1)?;
                 parts.push(Part { kind, range });
                 self.groups.push(Group { owner, parts });
+                self.len += 1;
                 return Ok(false);
             }
         };
-        let less = self.groups[at].set(kind, range)?;
-        if self.groups[at].parts.is_empty() {
+        let group = &mut self.groups[at];
+        let others = self.len - group.parts.len();
+        let less = group.set(kind, range, most - others)?;
+        self.len = others + group.parts.len();
+        if group.parts.is_empty() {
             self.groups.remove(at);
         }
         Ok(less)
@@ -110,12 +127,20 @@ impl Records {
     /// Gives up all locks of an owner; true if there were any. Needs no memory.
     pub(super) fn remove(&mut self, owner: LockOwner) -> bool {
         let at = self.groups.iter().position(|group| group.owner == owner);
-        at.map(|at| self.groups.remove(at)).is_some()
+        let gone = at.map(|at| self.groups.remove(at));
+        self.len -= gone.as_ref().map_or(0, |group| group.parts.len());
+        gone.is_some()
     }
 }
 
 impl Group {
-    fn set(&mut self, kind: Option<LockKind>, range: LockRange) -> Result<bool, AllocError> {
+    /// As [`Records::set`], for the locks of one owner, of which there may be `most` afterwards.
+    fn set(
+        &mut self,
+        kind: Option<LockKind>,
+        range: LockRange,
+        most: usize,
+    ) -> Result<bool, AllocError> {
         // What is left of the range, what is of the same kind and touches it, and what is right of it.
         let (mut left, mut middle, mut right) = (None, kind.map(|kind| Part { kind, range }), None);
         let mut less = false;
@@ -149,10 +174,14 @@ impl Group {
             from = self.parts.partition_point(|part| part.range.end < range.start);
             to = from;
         }
+        let new = [right, middle, left];
+        if self.parts.len() - (to - from) + new.iter().flatten().count() > most {
+            return Err(AllocError);
+        }
         // At most one part is cut into two and one comes anew.
         grow(&mut self.parts, 2)?;
         self.parts.drain(from..to);
-        for part in [right, middle, left].into_iter().flatten() {
+        for part in new.into_iter().flatten() {
             self.parts.insert(from, part);
         }
         Ok(less)
@@ -184,7 +213,7 @@ mod tests {
                 less |= *byte > kind;
                 *byte = kind;
             }
-            assert_eq!(records.set(owner, kind, range), Ok(less));
+            assert_eq!(records.set(owner, kind, range, usize::MAX), Ok(less));
             let mut shown = [None; BYTES as usize];
             let mut last: Option<RecordLock> = None;
             for lock in records.iter() {
@@ -196,6 +225,31 @@ mod tests {
                 last = Some(lock);
             }
             assert_eq!(shown, model);
+            assert_eq!(records.len(), records.iter().count());
         }
+    }
+
+    #[test]
+    fn a_limit_refuses_what_makes_more_locks() {
+        let owners = [LockOwner::Process(1), LockOwner::File(1)];
+        let mut records = Records::new();
+        let mut set = |owner: usize, kind, start, end| {
+            let before: Vec<_> = records.iter().collect();
+            let done = records.set(owners[owner], kind, LockRange { start, end }, 3);
+            if done.is_err() {
+                assert!(records.iter().eq(before), "a refused change changes nothing");
+            }
+            (done, records.len())
+        };
+        let (read, write) = (Some(LockKind::Read), Some(LockKind::Write));
+        assert_eq!(set(0, read, 0, 9), (Ok(false), 1));
+        assert_eq!(set(1, read, 0, 9), (Ok(false), 2));
+        assert_eq!(set(0, write, 4, 5), (Err(AllocError), 2), "two more");
+        assert_eq!(set(0, None, 4, 5), (Ok(true), 3), "one more");
+        assert_eq!(set(0, None, 1, 1), (Err(AllocError), 3));
+        assert_eq!(set(0, read, 20, 20), (Err(AllocError), 3));
+        assert_eq!(set(1, write, 0, 9), (Ok(false), 3), "as many as before");
+        assert_eq!(set(0, read, 2, 7), (Ok(false), 2), "three are one");
+        assert_eq!(set(1, None, 0, 9), (Ok(true), 1));
     }
 }

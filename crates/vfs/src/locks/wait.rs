@@ -151,17 +151,24 @@ impl State {
     }
 
     /// Takes the lock, or says what is in the way.
-    fn try_acquire(&mut self, request: &Request) -> Result<(Option<InTheWay>, bool), AllocError> {
+    fn try_acquire(
+        &mut self,
+        waits: &LockWaits,
+        request: &Request,
+    ) -> Result<(Option<InTheWay>, bool), AllocError> {
         match *request {
             Request::Record(wanted) => match self.in_the_way(request) {
                 Some(blocker) => Ok((Some(blocker), false)),
                 None => {
-                    Ok((None, self.records.set(wanted.owner, Some(wanted.kind), wanted.range)?))
+                    let kind = Some(wanted.kind);
+                    Ok((None, self.set_record(waits, wanted.owner, kind, wanted.range)?))
                 }
             },
             Request::Flock { file, kind } => {
-                if self.flocks.of(file) == Some(kind) {
-                    return Ok((None, false));
+                match self.flocks.of(file) {
+                    Some(held) if held == kind => return Ok((None, false)),
+                    None if self.is_full(waits) => return Err(AllocError),
+                    _ => {}
                 }
                 self.flocks.reserve()?;
                 let weaker = self.flocks.remove(file);
@@ -219,7 +226,7 @@ impl State {
         if let Some(ticket) = ticket {
             self.waiting.is_back(ticket);
         }
-        let tried = self.try_acquire(request);
+        let tried = self.try_acquire(waits, request);
         let weaker = matches!(tried, Ok((_, true)));
         // When this one was told, others were held back for its sake; if it does not get the lock, they may.
         let told_in_vain = ticket.is_some() && !matches!(tried, Ok((None, _)));

@@ -15,13 +15,21 @@ impl<'k> Namespace<'k> {
     ///
     /// # Errors
     /// `EINVAL` if the place is not in this namespace, or the mount is of a symbolic link; `ENOTDIR` if only one of both is
-    /// a directory; `ENOENT` if the place was removed; `EBUSY` if the same filesystem is on it already; `ENOMEM`.
+    /// a directory; `ENOENT` if the place was removed; `EBUSY` if the same filesystem is on it already; `ENOSPC` if there are
+    /// as many mounts as there may be; `ENOMEM`.
     pub fn attach(&self, mount: MountRef<'k>, at: Path<'k>) -> Result<(), Errno> {
-        self.put(mount, at, true)
+        self.put(mount, at, true, 1)
     }
 
-    /// [`attach`](Self::attach), which if not `fresh` may put a filesystem on itself.
-    pub(super) fn put(&self, mount: MountRef<'k>, at: Path<'k>, fresh: bool) -> Result<(), Errno> {
+    /// [`attach`](Self::attach), which if not `fresh` may put a filesystem on itself. `count` is the
+    /// number of mounts that the caller is about to enter, this one included.
+    pub(super) fn put(
+        &self,
+        mount: MountRef<'k>,
+        at: Path<'k>,
+        fresh: bool,
+        count: usize,
+    ) -> Result<(), Errno> {
         self.on_mountpoint(at, |book, at| {
             let one_place = core::ptr::eq(at.mount.super_block(), at.dentry.super_block());
             if !self.has(&at.mount) || !one_place || !self.vfs.has_mount(&mount) {
@@ -41,6 +49,9 @@ impl<'k> Namespace<'k> {
                 != at.dentry.inode().is_some_and(|at| at.is_dir())
             {
                 return Err((Errno::NOTDIR, at, None));
+            }
+            if !book.has_room(count) {
+                return Err((Errno::NOSPC, at, None));
             }
             match book.enter(self.vfs.mounts.seq(), mount.clone(), Some(at), self.id) {
                 Ok(()) => Ok(None),

@@ -31,14 +31,14 @@ impl<'k> Namespace<'k> {
         let tree = self.collect(from.mount(), Some(from), recursive)?;
         let copies = self.copy_all(&tree, Some(from))?;
         let top = copies.first().expect("a tree has a top").clone();
-        self.put(top.clone(), at, false)?;
+        self.put(top.clone(), at, false, copies.len())?;
         self.enter_below(&tree, &copies, self.id).inspect_err(|_| self.detach(&top))
     }
 
     /// A copy of the namespace, for a child that is to have its own (`CLONE_NEWNS`). `fs`, the child's, moves into it.
     ///
     /// # Errors
-    /// `ENOMEM`.
+    /// `ENOMEM`; `ENOSPC` if there are as many mounts as there may be.
     pub fn duplicate(&self, fs: &FsStruct<'k>) -> Result<Namespace<'k>, Errno> {
         let tree = self.collect(&self.root, None, true)?;
         let copies = self.copy_all(&tree, None)?;

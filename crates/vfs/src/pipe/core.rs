@@ -5,7 +5,8 @@ use crate::FileMode;
 use crate::file::{Direction, Io, Ioctl, Mode};
 use crate::poll::{Events, PollTable};
 use crate::raw::pipe_page::{Buffer, PagesRef};
-use crate::raw::pipe_ring::{self, Ring};
+use crate::raw::pipe_ring::{Place, Ring};
+use ::core::mem::MaybeUninit;
 use quietline_platform::pages::PAGE_SIZE;
 use quietline_sync::{SpinLock, SpinLockGuard, WaitQueue};
 use rustix::io::Errno;
@@ -52,15 +53,17 @@ pub(super) struct State {
     /// How often it was opened for reading, and for writing.
     pub(super) opened_to_read: u32,
     pub(super) opened_to_write: u32,
+    /// The user that the pipe is counted for, once it is not fresh.
+    uid: u32,
     /// Nothing. Of a lock and what it guards the compiler puts that first which is a multiple of more bytes; this is not to be one
     /// of 32, so that the lock comes first.
-    _uneven: u64,
+    _uneven: MaybeUninit<u32>,
 }
 
 impl PipeCore {
-    /// An empty pipe that is open so many times.
+    /// An empty pipe of a user that is open so many times.
     #[inline(always)]
-    pub(crate) fn new(pages: PagesRef, readers: u32, writers: u32) -> Self {
+    pub(crate) fn new(pages: PagesRef, uid: u32, readers: u32, writers: u32) -> Self {
         Self {
             readers: WaitQueue::new(),
             now: Shown::new(Now::new()),
@@ -70,7 +73,8 @@ impl PipeCore {
                 writers,
                 opened_to_read: readers,
                 opened_to_write: writers,
-                _uneven: 0,
+                uid,
+                _uneven: MaybeUninit::uninit(),
                 polled: false,
                 splicing: false,
                 is_one_out: false,
@@ -160,20 +164,49 @@ impl PipeCore {
 
     /// How many bytes it has room for, if all of its pages are full (`F_GETPIPE_SZ`).
     pub fn capacity(&self) -> usize {
-        self.state.lock().ring.size() * PAGE_SIZE
+        let mut state = self.state.lock();
+        if self.settle(&mut state).is_ok() && state.ring.size() == 1 {
+            // Few bytes beside the lock would be more than a page. Without memory they stay there.
+            let _ = self.unfold(&mut state);
+        }
+        let pages = state.ring.size();
+        self.release(state);
+        pages * PAGE_SIZE
     }
 
-    /// Changes how many pages it has room for, to a power of two (`F_SETPIPE_SZ`).
+    /// Counts a fresh pipe for its user, and decides by that how many pages it has room for
+    /// (`alloc_pipe_info`). Called before the pipe's ring is used for the first time.
     ///
     /// # Errors
-    /// `EBUSY` if more are full; `ENOMEM`.
-    pub(super) fn resize(&self, pages: usize) -> Result<(), Errno> {
+    /// `ENOMEM` beyond the user's hard limit.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn settle(&self, state: &mut State) -> Result<(), Errno> {
+        if state.ring.is_fresh() {
+            state.ring.settle(self.pages.limits().charge_new(state.uid)?);
+            // A fresh ring has refused places that were not kept.
+            state.refused = false;
+        }
+        Ok(())
+    }
+
+    /// Changes how many pages it has room for, to a power of two (`F_SETPIPE_SZ`). A `privileged`
+    /// caller may exceed the user's limits.
+    ///
+    /// # Errors
+    /// `EPERM` beyond the limits; `EBUSY` if more are full; `ENOMEM`.
+    pub(super) fn resize(&self, pages: usize, privileged: bool) -> Result<(), Errno> {
         let places = Ring::places(pages).map_err(|_| Errno::NOMEM)?;
         let mut state = self.state.lock();
-        self.unfold(&mut state)?;
-        if state.ring.used() > pages {
-            drop(state);
-            return Err(Errno::BUSY);
+        let fits = self.settle(&mut state).and_then(|()| self.unfold(&mut state)).and_then(|()| {
+            if state.ring.used() > pages {
+                return Err(Errno::BUSY);
+            }
+            self.pages.limits().recharge(state.uid, state.ring.size(), pages, privileged)
+        });
+        if let Err(errno) = fits {
+            self.release(state);
+            return Err(errno);
         }
         let before = state.ring.resize(pages, places);
         self.release(state);
@@ -214,27 +247,34 @@ impl PipeCore {
         state.clear(self.pages);
         self.set_now(self.now().without_few());
         state.polled = false;
-        // The size that it was given goes, too.
-        let before = if state.ring.size() == pipe_ring::FEW {
-            None
-        } else {
-            state.ring.resize(pipe_ring::FEW, None)
-        };
+        let before = if state.ring.is_fresh() { None } else { self.unsettle(&mut state) };
         self.release(state);
         drop(before);
     }
 
-    /// Returns `true` if dropping it would do nothing.
+    /// Makes an empty pipe fresh: the size that it was given goes, and it is counted no more.
+    /// Returns the places that it had, to be dropped when no lock is held.
+    #[cold]
+    #[inline(never)]
+    fn unsettle(&self, state: &mut State) -> Option<Box<[Place]>> {
+        self.pages.limits().uncharge(state.uid, state.ring.size());
+        state.ring.renew()
+    }
+
+    /// Returns `true` if dropping it would do nothing: a page needs a ring that is not fresh.
     #[inline(always)]
     pub(super) fn is_bare(&mut self) -> bool {
-        let state = self.state.get_mut();
-        state.spare.is_none() && state.ring.is_bare()
+        self.state.get_mut().ring.is_fresh()
     }
 }
 
 impl Drop for PipeCore {
     fn drop(&mut self) {
-        self.state.get_mut().clear(self.pages);
+        let state = self.state.get_mut();
+        state.clear(self.pages);
+        if !state.ring.is_fresh() {
+            self.pages.limits().uncharge(state.uid, state.ring.size());
+        }
     }
 }
 
@@ -250,7 +290,7 @@ impl State {
         // Few come before all pages, so not while somebody has taken a page out, or is about to put one in. And a pipe of one
         // page would be full of them.
         let plain =
-            self.ring.is_empty() && self.ring.used() == 0 && self.ring.size() > 1 && !self.splicing;
+            self.ring.is_empty() && !self.ring.has_reserved() && self.ring.size() > 1 && !self.splicing;
         before.with(now, self.polled, plain && self.readers != 0)
     }
 
@@ -306,7 +346,8 @@ mod tests {
             writers: 0,
             opened_to_read: 0,
             opened_to_write: 0,
-            _uneven: 0,
+            uid: 0,
+            _uneven: MaybeUninit::uninit(),
             polled: false,
             refused: false,
             splicing: false,

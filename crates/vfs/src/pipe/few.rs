@@ -51,7 +51,7 @@ impl PipeCore {
     /// Moves the few to a page, for whoever uses pages.
     ///
     /// # Errors
-    /// `ENOMEM`.
+    /// `ENOMEM`, also beyond the user's hard limit.
     #[inline]
     pub(super) fn unfold(&self, state: &mut SpinLockGuard<'_, State>) -> Result<(), Errno> {
         if self.now().few_len() == 0 { Ok(()) } else { self.unfold_some(state) }
@@ -59,6 +59,7 @@ impl PipeCore {
 
     #[cold]
     fn unfold_some(&self, state: &mut State) -> Result<(), Errno> {
+        self.settle(state)?;
         let (start, end) = self.now().few();
         let mut page = match state.spare.take() {
             Some(spare) => spare,

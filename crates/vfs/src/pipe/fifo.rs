@@ -27,6 +27,8 @@ impl Fifo {
 
     /// Opens it (`fifo_open`). Waits for the other end, unless `nonblock`, or for both. Undone by [`PipeCore::closed`].
     ///
+    /// The first opening that finds no pipe makes it for the user `uid`, which it is counted for.
+    ///
     /// Says since which opening for writing it counts as hung up, where that is not from the beginning: for a reader that
     /// has not waited.
     ///
@@ -37,8 +39,9 @@ impl Fifo {
         vfs: &Vfs,
         mode: FileMode,
         nonblock: bool,
+        uid: u32,
     ) -> Result<Option<u32>, Errno> {
-        let new = || Ok(PipeCore::new(vfs.pipe_pages.of_a_pipe(), 0, 0));
+        let new = || Ok(PipeCore::new(vfs.pipe_pages.of_a_pipe(), uid, 0, 0));
         let pipe = self.pipe.get_or_make(new).map_err(|_| Errno::NOMEM)?;
         let mut state = pipe.state.lock();
         if mode == FileMode::WRITE && nonblock && state.readers == 0 {

@@ -73,10 +73,16 @@ impl PipeCore {
             !state.ring.is_full() || state.readers == 0
         };
         if !ready() {
-            if !waits {
-                return Err(Errno::AGAIN.into());
+            // A fresh pipe is full until it is counted.
+            let mut state = self.state.lock();
+            self.settle(&mut state)?;
+            self.release(state);
+            if !ready() {
+                if !waits {
+                    return Err(Errno::AGAIN.into());
+                }
+                sleep(&self.writers, Events::TO_WRITE, ready)?;
             }
-            sleep(&self.writers, Events::TO_WRITE, ready)?;
         }
         if self.state.lock().readers == 0 { Err(Stop::Broken) } else { Ok(()) }
     }

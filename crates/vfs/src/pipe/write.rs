@@ -62,23 +62,33 @@ impl PipeCore {
         }
         let packet = io.flags & O_DIRECT != 0;
         let mut failed = Errno::AGAIN;
-        while from.left() != 0 && !state.ring.is_full() {
-            let mut buffer = match state.spare.take() {
-                Some(spare) => spare,
-                None => match self.pages.get() {
-                    Ok(fresh) => fresh,
-                    Err(_) => {
-                        failed = Errno::NOMEM;
-                        break;
-                    }
-                },
-            };
-            buffer.seal(packet);
-            done += buffer.fill(from);
-            state.ring.push(buffer);
-        }
-        if from.left() != 0 && state.ring.has_places() {
-            state.refused = true;
+        loop {
+            while from.left() != 0 && !state.ring.is_full() {
+                let mut buffer = match state.spare.take() {
+                    Some(spare) => spare,
+                    None => match self.pages.get() {
+                        Ok(fresh) => fresh,
+                        Err(_) => {
+                            failed = Errno::NOMEM;
+                            break;
+                        }
+                    },
+                };
+                buffer.seal(packet);
+                done += buffer.fill(from);
+                state.ring.push(buffer);
+            }
+            if from.left() == 0 || !state.ring.has_places() {
+                break;
+            }
+            if !state.ring.is_fresh() {
+                state.refused = true;
+                break;
+            }
+            if let Err(errno) = self.settle(&mut state) {
+                failed = errno;
+                break;
+            }
         }
         // A caller that goes on to wait tells of its write when it is over.
         let over = from.left() == 0 || !io.may_wait() || failed == Errno::NOMEM;

@@ -15,6 +15,8 @@ use rustix::io::Errno;
 
 /// The number of the first mount of a tree. Those below are for the internal mounts.
 const FIRST_MOUNT: u64 = 4;
+/// The mounts that a kernel may have at first (`sysctl_mount_max`).
+const MOUNT_MAX: u32 = 100_000;
 
 /// All mounts of a kernel.
 pub(crate) struct Mounts {
@@ -27,6 +29,8 @@ pub(crate) struct Mounts {
 #[derive(Debug)]
 pub(crate) struct Book {
     entries: Vec<Entry>,
+    /// The number of entries that there may be.
+    max: u32,
     next_mount: u64,
     next_namespace: u64,
 }
@@ -65,7 +69,12 @@ impl On<'_> {
 impl Mounts {
     /// None.
     pub(crate) fn new() -> Self {
-        let book = Book { entries: Vec::new(), next_mount: FIRST_MOUNT, next_namespace: 1 };
+        let book = Book {
+            entries: Vec::new(),
+            max: MOUNT_MAX,
+            next_mount: FIRST_MOUNT,
+            next_namespace: 1,
+        };
         Self { seq: Seqcount::new(), book: SpinLock::new(book) }
     }
 
@@ -111,6 +120,21 @@ impl Book {
         self.next_namespace - 1
     }
 
+    /// Returns the number of mounts that there may be.
+    pub(crate) fn max(&self) -> u32 {
+        self.max
+    }
+
+    /// Changes the number of mounts that there may be. All that are mounted stay.
+    pub(crate) fn set_max(&mut self, max: u32) {
+        self.max = max;
+    }
+
+    /// Returns whether `more` mounts can be entered (`count_mounts`).
+    pub(crate) fn has_room(&self, more: usize) -> bool {
+        self.entries.len().saturating_add(more) <= self.max as usize
+    }
+
     /// What is mounted, oldest first.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
@@ -139,7 +163,8 @@ impl Book {
     /// Enters a mount that is mounted nowhere, and shows it to readers.
     ///
     /// # Errors
-    /// `ENOMEM`, with what was to be entered, to be dropped without the lock.
+    /// `ENOSPC` if there are as many mounts as there may be, `ENOMEM`; with what was to be entered,
+    /// to be dropped without the lock.
     pub(crate) fn enter<'k>(
         &mut self,
         seq: &Seqcount,
@@ -147,6 +172,9 @@ impl Book {
         on: Option<On<'k>>,
         namespace: u64,
     ) -> Result<(), (Errno, MountRef<'k>, Option<On<'k>>)> {
+        if !self.has_room(1) {
+            return Err((Errno::NOSPC, mount, on));
+        }
         if heap::try_reserve(&mut self.entries, 1).is_err() {
             return Err((Errno::NOMEM, mount, on));
         }

@@ -11,6 +11,7 @@
 //! be written as a whole: a page that is to be given to a pipe.
 
 use crate::file::{Sink, Source};
+use crate::pipe::PipeLimits;
 use core::ptr::NonNull;
 use quietline_platform::AllocError;
 use quietline_platform::atomic::{AtomicU32, Ordering};
@@ -27,12 +28,13 @@ struct Page {
     buffers: AtomicU32,
 }
 
-/// The pages of a kernel's pipes.
+/// The pages of a kernel's pipes, and the limits of these.
 ///
 /// It must stay where it is while there are pipes: they point to it.
 #[derive(Debug)]
 pub(crate) struct Pages {
     cache: LazyCache,
+    limits: PipeLimits,
 }
 
 /// Where a pipe gets its pages from and gives them back.
@@ -73,13 +75,18 @@ impl Pages {
         let options =
             |_| Options { ctor: Some(Hook::new(construct)), ..Options::of::<Page>("pipe_page") };
         // SAFETY: the hook is for memory of this size and alignment.
-        Self { cache: unsafe { LazyCache::new(options, domain) } }
+        Self { cache: unsafe { LazyCache::new(options, domain) }, limits: PipeLimits::new() }
     }
 
     /// For a pipe that is gone before these are, or has given back all of its pages; or for buffers in no pipe, of whoever has borrowed
     /// the kernel.
     pub(crate) fn of_a_pipe(&self) -> PagesRef {
         PagesRef(NonNull::from(self))
+    }
+
+    /// The limits of the kernel's pipes.
+    pub(crate) fn limits(&self) -> &PipeLimits {
+        &self.limits
     }
 
     /// The cache of pages.
@@ -93,6 +100,11 @@ impl PagesRef {
         // SAFETY: whoever made it promised that a pipe with buffers, or that makes any, is gone before the pages are: they are
         // the kernel's, which outlives its files, and buffers are made by files, or by who has borrowed it.
         unsafe { self.0.as_ref() }
+    }
+
+    /// The limits of the kernel's pipes.
+    pub(crate) fn limits(&self) -> &PipeLimits {
+        self.pages().limits()
     }
 
     /// An empty buffer, which may grow.

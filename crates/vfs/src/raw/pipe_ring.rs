@@ -8,8 +8,11 @@ use quietline_platform::{AllocError, heap};
 /// Buffers that a pipe has from the beginning.
 pub(crate) const FEW: usize = 16;
 
+/// In `reserved`: the pipe has not been counted yet, so no place of the ring may be used.
+const FRESH: u32 = 1 << 31;
+
 /// A cell, though whoever has the ring has it alone: so that a model that counts lines sees which of them is used.
-type Place = UnsafeCell<MaybeUninit<Buffer>>;
+pub(crate) type Place = UnsafeCell<MaybeUninit<Buffer>>;
 
 /// A queue of buffers. The first [`FEW`] places are part of it, and need no initialisation.
 #[derive(Debug)]
@@ -21,7 +24,7 @@ pub(crate) struct Ring {
     tail: u32,
     /// Places that are used: a power of two.
     size: u32,
-    /// Places that are kept for somebody who is about to put something in.
+    /// Places that are kept for somebody who is about to put something in, or [`FRESH`].
     reserved: u32,
     few: [Place; FEW],
     /// What was taken out and came back: it comes before all others, and takes no place.
@@ -36,16 +39,42 @@ impl Ring {
     pub(crate) const FIRST_PLACE_ENDS: usize =
         core::mem::offset_of!(Self, few) + size_of::<Place>();
 
-    /// An empty ring.
+    /// An empty ring of [`FEW`] places, which are full until [`settle`](Self::settle).
     #[inline(always)]
     pub(crate) fn new() -> Self {
-        Self::of(FEW as u32, None)
+        Self::of(FEW as u32, FRESH, None)
     }
 
     #[inline(always)]
-    fn of(size: u32, many: Option<Box<[Place]>>) -> Self {
+    fn of(size: u32, reserved: u32, many: Option<Box<[Place]>>) -> Self {
         let few = [const { UnsafeCell::new(MaybeUninit::uninit()) }; FEW];
-        Self { head: 0, tail: 0, size, reserved: 0, few, returned: None, many }
+        Self { head: 0, tail: 0, size, reserved, few, returned: None, many }
+    }
+
+    /// Returns whether the ring is as [`new`](Self::new) made it: nothing was ever in it.
+    #[inline(always)]
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.reserved & FRESH != 0
+    }
+
+    /// Lets so many places be used, a power of two of at most [`FEW`].
+    ///
+    /// # Panics
+    /// If the ring is not fresh.
+    pub(crate) fn settle(&mut self, size: usize) {
+        assert!(self.is_fresh() && size.is_power_of_two() && size <= FEW, "once, and few");
+        (self.size, self.reserved) = (size as u32, 0);
+    }
+
+    /// Makes an empty ring a fresh one. Returns what is to be dropped when no lock is held.
+    pub(crate) fn renew(&mut self) -> Option<Box<[Place]>> {
+        core::mem::replace(self, Self::new()).many
+    }
+
+    /// Returns whether places are kept for a caller that is about to put something in.
+    #[inline(always)]
+    pub(crate) fn has_reserved(&self) -> bool {
+        self.reserved & !FRESH != 0
     }
 
     /// Buffers that it has room for.
@@ -71,12 +100,6 @@ impl Ring {
         self.head == self.tail && self.returned.is_none()
     }
 
-    /// Returns `true` if dropping it would do nothing, and nothing is in it.
-    #[inline(always)]
-    pub(crate) fn is_bare(&self) -> bool {
-        self.is_empty() && self.many.is_none()
-    }
-
     /// Whether there is no room for another one.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
@@ -95,7 +118,7 @@ impl Ring {
         self.full() < self.size
     }
 
-    /// Places that are full, or kept.
+    /// Places of a ring that is not fresh that are full, or kept.
     #[inline(always)]
     pub(crate) fn used(&self) -> usize {
         (self.full() + self.reserved) as usize
@@ -220,8 +243,7 @@ impl Ring {
         made: Option<Box<[Place]>>,
     ) -> Option<Box<[Place]>> {
         assert!(size.is_power_of_two() && size >= self.used(), "what is in the pipe has room");
-        let mut other = Self::of(size as u32, made);
-        other.reserved = self.reserved;
+        let mut other = Self::of(size as u32, self.reserved, made);
         other.returned = self.returned.take();
         while let Some(buffer) = self.pop() {
             other.put(buffer);

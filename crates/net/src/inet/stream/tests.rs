@@ -1,7 +1,14 @@
 //! The queue of bytes, against a plain list.
 
 use super::*;
+use crate::net::Net;
 use core::ptr;
+use std::sync::OnceLock;
+
+fn net() -> &'static NetRef {
+    static NET: OnceLock<NetRef> = OnceLock::new();
+    NET.get_or_init(|| NetRef::of(Box::leak(Box::new(Net::new().unwrap()))))
+}
 
 fn filler(next: &mut u8) -> impl FnMut(&mut [u8]) -> usize {
     move |memory| {
@@ -25,11 +32,11 @@ fn bytes_come_out_as_they_went_in() {
     let mut expected = 0;
     for _ in 0..20_000 {
         match roll(4) {
-            1 => expected += queue.append(roll(SMALL), filler(&mut written)).unwrap(),
+            1 => expected += queue.append(roll(SMALL), net(), filler(&mut written)).unwrap(),
             2 => {
                 let want = roll(3 * LARGE);
                 let chunk = queue.prepare(want).unwrap();
-                let mut chunk = chunk.map_or_else(|| Bytes::allocate(want), Ok).unwrap();
+                let mut chunk = chunk.map_or_else(|| Bytes::allocate(want, *net()), Ok).unwrap();
                 expected += chunk.append(want, filler(&mut written));
                 queue.add(chunk);
             }
@@ -67,7 +74,7 @@ fn a_look_passes_over_what_it_has_seen() {
     let mut queue = Bytes::new();
     let mut next = 0u8;
     for _ in 0..3 {
-        queue.append(SMALL, filler(&mut next)).unwrap();
+        queue.append(SMALL, net(), filler(&mut next)).unwrap();
     }
     let mut seen = Vec::new();
     let shown = queue.show(5000, |bytes| {
@@ -86,7 +93,7 @@ fn short_messages_stay_in_one_place() {
     let mut places = std::collections::BTreeSet::new();
     for _ in 0..1000 {
         queue
-            .append(1, |memory| {
+            .append(1, net(), |memory| {
                 places.insert(memory.as_ptr() as usize);
                 filler(&mut next)(memory)
             })
@@ -104,7 +111,7 @@ fn without_memory_nothing_is_lost() {
     for nth in 1.. {
         quietline_platform::fault::fail_nth(nth);
         let before = queue.len();
-        let result = queue.append(SMALL, filler(&mut next));
+        let result = queue.append(SMALL, net(), filler(&mut next));
         let armed = quietline_platform::fault::armed();
         quietline_platform::fault::fail_nth(0);
         match result {
@@ -131,7 +138,7 @@ fn no_line_is_shared_with_a_neighbour() {
     let queues: Vec<Bytes> = (0..64)
         .map(|_| {
             let mut queue = Bytes::new();
-            queue.append(1, |memory| memory.len()).unwrap();
+            queue.append(1, net(), |memory| memory.len()).unwrap();
             queue
         })
         .collect();

@@ -37,7 +37,7 @@ impl End {
         match (level, name) {
             (SOL_SOCKET, SO_PASSCRED | SO_PEEK_OFF) => int(value).and(Err(Errno::OPNOTSUPP)),
             (SOL_SOCKET, _) => {
-                self.options.set(on.who, name, value)?;
+                self.options.set(on, name, value)?;
                 match name {
                     SO_SNDBUF | SO_RCVBUF | SO_SNDBUFFORCE | SO_RCVBUFFORCE => self.resize(),
                     SO_REUSEADDR | SO_REUSEPORT => self.claim_again(),

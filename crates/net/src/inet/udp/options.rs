@@ -31,7 +31,7 @@ impl End {
             (SOL_SOCKET, SO_PASSCRED) => int(value).and(Err(Errno::OPNOTSUPP)),
             (SOL_SOCKET, SO_PEEK_OFF) => int(value).and(Err(Errno::NOPROTOOPT)),
             (SOL_SOCKET, _) => {
-                self.options.set(on.who, name, value)?;
+                self.options.set(on, name, value)?;
                 if matches!(name, SO_REUSEADDR | SO_REUSEPORT) {
                     self.claim_again();
                 }
