@@ -44,8 +44,9 @@ pub struct Config {
     /// Locks that a file may have: record locks and those of `flock`; `ENOLCK` beyond. Default:
     /// 65,536.
     pub file_locks: usize,
-    /// Pages of a user's pipes beyond which a pipe has two pages, and none can be enlarged (`EPERM`)
-    /// (`/proc/sys/fs/pipe-user-pages-soft`). User 0 is spared. Default: 16,384. 0: no limit.
+    /// Pages of a user's pipes beyond which a pipe has two pages, and none can be enlarged
+    /// (`EPERM`) (`/proc/sys/fs/pipe-user-pages-soft`). User 0 is spared. Default: 16,384. 0: no
+    /// limit.
     pub pipe_user_pages_soft: u64,
     /// Pages that a user's pipes may have (`/proc/sys/fs/pipe-user-pages-hard`); a pipe that would
     /// have more takes no page (`ENOMEM`), and cannot be enlarged (`EPERM`). User 0 is spared.

@@ -1,5 +1,6 @@
 //! Kernels.
 
+use crate::mounting::Types;
 use crate::processes::Processes;
 use crate::{Config, Errno, Process};
 use core::pin::Pin;
@@ -92,6 +93,7 @@ pub(crate) struct Inner {
     /// of the root and of files in memory without a path.
     pub(crate) last_dev: AtomicU64,
     pub(crate) processes: Processes,
+    pub(crate) types: Types,
 }
 
 /// Returns the error of a system call that finds no memory.
@@ -229,6 +231,7 @@ impl Kernel {
             last_ino,
             last_dev: AtomicU64::new(memfds_dev),
             processes,
+            types: Types::new(),
             account,
             config,
         };

@@ -212,7 +212,11 @@ pub use quietline_sim::check as lines;
 pub use config::Config;
 pub use events::{FdSet, PollFd, SigPipe};
 pub use kernel::{Dentries, Inodes, Kernel, Memory};
-pub use mounting::{MS_BIND, MS_MOVE, MS_REC, MS_REMOUNT, MS_STRICTATIME};
+pub use mounting::{
+    MS_BIND, MS_MOVE, MS_NOATIME, MS_NODEV, MS_NODIRATIME, MS_NOEXEC, MS_NOSUID, MS_NOSYMFOLLOW,
+    MS_PRIVATE, MS_RDONLY, MS_REC, MS_RELATIME, MS_REMOUNT, MS_SHARED, MS_SILENT, MS_SLAVE,
+    MS_STRICTATIME, MS_UNBINDABLE, MountRequest,
+};
 pub use paths::{MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC};
 pub use process::{Process, Rlimit, SigChld};
 pub use quietline_net::{Protocol, SockAddr, Socket};

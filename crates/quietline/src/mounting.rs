@@ -1,41 +1,80 @@
 //! Mounting and unmounting.
 
+mod options;
+mod types;
+
+pub use types::MountRequest;
+pub(crate) use types::Types;
+
 use crate::kernel::Inner;
 use crate::paths::checked;
 use crate::{Errno, Process, proc};
+use options::{Options, TmpfsOptions};
 use quietline_platform::atomic::Ordering;
 use quietline_vfs::cred::Capabilities;
 use quietline_vfs::namei::{self, Caller, New};
 use quietline_vfs::operations::{self, FileSystem};
-use quietline_vfs::ramfs::new_ramfs;
 use quietline_vfs::{
-    FsStruct, How, Limits, Lookup, MountFlags, Namespace, Path, Start, UmountFlags,
+    FsStruct, How, Lookup, MountFlags, Namespace, Path, Start, SuperFlags, SuperRef, UmountFlags,
 };
 use std::sync::Arc;
+use types::{NewMount, Type};
 
+/// `mount`: read-only.
+pub const MS_RDONLY: u64 = 1;
+/// `mount`: set-id bits mean nothing.
+pub const MS_NOSUID: u64 = 2;
+/// `mount`: device nodes are no devices.
+pub const MS_NODEV: u64 = 4;
+/// `mount`: nothing is executed.
+pub const MS_NOEXEC: u64 = 8;
 /// `mount`: change the flags of what is mounted.
 pub const MS_REMOUNT: u64 = 32;
+/// `mount`: no symbolic link is followed.
+pub const MS_NOSYMFOLLOW: u64 = 256;
+/// `mount`: reading changes no time.
+pub const MS_NOATIME: u64 = 1024;
+/// `mount`: reading directories changes no time.
+pub const MS_NODIRATIME: u64 = 2048;
 /// `mount`: mount a directory in another place, too.
 pub const MS_BIND: u64 = 4096;
 /// `mount`: move a mount.
 pub const MS_MOVE: u64 = 8192;
 /// `mount`: with all that is mounted below.
 pub const MS_REC: u64 = 16_384;
+/// `mount`: nothing is logged. Nothing is in any case.
+pub const MS_SILENT: u64 = 32_768;
+/// `mount`: private, and not bound elsewhere.
+pub const MS_UNBINDABLE: u64 = 1 << 17;
+/// `mount`: nothing is propagated.
+pub const MS_PRIVATE: u64 = 1 << 18;
+/// `mount`: changes come from other mounts. There are none that send any.
+pub const MS_SLAVE: u64 = 1 << 19;
+/// `mount`: changes are sent to other mounts: not supported.
+pub const MS_SHARED: u64 = 1 << 20;
+/// `mount`: reading changes a time that is older than the last change.
+pub const MS_RELATIME: u64 = 1 << 21;
 /// `mount`: set times of access as POSIX has it.
 pub const MS_STRICTATIME: u64 = 1 << 24;
 
-/// Filesystems that can be mounted, as `/proc/filesystems` names them.
-pub(crate) const TYPES: [&str; 3] = ["sysfs", "tmpfs", "proc"];
+/// Bits that old programs set in the upper half of the flags (`MS_MGC_VAL`).
+const MAGIC: u64 = 0xc0ed_0000;
+/// The upper half of the flags (`MS_MGC_MSK`).
+const MAGIC_MASK: u64 = 0xffff_0000;
+/// A flag that is the kernel's own.
+const MS_NOUSER: u64 = 1 << 31;
+/// Flags that say how mounts propagate.
+const PROPAGATION: u64 = MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE;
+/// Flags about times of access.
+const ATIME: u64 = MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME;
+/// What a remount leaves as it is (the complement of `MS_RMT_MASK`).
+const STAYS: SuperFlags = SuperFlags::DIRSYNC;
 
 impl Process {
-    /// Mounts a filesystem on a directory: `proc`, `sysfs` or an empty `tmpfs`; with [`MS_BIND`] what is at the path `source`, with
-    /// [`MS_MOVE`] the mount that is there; with [`MS_REMOUNT`] and [`MS_BIND`], changes the flags of the mount at `target`. What
-    /// is mounted is seen by all processes of the mount namespace. Of a filesystem, `source` is not
-    /// looked at.
+    /// [`mount_with`](Self::mount_with) without options.
     ///
     /// # Errors
-    /// As `mount(2)`: `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` for another filesystem, `EBUSY`, `EINVAL`, `ENOTDIR`, `ENOMEM`, and
-    /// those of walks. `EINVAL` for [`MS_REMOUNT`] without [`MS_BIND`].
+    /// Those of `mount_with`.
     pub fn mount(
         &self,
         source: impl AsRef<[u8]>,
@@ -43,31 +82,117 @@ impl Process {
         fstype: &str,
         flags: u64,
     ) -> Result<(), Errno> {
-        const REMOUNT: u64 = MS_REMOUNT | MS_BIND;
+        self.mount_with(source, target, fstype, flags, "")
+    }
+
+    /// Mounts a file system on a directory (`mount`): `proc`, `sysfs`, `tmpfs`, or a type that the
+    /// program has [registered](crate::Kernel::register_file_system). With other flags:
+    ///
+    /// * [`MS_REMOUNT`] and [`MS_BIND`]: changes the flags of the mount at `target`,
+    /// * [`MS_REMOUNT`]: also those and the options of its file system,
+    /// * [`MS_BIND`]: mounts what is at the path `source`; with [`MS_REC`], with all below it,
+    /// * [`MS_PRIVATE`], [`MS_SLAVE`], [`MS_UNBINDABLE`]: says whether the mount at `target`, with
+    ///   [`MS_REC`] with all below it, may be bound elsewhere,
+    /// * [`MS_MOVE`]: moves the mount at the path `source`.
+    ///
+    /// What is mounted is seen by all processes. Of a file system, `source` is what
+    /// `/proc/PID/mounts` shows.
+    ///
+    /// Options are `ro`, `rw` and others that Linux knows for all file systems (`sync`, `lazytime`,
+    /// ...), which have no effect but to be shown; of `tmpfs` `size`, `nr_blocks`, `nr_inodes`,
+    /// `mode`, `uid`, `gid`, `inode64` and `noswap`; of `proc` `hidepid=0`. A type of the program
+    /// takes its own. A size in percent is one of [`Config::memory`](crate::Config::memory), or of
+    /// the machine's memory. A `remount` takes no options of a type of the program.
+    ///
+    /// # Errors
+    /// As `mount(2)`: `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` for an unknown type, `EBUSY`,
+    /// `EINVAL`, `ENOTDIR`, `ENOSPC`, `ENOMEM`, and those of walks. `EINVAL` for [`MS_SHARED`].
+    pub fn mount_with(
+        &self,
+        source: impl AsRef<[u8]>,
+        target: impl AsRef<[u8]>,
+        fstype: &str,
+        flags: u64,
+        options: impl AsRef<[u8]>,
+    ) -> Result<(), Errno> {
         let k = self.inner();
-        let action = flags & (MS_REMOUNT | MS_BIND | MS_MOVE);
+        let flags = if flags & MAGIC_MASK == MAGIC { flags & !MAGIC_MASK } else { flags };
+        let source = source.as_ref();
+        let at_source = match flags {
+            _ if flags & MS_REMOUNT != 0 => false,
+            _ if flags & MS_BIND != 0 => true,
+            _ => flags & PROPAGATION == 0 && flags & MS_MOVE != 0,
+        };
         // The walk has a read-side critical section open, in which a remount may not wait.
         let places = self.walk_at(crate::abi::AT_FDCWD, target.as_ref(), 0, |c, target| {
             let at = c.place(target, How::of(Lookup::FOLLOW))?;
+            if flags & MS_NOUSER != 0 {
+                return Err(Errno::INVAL);
+            }
             may_mount(c)?;
-            let source = match action {
-                MS_BIND | MS_MOVE => {
-                    Some(c.place(checked(source.as_ref())?, How::of(Lookup::FOLLOW))?)
-                }
-                _ => None,
-            };
-            Ok((at, source))
+            if !at_source {
+                return Ok((at, None));
+            }
+            if source.is_empty() {
+                return Err(Errno::INVAL);
+            }
+            Ok((at, Some(c.place(checked(source)?, How::of(Lookup::FOLLOW))?)))
         });
-        self.returning(places.and_then(|(at, source)| match (action, &source) {
-            (0, _) => mount(k, &self.namespace(k), fstype, at, mount_flags(flags)),
-            (MS_BIND, Some(source)) => self.namespace(k).bind(source, at, flags & MS_REC != 0),
-            (MS_MOVE, Some(source)) => self.namespace(k).move_mount(source, at),
-            (REMOUNT, _) => self.namespace(k).remount(&at, mount_flags(flags)),
-            _ => Err(Errno::INVAL),
+        let options = options::text(options.as_ref());
+        self.returning(places.and_then(|(at, from)| match from {
+            Some(from) if flags & MS_BIND != 0 => {
+                self.namespace(k).bind(&from, at, flags & MS_REC != 0)
+            }
+            Some(from) => self.namespace(k).move_mount(&from, at),
+            None if flags & MS_REMOUNT != 0 => {
+                remount(k, &self.namespace(k), &at, flags, &Options(options))
+            }
+            None if flags & PROPAGATION != 0 => propagate(&self.namespace(k), &at, flags),
+            None => self.mount_new(source, at, fstype, flags, options),
         }))
     }
 
-    /// Mounts an embedder's file system on a directory. Flags: `MS_RDONLY`, `MS_NOSUID` and the
+    /// Mounts a new instance of a type.
+    fn mount_new<'k>(
+        &'k self,
+        source: &[u8],
+        at: Path<'k>,
+        fstype: &str,
+        flags: u64,
+        options: &[u8],
+    ) -> Result<(), Errno> {
+        let k = self.inner();
+        let mut super_flags = super_flags(flags);
+        let sb = match k.types.find(fstype)? {
+            Type::Own(own) => {
+                let options = &Options(options);
+                super_flags = options.flags(super_flags);
+                let owner = self.owner.load();
+                let owner = [owner.uid(), owner.gid()];
+                let sb = (own.new)(k, &NewMount { dev: new_dev(k), options, owner })?;
+                let shown: &[u8] = match sb.ramfs() {
+                    Some(_) => TmpfsOptions::parse(options, 0)?.shown(),
+                    None => b"",
+                };
+                sb.set_text(shown_source(source), shown)?;
+                sb
+            }
+            Type::Program(name, make) => {
+                let read_only = super_flags.contains(SuperFlags::RDONLY);
+                let request = MountRequest { source, options, read_only };
+                let sb = self.call_sleeping(|c| {
+                    operations::new_super(c, new_dev(k), Some(name), |caller| {
+                        make(caller, &request)
+                    })
+                })?;
+                sb.set_text(shown_source(source), options)?;
+                sb
+            }
+        };
+        attach(k, &self.namespace(k), sb, at, super_flags, mount_flags(flags))
+    }
+
+    /// Mounts an embedder's file system on a directory. Flags: [`MS_RDONLY`], [`MS_NOSUID`] and the
     /// others that belong to a mount.
     ///
     /// # Errors
@@ -85,8 +210,9 @@ impl Process {
             may_mount(c).map(|()| at)
         });
         self.returning(at.and_then(|at| {
-            let sb = self.call_sleeping(|c| operations::new_super(c, new_dev(k), fs))?;
-            self.namespace(k).attach(k.vfs.new_mount(sb, mount_flags(flags))?, at)
+            let sb =
+                self.call_sleeping(|c| operations::new_super(c, new_dev(k), None, |_| Ok(fs)))?;
+            attach(k, &self.namespace(k), sb, at, super_flags(flags), mount_flags(flags))
         }))
     }
 
@@ -114,9 +240,69 @@ fn may_mount(caller: &Caller<'_, '_>) -> Result<(), Errno> {
 
 /// As `mount` has it: without a word about times of access, those that are older than changes are set.
 fn mount_flags(flags: u64) -> MountFlags {
-    let told = MountFlags::from_bits_truncate(flags as u32);
-    let times = told.contains(MountFlags::NOATIME) || flags & MS_STRICTATIME != 0;
-    if times { told.difference(MountFlags::RELATIME) } else { told | MountFlags::RELATIME }
+    let mut told = MountFlags::from_bits_truncate(flags as u32);
+    told.set(MountFlags::RELATIME, flags & MS_NOATIME == 0);
+    if flags & MS_STRICTATIME != 0 {
+        told.remove(MountFlags::RELATIME | MountFlags::NOATIME);
+    }
+    told
+}
+
+/// The flags of a remount: without a word about times of access, those stay that the mount has.
+fn remount_flags(at: &Path<'_>, flags: u64) -> MountFlags {
+    const TIMES: MountFlags =
+        MountFlags::NOATIME.union(MountFlags::NODIRATIME).union(MountFlags::RELATIME);
+    let told = mount_flags(flags);
+    if flags & ATIME != 0 { told } else { told - TIMES | at.mount().flags() & TIMES }
+}
+
+/// The flags that belong to the file system.
+fn super_flags(flags: u64) -> SuperFlags {
+    SuperFlags::from_bits_truncate(flags as u32)
+}
+
+/// What `/proc/PID/mounts` shows as source.
+fn shown_source(source: &[u8]) -> &[u8] {
+    if source.is_empty() { b"none" } else { source }
+}
+
+/// Changes what is mounted: the mount, and without [`MS_BIND`] also its file system.
+fn remount<'k>(
+    k: &'k Inner,
+    namespace: &Namespace<'k>,
+    at: &Path<'k>,
+    flags: u64,
+    options: &Options<'_>,
+) -> Result<(), Errno> {
+    let told = remount_flags(at, flags);
+    if flags & MS_BIND != 0 {
+        return namespace.remount(at, told);
+    }
+    let sb = at.mount().super_ref();
+    let own = match k.types.find(sb.s_type()) {
+        Ok(Type::Own(own)) if sb.info().foreign().is_none() => Some(own),
+        // A type of the program takes no other options than at first.
+        _ => None,
+    };
+    let mut new = super_flags(flags) - STAYS | sb.flags() & STAYS;
+    if let Some(own) = own {
+        new = options.flags(new);
+        (own.check)(k, options)?;
+    }
+    namespace.reconfigure(at, new, told, || match own {
+        Some(own) => (own.reconfigure)(k, &sb, options),
+        None => Ok(()),
+    })
+}
+
+/// Says how changes of mounts propagate: not at all.
+fn propagate<'k>(namespace: &Namespace<'k>, at: &Path<'k>, flags: u64) -> Result<(), Errno> {
+    let unbindable = match flags & !(MS_REC | MS_SILENT) {
+        MS_PRIVATE | MS_SLAVE => false,
+        MS_UNBINDABLE => true,
+        _ => return Err(Errno::INVAL),
+    };
+    namespace.set_unbindable(at, unbindable, flags & MS_REC != 0)
 }
 
 /// Returns the number of a new filesystem.
@@ -125,29 +311,17 @@ fn new_dev(k: &Inner) -> u64 {
     k.last_dev.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// Mounts a new instance of a filesystem.
-fn mount<'k>(
+/// Mounts a new instance of a file system.
+fn attach<'k>(
     k: &'k Inner,
     namespace: &Namespace<'k>,
-    fstype: &str,
+    sb: SuperRef<'k>,
     at: Path<'k>,
+    super_flags: SuperFlags,
     flags: MountFlags,
 ) -> Result<(), Errno> {
-    let dev = || new_dev(k);
-    let vfs = &*k.vfs;
-    let sb = match fstype {
-        "proc" => proc::new_proc(k, dev())?,
-        "sysfs" => proc::new_sysfs(k, dev())?,
-        "tmpfs" => new_ramfs(
-            vfs,
-            dev(),
-            Limits::new(None, None).map_err(|_| Errno::NOMEM)?,
-            0o1777,
-            [0, 0],
-        )?,
-        _ => return Err(Errno::NODEV),
-    };
-    namespace.attach(vfs.new_mount(sb, flags)?, at)
+    sb.begin_with(super_flags);
+    namespace.attach(k.vfs.new_mount(sb, flags)?, at)
 }
 
 /// Makes `/proc` and `/sys`, and mounts what they are for, as a kernel begins.
@@ -156,12 +330,13 @@ pub(crate) fn boot(k: &Inner) -> Result<(), Errno> {
     let fs = FsStruct::new(&k.vfs, root.clone(), root).map_err(|_| Errno::NOMEM)?;
     let cred = quietline_vfs::cred::Cred::new(0, 0);
     let caller = Caller { vfs: &k.vfs, files: &k.files, start: Start::cwd(&fs), cred: &cred };
-    for (path, fstype) in [(&b"/proc"[..], "proc"), (b"/sys", "sysfs")] {
+    let (proc, sys) = (proc::new_proc(k, new_dev(k))?, proc::new_sysfs(k, new_dev(k))?);
+    for (path, sb) in [(&b"/proc"[..], proc), (b"/sys", sys)] {
         namei::make(&caller, path, New::Directory(0o555))?;
         let at = caller.place(path, How::of(Lookup::FOLLOW))?;
         let flags =
             MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RELATIME;
-        mount(k, &k.namespace, fstype, at, flags)?;
+        attach(k, &k.namespace, sb, at, SuperFlags::empty(), flags)?;
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 //! ```text
 //!   /proc ── self, mounts, filesystems, slabinfo       /sys ── kernel ── slab ── CACHE ── object_size, min_partial, ...
 //!     ├── PID ── cwd, root, fd, fdinfo, mounts, status
-//!     └── sys ┬─ fs ── dentry-state, inode-nr, inode-state, file-nr, file-max, nr_open, mount-max, pipe-max-size,
-//!             │        pipe-user-pages-*, protected_*, epoll/max_*, inotify/max_*
+//!     └── sys ┬─ fs ── dentry-state, inode-nr, inode-state, file-nr, file-max, nr_open, mount-max,
+//!             │        pipe-max-size, pipe-user-pages-*, protected_*, epoll/max_*, inotify/max_*
 //!             └─ net ── core/wmem_*, core/rmem_*, core/optmem_max, ipv4/tcp_mem
 //! ```
 //!
@@ -70,10 +70,11 @@ pub(crate) fn new_sysfs(k: &Inner, dev: u64) -> Result<SuperRef<'_>, Errno> {
     generated::new_super(&k.vfs, "sysfs", SYSFS_MAGIC, dev, root)
 }
 
-fn filesystems(_: &Inner, out: &mut TextBuffer) {
-    for name in crate::mounting::TYPES.into_iter().chain(["sockfs", "pipefs"]) {
+fn filesystems(k: &Inner, out: &mut TextBuffer) {
+    k.types.each_name(|name| {
         let _ = writeln!(out, "nodev\t{name}");
-    }
+    });
+    out.push(b"nodev\tsockfs\nnodev\tpipefs\n");
 }
 
 fn slabinfo(k: &Inner, out: &mut TextBuffer) {

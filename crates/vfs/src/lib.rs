@@ -126,7 +126,7 @@ pub use raw::timer::Timers;
 pub use raw::walk_fs::FsStruct;
 pub use raw::walk_path::{Path, PathRef, Spot};
 pub use signalfd::{SignalFd, check_signalfd_flags, set_signals, signalfd};
-pub use super_block::{Plain, SuperBlock, SuperOperations, SuperRef};
+pub use super_block::{Plain, SuperBlock, SuperFlags, SuperOperations, SuperRef};
 pub use timerfd::{TimerFd, timerfd};
 pub use vfs::{DentryState, Vfs};
 pub use walk::{Found, How, Last, LastKind, Lookup, MAXSYMLINKS, PATH_MAX, Reach, Resolve, Start};

@@ -26,7 +26,8 @@
 //!   thread is raised. A POSIX wait that could never end is refused with `EDEADLK`; chains of any
 //!   length and processes with several waiting threads are seen through, where Linux gives up
 //!   after ten steps.
-//! * No memory, or more locks on a file than the kernel allows: `ENOLCK`, and nothing has changed. Closing needs none.
+//! * No memory, or more locks on a file than the kernel allows: `ENOLCK`, and nothing has changed.
+//!   Closing needs none.
 //!
 //! # Limits
 //!
@@ -120,8 +121,8 @@ impl FileLocks {
     /// conflicting locks, until the thread's [`Interrupt`](quietline_sync::Interrupt) is raised.
     ///
     /// # Errors
-    /// `EAGAIN` for a conflicting lock; with `may_wait`, `EDEADLK` if its owner waits for this
-    /// one, and `EINTR`. `ENOLCK` when there is no memory, or the file would have more locks than it
+    /// `EAGAIN` for a conflicting lock; with `may_wait`, `EDEADLK` if its owner waits for this one,
+    /// and `EINTR`. `ENOLCK` when there is no memory, or the file would have more locks than it
     /// [may have](LockWaits::file_locks_max).
     pub fn set(
         &self,

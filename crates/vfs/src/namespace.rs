@@ -28,9 +28,9 @@
 //!
 //! # Limits
 //!
-//! Nothing is propagated from one mount to another: all are private. O(mounts of the kernel) to mount or unmount.
-//! The number of mounts is bounded for the kernel, that is for all namespaces together. (On Linux
-//! for each namespace.)
+//! Nothing is propagated from one mount to another: all are private, or unbindable. O(mounts of the
+//! kernel) to mount or unmount. The number of mounts is bounded for the kernel, that is for all
+//! namespaces together. (On Linux for each namespace.)
 //!
 //! # Lock order
 //!
@@ -154,8 +154,8 @@ impl Vfs {
     /// A namespace with a root.
     ///
     /// # Errors
-    /// `ENOMEM`; `ENOSPC` if there are as many mounts as there [may be](Self::mount_max); `EINVAL` if
-    /// the mount is another kernel's.
+    /// `ENOMEM`; `ENOSPC` if there are as many mounts as there [may be](Self::mount_max); `EINVAL`
+    /// if the mount is another kernel's.
     pub fn new_namespace<'k>(&'k self, root: MountRef<'k>) -> Result<Namespace<'k>, Errno> {
         if !self.has_mount(&root) {
             return Err(Errno::INVAL);

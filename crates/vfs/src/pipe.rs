@@ -35,14 +35,15 @@
 //!
 //! * Bytes that come from a file or from a caller's memory are copied once, also by `splice` and `vmsplice`: memory that is
 //!   borrowed cannot be had.
-//! * A pipe counts for its user (`pipe-user-pages-soft`, `-hard`) from its first use for more than a few bytes on, and user 0
-//!   is spared, whatever capabilities a process of it has given up. Where Linux makes no pipe (`ENFILE`), its first use for
-//!   more than a few bytes finds no memory (`ENOMEM`).
+//! * A pipe counts for its user (`pipe-user-pages-soft`, `-hard`) from its first use for more than
+//!   a few bytes on, and user 0 is spared, whatever capabilities a process of it has given up.
+//!   Where Linux makes no pipe (`ENFILE`), its first use for more than a few bytes finds no memory
+//!   (`ENOMEM`).
 //!
 //! # Lock order
 //!
-//! A pipe's lock; of two, that with the lower address first. Inside it those of the slab caches' slow paths, and that of the
-//! users' pages. Queues are woken when it is free.
+//! A pipe's lock; of two, that with the lower address first. Inside it those of the slab caches'
+//! slow paths, and that of the users' pages. Queues are woken when it is free.
 //!
 //! # Source
 //!

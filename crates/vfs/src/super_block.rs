@@ -11,10 +11,11 @@ use crate::raw::dcache::root::RootObjects;
 use crate::vfs::Vfs;
 use core::fmt;
 use core::ptr::NonNull;
-use quietline_platform::AllocError;
-use quietline_platform::atomic::{AtomicPtr, AtomicU64};
+use quietline_platform::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use quietline_platform::{AllocError, heap};
 use quietline_sync::rcu::Head;
-use quietline_sync::{Seqcount, SpinLock, SpinLockGuard};
+use quietline_sync::{LazyBox, Seqcount, SpinLock, SpinLockGuard};
+use rustix::io::Errno;
 
 pub(crate) const DENTRIES_MADE: usize = 0;
 pub(crate) const DENTRIES_ENDED: usize = 1;
@@ -23,6 +24,30 @@ pub(crate) const INODES_ENDED: usize = 3;
 /// Dentries without an inode that a directory has.
 pub(crate) const NEGATIVES: usize = 4;
 const WORDS: usize = 5;
+
+bitflags::bitflags! {
+    /// Flags of a filesystem instance, for all of its mounts, numbered as `mount` does (`SB_*`).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct SuperFlags: u32 {
+        /// Nothing is changed.
+        const RDONLY = 1;
+        /// Writes are waited for: as nothing is on a disk, no difference.
+        const SYNCHRONOUS = 16;
+        /// Locks are mandatory: no difference, as on Linux.
+        const MANDLOCK = 64;
+        /// Changes of directories are waited for: no difference.
+        const DIRSYNC = 128;
+        /// Times are written late: no difference.
+        const LAZYTIME = 1 << 25;
+    }
+}
+
+/// What a filesystem was mounted from, and with which options.
+#[derive(Debug)]
+struct MountText {
+    source: Box<[u8]>,
+    options: Box<[u8]>,
+}
 
 /// A filesystem instance (`struct super_block`): a tree of dentries and their inodes.
 ///
@@ -46,6 +71,10 @@ pub struct SuperBlock {
     pub(crate) moves: SpinLock<()>,
     pub(crate) move_seq: Seqcount,
     info: Info,
+    /// Changed under the lock of the mounts.
+    s_flags: AtomicU32,
+    /// Made before it is mounted, if it is.
+    text: LazyBox<MountText>,
 }
 
 /// What a filesystem keeps for itself: the one that nearly all are of is told apart without a call.
@@ -89,6 +118,9 @@ pub trait SuperOperations: Send + Sync + fmt::Debug + core::any::Any {
         None
     }
 
+    /// Writes options that the filesystem shows in `/proc/PID/mounts`, each after a comma.
+    fn show_options(&self, _out: &mut dyn fmt::Write) {}
+
     /// Whether modes and owners of its generated files stay.
     fn keeps_owners(&self) -> bool {
         false
@@ -116,6 +148,8 @@ impl SuperBlock {
             s_root: AtomicPtr::new(core::ptr::null_mut()),
             s_type,
             s_dev,
+            s_flags: AtomicU32::new(0),
+            text: LazyBox::new(),
             counts: EventCounts::new(),
             s_vfs_rename: SpinLock::new(()),
             moves: SpinLock::new(()),
@@ -132,6 +166,50 @@ impl SuperBlock {
     /// Its number, as `stat` tells it.
     pub fn s_dev(&self) -> u64 {
         self.s_dev
+    }
+
+    /// Flags for all of its mounts.
+    pub fn flags(&self) -> SuperFlags {
+        // Relaxed: a word of its own.
+        SuperFlags::from_bits_retain(self.s_flags.load(Ordering::Relaxed))
+    }
+
+    /// Sets the flags of a filesystem that is not mounted yet.
+    pub fn begin_with(&self, flags: SuperFlags) {
+        self.set_flags(flags);
+    }
+
+    /// Changes the flags. The caller has the lock of the mounts, or nobody else has seen the
+    /// filesystem.
+    pub(crate) fn set_flags(&self, flags: SuperFlags) {
+        // Relaxed: as above.
+        self.s_flags.store(flags.bits(), Ordering::Relaxed);
+    }
+
+    /// Keeps what the filesystem is mounted from, and options to be shown as they are. Before it is
+    /// mounted, once.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn set_text(&self, source: &[u8], options: &[u8]) -> Result<(), Errno> {
+        let copy = |of: &[u8]| -> Result<Box<[u8]>, AllocError> {
+            let mut copy = heap::try_boxed_slice(of.len(), |_| 0)?;
+            copy.copy_from_slice(of);
+            Ok(copy)
+        };
+        let text = || Ok(MountText { source: copy(source)?, options: copy(options)? });
+        self.text.get_or_make(text).map(drop).map_err(|_| Errno::NOMEM)
+    }
+
+    /// Returns what it was mounted from (`mnt_devname`): its type, unless a caller of `mount` has
+    /// said so.
+    pub fn source(&self) -> &[u8] {
+        self.text.get().map_or(self.s_type.as_bytes(), |text| &text.source)
+    }
+
+    /// Returns the options that are shown as they are.
+    pub fn options(&self) -> &[u8] {
+        self.text.get().map_or(&[], |text| &text.options)
     }
 
     /// What the filesystem keeps for itself.

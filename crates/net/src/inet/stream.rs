@@ -34,8 +34,8 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// An empty chunk for `want` bytes, or for as many as a chunk may hold; if `needed`, also beyond
-    /// the limit on the memory of sockets.
+    /// An empty chunk for `want` bytes, or for as many as a chunk may hold; if `needed`, also
+    /// beyond the limit on the memory of sockets.
     fn new(want: usize, net: NetRef, needed: bool) -> Result<Self, Refused> {
         let capacity = want.clamp(SMALL, LARGE).next_power_of_two();
         let charge = Charge::new(net, capacity as u32, needed)?;
@@ -136,7 +136,8 @@ impl Bytes {
     #[cold]
     #[inline(never)]
     fn grow(&mut self, net: NetRef) -> Result<(), Refused> {
-        // The first is small, because most conversations are; a queue of many messages gets large ones.
+        // The first is small, because most conversations are; a queue of many messages gets large
+        // ones.
         let want = if self.chunks.is_empty() { SMALL } else { LARGE };
         self.reserve()?;
         let fresh = match self.spare.take() {

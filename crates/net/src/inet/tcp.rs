@@ -24,11 +24,12 @@
 //!
 //! # Limits
 //!
-//! No urgent data (`EOPNOTSUPP`). A socket's room for what it sends and its peer's room for what it receives are one
-//! limit, in bytes; Linux counts the memory around them too. At the limit on the memory of all
-//! sockets (`tcp_mem`) a queue with bytes takes no more until they are read. There is no TIME_WAIT: a port is free when its socket is closed.
-//! What fits is delivered at once, so `SO_LINGER` with a time never waits. A connection that waits for a place in a full
-//! backlog gets it when there is one, not with the next retry a second later.
+//! No urgent data (`EOPNOTSUPP`). A socket's room for what it sends and its peer's room for what it
+//! receives are one limit, in bytes; Linux counts the memory around them too. At the limit on the
+//! memory of all sockets (`tcp_mem`) a queue with bytes takes no more until they are read. There is
+//! no TIME_WAIT: a port is free when its socket is closed. What fits is delivered at once, so
+//! `SO_LINGER` with a time never waits. A connection that waits for a place in a full backlog gets
+//! it when there is one, not with the next retry a second later.
 //!
 //! # Lock order
 //!

@@ -7,7 +7,7 @@ use core::fmt::Write as _;
 use quietline_sync::WaitQueue;
 use quietline_vfs::abi::PATH_MAX;
 use quietline_vfs::generated::{Text, TextBuffer};
-use quietline_vfs::{MountFlags, Path, PathBuffer, Reach, Vfs};
+use quietline_vfs::{MountFlags, Path, PathBuffer, Reach, SuperFlags, Vfs};
 
 /// What is mounted, as a process sees it.
 #[derive(Debug)]
@@ -25,6 +25,24 @@ const WORDS: [(MountFlags, &str); 7] = [
     (MountFlags::RELATIME, ",relatime"),
     (MountFlags::NOSYMFOLLOW, ",nosymfollow"),
 ];
+
+const SUPER_WORDS: [(SuperFlags, &str); 4] = [
+    (SuperFlags::SYNCHRONOUS, ",sync"),
+    (SuperFlags::DIRSYNC, ",dirsync"),
+    (SuperFlags::MANDLOCK, ",mand"),
+    (SuperFlags::LAZYTIME, ",lazytime"),
+];
+
+/// Writes bytes, those of `escaped` in octal.
+fn escape(out: &mut TextBuffer, bytes: &[u8], escaped: &[u8]) {
+    for &byte in bytes {
+        if escaped.contains(&byte) {
+            let _ = write!(out, "\\{byte:03o}");
+        } else {
+            out.push(&[byte]);
+        }
+    }
+}
 
 impl Text for Mounts {
     fn polls(&self) -> bool {
@@ -48,22 +66,27 @@ impl Text for Mounts {
                 // Not below the process's root.
                 continue;
             }
-            let s_type = info.mount.super_block().s_type();
-            let _ = write!(out, "{s_type} ");
-            for &byte in path.bytes() {
-                match byte {
-                    b' ' | b'\t' | b'\n' | b'\\' => {
-                        let _ = write!(out, "\\{byte:03o}");
-                    }
-                    _ => out.push(&[byte]),
-                }
-            }
+            let sb = info.mount.super_block();
+            escape(out, sb.source(), b" \t\n\\#");
+            out.push(b" ");
+            escape(out, path.bytes(), b" \t\n\\");
+            let s_type = sb.s_type();
             let write = if info.flags.contains(MountFlags::RDONLY) { "ro" } else { "rw" };
             let _ = write!(out, " {s_type} {write}");
+            for (flag, word) in SUPER_WORDS {
+                if sb.flags().contains(flag) {
+                    let _ = out.write_str(word);
+                }
+            }
             for (flag, word) in WORDS {
                 if info.flags.contains(flag) {
                     let _ = out.write_str(word);
                 }
+            }
+            sb.info().show_options(out);
+            if !sb.options().is_empty() {
+                out.push(b",");
+                escape(out, sb.options(), b" \t\n\\");
             }
             let _ = out.write_str(" 0 0\n");
         }

@@ -58,6 +58,7 @@ mod tree {
     mod fifos;
     mod memfd;
     mod memory;
+    mod mount_options;
     mod mounts;
     mod paths;
     mod races;

@@ -84,9 +84,9 @@ impl Records {
         Some(RecordLock { owner, kind: part.kind, range: part.range })
     }
 
-    /// Takes or, with no kind, gives up a lock on these bytes, whatever the owner had on them. There is no conflict, or
-    /// the caller does not care. There may be `max` locks afterwards, or as many as before. True if a byte is less locked
-    /// than before.
+    /// Takes or, with no kind, gives up a lock on these bytes, whatever the owner had on them.
+    /// There is no conflict, or the caller does not care. There may be `max` locks afterwards, or
+    /// as many as before. True if a byte is less locked than before.
     ///
     /// # Errors
     /// [`AllocError`] without memory, or for more locks; then nothing has changed.

@@ -2,10 +2,11 @@
 
 use super::{MountFlags, Namespace, UmountFlags, on};
 use crate::inode::InodeFlags;
-use crate::raw::mount::MountRef;
-use crate::raw::mount_book::{Book, On};
+use crate::raw::mount::{MountRef, TreeMount};
+use crate::raw::mount_book::{Book, Entry, On};
 use crate::raw::walk_fs::FsStruct;
 use crate::raw::walk_path::Path;
+use crate::super_block::{SuperBlock, SuperFlags};
 use quietline_platform::atomic::Ordering;
 use quietline_sync::{SpinLockGuard, might_sleep};
 use rustix::io::Errno;
@@ -14,15 +15,16 @@ impl<'k> Namespace<'k> {
     /// Mounts `mount`, which is mounted nowhere, on a place (`do_add_mount`).
     ///
     /// # Errors
-    /// `EINVAL` if the place is not in this namespace, or the mount is of a symbolic link; `ENOTDIR` if only one of both is
-    /// a directory; `ENOENT` if the place was removed; `EBUSY` if the same filesystem is on it already; `ENOSPC` if there are
-    /// as many mounts as there may be; `ENOMEM`.
+    /// `EINVAL` if the place is not in this namespace, or the mount is of a symbolic link;
+    /// `ENOTDIR` if only one of both is a directory; `ENOENT` if the place was removed; `EBUSY` if
+    /// the same filesystem is on it already; `ENOSPC` if there are as many mounts as there may be;
+    /// `ENOMEM`.
     pub fn attach(&self, mount: MountRef<'k>, at: Path<'k>) -> Result<(), Errno> {
         self.put(mount, at, true, 1)
     }
 
-    /// [`attach`](Self::attach), which if not `fresh` may put a filesystem on itself. `count` is the
-    /// number of mounts that the caller is about to enter, this one included.
+    /// [`attach`](Self::attach), which if not `fresh` may put a filesystem on itself. `count` is
+    /// the number of mounts that the caller is about to enter, this one included.
     pub(super) fn put(
         &self,
         mount: MountRef<'k>,
@@ -133,22 +135,86 @@ impl<'k> Namespace<'k> {
         })
     }
 
-    /// Changes what is forbidden in a mount (`MS_REMOUNT | MS_BIND`).
+    /// Returns the mount that a path is the root of.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is not the root of a mount of this namespace.
+    fn mount_at<'p>(&self, at: &'p Path<'k>) -> Result<&'p MountRef<'k>, Errno> {
+        let mount = at.mount();
+        if at.is_mount_root() && self.has(mount) { Ok(mount) } else { Err(Errno::INVAL) }
+    }
+
+    /// Changes what is forbidden in a mount (`MS_REMOUNT | MS_BIND`). A mount of a filesystem that
+    /// is read-only stays so.
     ///
     /// # Errors
     /// `EINVAL` if the place is not the root of a mount of this namespace; `EBUSY` to forbid writing while somebody writes.
     pub fn remount(&self, at: &Path<'k>, flags: MountFlags) -> Result<(), Errno> {
-        if !at.is_mount_root() || !self.has(at.mount()) {
-            return Err(Errno::INVAL);
-        }
+        let mount = self.mount_at(at)?;
         let book = self.vfs.mounts.lock();
-        let mount = at.mount();
-        if flags.contains(MountFlags::RDONLY) {
-            mount.writers().close()?;
-        } else {
-            mount.writers().open();
-        }
+        let rdonly = mount.super_block().flags().contains(SuperFlags::RDONLY);
+        mount.set_rdonly(flags.contains(MountFlags::RDONLY), rdonly)?;
         mount.set_flags(flags);
+        drop(book);
+        self.vfs.mount_events.changed();
+        Ok(())
+    }
+
+    /// Changes a filesystem and one of its mounts (`MS_REMOUNT`): the flags of both, and what
+    /// `change` changes in the filesystem. `change` runs under the lock of the mounts.
+    ///
+    /// # Errors
+    /// `EINVAL` if the place is not the root of a mount of this namespace; `EBUSY` to forbid
+    /// writing while somebody writes by any mount of the filesystem; those of `change`. Nothing has
+    /// changed then.
+    pub fn reconfigure(
+        &self,
+        at: &Path<'k>,
+        super_flags: SuperFlags,
+        flags: MountFlags,
+        change: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let mount = self.mount_at(at)?;
+        let sb = mount.super_block();
+        let book = self.vfs.mounts.lock();
+        let rdonly = super_flags.contains(SuperFlags::RDONLY);
+        let was_rdonly = sb.flags().contains(SuperFlags::RDONLY);
+        let (own, was_own) =
+            (flags.contains(MountFlags::RDONLY), mount.own_flags().contains(MountFlags::RDONLY));
+        // To forbid may fail, to permit does not: that comes last.
+        mount.set_rdonly(own || was_own, was_rdonly)?;
+        let forbidden = if rdonly && !was_rdonly { set_rdonly(&book, sb, true) } else { Ok(()) };
+        let forbids = forbidden.is_ok();
+        if let Err(errno) = forbidden.and_then(|()| change()) {
+            if forbids && rdonly && !was_rdonly {
+                set_rdonly(&book, sb, false)?;
+            }
+            mount.set_rdonly(was_own, was_rdonly)?;
+            return Err(errno);
+        }
+        if was_rdonly && !rdonly {
+            set_rdonly(&book, sb, false)?;
+        }
+        sb.set_flags(super_flags);
+        mount.set_rdonly(own, rdonly)?;
+        mount.set_flags(flags);
+        drop(book);
+        self.vfs.mount_events.changed();
+        Ok(())
+    }
+
+    /// Says whether a mount, and if `recursive` all mounts below it, may be bound elsewhere
+    /// (`MS_UNBINDABLE`, and `MS_PRIVATE` or `MS_SLAVE`, which are the same where nothing is
+    /// propagated).
+    ///
+    /// # Errors
+    /// `EINVAL` if the place is not the root of a mount of this namespace.
+    pub fn set_unbindable(&self, at: &Path<'k>, is: bool, recursive: bool) -> Result<(), Errno> {
+        let mount = self.mount_at(at)?;
+        let book = self.vfs.mounts.lock();
+        let below = |entry: &&Entry| recursive && is_on(&book, entry.mount(), mount);
+        book.entries().iter().filter(below).for_each(|entry| entry.mount().set_unbindable(is));
+        mount.set_unbindable(is);
         drop(book);
         self.vfs.mount_events.changed();
         Ok(())
@@ -198,9 +264,7 @@ impl<'k> Namespace<'k> {
         let mut book = self.vfs.mounts.lock();
         if is_root {
             // Who asks for that wants the disk to be safe: nobody can unmount his own root.
-            mount.writers().close()?;
-            mount.set_flags(mount.flags() | MountFlags::RDONLY);
-            return Ok(());
+            return mount.set_rdonly(true, true);
         }
         if mount.is_mounted_on() {
             return Err(Errno::BUSY);
@@ -272,6 +336,30 @@ impl<'k> Namespace<'k> {
         }
         Ok(())
     }
+}
+
+/// Makes all mounts of a filesystem read-only, or as they are by themselves.
+///
+/// # Errors
+/// `EBUSY` to forbid writing while somebody writes. Nothing has changed then.
+fn set_rdonly(book: &Book, sb: &SuperBlock, rdonly: bool) -> Result<(), Errno> {
+    let mounts = || book.entries().iter().map(Entry::mount).filter(|mount| is_of(mount, sb));
+    let set = |mount: &TreeMount, rdonly| {
+        mount.set_rdonly(mount.own_flags().contains(MountFlags::RDONLY), rdonly)
+    };
+    for (done, mount) in mounts().enumerate() {
+        if let Err(errno) = set(mount, rdonly) {
+            for mount in mounts().take(done) {
+                set(mount, !rdonly)?;
+            }
+            return Err(errno);
+        }
+    }
+    Ok(())
+}
+
+fn is_of(mount: &TreeMount, sb: &SuperBlock) -> bool {
+    core::ptr::eq(mount.super_block(), sb)
 }
 
 fn unlock_and_drop<T>(book: SpinLockGuard<'_, Book>, what: T) {

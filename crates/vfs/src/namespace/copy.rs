@@ -22,10 +22,13 @@ struct Copied<'k> {
 impl<'k> Namespace<'k> {
     /// Mounts what is at `from` at `at` as well (`MS_BIND`), with all that is mounted below it if `recursive` (`MS_REC`).
     ///
+    /// Mounts below `from` that are unbindable are left out, with all that is on them.
+    ///
     /// # Errors
-    /// `EINVAL` if `from` is not in this namespace; those of [`attach`](Self::attach) but `EBUSY`.
+    /// `EINVAL` if `from` is not in this namespace, or unbindable; those of
+    /// [`attach`](Self::attach) but `EBUSY`.
     pub fn bind(&self, from: &Path<'k>, at: Path<'k>, recursive: bool) -> Result<(), Errno> {
-        if !self.has(from.mount()) {
+        if !self.has(from.mount()) || from.mount().is_unbindable() {
             return Err(Errno::INVAL);
         }
         let tree = self.collect(from.mount(), Some(from), recursive)?;
@@ -72,7 +75,8 @@ impl<'k> Namespace<'k> {
             let mut at = 0;
             while let Some(parent) = tree.mounts.get(at) {
                 let parent = parent.from.clone();
-                let pushed = tree.push_all_on(&book, at, &parent, part.filter(|_| at == 0));
+                let below = part.filter(|_| at == 0);
+                let pushed = tree.push_all_on(&book, at, &parent, below, part.is_none());
                 if let Err(errno) = pushed {
                     // Before what was collected is dropped.
                     drop(book);
@@ -97,7 +101,7 @@ impl<'k> Namespace<'k> {
                 Some(part) if i == 0 => part.dentry().clone(),
                 _ => from.root_ref().clone(),
             };
-            let (sb, flags): (_, MountFlags) = (from.sb_ref().clone(), from.flags());
+            let (sb, flags): (_, MountFlags) = (from.sb_ref().clone(), from.own_flags());
             copies.push(MountRef::new(self.vfs, sb, root, flags, id).map_err(|_| Errno::NOMEM)?);
         }
         Ok(copies)
@@ -151,8 +155,9 @@ impl<'k> Tree<'k> {
         at: usize,
         parent: &MountRef<'k>,
         part: Option<&Path<'k>>,
+        unbindable: bool,
     ) -> Result<(), Errno> {
-        for over in parent.all_on() {
+        for over in parent.all_on().filter(|over| unbindable || !over.is_unbindable()) {
             let Some(entry) = book.find(over) else { continue };
             let Some(on) = entry.on() else { continue };
             if part.is_none_or(|part| on.dentry.is_below(part.dentry())) {

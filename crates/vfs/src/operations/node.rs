@@ -1,6 +1,6 @@
 //! The inodes and superblocks of embedders' file systems, as the kernel sees them.
 
-use super::{Entry, FileOps, FileSystem, InodeOps, RESTART, foreign};
+use super::{Caller, Entry, FileOps, FileSystem, InodeOps, RESTART, foreign};
 use crate::abi::{
     PATH_MAX, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, Timespec,
 };
@@ -167,24 +167,28 @@ impl fmt::Debug for ForeignSuper {
     }
 }
 
-/// Creates the superblock of an embedder's file system.
+/// Creates the superblock of an embedder's file system, which `make` returns. Its type is `name`,
+/// or what the file system says.
 ///
 /// # Errors
-/// The file system's; `ENOTDIR` if its root is no directory; `EIO`, `ENOMEM`; [`RESTART`].
+/// Those of `make` and the file system's; `ENOTDIR` if its root is no directory; `EIO`, `ENOMEM`;
+/// [`RESTART`].
 pub fn new_super<'k>(
     caller: &namei::Caller<'_, 'k>,
     dev: u64,
-    fs: Arc<dyn FileSystem>,
+    name: Option<&'static str>,
+    make: impl FnOnce(&Caller<'_>) -> Result<Arc<dyn FileSystem>, Errno>,
 ) -> Result<SuperRef<'k>, Errno> {
-    let fs = ForeignRef::new(fs);
+    let requester = caller.requester();
+    let fs = ForeignRef::new(foreign(make(&requester.caller()?))?);
     let since = clock::monotonic();
-    let root = foreign(fs.get().clone().root(&caller.requester().caller()?))?;
+    let root = foreign(fs.get().clone().root(&requester.caller()?))?;
     let attributes = root.attributes;
     if attributes.mode & S_IFMT != S_IFDIR {
         return Err(Errno::NOTDIR);
     }
     let (new, content) = parts(root, since)?;
-    let s_type = fs.get().name();
+    let s_type = name.unwrap_or_else(|| fs.get().name());
     let info = heap::try_box(ForeignSuper(fs)).map_err(|_| Errno::NOMEM)?;
     let sb = caller.vfs.new_super(s_type, dev, info, new, content)?;
     let root = sb.root();

@@ -289,8 +289,9 @@ impl State {
         now.set(Events::ERR, self.readers == 0);
         // Few come before all pages, so not while somebody has taken a page out, or is about to put one in. And a pipe of one
         // page would be full of them.
+        let ring = &self.ring;
         let plain =
-            self.ring.is_empty() && !self.ring.has_reserved() && self.ring.size() > 1 && !self.splicing;
+            ring.is_empty() && !ring.has_reserved() && ring.size() > 1 && !self.splicing;
         before.with(now, self.polled, plain && self.readers != 0)
     }
 

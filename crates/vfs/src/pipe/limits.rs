@@ -1,8 +1,8 @@
 //! How large a pipe may be, and how many pages a user's pipes may have.
 //!
-//! On Linux a pipe is counted for its user when it is made. Here it is counted when its ring is used
-//! for the first time or its size is asked for, so making a pipe writes nothing that other pipes
-//! write.
+//! On Linux a pipe is counted for its user when it is made. Here it is counted when its ring is
+//! used for the first time or its size is asked for, so making a pipe writes nothing that other
+//! pipes write.
 
 use super::core::PipeCore;
 use crate::raw::pipe_ring;
@@ -86,12 +86,6 @@ impl PipeLimits {
         &self.user_pages_hard
     }
 
-    /// Returns the pages of a user's pipes that are counted.
-    pub fn user_pages(&self, uid: u32) -> u64 {
-        let users = self.users.lock();
-        users.iter().find(|user| user.uid == uid).map_or(0, |user| user.pages)
-    }
-
     /// Returns whether so many pages of a user are more than `limit` allows.
     fn is_beyond(limit: &AtomicU64, pages: u64) -> bool {
         // Relaxed: a tunable.
@@ -121,7 +115,7 @@ impl PipeLimits {
         match at {
             Some(at) => users[at].pages += pages as u64,
             None => {
-                heap::try_reserve(&mut users, 1).map_err(|_| Errno::NOMEM)?;
+                heap::try_reserve(&mut *users, 1).map_err(|_| Errno::NOMEM)?;
                 users.push(User { uid, pages: pages as u64 });
             }
         }
@@ -131,7 +125,8 @@ impl PipeLimits {
     /// Counts a pipe of a user that has `old` pages as one of `new` pages.
     ///
     /// # Errors
-    /// `EPERM` if it grows and the user has more than one of the limits allows, unless `privileged`.
+    /// `EPERM` if it grows and the user has more than one of the limits allows, unless
+    /// `privileged`.
     pub(super) fn recharge(
         &self,
         uid: u32,

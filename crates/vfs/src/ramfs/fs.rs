@@ -6,6 +6,7 @@ use crate::abi::S_IFDIR;
 use crate::inode::{Changes, Content, Inode, NewInode};
 use crate::super_block::{SuperOperations, SuperRef};
 use crate::vfs::Vfs;
+use core::fmt;
 use quietline_platform::heap;
 use quietline_sync::SpinLock;
 use rustix::io::Errno;
@@ -23,12 +24,14 @@ pub(crate) const BLOCKS_PER_PAGE: u64 = PAGE / 512;
 #[derive(Debug)]
 pub struct RamFs {
     limits: Limits,
+    /// As the root was made, to be shown: permissions, user, group.
+    root: [u32; 3],
 }
 
 impl RamFs {
     /// Nothing in it yet.
-    pub fn new(limits: Limits) -> Self {
-        Self { limits }
+    fn new(limits: Limits, mode: u32, [uid, gid]: [u32; 2]) -> Self {
+        Self { limits, root: [mode, uid, gid] }
     }
 
     /// What it may hold, and what it does.
@@ -61,6 +64,28 @@ impl SuperOperations for RamFs {
         }
         self.limits.uncharge_inode();
     }
+
+    /// As tmpfs does (`shmem_show_options`), but for sizes of a part of the machine's memory, which
+    /// are no default here.
+    fn show_options(&self, out: &mut dyn fmt::Write) {
+        let [mode, uid, gid] = self.root;
+        // The text never fails: it notes that there is no memory.
+        if let Some(pages) = self.limits.max_pages() {
+            let _ = write!(out, ",size={}k", pages.saturating_mul(PAGE / 1024));
+        }
+        if let Some(inodes) = self.limits.max_inodes() {
+            let _ = write!(out, ",nr_inodes={inodes}");
+        }
+        if mode != 0o1777 {
+            let _ = write!(out, ",mode={mode:03o}");
+        }
+        if uid != 0 {
+            let _ = write!(out, ",uid={uid}");
+        }
+        if gid != 0 {
+            let _ = write!(out, ",gid={gid}");
+        }
+    }
 }
 
 /// A filesystem in memory, with a root directory of this mode and these owners.
@@ -77,7 +102,8 @@ pub fn new_ramfs(
     if !limits.charge_inode() {
         return Err(Errno::NOSPC);
     }
-    let info = heap::try_box(RamFs::new(limits)).map_err(|_| Errno::NOMEM)?;
+    let info = RamFs::new(limits, mode & 0o7777, owner);
+    let info = heap::try_box(info).map_err(|_| Errno::NOMEM)?;
     let (mode, [uid, gid], time) = (S_IFDIR | mode & 0o7777, owner, vfs.clock.now());
     let root = NewInode { mode, uid, gid, rdev: 0, nlink: 2, time };
     let sb = vfs.new_super("tmpfs", dev, info, root, Content::Directory)?;

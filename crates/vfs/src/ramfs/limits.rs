@@ -9,15 +9,19 @@
 
 use super::xattr::Budget;
 use crate::abi::{NAME_MAX, StatFs, TMPFS_MAGIC};
+use quietline_platform::atomic::{AtomicI64, Ordering};
 use quietline_platform::{AllocError, memory};
 use quietline_sync::Counter;
+use rustix::io::Errno;
 
 /// Bytes of a page, and of what `statfs` calls a block.
 pub const PAGE: u64 = 4096;
 /// Pages that are reserved without a look at the machine's memory.
 const FEW_PAGES: u64 = 1024;
-/// Bytes that a file takes of the room for files.
+/// Bytes that a file takes of the room for files (`BOGO_INODE_SIZE`).
 const INODE: u64 = 1024;
+/// A limit from here on is none.
+const UNLIMITED: i64 = i64::MAX / 2;
 
 /// What there is, and what there may be.
 #[derive(Debug)]
@@ -28,6 +32,9 @@ pub struct Limits {
     max_pages: Option<i64>,
     /// As many bytes.
     max_inodes: Option<i64>,
+    /// How much less there may be than those two say, of pages and of bytes. The counters have it,
+    /// too, as if it was used: so a limit that can be changed costs no more than one that cannot.
+    less: [AtomicI64; 2],
 }
 
 impl Limits {
@@ -43,7 +50,66 @@ impl Limits {
             inodes: Counter::with_batch(64 * INODE as u32)?,
             max_pages: max_bytes.map(|bytes| bound(bytes / PAGE)),
             max_inodes: max_inodes.map(|max| bound(max.saturating_mul(INODE))),
+            less: [0, 0].map(AtomicI64::new),
         })
+    }
+
+    /// Nothing yet; at most so many pages and files, the root among them. 0 is no limit for ever,
+    /// `None` is none until [`change`](Self::change).
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory for the counters.
+    pub fn changeable(pages: Option<u64>, inodes: Option<u64>) -> Result<Self, AllocError> {
+        let first = |max: Option<u64>, size: u64| match max {
+            Some(0) => None,
+            Some(max) => Some(i64::try_from(max.saturating_mul(size)).unwrap_or(i64::MAX)),
+            None => Some(UNLIMITED),
+        };
+        let mut limits = Self::new(None, None)?;
+        (limits.max_pages, limits.max_inodes) = (first(pages, 1), first(inodes, INODE));
+        Ok(limits)
+    }
+
+    fn less_pages(&self) -> i64 {
+        // Relaxed, so below: a number of its own.
+        self.less[0].load(Ordering::Relaxed)
+    }
+
+    fn less_inodes(&self) -> i64 {
+        self.less[1].load(Ordering::Relaxed)
+    }
+
+    /// Returns how many pages there may be.
+    pub fn max_pages(&self) -> Option<u64> {
+        limit(self.max_pages, self.less_pages()).map(|max| max as u64)
+    }
+
+    /// Returns how many files there may be.
+    pub fn max_inodes(&self) -> Option<u64> {
+        limit(self.max_inodes, self.less_inodes()).map(|max| max as u64 / INODE)
+    }
+
+    /// Changes how many pages and files there may be (`shmem_reconfigure`); 0 stands for no limit.
+    /// The caller keeps other changes of the limits out.
+    ///
+    /// # Errors
+    /// `EINVAL` for less than there is, and for a limit where there is none. Nothing has changed
+    /// then.
+    pub fn change(&self, pages: Option<u64>, inodes: Option<u64>) -> Result<(), Errno> {
+        let of_pages = (&self.pages, self.max_pages, &self.less[0]);
+        let of_inodes = (&self.inodes, self.max_inodes, &self.less[1]);
+        let before = self.less_pages();
+        if let Some(pages) = pages {
+            change(of_pages, pages)?;
+        }
+        if let Some(inodes) = inodes
+            && let Err(errno) = change(of_inodes, inodes.saturating_mul(INODE))
+        {
+            self.pages.add(before - self.less_pages());
+            self.less[0].store(before, Ordering::Relaxed);
+            return Err(errno);
+        }
+        Ok(())
     }
 
     /// Takes room for so many pages; false if there is none.
@@ -59,7 +125,8 @@ impl Limits {
     /// `pages` and those that all filesystems of the kernel have, which `used` returns, with half
     /// of it, the default size of a tmpfs. Reserves nothing itself.
     pub fn could_reserve(&self, pages: u64, used: impl FnOnce() -> u64) -> bool {
-        if self.max_pages.is_some_and(|max| pages > max as u64) {
+        let max = self.max_pages();
+        if max.is_some_and(|max| pages > max) {
             return false;
         }
         // Few pages are made at once, by a write too: no question to the system.
@@ -67,7 +134,7 @@ impl Limits {
             return true;
         }
         let memory = memory::physical() / PAGE;
-        match self.max_pages {
+        match max {
             Some(_) => pages <= memory,
             None => pages.saturating_add(used()) <= memory / 2,
         }
@@ -77,7 +144,7 @@ impl Limits {
     /// after a reservation has charged `pages`: see [`could_reserve`](Self::could_reserve). Of
     /// several reservations at once, each sees the charges of those before it.
     pub fn is_within_memory(&self, pages: u64, used: impl FnOnce() -> u64) -> bool {
-        pages <= FEW_PAGES || self.max_pages.is_some() || used() <= memory::physical() / PAGE / 2
+        pages <= FEW_PAGES || self.max_pages().is_some() || used() <= memory::physical() / PAGE / 2
     }
 
     /// Gives room for so many pages back.
@@ -91,6 +158,7 @@ impl Limits {
 
     /// Pages that there is room for; exact when nobody writes meanwhile.
     pub fn pages_left(&self) -> u64 {
+        // The count has what the limit is less.
         self.max_pages.map_or(u64::MAX, |max| (max - self.pages.sum()).max(0) as u64)
     }
 
@@ -109,27 +177,28 @@ impl Limits {
 
     /// Pages in use, without those that the CPUs have not yet added up. One load.
     pub fn pages_near(&self) -> u64 {
-        self.pages.read().max(0) as u64
+        (self.pages.read() - self.less_pages()).max(0) as u64
     }
 
     /// Pages in use; exact when nobody writes meanwhile.
     pub fn pages(&self) -> u64 {
-        self.pages.sum().max(0) as u64
+        (self.pages.sum() - self.less_pages()).max(0) as u64
     }
 
     /// Files that live; exact when nobody makes or ends one meanwhile.
     pub fn inodes(&self) -> u64 {
-        self.inodes.sum().max(0) as u64 / INODE
+        (self.inodes.sum() - self.less_inodes()).max(0) as u64 / INODE
     }
 
     /// What `statfs` says, but for how the filesystem is mounted.
     pub fn statfs(&self) -> StatFs {
         let (mut blocks, mut files) = ([0; 2], [0; 2]);
-        if let Some(max) = self.max_pages {
-            blocks = [max as u64, (max - self.pages.sum()).max(0) as u64];
+        // The counts have what the limits are less.
+        if let (Some(max), Some(first)) = (self.max_pages(), self.max_pages) {
+            blocks = [max, (first - self.pages.sum()).max(0) as u64];
         }
-        if let Some(max) = self.max_inodes {
-            files = [max as u64 / INODE, (max - self.inodes.sum()).max(0) as u64 / INODE];
+        if let (Some(max), Some(first)) = (self.max_inodes(), self.max_inodes) {
+            files = [max, (first - self.inodes.sum()).max(0) as u64 / INODE];
         }
         StatFs {
             f_type: TMPFS_MAGIC,
@@ -155,6 +224,41 @@ impl Budget for Limits {
     fn uncharge(&self, bytes: u64) {
         self.inodes.sub(bytes as i64);
     }
+}
+
+/// Returns a limit that is `less` than it was at first, if it is one.
+fn limit(first: Option<i64>, less: i64) -> Option<i64> {
+    first.map(|first| first.saturating_sub(less)).filter(|max| *max < UNLIMITED)
+}
+
+/// Makes `to` the limit of a count, with its first limit and how much it is less than that.
+///
+/// # Errors
+/// `EINVAL`.
+fn change(
+    (count, first, less): (&Counter, Option<i64>, &AtomicI64),
+    to: u64,
+) -> Result<(), Errno> {
+    let before = less.load(Ordering::Relaxed);
+    let Some(first) = first else {
+        return if to == 0 { Ok(()) } else { Err(Errno::INVAL) };
+    };
+    // A limit that was given up does not come again.
+    if before < 0 && limit(Some(first), before).is_none() && to != 0 {
+        return Err(Errno::INVAL);
+    }
+    let to = i64::try_from(to).unwrap_or(i64::MAX).min(UNLIMITED - 1);
+    let after = first - if to == 0 { UNLIMITED + 1 } else { to };
+    if after > before {
+        // More than the limit allows is used if this goes past it.
+        if !count.limited_add(first, after - before) {
+            return Err(Errno::INVAL);
+        }
+    } else {
+        count.sub(before - after);
+    }
+    less.store(after, Ordering::Relaxed);
+    Ok(())
 }
 
 #[inline(always)]
@@ -187,6 +291,49 @@ mod tests {
         assert!(limits.is_within_memory(half, used));
         let bounded = Limits::new(Some(4 * half * PAGE), None).unwrap();
         assert!(bounded.charge_pages(3 * half) && bounded.is_within_memory(3 * half, used));
+    }
+
+    #[test]
+    fn a_limit_is_changed_but_not_below_what_is_used() {
+        let limits = Limits::new(Some(4 * PAGE), Some(4)).unwrap();
+        let shown = |limits: &Limits| {
+            let told = limits.statfs();
+            [told.f_blocks, told.f_bfree, told.f_files, told.f_ffree]
+        };
+        assert!(limits.charge_pages(3) && limits.charge_inode() && limits.charge_inode());
+        assert_eq!(limits.change(Some(2), None), Err(Errno::INVAL));
+        assert_eq!(limits.change(Some(3), Some(1)), Err(Errno::INVAL));
+        assert_eq!(shown(&limits), [4, 1, 4, 2], "nothing has changed");
+        for (pages, inodes) in [(3, 2), (10, 20), (3, 2), (1 << 40, 1 << 40), (5, 3)] {
+            assert_eq!(limits.change(Some(pages), Some(inodes)), Ok(()));
+            assert_eq!(shown(&limits), [pages, pages - 3, inodes, inodes - 2]);
+            assert_eq!((limits.pages(), limits.inodes()), (3, 2));
+            assert_eq!((limits.max_pages(), limits.pages_left()), (Some(pages), pages - 3));
+        }
+        assert!(limits.charge_pages(2) && !limits.charge_pages(1));
+        assert!(limits.charge_inode() && !limits.charge_inode());
+        assert_eq!(limits.change(Some(0), Some(0)), Ok(()));
+        assert_eq!((shown(&limits), limits.max_pages(), limits.max_inodes()), ([0; 4], None, None));
+        assert!(limits.charge_pages(1 << 40) && limits.charge_inode());
+        assert_eq!((limits.pages(), limits.inodes()), (5 + (1 << 40), 4));
+        assert_eq!(limits.change(Some(1 << 50), None), Err(Errno::INVAL), "not later");
+        assert_eq!(limits.change(Some(0), None), Ok(()));
+        limits.uncharge_pages(5 + (1 << 40));
+        assert_eq!((limits.pages(), limits.could_reserve(1, || 0)), (0, true));
+        let later = Limits::changeable(None, Some(0)).unwrap();
+        assert!(later.charge_pages(7) && later.charge_inode());
+        assert_eq!((shown(&later), later.pages(), later.max_pages()), ([0; 4], 7, None));
+        assert_eq!(later.change(Some(6), None), Err(Errno::INVAL));
+        assert_eq!(later.change(Some(9), None), Ok(()));
+        assert_eq!((shown(&later), later.pages()), ([9, 2, 0, 0], 7));
+        assert_eq!(later.change(None, Some(9)), Err(Errno::INVAL), "0 was said");
+        assert_eq!(later.change(Some(0), None), Ok(()));
+        assert_eq!(later.change(Some(9), None), Err(Errno::INVAL));
+        assert_eq!((shown(&later), later.pages()), ([0; 4], 7));
+        let endless = Limits::new(None, None).unwrap();
+        assert_eq!(endless.change(Some(1), None), Err(Errno::INVAL));
+        assert_eq!(endless.change(None, Some(1)), Err(Errno::INVAL));
+        assert_eq!(endless.change(Some(0), Some(0)), Ok(()));
     }
 
     #[test]

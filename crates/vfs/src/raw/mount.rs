@@ -20,7 +20,7 @@ use crate::mount::{Got, Mount};
 use crate::namespace::MountFlags;
 use crate::namespace::writers::Writers;
 use crate::raw::dcache::refs::DentryRef;
-use crate::super_block::{SuperBlock, SuperRef};
+use crate::super_block::{SuperBlock, SuperFlags, SuperRef};
 use crate::vfs::Vfs;
 use core::fmt;
 use core::marker::PhantomData;
@@ -39,7 +39,12 @@ use rustix::io::Errno;
 pub struct TreeMount {
     /// First, so that an open file, which knows only this, knows all.
     counts: Mount,
+    /// Those of the mount, and read-only if the filesystem is.
     flags: AtomicU32,
+    /// Whether the mount itself is read-only. Changed under the lock of the mounts.
+    is_rdonly: AtomicBool,
+    /// Whether it is not bound elsewhere (`MS_UNBINDABLE`).
+    is_unbindable: AtomicBool,
     /// Whether it was found unused by the last `umount` with `MNT_EXPIRE`.
     pub(crate) expiring: AtomicBool,
     root: ManuallyDrop<DentryRef<'static>>,
@@ -144,6 +149,9 @@ impl<'k> MountRef<'k> {
         id: u64,
     ) -> Result<Self, AllocError> {
         let counts = Mount::detached(sb.s_type());
+        let is_rdonly = flags.contains(MountFlags::RDONLY);
+        let mut flags = flags;
+        flags.set(MountFlags::RDONLY, is_rdonly || sb.flags().contains(SuperFlags::RDONLY));
         let writers = Writers::new(!flags.contains(MountFlags::RDONLY));
         let place = heap::try_box(MaybeUninit::<TreeMount>::uninit())?;
         // SAFETY: both are given back when the last reference is, which comes before 'k ends.
@@ -158,6 +166,8 @@ impl<'k> MountRef<'k> {
             TreeMount {
                 counts,
                 flags: AtomicU32::new(flags.bits()),
+                is_rdonly: AtomicBool::new(is_rdonly),
+                is_unbindable: AtomicBool::new(false),
                 expiring: AtomicBool::new(false),
                 root: ManuallyDrop::new(root),
                 sb: ManuallyDrop::new(sb),
@@ -173,6 +183,11 @@ impl<'k> MountRef<'k> {
             },
         );
         Ok(Self { mount: NonNull::from(Box::leak(mount)), of: PhantomData })
+    }
+
+    /// One more reference to the filesystem.
+    pub fn super_ref(&self) -> SuperRef<'k> {
+        self.sb_ref().clone()
     }
 
     /// One more reference to a mount that somebody keeps for as long as it is borrowed.
@@ -360,9 +375,52 @@ impl TreeMount {
         MountFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
     }
 
+    /// Changes the mount's flags, but for whether it is read-only. For the holder of the mounts'
+    /// lock.
     pub(crate) fn set_flags(&self, flags: MountFlags) {
+        let mut flags = flags;
+        flags.set(MountFlags::RDONLY, self.flags().contains(MountFlags::RDONLY));
         // Relaxed: as above.
         self.flags.store(flags.bits(), Ordering::Relaxed);
+    }
+
+    /// The flags that the mount has by itself, whatever its filesystem is.
+    pub(crate) fn own_flags(&self) -> MountFlags {
+        let mut flags = self.flags();
+        // Relaxed: a word of its own.
+        flags.set(MountFlags::RDONLY, self.is_rdonly.load(Ordering::Relaxed));
+        flags
+    }
+
+    /// Makes the mount read-only or writable, as it and its filesystem are to be. For the holder of
+    /// the mounts' lock.
+    ///
+    /// # Errors
+    /// `EBUSY` to forbid writing while a file is open for it. Nothing has changed then.
+    pub(crate) fn set_rdonly(&self, own: bool, super_block: bool) -> Result<(), Errno> {
+        if own || super_block {
+            self.writers.close()?;
+        } else {
+            self.writers.open();
+        }
+        let mut flags = self.flags();
+        flags.set(MountFlags::RDONLY, own || super_block);
+        // Relaxed, both: as above.
+        self.flags.store(flags.bits(), Ordering::Relaxed);
+        self.is_rdonly.store(own, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns whether the mount is not bound elsewhere.
+    pub(crate) fn is_unbindable(&self) -> bool {
+        // Relaxed: a word of its own.
+        self.is_unbindable.load(Ordering::Relaxed)
+    }
+
+    /// Says whether the mount may be bound elsewhere.
+    pub(crate) fn set_unbindable(&self, is: bool) {
+        // Relaxed: as above.
+        self.is_unbindable.store(is, Ordering::Relaxed);
     }
 
     /// Begins to change the filesystem through this mount (`mnt_want_write`). Writes no shared line.
@@ -397,10 +455,6 @@ impl TreeMount {
     #[inline]
     pub fn drop_write(&self) {
         self.writers.close_file();
-    }
-
-    pub(crate) fn writers(&self) -> &Writers {
-        &self.writers
     }
 
     /// Its references.

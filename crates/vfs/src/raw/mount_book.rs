@@ -4,7 +4,9 @@
 
 use super::mount::{MountRef, TreeMount};
 use crate::dentry::{Dentry, DentryFlags};
+use crate::namespace::MountFlags;
 use crate::raw::dcache::refs::DentryRef;
+use crate::super_block::SuperFlags;
 use core::cell::Cell;
 use core::mem::transmute;
 use core::{fmt, ptr};
@@ -177,6 +179,14 @@ impl Book {
         }
         if heap::try_reserve(&mut self.entries, 1).is_err() {
             return Err((Errno::NOMEM, mount, on));
+        }
+        // The filesystem may have been made read-only, or writable, since the mount was made.
+        let rdonly = mount.super_block().flags().contains(SuperFlags::RDONLY);
+        let own = mount.own_flags().contains(MountFlags::RDONLY);
+        if mount.flags().contains(MountFlags::RDONLY) != (rdonly || own)
+            && let Err(errno) = mount.set_rdonly(own, rdonly)
+        {
+            return Err((errno, mount, on));
         }
         // Before anybody can see it: mounted, and where.
         mount.counts().end_umount(false);

@@ -4,10 +4,10 @@
 
 use crate::support::spawn_asleep;
 use quietline::abi::*;
+use quietline::locks::{F_SETLK, F_UNLCK, F_WRLCK, Flock, LOCK_SH, LOCK_UN};
 use quietline::{
     Config, Errno, Events, Kernel, MS_BIND, MS_MOVE, MS_REC, PollFd, Process, SendMsg,
 };
-use quietline_vfs::locks::{F_SETLK, F_UNLCK, F_WRLCK, Flock, LOCK_SH, LOCK_UN};
 use std::thread;
 
 fn process(config: Config) -> Process {
@@ -146,7 +146,7 @@ fn a_reservation_beyond_the_memory_limit_makes_no_page() {
         p.fallocate(fd, 0, 0, LIMIT as i64 / 2).unwrap();
         // What fits alone, but not beside other files, is made as far as it goes, and taken back.
         assert!(matches!(p.fallocate(fd, 0, 1 << 30, LIMIT as i64), Err(Errno::NOMEM)));
-        assert_eq!(p.fstat(fd).unwrap().st_blocks, LIMIT as i64 / 2 / 512);
+        assert_eq!(p.fstat(fd).unwrap().st_blocks, LIMIT as u64 / 2 / 512);
     }
 }
 
@@ -413,7 +413,7 @@ fn who_waits_for_memory_of_sockets_goes_on() {
         let writer = spawn_asleep(scope, || {
             let mut sent = 0;
             while sent < ALL {
-                sent += p.write(client, &vec![5; 70_000.min(ALL - sent)]).unwrap();
+                sent += p.write(client, &vec![5; 70_000usize.min(ALL - sent)]).unwrap();
             }
         });
         let mut got = 0;
@@ -454,7 +454,7 @@ fn limits_of_sockets_are_files() {
         assert_eq!(text(&p, &at(name)), "4194304\n");
         assert_eq!(set(&p, &at(name), &format!("{}", least - 1)), Err(Errno::INVAL));
         set(&p, &at(name), "10000").unwrap();
-        p.setsockopt(sock, SOL_SOCKET, option, &(1 << 20).to_ne_bytes()).unwrap();
+        p.setsockopt(sock, SOL_SOCKET, option, &(1i32 << 20).to_ne_bytes()).unwrap();
         let mut value = [0; 4];
         p.getsockopt(sock, SOL_SOCKET, option, &mut value).unwrap();
         assert_eq!(i32::from_ne_bytes(value), 20_000);

@@ -562,15 +562,18 @@ fn mounts_are_listed_as_a_process_sees_them() {
     for fs in ["proc", "sysfs", "tmpfs"] {
         assert!(filesystems.contains(&format!("nodev\t{fs}\n")), "{filesystems}");
     }
-    let all = "tmpfs / tmpfs rw,relatime 0 0\nproc /p proc rw,relatime 0 0\ntmpfs /a\\040b tmpfs ro,noexec,relatime 0 0\n";
+    let all = "tmpfs / tmpfs rw,relatime,mode=755 0 0\nproc /p proc rw,relatime 0 0\n\
+               none /a\\040b tmpfs ro,noexec,relatime 0 0\n";
     assert_eq!(read(&p, "/p/mounts"), Ok(all.into()));
     assert_eq!(p.mkdir("/a b/x", 0o755), Err(Errno::ROFS));
     p.mount("", "/a b", "", quietline::MS_REMOUNT | quietline::MS_BIND).unwrap();
+    assert_eq!(p.mkdir("/a b/x", 0o755), Err(Errno::ROFS), "the file system is read-only");
+    p.mount("", "/a b", "", quietline::MS_REMOUNT).unwrap();
     p.mkdir("/a b/x", 0o755).unwrap();
     p.mkdir("/c", 0o755).unwrap();
     p.mount("/a b", "/c", "", quietline::MS_BIND).unwrap();
     assert!(p.stat("/c/x").is_ok());
-    assert!(read(&p, "/p/mounts").unwrap().ends_with("tmpfs /c tmpfs rw,relatime 0 0\n"));
+    assert!(read(&p, "/p/mounts").unwrap().ends_with("none /c tmpfs rw,relatime 0 0\n"));
     p.umount2("/c", 0).unwrap();
     assert_eq!(p.umount2("/c", 0), Err(Errno::INVAL));
     assert_eq!(p.mount("x", "/c", "ext4", 0), Err(Errno::NODEV));
@@ -581,7 +584,7 @@ fn mounts_are_listed_as_a_process_sees_them() {
     jailed.chroot("/a b").unwrap();
     assert_eq!(
         read(&jailed, "/proc/mounts"),
-        Ok("tmpfs / tmpfs rw,relatime 0 0\nproc /proc proc rw,relatime 0 0\n".into())
+        Ok("none / tmpfs rw,relatime 0 0\nproc /proc proc rw,relatime 0 0\n".into())
     );
     assert_eq!(link(&p, "/p/2/root"), Ok("/a b".into()));
     drop(jailed);
