@@ -138,7 +138,7 @@ impl System for Host {
     }
 
     fn mounts(&self) -> String {
-        std::fs::read_to_string("/proc/self/mounts").unwrap()
+        std::fs::read_to_string("/proc/thread-self/mounts").unwrap()
     }
 
     fn base(&self) -> &str {
@@ -459,13 +459,13 @@ fn a_file_system_and_its_mounts_beside_the_host() {
     both.mount(&change("b", MS_BIND, "")).unwrap();
     assert_eq!(writes(&both)[1], Err(Errno::ROFS));
     both.mount(&change("b", 0, "")).unwrap();
-    writes(&both);
+    let _ = writes(&both);
     both.mount(&change("a", 0, "ro")).unwrap();
-    writes(&both);
+    let _ = writes(&both);
     both.mount(&change("a", MS_RDONLY, "rw")).unwrap();
-    writes(&both);
+    let _ = writes(&both);
     both.mount(&change("a", 0, "rw")).unwrap();
-    writes(&both);
+    let _ = writes(&both);
     // Sizes: not less than there is, and not after none.
     both.ask(|system| system.write("a/large", 100_000)).unwrap();
     for data in [
@@ -473,8 +473,8 @@ fn a_file_system_and_its_mounts_beside_the_host() {
         "mode=700", "uid=7", "bogus", "size=300k,bogus", "noswap", "", "size=110592",
     ] {
         let _ = both.mount(&change("a", 0, data));
-        both.ask(|system| system.write("a/more", 500_000));
-        writes(&both);
+        let _ = both.ask(|system| system.write("a/more", 500_000));
+        let _ = writes(&both);
     }
     both.ask(|system| system.umount("c")).unwrap();
     // What is unbindable is not bound.
@@ -520,7 +520,7 @@ fn random_mounts_beside_the_host() {
             }
             6 => {
                 let _ = writeln!(both.log, "umount {target}");
-                both.ask(|system| system.umount(target));
+                let _ = both.ask(|system| system.umount(target));
                 both.look();
                 continue;
             }
@@ -528,7 +528,7 @@ fn random_mounts_beside_the_host() {
                 let path = format!("{target}/{}", next(3));
                 let bytes = next(200_000);
                 let _ = writeln!(both.log, "write {bytes} to {path}");
-                both.ask(|system| system.write(&path, bytes));
+                let _ = both.ask(|system| system.write(&path, bytes));
                 continue;
             }
         }
