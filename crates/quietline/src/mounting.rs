@@ -91,8 +91,8 @@ impl Process {
     /// * [`MS_REMOUNT`] and [`MS_BIND`]: changes the flags of the mount at `target`,
     /// * [`MS_REMOUNT`]: also those and the options of its file system,
     /// * [`MS_BIND`]: mounts what is at the path `source`; with [`MS_REC`], with all below it,
-    /// * [`MS_PRIVATE`], [`MS_SLAVE`], [`MS_UNBINDABLE`]: says whether the mount at `target`, with
-    ///   [`MS_REC`] with all below it, may be bound elsewhere,
+    /// * [`MS_PRIVATE`], [`MS_UNBINDABLE`]: says whether the mount at `target`, with [`MS_REC`] with
+    ///   all below it, may be bound elsewhere; [`MS_SLAVE`] changes nothing,
     /// * [`MS_MOVE`]: moves the mount at the path `source`.
     ///
     /// What is mounted is seen by all processes. Of a file system, `source` is what
@@ -298,8 +298,9 @@ fn remount<'k>(
 /// Says how changes of mounts propagate: not at all.
 fn propagate<'k>(namespace: &Namespace<'k>, at: &Path<'k>, flags: u64) -> Result<(), Errno> {
     let unbindable = match flags & !(MS_REC | MS_SILENT) {
-        MS_PRIVATE | MS_SLAVE => false,
-        MS_UNBINDABLE => true,
+        MS_PRIVATE => Some(false),
+        MS_UNBINDABLE => Some(true),
+        MS_SLAVE => None,
         _ => return Err(Errno::INVAL),
     };
     namespace.set_unbindable(at, unbindable, flags & MS_REC != 0)

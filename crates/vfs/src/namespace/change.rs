@@ -204,13 +204,19 @@ impl<'k> Namespace<'k> {
     }
 
     /// Says whether a mount, and if `recursive` all mounts below it, may be bound elsewhere
-    /// (`MS_UNBINDABLE`, and `MS_PRIVATE` or `MS_SLAVE`, which are the same where nothing is
-    /// propagated).
+    /// (`MS_UNBINDABLE`, `MS_PRIVATE`). `None` leaves that as it is (`MS_SLAVE`: nothing is
+    /// propagated in any case).
     ///
     /// # Errors
     /// `EINVAL` if the place is not the root of a mount of this namespace.
-    pub fn set_unbindable(&self, at: &Path<'k>, is: bool, recursive: bool) -> Result<(), Errno> {
+    pub fn set_unbindable(
+        &self,
+        at: &Path<'k>,
+        is: Option<bool>,
+        recursive: bool,
+    ) -> Result<(), Errno> {
         let mount = self.mount_at(at)?;
+        let Some(is) = is else { return Ok(()) };
         let book = self.vfs.mounts.lock();
         let below = |entry: &&Entry| recursive && is_on(&book, entry.mount(), mount);
         book.entries().iter().filter(below).for_each(|entry| entry.mount().set_unbindable(is));
