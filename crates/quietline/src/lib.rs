@@ -136,6 +136,54 @@
 //! # Ok::<(), Errno>(())
 //! ```
 //!
+//! A character device is an inode whose mode says `S_IFCHR`. This one counts its reads, and a write
+//! sets the count.
+//!
+//! ```
+//! # use quietline::{Caller, Config, Entry, FileOps, FileSystem, InodeOps, Kernel, Process};
+//! # use quietline::{Errno, abi::*};
+//! # use std::sync::{Arc, atomic::{AtomicU8, Ordering::Relaxed}};
+//! struct Counter(AtomicU8);
+//! impl InodeOps for Counter {}
+//! impl FileOps for Counter {
+//!     fn read_at(&self, _: &Caller, to: &mut [u8], _: u64) -> Result<usize, Errno> {
+//!         to[0] = self.0.fetch_add(1, Relaxed); // `to` is never empty
+//!         Ok(1)
+//!     }
+//!     fn write_at(&self, _: &Caller, from: &[u8], _: u64) -> Result<usize, Errno> {
+//!         self.0.store(from[0], Relaxed);
+//!         Ok(from.len())
+//!     }
+//! }
+//! # struct Dev(Arc<Counter>);
+//! # impl FileSystem for Dev {
+//! #     fn root(self: Arc<Self>, _: &Caller) -> Result<Entry, Errno> {
+//! #         Ok(Entry::new(self, S_IFDIR | 0o555))
+//! #     }
+//! # }
+//! # impl FileOps for Dev {}
+//! # impl InodeOps for Dev {
+//! // The directory that has it says:
+//! fn lookup(&self, _: &Caller, name: &[u8]) -> Result<Entry, Errno> {
+//!     let counter = (name == b"counter").then(|| self.0.clone()).ok_or(Errno::NOENT)?;
+//!     Ok(Entry::new(counter, S_IFCHR | 0o666))
+//! }
+//! # }
+//! # let kernel = Kernel::boot(Config::default().owner(0, 0))?;
+//! # let process: Process = kernel.process()?;
+//! # process.mkdir("/dev", 0o755)?;
+//! # process.mount_fs("/dev", Arc::new(Dev(Arc::new(Counter(AtomicU8::new(0))))), 0)?;
+//!
+//! let (fd, mut n) = (process.open("/dev/counter", O_RDWR, 0)?, [0]);
+//! process.write(fd, &[7])?;
+//! process.read(fd, &mut n)?;
+//! assert_eq!((process.read(fd, &mut n)?, n), (1, [8]));
+//! # Ok::<(), Errno>(())
+//! ```
+//!
+//! A device that has events returns a [`Readiness`], by which `poll`, `select` and `epoll` wait for
+//! it, and a read of which fails with `EAGAIN`.
+//!
 //! # The problem
 //!
 //! A library OS, a sandbox or a WASI host that serves many threads needs files, pipes, sockets and descriptors that
@@ -175,8 +223,9 @@
 //!
 //! # Limits
 //!
-//! Files of the tree are complete but for devices. The internet is the loopback: TCP and UDP reach other sockets of the same
-//! kernel. Signals are numbers that wait to be read: there are no handlers, and none ends or stops
+//! Files of the tree are complete but for devices: character devices are embedders'. The internet
+//! is the loopback: TCP and UDP reach other sockets of the same kernel.
+//! Signals are numbers that wait to be read: there are no handlers, and none ends or stops
 //! a process. Nothing interrupts a wait for a lock. Credentials and the working directory are a
 //! process's, not a thread's. Locks of the tree, of signals, and of what is behind one descriptor
 //! (data, waiters, timers), are not held across a `fork` of the host: one that another thread holds at
@@ -226,13 +275,15 @@ pub use quietline_vfs::FileMode;
 pub use quietline_vfs::cred::Capabilities;
 pub use quietline_vfs::eventpoll::{self, EpollEvent, EventPoll};
 pub use quietline_vfs::file::{Dirent, dirents};
-pub use quietline_vfs::operations::{Caller, Entry, FileOps, FileSystem, InodeOps};
+pub use quietline_vfs::operations::{
+    Caller, Entry, FileOps, FileSystem, InodeOps, NewFile, Readiness,
+};
 pub use quietline_vfs::pipe::{GiftPage, TakenPage};
 pub use quietline_vfs::signalfd::SigInfo;
 pub use quietline_vfs::timerfd::{ItimerSpec, TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET};
 pub use quietline_vfs::{
-    Attributes, Dentry, DentryFlags, EventFd, Events, FileHandle, Inode, NodeEntry, OpenHow, Owner,
-    PidFd, Pipe, PollTable, PseudoDentry, PseudoInode, SignalFd, TimerFd,
+    Attributes, Changes, Dentry, DentryFlags, EventFd, Events, FileHandle, Inode, NodeEntry,
+    OpenHow, Owner, PidFd, Pipe, PollTable, PseudoDentry, PseudoInode, SignalFd, TimerFd,
 };
 pub use quietline_vfs::{inotify, locks};
 pub use rustix::io::Errno;

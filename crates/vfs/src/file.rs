@@ -15,7 +15,7 @@ pub use data::{
     To, copy_range, fallocate, offset, read_all, read_all_on, read_at, read_long, read_on, seek,
     set_length, tell_passed, write, write_on,
 };
-pub(crate) use data::{in_range, passed, tell_read, touch_access};
+pub(crate) use data::{in_range, passed, tell_modified, tell_read, touch_access};
 pub use dirent::{Dirent, Dirents, dirents};
 pub use iov::{Sink, Source};
 pub use listing::list;

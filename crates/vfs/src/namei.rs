@@ -44,7 +44,7 @@ mod xattr;
 pub(crate) use attributes::set_length;
 pub use attributes::{chmod, chown, truncate, utimens};
 pub use create::{New, make, make_bound, tmpfile};
-pub(crate) use create::{create, memfd};
+pub(crate) use create::{create, make_foreign, memfd, proposed};
 pub use describe::{access, readlink, stat_of, statfs, statx_of};
 pub use link::{link, link_object, link_quickly};
 pub(crate) use open_file::pseudo_state;
@@ -104,9 +104,7 @@ impl<'a, 'k> Caller<'a, 'k> {
         how: How,
     ) -> Result<(Path<'k>, Last<'p>), Errno> {
         let (place, last) = self.vfs.parent(&self.start, path, how, self.cred)?;
-        if last.kind() == LastKind::Name
-            && place.dentry().inode().is_some_and(|dir| dir.node().is_some_and(is_foreign))
-        {
+        if last.kind() == LastKind::Name && is_foreign_dir(place.dentry()) {
             // Changes of names look at the dentries alone.
             crate::walk::ask(&place, last.bytes(), &self.requester())?;
         }
@@ -222,6 +220,11 @@ impl<'a, 'k> Caller<'a, 'k> {
 /// Whether a node is of an embedder's inode.
 pub(crate) fn is_foreign(node: &dyn Node) -> bool {
     node.foreign().is_some()
+}
+
+/// Whether a directory is an embedder's.
+pub(crate) fn is_foreign_dir(dir: &DentryRef<'_>) -> bool {
+    dir.inode().and_then(Inode::node).is_some_and(is_foreign)
 }
 
 /// The inode of a dentry that stands for something.

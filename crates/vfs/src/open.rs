@@ -18,7 +18,8 @@ use crate::dentry::Dentry;
 use crate::file::{FileMode, Files};
 use crate::inode::{Content, Inode, InodeFlags};
 use crate::namei::{
-    Caller, create, inode_of, is_foreign, memfd, not_removed, ownership, ramfs, set_length, tmpfile,
+    Caller, New, create, inode_of, is_foreign, is_foreign_dir, make_foreign, memfd, not_removed,
+    ownership, ramfs, set_length, tmpfile,
 };
 use crate::namespace::MountFlags;
 use crate::notify::{self, Event};
@@ -61,7 +62,7 @@ pub struct FifoOpening<'k> {
 /// Opens the file at a path, and perhaps makes it (`openat2`). Does not wait for another process.
 ///
 /// # Errors
-/// As the system call. Devices and sockets: `ENXIO`.
+/// As the system call. Sockets, and devices that are not an embedder's: `ENXIO`.
 #[inline]
 pub fn open<'k>(
     caller: &Caller<'_, 'k>,
@@ -221,6 +222,9 @@ fn open_or_create_in_line<'k>(
     }
 }
 
+/// How often a file of an embedder is looked for that is said to be there and not to be there.
+const FOREIGN_TRIES: u32 = 40;
+
 /// `open` with `O_CREAT` where something is out of the ordinary.
 #[cold]
 #[inline(never)]
@@ -230,12 +234,18 @@ fn open_or_create_odd<'k>(
     how: How,
     opening: Opening,
 ) -> Result<OpenResult<'k>, Errno> {
+    // Answers of an embedder may contradict each other for ever.
+    let mut tries = 0..FOREIGN_TRIES;
     loop {
         let (place, last) = caller.parent(path, how)?;
         if last.kind() != LastKind::Name || last.has_slash() {
             drop(place);
             return open_nameless(caller, path, how, opening);
         }
+        let is_foreign = is_foreign_dir(place.dentry());
+        let again = !is_foreign || tries.next().is_some();
+        // A node may say of a name that stays that it has gone.
+        let goes = is_foreign || ramfs(place.dentry().super_block()).is_ok();
         let found = |name: Name<'_>| {
             child_is_link(place.dentry().seen(&caller.vfs.read()), &name).is_some()
         };
@@ -243,15 +253,16 @@ fn open_or_create_odd<'k>(
         if there {
             match existing(caller, path, how) {
                 Ok(place) => return open_found(caller, place, opening),
-                // Gone meanwhile: once more. (A node may say so of a name that stays.)
-                Err(Errno::NOENT) if is_ramfs(caller, path, how) => {}
+                // Gone meanwhile: once more.
+                Err(Errno::NOENT) if again && goes => {}
                 Err(errno) => return Err(errno),
             }
         } else {
             match create_in(caller, place, &last, opening) {
                 // Come meanwhile: once more.
-                Err(Errno::EXIST) if !opening.has(O_EXCL) => {}
-                created => return created.map(OpenResult::File),
+                Err(Errno::EXIST) if again && !opening.has(O_EXCL) => {}
+                // Errors of the open itself are the call's.
+                created => return created?.map(OpenResult::File),
             }
         }
     }
@@ -295,22 +306,37 @@ fn create_name<'k>(
     }
 }
 
-/// Makes and opens a regular file in a directory that somebody may have locked, or of which somebody is told.
+/// Makes and opens a regular file in a directory that somebody may have locked, or of which somebody is told. Returns what
+/// opening it has said.
 fn create_in<'k>(
     caller: &Caller<'_, 'k>,
     place: Path<'k>,
     last: &Last<'_>,
     opening: Opening,
-) -> Result<FileHandle<'k>, Errno> {
+) -> Result<Result<FileHandle<'k>, Errno>, Errno> {
     let (mount, dir) = place.into_parts();
     let leave = mount.want_write();
+    if is_foreign_dir(&dir) {
+        let new = New::Node(S_IFREG | opening.mode, 0);
+        let (made, name) = make_foreign(caller, &dir, last, new, &leave)?;
+        let entered = made.enter(&dir, &name);
+        notify::name(caller.vfs, &dir, last.bytes(), Event::CREATE, false);
+        let (dentry, made) = entered?;
+        drop(leave);
+        // Another thread has looked the name up, and permissions are asked for what it has found.
+        let place = Path::new(mount, dentry);
+        return match made || opening.has(O_EXCL) {
+            true => Ok(open_place(caller, place, opening, made)),
+            false => Err(Errno::EXIST),
+        };
+    }
     let dir = LockedDir::lock(dir)?;
     let name = not_removed(dir.inode()).and_then(|()| caller.vfs.name(last.bytes()))?;
     let created = create_name(caller, leave, &dir, &name, opening)?;
     let parent = dir.dir().clone();
     drop(dir);
     notify::name(caller.vfs, &parent, last.bytes(), Event::CREATE, false);
-    Ok(open_created(caller, mount, created, opening))
+    Ok(Ok(open_created(caller, mount, created, opening)))
 }
 
 /// Opens a new regular file, with leave to write in the mount. The file has the leave from there
@@ -363,12 +389,6 @@ fn tell_opened(vfs: &Vfs, file: &FileHandle<'_>) {
     if let Some((_, dentry)) = file.opened().tree() {
         notify::file(vfs, dentry, Event::OPEN);
     }
-}
-
-/// Whether the directory of a path's last component is one in which names can be made.
-#[cold]
-fn is_ramfs(caller: &Caller<'_, '_>, path: &[u8], how: How) -> bool {
-    caller.parent(path, how).is_ok_and(|(parent, _)| ramfs(parent.dentry().super_block()).is_ok())
 }
 
 /// `open` with `O_CREAT` of a path that does not end with a name.
@@ -479,11 +499,14 @@ fn open_place<'k>(
         may_open(caller, &place, inode, opening)?;
     }
     let mode = opening.file_mode();
-    if let Some(node) = inode.node()
-        && let Some(file) =
-            node.open(&place, caller.files, opening.status(), mode, &caller.requester())?
-    {
-        return Ok(file);
+    if let Some(node) = inode.node() {
+        let requester = caller.requester();
+        if let Some(file) = node.open(&place, caller.files, opening.status(), mode, &requester)? {
+            return Ok(file);
+        }
+        if is_foreign(node) {
+            return open_foreign(caller, place, opening, made);
+        }
     }
     // Before the leave to write, which special files do not need.
     if matches!(inode.mode() & S_IFMT, S_IFSOCK | S_IFCHR | S_IFBLK) {
@@ -494,12 +517,7 @@ fn open_place<'k>(
     if opening.has(O_DIRECT) && inode.mode() & S_IFMT != S_IFREG {
         return Err(not_direct(caller.vfs, place.dentry(), mode));
     }
-    if let Some(node) = inode.node() {
-        if opening.has(O_TRUNC) && inode.is_file() && is_foreign(node) {
-            // `O_TRUNC` alone needs leave to write, too.
-            drop(place.mount().want_write()?);
-            return Err(Errno::PERM);
-        }
+    if inode.node().is_some() {
         keep(leave);
         return open_generated(caller, place, opening);
     }
@@ -532,6 +550,39 @@ fn open_generated<'k>(
     Ok(file)
 }
 
+/// Opens a file of an embedder.
+#[cold]
+#[inline(never)]
+fn open_foreign<'k>(
+    caller: &Caller<'_, 'k>,
+    place: Path<'k>,
+    opening: Opening,
+    made: bool,
+) -> Result<FileHandle<'k>, Errno> {
+    let (inode, mode) = (inode_of(place.dentry())?, opening.file_mode());
+    let truncates = opening.has(O_TRUNC) && !made && inode.is_file();
+    // `O_TRUNC` alone needs leave to write, too. A device needs none.
+    let mount = place.mount().clone();
+    let writes = mode.contains(FileMode::WRITE) && inode.mode() & S_IFMT != S_IFCHR;
+    let mut leave = if writes || truncates { Some(mount.want_write()?) } else { None };
+    if opening.has(O_DIRECT) && !inode.is_file() {
+        return Err(not_direct(caller.vfs, place.dentry(), mode));
+    }
+    if writes {
+        keep(leave.take());
+    }
+    let file = open_generated(caller, place, opening)?;
+    if truncates
+        && let Some((_, dentry)) = file.opened().tree()
+        && let Some(inode) = dentry.inode()
+    {
+        let event = set_length(caller, inode, 0, true)?;
+        notify::dentry(caller.vfs, dentry, event);
+    }
+    drop(leave);
+    Ok(file)
+}
+
 /// What is no regular file is not for `O_DIRECT`, which Linux finds out so late that it tells of the end of what never began.
 #[cold]
 fn not_direct(vfs: &Vfs, dentry: &Dentry, mode: FileMode) -> Errno {
@@ -556,7 +607,7 @@ fn open_emptied<'k>(
     if let Some((_, dentry)) = file.opened().tree()
         && let Some(inode) = dentry.inode()
     {
-        let event = set_length(caller.vfs, inode, caller.cred, 0, true)?;
+        let event = set_length(caller, inode, 0, true)?;
         notify::dentry(caller.vfs, dentry, event);
     }
     Ok(file)

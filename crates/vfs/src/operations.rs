@@ -21,12 +21,15 @@
 //!                        │ the call begins anew, with a copy of the credentials
 //!                     walk by reference ── lookup / revalidate / getattr ── dentry, inode
 //!   read, getdents    the open file ── read_at / read_dir
+//!   write, ioctl      the open file ── write_at / append / ioctl: EAGAIN ── wait, ask again
+//!   poll, epoll       its readiness: no call
 //! ```
 //!
 //! * [`FileSystem`] is the whole: its root and its `statfs`.
 //! * [`InodeOps`] is one file, directory or symbolic link. The dentry cache keeps what `lookup`
 //!   returns, until its validity time ([`Entry::valid`]) is over or memory is reclaimed.
 //! * [`FileOps`] is an open file. An inode is one itself, unless `open` returns another object.
+//! * [`Readiness`] says which events an open file has. Pollers read it, and the embedder wakes them.
 //!
 //! A method that is not implemented fails as Linux does for a file system without it.
 //!
@@ -44,30 +47,39 @@
 //! * What a method returns is checked. A size or an offset that no file can have, an unknown type,
 //!   a type that changes, a name that no directory can have, more bytes than there was room for:
 //!   `EIO`.
+//! * A method that changes names decides. The dentry cache follows, and keeps no answer to an
+//!   earlier question about the name.
 //!
 //! # Limits
 //!
-//! Nothing is written: names and attributes cannot be changed (`EPERM`), and `write` is `EINVAL`.
-//! Two names of one file have two inodes here: locks and watches belong to the name. Reads through
-//! one open file at the same time may return the same bytes, because the file offset is not locked
-//! while the method runs. The address of a local socket is found only along names that are in the
-//! dentry cache (`EOPNOTSUPP`). Only the mode is asked for permission; a method that knows better
-//! has the caller's credentials.
+//! Two names of one file that are looked up have two inodes here: locks and watches belong to the
+//! name. Reads through one open file at the same time may return the same bytes, because the file
+//! offset is not locked while the method runs. The address of a local socket is found only along
+//! names that are in the dentry cache (`EOPNOTSUPP`). Only the mode is asked for permission; a
+//! method that knows better has the caller's credentials.
 //!
 //! # Source
 //!
 //! `include/linux/fs.h`, `fs/fuse/dir.c` (validity times, checks of what a server says),
 //! `Documentation/filesystems/path-lookup.rst` (an RCU walk that begins anew).
 
+mod attributes;
 mod file;
+mod names;
 mod node;
+mod readiness;
 
-pub use file::{list, read};
+pub(crate) use attributes::{getxattr, listxattr, removexattr, setattr, setxattr};
+pub use file::{fsync, ioctl, list, read, write};
+pub(crate) use names::{
+    Made, create, forget, link, name_changed, remove, rename, renamed,
+};
 pub use node::{ForeignNode, new_super};
+pub use readiness::Readiness;
 
 use crate::abi::{S_IFDIR, S_IFMT, StatFs};
 use crate::cred::{Capabilities, Cred};
-use crate::inode::{Attributes, NodeEntry, Requester};
+use crate::inode::{Attributes, Changes, NodeEntry, Requester};
 use core::any::Any;
 use core::time::Duration;
 use quietline_sync::{Interrupt, might_sleep};
@@ -147,14 +159,14 @@ pub(crate) fn foreign<T>(returned: Result<T, Errno>) -> Result<T, Errno> {
 /// The result of a lookup: an inode, its attributes, and for how long they hold.
 #[derive(Clone)]
 pub struct Entry {
-    /// The inode. For a FIFO, a socket or a device, which are the kernel's, it is not asked.
+    /// The inode. For a FIFO, a socket or a block device, which are the kernel's, it is not asked.
     pub inode: Arc<dyn InodeOps>,
     /// Its attributes. The kernel numbers the inode if `ino` is 0, and a root in any case. The type
     /// cannot change.
     pub attributes: Attributes,
     /// How long the name and the attributes hold, from when they were asked for; `None`: for ever,
-    /// which costs nothing at a hit. FIFOs, sockets and devices have no validity time: name and
-    /// attributes hold until memory is reclaimed.
+    /// which costs nothing at a hit. FIFOs, sockets and block devices have no validity time: name
+    /// and attributes hold until memory is reclaimed.
     pub valid: Option<Duration>,
 }
 
@@ -187,6 +199,29 @@ impl core::fmt::Debug for Entry {
             .field("attributes", &self.attributes)
             .field("valid", &self.valid)
             .finish_non_exhaustive()
+    }
+}
+
+/// A file that is to be made, as the kernel proposes it.
+#[derive(Debug, Clone, Copy)]
+pub struct NewFile<'a> {
+    /// The attributes: the type; the permissions, without those that the umask withholds; the owner
+    /// and the group, which a set-group-ID directory passes on; the device; the links; the time of
+    /// the call; the length of a symbolic link. The number is 0.
+    pub attributes: Attributes,
+    /// The target of a symbolic link; empty for other files.
+    pub target: &'a [u8],
+}
+
+impl NewFile<'_> {
+    /// The type: `S_IFREG` and so on.
+    pub fn kind(&self) -> u32 {
+        self.attributes.mode & S_IFMT
+    }
+
+    /// Returns the entry of an inode with the proposed attributes, that holds for ever.
+    pub fn entry(&self, inode: Arc<dyn InodeOps>) -> Entry {
+        Entry { inode, attributes: self.attributes, valid: None }
     }
 }
 
@@ -272,16 +307,189 @@ pub trait InodeOps: FileOps + Any {
     fn open(&self, _caller: &Caller<'_>, _flags: i32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         Ok(None)
     }
+
+    /// Makes a file, a directory, a symbolic link, a FIFO, a socket or a device in the directory.
+    /// The caller may do so, and the dentry cache has no such name. Returns the entry, which is of
+    /// the type that was asked for.
+    ///
+    /// # Errors
+    /// Those of `open`, `mkdir`, `symlink` and `mknod`; `EEXIST` if there is such a name.
+    fn create(
+        &self,
+        _caller: &Caller<'_>,
+        _name: &[u8],
+        _new: &NewFile<'_>,
+    ) -> Result<Entry, Errno> {
+        Err(Errno::PERM)
+    }
+
+    /// Gives an inode of the same file system, which is no directory, a name in the directory. The
+    /// name stands for that inode in the dentry cache, too. FIFOs, sockets and block devices get no
+    /// other name (`EPERM`).
+    ///
+    /// # Errors
+    /// Those of `link`.
+    fn link(
+        &self,
+        _caller: &Caller<'_>,
+        _name: &[u8],
+        _target: &dyn InodeOps,
+    ) -> Result<(), Errno> {
+        Err(Errno::PERM)
+    }
+
+    /// Removes a name of what is no directory. Open files keep the inode.
+    ///
+    /// # Errors
+    /// Those of `unlink`.
+    fn unlink(&self, _caller: &Caller<'_>, _name: &[u8]) -> Result<(), Errno> {
+        Err(Errno::PERM)
+    }
+
+    /// Removes a directory, which must be empty.
+    ///
+    /// # Errors
+    /// Those of `rmdir`: `ENOTEMPTY`.
+    fn rmdir(&self, _caller: &Caller<'_>, _name: &[u8]) -> Result<(), Errno> {
+        Err(Errno::PERM)
+    }
+
+    /// Renames an entry of the directory, and gives it `new_name` in the directory `to`, which may
+    /// be this one. What has that name is replaced: a directory only if it is empty. With
+    /// `RENAME_EXCHANGE` in `flags` the two change places; with `RENAME_WHITEOUT` a character device
+    /// 0:0 stays behind; with `RENAME_NOREPLACE` nothing is replaced. A method that does not know a
+    /// flag fails with `EINVAL`.
+    ///
+    /// # Errors
+    /// Those of `rename`: `ENOTEMPTY`.
+    fn rename(
+        &self,
+        _caller: &Caller<'_>,
+        _name: &[u8],
+        _to: &dyn InodeOps,
+        _new_name: &[u8],
+        _flags: u32,
+    ) -> Result<(), Errno> {
+        Err(Errno::PERM)
+    }
+
+    /// Changes attributes: permissions, owners, times, the size. The caller may do so. The number
+    /// of links and the blocks are never set. Afterwards the kernel changes them in memory.
+    ///
+    /// `truncate`, `ftruncate` and `O_TRUNC` set the size. A write by a process that may not keep
+    /// set-id bits sets the mode without them first.
+    ///
+    /// # Errors
+    /// Those of `chmod`, `chown`, `utimensat` and `truncate`.
+    fn setattr(&self, _caller: &Caller<'_>, _changes: &Changes) -> Result<(), Errno> {
+        Err(Errno::PERM)
+    }
+
+    /// Returns an extended attribute.
+    ///
+    /// # Errors
+    /// Those of `getxattr`: `ENODATA`.
+    fn getxattr(&self, _caller: &Caller<'_>, _name: &[u8]) -> Result<Box<[u8]>, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Sets an extended attribute. Flags: `XATTR_CREATE`, `XATTR_REPLACE`.
+    ///
+    /// # Errors
+    /// Those of `setxattr`.
+    fn setxattr(
+        &self,
+        _caller: &Caller<'_>,
+        _name: &[u8],
+        _value: &[u8],
+        _flags: i32,
+    ) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// Those of `removexattr`: `ENODATA`.
+    fn removexattr(&self, _caller: &Caller<'_>, _name: &[u8]) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Calls `each` with the names of all extended attributes. The kernel leaves out those that the
+    /// caller may not see.
+    ///
+    /// # Errors
+    /// Those of `listxattr`.
+    fn listxattr(&self, _caller: &Caller<'_>, _each: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
+        Ok(())
+    }
 }
 
-/// An open file of an embedder.
+/// An open file of an embedder: a regular file, a directory or a character device.
+///
+/// A method that would have to wait may return `EAGAIN`, if the file has a
+/// [readiness](Self::readiness). A call on a non-blocking file ends with it. Any other call waits
+/// until the readiness wakes it, and calls the method again.
 pub trait FileOps: Send + Sync + 'static {
-    /// Reads at an offset. Returns the number of bytes; 0 at the end.
+    /// Reads at an offset. Returns the number of bytes; 0 at the end. A device is told the file
+    /// offset, too, and need not look at it.
     ///
     /// # Errors
     /// Those of `read`.
     fn read_at(&self, _caller: &Caller<'_>, _to: &mut [u8], _at: u64) -> Result<usize, Errno> {
         Err(Errno::INVAL)
+    }
+
+    /// Writes at an offset. Returns the number of bytes. Afterwards the size in memory is at least
+    /// the end of what was written, and the times are those of the call. A `write` of no bytes
+    /// calls no method.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    fn write_at(&self, _caller: &Caller<'_>, _bytes: &[u8], _at: u64) -> Result<usize, Errno> {
+        Err(Errno::INVAL)
+    }
+
+    /// Writes at the end of a regular file that is open with `O_APPEND`. Returns the offset at
+    /// which the bytes are, and their number.
+    ///
+    /// `size` is the size in memory. No lock is held meanwhile, so two calls may get the same one.
+    /// A file that several threads append to implements this method, and finds the end itself.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    fn append(
+        &self,
+        caller: &Caller<'_>,
+        bytes: &[u8],
+        size: u64,
+    ) -> Result<(u64, usize), Errno> {
+        self.write_at(caller, bytes, size).map(|n| (size, n))
+    }
+
+    /// Makes what was written durable; with `datasync`, without attributes that no read needs.
+    ///
+    /// # Errors
+    /// Those of `fsync`.
+    fn fsync(&self, _caller: &Caller<'_>, _datasync: bool) -> Result<(), Errno> {
+        Err(Errno::INVAL)
+    }
+
+    /// Controls the file. `arg` is what `request` reads and writes; `Process::ioctl` passes the
+    /// four bytes of an `int`. The kernel answers `FIOCLEX`, `FIONCLEX` and `FIONBIO`, and
+    /// `FIONREAD` of a regular file.
+    ///
+    /// # Errors
+    /// Those of `ioctl`.
+    fn ioctl(&self, _caller: &Caller<'_>, _request: u64, _arg: &mut [u8]) -> Result<i32, Errno> {
+        Err(Errno::NOTTY)
+    }
+
+    /// Returns the readiness of the file, by which callers wait for it in `poll`, `select` and
+    /// `epoll`. Called once for each `open`. `None`: the file is always ready, and cannot be
+    /// watched by an epoll (`EPERM`).
+    fn readiness(&self) -> Option<Arc<Readiness>> {
+        None
     }
 
     /// Calls `each` with the names of the directory, without `.` and `..`, in the order of their

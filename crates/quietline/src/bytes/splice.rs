@@ -267,7 +267,8 @@ impl Process {
         if offset.is_some() && !file || target.flags() & O_APPEND != 0 {
             return Err(Errno::INVAL);
         }
-        if !file && target.payload::<Socket>().is_none() {
+        // The pipe is locked meanwhile, so no method of an embedder can run.
+        if !file && target.payload::<Socket>().is_none() || target.opened().is_foreign() {
             return Err(Errno::INVAL);
         }
         let start = match &offset {
@@ -346,6 +347,7 @@ impl Process {
             return written;
         }
         match at {
+            None if target.opened().is_foreign() => self.write_node(target, None, &[bytes]),
             Some(at) => self
                 .call(|c| file::write(target, c.vfs, c.cred, To::Offset(at), &[bytes]))
                 .map(|(_, n)| n),

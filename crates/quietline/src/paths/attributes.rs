@@ -170,8 +170,7 @@ impl Process {
             return Err(Errno::INVAL);
         }
         let file = self.file(fd)?;
-        let set =
-            |c: &Caller<'_, '_>| quietline_vfs::file::set_length(&file, c.vfs, c.cred, length);
-        self.returning(self.call(set))
+        let set = |c: &Caller<'_, '_>| quietline_vfs::file::set_length(c, &file, length);
+        self.returning(self.call_again(set))
     }
 }

@@ -1,6 +1,8 @@
 //! Reading and writing.
 
 use crate::abi::UIO_MAXIOV;
+#[cfg(doc)]
+use crate::FileOps;
 use crate::{Errno, FileHandle, FileMode, Process};
 use quietline_vfs::file::{self, To};
 use quietline_vfs::namei::Caller;
@@ -103,10 +105,32 @@ impl Process {
             return written;
         }
         let file = self.file(fd)?;
+        if file.opened().is_memory() {
+            return self.call(|c| file::write_on(&file, c.vfs, c.cred, &[buffer]));
+        }
         match self.write_object(&file, Source::new(&[buffer])) {
             Some(written) => written,
-            None => self.call(|c| file::write_on(&file, c.vfs, c.cred, &[buffer])),
+            None => self.write_node(&file, None, &[buffer]),
         }
+    }
+
+    /// Writes to a file whose file system takes the bytes at once, at an offset or where it stands.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn write_node(
+        &self,
+        file: &FileHandle<'_>,
+        offset: Option<i64>,
+        buffers: &[&[u8]],
+    ) -> Result<usize, Errno> {
+        let written = self.call(|c| match offset {
+            Some(offset) => {
+                let to = To::Offset(u64::try_from(offset).map_err(|_| Errno::INVAL)?);
+                file::write(file, c.vfs, c.cred, to, buffers).map(|(_, n)| n)
+            }
+            None => file::write_on(file, c.vfs, c.cred, buffers),
+        });
+        self.or_foreign(written, |c| operations::write(c, file, offset, buffers))
     }
 
     /// Reads at an offset. Up to 64 KiB: takes no reference and writes no shared line.
@@ -176,7 +200,10 @@ impl Process {
             return written;
         }
         not_too_many(buffers.len(), &file, FileMode::WRITE)?;
-        self.call(|c| file::write_on(&file, c.vfs, c.cred, buffers))
+        if file.opened().is_memory() {
+            return self.call(|c| file::write_on(&file, c.vfs, c.cred, buffers));
+        }
+        self.write_node(&file, None, buffers)
     }
 
     /// [`pread`](Self::pread) into several buffers.
@@ -202,14 +229,29 @@ impl Process {
     /// As `pwritev(2)`.
     #[inline]
     pub fn pwritev(&self, fd: i32, buffers: &[&[u8]], offset: i64) -> Result<usize, Errno> {
-        let offset = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
+        let at = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
         let file = self.file(fd)?;
+        if !file.opened().is_memory() {
+            return self.pwrite_node(&file, buffers, offset);
+        }
+        not_too_many(buffers.len(), &file, FileMode::WRITE)?;
+        self.call(|c| file::write(&file, c.vfs, c.cred, To::Offset(at), buffers)).map(|(_, n)| n)
+    }
+
+    /// [`pwritev`](Self::pwritev) to what is no regular file in memory.
+    #[cold]
+    #[inline(never)]
+    fn pwrite_node(
+        &self,
+        file: &FileHandle<'_>,
+        buffers: &[&[u8]],
+        offset: i64,
+    ) -> Result<usize, Errno> {
         if file.opened().waits() {
             return Err(Errno::SPIPE);
         }
-        not_too_many(buffers.len(), &file, FileMode::WRITE)?;
-        self.call(|c| file::write(&file, c.vfs, c.cred, To::Offset(offset), buffers))
-            .map(|(_, n)| n)
+        not_too_many(buffers.len(), file, FileMode::WRITE)?;
+        self.write_node(file, Some(offset), buffers)
     }
 
     /// Moves where the file stands: from the beginning, from there, from the end, to data, to a hole.
@@ -278,24 +320,33 @@ impl Process {
         self.returning(self.or_foreign(listed, |c| operations::list(c, &file, buffer)))
     }
 
-    /// Sees to it that what was written is where it is to be, which in memory it is.
+    /// Sees to it that what was written is where it is to be, which in memory it is. Asks the file
+    /// system of an embedder.
     ///
     /// # Errors
-    /// `EBADF`; `EINVAL` for what is not in the tree.
+    /// `EBADF`; `EINVAL` for what is not in the tree; those of [`FileOps::fsync`].
     pub fn fsync(&self, fd: i32) -> Result<(), Errno> {
+        self.fsync_as(fd, false)
+    }
+
+    fn fsync_as(&self, fd: i32, datasync: bool) -> Result<(), Errno> {
         let file = self.fget(fd)?;
+        if file.opened().is_foreign() {
+            let synced = self.call_sleeping(|c| operations::fsync(c, &file, datasync));
+            return self.returning(synced);
+        }
         let generated = |inode: &Inode| matches!(inode.content(), Content::Node(_));
         let opened = file.opened();
         let kept = opened.inode().is_some_and(|inode| !generated(inode)) && !opened.waits();
         if kept { Ok(()) } else { Err(Errno::INVAL) }
     }
 
-    /// As [`fsync`](Self::fsync).
+    /// As [`fsync`](Self::fsync), without attributes that no read needs.
     ///
     /// # Errors
     /// As [`fsync`](Self::fsync).
     pub fn fdatasync(&self, fd: i32) -> Result<(), Errno> {
-        self.fsync(fd)
+        self.fsync_as(fd, true)
     }
 
     /// As [`fsync`](Self::fsync), for a filesystem.

@@ -53,11 +53,14 @@ mod timers;
 mod tree {
     mod capability;
     mod custom;
+    mod custom_files;
+    mod custom_names;
     mod edges;
     mod faults;
     mod fifos;
     mod memfd;
     mod memory;
+    mod memory_fs;
     mod mount_options;
     mod mounts;
     mod paths;

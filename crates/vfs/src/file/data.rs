@@ -13,7 +13,7 @@ use crate::abi::{
 use crate::attributes::access_counts;
 use crate::cred::Cred;
 use crate::inode::{Changes, Content, Inode, InodeGuard, Node};
-use crate::namei::{drop_privileges, time_for};
+use crate::namei::{Caller, drop_privileges, is_foreign, time_for};
 use crate::namespace::MountFlags;
 use crate::notify::{self, Event};
 use crate::ramfs::PAGE;
@@ -188,7 +188,7 @@ pub(crate) fn tell_read(file: Opened<'_>, vfs: &Vfs) {
 
 /// Tells who watches a file that its bytes have changed, if they have, and before that, that it has lost what writers take.
 #[inline]
-fn modified(file: Opened<'_>, vfs: &Vfs, lost: bool, some: bool) {
+pub(crate) fn tell_modified(file: Opened<'_>, vfs: &Vfs, lost: bool, some: bool) {
     let Some((_, dentry)) = file.tree() else { return };
     if lost {
         notify::dentry(vfs, dentry, Event::ATTRIB);
@@ -280,7 +280,7 @@ pub fn write(
                 in_range(offset, all)?;
             }
             let (at, n) = write_node(node, vfs, to, buffers)?;
-            modified(opened, vfs, false, n > 0);
+            tell_modified(opened, vfs, false, n > 0);
             return Ok((at, n));
         }
         Ok(data) => data,
@@ -298,7 +298,7 @@ pub fn write(
         let mode = inode.mode();
         (write_locked(&mut locked, data, vfs, cred, to, buffers), inode.mode() != mode)
     };
-    modified(opened, vfs, lost, written.is_ok());
+    tell_modified(opened, vfs, lost, written.is_ok());
     written
 }
 
@@ -510,6 +510,9 @@ pub fn seek(file: &FileHandle<'_>, vfs: &Vfs, offset: i64, whence: i32) -> Resul
         (_, SEEK_SET) => from(0)?,
         (_, SEEK_CUR) => from(held.at)?,
         (Content::File(data), SEEK_END) => from(data.pages().size())?,
+        (Content::Node(node), SEEK_END) if inode.is_file() && is_foreign(&**node) => {
+            from(inode.size())?
+        }
         (Content::File(data), SEEK_DATA | SEEK_HOLE) => {
             let at = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
             let what = if whence == SEEK_DATA { Seek::Data } else { Seek::Hole };
@@ -586,7 +589,7 @@ pub fn fallocate(
     let lost = drop_privileges(&mut locked, cred);
     changed(&mut locked, data, vfs, data.pages().size(), lost);
     drop(locked);
-    modified(opened, vfs, lost != 0, true);
+    tell_modified(opened, vfs, lost != 0, true);
     Ok(())
 }
 
@@ -726,16 +729,16 @@ pub fn copy_range(
                 // Also if nothing came of it, as for a write.
                 changed(&mut locked, to_data, vfs, size, lost);
                 drop(locked);
-                modified(target, vfs, any_lost, false);
+                tell_modified(target, vfs, any_lost, false);
                 return Err(errno);
             }
             Err(_) => break,
         }
     }
-    modified(target, vfs, any_lost, false);
+    tell_modified(target, vfs, any_lost, false);
     if done > 0 {
         tell_read(source, vfs);
-        modified(target, vfs, false, true);
+        tell_modified(target, vfs, false, true);
     }
     Ok(done)
 }
@@ -743,8 +746,13 @@ pub fn copy_range(
 /// Sets a file's length (`ftruncate`).
 ///
 /// # Errors
-/// `EINVAL` for what has none, or is not open for writing; `EFBIG`; `EBADF`.
-pub fn set_length(file: &FileHandle<'_>, vfs: &Vfs, cred: &Cred, length: i64) -> Result<(), Errno> {
+/// `EINVAL` for what has none, or is not open for writing; `EFBIG`; `EBADF`; those of an embedder's
+/// file system.
+pub fn set_length(
+    caller: &Caller<'_, '_>,
+    file: &FileHandle<'_>,
+    length: i64,
+) -> Result<(), Errno> {
     let opened = file.opened();
     let length = u64::try_from(length).map_err(|_| Errno::INVAL)?;
     if opened.mode().contains(FileMode::PATH) {
@@ -754,9 +762,9 @@ pub fn set_length(file: &FileHandle<'_>, vfs: &Vfs, cred: &Cred, length: i64) ->
     if !opened.mode().contains(FileMode::WRITE) {
         return Err(Errno::INVAL);
     }
-    let event = crate::namei::set_length(vfs, inode, cred, length, true)?;
+    let event = crate::namei::set_length(caller, inode, length, true)?;
     if let Some((_, dentry)) = opened.tree() {
-        notify::dentry(vfs, dentry, event);
+        notify::dentry(caller.vfs, dentry, event);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Open files of the tree: what ends with them.
 
 use super::FileMode;
-use crate::abi::{S_IFIFO, S_IFMT};
+use crate::abi::{S_IFCHR, S_IFIFO, S_IFMT};
 use crate::dentry::Dentry;
 use crate::inode::{Inode, InodeFlags};
 use crate::notify::{self, Event};
@@ -10,10 +10,11 @@ use crate::raw::opened::Opened;
 use crate::vfs::Vfs;
 
 /// Whether an open file keeps the leave to write in its mount that its `open` took
-/// ([`TreeMount::want_write`]): one that is open for writing, unless it is on a named pipe.
+/// ([`TreeMount::want_write`]): one that is open for writing, unless it is on a named pipe or a
+/// device.
 #[cold]
 pub(crate) fn keeps_mount_writable(inode: Option<&Inode>, mode: FileMode) -> bool {
-    let special = inode.is_some_and(|inode| inode.mode() & S_IFMT == S_IFIFO);
+    let special = inode.is_some_and(|inode| matches!(inode.mode() & S_IFMT, S_IFIFO | S_IFCHR));
     mode.contains(FileMode::WRITE) && !special
 }
 

@@ -167,7 +167,7 @@ impl<T: Text> Node for TextFile<T> {
         }
     }
 
-    fn polls(&self) -> bool {
+    fn polls(&self, _file: u64) -> bool {
         self.text.polls()
     }
 

@@ -189,8 +189,9 @@ pub trait Node: Send + Sync + fmt::Debug + core::any::Any {
         Ok(())
     }
 
-    /// Whether callers can wait for the file in `poll` and `epoll`.
-    fn polls(&self) -> bool {
+    /// Whether callers can wait for an open file in `poll` and `epoll`. The answer stays the same
+    /// until it is [closed](Self::closed).
+    fn polls(&self, _file: u64) -> bool {
         false
     }
 

@@ -3,13 +3,12 @@
 use super::{Caller, drop_capability, drop_privileges, inode_of, is_foreign, ownership, time_for};
 use crate::abi::{S_IFLNK, S_IFMT, S_IFREG, Timespec};
 use crate::attributes::{SetTime, may_set_times};
-use crate::cred::Cred;
 use crate::inode::{Changes, Content, Inode, InodeFlags};
 use crate::notify::{self, Event};
+use crate::operations;
 use crate::permission::{Mask, permission};
 use crate::ramfs::fs::BLOCKS_PER_PAGE;
 use crate::raw::walk_path::PathRef;
-use crate::vfs::Vfs;
 use crate::walk::How;
 use rustix::io::Errno;
 
@@ -30,6 +29,22 @@ fn keeps_times(inode: &Inode) -> bool {
     inode.node().is_some_and(is_foreign)
 }
 
+/// Changes attributes of a generated file whose file system keeps them: an embedder's is asked, and
+/// others fail with `EPERM`.
+#[cold]
+#[inline(never)]
+fn set_foreign(
+    caller: &Caller<'_, '_>,
+    at: PathRef<'_, '_>,
+    inode: &Inode,
+    changes: &Changes,
+    event: Event,
+) -> Result<(), Errno> {
+    operations::setattr(caller, inode, changes)?;
+    notify::dentry(caller.vfs, at.dentry(), event);
+    Ok(())
+}
+
 /// Changes the permissions of what is at a place (`fchmodat2`).
 ///
 /// # Errors
@@ -38,7 +53,12 @@ pub fn chmod(caller: &Caller<'_, '_>, at: PathRef<'_, '_>, mode: u32) -> Result<
     let _leave = at.mount().want_write()?;
     let inode = at.dentry().inode().ok_or(Errno::NOENT)?;
     if keeps_owners(inode) {
-        return Err(Errno::PERM);
+        if inode.is_symlink() && keeps_times(inode) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let mode = Some(ownership(inode).chmod(caller.cred, mode)?);
+        let changes = Changes { mode, ..Changes::default() };
+        return set_foreign(caller, at, inode, &changes, Event::ATTRIB);
     }
     let mut locked = inode.lock();
     if inode.mode() & S_IFMT == S_IFLNK {
@@ -65,9 +85,15 @@ pub fn chown(
     let _leave = at.mount().want_write()?;
     let given = |id| (id != u32::MAX).then_some(id);
     let inode = at.dentry().inode().ok_or(Errno::NOENT)?;
-    // (Without a new owner or group the call succeeds.)
-    if given(uid).or(given(gid)).is_some() && keeps_owners(inode) {
-        return Err(Errno::PERM);
+    if keeps_owners(inode) {
+        let (uid, gid) = (given(uid), given(gid));
+        let after = ownership(inode).chown(caller.cred, uid, gid)?;
+        let mode = (after.mode != inode.mode()).then_some(after.mode);
+        // (A call that changes nothing but the time of the last change succeeds.)
+        if uid.or(gid).or(mode).is_some() {
+            let changes = Changes { mode, uid, gid, ..Changes::default() };
+            return set_foreign(caller, at, inode, &changes, Event::ATTRIB);
+        }
     }
     let mut locked = inode.lock();
     let after = ownership(inode).chown(caller.cred, given(uid), given(gid))?;
@@ -101,8 +127,17 @@ pub fn utimens(
     };
     let _leave = at.mount().want_write()?;
     let inode = at.dentry().inode().ok_or(Errno::NOENT)?;
+    // One time alone is taken for a read or a write.
+    let event = |atime: Option<Timespec>, mtime: Option<Timespec>| match (atime, mtime) {
+        (Some(_), None) => Event::ACCESS,
+        (None, Some(_)) => Event::MODIFY,
+        _ => Event::ATTRIB,
+    };
     if keeps_times(inode) {
-        return Err(Errno::PERM);
+        may_set_times(ownership(inode), caller.cred, times)?;
+        let [atime, mtime] = times.map(|time| time.resolve(caller.vfs.clock.now()));
+        let changes = Changes { atime, mtime, ..Changes::default() };
+        return set_foreign(caller, at, inode, &changes, event(atime, mtime));
     }
     let mut locked = inode.lock();
     may_set_times(ownership(inode), caller.cred, times)?;
@@ -110,12 +145,7 @@ pub fn utimens(
     let [atime, mtime] = times.map(|time| time.resolve(now));
     locked.change(&Changes { atime, mtime, ctime: Some(now), ..Changes::default() });
     drop(locked);
-    // One time alone is taken for a read or a write.
-    let event = match (atime, mtime) {
-        (Some(_), None) => Event::ACCESS,
-        (None, Some(_)) => Event::MODIFY,
-        _ => Event::ATTRIB,
-    };
+    let event = event(atime, mtime);
     notify::dentry(caller.vfs, at.dentry(), event);
     Ok(())
 }
@@ -135,24 +165,44 @@ pub fn truncate(caller: &Caller<'_, '_>, path: &[u8], length: i64) -> Result<(),
     }
     let _leave = at.mount().want_write()?;
     permission(inode, caller.cred, Mask::WRITE)?;
-    let event = set_length(caller.vfs, inode, caller.cred, length, false)?;
+    let event = set_length(caller, inode, length, false)?;
     notify::dentry(caller.vfs, at.dentry(), event);
     Ok(())
+}
+
+/// Asks an embedder's file system to set the length of a regular file.
+#[cold]
+fn set_length_foreign(
+    caller: &Caller<'_, '_>,
+    inode: &Inode,
+    length: u64,
+) -> Result<Event, Errno> {
+    if !inode.is_file() || !keeps_times(inode) {
+        return Err(Errno::INVAL);
+    }
+    let lost = ownership(inode).lost_by_writing(caller.cred);
+    let mtime = Some(caller.vfs.clock.now());
+    let mode = (lost != 0).then(|| inode.mode() & !lost);
+    let size = Some(length);
+    operations::setattr(caller, inode, &Changes { mode, size, mtime, ..Changes::default() })?;
+    Ok(if lost == 0 { Event::MODIFY } else { Event::MODIFY | Event::ATTRIB })
 }
 
 /// Sets the length of a regular file that the caller may write. Its times change, as on tmpfs, unless it keeps its length and
 /// has no page; `touch`: in any case. What to tell those who watch it.
 ///
 /// # Errors
-/// `EFBIG`; `EINVAL` for what has none.
+/// `EFBIG`; `EINVAL` for what has none; those of an embedder's file system.
 pub(crate) fn set_length(
-    vfs: &Vfs,
+    caller: &Caller<'_, '_>,
     inode: &Inode,
-    cred: &Cred,
     length: u64,
     touch: bool,
 ) -> Result<Event, Errno> {
-    let Content::File(data) = inode.content() else { return Err(Errno::INVAL) };
+    let (vfs, cred) = (caller.vfs, caller.cred);
+    let Content::File(data) = inode.content() else {
+        return set_length_foreign(caller, inode, length);
+    };
     let mut locked = inode.lock();
     // A file with pages has them looked through even if it keeps its length, and that counts as a change.
     let may_stay = data.pages().size() == length && data.pages().page_count() == 0;

@@ -1,7 +1,10 @@
 //! Making files.
 
 use super::remove::unlink_in;
-use super::{Caller, inode_of, may_change_names, not_removed, ownership, ramfs, time_for, touched};
+use super::{
+    Caller, inode_of, is_foreign_dir, may_change_names, not_removed, ownership, ramfs, time_for,
+    touched,
+};
 use crate::abi::{
     O_EXCL, PATH_MAX, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
     Timespec,
@@ -11,6 +14,7 @@ use crate::dcache::name::Name;
 use crate::inode::{Changes, Content, Inode, InodeFlags, InodeRef, NewInode};
 use crate::notify::{self, Event};
 use crate::open::Opening;
+use crate::operations::{self, Made};
 use crate::permission::{Mask, permission};
 use crate::pipe::Fifo;
 use crate::ramfs::RamFs;
@@ -54,6 +58,11 @@ impl New<'_> {
                 _ => Err(Errno::INVAL),
             },
         }
+    }
+
+    #[inline]
+    fn is_dir(&self) -> bool {
+        matches!(self, Self::Directory(_))
     }
 
     /// What must be right when the directory has been found to be writable.
@@ -114,7 +123,55 @@ pub fn make_bound(
 fn make_odd(caller: &Caller<'_, '_>, path: &[u8], new: New<'_>) -> Result<(), Errno> {
     let (place, last) = caller.parent(path, How::NOFOLLOW)?;
     let (mount, dir) = place.into_parts();
-    make_in(caller, dir, &last, new, &mount.want_write(), |_| ()).map(drop)
+    let leave = mount.want_write();
+    if is_foreign_dir(&dir) {
+        let (made, name) = make_foreign(caller, &dir, &last, new, &leave)?;
+        // Without memory for a dentry, the name is looked up.
+        let _ = made.enter(&dir, &name);
+        notify::name(caller.vfs, &dir, last.bytes(), Event::CREATE, new.is_dir());
+        return Ok(());
+    }
+    make_in(caller, dir, &last, new, &leave, |_| ()).map(drop)
+}
+
+/// Makes a name in an embedder's directory, if there is leave to write in the mount.
+///
+/// # Errors
+/// As [`make`].
+pub(crate) fn make_foreign<'l>(
+    caller: &Caller<'_, '_>,
+    dir: &DentryRef<'_>,
+    last: &'l Last<'_>,
+    new: New<'_>,
+    leave: &Leave<'_>,
+) -> Result<(Made, Name<'l>), Errno> {
+    if last.kind() != LastKind::Name {
+        return Err(Errno::EXIST);
+    }
+    let inode = inode_of(dir)?;
+    not_removed(inode)?;
+    let name = caller.vfs.name(last.bytes())?;
+    if dir.lookup(&name).is_some() {
+        return Err(Errno::EXIST);
+    }
+    may_make(caller, inode, last.has_slash(), new, leave.as_ref().err().copied())?;
+    Ok((operations::create(caller, dir, &name, new)?, name))
+}
+
+/// Whether a caller may make a name that is not there.
+fn may_make(
+    caller: &Caller<'_, '_>,
+    dir: &Inode,
+    slash: bool,
+    new: New<'_>,
+    forbidden: Option<Errno>,
+) -> Result<(), Errno> {
+    if slash && !new.is_dir() {
+        return Err(Errno::NOENT);
+    }
+    forbidden.map_or(Ok(()), Err)?;
+    may_change_names(dir, caller.cred)?;
+    new.permitted(caller)
 }
 
 /// Makes a name in a directory, if there is leave to write in the mount. Returns the directory.
@@ -136,13 +193,7 @@ fn make_in<'k>(
     make_name(caller, &dir, &name, last.has_slash(), new, forbidden, made)?;
     let parent = dir.dir().clone();
     drop(dir);
-    notify::name(
-        caller.vfs,
-        &parent,
-        last.bytes(),
-        Event::CREATE,
-        matches!(new, New::Directory(_)),
-    );
+    notify::name(caller.vfs, &parent, last.bytes(), Event::CREATE, new.is_dir());
     Ok(parent)
 }
 
@@ -160,20 +211,14 @@ fn make_name<'k>(
     if dir.find(name).is_some() {
         return Err(Errno::EXIST);
     }
-    let is_dir = matches!(new, New::Directory(_));
-    if slash && !is_dir {
-        return Err(Errno::NOENT);
-    }
-    forbidden.map_or(Ok(()), Err)?;
-    may_change_names(dir.inode(), caller.cred)?;
-    new.permitted(caller)?;
+    may_make(caller, dir.inode(), slash, new, forbidden)?;
     let time = time_for(caller.vfs, dir.inode());
     let inode = new_inode(caller, dir.dir(), new, time)?;
     made(&inode);
     let mut child = dir.alloc(name)?;
     child.instantiate(inode);
     dir.enter(child)?;
-    dir.change(&touched(dir.inode(), 1, i32::from(is_dir), time));
+    dir.change(&touched(dir.inode(), 1, i32::from(new.is_dir()), time));
     Ok(())
 }
 
@@ -184,6 +229,17 @@ pub(super) fn new_inode<'k>(
     new: New<'_>,
     time: Timespec,
 ) -> Result<InodeRef<'k>, Errno> {
+    let inode = proposed(caller, inode_of(dir)?, new, time);
+    charged_inode(dir, inode, new)
+}
+
+/// What a file is made with in a directory.
+pub(crate) fn proposed(
+    caller: &Caller<'_, '_>,
+    dir: &Inode,
+    new: New<'_>,
+    time: Timespec,
+) -> NewInode {
     let (mode, rdev) = match new {
         New::Directory(mode) => (S_IFDIR | mode & 0o1777, 0),
         New::Symlink(_) => (S_IFLNK | 0o777, 0),
@@ -193,12 +249,11 @@ pub(super) fn new_inode<'k>(
             (kind | mode & 0o7777, rdev)
         }
     };
-    let of = ownership(inode_of(dir)?).of_child(caller.cred, mode);
+    let of = ownership(dir).of_child(caller.cred, mode);
     // Whether the group's right to execute was asked for decides above, so what the process withholds comes after it.
     let mode = if matches!(new, New::Symlink(_)) { of.mode } else { caller.masked(of.mode) };
     let nlink = if mode & S_IFMT == S_IFDIR { 2 } else { 1 };
-    let inode = NewInode { mode, uid: of.uid, gid: of.gid, rdev, nlink, time };
-    charged_inode(dir, inode, new)
+    NewInode { mode, uid: of.uid, gid: of.gid, rdev, nlink, time }
 }
 
 /// An inode with these attributes, charged to the filesystem.

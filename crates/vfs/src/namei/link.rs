@@ -1,7 +1,8 @@
 //! Hard links.
 
 use super::{
-    Caller, inode_of, may_change_names, not_removed, ownership, ramfs, time_for_both, touched,
+    Caller, inode_of, is_foreign_dir, may_change_names, not_removed, ownership, ramfs,
+    time_for_both, touched,
 };
 use crate::abi::{LINK_MAX, S_ISGID, S_ISUID, S_IXGRP};
 use crate::cred::Cred;
@@ -9,6 +10,7 @@ use crate::dcache::name::Name;
 use crate::dentry::Dentry;
 use crate::inode::{Changes, Inode, InodeFlags};
 use crate::notify::{self, Event};
+use crate::operations;
 use crate::permission::Mask;
 use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
@@ -88,13 +90,67 @@ fn link_at<'k, 'p>(
     }
     let (mount, dir) = place.into_parts();
     let leave = mount.want_write();
+    let forbidden = leave.as_ref().err().copied();
+    if is_foreign_dir(&dir) {
+        link_foreign(caller, old, &mount, &dir, &last, forbidden)?;
+        return Ok((dir, last));
+    }
     let dir = LockedDir::lock(dir)?;
     not_removed(dir.inode())?;
     let name = caller.vfs.name(last.bytes())?;
-    let forbidden = leave.as_ref().err().copied();
     link_name(caller, old, &mount, &dir, &name, last.has_slash(), forbidden)?;
     let parent = dir.dir().clone();
     Ok((parent, last))
+}
+
+/// Gives a file a name in an embedder's directory, which may be forbidden in the mount.
+fn link_foreign<'k>(
+    caller: &Caller<'_, 'k>,
+    old: Old<'_, 'k>,
+    mount: &TreeMount,
+    dir: &DentryRef<'k>,
+    last: &Last<'_>,
+    forbidden: Option<Errno>,
+) -> Result<(), Errno> {
+    let inode = inode_of(dir)?;
+    not_removed(inode)?;
+    let name = caller.vfs.name(last.bytes())?;
+    let found = dir.lookup(&name).is_some();
+    let old = match old {
+        Old::At(place) => Some(place),
+        Old::In(_) | Old::Object => None,
+    };
+    let dentry = old.filter(|old| old.mount().same(mount)).map(Path::dentry);
+    may_link_in(caller, dentry.map(|old| &**old), inode, found, last.has_slash(), forbidden)?;
+    let old = dentry.ok_or(Errno::XDEV)?;
+    if inode_of(old)?.nlink() == 0 {
+        return Err(Errno::NOENT);
+    }
+    operations::link(caller, dir, &name, old)
+}
+
+/// Whether a caller may give a file that is in the same mount another name in a directory, which
+/// may have the name.
+#[inline(always)]
+fn may_link_in(
+    caller: &Caller<'_, '_>,
+    old: Option<&Dentry>,
+    dir: &Inode,
+    found: bool,
+    slash: bool,
+    forbidden: Option<Errno>,
+) -> Result<(), Errno> {
+    if found {
+        return Err(Errno::EXIST);
+    }
+    if slash {
+        return Err(Errno::NOENT);
+    }
+    forbidden.map_or(Ok(()), Err)?;
+    let inode = old.ok_or(Errno::XDEV)?.inode().ok_or(Errno::NOENT)?;
+    may_link(inode, caller.cred)?;
+    may_change_names(dir, caller.cred)?;
+    if inode.is_dir() { Err(Errno::PERM) } else { Ok(()) }
 }
 
 /// Gives a file a name in a locked directory, which may be forbidden in the mount.
@@ -107,25 +163,14 @@ fn link_name<'k>(
     slash: bool,
     forbidden: Option<Errno>,
 ) -> Result<(), Errno> {
-    if dir.find(name).is_some() {
-        return Err(Errno::EXIST);
-    }
-    if slash {
-        return Err(Errno::NOENT);
-    }
-    forbidden.map_or(Ok(()), Err)?;
-    let old = match old {
-        Old::Object => return Err(Errno::XDEV),
-        Old::At(place) if !place.mount().same(mount) => return Err(Errno::XDEV),
-        Old::At(place) => place.dentry(),
-        Old::In(dentry) => dentry,
+    let old: Option<&Dentry> = match old {
+        Old::Object => None,
+        Old::At(place) => Some(&**place.dentry()).filter(|_| place.mount().same(mount)),
+        Old::In(dentry) => Some(dentry),
     };
+    may_link_in(caller, old, dir.inode(), dir.find(name).is_some(), slash, forbidden)?;
+    let old = old.ok_or(Errno::XDEV)?;
     let inode = old.inode().ok_or(Errno::NOENT)?;
-    may_link(inode, caller.cred)?;
-    may_change_names(dir.inode(), caller.cred)?;
-    if inode.is_dir() {
-        return Err(Errno::PERM);
-    }
     let fs = ramfs(dir.dir().super_block())?;
     let mut locked = inode.lock();
     let nlink = inode.nlink();

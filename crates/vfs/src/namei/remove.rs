@@ -1,11 +1,15 @@
 //! Removing names.
 
-use super::{Caller, inode_of, may_delete, not_removed, time_for, time_for_both, touched};
+use super::{
+    Caller, inode_of, is_foreign_dir, may_delete, not_removed, time_for, time_for_both, touched,
+};
 use crate::abi::Timespec;
+use crate::cred::Cred;
 use crate::dcache::name::Name;
 use crate::dentry::Dentry;
 use crate::inode::{Changes, Inode, InodeFlags, InodeGuard};
 use crate::notify::{self, Event};
+use crate::operations;
 use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
 use crate::raw::mount::TreeMount;
@@ -53,7 +57,56 @@ fn unlink_odd(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
     }
     let (mount, dir) = place.into_parts();
     let _leave = mount.want_write()?;
+    if is_foreign_dir(&dir) {
+        return remove_foreign(caller, &mount, &dir, &last, false);
+    }
     unlink_in(caller, &mount, dir, &last, None)
+}
+
+/// Removes a name from an embedder's directory, with leave to write in the mount.
+fn remove_foreign<'k>(
+    caller: &Caller<'_, 'k>,
+    mount: &TreeMount,
+    dir: &DentryRef<'k>,
+    last: &Last<'_>,
+    is_dir: bool,
+) -> Result<(), Errno> {
+    let inode = inode_of(dir)?;
+    not_removed(inode)?;
+    let name = caller.vfs.name(last.bytes())?;
+    let victim = dir.lookup(&name).ok_or(Errno::NOENT)?;
+    let of = inode_of(&victim)?;
+    match is_dir {
+        true => may_rmdir(inode, of, caller.cred)?,
+        false => may_unlink(inode, of, last.has_slash(), caller.cred)?,
+    }
+    if is_mountpoint(caller, mount, &victim) {
+        return Err(Errno::BUSY);
+    }
+    operations::remove(caller, dir, &name, &victim)?;
+    if !is_dir {
+        notify::unlinked(caller.vfs, &victim);
+    }
+    drop(victim);
+    notify::name(caller.vfs, dir, last.bytes(), Event::DELETE, is_dir);
+    Ok(())
+}
+
+/// Whether a name may be removed that is no directory's.
+#[inline(always)]
+fn may_unlink(dir: &Inode, victim: &Inode, slash: bool, cred: &Cred) -> Result<(), Errno> {
+    if slash {
+        return Err(if victim.is_dir() { Errno::ISDIR } else { Errno::NOTDIR });
+    }
+    may_delete(dir, victim, cred)?;
+    if victim.is_dir() { Err(Errno::ISDIR) } else { Ok(()) }
+}
+
+/// Whether a directory may be removed.
+#[inline(always)]
+fn may_rmdir(dir: &Inode, victim: &Inode, cred: &Cred) -> Result<(), Errno> {
+    may_delete(dir, victim, cred)?;
+    if victim.is_dir() { Ok(()) } else { Err(Errno::NOTDIR) }
 }
 
 /// Removes a name from a directory, with leave to write in the mount; with `ino`: if the name is of
@@ -116,13 +169,7 @@ fn unlink_name<'k>(
 ) -> Result<Option<DentryRef<'k>>, Errno> {
     let victim = dir.find(name).ok_or(Errno::NOENT)?;
     let inode = victim.inode().ok_or(Errno::NOENT)?;
-    if slash {
-        return Err(if inode.is_dir() { Errno::ISDIR } else { Errno::NOTDIR });
-    }
-    may_delete(dir.inode(), inode, caller.cred)?;
-    if inode.is_dir() {
-        return Err(Errno::ISDIR);
-    }
+    may_unlink(dir.inode(), inode, slash, caller.cred)?;
     super::ramfs(dir.dir().super_block())?;
     if notify::is_on(caller.vfs) || !dir.remove_sole(victim) {
         return Ok(Some(dir.hold(victim)));
@@ -213,6 +260,9 @@ fn rmdir_odd(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
     }
     let (mount, dir) = place.into_parts();
     let _leave = mount.want_write()?;
+    if is_foreign_dir(&dir) {
+        return remove_foreign(caller, &mount, &dir, &last, true);
+    }
     let dir = LockedDir::lock(dir)?;
     not_removed(dir.inode())?;
     let name = caller.vfs.name(last.bytes())?;
@@ -234,10 +284,7 @@ fn rmdir_name<'k>(
 ) -> Result<Option<Held<'k>>, Errno> {
     let victim = dir.find(name).ok_or(Errno::NOENT)?;
     let inode = victim.inode().ok_or(Errno::NOENT)?;
-    may_delete(dir.inode(), inode, caller.cred)?;
-    if !inode.is_dir() {
-        return Err(Errno::NOTDIR);
-    }
+    may_rmdir(dir.inode(), inode, caller.cred)?;
     super::ramfs(dir.dir().super_block())?;
     let mut locked = inode.lock();
     // As in `unlink`.

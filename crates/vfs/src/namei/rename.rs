@@ -5,18 +5,19 @@
 use super::create::{New, new_inode};
 use super::remove::is_mountpoint;
 use super::{
-    Caller, inode_of, later_than_told, may_change_names, may_delete, not_removed, ramfs, time_for,
-    time_for_both, touch_dir, touched,
+    Caller, inode_of, is_foreign_dir, later_than_told, may_change_names, may_delete, not_removed,
+    ramfs, time_for, time_for_both, touch_dir, touched,
 };
 use crate::abi::{RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT, S_IFCHR};
 use crate::dcache::name::Name;
 use crate::dentry::Dentry;
 use crate::inode::{Changes, Inode, InodeFlags, InodeGuard};
 use crate::notify;
+use crate::operations;
 use crate::permission::{Mask, permission};
 use crate::raw::dcache::change::Dirs;
 use crate::raw::dcache::locked::LockedDir;
-use crate::raw::dcache::refs::DentryRef;
+use crate::raw::dcache::refs::{DentryRef, NewName};
 use crate::raw::walk_path::Path;
 use crate::vfs::Vfs;
 use crate::walk::{Last, LastKind};
@@ -50,35 +51,112 @@ pub fn rename<'k>(
     }
     let _leave = old_parent.mount().want_write()?;
     let (from, to) = ((old_parent, old_last), (new_parent, new_last));
-    let (from_dir, to_dir) = (inode_of(old_parent.dentry())?, inode_of(new_parent.dentry())?);
     // What is given back at the end, when no lock is held.
     let mut kept = Kept::default();
-    if from_dir.same(to_dir) {
-        let mut guard = from_dir.lock();
-        let done = locked(caller, &mut Dirs::Same(&mut guard), from, to, flags, &mut kept);
-        drop(guard);
-        return done.map(|done| done.tell(caller.vfs, from, to, &kept));
+    let done = if is_foreign_dir(old_parent.dentry()) {
+        rename_foreign(caller, from, to, flags, &mut kept)
+    } else {
+        with_dirs([old_parent, new_parent].map(Path::dentry), |dirs| {
+            locked(caller, dirs, from, to, flags, &mut kept)
+        })?
+    };
+    done.map(|done| done.tell(caller.vfs, from, to, &kept))
+}
+
+/// Calls `f` with the locks of the directory that a name leaves and of the one that it comes to.
+///
+/// # Errors
+/// `ENOENT` for a dentry that stands for nothing.
+fn with_dirs<R>(
+    [old, new]: [&DentryRef<'_>; 2],
+    f: impl FnOnce(&mut Dirs<'_, '_>) -> R,
+) -> Result<R, Errno> {
+    let (from, to) = (inode_of(old)?, inode_of(new)?);
+    if from.same(to) {
+        return Ok(f(&mut Dirs::Same(&mut from.lock())));
     }
-    let renames = old_parent.dentry().super_block().lock_renames();
-    let (mut first, mut second);
-    let new_first = if old_parent.dentry().is_below(new_parent.dentry()) {
+    let _renames = old.super_block().lock_renames();
+    let new_first = if old.is_below(new) {
         true
-    } else if new_parent.dentry().is_below(old_parent.dentry()) {
+    } else if new.is_below(old) {
         false
     } else {
-        core::ptr::from_ref(to_dir) < core::ptr::from_ref(from_dir)
+        core::ptr::from_ref(to) < core::ptr::from_ref(from)
     };
-    let done = if new_first {
-        second = to_dir.lock();
-        first = from_dir.lock();
-        locked(caller, &mut Dirs::Two(&mut first, &mut second), from, to, flags, &mut kept)
+    let (mut first, mut second);
+    if new_first {
+        second = to.lock();
+        first = from.lock();
     } else {
-        first = from_dir.lock();
-        second = to_dir.lock();
-        locked(caller, &mut Dirs::Two(&mut first, &mut second), from, to, flags, &mut kept)
+        first = from.lock();
+        second = to.lock();
+    }
+    Ok(f(&mut Dirs::Two(&mut first, &mut second)))
+}
+
+/// A rename by an embedder's directory. Its method decides, without a lock. Then the dentries are
+/// moved, if they still are where they were. Otherwise both names go out of the cache.
+fn rename_foreign<'k>(
+    caller: &Caller<'_, 'k>,
+    from: Place<'_, 'k>,
+    to: Place<'_, 'k>,
+    flags: u32,
+    kept: &mut Kept<'k>,
+) -> Result<Done, Errno> {
+    let exchanged = flags & RENAME_EXCHANGE != 0;
+    let dirs @ [old_dir, new_dir] = [from.0.dentry(), to.0.dentry()];
+    let inodes = [inode_of(old_dir)?, inode_of(new_dir)?];
+    let names = checked(caller, inodes, from, to, flags, kept)?;
+    let Some([old_name, new_name]) = names else {
+        return Ok(Done { nothing: true, exchanged: false });
     };
-    drop((first, second, renames));
-    done.map(|done| done.tell(caller.vfs, from, to, &kept))
+    let source = kept.source.clone().ok_or(Errno::NOENT)?;
+    let name = source.new_name(&new_name)?;
+    operations::rename(caller, (old_dir, from.1.bytes()), (new_dir, to.1.bytes()), flags)?;
+    let (expected, mut target) = (kept.target.take(), None);
+    let moved = with_dirs(dirs, |dirs| {
+        operations::name_changed(dirs.old_mut(), &old_name);
+        operations::name_changed(dirs.new_mut(), &new_name);
+        let there = old_dir.lookup(&old_name).is_some_and(|there| there.same(&source));
+        target = new_dir.lookup(&new_name);
+        there && move_dentry(dirs, [old_dir, new_dir], &source, target.as_ref(), name, exchanged)
+    });
+    if moved != Ok(true) {
+        operations::forget(old_dir, &old_name);
+        operations::forget(new_dir, &new_name);
+    }
+    // A name that came to be another file's meanwhile has not been replaced by this call.
+    let same = match (&expected, &target) {
+        (Some(expected), Some(target)) => expected.same(target),
+        (None, None) => true,
+        _ => false,
+    };
+    kept.target = target.filter(|_| same);
+    let replaced = kept.target.as_ref().and_then(|target| target.inode());
+    operations::renamed(caller, inodes, inode_of(&source)?, replaced, exchanged);
+    Ok(Done { nothing: false, exchanged })
+}
+
+/// Moves a dentry between locked directories, in place of another one, or exchanges the two.
+/// Returns `false` if the tree does not allow it any more, or without memory.
+fn move_dentry<'k>(
+    dirs: &mut Dirs<'_, '_>,
+    [old_dir, new_dir]: [&DentryRef<'k>; 2],
+    source: &DentryRef<'k>,
+    target: Option<&DentryRef<'k>>,
+    name: NewName<'k>,
+    exchange: bool,
+) -> bool {
+    let is_dir = |dentry: &DentryRef<'_>| dentry.inode().is_some_and(Inode::is_dir);
+    // A method may permit what makes no tree.
+    if is_dir(source) && new_dir.is_below(source) || target.is_some_and(|t| old_dir.is_below(t)) {
+        return false;
+    }
+    match (exchange, target) {
+        (true, Some(target)) => source.exchange(dirs, target).is_ok(),
+        (true, None) => false,
+        (false, target) => source.rename(dirs, new_dir, name, target).is_ok(),
+    }
 }
 
 /// Renames what is at one path to another, without a reference to anything; none, and nothing has been done, if that is not ordinary
@@ -212,22 +290,23 @@ impl Done {
     }
 }
 
-/// The rename, under the locks of the directories.
-fn locked<'k>(
+/// Finds what the two names of a rename stand for, and checks it. Returns the names; `None` if both
+/// are of one file.
+fn checked<'x, 'k>(
     caller: &Caller<'_, 'k>,
-    dirs: &mut Dirs<'_, '_>,
-    from: Place<'_, 'k>,
-    to: Place<'_, 'k>,
+    [from_dir, to_dir]: [&Inode; 2],
+    from: Place<'x, 'k>,
+    to: Place<'x, 'k>,
     flags: u32,
     kept: &mut Kept<'k>,
-) -> Result<Done, Errno> {
+) -> Result<Option<[Name<'x>; 2]>, Errno> {
     let exchange = flags & RENAME_EXCHANGE != 0;
     let (old_dir, new_dir) = (from.0.dentry(), to.0.dentry());
-    not_removed(dirs.old_mut().inode())?;
+    not_removed(from_dir)?;
     let old_name = caller.vfs.name(from.1.bytes())?;
     kept.source = old_dir.lookup(&old_name);
     let source = kept.source.as_ref().ok_or(Errno::NOENT)?;
-    not_removed(dirs.new_mut().inode())?;
+    not_removed(to_dir)?;
     let new_name = caller.vfs.name(to.1.bytes())?;
     kept.target = new_dir.lookup(&new_name);
     let target = kept.target.as_ref();
@@ -256,17 +335,37 @@ fn locked<'k>(
         }
     }
     if over.is_some_and(|over| over.same(inode)) {
-        return Ok(Done { nothing: true, exchanged: false });
+        return Ok(None);
     }
-    permitted(caller, dirs, inode, over, apart, exchange)?;
+    permitted(caller, [from_dir, to_dir], inode, over, apart, exchange)?;
     if is_mountpoint(caller, from.0.mount(), source)
         || target.is_some_and(|target| is_mountpoint(caller, to.0.mount(), target))
     {
         return Err(Errno::BUSY);
     }
+    Ok(Some([old_name, new_name]))
+}
+
+/// The rename, under the locks of the directories.
+fn locked<'k>(
+    caller: &Caller<'_, 'k>,
+    dirs: &mut Dirs<'_, '_>,
+    from: Place<'_, 'k>,
+    to: Place<'_, 'k>,
+    flags: u32,
+    kept: &mut Kept<'k>,
+) -> Result<Done, Errno> {
+    let (old_dir, new_dir) = (from.0.dentry(), to.0.dentry());
+    let inodes = [inode_of(old_dir)?, inode_of(new_dir)?];
+    let Some([old_name, new_name]) = checked(caller, inodes, from, to, flags, kept)? else {
+        return Ok(Done { nothing: true, exchanged: false });
+    };
+    let (source, target) = (kept.source.as_ref().ok_or(Errno::NOENT)?, kept.target.as_ref());
+    let (inode, over) = (inode_of(source)?, target.map(inode_of).transpose()?);
+    let apart = !old_dir.same(new_dir);
     let fs = ramfs(old_dir.super_block())?;
     let vfs = caller.vfs;
-    if exchange {
+    if flags & RENAME_EXCHANGE != 0 {
         let target = target.ok_or(Errno::NOENT)?;
         source.relist_exchanged(dirs, target)?;
         exchanged(vfs, dirs, inode, over.ok_or(Errno::NOENT)?, apart);
@@ -340,18 +439,18 @@ fn make_whiteout<'k>(
 /// Whether somebody may rename so (`may_delete`, `may_create` of both directories).
 fn permitted(
     caller: &Caller<'_, '_>,
-    dirs: &mut Dirs<'_, '_>,
+    [from_dir, to_dir]: [&Inode; 2],
     inode: &Inode,
     over: Option<&Inode>,
     apart: bool,
     exchange: bool,
 ) -> Result<(), Errno> {
     let is_dir = inode.is_dir();
-    may_delete(dirs.old_mut().inode(), inode, caller.cred)?;
+    may_delete(from_dir, inode, caller.cred)?;
     match over {
-        None => may_change_names(dirs.new_mut().inode(), caller.cred)?,
+        None => may_change_names(to_dir, caller.cred)?,
         Some(over) => {
-            may_delete(dirs.new_mut().inode(), over, caller.cred)?;
+            may_delete(to_dir, over, caller.cred)?;
             match (is_dir, over.is_dir()) {
                 (true, false) if !exchange => return Err(Errno::NOTDIR),
                 (false, true) if !exchange => return Err(Errno::ISDIR),

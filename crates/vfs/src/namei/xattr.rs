@@ -1,10 +1,11 @@
 //! Extended attributes.
 
-use super::{Caller, ownership, ramfs, time_for};
+use super::{Caller, is_foreign, ownership, ramfs, time_for};
 use crate::abi::{S_ISGID, S_ISUID, S_ISVTX, XATTR_CREATE, XATTR_REPLACE};
 use crate::cred::{Capabilities, Cred};
 use crate::inode::{Changes, Inode, InodeFlags, InodeGuard};
 use crate::notify::{self, Event};
+use crate::operations;
 use crate::permission::{Mask, permission};
 use crate::ramfs::xattr::{Asker, CAPABILITY, Name, SIZE_MAX, Target, Xattrs, check_capability};
 use crate::raw::walk_path::PathRef;
@@ -185,6 +186,11 @@ fn set_acl(
     }
 }
 
+/// Whether an embedder's file system has the attributes of an inode.
+fn asks(inode: &Inode) -> bool {
+    inode.node().is_some_and(is_foreign)
+}
+
 /// Sets an extended attribute (`setxattr`).
 ///
 /// # Errors
@@ -203,7 +209,13 @@ pub fn setxattr(
     if name == CAPABILITY && !value.is_empty() {
         check_capability(value, caller.cred.has(Capabilities::SETFCAP))?;
     }
+    let bytes = name;
     let (inode, name) = permitted(caller, at, name, Mask::WRITE)?;
+    if asks(inode) {
+        operations::setxattr(caller, inode, bytes, value, flags)?;
+        notify::dentry(caller.vfs, at.dentry(), Event::ATTRIB);
+        return Ok(());
+    }
     let fs = ramfs(inode.super_block()).map_err(|_| Errno::OPNOTSUPP)?;
     let mut locked = inode.lock();
     let xattrs = inode
@@ -233,7 +245,13 @@ pub fn removexattr(caller: &Caller<'_, '_>, at: PathRef<'_, '_>, name: &[u8]) ->
     if name == CAPABILITY && !caller.cred.has(Capabilities::SETFCAP) {
         return Err(Errno::PERM);
     }
+    let bytes = name;
     let (inode, name) = permitted(caller, at, name, Mask::WRITE)?;
+    if asks(inode) {
+        operations::removexattr(caller, inode, bytes)?;
+        notify::dentry(caller.vfs, at.dentry(), Event::ATTRIB);
+        return Ok(());
+    }
     let fs = ramfs(inode.super_block()).map_err(|_| Errno::OPNOTSUPP)?;
     let mut locked = inode.lock();
     inode.i_xattrs.get().ok_or(Errno::NODATA)?.lock().remove(fs.limits(), name)?;
@@ -257,7 +275,11 @@ pub fn getxattr(
     if is_acl(name) {
         return inode_with_acl(at).and(Err(Errno::NODATA));
     }
+    let bytes = name;
     let (inode, name) = permitted(caller, at, name, Mask::READ)?;
+    if asks(inode) {
+        return operations::getxattr(caller, inode, bytes, to);
+    }
     inode.i_xattrs.get().ok_or(Errno::NODATA)?.lock().get(name, to)
 }
 
@@ -271,6 +293,9 @@ pub fn listxattr(
     to: &mut [u8],
 ) -> Result<usize, Errno> {
     let inode = at.dentry().inode().ok_or(Errno::NOENT)?;
+    if asks(inode) {
+        return operations::listxattr(caller, inode, to);
+    }
     let (asker, _) = asker(caller, inode);
     inode.i_xattrs.get().map_or(Ok(0), |xattrs| xattrs.lock().list(asker.admin, to))
 }

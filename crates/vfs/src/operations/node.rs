@@ -1,6 +1,6 @@
 //! The inodes and superblocks of embedders' file systems, as the kernel sees them.
 
-use super::{Caller, Entry, FileOps, FileSystem, InodeOps, RESTART, foreign};
+use super::{Caller, Entry, FileOps, FileSystem, InodeOps, RESTART, Readiness, foreign};
 use crate::abi::{
     PATH_MAX, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, Timespec,
 };
@@ -9,10 +9,12 @@ use crate::dcache::path::PathBuffer;
 use crate::dentry::DentryFlags;
 use crate::file::{FileMode, Files};
 use crate::inode::{
-    Attributes, Changes, Content, Inode, NewInode, Node, NodeEntry, NodeLink, Requester,
+    Attributes, Changes, Content, Inode, InodeFlags, InodeGuard, InodeRef, NewInode, Node,
+    NodeEntry, NodeLink, Requester,
 };
 use crate::namei;
 use crate::pipe::Fifo;
+use crate::poll::{Events, PollTable};
 use crate::raw::dcache::refs::DentryRef;
 use crate::raw::handle::FileHandle;
 use crate::raw::walk_path::Path;
@@ -20,7 +22,7 @@ use crate::super_block::{SuperOperations, SuperRef};
 use crate::vfs::Vfs;
 use core::fmt;
 use core::time::Duration;
-use quietline_platform::atomic::{AtomicU64, Ordering};
+use quietline_platform::atomic::{AtomicU32, AtomicU64, Ordering};
 use quietline_platform::{clock, fault, heap};
 use quietline_sync::SpinLock;
 use quietline_sync::rcu::RcuBox;
@@ -53,9 +55,17 @@ impl<T: ?Sized> Drop for ForeignRef<T> {
     }
 }
 
-/// The open files of an inode that have an object of their own, by the numbers of the files. Each
-/// object is dropped after a grace period: a close may happen where no foreign code may run.
-type OpenFiles = HashMap<u64, RcuBox<'static, ForeignRef<dyn FileOps>>>;
+/// What an open file of an inode has of its own.
+struct OpenFile {
+    /// Its object; `None`: the inode's.
+    ops: Option<ForeignRef<dyn FileOps>>,
+    /// Its readiness. It stays until the file has left the queues of all pollers.
+    readiness: Option<Arc<Readiness>>,
+}
+
+/// The open files of an inode that have something of their own, by the numbers of the files. Each
+/// is dropped after a grace period: a close may happen where no foreign code may run.
+type OpenFiles = HashMap<u64, RcuBox<'static, OpenFile>>;
 
 /// The node of an embedder's inode.
 pub struct ForeignNode {
@@ -69,6 +79,9 @@ pub struct ForeignNode {
     /// The number of the question whose answer the attributes are; 0: those of the lookup. Changed
     /// under the inode's lock.
     told: AtomicU64,
+    /// Of a directory: for the names with each remainder of the hash, a number that is incremented,
+    /// under the inode's lock, when one of them has gone or stands for something else.
+    names: [AtomicU32; NAME_SLOTS],
     open: SpinLock<OpenFiles>,
 }
 
@@ -86,7 +99,7 @@ fn expiry(since: Duration, valid: Option<Duration>) -> u64 {
 ///
 /// # Errors
 /// `EIO`.
-fn check(attributes: &Attributes) -> Result<(), Errno> {
+pub(super) fn check(attributes: &Attributes) -> Result<(), Errno> {
     let kind = attributes.mode & S_IFMT;
     let known =
         matches!(kind, S_IFREG | S_IFDIR | S_IFLNK | S_IFCHR | S_IFBLK | S_IFIFO | S_IFSOCK);
@@ -132,7 +145,7 @@ fn parts(entry: Entry, since: Duration) -> Result<(NewInode, Content), Errno> {
     let content = match of.mode & S_IFMT {
         S_IFIFO => Content::Fifo(Fifo::new()),
         S_IFSOCK => Content::Socket,
-        S_IFCHR | S_IFBLK => Content::Device,
+        S_IFBLK => Content::Device,
         _ => {
             let node = ForeignNode {
                 ops: ForeignRef::new(inode),
@@ -140,6 +153,7 @@ fn parts(entry: Entry, since: Duration) -> Result<(NewInode, Content), Errno> {
                 expires: AtomicU64::new(expiry(since, valid)),
                 asked: AtomicU64::new(0),
                 told: AtomicU64::new(0),
+                names: [const { AtomicU32::new(0) }; NAME_SLOTS],
                 open: SpinLock::new(OpenFiles::new()),
             };
             Content::Node(heap::try_box(node).map_err(|_| Errno::NOMEM)?)
@@ -206,17 +220,154 @@ fn mark_timed(dentry: &crate::dentry::Dentry, inode: &Inode) {
     }
 }
 
+/// Counts of changed names for each directory. More of them mean fewer questions that are asked
+/// twice.
+const NAME_SLOTS: usize = 8;
+
+/// How often a name is looked up that may have changed meanwhile.
+const LOOKUPS: u32 = 8;
+
+/// When a directory was asked about a name: its answer may be as old as that.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    since: Duration,
+    names: u32,
+}
+
 impl ForeignNode {
-    /// Calls `f` with the object of an open file.
-    pub(super) fn with_file<R>(&self, file: u64, f: impl FnOnce(&dyn FileOps) -> R) -> R {
-        let own = self.open.lock().get(&file).map(|own| own.get().clone());
+    /// The object of the inode.
+    pub(super) fn ops(&self) -> &dyn InodeOps {
+        &**self.ops.get()
+    }
+
+    /// The number of changes of names like this one.
+    fn changes_of(&self, name: &Name<'_>) -> &AtomicU32 {
+        &self.names[name.hash() as usize % NAME_SLOTS]
+    }
+
+    /// Begins a question about a name of the directory.
+    pub(super) fn begin_question(&self, name: &Name<'_>) -> Asked {
+        // ORDERING: pairs with the release in `name_changed`: a method that is called after this
+        // answers as after that change.
+        let names = self.changes_of(name).load(Ordering::Acquire);
+        Asked { since: clock::monotonic(), names }
+    }
+
+    /// Notes that a name of the directory, whose lock the caller has, has gone or stands for
+    /// something else. Answers to earlier questions do not hold.
+    pub(super) fn name_changed(&self, _locked: &InodeGuard<'_>, name: &Name<'_>) {
+        // ORDERING: pairs with the acquire in `begin_question`.
+        self.changes_of(name).fetch_add(1, Ordering::Release);
+    }
+
+    /// Puts the answer to a question about a name into the dentry cache. Returns the dentry, and
+    /// whether it is new: another thread may have been quicker.
+    ///
+    /// # Errors
+    /// `EIO`; `ENOENT` if the directory has been removed; `ENOMEM`.
+    pub(super) fn enter<'k>(
+        &self,
+        dir: &DentryRef<'k>,
+        name: &Name<'_>,
+        entry: Entry,
+        asked: Asked,
+    ) -> Result<(DentryRef<'k>, bool), Errno> {
+        let attributes = entry.attributes;
+        let (new, content) = parts(entry, asked.since)?;
+        let inode = match attributes.ino {
+            0 => dir.new_inode(new, content)?,
+            ino => dir.new_inode_as(ino, new, content)?,
+        };
+        inode.init(&changes(&attributes));
+        self.enter_inode(dir, name, inode, asked)
+    }
+
+    /// [`enter`](Self::enter) of an inode that there is.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOMEM`.
+    pub(super) fn enter_inode<'k>(
+        &self,
+        dir: &DentryRef<'k>,
+        name: &Name<'_>,
+        inode: InodeRef<'k>,
+        asked: Asked,
+    ) -> Result<(DentryRef<'k>, bool), Errno> {
+        let mut child = dir.alloc(name)?;
+        mark_timed(child.dentry(), &inode);
+        child.instantiate(inode);
+        let mut guard = dir.inode().ok_or(Errno::NOENT)?.lock();
+        if let Some(there) = dir.lookup(name) {
+            drop(guard);
+            drop(child);
+            return Ok((there, false));
+        }
+        // Relaxed: under the lock.
+        if self.changes_of(name).load(Ordering::Relaxed) != asked.names {
+            // The name may have gone since. The next walk asks again.
+            let Some(node) = child.inode().and_then(Inode::node).and_then(Node::foreign) else {
+                drop(guard);
+                return Ok((child.into_unhashed(), true));
+            };
+            // ORDERING: as in `getattr`.
+            node.expires.store(0, Ordering::Release);
+            child.dentry().set_flags(DentryFlags::TIMED, DentryFlags::empty());
+        }
+        let child = child.add(&mut guard);
+        drop(guard);
+        child.map(|child| (child, true))
+    }
+
+    /// Takes a name out of the dentry cache that a method has taken away. Returns its dentry, if
+    /// there was one.
+    pub(super) fn forget<'k>(
+        &self,
+        dir: &DentryRef<'k>,
+        name: &Name<'_>,
+    ) -> Option<DentryRef<'k>> {
+        self.name_changed(&dir.inode()?.lock(), name);
+        let child = dir.lookup(name)?;
+        child.invalidate();
+        Some(child)
+    }
+
+    /// Calls `f` with the object of an open file and with its readiness.
+    pub(super) fn with_file<R>(
+        &self,
+        file: u64,
+        f: impl FnOnce(&dyn FileOps, Option<&Readiness>) -> R,
+    ) -> R {
+        let found = self.open.lock().get(&file).map(|own| {
+            let ops = own.ops.as_ref().map(|ops| ops.get().clone());
+            (ops, own.readiness.clone())
+        });
+        let (own, readiness) = found.unwrap_or_default();
         match own {
-            Some(own) => f(&*own),
+            Some(own) => f(&*own, readiness.as_deref()),
             None => {
                 let ops: &dyn FileOps = &**self.ops.get();
-                f(ops)
+                f(ops, readiness.as_deref())
             }
         }
+    }
+
+    /// Changes attributes in memory after a method has changed the file. Answers of `getattr` to
+    /// earlier questions are dropped.
+    pub(super) fn changed(
+        &self,
+        inode: &Inode,
+        change: impl FnOnce(&mut InodeGuard<'_>) -> Changes,
+    ) {
+        let mut locked = inode.lock();
+        // Relaxed, both: as in `getattr`.
+        let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        self.told.store(number, Ordering::Relaxed);
+        let changes = change(&mut locked);
+        locked.change(&changes);
+    }
+
+    fn readiness(&self, file: u64) -> Option<Arc<Readiness>> {
+        self.open.lock().get(&file)?.readiness.clone()
     }
 
     /// Asks for the attributes, and begins the validity time anew. An answer that comes after that
@@ -256,36 +407,28 @@ impl Node for ForeignNode {
         name: &Name<'_>,
         requester: &Requester<'_, 'k>,
     ) -> Result<Option<DentryRef<'k>>, Errno> {
-        let since = clock::monotonic();
-        let entry = match foreign(self.ops.get().lookup(&requester.caller()?, name.bytes())) {
-            Ok(entry) => entry,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(errno),
-        };
-        let attributes = entry.attributes;
-        let (new, content) = parts(entry, since)?;
-        let inode = match attributes.ino {
-            0 => dir.new_inode(new, content)?,
-            ino => dir.new_inode_as(ino, new, content)?,
-        };
-        inode.init(&changes(&attributes));
-        let mut child = dir.alloc(name)?;
-        mark_timed(child.dentry(), &inode);
-        child.instantiate(inode);
-        let mut guard = dir.inode().ok_or(Errno::NOENT)?.lock();
-        // Another thread may have been quicker.
-        let (there, not_needed) = match dir.lookup(name) {
-            Some(there) => (Ok(there), Some(child)),
-            None => (child.add(&mut guard), None),
-        };
-        drop(guard);
-        drop(not_needed);
-        there.map(Some)
+        let caller = requester.caller()?;
+        if dir.inode().is_none_or(|dir| dir.flags().contains(InodeFlags::DEAD)) {
+            return Ok(None);
+        }
+        for left in (0..LOOKUPS).rev() {
+            let asked = self.begin_question(name);
+            let entry = match foreign(self.ops().lookup(&caller, name.bytes())) {
+                Err(Errno::NOENT) => return Ok(None),
+                entry => entry?,
+            };
+            // Relaxed: a guess. `enter` looks again.
+            let is_old = self.changes_of(name).load(Ordering::Relaxed) != asked.names;
+            if !is_old || left == 0 {
+                return self.enter(dir, name, entry, asked).map(|(child, _)| Some(child));
+            }
+        }
+        Ok(None)
     }
 
     fn is_current(&self) -> bool {
         // ORDERING: pairs with the release in `getattr`.
-        self.valid.is_none() || nanos(clock::monotonic()) < self.expires.load(Ordering::Acquire)
+        nanos(clock::monotonic()) < self.expires.load(Ordering::Acquire)
     }
 
     fn revalidate(
@@ -366,10 +509,16 @@ impl Node for ForeignNode {
         flags: i32,
         requester: &Requester<'_, '_>,
     ) -> Result<(), Errno> {
-        let Some(own) = foreign(self.ops.get().open(&requester.caller()?, flags))? else {
-            return Ok(());
+        let ops = foreign(self.ops.get().open(&requester.caller()?, flags))?.map(ForeignRef::new);
+        let readiness = match &ops {
+            Some(ops) => ops.get().readiness(),
+            None => self.ops.get().readiness(),
         };
-        let own = RcuBox::new(vfs.domain, ForeignRef::new(own)).map_err(|_| Errno::NOMEM)?;
+        if ops.is_none() && readiness.is_none() {
+            return Ok(());
+        }
+        let own = OpenFile { ops, readiness };
+        let own = RcuBox::new(vfs.domain, own).map_err(|_| Errno::NOMEM)?;
         let mut open = self.open.lock();
         let room = fault::check().is_ok() && open.try_reserve(1).is_ok();
         if room {
@@ -378,7 +527,19 @@ impl Node for ForeignNode {
         if room { Ok(()) } else { Err(Errno::NOMEM) }
     }
 
+    fn polls(&self, file: u64) -> bool {
+        self.open.lock().get(&file).is_some_and(|own| own.readiness.is_some())
+    }
+
+    fn poll(&self, _vfs: &Vfs, file: u64, table: &mut PollTable<'_>) -> Events {
+        self.readiness(file).map_or(Events::ALWAYS, |readiness| readiness.poll(table))
+    }
+
     fn read(&self, _vfs: &Vfs, _file: u64, _at: u64, _to: &mut [u8]) -> Result<usize, Errno> {
+        Err(RESTART)
+    }
+
+    fn write(&self, _vfs: &Vfs, _at: u64, _bytes: &[u8]) -> Result<usize, Errno> {
         Err(RESTART)
     }
 

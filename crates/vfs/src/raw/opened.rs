@@ -243,7 +243,7 @@ impl<'g> Opened<'g> {
     /// The node that the file is open on, if callers can wait for it.
     fn polled_node(self) -> Option<&'g dyn Node> {
         let open = !self.mode.contains(FileMode::PATH);
-        self.inode()?.node().filter(|node| open && node.polls())
+        self.inode()?.node().filter(|node| open && node.polls(self.id()))
     }
 
     /// Whether it is a file of the tree that has both an offset and pollers.
