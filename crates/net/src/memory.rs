@@ -12,7 +12,7 @@
 
 use crate::raw::NetRef;
 use core::fmt;
-use quietline_platform::atomic::{AtomicU32, AtomicU64, Ordering};
+use quietline_platform::atomic::{AtomicU32, Ordering};
 use quietline_platform::{AllocError, memory};
 use quietline_sync::{Counter, LazyBox};
 use rustix::io::Errno;
@@ -21,8 +21,8 @@ use rustix::io::Errno;
 const PAGE: u64 = 4096;
 /// Bytes that a CPU counts by itself.
 const BATCH: u32 = 1 << 20;
-/// The first number of `tcp_mem` while the defaults were not computed.
-const UNKNOWN: u64 = u64::MAX;
+/// A number of `tcp_mem` for which the default was not computed yet.
+const UNKNOWN: u32 = u32::MAX;
 /// What an unprivileged program may make of a buffer at first, before it is doubled.
 const BUFFER_MAX: u32 = 4_194_304;
 /// Bytes of control messages with one message at first.
@@ -36,24 +36,35 @@ pub struct SocketMemory {
     /// Bytes that are charged. Made by the first charge.
     used: LazyBox<Counter>,
     /// `tcp_mem`, in pages.
-    tcp_mem: [AtomicU64; 3],
+    tcp_mem: [AtomicU32; 3],
     wmem_max: AtomicU32,
     rmem_max: AtomicU32,
     optmem_max: AtomicU32,
 }
 
-/// Why a piece of memory is not made.
-#[derive(Debug)]
-pub(crate) enum Refused {
+/// The error of a piece of memory that is not made. In one word, so that a result of a number and
+/// this is returned in registers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Refused(usize);
+
+impl Refused {
     /// There is no memory.
-    Memory,
+    const NO_MEMORY: Self = Self(usize::MAX);
+
     /// Sockets have as much as they may have. So many bytes were stored in memory that was there.
-    Limit(usize),
+    pub(crate) fn at_limit(stored: usize) -> Self {
+        Self(stored)
+    }
+
+    /// Returns the number of bytes that were stored, if the limit was the reason.
+    pub(crate) fn stored(self) -> Option<usize> {
+        Some(self.0).filter(|stored| *stored != Self::NO_MEMORY.0)
+    }
 }
 
 impl From<AllocError> for Refused {
     fn from(_: AllocError) -> Self {
-        Self::Memory
+        Self::NO_MEMORY
     }
 }
 
@@ -68,7 +79,7 @@ impl SocketMemory {
     pub(crate) fn new() -> Self {
         Self {
             used: LazyBox::new(),
-            tcp_mem: [UNKNOWN, 0, 0].map(AtomicU64::new),
+            tcp_mem: [UNKNOWN; 3].map(AtomicU32::new),
             wmem_max: AtomicU32::new(BUFFER_MAX),
             rmem_max: AtomicU32::new(BUFFER_MAX),
             optmem_max: AtomicU32::new(OPTMEM_MAX),
@@ -80,21 +91,34 @@ impl SocketMemory {
     /// default the third is about a tenth of the machine's memory.
     pub fn tcp_mem(&self) -> [u64; 3] {
         // Relaxed, here and below: tunables.
-        let pages = self.tcp_mem.each_ref().map(|pages| pages.load(Ordering::Relaxed));
-        if pages[0] == UNKNOWN { default_tcp_mem() } else { pages }
+        let load = || self.tcp_mem.each_ref().map(|pages| pages.load(Ordering::Relaxed));
+        let pages = load();
+        if pages.contains(&UNKNOWN) {
+            self.set_defaults();
+            return load().map(u64::from);
+        }
+        pages.map(u64::from)
     }
 
-    /// Changes the limits on the queues of TCP, in pages. What they hold stays.
-    pub fn set_tcp_mem(&self, pages: [u64; 3]) {
-        let pages = pages.map(|pages| pages.min(i64::MAX as u64 / PAGE));
-        // The first one last: it says that the others are there.
-        for (word, pages) in self.tcp_mem.iter().zip(pages).rev() {
-            // A reader meanwhile may see some of the old numbers.
-            word.store(pages, Ordering::Relaxed);
+    /// Sets the numbers of `tcp_mem` that were never set. Asks the system, so it is done once.
+    #[cold]
+    fn set_defaults(&self) {
+        for (word, pages) in self.tcp_mem.iter().zip(default_tcp_mem()) {
+            // Relaxed, both: a number that was set meanwhile stays.
+            let pages = bounded(pages);
+            let _ = word.compare_exchange(UNKNOWN, pages, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Returns the bytes that the queues of TCP take; exact when nobody sends or receives
+    /// Changes the limits on the queues of TCP, in pages, to 16 TiB at most. Bytes in the queues stay.
+    pub fn set_tcp_mem(&self, pages: [u64; 3]) {
+        for (word, pages) in self.tcp_mem.iter().zip(pages) {
+            // A reader meanwhile may see some of the old numbers.
+            word.store(bounded(pages), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the bytes that the queues of TCP take; exact when no thread sends or receives
     /// meanwhile.
     pub fn tcp_bytes(&self) -> u64 {
         self.used.get().map_or(0, |used| used.sum().max(0) as u64)
@@ -143,11 +167,16 @@ impl SocketMemory {
             return Ok(());
         }
         if !needed {
-            return Err(Refused::Limit(0));
+            return Err(Refused::at_limit(0));
         }
         used.add(bytes.into());
         Ok(())
     }
+}
+
+/// A number of pages as `tcp_mem` has it.
+fn bounded(pages: u64) -> u32 {
+    u32::try_from(pages).unwrap_or(u32::MAX).min(UNKNOWN - 1)
 }
 
 /// Linux's (`tcp_init_mem`), as if all of the machine's memory was free.

@@ -14,9 +14,9 @@ pub struct Config {
     /// Descriptors of a process are below this (`RLIMIT_NOFILE`); `EMFILE` beyond. At most, and by default, 1,048,576.
     pub nofile: usize,
     /// Processes and zombies that there may be at once; `EAGAIN` beyond (`pids.max` of a control
-    /// group). A number that only a process group or a session has counts, too. Default: no limit but
-    /// that there are 4,194,303 numbers. A zombie takes some 200 bytes of the heap, which are not
-    /// charged to [`memory`](Self::memory).
+    /// group). A number that only a process group or a session has counts, too. A zombie takes some
+    /// 200 bytes of the heap, which are not charged to [`memory`](Self::memory). Default: no limit
+    /// but that there are 4,194,303 numbers.
     pub pids_max: usize,
     /// Whether user 0 has all capabilities. Without, it lacks `CAP_NET_ADMIN`,
     /// `CAP_NET_BIND_SERVICE`, `CAP_NET_RAW` and `CAP_WAKE_ALARM`, `CAP_SYS_ADMIN` does not lift

@@ -257,8 +257,8 @@ impl Kernel {
     /// As [`process`](Self::process), with a number of the caller's choice.
     ///
     /// # Errors
-    /// As [`process`](Self::process); `EINVAL` for a number below 1 or above 4,194,303; `EEXIST` if a
-    /// process, a process group or a session has it.
+    /// As [`process`](Self::process); `EINVAL` for a number below 1 or above 4,194,303; `EEXIST` if
+    /// a process, a process group or a session has it.
     pub fn process_as(&self, pid: i32) -> Result<Process, Errno> {
         Process::new(self.clone(), Some(pid))
     }

@@ -136,7 +136,7 @@
 //! # Ok::<(), Errno>(())
 //! ```
 //!
-//! A character device is an inode whose mode says `S_IFCHR`. This one counts its reads, and a write
+//! A character device is an inode with `S_IFCHR` in its mode. This one counts its reads, and a write
 //! sets the count.
 //!
 //! ```
@@ -228,8 +228,8 @@
 //! Signals are numbers that wait to be read: there are no handlers, and none ends or stops
 //! a process. Nothing interrupts a wait for a lock. Credentials and the working directory are a
 //! process's, not a thread's. Locks of the tree, of signals, and of what is behind one descriptor
-//! (data, waiters, timers), are not held across a `fork` of the host: one that another thread holds at
-//! that moment stays locked in the child. Nor does the thread that rings timers come along.
+//! (data, waiters, timers), are not held across a `fork` of the host: one that another thread holds
+//! at that moment stays locked in the child. Nor does the thread that rings timers come along.
 //!
 //! # Lock order
 //!

@@ -11,6 +11,7 @@ use crate::paths::checked;
 use crate::{Errno, Process, proc};
 use options::{Options, TmpfsOptions};
 use quietline_platform::atomic::Ordering;
+use quietline_vfs::abi::PATH_MAX;
 use quietline_vfs::cred::Capabilities;
 use quietline_vfs::namei::{self, Caller, New};
 use quietline_vfs::operations::{self, FileSystem};
@@ -90,12 +91,12 @@ impl Process {
     ///
     /// * [`MS_REMOUNT`] and [`MS_BIND`]: changes the flags of the mount at `target`,
     /// * [`MS_REMOUNT`]: also those and the options of its file system,
-    /// * [`MS_BIND`]: mounts what is at the path `source`; with [`MS_REC`], with all below it,
-    /// * [`MS_PRIVATE`], [`MS_UNBINDABLE`]: says whether the mount at `target`, with [`MS_REC`] with
+    /// * [`MS_BIND`]: mounts the directory or file `source`; with [`MS_REC`], with all below it,
+    /// * [`MS_PRIVATE`], [`MS_UNBINDABLE`]: says whether the mount at `target`, and with [`MS_REC`]
     ///   all below it, may be bound elsewhere; [`MS_SLAVE`] changes nothing,
     /// * [`MS_MOVE`]: moves the mount at the path `source`.
     ///
-    /// What is mounted is seen by all processes. Of a file system, `source` is what
+    /// All processes see the mount. Of a file system, `source` is the text that
     /// `/proc/PID/mounts` shows.
     ///
     /// Options are `ro`, `rw` and others that Linux knows for all file systems (`sync`, `lazytime`,
@@ -118,6 +119,9 @@ impl Process {
         let k = self.inner();
         let flags = if flags & MAGIC_MASK == MAGIC { flags & !MAGIC_MASK } else { flags };
         let source = source.as_ref();
+        if source.len() >= PATH_MAX || fstype.len() >= PATH_MAX {
+            return Err(Errno::INVAL);
+        }
         let at_source = match flags {
             _ if flags & MS_REMOUNT != 0 => false,
             _ if flags & MS_BIND != 0 => true,
@@ -253,7 +257,7 @@ fn remount_flags(at: &Path<'_>, flags: u64) -> MountFlags {
     const TIMES: MountFlags =
         MountFlags::NOATIME.union(MountFlags::NODIRATIME).union(MountFlags::RELATIME);
     let told = mount_flags(flags);
-    if flags & ATIME != 0 { told } else { told - TIMES | at.mount().flags() & TIMES }
+    if flags & ATIME != 0 { told } else { (told - TIMES) | (at.mount().flags() & TIMES) }
 }
 
 /// The flags that belong to the file system.
@@ -266,7 +270,7 @@ fn shown_source(source: &[u8]) -> &[u8] {
     if source.is_empty() { b"none" } else { source }
 }
 
-/// Changes what is mounted: the mount, and without [`MS_BIND`] also its file system.
+/// Changes the flags of a mount, and without [`MS_BIND`] also its file system.
 fn remount<'k>(
     k: &'k Inner,
     namespace: &Namespace<'k>,
@@ -284,15 +288,16 @@ fn remount<'k>(
         // A type of the program takes no other options than at first.
         _ => None,
     };
-    let mut new = super_flags(flags) - STAYS | sb.flags() & STAYS;
+    let mut new = (super_flags(flags) - STAYS) | (sb.flags() & STAYS);
+    let mut limits = TmpfsOptions::default();
     if let Some(own) = own {
+        if options.mention(STAYS) {
+            return Err(Errno::INVAL);
+        }
         new = options.flags(new);
-        (own.check)(k, options)?;
+        limits = (own.parse)(k, options)?;
     }
-    namespace.reconfigure(at, new, told, || match own {
-        Some(own) => (own.reconfigure)(k, &sb, options),
-        None => Ok(()),
-    })
+    namespace.reconfigure(at, new, told, || types::reconfigure(&sb, &limits))
 }
 
 /// Says how changes of mounts propagate: not at all.
@@ -321,7 +326,7 @@ fn attach<'k>(
     super_flags: SuperFlags,
     flags: MountFlags,
 ) -> Result<(), Errno> {
-    sb.begin_with(super_flags);
+    sb.set_first_flags(super_flags);
     namespace.attach(k.vfs.new_mount(sb, flags)?, at)
 }
 

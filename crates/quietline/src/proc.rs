@@ -74,7 +74,6 @@ fn filesystems(k: &Inner, out: &mut TextBuffer) {
     k.types.each_name(|name| {
         let _ = writeln!(out, "nodev\t{name}");
     });
-    out.push(b"nodev\tsockfs\nnodev\tpipefs\n");
 }
 
 fn slabinfo(k: &Inner, out: &mut TextBuffer) {

@@ -63,7 +63,7 @@ struct Entry {
     parent: i32,
     group: i32,
     session: i32,
-    /// Processes whose group, and those whose session, has this number.
+    /// The processes with this number as their group, and those with it as their session.
     members: u32,
     /// Processes with this parent, zombies among them.
     children: u32,
@@ -357,7 +357,7 @@ impl List {
         self.leave(session);
     }
 
-    /// Ends a zombie, and frees the numbers that only it has used. O(processes), as memory is moved.
+    /// Ends a zombie, and frees the numbers that only it has used. O(processes): memory is moved.
     fn reap(&mut self, pid: i32) {
         let Some(entry) = self.get(pid) else { return };
         let numbers = [entry.group, entry.session, pid];
@@ -378,8 +378,8 @@ impl Processes {
     /// its parent's group and session, a process without a parent in its own.
     ///
     /// # Errors
-    /// `ENOMEM`; `EAGAIN` when there is no number, or when there are as many as may be; `EINVAL` if `wanted` is none, `EEXIST` if it is
-    /// in use.
+    /// `ENOMEM`; `EAGAIN` when there is no number, or at the limit on entries; `EINVAL` if `wanted`
+    /// is no number of a process, `EEXIST` if it is in use.
     pub(crate) fn enter(
         &self,
         task: &mut Shared<Task>,
@@ -637,10 +637,12 @@ impl List {
         session: i32,
         signo: i32,
     ) -> Result<(), Errno> {
-        self.members(group).fold(Err(Errno::SRCH), |sent: Result<(), _>, to| {
+        let mut sent = Err(Errno::SRCH);
+        for to in self.members(group) {
             let one = to.send(sender, session, signo);
-            sent.or(one)
-        })
+            sent = sent.or(one);
+        }
+        sent
     }
 
     /// Sends to all but the first process and the sender. That it is not allowed is no error.

@@ -227,6 +227,17 @@ pub(crate) fn is_foreign_dir(dir: &DentryRef<'_>) -> bool {
     dir.inode().and_then(Inode::node).is_some_and(is_foreign)
 }
 
+/// What a name in an embedder's directory stands for. A dentry that a walk has found may have been
+/// reclaimed since.
+pub(crate) fn ask_child<'k>(
+    caller: &Caller<'_, 'k>,
+    dir: &Path<'k>,
+    name: &[u8],
+) -> Result<Option<DentryRef<'k>>, Errno> {
+    let found = crate::walk::ask(dir, name, &caller.requester())?;
+    Ok(found.map(|found| found.into_parts().1))
+}
+
 /// The inode of a dentry that stands for something.
 #[inline(always)]
 pub(crate) fn inode_of<'d>(dentry: &'d DentryRef<'_>) -> Result<&'d Inode, Errno> {

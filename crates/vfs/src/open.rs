@@ -306,30 +306,30 @@ fn create_name<'k>(
     }
 }
 
-/// Makes and opens a regular file in a directory that somebody may have locked, or of which somebody is told. Returns what
-/// opening it has said.
+/// Makes and opens a regular file in a directory that another call may have locked, or that is
+/// watched. Returns the result of the open.
 fn create_in<'k>(
     caller: &Caller<'_, 'k>,
     place: Path<'k>,
     last: &Last<'_>,
     opening: Opening,
 ) -> Result<Result<FileHandle<'k>, Errno>, Errno> {
-    let (mount, dir) = place.into_parts();
-    let leave = mount.want_write();
-    if is_foreign_dir(&dir) {
+    if is_foreign_dir(place.dentry()) {
         let new = New::Node(S_IFREG | opening.mode, 0);
-        let (made, name) = make_foreign(caller, &dir, last, new, &leave)?;
-        let entered = made.enter(&dir, &name);
-        notify::name(caller.vfs, &dir, last.bytes(), Event::CREATE, false);
+        let leave = place.mount().want_write();
+        let (made, name) = make_foreign(caller, &place, last, new, &leave)?;
+        let entered = made.enter(place.dentry(), &name);
+        notify::name(caller.vfs, place.dentry(), last.bytes(), Event::CREATE, false);
         let (dentry, made) = entered?;
-        drop(leave);
-        // Another thread has looked the name up, and permissions are asked for what it has found.
-        let place = Path::new(mount, dentry);
+        // Another thread has looked the name up, and permissions are asked for the file that it has found.
+        let place = Path::new(place.mount().clone(), dentry);
         return match made || opening.has(O_EXCL) {
             true => Ok(open_place(caller, place, opening, made)),
             false => Err(Errno::EXIST),
         };
     }
+    let (mount, dir) = place.into_parts();
+    let leave = mount.want_write();
     let dir = LockedDir::lock(dir)?;
     let name = not_removed(dir.inode()).and_then(|()| caller.vfs.name(last.bytes()))?;
     let created = create_name(caller, leave, &dir, &name, opening)?;

@@ -71,9 +71,7 @@ mod readiness;
 
 pub(crate) use attributes::{getxattr, listxattr, removexattr, setattr, setxattr};
 pub use file::{fsync, ioctl, list, read, write};
-pub(crate) use names::{
-    Made, create, forget, link, name_changed, remove, rename, renamed,
-};
+pub(crate) use names::{Made, create, forget, link, name_changed, remove, rename, renamed};
 pub use node::{ForeignNode, new_super};
 pub use readiness::Readiness;
 
@@ -338,7 +336,7 @@ pub trait InodeOps: FileOps + Any {
         Err(Errno::PERM)
     }
 
-    /// Removes a name of what is no directory. Open files keep the inode.
+    /// Removes a name of a file other than a directory. Open files keep the inode.
     ///
     /// # Errors
     /// Those of `unlink`.
@@ -355,7 +353,7 @@ pub trait InodeOps: FileOps + Any {
     }
 
     /// Renames an entry of the directory, and gives it `new_name` in the directory `to`, which may
-    /// be this one. What has that name is replaced: a directory only if it is empty. With
+    /// be this one. A file with that name is replaced: a directory only if it is empty. With
     /// `RENAME_EXCHANGE` in `flags` the two change places; with `RENAME_WHITEOUT` a character device
     /// 0:0 stays behind; with `RENAME_NOREPLACE` nothing is replaced. A method that does not know a
     /// flag fails with `EINVAL`.
@@ -441,7 +439,7 @@ pub trait FileOps: Send + Sync + 'static {
     }
 
     /// Writes at an offset. Returns the number of bytes. Afterwards the size in memory is at least
-    /// the end of what was written, and the times are those of the call. A `write` of no bytes
+    /// the end of the written bytes, and the times are those of the call. A `write` of no bytes
     /// calls no method.
     ///
     /// # Errors
@@ -458,16 +456,11 @@ pub trait FileOps: Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of `write`.
-    fn append(
-        &self,
-        caller: &Caller<'_>,
-        bytes: &[u8],
-        size: u64,
-    ) -> Result<(u64, usize), Errno> {
+    fn append(&self, caller: &Caller<'_>, bytes: &[u8], size: u64) -> Result<(u64, usize), Errno> {
         self.write_at(caller, bytes, size).map(|n| (size, n))
     }
 
-    /// Makes what was written durable; with `datasync`, without attributes that no read needs.
+    /// Makes written bytes durable; with `datasync`, without attributes that no read needs.
     ///
     /// # Errors
     /// Those of `fsync`.

@@ -190,8 +190,8 @@ impl Signals {
         }
     }
 
-    /// Notes that the process has ended, and whether its parent has waited for it. Drops the signals
-    /// that wait, and wakes the callers that poll for the end.
+    /// Notes that the process has ended, and whether its parent has waited for it. Drops the
+    /// signals that wait, and wakes the callers that poll for the end.
     pub fn set_ended(&self, reaped: bool) {
         // A zombie is to take no memory for them.
         let infos = {
@@ -232,8 +232,8 @@ impl Signals {
         self.queue.wait_until(&wait, ready).map_err(|_| Errno::INTR)
     }
 
-    /// Wakes the threads of the process that wait for a child's end. The caller has changed the list of
-    /// processes under its lock, under which they look at it.
+    /// Wakes the threads of the process that wait for a child's end. The caller has changed the
+    /// list of processes under its lock, under which they look at it.
     pub fn wake_parent(&self) {
         self.queue.wake_ordered(CHILD, WaitQueue::ALL);
     }

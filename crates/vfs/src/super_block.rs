@@ -8,6 +8,7 @@ use crate::inode::Inode;
 use crate::operations::FileSystem;
 use crate::ramfs::RamFs;
 use crate::raw::dcache::root::RootObjects;
+use crate::raw::mount::MountList;
 use crate::vfs::Vfs;
 use core::fmt;
 use core::ptr::NonNull;
@@ -71,6 +72,8 @@ pub struct SuperBlock {
     pub(crate) moves: SpinLock<()>,
     pub(crate) move_seq: Seqcount,
     info: Info,
+    /// All of its mounts.
+    pub(crate) mounts: MountList,
     /// Changed under the lock of the mounts.
     s_flags: AtomicU32,
     /// Made before it is mounted, if it is.
@@ -148,6 +151,7 @@ impl SuperBlock {
             s_root: AtomicPtr::new(core::ptr::null_mut()),
             s_type,
             s_dev,
+            mounts: MountList::new(),
             s_flags: AtomicU32::new(0),
             text: LazyBox::new(),
             counts: EventCounts::new(),
@@ -175,11 +179,11 @@ impl SuperBlock {
     }
 
     /// Sets the flags of a filesystem that is not mounted yet.
-    pub fn begin_with(&self, flags: SuperFlags) {
+    pub fn set_first_flags(&self, flags: SuperFlags) {
         self.set_flags(flags);
     }
 
-    /// Changes the flags. The caller has the lock of the mounts, or nobody else has seen the
+    /// Changes the flags. The caller has the lock of the mounts, or no other thread has seen the
     /// filesystem.
     pub(crate) fn set_flags(&self, flags: SuperFlags) {
         // Relaxed: as above.

@@ -51,9 +51,8 @@ impl Custom {
     /// Returns an inode with attributes of which some are wrong.
     fn entry(&self) -> Entry {
         let mut random = self.random();
-        let kinds = [
-            S_IFDIR, S_IFDIR, S_IFREG, S_IFREG, S_IFLNK, S_IFIFO, S_IFSOCK, S_IFCHR, S_IFBLK, 0,
-        ];
+        let kinds =
+            [S_IFDIR, S_IFDIR, S_IFREG, S_IFREG, S_IFLNK, S_IFIFO, S_IFSOCK, S_IFCHR, S_IFBLK, 0];
         let kind = random.pick(&kinds);
         let mut entry = Entry::new(Self::new(random.word()), kind | 0o755);
         entry.attributes.size = random.word() >> random.below(64);
@@ -124,12 +123,7 @@ impl InodeOps for Custom {
         Ok(entry)
     }
 
-    fn link(
-        &self,
-        _caller: &Caller<'_>,
-        name: &[u8],
-        _target: &dyn InodeOps,
-    ) -> Result<(), Errno> {
+    fn link(&self, _caller: &Caller<'_>, name: &[u8], _target: &dyn InodeOps) -> Result<(), Errno> {
         self.named(name)
     }
 
@@ -202,12 +196,7 @@ impl FileOps for Custom {
         }
     }
 
-    fn append(
-        &self,
-        caller: &Caller<'_>,
-        bytes: &[u8],
-        size: u64,
-    ) -> Result<(u64, usize), Errno> {
+    fn append(&self, caller: &Caller<'_>, bytes: &[u8], size: u64) -> Result<(u64, usize), Errno> {
         let mut random = self.random();
         let at = random.pick(&[size, size, 0, 1 << 63, u64::MAX]);
         self.write_at(caller, bytes, size).map(|n| (at, n))

@@ -115,16 +115,14 @@ impl Bytes {
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<usize, Refused> {
         debug_assert!(n <= SMALL);
-        if self.chunks.back().is_none_or(|last| last.room() < n) {
-            match self.grow(*net) {
-                Ok(()) => {}
-                Err(Refused::Limit(_)) => {
-                    let filled = self.chunks.back_mut().map_or(0, |last| last.append(n, fill));
-                    self.len += filled;
-                    return Err(Refused::Limit(filled));
-                }
-                Err(Refused::Memory) => return Err(Refused::Memory),
-            }
+        if self.chunks.back().is_none_or(|last| last.room() < n)
+            && let Err(refused) = self.grow(*net)
+        {
+            let last = self.chunks.back_mut().filter(|_| refused.stored().is_some());
+            let Some(last) = last else { return Err(refused) };
+            let filled = last.append(n, fill);
+            self.len += filled;
+            return Err(Refused::at_limit(filled));
         }
         let Some(last) = self.chunks.back_mut() else { return Ok(0) };
         let filled = last.append(n, fill);
@@ -142,7 +140,7 @@ impl Bytes {
         self.reserve()?;
         let fresh = match self.spare.take() {
             Some(spare) => spare,
-            // A queue with bytes can wait for its reader, and an empty one for nobody.
+            // A queue with bytes can wait for its reader. An empty one has no reader to wait for.
             None => Chunk::new(want, net, self.is_empty())?,
         };
         self.chunks.push_back(fresh);

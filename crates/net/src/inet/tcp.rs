@@ -159,7 +159,7 @@ struct Received {
     bytes: Bytes,
     /// How many bytes may lie here.
     limit: usize,
-    /// The peer was told that there is little room, or none.
+    /// The peer was told that there is little room, or none; or no memory for more.
     full: bool,
     /// Nobody will read this.
     gone: bool,
@@ -297,7 +297,7 @@ impl End {
             return Ok(0);
         }
         let sent = link.end.deliver(link.epoch, self, from);
-        if matches!(sent, Ok(1..)) {
+        if matches!(sent, Ok(1..) | Err(NotDelivered::Refused)) {
             // What readers look at is changed and looked at under the queue's lock. Who sleeps in a call wants any part of it, and is not
             // exclusive; of epolls that are one gets it (`sock_def_readable`).
             link.end.readers.wake_ordered(READABLE.bits(), 1);
@@ -307,6 +307,7 @@ impl End {
         match sent {
             Err(NotDelivered::Gone | NotDelivered::Unwanted) => Ok(self.lost(from, unwilling)),
             Err(NotDelivered::NoMemory) => Err(Errno::NOMEM),
+            Err(NotDelivered::Refused) => Err(Errno::AGAIN),
             Ok(0) if from.left() > 0 => Err(Errno::AGAIN),
             Ok(n) => Ok(n),
         }
@@ -398,7 +399,7 @@ impl End {
         sender: &Self,
         from: &mut Source<'_, '_>,
     ) -> Result<usize, NotDelivered> {
-        // At the limit on the memory of sockets, what is there is used up under the lock.
+        // At the limit on the memory of sockets, the last chunk is filled under the lock.
         let (mut sent, mut most) = (0, LARGE);
         let failed = loop {
             let mut rx = self.rx.0.lock();
@@ -426,11 +427,11 @@ impl End {
             drop(rx);
             let mut chunk = match spare.map_or_else(|| Bytes::allocate(n, self.net), Ok) {
                 Ok(chunk) => chunk,
-                Err(Refused::Memory) => break NotDelivered::NoMemory,
-                Err(Refused::Limit(_)) => {
+                Err(refused) if refused.stored().is_some() => {
                     most = SMALL;
                     continue;
                 }
+                Err(_) => break NotDelivered::NoMemory,
             };
             sent += chunk.append(n, |memory| from.take(memory));
             let mut rx = self.rx.0.lock();
@@ -465,6 +466,9 @@ enum NotDelivered {
     /// It neither sends nor receives.
     Unwanted,
     NoMemory,
+    /// The queue has reached the limit on the memory of sockets with this call. Its readers are to
+    /// be told: its bytes are enough for them, however many they wait for.
+    Refused,
 }
 
 impl Received {
@@ -476,16 +480,14 @@ impl Received {
     }
 
     /// Takes no more for want of memory. At the limit on the memory of sockets the sender is told
-    /// to wait for the reader, as if the queue was full, and so many bytes were taken.
+    /// to wait for the reader, as if the queue was full. Returns the number of bytes that were
+    /// taken.
     #[cold]
     fn refused(&mut self, refused: Refused, sender: &End) -> Result<usize, NotDelivered> {
-        match refused {
-            Refused::Memory => Err(NotDelivered::NoMemory),
-            Refused::Limit(taken) => {
-                self.tell(sender);
-                Ok(taken)
-            }
-        }
+        let Some(taken) = refused.stored() else { return Err(NotDelivered::NoMemory) };
+        let was_full = self.full;
+        self.tell(sender);
+        if taken == 0 && !was_full { Err(NotDelivered::Refused) } else { Ok(taken) }
     }
 
     /// Tells a sender who was told that there is little room that there is more, if there is. Under the lock, as he was told: no

@@ -8,7 +8,8 @@ use quietline_vfs::{Inode, Ioctl, file, operations};
 
 impl Process {
     /// Asks or tells an open file something: `FIONREAD`, `SIOCOUTQ`, `SIOCATMARK` answer in `arg`; `FIONBIO` looks there;
-    /// `FIOCLEX` and `FIONCLEX` do not. An embedder's file gets all other requests, with the bytes of `arg`.
+    /// `FIOCLEX` and `FIONCLEX` do not. An embedder's file gets all other requests, with the bytes
+    /// of `arg`.
     ///
     /// # Errors
     /// `EBADF`; `ENOTTY` for what the file has no answer to; the object's own.

@@ -26,8 +26,8 @@ impl Process {
     /// `EINVAL` for a number that is no signal, `ESRCH` for a number that no process or group has,
     /// `EPERM` for a process of another user, without `CAP_KILL`. SIGCONT may be sent to all
     /// processes of the session. Of a group it is enough that one process gets the signal. A full
-    /// queue (`RLIMIT_SIGPENDING`) and a lack of memory are no errors: the signal then waits without
-    /// its sender, and a signal from 32 on waits only once.
+    /// queue (`RLIMIT_SIGPENDING`) and a lack of memory are no errors: the signal then waits
+    /// without its sender, and a signal from 32 on waits only once.
     pub fn kill(&self, pid: i32, signo: i32) -> Result<(), Errno> {
         self.inner().processes.kill(&self.sender(), pid, signo)
     }

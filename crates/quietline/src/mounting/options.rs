@@ -43,7 +43,7 @@ impl<'a> Options<'a> {
             Some(at) => (&option[..at], Some(&option[at + 1..])),
             None => (option, None),
         };
-        // What has no name is passed over.
+        // An option without a name is passed over.
         self.0.split(|&byte| byte == b',').map(split).filter(|(key, _)| !key.is_empty())
     }
 
@@ -58,6 +58,11 @@ impl<'a> Options<'a> {
     /// `EINVAL`.
     pub(super) fn none_is_left(&self) -> Result<(), Errno> {
         if self.iter().next().is_none() { Ok(()) } else { Err(Errno::INVAL) }
+    }
+
+    /// Returns whether a common option says something of these flags.
+    pub(super) fn mention(&self, flags: SuperFlags) -> bool {
+        self.all().filter_map(|(key, _)| common(key)).any(|(flag, _)| flags.intersects(flag))
     }
 
     /// Returns `flags` as the common options change them.
@@ -118,7 +123,9 @@ impl TmpfsOptions {
                 self.blocks = Some(size.div_ceil(PAGE)).filter(|_| rest.is_empty());
                 self.blocks?;
             }
-            (b"nr_blocks", Some(value)) => self.blocks = Some(number_up_to(value, i64::MAX as u64)?),
+            (b"nr_blocks", Some(value)) => {
+                self.blocks = Some(number_up_to(value, i64::MAX as u64)?)
+            }
             (b"nr_inodes", Some(value)) => {
                 self.inodes = Some(number_up_to(value, u64::MAX / INODE)?);
             }
@@ -130,7 +137,7 @@ impl TmpfsOptions {
         Some(())
     }
 
-    /// Returns what is shown beside what the filesystem shows by itself.
+    /// Returns the options that are shown beside those of the filesystem.
     pub(super) fn shown(&self) -> &'static [u8] {
         match (self.inode64, self.noswap) {
             (true, true) => b"inode64,noswap",
@@ -158,18 +165,19 @@ fn radix(text: &[u8]) -> (u32, &[u8]) {
 }
 
 /// Reads a number with suffixes: `k`, `m` and so on, each 1,024 times the one before. Returns it and
-/// what follows (`memparse`). A number that is too large is what is left of it in 64 bits.
+/// what follows (`memparse`). Of a number that is too large, the lowest 64 bits count.
 fn bytes(text: &[u8]) -> (u64, &[u8]) {
     let (radix, digits) = radix(text);
     let digit = |byte: &u8| char::from(*byte).to_digit(radix);
     let len = digits.iter().take_while(|byte| digit(byte).is_some()).count();
-    let number = digits[..len].iter().filter_map(digit).fold(0u64, |number, digit| {
-        number.wrapping_mul(radix.into()).wrapping_add(digit.into())
-    });
+    let number = digits[..len]
+        .iter()
+        .filter_map(digit)
+        .fold(0u64, |number, digit| number.wrapping_mul(radix.into()).wrapping_add(digit.into()));
     let rest = &digits[len..];
-    let power = rest.first().and_then(|suffix| {
-        b"kmgtpe".iter().position(|known| suffix.eq_ignore_ascii_case(known))
-    });
+    let power = rest
+        .first()
+        .and_then(|suffix| b"kmgtpe".iter().position(|known| suffix.eq_ignore_ascii_case(known)));
     match power {
         Some(power) => (number.wrapping_shl(10 * (power as u32 + 1)), &rest[1..]),
         None => (number, rest),
@@ -244,12 +252,28 @@ mod tests {
         assert_eq!(of("size=10%"), Ok(TmpfsOptions { blocks: Some(100), ..none }));
         assert_eq!(of("size=1m,nr_blocks=3k"), Ok(TmpfsOptions { blocks: Some(3072), ..none }));
         assert_eq!(of("nr_inodes=1k"), Ok(TmpfsOptions { inodes: Some(1024), ..none }));
-        let owned =
-            TmpfsOptions { mode: Some(0o1755), uid: Some(7), gid: Some(0), ..TmpfsOptions::default() };
+        let owned = TmpfsOptions {
+            mode: Some(0o1755),
+            uid: Some(7),
+            gid: Some(0),
+            ..TmpfsOptions::default()
+        };
         assert_eq!(of("mode=11755,uid=7,gid=0"), Ok(owned));
         for bad in [
-            "size", "size=", "size=x", "size=1%%", "size=1 ", "nr_blocks=1%", "mode=9", "uid=-1",
-            "uid=4294967295", "noswap=1", "huge", "x", "x=1", "size=1,5",
+            "size",
+            "size=",
+            "size=x",
+            "size=1%%",
+            "size=1 ",
+            "nr_blocks=1%",
+            "mode=9",
+            "uid=-1",
+            "uid=4294967295",
+            "noswap=1",
+            "huge",
+            "x",
+            "x=1",
+            "size=1,5",
         ] {
             assert_eq!(of(bad), Err(Errno::INVAL), "{bad}");
         }

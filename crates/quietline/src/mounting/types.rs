@@ -5,7 +5,7 @@ use crate::kernel::Inner;
 use crate::{Errno, Kernel, proc};
 use core::fmt;
 use quietline_platform::heap;
-use quietline_sync::{Shared, SpinLock};
+use quietline_sync::{LazyBox, Shared, SpinLock};
 use quietline_vfs::operations::{Caller, FileSystem};
 use quietline_vfs::ramfs::new_ramfs;
 use quietline_vfs::{Limits, SuperRef};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct MountRequest<'a> {
-    /// What is to be mounted: a name that only the type understands.
+    /// The source: a name that only the type understands.
     pub source: &'a [u8],
     /// The options, as they were given. The kernel shows them in `/proc/PID/mounts`.
     pub options: &'a [u8],
@@ -28,8 +28,7 @@ pub(crate) type Make =
     dyn Fn(&Caller<'_>, &MountRequest<'_>) -> Result<Arc<dyn FileSystem>, Errno> + Send + Sync;
 
 /// Makes an instance of a type of the kernel's own.
-pub(super) type NewSuper =
-    for<'k> fn(&'k Inner, &NewMount<'_>) -> Result<SuperRef<'k>, Errno>;
+pub(super) type NewSuper = for<'k> fn(&'k Inner, &NewMount<'_>) -> Result<SuperRef<'k>, Errno>;
 
 /// A mount that is being made of a type of the kernel's own.
 #[derive(Debug, Clone, Copy)]
@@ -54,10 +53,8 @@ pub(super) struct OwnType {
     name: &'static str,
     /// Makes an instance.
     pub(super) new: NewSuper,
-    /// Checks options of an instance that is mounted already.
-    pub(super) check: fn(&Inner, &Options<'_>) -> Result<(), Errno>,
-    /// Takes options that were checked.
-    pub(super) reconfigure: fn(&Inner, &SuperRef<'_>, &Options<'_>) -> Result<(), Errno>,
+    /// Reads the options of a remount.
+    pub(super) parse: fn(&Inner, &Options<'_>) -> Result<TmpfsOptions, Errno>,
 }
 
 /// The kernel's own types, in the order of `/proc/filesystems`.
@@ -65,27 +62,27 @@ const OWN: [OwnType; 3] = [
     OwnType {
         name: "sysfs",
         new: new_sysfs,
-        check: |_, options| options.none_is_left(),
-        reconfigure: |_, _, _| Ok(()),
+        parse: |_, options| options.none_is_left().map(|()| TmpfsOptions::default()),
     },
     OwnType {
         name: "tmpfs",
         new: new_tmpfs,
-        check: |k, options| TmpfsOptions::parse(options, memory(k)).map(drop),
-        reconfigure: reconfigure_tmpfs,
+        parse: |k, options| TmpfsOptions::parse(options, memory(k)),
     },
     OwnType {
         name: "proc",
         new: new_proc,
-        check: |_, options| proc_options(options),
-        reconfigure: |_, _, _| Ok(()),
+        parse: |_, options| proc_options(options).map(|()| TmpfsOptions::default()),
     },
 ];
+
+/// Types that are not mounted: the kernel has the only instance.
+const INTERNAL: [&str; 2] = ["sockfs", "pipefs"];
 
 /// The types that the program has registered.
 #[derive(Debug)]
 pub(crate) struct Types {
-    registered: SpinLock<Vec<Registered>>,
+    registered: LazyBox<SpinLock<Vec<Registered>>>,
 }
 
 struct Registered {
@@ -94,27 +91,32 @@ struct Registered {
 }
 
 impl Types {
-    pub(crate) const fn new() -> Self {
-        Self { registered: SpinLock::new(Vec::new()) }
+    pub(crate) fn new() -> Self {
+        Self { registered: LazyBox::new() }
     }
 
     /// Returns the type of this name.
     ///
     /// # Errors
-    /// `ENODEV`.
+    /// `ENODEV`; `EINVAL` for a type that is not mounted.
     pub(super) fn find(&self, name: &str) -> Result<Type, Errno> {
         if let Some(own) = OWN.iter().find(|own| own.name == name) {
             return Ok(Type::Own(*own));
         }
-        let registered = self.registered.lock();
+        if INTERNAL.contains(&name) {
+            return Err(Errno::INVAL);
+        }
+        let registered = self.registered.get().ok_or(Errno::NODEV)?.lock();
         let found = registered.iter().find(|registered| registered.name == name);
         found.map(|of| Type::Program(of.name, of.make.clone())).ok_or(Errno::NODEV)
     }
 
-    /// Calls `each` with the names of all types. It takes no lock.
+    /// Calls `each` with the names of all types, under the lock of the registered ones.
     pub(crate) fn each_name(&self, mut each: impl FnMut(&'static str)) {
-        OWN.iter().for_each(|own| each(own.name));
-        self.registered.lock().iter().for_each(|registered| each(registered.name));
+        OWN.iter().map(|own| own.name).chain(INTERNAL).for_each(&mut each);
+        if let Some(registered) = self.registered.get() {
+            registered.lock().iter().for_each(|registered| each(registered.name));
+        }
     }
 }
 
@@ -122,7 +124,8 @@ impl Kernel {
     /// Registers a file system type of the program (`register_filesystem`): from now on
     /// [`mount`](crate::Process::mount) makes an instance by its name, and `/proc/filesystems` has
     /// it. `make` returns the instance. It may sleep and call the kernel, and gets the caller, the
-    /// source and the options of the call. It refers to the kernel by what keeps none alive.
+    /// source and the options of the call. It lives as long as the kernel: a `Process` in it would
+    /// keep both alive for ever.
     ///
     /// ```
     /// use quietline::{Caller, Config, Entry, Errno, FileOps, FileSystem, InodeOps, Kernel};
@@ -167,8 +170,10 @@ impl Kernel {
         // Dropped after the lock if it is refused.
         let entry = Registered { name, make };
         let types = &self.inner().types;
-        let mut registered = types.registered.lock();
+        let registered = types.registered.get_or_make(|| Ok(SpinLock::new(Vec::new())));
+        let mut registered = registered.map_err(|_| Errno::NOMEM)?.lock();
         let taken = OWN.iter().any(|own| own.name == name)
+            || INTERNAL.contains(&name)
             || registered.iter().any(|other| other.name == name);
         if taken {
             drop(registered);
@@ -182,14 +187,15 @@ impl Kernel {
         Ok(())
     }
 
-    /// Takes a file system type of the program back (`unregister_filesystem`). What is mounted
-    /// stays.
+    /// Takes a file system type of the program back (`unregister_filesystem`). Mounts
+    /// stay.
     ///
     /// # Errors
     /// `EINVAL` if the program has registered none of this name.
     pub fn unregister_file_system(&self, name: &str) -> Result<(), Errno> {
         let gone = {
-            let mut registered = self.inner().types.registered.lock();
+            let registered = self.inner().types.registered.get().ok_or(Errno::INVAL)?;
+            let mut registered = registered.lock();
             let at = registered.iter().position(|registered| registered.name == name);
             at.map(|at| registered.remove(at))
         };
@@ -212,10 +218,13 @@ fn new_tmpfs<'k>(k: &'k Inner, new: &NewMount<'_>) -> Result<SuperRef<'k>, Errno
     new_ramfs(&k.vfs, new.dev, limits, told.mode.unwrap_or(0o1777), owner)
 }
 
-/// Changes the limits of a tmpfs. What else the options say is as it was at first.
-fn reconfigure_tmpfs(k: &Inner, sb: &SuperRef<'_>, options: &Options<'_>) -> Result<(), Errno> {
-    let told = TmpfsOptions::parse(options, memory(k))?;
-    // There is no swap in any case, but Linux cannot do without later.
+/// Changes the limits of a tmpfs. What else the options say stays as it was at the mount, as on
+/// Linux.
+///
+/// # Errors
+/// `EINVAL`.
+pub(super) fn reconfigure(sb: &SuperRef<'_>, told: &TmpfsOptions) -> Result<(), Errno> {
+    // There is no swap in any case, but a remount cannot end the use of swap on Linux.
     if told.noswap && !sb.options().ends_with(b"noswap") {
         return Err(Errno::INVAL);
     }

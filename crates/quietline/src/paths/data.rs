@@ -1,8 +1,8 @@
 //! Reading and writing.
 
-use crate::abi::UIO_MAXIOV;
 #[cfg(doc)]
 use crate::FileOps;
+use crate::abi::UIO_MAXIOV;
 use crate::{Errno, FileHandle, FileMode, Process};
 use quietline_vfs::file::{self, To};
 use quietline_vfs::namei::Caller;
@@ -114,7 +114,8 @@ impl Process {
         }
     }
 
-    /// Writes to a file whose file system takes the bytes at once, at an offset or where it stands.
+    /// Writes to a file of a file system that takes the bytes at once, at an offset or where the
+    /// file stands.
     #[cold]
     #[inline(never)]
     pub(crate) fn write_node(
@@ -196,13 +197,14 @@ impl Process {
     /// As `writev(2)`.
     pub fn writev(&self, fd: i32, buffers: &[&[u8]]) -> Result<usize, Errno> {
         let file = self.file(fd)?;
+        if file.opened().is_memory() {
+            not_too_many(buffers.len(), &file, FileMode::WRITE)?;
+            return self.call(|c| file::write_on(&file, c.vfs, c.cred, buffers));
+        }
         if let Some(written) = self.write_many(&file, buffers) {
             return written;
         }
         not_too_many(buffers.len(), &file, FileMode::WRITE)?;
-        if file.opened().is_memory() {
-            return self.call(|c| file::write_on(&file, c.vfs, c.cred, buffers));
-        }
         self.write_node(&file, None, buffers)
     }
 
@@ -238,7 +240,7 @@ impl Process {
         self.call(|c| file::write(&file, c.vfs, c.cred, To::Offset(at), buffers)).map(|(_, n)| n)
     }
 
-    /// [`pwritev`](Self::pwritev) to what is no regular file in memory.
+    /// [`pwritev`](Self::pwritev) to a file that is not a regular file in memory.
     #[cold]
     #[inline(never)]
     fn pwrite_node(
@@ -320,8 +322,9 @@ impl Process {
         self.returning(self.or_foreign(listed, |c| operations::list(c, &file, buffer)))
     }
 
-    /// Sees to it that what was written is where it is to be, which in memory it is. Asks the file
-    /// system of an embedder.
+    /// Makes written bytes durable. In memory there is nothing to do; the file system of an
+    /// embedder
+    /// is asked.
     ///
     /// # Errors
     /// `EBADF`; `EINVAL` for what is not in the tree; those of [`FileOps::fsync`].

@@ -13,7 +13,8 @@ impl Process {
     /// Writes the table's lock line (not with [`O_ANYFD`]) and the dentry's; what making a file writes, if one is made.
     ///
     /// # Errors
-    /// As `open(2)`. Sockets, and devices that are not an embedder's: `ENXIO`. `EINVAL` for a path with a zero byte.
+    /// As `open(2)`. Sockets, and devices that are not an embedder's: `ENXIO`. `EINVAL` for a path
+    /// with a zero byte.
     #[inline]
     pub fn open(&self, path: impl AsRef<[u8]>, flags: i32, mode: u32) -> Result<i32, Errno> {
         self.openat(AT_FDCWD, path, flags, mode)

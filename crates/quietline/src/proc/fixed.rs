@@ -137,17 +137,22 @@ impl Text for Value {
             }
             What::Triple { get, set } => {
                 let k = self.kernel.get(vfs);
-                let (mut values, mut used) = (get(k), 0);
+                let (mut values, mut used, mut failed) = (get(k), 0, Ok(()));
                 for value in &mut values {
                     match number::sysctl(&text[used..], 0, i64::MAX as u64) {
                         Ok((number, n)) => (*value, used) = (number, used + n),
                         Err(errno) if used == 0 => return Err(errno),
                         // Fewer numbers leave the others as they are.
-                        Err(_) => break,
+                        Err(_) if used == text.len() => break,
+                        Err(errno) => {
+                            failed = Err(errno);
+                            break;
+                        }
                     }
                 }
+                // The numbers before an error are set, as on Linux.
                 set(k, values);
-                Ok(used)
+                failed.map(|()| used)
             }
             _ => Err(Errno::IO),
         }

@@ -70,9 +70,10 @@ impl Text for Mounts {
             escape(out, sb.source(), b" \t\n\\#");
             out.push(b" ");
             escape(out, path.bytes(), b" \t\n\\");
-            let s_type = sb.s_type();
+            out.push(b" ");
+            escape(out, sb.s_type().as_bytes(), b" \t\n\\#");
             let write = if info.flags.contains(MountFlags::RDONLY) { "ro" } else { "rw" };
-            let _ = write!(out, " {s_type} {write}");
+            let _ = write!(out, " {write}");
             for (flag, word) in SUPER_WORDS {
                 if sb.flags().contains(flag) {
                     let _ = out.write_str(word);

@@ -104,7 +104,7 @@ impl Process {
     }
 
     /// Makes the mount at `new_root` the root of the mount tree, and mounts the one that was at
-    /// `put_old`. Processes whose root or working directory was the old root are then in the new
+    /// `put_old`. A process with the old root as its root or working directory is then in the new
     /// one.
     ///
     /// The first root of a kernel is mounted on nothing and cannot be replaced: a process that

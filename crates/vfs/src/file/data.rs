@@ -569,11 +569,12 @@ pub fn fallocate(
         S_IFBLK | S_IFCHR => return Err(Errno::NODEV),
         _ => return Err(Errno::NODEV),
     }
-    let (inode, data) = data_of(opened, FileMode::WRITE)?;
     let (offset, len) = (offset as u64, len as u64);
     if offset + len > MAX_SIZE {
         return Err(Errno::FBIG);
     }
+    // No generated file, and no embedder's, has an operation for it.
+    let (inode, data) = data_of(opened, FileMode::WRITE).map_err(|_| Errno::OPNOTSUPP)?;
     let punches = mode & FALLOC_FL_PUNCH_HOLE != 0;
     if mode & !(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE) != 0 {
         // What else Linux knows, a filesystem in memory has not.
@@ -746,7 +747,8 @@ pub fn copy_range(
 /// Sets a file's length (`ftruncate`).
 ///
 /// # Errors
-/// `EINVAL` for what has none, or is not open for writing; `EFBIG`; `EBADF`; those of an embedder's
+/// `EINVAL` for a file without a length, or not open for writing; `EFBIG`; `EBADF`; those of an
+/// embedder's
 /// file system.
 pub fn set_length(
     caller: &Caller<'_, '_>,

@@ -9,8 +9,8 @@ use quietline_sync::SpinLock;
 const FILE_LOCKS_MAX: usize = 1 << 16;
 
 /// The waits for record locks of a whole kernel: an edge for each sleeping thread, from its process
-/// to the owner of the lock that is in the way. Touched only by those who are about to sleep, and
-/// by those who wake them. Beside them is the kernel's limit on the locks of a file.
+/// to the owner of the lock that is in the way. Touched only by threads that are about to sleep,
+/// and by threads that wake them. Beside them is the kernel's limit on the locks of a file.
 ///
 /// Its lock is taken under that of a [`FileLocks`](super::FileLocks), and is a leaf.
 #[derive(Debug)]

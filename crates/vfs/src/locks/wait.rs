@@ -167,7 +167,10 @@ impl State {
             Request::Flock { file, kind } => {
                 match self.flocks.of(file) {
                     Some(held) if held == kind => return Ok((None, false)),
-                    None if self.is_full(waits) => return Err(AllocError),
+                    // A lock in the way comes first, as with record locks.
+                    None if self.is_full(waits) && self.in_the_way(request).is_none() => {
+                        return Err(AllocError);
+                    }
                     _ => {}
                 }
                 self.flocks.reserve()?;

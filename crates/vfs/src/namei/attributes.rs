@@ -29,8 +29,9 @@ fn keeps_times(inode: &Inode) -> bool {
     inode.node().is_some_and(is_foreign)
 }
 
-/// Changes attributes of a generated file whose file system keeps them: an embedder's is asked, and
-/// others fail with `EPERM`.
+/// Changes attributes of a generated file, in a file system that keeps them: an embedder's is
+/// asked,
+/// and others fail with `EPERM`.
 #[cold]
 #[inline(never)]
 fn set_foreign(
@@ -172,11 +173,7 @@ pub fn truncate(caller: &Caller<'_, '_>, path: &[u8], length: i64) -> Result<(),
 
 /// Asks an embedder's file system to set the length of a regular file.
 #[cold]
-fn set_length_foreign(
-    caller: &Caller<'_, '_>,
-    inode: &Inode,
-    length: u64,
-) -> Result<Event, Errno> {
+fn set_length_foreign(caller: &Caller<'_, '_>, inode: &Inode, length: u64) -> Result<Event, Errno> {
     if !inode.is_file() || !keeps_times(inode) {
         return Err(Errno::INVAL);
     }
@@ -192,7 +189,7 @@ fn set_length_foreign(
 /// has no page; `touch`: in any case. What to tell those who watch it.
 ///
 /// # Errors
-/// `EFBIG`; `EINVAL` for what has none; those of an embedder's file system.
+/// `EFBIG`; `EINVAL` for a file without a length; those of an embedder's file system.
 pub(crate) fn set_length(
     caller: &Caller<'_, '_>,
     inode: &Inode,

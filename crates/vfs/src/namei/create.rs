@@ -2,8 +2,8 @@
 
 use super::remove::unlink_in;
 use super::{
-    Caller, inode_of, is_foreign_dir, may_change_names, not_removed, ownership, ramfs, time_for,
-    touched,
+    Caller, ask_child, inode_of, is_foreign_dir, may_change_names, not_removed, ownership, ramfs,
+    time_for, touched,
 };
 use crate::abi::{
     O_EXCL, PATH_MAX, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
@@ -122,25 +122,25 @@ pub fn make_bound(
 #[inline(never)]
 fn make_odd(caller: &Caller<'_, '_>, path: &[u8], new: New<'_>) -> Result<(), Errno> {
     let (place, last) = caller.parent(path, How::NOFOLLOW)?;
-    let (mount, dir) = place.into_parts();
-    let leave = mount.want_write();
-    if is_foreign_dir(&dir) {
-        let (made, name) = make_foreign(caller, &dir, &last, new, &leave)?;
+    if is_foreign_dir(place.dentry()) {
+        let (mount, dir) = (place.mount(), place.dentry());
+        let (made, name) = make_foreign(caller, &place, &last, new, &mount.want_write())?;
         // Without memory for a dentry, the name is looked up.
-        let _ = made.enter(&dir, &name);
-        notify::name(caller.vfs, &dir, last.bytes(), Event::CREATE, new.is_dir());
+        let _ = made.enter(dir, &name);
+        notify::name(caller.vfs, dir, last.bytes(), Event::CREATE, new.is_dir());
         return Ok(());
     }
-    make_in(caller, dir, &last, new, &leave, |_| ()).map(drop)
+    let (mount, dir) = place.into_parts();
+    make_in(caller, dir, &last, new, &mount.want_write(), |_| ()).map(drop)
 }
 
 /// Makes a name in an embedder's directory, if there is leave to write in the mount.
 ///
 /// # Errors
 /// As [`make`].
-pub(crate) fn make_foreign<'l>(
-    caller: &Caller<'_, '_>,
-    dir: &DentryRef<'_>,
+pub(crate) fn make_foreign<'l, 'k>(
+    caller: &Caller<'_, 'k>,
+    place: &Path<'k>,
     last: &'l Last<'_>,
     new: New<'_>,
     leave: &Leave<'_>,
@@ -148,10 +148,11 @@ pub(crate) fn make_foreign<'l>(
     if last.kind() != LastKind::Name {
         return Err(Errno::EXIST);
     }
+    let dir = place.dentry();
     let inode = inode_of(dir)?;
     not_removed(inode)?;
     let name = caller.vfs.name(last.bytes())?;
-    if dir.lookup(&name).is_some() {
+    if ask_child(caller, place, last.bytes())?.is_some() {
         return Err(Errno::EXIST);
     }
     may_make(caller, inode, last.has_slash(), new, leave.as_ref().err().copied())?;
@@ -159,6 +160,7 @@ pub(crate) fn make_foreign<'l>(
 }
 
 /// Whether a caller may make a name that is not there.
+#[inline(always)]
 fn may_make(
     caller: &Caller<'_, '_>,
     dir: &Inode,

@@ -1,7 +1,7 @@
 //! Hard links.
 
 use super::{
-    Caller, inode_of, is_foreign_dir, may_change_names, not_removed, ownership, ramfs,
+    Caller, ask_child, inode_of, is_foreign_dir, may_change_names, not_removed, ownership, ramfs,
     time_for_both, touched,
 };
 use crate::abi::{LINK_MAX, S_ISGID, S_ISUID, S_IXGRP};
@@ -88,13 +88,13 @@ fn link_at<'k, 'p>(
     if last.kind() != LastKind::Name {
         return Err(Errno::EXIST);
     }
+    if is_foreign_dir(place.dentry()) {
+        link_foreign(caller, old, &place, &last)?;
+        return Ok((place.into_parts().1, last));
+    }
     let (mount, dir) = place.into_parts();
     let leave = mount.want_write();
     let forbidden = leave.as_ref().err().copied();
-    if is_foreign_dir(&dir) {
-        link_foreign(caller, old, &mount, &dir, &last, forbidden)?;
-        return Ok((dir, last));
-    }
     let dir = LockedDir::lock(dir)?;
     not_removed(dir.inode())?;
     let name = caller.vfs.name(last.bytes())?;
@@ -103,19 +103,20 @@ fn link_at<'k, 'p>(
     Ok((parent, last))
 }
 
-/// Gives a file a name in an embedder's directory, which may be forbidden in the mount.
+/// Gives a file a name in an embedder's directory.
 fn link_foreign<'k>(
     caller: &Caller<'_, 'k>,
     old: Old<'_, 'k>,
-    mount: &TreeMount,
-    dir: &DentryRef<'k>,
+    place: &Path<'k>,
     last: &Last<'_>,
-    forbidden: Option<Errno>,
 ) -> Result<(), Errno> {
+    let (mount, dir) = (place.mount(), place.dentry());
+    let leave = mount.want_write();
+    let forbidden = leave.as_ref().err().copied();
     let inode = inode_of(dir)?;
     not_removed(inode)?;
     let name = caller.vfs.name(last.bytes())?;
-    let found = dir.lookup(&name).is_some();
+    let found = ask_child(caller, place, last.bytes())?.is_some();
     let old = match old {
         Old::At(place) => Some(place),
         Old::In(_) | Old::Object => None,

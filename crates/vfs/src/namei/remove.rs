@@ -1,7 +1,8 @@
 //! Removing names.
 
 use super::{
-    Caller, inode_of, is_foreign_dir, may_delete, not_removed, time_for, time_for_both, touched,
+    Caller, ask_child, inode_of, is_foreign_dir, may_delete, not_removed, time_for, time_for_both,
+    touched,
 };
 use crate::abi::Timespec;
 use crate::cred::Cred;
@@ -13,6 +14,7 @@ use crate::operations;
 use crate::raw::dcache::locked::LockedDir;
 use crate::raw::dcache::refs::DentryRef;
 use crate::raw::mount::TreeMount;
+use crate::raw::walk_path::Path;
 use crate::walk::{How, Last, LastKind};
 use rustix::io::Errno;
 
@@ -55,26 +57,27 @@ fn unlink_odd(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
     if last.kind() != LastKind::Name {
         return Err(Errno::ISDIR);
     }
+    if is_foreign_dir(place.dentry()) {
+        return remove_foreign(caller, &place, &last, false);
+    }
     let (mount, dir) = place.into_parts();
     let _leave = mount.want_write()?;
-    if is_foreign_dir(&dir) {
-        return remove_foreign(caller, &mount, &dir, &last, false);
-    }
     unlink_in(caller, &mount, dir, &last, None)
 }
 
-/// Removes a name from an embedder's directory, with leave to write in the mount.
+/// Removes a name from an embedder's directory.
 fn remove_foreign<'k>(
     caller: &Caller<'_, 'k>,
-    mount: &TreeMount,
-    dir: &DentryRef<'k>,
+    place: &Path<'k>,
     last: &Last<'_>,
     is_dir: bool,
 ) -> Result<(), Errno> {
+    let (mount, dir) = (place.mount(), place.dentry());
+    let _leave = mount.want_write()?;
     let inode = inode_of(dir)?;
     not_removed(inode)?;
     let name = caller.vfs.name(last.bytes())?;
-    let victim = dir.lookup(&name).ok_or(Errno::NOENT)?;
+    let victim = ask_child(caller, place, last.bytes())?.ok_or(Errno::NOENT)?;
     let of = inode_of(&victim)?;
     match is_dir {
         true => may_rmdir(inode, of, caller.cred)?,
@@ -258,11 +261,11 @@ fn rmdir_odd(caller: &Caller<'_, '_>, path: &[u8]) -> Result<(), Errno> {
         LastKind::DotDot => return Err(Errno::NOTEMPTY),
         LastKind::Root | LastKind::Jumped => return Err(Errno::BUSY),
     }
+    if is_foreign_dir(place.dentry()) {
+        return remove_foreign(caller, &place, &last, true);
+    }
     let (mount, dir) = place.into_parts();
     let _leave = mount.want_write()?;
-    if is_foreign_dir(&dir) {
-        return remove_foreign(caller, &mount, &dir, &last, true);
-    }
     let dir = LockedDir::lock(dir)?;
     not_removed(dir.inode())?;
     let name = caller.vfs.name(last.bytes())?;

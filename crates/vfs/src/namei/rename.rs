@@ -5,8 +5,8 @@
 use super::create::{New, new_inode};
 use super::remove::is_mountpoint;
 use super::{
-    Caller, inode_of, is_foreign_dir, later_than_told, may_change_names, may_delete, not_removed,
-    ramfs, time_for, time_for_both, touch_dir, touched,
+    Caller, ask_child, inode_of, is_foreign_dir, later_than_told, may_change_names, may_delete,
+    not_removed, ramfs, time_for, time_for_both, touch_dir, touched,
 };
 use crate::abi::{RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT, S_IFCHR};
 use crate::dcache::name::Name;
@@ -106,7 +106,8 @@ fn rename_foreign<'k>(
     let exchanged = flags & RENAME_EXCHANGE != 0;
     let dirs @ [old_dir, new_dir] = [from.0.dentry(), to.0.dentry()];
     let inodes = [inode_of(old_dir)?, inode_of(new_dir)?];
-    let names = checked(caller, inodes, from, to, flags, kept)?;
+    let find = |(dir, last): Place<'_, 'k>, _: &Name<'_>| ask_child(caller, dir, last.bytes());
+    let names = checked(caller, inodes, from, to, flags, kept, find)?;
     let Some([old_name, new_name]) = names else {
         return Ok(Done { nothing: true, exchanged: false });
     };
@@ -290,7 +291,8 @@ impl Done {
     }
 }
 
-/// Finds what the two names of a rename stand for, and checks it. Returns the names; `None` if both
+/// Finds what the two names of a rename stand for with `find`, and checks it. Returns the names;
+/// `None` if both
 /// are of one file.
 fn checked<'x, 'k>(
     caller: &Caller<'_, 'k>,
@@ -299,16 +301,17 @@ fn checked<'x, 'k>(
     to: Place<'x, 'k>,
     flags: u32,
     kept: &mut Kept<'k>,
+    find: impl Fn(Place<'_, 'k>, &Name<'_>) -> Result<Option<DentryRef<'k>>, Errno>,
 ) -> Result<Option<[Name<'x>; 2]>, Errno> {
     let exchange = flags & RENAME_EXCHANGE != 0;
     let (old_dir, new_dir) = (from.0.dentry(), to.0.dentry());
     not_removed(from_dir)?;
     let old_name = caller.vfs.name(from.1.bytes())?;
-    kept.source = old_dir.lookup(&old_name);
+    kept.source = find(from, &old_name)?;
     let source = kept.source.as_ref().ok_or(Errno::NOENT)?;
     not_removed(to_dir)?;
     let new_name = caller.vfs.name(to.1.bytes())?;
-    kept.target = new_dir.lookup(&new_name);
+    kept.target = find(to, &new_name)?;
     let target = kept.target.as_ref();
     if flags & RENAME_NOREPLACE != 0 && target.is_some() {
         return Err(Errno::EXIST);
@@ -357,7 +360,9 @@ fn locked<'k>(
 ) -> Result<Done, Errno> {
     let (old_dir, new_dir) = (from.0.dentry(), to.0.dentry());
     let inodes = [inode_of(old_dir)?, inode_of(new_dir)?];
-    let Some([old_name, new_name]) = checked(caller, inodes, from, to, flags, kept)? else {
+    let find = |(dir, _): Place<'_, 'k>, name: &Name<'_>| Ok(dir.dentry().lookup(name));
+    let names = checked(caller, inodes, from, to, flags, kept, find)?;
+    let Some([old_name, new_name]) = names else {
         return Ok(Done { nothing: true, exchanged: false });
     };
     let (source, target) = (kept.source.as_ref().ok_or(Errno::NOENT)?, kept.target.as_ref());

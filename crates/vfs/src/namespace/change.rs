@@ -2,11 +2,11 @@
 
 use super::{MountFlags, Namespace, UmountFlags, on};
 use crate::inode::InodeFlags;
-use crate::raw::mount::{MountRef, TreeMount};
-use crate::raw::mount_book::{Book, Entry, On};
+use crate::raw::mount::MountRef;
+use crate::raw::mount_book::{Book, On};
 use crate::raw::walk_fs::FsStruct;
 use crate::raw::walk_path::Path;
-use crate::super_block::{SuperBlock, SuperFlags};
+use crate::super_block::SuperFlags;
 use quietline_platform::atomic::Ordering;
 use quietline_sync::{SpinLockGuard, might_sleep};
 use rustix::io::Errno;
@@ -144,7 +144,7 @@ impl<'k> Namespace<'k> {
         if at.is_mount_root() && self.has(mount) { Ok(mount) } else { Err(Errno::INVAL) }
     }
 
-    /// Changes what is forbidden in a mount (`MS_REMOUNT | MS_BIND`). A mount of a filesystem that
+    /// Changes the flags of a mount (`MS_REMOUNT | MS_BIND`). A mount of a filesystem that
     /// is read-only stays so.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl<'k> Namespace<'k> {
     ///
     /// # Errors
     /// `EINVAL` if the place is not the root of a mount of this namespace; `EBUSY` to forbid
-    /// writing while somebody writes by any mount of the filesystem; those of `change`. Nothing has
+    /// writing while a file is open for writing by any mount of the filesystem; those of `change`. Nothing has
     /// changed then.
     pub fn reconfigure(
         &self,
@@ -183,17 +183,17 @@ impl<'k> Namespace<'k> {
             (flags.contains(MountFlags::RDONLY), mount.own_flags().contains(MountFlags::RDONLY));
         // To forbid may fail, to permit does not: that comes last.
         mount.set_rdonly(own || was_own, was_rdonly)?;
-        let forbidden = if rdonly && !was_rdonly { set_rdonly(&book, sb, true) } else { Ok(()) };
+        let forbidden = if rdonly && !was_rdonly { sb.mounts.set_rdonly(true) } else { Ok(()) };
         let forbids = forbidden.is_ok();
         if let Err(errno) = forbidden.and_then(|()| change()) {
             if forbids && rdonly && !was_rdonly {
-                set_rdonly(&book, sb, false)?;
+                sb.mounts.set_rdonly(false)?;
             }
             mount.set_rdonly(was_own, was_rdonly)?;
             return Err(errno);
         }
         if was_rdonly && !rdonly {
-            set_rdonly(&book, sb, false)?;
+            sb.mounts.set_rdonly(false)?;
         }
         sb.set_flags(super_flags);
         mount.set_rdonly(own, rdonly)?;
@@ -218,9 +218,10 @@ impl<'k> Namespace<'k> {
         let mount = self.mount_at(at)?;
         let Some(is) = is else { return Ok(()) };
         let book = self.vfs.mounts.lock();
-        let below = |entry: &&Entry| recursive && is_on(&book, entry.mount(), mount);
-        book.entries().iter().filter(below).for_each(|entry| entry.mount().set_unbindable(is));
         mount.set_unbindable(is);
+        if recursive {
+            book.each_of_tree(mount, |mount| mount.set_unbindable(is));
+        }
         drop(book);
         self.vfs.mount_events.changed();
         Ok(())
@@ -236,6 +237,7 @@ impl<'k> Namespace<'k> {
     /// [`EXPIRE`](UmountFlags::EXPIRE).
     pub fn umount(&self, at: Path<'k>, flags: UmountFlags, fs: &FsStruct<'k>) -> Result<(), Errno> {
         might_sleep();
+        let at = self.uppermost(at);
         let expire = flags.contains(UmountFlags::EXPIRE);
         if expire && flags.intersects(UmountFlags::FORCE | UmountFlags::DETACH) {
             return Err(Errno::INVAL);
@@ -249,6 +251,19 @@ impl<'k> Namespace<'k> {
         let result = self.umount_held(&mount, flags, expire, fs);
         mount.put_no_expire();
         result
+    }
+
+    /// The root of the mount that is uppermost at a place, or the place: a walk to `.` does not go
+    /// there (`LOOKUP_MOUNTPOINT`).
+    fn uppermost(&self, mut at: Path<'k>) -> Path<'k> {
+        loop {
+            let book = self.vfs.mounts.lock();
+            let over = at.mount().on_locked(at.dentry());
+            let over = over.and_then(|over| book.find(over)).map(|entry| entry.mount().clone());
+            drop(book);
+            let Some(over) = over else { return at };
+            at = Path::root_of(over);
+        }
     }
 
     fn umount_held(
@@ -269,8 +284,12 @@ impl<'k> Namespace<'k> {
         }
         let mut book = self.vfs.mounts.lock();
         if is_root {
-            // Who asks for that wants the disk to be safe: nobody can unmount his own root.
-            return mount.set_rdonly(true, true);
+            // A process cannot unmount its own root. The call makes the filesystem read-only, so
+            // that a disk is safe (`do_umount_root`).
+            let sb = mount.super_block();
+            sb.mounts.set_rdonly(true)?;
+            sb.set_flags(sb.flags() | SuperFlags::RDONLY);
+            return Ok(());
         }
         if mount.is_mounted_on() {
             return Err(Errno::BUSY);
@@ -342,30 +361,6 @@ impl<'k> Namespace<'k> {
         }
         Ok(())
     }
-}
-
-/// Makes all mounts of a filesystem read-only, or as they are by themselves.
-///
-/// # Errors
-/// `EBUSY` to forbid writing while somebody writes. Nothing has changed then.
-fn set_rdonly(book: &Book, sb: &SuperBlock, rdonly: bool) -> Result<(), Errno> {
-    let mounts = || book.entries().iter().map(Entry::mount).filter(|mount| is_of(mount, sb));
-    let set = |mount: &TreeMount, rdonly| {
-        mount.set_rdonly(mount.own_flags().contains(MountFlags::RDONLY), rdonly)
-    };
-    for (done, mount) in mounts().enumerate() {
-        if let Err(errno) = set(mount, rdonly) {
-            for mount in mounts().take(done) {
-                set(mount, !rdonly)?;
-            }
-            return Err(errno);
-        }
-    }
-    Ok(())
-}
-
-fn is_of(mount: &TreeMount, sb: &SuperBlock) -> bool {
-    core::ptr::eq(mount.super_block(), sb)
 }
 
 fn unlock_and_drop<T>(book: SpinLockGuard<'_, Book>, what: T) {

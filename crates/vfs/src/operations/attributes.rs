@@ -39,10 +39,7 @@ pub(crate) fn setattr(
 
 /// Changes the time of the last change in memory.
 fn touch(caller: &namei::Caller<'_, '_>, inode: &Inode) {
-    change(inode, |_| Changes {
-        ctime: Some(time_for(caller.vfs, inode)),
-        ..Changes::default()
-    });
+    change(inode, |_| Changes { ctime: Some(time_for(caller.vfs, inode)), ..Changes::default() });
 }
 
 /// Sets an extended attribute.

@@ -80,7 +80,7 @@ pub fn read(
         let mut method = |ops: &dyn FileOps| ops.read_at(&who, to, start + done as u64);
         let read = match done {
             0 => call(node, opened, Direction::Read, method),
-            // What was read is told first.
+            // Bytes that were read are reported first.
             _ => node.with_file(opened.id(), |ops, _| foreign(method(ops))),
         };
         match read {
@@ -110,7 +110,7 @@ struct Taken<'a> {
     position: &'a Position,
     start: u64,
     end: u64,
-    /// The end of what was written.
+    /// The end of the written bytes.
     done: u64,
 }
 
@@ -239,15 +239,11 @@ fn wrote(caller: &Caller<'_, '_>, inode: &Inode, node: &ForeignNode, end: u64) {
     });
 }
 
-/// Asks the file system to make what was written durable (`fsync`, `fdatasync`).
+/// Asks the file system to make written bytes durable (`fsync`, `fdatasync`).
 ///
 /// # Errors
 /// `EINVAL` for a file that is no embedder's; the method's.
-pub fn fsync(
-    caller: &Caller<'_, '_>,
-    file: &FileHandle<'_>,
-    datasync: bool,
-) -> Result<(), Errno> {
+pub fn fsync(caller: &Caller<'_, '_>, file: &FileHandle<'_>, datasync: bool) -> Result<(), Errno> {
     let (_, node) = node_of(file.opened())?;
     let requester = caller.requester();
     let who = requester.caller()?;
@@ -314,7 +310,8 @@ pub fn list(
             fits
         };
         let from = file.position().offset().max(FIRST) - FIRST;
-        let read = foreign(node.with_file(opened.id(), |own, _| own.read_dir(&who, from, &mut each)));
+        let read =
+            foreign(node.with_file(opened.id(), |own, _| own.read_dir(&who, from, &mut each)));
         let read = if wrong { Err(Errno::IO) } else { read };
         // What has been listed is told first, as on Linux.
         if let Err(errno) = read

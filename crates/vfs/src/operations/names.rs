@@ -122,7 +122,7 @@ pub(crate) fn create(
     Ok(Made { entry, asked })
 }
 
-/// Gives what is no directory another name.
+/// Gives a file other than a directory another name.
 ///
 /// # Errors
 /// The method's; `EPERM` for an inode without a node.
@@ -151,7 +151,7 @@ pub(crate) fn link<'k>(
     Ok(())
 }
 
-/// Removes a name that `victim` has had: of an empty directory, or of what is none.
+/// Removes a name that `victim` has had: of an empty directory, or of another file.
 ///
 /// # Errors
 /// The method's.
@@ -203,7 +203,7 @@ pub(crate) fn name_changed(locked: &InodeGuard<'_>, name: &Name<'_>) {
     }
 }
 
-/// Changes attributes in memory after a rename: of what was moved, of what it has replaced, and of
+/// Changes attributes in memory after a rename: of the moved file, of the replaced one, and of
 /// the directories.
 pub(crate) fn renamed(
     caller: &Caller<'_, '_>,
@@ -216,8 +216,9 @@ pub(crate) fn renamed(
     let (comes, goes) = (dirs(Some(source)), dirs(replaced));
     let apart = !from.same(to);
     for inode in [Some(source), replaced.filter(|_| exchanged)].into_iter().flatten() {
-        change(inode, |_| {
-            Changes { ctime: Some(time_for(caller.vfs, inode)), ..Changes::default() }
+        change(inode, |_| Changes {
+            ctime: Some(time_for(caller.vfs, inode)),
+            ..Changes::default()
         });
     }
     if let Some(replaced) = replaced.filter(|_| !exchanged) {

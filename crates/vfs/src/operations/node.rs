@@ -253,7 +253,7 @@ impl ForeignNode {
         Asked { since: clock::monotonic(), names }
     }
 
-    /// Notes that a name of the directory, whose lock the caller has, has gone or stands for
+    /// Notes that a name of the directory, which the caller has locked, has gone or stands for
     /// something else. Answers to earlier questions do not hold.
     pub(super) fn name_changed(&self, _locked: &InodeGuard<'_>, name: &Name<'_>) {
         // ORDERING: pairs with the acquire in `begin_question`.
@@ -320,11 +320,7 @@ impl ForeignNode {
 
     /// Takes a name out of the dentry cache that a method has taken away. Returns its dentry, if
     /// there was one.
-    pub(super) fn forget<'k>(
-        &self,
-        dir: &DentryRef<'k>,
-        name: &Name<'_>,
-    ) -> Option<DentryRef<'k>> {
+    pub(super) fn forget<'k>(&self, dir: &DentryRef<'k>, name: &Name<'_>) -> Option<DentryRef<'k>> {
         self.name_changed(&dir.inode()?.lock(), name);
         let child = dir.lookup(name)?;
         child.invalidate();

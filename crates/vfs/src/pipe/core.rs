@@ -53,8 +53,8 @@ pub(super) struct State {
     /// How often it was opened for reading, and for writing.
     pub(super) opened_to_read: u32,
     pub(super) opened_to_write: u32,
-    /// The user that the pipe is counted for, once it is not fresh.
-    uid: u32,
+    /// The user that the pipe is counted for, once its ring is not fresh.
+    pub(super) uid: u32,
     /// Nothing. Of a lock and what it guards the compiler puts that first which is a multiple of more bytes; this is not to be one
     /// of 32, so that the lock comes first.
     _uneven: MaybeUninit<u32>,
@@ -290,8 +290,7 @@ impl State {
         // Few come before all pages, so not while somebody has taken a page out, or is about to put one in. And a pipe of one
         // page would be full of them.
         let ring = &self.ring;
-        let plain =
-            ring.is_empty() && !ring.has_reserved() && ring.size() > 1 && !self.splicing;
+        let plain = ring.is_empty() && !ring.has_reserved() && ring.size() > 1 && !self.splicing;
         before.with(now, self.polled, plain && self.readers != 0)
     }
 

@@ -27,7 +27,7 @@ impl Fifo {
 
     /// Opens it (`fifo_open`). Waits for the other end, unless `nonblock`, or for both. Undone by [`PipeCore::closed`].
     ///
-    /// The first opening that finds no pipe makes it for the user `uid`, which it is counted for.
+    /// An opening of a pipe that is not open yet makes it count for the user `uid`.
     ///
     /// Says since which opening for writing it counts as hung up, where that is not from the beginning: for a reader that
     /// has not waited.
@@ -46,6 +46,9 @@ impl Fifo {
         let mut state = pipe.state.lock();
         if mode == FileMode::WRITE && nonblock && state.readers == 0 {
             return Err(Errno::NXIO);
+        }
+        if state.readers == 0 && state.writers == 0 && state.ring.is_fresh() {
+            state.uid = uid;
         }
         state.open(mode);
         let first = mode.contains(FileMode::READ) && state.readers == 1

@@ -9,7 +9,7 @@ use crate::raw::pipe_ring;
 use quietline_platform::atomic::{AtomicU32, AtomicU64, Ordering};
 use quietline_platform::heap;
 use quietline_platform::pages::PAGE_SIZE;
-use quietline_sync::SpinLock;
+use quietline_sync::{LazyBox, SpinLock};
 use rustix::io::Errno;
 
 /// The limits that a kernel sets to its pipes, and the pages that each user's pipes have.
@@ -18,7 +18,8 @@ pub struct PipeLimits {
     max_size: AtomicU32,
     user_pages_soft: AtomicU64,
     user_pages_hard: AtomicU64,
-    users: SpinLock<Vec<User>>,
+    /// Made with the first pipe.
+    users: LazyBox<SpinLock<Vec<User>>>,
 }
 
 /// The pages of a user's pipes, at least one.
@@ -54,7 +55,7 @@ impl PipeLimits {
             max_size: AtomicU32::new(1 << 20),
             user_pages_soft: AtomicU64::new(SOFT),
             user_pages_hard: AtomicU64::new(0),
-            users: SpinLock::new(Vec::new()),
+            users: LazyBox::new(),
         }
     }
 
@@ -101,7 +102,8 @@ impl PipeLimits {
         let spared = is_spared(uid);
         let most = if spared { usize::MAX } else { self.max_size() as usize / PAGE_SIZE };
         let mut pages = pipe_ring::FEW.min(most);
-        let mut users = self.users.lock();
+        let users = self.users.get_or_make(|| Ok(SpinLock::new(Vec::new())));
+        let mut users = users.map_err(|_| Errno::NOMEM)?.lock();
         let at = users.iter().position(|user| user.uid == uid);
         let before = at.map_or(0, |at| users[at].pages);
         if !spared {
@@ -134,7 +136,8 @@ impl PipeLimits {
         new: usize,
         privileged: bool,
     ) -> Result<(), Errno> {
-        let mut users = self.users.lock();
+        let Some(users) = self.users.get() else { return Ok(()) };
+        let mut users = users.lock();
         let Some(user) = users.iter_mut().find(|user| user.uid == uid) else { return Ok(()) };
         let pages = user.pages - old as u64 + new as u64;
         let beyond = Self::is_beyond(&self.user_pages_soft, pages)
@@ -148,7 +151,8 @@ impl PipeLimits {
 
     /// Counts a pipe of a user that has `pages` pages no more.
     pub(super) fn uncharge(&self, uid: u32, pages: usize) {
-        let mut users = self.users.lock();
+        let Some(users) = self.users.get() else { return };
+        let mut users = users.lock();
         let Some(at) = users.iter().position(|user| user.uid == uid) else { return };
         users[at].pages -= pages as u64;
         if users[at].pages == 0 {

@@ -32,8 +32,9 @@ pub struct Limits {
     max_pages: Option<i64>,
     /// As many bytes.
     max_inodes: Option<i64>,
-    /// How much less there may be than those two say, of pages and of bytes. The counters have it,
-    /// too, as if it was used: so a limit that can be changed costs no more than one that cannot.
+    /// The amounts by which the limits are lower now than those two: of pages and of bytes. The
+    /// counters include them as if they were used. So the count is held against the first limit,
+    /// which never changes, and a limit that can be changed costs no more than one that cannot.
     less: [AtomicI64; 2],
 }
 
@@ -158,7 +159,7 @@ impl Limits {
 
     /// Pages that there is room for; exact when nobody writes meanwhile.
     pub fn pages_left(&self) -> u64 {
-        // The count has what the limit is less.
+        // The count includes the amount by which the limit is lower.
         self.max_pages.map_or(u64::MAX, |max| (max - self.pages.sum()).max(0) as u64)
     }
 
@@ -193,7 +194,7 @@ impl Limits {
     /// What `statfs` says, but for how the filesystem is mounted.
     pub fn statfs(&self) -> StatFs {
         let (mut blocks, mut files) = ([0; 2], [0; 2]);
-        // The counts have what the limits are less.
+        // The counts include the amounts by which the limits are lower.
         if let (Some(max), Some(first)) = (self.max_pages(), self.max_pages) {
             blocks = [max, (first - self.pages.sum()).max(0) as u64];
         }
@@ -226,19 +227,17 @@ impl Budget for Limits {
     }
 }
 
-/// Returns a limit that is `less` than it was at first, if it is one.
+/// Returns the limit that is lower than `first` by `less`, or `None` if that is no limit.
 fn limit(first: Option<i64>, less: i64) -> Option<i64> {
     first.map(|first| first.saturating_sub(less)).filter(|max| *max < UNLIMITED)
 }
 
-/// Makes `to` the limit of a count, with its first limit and how much it is less than that.
+/// Makes `to` the limit of a count. `first` is its first limit, and `less` the amount by which the
+/// limit is lower now.
 ///
 /// # Errors
 /// `EINVAL`.
-fn change(
-    (count, first, less): (&Counter, Option<i64>, &AtomicI64),
-    to: u64,
-) -> Result<(), Errno> {
+fn change((count, first, less): (&Counter, Option<i64>, &AtomicI64), to: u64) -> Result<(), Errno> {
     let before = less.load(Ordering::Relaxed);
     let Some(first) = first else {
         return if to == 0 { Ok(()) } else { Err(Errno::INVAL) };

@@ -32,6 +32,7 @@ use quietline_platform::atomic::{
 };
 use quietline_platform::{AllocError, heap};
 use quietline_sync::rcu::{Guard, Head};
+use quietline_sync::{SpinLock, SpinLockGuard};
 use rustix::io::Errno;
 
 /// A filesystem, or a part of one, as it is mounted (`struct mount`).
@@ -58,6 +59,11 @@ pub struct TreeMount {
     /// The index of its entry in the book of mounts, while it has one. Protected by the book's
     /// lock.
     pub(super) index: AtomicUsize,
+    /// The neighbours in the [list](MountList) of the filesystem's mounts, or null. Protected by
+    /// its
+    /// lock.
+    next_of_sb: AtomicPtr<TreeMount>,
+    previous_of_sb: AtomicPtr<TreeMount>,
     writers: Writers,
     id: u64,
     vfs: NonNull<Vfs>,
@@ -176,13 +182,18 @@ impl<'k> MountRef<'k> {
                 mountpoint: AtomicPtr::new(ptr::null_mut()),
                 namespace: AtomicU64::new(0),
                 index: AtomicUsize::new(0),
+                next_of_sb: AtomicPtr::new(ptr::null_mut()),
+                previous_of_sb: AtomicPtr::new(ptr::null_mut()),
                 writers,
                 id,
                 vfs: NonNull::from(vfs),
                 head: Head::new(),
             },
         );
-        Ok(Self { mount: NonNull::from(Box::leak(mount)), of: PhantomData })
+        let mount = NonNull::from(Box::leak(mount));
+        // SAFETY: a boxed mount in no list, which is freed after `Doomed` has removed it.
+        unsafe { mount.as_ref().sb.mounts.add(mount) };
+        Ok(Self { mount, of: PhantomData })
     }
 
     /// One more reference to the filesystem.
@@ -322,12 +333,93 @@ impl Drop for Doomed {
         // which is freed by RCU.
         unsafe {
             let mount = self.0.as_ref();
+            mount.sb.mounts.remove(mount);
             let (root, sb) = (ptr::read(&mount.root), ptr::read(&mount.sb));
             drop(ManuallyDrop::into_inner(root));
             drop(ManuallyDrop::into_inner(sb));
             let head = self.0.byte_add(core::mem::offset_of!(TreeMount, head)).cast();
             mount.vfs.as_ref().domain.call(head, free);
         }
+    }
+}
+
+/// All mounts of a filesystem (`s_mounts`): those in the book of mounts, and those outside it that
+/// have references, such as a mount that was detached while a file of it was open.
+#[derive(Debug)]
+pub(crate) struct MountList {
+    lock: SpinLock<()>,
+    /// The mount that was added last, or null.
+    first: AtomicPtr<TreeMount>,
+}
+
+impl MountList {
+    /// An empty list.
+    pub(crate) fn new() -> Self {
+        Self { lock: SpinLock::new(()), first: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Returns the mount that `link` points to. Links are null, or point to mounts of a list.
+    fn at<'a>(
+        link: &AtomicPtr<TreeMount>,
+        _lock: &'a SpinLockGuard<'_, ()>,
+    ) -> Option<&'a TreeMount> {
+        // Relaxed: under the lock.
+        // SAFETY: a mount of a list is not freed before it was removed, which needs the lock.
+        unsafe { link.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Adds a mount.
+    ///
+    /// # Safety
+    /// The mount is in no list, and is not freed before it was [removed](Self::remove).
+    unsafe fn add(&self, mount: NonNull<TreeMount>) {
+        let lock = self.lock.lock();
+        // SAFETY: the caller's.
+        let added = unsafe { mount.as_ref() };
+        if let Some(next) = Self::at(&self.first, &lock) {
+            // Relaxed, here and below: under the lock.
+            next.previous_of_sb.store(mount.as_ptr(), Ordering::Relaxed);
+            added.next_of_sb.store(ptr::from_ref(next).cast_mut(), Ordering::Relaxed);
+        }
+        self.first.store(mount.as_ptr(), Ordering::Relaxed);
+    }
+
+    /// Removes a mount of this list.
+    fn remove(&self, mount: &TreeMount) {
+        let lock = self.lock.lock();
+        // Relaxed, all: under the lock.
+        let next = mount.next_of_sb.load(Ordering::Relaxed);
+        let previous = mount.previous_of_sb.load(Ordering::Relaxed);
+        if let Some(after) = Self::at(&mount.next_of_sb, &lock) {
+            after.previous_of_sb.store(previous, Ordering::Relaxed);
+        }
+        let before = Self::at(&mount.previous_of_sb, &lock);
+        before.map_or(&self.first, |before| &before.next_of_sb).store(next, Ordering::Relaxed);
+    }
+
+    /// Makes all mounts read-only, or as they are by themselves
+    /// (`sb_prepare_remount_readonly`). For the holder of the mounts' lock.
+    ///
+    /// # Errors
+    /// `EBUSY` to forbid writing while a file is open for it. Nothing has changed then.
+    pub(crate) fn set_rdonly(&self, rdonly: bool) -> Result<(), Errno> {
+        let lock = &self.lock.lock();
+        let all = || {
+            let first = Self::at(&self.first, lock);
+            core::iter::successors(first, move |mount| Self::at(&mount.next_of_sb, lock))
+        };
+        let set = |mount: &TreeMount, rdonly| {
+            mount.set_rdonly(mount.own_flags().contains(MountFlags::RDONLY), rdonly)
+        };
+        let Some((busy, errno)) =
+            all().find_map(|mount| set(mount, rdonly).err().map(|errno| (mount, errno)))
+        else {
+            return Ok(());
+        };
+        for mount in all().take_while(|mount| !ptr::eq(*mount, busy)) {
+            set(mount, !rdonly)?;
+        }
+        Err(errno)
     }
 }
 

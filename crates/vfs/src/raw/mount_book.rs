@@ -165,7 +165,8 @@ impl Book {
     /// Enters a mount that is mounted nowhere, and shows it to readers.
     ///
     /// # Errors
-    /// `ENOSPC` if there are as many mounts as there may be, `ENOMEM`; with what was to be entered,
+    /// `ENOSPC` if there are as many mounts as there may be, `ENOMEM`; with the mount that was to
+    /// be entered,
     /// to be dropped without the lock.
     pub(crate) fn enter<'k>(
         &mut self,
@@ -281,6 +282,16 @@ impl Book {
         self.number(0);
         self.unmark_all(&mut gone);
         Ok(gone)
+    }
+
+    /// Calls `each` with a mount and all mounts on it. O(mounts of the kernel).
+    pub(crate) fn each_of_tree(&self, top: &TreeMount, each: impl Fn(&TreeMount)) {
+        let (mut at, _) = self.list_trees(|entry| entry.mount.same(top));
+        while let Some(entry) = self.entries.get(at) {
+            entry.leaving.set(false);
+            each(&entry.mount);
+            at = entry.next.get();
+        }
     }
 
     /// Lists the mounts that `tops` picks and all mounts on them, each before the one that it is

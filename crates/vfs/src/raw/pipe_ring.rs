@@ -24,7 +24,7 @@ pub(crate) struct Ring {
     tail: u32,
     /// Places that are used: a power of two.
     size: u32,
-    /// Places that are kept for somebody who is about to put something in, or [`FRESH`].
+    /// Places that are reserved for a writer, or [`FRESH`].
     reserved: u32,
     few: [Place; FEW],
     /// What was taken out and came back: it comes before all others, and takes no place.
@@ -66,7 +66,7 @@ impl Ring {
         (self.size, self.reserved) = (size as u32, 0);
     }
 
-    /// Makes an empty ring a fresh one. Returns what is to be dropped when no lock is held.
+    /// Makes an empty ring a fresh one. Returns memory to be dropped when no lock is held.
     pub(crate) fn renew(&mut self) -> Option<Box<[Place]>> {
         core::mem::replace(self, Self::new()).many
     }

@@ -131,7 +131,7 @@ impl<'k> FsStruct<'k> {
         drop(debris);
         // It was changed meanwhile, or the process is in a mount that is not mounted any more.
         let _locked = self.lock.lock();
-        // SAFETY: under the lock nobody replaces it.
+        // SAFETY: no other thread replaces it under the lock.
         unsafe { cell.path() }.to_path()
     }
 
@@ -163,12 +163,13 @@ impl<'k> FsStruct<'k> {
         drop(old);
     }
 
-    /// Another place for each that is `old` (`pivot_root`). Puts no reference but to that, which the
+    /// Another place for each that is `old` (`pivot_root`). Puts no reference but to that, which
+    /// the
     /// caller has.
     pub fn replace(&self, old: &Path<'k>, new: &Path<'k>) {
         for cell in [&self.root, &self.pwd] {
             let locked = self.lock.lock();
-            // SAFETY: under the lock nobody replaces it.
+            // SAFETY: no other thread replaces it under the lock.
             let place: PathRef<'_, 'k> = unsafe { cell.path() };
             let is_old = core::ptr::eq(place.mount(), &**old.mount())
                 && core::ptr::eq(place.dentry(), &**old.dentry());

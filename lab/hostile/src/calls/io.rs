@@ -130,4 +130,7 @@ pub(super) const CALLS: &[Call] = calls! {
         let answer = c.p.ioctl(a.int(0), a.0[1] as u64, &mut argument)?;
         if answer < 0 { Err(Errno::from_raw_os_error(-answer)) } else { Ok(answer.into()) }
     };
+    4 ioctl_bytes(Fd, One(&[0x541b, 0x5421, 0x5450, 0x5411, 0x5401]), Length) |c, a| {
+        into(c, a.0[2], |p, to| p.ioctl_bytes(a.int(0), a.0[1] as u64, to).map(|_| 0))
+    };
 };

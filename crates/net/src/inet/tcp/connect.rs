@@ -414,6 +414,7 @@ impl End {
     fn open(&self, peer: &Self) -> u32 {
         let mut rx = self.rx.0.lock();
         rx.gone = false;
+        rx.full = false;
         rx.limit = limit(self, peer);
         rx.epoch
     }

@@ -16,9 +16,11 @@ impl End {
         // Under the lock: what waiters look at is changed under it.
         let (has_enough, flags) = {
             let rx = self.rx.0.lock();
-            // A queue that is nearly full is enough in any case: no more may come.
-            let enough =
-                rx.bytes.len() >= self.options.target(false, usize::MAX) || rx.is_nearly_full();
+            // A queue that is nearly full, or that gets no more memory, is enough in any case: no
+            // more may come.
+            let enough = rx.bytes.len() >= self.options.target(false, usize::MAX)
+                || rx.full
+                || rx.is_nearly_full();
             (enough && !rx.bytes.is_empty(), self.flags())
         };
         if flags & LISTENS != 0 {

@@ -8,7 +8,10 @@ const WITHOUT: &[(&str, &str)] = &[
     ("file", "returns a handle"),
     ("openat_file", "returns a handle"),
     ("fd_name", "the text of a link in /proc, which the tests of /proc compare"),
+    ("ioctl_bytes", "is ioctl, for arguments of embedders' files"),
+    ("pidfd_send_signal", "the tests of processes compare it"),
     ("take_pages", "has no counterpart on the host"),
+    ("ioctl_bytes", "`ioctl` with an argument of another length"),
     ("vmsplice_gift", "has no counterpart on the host"),
 ];
 

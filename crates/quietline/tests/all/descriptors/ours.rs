@@ -9,6 +9,7 @@ use quietline::{
     Capabilities, Config, EpollEvent, Errno, FdSet, ItimerSpec, Kernel, OpenHow, PollFd, Process,
     RecvMsg, SendMsg, SockAddr,
 };
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// Bytes that the root file system holds, as it would otherwise take the host's memory.
@@ -21,6 +22,10 @@ pub(crate) struct Ours {
 }
 
 fn host_capabilities() -> u64 {
+    // One thread at a time: ThreadSanitizer takes a number that one thread closes and another one
+    // gets for a race.
+    static READING: Mutex<()> = Mutex::new(());
+    let _reading = READING.lock();
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
     u64::from_str_radix(line.trim(), 16).unwrap()

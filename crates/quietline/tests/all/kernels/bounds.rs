@@ -4,7 +4,7 @@
 
 use crate::support::spawn_asleep;
 use quietline::abi::*;
-use quietline::locks::{F_SETLK, F_UNLCK, F_WRLCK, Flock, LOCK_SH, LOCK_UN};
+use quietline::locks::{F_SETLK, F_UNLCK, F_WRLCK, Flock, LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN};
 use quietline::{
     Config, Errno, Events, Kernel, MS_BIND, MS_MOVE, MS_REC, PollFd, Process, SendMsg,
 };
@@ -129,6 +129,12 @@ fn locks_of_a_file_end_at_their_number() {
     p.flock(other, LOCK_SH).unwrap();
     p.flock(other, LOCK_UN).unwrap();
     lock(&p, a, F_WRLCK, 8, 1).unwrap();
+    // A lock in the way is told first.
+    lock(&p, a, F_UNLCK, 8, 1).unwrap();
+    p.flock(other, LOCK_EX).unwrap();
+    assert_eq!(p.flock(a, LOCK_SH | LOCK_NB), Err(Errno::AGAIN));
+    p.flock(other, LOCK_SH).unwrap();
+    assert_eq!(p.flock(a, LOCK_SH | LOCK_NB), Err(Errno::NOLCK));
 }
 
 #[test]
@@ -249,6 +255,26 @@ fn a_named_pipe_counts_while_it_is_open() {
         assert_eq!(resize(&p, fd, 1), Ok(1));
         p.close_range(0, u32::MAX, 0).unwrap();
     }
+}
+
+/// A named pipe counts for the user that opens it first, each time that it is open nowhere.
+#[test]
+fn a_named_pipe_counts_for_the_first_opener() {
+    quietline_testing::isolated!();
+    let kernel = Kernel::boot(Config::default().owner(0, 0).pipe_user_pages(17, 0)).unwrap();
+    let [root, user] = [(); 2].map(|()| kernel.process().unwrap());
+    root.mkdir("/d", 0o777).unwrap();
+    root.chmod("/d", 0o777).unwrap();
+    root.mknod("/d/fifo", S_IFIFO | 0o666, 0).unwrap();
+    root.chmod("/d/fifo", 0o666).unwrap();
+    user.setresuid(7, 7, 7).unwrap();
+    let open = |p: &Process| p.open("/d/fifo", O_RDWR | O_NONBLOCK, 0).unwrap();
+    let fd = open(&root);
+    assert_eq!((pages(&root, fd), pipe(&user).1), (16, 16), "user 7 has one pipe");
+    user.close_range(0, u32::MAX, 0).unwrap();
+    root.close(fd).unwrap();
+    let fd = open(&user);
+    assert_eq!((pages(&user, fd), pipe(&user).1), (16, 2), "and now two");
 }
 
 #[test]
@@ -427,6 +453,41 @@ fn who_waits_for_memory_of_sockets_goes_on() {
     });
 }
 
+/// A reader that waits for more than the queue may hold is told of the bytes that are there: the
+/// sender waits
+/// for it.
+#[test]
+fn a_low_water_mark_beyond_the_memory_of_sockets_is_met() {
+    quietline_testing::isolated!();
+    let is_readable = |p: &Process, fd: i32| {
+        let mut ready = [PollFd::new(fd, Events::IN.bits() as i16)];
+        p.poll(&mut ready, 0).unwrap() == 1
+    };
+    for piece in [1000, 4096, 50_000] {
+        let p = process(Config::default().tcp_mem(0));
+        let [client, server] = connection(&p);
+        p.setsockopt(server, SOL_SOCKET, SO_RCVLOWAT, &100_000i32.to_ne_bytes()).unwrap();
+        // The first piece fits, and is too little. (A larger one meets the limit at once.)
+        let sent = p.send(client, &vec![5; piece], MSG_DONTWAIT).unwrap();
+        assert_eq!(is_readable(&p, server), piece > 4096, "{piece}");
+        if piece <= 4096 {
+            thread::scope(|scope| {
+                let poller = spawn_asleep(scope, || {
+                    let mut ready = [PollFd::new(server, Events::IN.bits() as i16)];
+                    p.poll(&mut ready, -1)
+                });
+                assert_eq!(sent + flood(&p, client, piece), 4096, "{piece}");
+                assert_eq!(poller.join().unwrap(), Ok(1), "{piece}");
+            });
+        }
+        assert_eq!(drain(&p, server), 4096);
+        assert!(!is_readable(&p, server) && is_writable(&p, client));
+        // The next bytes are too little again.
+        p.send(client, &[5; 100], 0).unwrap();
+        assert!(!is_readable(&p, server), "{piece}");
+    }
+}
+
 #[test]
 fn limits_of_sockets_are_files() {
     quietline_testing::isolated!();
@@ -445,8 +506,12 @@ fn limits_of_sockets_are_files() {
     assert_eq!(tcp_mem(), [7, 2, 3]);
     assert_eq!(set(&p, &at("ipv4/tcp_mem"), "x 1"), Err(Errno::INVAL));
     assert_eq!(tcp_mem(), [7, 2, 3]);
-    assert_eq!(set(&p, &at("ipv4/tcp_mem"), "8 x"), Ok(2), "as far as there are numbers");
-    assert_eq!(tcp_mem(), [8, 2, 3]);
+    assert_eq!(set(&p, &at("ipv4/tcp_mem"), "8 x"), Err(Errno::INVAL));
+    assert_eq!(tcp_mem(), [8, 2, 3], "the numbers before the error are set");
+    assert_eq!(set(&p, &at("ipv4/tcp_mem"), "9  "), Ok(3));
+    assert_eq!(set(&p, &at("ipv4/tcp_mem"), "9 2 3 more"), Ok(6), "no more than three");
+    assert_eq!(set(&p, &at("ipv4/tcp_mem"), "8x 5"), Err(Errno::INVAL));
+    assert_eq!(tcp_mem(), [9, 2, 3]);
     let sock = p.socket(AF_UNIX, SOCK_STREAM, 0).unwrap();
     for (name, option, least) in
         [("core/wmem_max", SO_SNDBUF, 4608), ("core/rmem_max", SO_RCVBUF, 2304)]

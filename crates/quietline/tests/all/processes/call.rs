@@ -112,9 +112,10 @@ impl Dice {
             29..31 => Call::SetSession,
             31..34 => Call::Kill(self.one(forked), self.of(&SIGNALS)),
             34..37 => {
-                // That would be no group but a process of the host.
+                // Those would be no groups: a process of the host, and all processes here.
                 let group = self.pid(forked);
-                let group = if group == Pid::Number(-5) { Pid::Number(0) } else { group };
+                let none = [Pid::Number(-5), Pid::Of(0)].contains(&group);
+                let group = if none { Pid::Number(0) } else { group };
                 Call::KillGroup(group, self.of(&SIGNALS))
             }
             37..39 => Call::Ignore(self.below(3) == 0),

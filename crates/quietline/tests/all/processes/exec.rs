@@ -9,8 +9,10 @@ use std::process::{Command, Stdio};
 
 /// "No change", where an id is set.
 const KEEP: u32 = u32::MAX;
-/// The descriptors from this on are looked at.
+/// The first descriptor that is looked at.
 const FIRST: i32 = 50;
+/// Those that are looked at.
+const FDS: std::ops::Range<i32> = FIRST..FIRST + 6;
 
 /// The ids before the call.
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +93,7 @@ fn output(ids: Ids, command: &[&str]) -> String {
 fn host(ids: Ids) -> Seen {
     let mut seen = Seen::default();
     let fds = output(ids, &["/bin/ls", "/proc/self/fd"]);
-    seen.fds = fds.lines().map(|fd| fd.parse().unwrap()).filter(|fd| *fd >= FIRST).collect();
+    seen.fds = fds.lines().map(|fd| fd.parse().unwrap()).filter(|fd| FDS.contains(fd)).collect();
     seen.fds.sort_unstable();
     seen.read_status(&output(ids, &["/bin/cat", "/proc/self/status"]));
     let owner = output(ids, &["/usr/bin/stat", "-c", "%u %g", "/proc/self/fd"]);
@@ -123,7 +125,7 @@ fn ours(ids: Ids) -> Seen {
     let child = p.fork().unwrap();
     assert_eq!(p.setpgid(child.getpid(), 0), Ok(()));
     drop(child);
-    let fds = p.open_fds().unwrap().into_iter().filter(|fd| *fd >= FIRST).collect();
+    let fds = p.open_fds().unwrap().into_iter().filter(|fd| FDS.contains(fd)).collect();
     let mut seen = Seen { fds, pending: p.sigpending(), ..Seen::default() };
     let mut text = [0; 1000];
     let status = p.open("/proc/self/status", O_RDONLY, 0).unwrap();

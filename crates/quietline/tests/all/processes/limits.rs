@@ -71,12 +71,22 @@ fn host(pids: [i32; 3], calls: &[Call]) -> Vec<Answer> {
     calls.iter().map(call).collect()
 }
 
-/// Limits that all processes of both sides begin with.
-fn begin(set: impl Fn(u32, Rlimit)) {
-    for resource in KEPT {
-        set(resource, Rlimit { soft: RLIM_INFINITY, hard: RLIM_INFINITY });
-    }
-    set(RLIMIT_NOFILE, Rlimit { soft: 1000, hard: 2000 });
+/// The limits of the host's process, with which both sides begin.
+fn host_limits() -> Vec<(u32, libc::rlimit)> {
+    let get = |resource: u32| {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: a structure of our own.
+        assert_eq!(unsafe { libc::getrlimit(resource as _, &mut limit) }, 0);
+        (resource, limit)
+    };
+    KEPT.into_iter().chain([RLIMIT_NOFILE]).map(get).collect()
+}
+
+/// Whether this process may raise hard limits.
+fn may_raise() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:\t")).expect("a set");
+    u64::from_str_radix(set, 16).unwrap() & Capabilities::SYS_RESOURCE.bits() != 0
 }
 
 /// A process of the host that sleeps, which is ended when this is dropped.
@@ -129,15 +139,12 @@ fn limits_are_raised_by_whom_the_host_lets() {
         return quietline_testing::skip_without_root("this program cannot act as other users");
     }
     let calls = calls();
-    let host_begins = || {
-        begin(|resource, Rlimit { soft, hard }| {
-            let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
-            // SAFETY: a structure of our own.
-            assert_eq!(unsafe { libc::setrlimit(resource as _, &limit) }, 0, "{resource}");
-        });
-    };
-    for capabilities in [false, true] {
-        host_begins();
+    let may_raise = may_raise();
+    if !may_raise {
+        println!("this program may not raise limits: as a caller without capabilities only");
+    }
+    let begin = host_limits();
+    for capabilities in [true, false].into_iter().filter(|raises| may_raise || !raises) {
         let sleepers = [Sleeper::new(ID), Sleeper::new(0)];
         let pids = [0, sleepers[0].pid(), sleepers[1].pid()];
         let theirs = {
@@ -149,11 +156,16 @@ fn limits_are_raised_by_whom_the_host_lets() {
         };
         let theirs = theirs.join().unwrap();
         drop(sleepers);
-        host_begins();
+        for (resource, limit) in begin.iter().filter(|_| may_raise) {
+            // SAFETY: a structure of our own.
+            assert_eq!(unsafe { libc::setrlimit(*resource as _, limit) }, 0, "{resource}");
+        }
 
         let kernel = Kernel::boot(Config::default().privileged(true)).unwrap();
         let root = kernel.process().unwrap();
-        begin(|resource, limit| root.setrlimit(resource, limit).unwrap());
+        for (resource, libc::rlimit { rlim_cur: soft, rlim_max: hard }) in &begin {
+            root.setrlimit(*resource, Rlimit { soft: *soft, hard: *hard }).unwrap();
+        }
         let [p, equal, other] = [(); 3].map(|()| root.fork().unwrap());
         for user in [&p, &equal] {
             user.setgroups(&[]).unwrap();
@@ -173,7 +185,7 @@ fn limits_are_raised_by_whom_the_host_lets() {
             assert_eq!(here, host, "{call:?}, with capabilities: {capabilities}");
             *(if host.0 == 0 { &mut allowed } else { &mut refused }) += 1;
         }
-        assert!(allowed > 50 && refused > 50, "{allowed} {refused}");
+        assert!(allowed > 20 && refused > 50, "{allowed} {refused}");
     }
 }
 

@@ -53,6 +53,8 @@ impl Both {
             // The first process is the parent of orphans.
             Call::Exit(_) if caller == 0 => None,
             Call::Kill9(Pid::Of(n)) if n == 0 || n == caller || !self.running[n] => None,
+            // Its number is 1 here, and -1 stands for all processes.
+            Call::KillGroup(Pid::Of(0), _) => None,
             // Its parent is none of ours.
             Call::Parent if caller == 0 => None,
             // The number may be that of a process of another user of the host.

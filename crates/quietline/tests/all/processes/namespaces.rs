@@ -175,7 +175,7 @@ fn a_namespace_is_shared_with_children() {
         text.lines().map(line).filter(|at| at.len() == 2).collect::<Vec<_>>()
     };
     assert_eq!((mounts(&p), mounts(&inside)), (vec!["/a".into()], vec!["/b".to_owned()]));
-    // Of the processes whose root is the old one, all are moved.
+    // All processes with the old root are moved.
     for process in [&inside, &child] {
         process.chroot("/b").unwrap();
     }

@@ -4,8 +4,8 @@ use crate::support::{Random, spawn_asleep};
 use quietline::abi::*;
 use quietline::inotify::{IN_ATTRIB, IN_MODIFY, IN_NONBLOCK};
 use quietline::{
-    Attributes, Caller, Config, Entry, EpollEvent, Errno, Events, FdSet, FileOps, FileSystem,
-    InodeOps, Interrupt, Kernel, PollFd, Process, Readiness, Shared,
+    Attributes, Caller, Changes, Config, Entry, EpollEvent, Errno, Events, FdSet, FileOps,
+    FileSystem, InodeOps, Interrupt, Kernel, PollFd, Process, Readiness, Shared,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,7 +52,11 @@ struct Bytes {
     synced: Mutex<Vec<bool>>,
 }
 
-impl InodeOps for Bytes {}
+impl InodeOps for Bytes {
+    fn setattr(&self, _: &Caller<'_>, _: &Changes) -> Result<(), Errno> {
+        Ok(())
+    }
+}
 
 impl FileOps for Bytes {
     fn read_at(&self, _: &Caller<'_>, to: &mut [u8], at: u64) -> Result<usize, Errno> {
@@ -94,7 +98,8 @@ fn calls(p: &Process, path: &str, seed: u64) -> Vec<String> {
     let data: Vec<u8> = (0..).map(|n: u32| n.to_le_bytes()[0]).take(300).collect();
     for _ in 0..150 {
         let (fd, at) = (fds[random.below(fds.len())], random.below(400) as i64 - 5);
-        let (one, two) = (&data[..random.below(60)], &data[random.below(20)..random.below(80) + 20]);
+        let (one, two) =
+            (&data[..random.below(60)], &data[random.below(20)..random.below(80) + 20]);
         let mut read = [[0; 50]; 2];
         let [first, second] = &mut read;
         let done = match random.below(9) {
@@ -115,7 +120,7 @@ fn calls(p: &Process, path: &str, seed: u64) -> Vec<String> {
     let mut all = vec![0; 4096];
     let n = p.pread(fds[0], &mut all, 0).unwrap();
     told.push(format!("{:?}", &all[..n]));
-    fds.map(|fd| p.close(fd).unwrap());
+    fds.into_iter().for_each(|fd| p.close(fd).unwrap());
     told
 }
 
@@ -186,13 +191,14 @@ fn writes_of_many_threads_are_all_there() {
     assert_eq!(p.fsync(shared), Err(Errno::IO));
 }
 
-/// A file whose answers to a write are given.
+/// A file that answers writes as given.
 #[derive(Default)]
 struct Answers(Mutex<VecDeque<Result<(u64, usize), Errno>>>);
 
 impl Answers {
     fn next(&self) -> Result<(u64, usize), Errno> {
-        self.0.lock().unwrap().pop_front().expect("on purpose, or one call too many")
+        let next = self.0.lock().unwrap().pop_front();
+        next.expect("on purpose, or one call too many")
     }
 }
 
@@ -263,7 +269,7 @@ fn answers_to_writes_are_checked() {
     assert!(file.0.lock().unwrap().is_empty());
 }
 
-/// A file whose attributes are asked for at each walk. One answer waits.
+/// A file that is asked for its attributes at each walk. One answer waits.
 struct Late {
     waits: AtomicBool,
     entered: Barrier,
@@ -347,6 +353,8 @@ fn bytes_go_from_and_to_other_files() {
     assert_eq!(p.splice(read, None, fd, Some(&mut 0), 5, 0), Err(Errno::INVAL));
     assert_eq!(p.read(read, &mut [0; 9]), Ok(5));
     assert_eq!(p.copy_file_range(fd, Some(&mut 0), fd, None, 5, 0), Err(Errno::INVAL));
+    assert_eq!(p.fallocate(fd, 0, 0, 5), Err(Errno::OPNOTSUPP));
+    assert_eq!(p.fallocate(fd, 0, i64::MAX, 1), Err(Errno::FBIG));
     p.close(fd).unwrap();
     p.mount("none", "/m", "", quietline::MS_REMOUNT | quietline::MS_BIND | 1).unwrap();
     assert_eq!(p.open("/m/file", O_RDWR, 0), Err(Errno::ROFS));
@@ -428,7 +436,7 @@ fn a_device_is_the_embedders() {
     assert_eq!((p.poll(&mut fds, 0), fds[0].revents), (Ok(1), 1 | 4));
     let epoll = p.epoll_create1(0).unwrap();
     assert_eq!(p.epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &EpollEvent::default()), Err(Errno::PERM));
-    // What the device has not got, and what is none.
+    // Requests and devices that are missing.
     let none = p.open("/m/none", O_RDONLY, 0).unwrap();
     assert_eq!(p.ioctl(none, 7, &mut 0), Err(Errno::NOTTY));
     assert_eq!(p.open("/m/disk", O_RDONLY, 0), Err(Errno::NXIO));
@@ -515,7 +523,7 @@ fn a_device_lets_its_callers_wait() {
             let mut bytes = [0; 4];
             p.read(fd, &mut bytes).map(|n| bytes[..n].to_vec())
         });
-        // An event of the other direction wakes nobody; a wake-up without bytes is no answer.
+        // An event of the other direction wakes no thread; a wake-up without bytes is no answer.
         queue.readiness.set(WRITABLE);
         assert!(read.sleeps_on());
         queue.readiness.set(READABLE);
@@ -540,8 +548,8 @@ fn a_device_lets_its_callers_wait() {
     });
 }
 
-/// What a poller is told of a file in a sequence of calls that looks random: of a device whose open
-/// file is both ends, or of a pipe.
+/// Makes calls on a device or a pipe in a sequence that looks random. Returns the results, and the
+/// answers of pollers.
 fn polled(p: &Process, [read, write]: [i32; 2], seed: u64) -> Vec<String> {
     let (mut random, mut told) = (Random(seed), Vec::new());
     for fd in [read, write] {
@@ -575,7 +583,7 @@ fn polled(p: &Process, [read, write]: [i32; 2], seed: u64) -> Vec<String> {
         });
         told.push(format!("{did:?} {n} {} {selected:?} {events:?}", fds[0].revents));
     }
-    epolls.map(|(epoll, _)| p.close(epoll).unwrap());
+    epolls.into_iter().for_each(|(epoll, _)| p.close(epoll).unwrap());
     told
 }
 
@@ -635,7 +643,7 @@ fn pollers_sleep_until_a_device_wakes_them() {
     p.close_range(0, u32::MAX, 0).unwrap();
     p.umount2("/m", 0).unwrap();
     p.kernel().shrink();
-    quietline_sync::rcu::global().unwrap().barrier();
+    (0..3).for_each(|_| quietline_sync::rcu::global().unwrap().barrier());
     assert_eq!((Arc::strong_count(&queue.readiness), Arc::strong_count(&queue)), (1, 1));
 }
 

@@ -1,4 +1,4 @@
-//! Names and attributes of embedders' files that change: as on tmpfs, and whatever other threads do.
+//! Names and attributes of embedders' files that change: as on tmpfs, and beside other threads.
 
 use super::memory_fs::{MemoryFs, ROOT};
 use crate::support::{Random, alone};
@@ -27,8 +27,7 @@ fn mounted(valid: Option<Duration>) -> (Arc<Process>, Arc<MemoryFs>) {
     (p, fs)
 }
 
-/// What a call with side effects has said, and the attributes that do not depend on the file
-/// system.
+/// The attributes that do not depend on the file system.
 fn described(stat: Result<Stat, Errno>) -> String {
     match stat {
         Err(errno) => format!("{errno:?}"),
@@ -55,7 +54,7 @@ fn events(p: &Process, inotify: i32) -> Vec<(u32, String)> {
     seen
 }
 
-/// The calls of a test of one tree: who makes them, and what is open.
+/// The calls of a test of one tree: the processes that make them, and the open files.
 struct Tree<'a> {
     processes: [&'a Process; 2],
     root: &'a str,
@@ -69,7 +68,8 @@ impl Tree<'_> {
     fn path(&self, random: &mut Random) -> String {
         let mut path = self.root.to_string();
         for _ in 0..[1, 1, 1, 2, 2, 3][random.below(6)] {
-            const NAMES: [&str; 5] = ["a", "b", "c", "d", "a_name_that_is_not_in_the_dentry_itself"];
+            const NAMES: [&str; 5] =
+                ["a", "b", "c", "d", "a_name_that_is_not_in_the_dentry_itself"];
             path.push('/');
             path += if random.below(24) == 0 { "." } else { NAMES[random.below(5)] };
         }
@@ -79,7 +79,7 @@ impl Tree<'_> {
         path
     }
 
-    /// Makes a call. Returns what it has said.
+    /// Makes a call. Returns its result.
     fn call(&mut self, random: &mut Random) -> String {
         let who = random.below(3) / 2;
         let p = self.processes[who];
@@ -88,7 +88,8 @@ impl Tree<'_> {
         let id = [0, 1000, u32::MAX][random.below(3)];
         let times = [5, 9].map(|tv_sec| Timespec { tv_sec, tv_nsec: 7 });
         let done = |done: Result<(), Errno>| format!("{done:?}");
-        match random.below(26) {
+        let call = random.below(26);
+        let said = match call {
             0..=2 => done(p.mkdir(&one, mode)),
             3 => done(p.rmdir(&one)),
             4 | 5 => done(p.unlink(&one)),
@@ -150,7 +151,9 @@ impl Tree<'_> {
                 String::new()
             }
             _ => self.on_open(random),
-        }
+        };
+        let [one, two] = [&one, &two].map(|path| &path[self.root.len()..]);
+        format!("{who} makes call {call} of {one} {two} {mode:o}: {said}")
     }
 
     /// Makes a call on an open file.
@@ -170,7 +173,7 @@ impl Tree<'_> {
         format!("{done:?} {}", described(p.fstat(fd)))
     }
 
-    /// Describes what is in the tree.
+    /// Describes the files of the tree.
     fn describe(&self, path: &str, told: &mut Vec<String>) {
         let p = self.processes[0];
         let fd = p.open(path, O_RDONLY | O_DIRECTORY, 0).unwrap();
@@ -199,7 +202,14 @@ impl Tree<'_> {
 }
 
 /// Runs a sequence of calls in a tree.
-fn run(p: &Process, user: &Process, root: &str, seed: u64, links: bool, shrinks: bool) -> Vec<String> {
+fn run(
+    p: &Process,
+    user: &Process,
+    root: &str,
+    seed: u64,
+    links: bool,
+    shrinks: bool,
+) -> Vec<String> {
     let mut tree = Tree { processes: [p, user], root, links, shrinks, open: Vec::new() };
     let inotify = p.inotify_init1(IN_NONBLOCK).unwrap();
     p.inotify_add_watch(inotify, root, IN_ALL_EVENTS).unwrap();
@@ -222,12 +232,14 @@ fn names_change_as_in_tmpfs() {
     for (seed, (valid, links, shrinks)) in
         (0..).zip([(zero, true, false), (zero, false, true), (None, false, true)].repeat(40))
     {
-        let (p, _) = mounted(valid);
-        let user = p.fork().unwrap();
-        user.setresgid(1000, 1000, 1000).unwrap();
-        user.setresuid(1000, 1000, 1000).unwrap();
-        let ours = run(&p, &user, "/m", seed, links, shrinks);
-        let tmpfs = run(&p, &user, "/t", seed, links, shrinks);
+        // Each in a kernel of its own: links lead to files beside the tree, too.
+        let [ours, tmpfs] = ["/m", "/t"].map(|root| {
+            let (p, _) = mounted(valid);
+            let user = p.fork().unwrap();
+            user.setresgid(1000, 1000, 1000).unwrap();
+            user.setresuid(1000, 1000, 1000).unwrap();
+            run(&p, &user, root, seed, links, shrinks)
+        });
         for (at, (ours, tmpfs)) in ours.iter().zip(&tmpfs).enumerate() {
             assert_eq!(ours, tmpfs, "seed {seed}, {valid:?}, line {at}");
         }
@@ -331,7 +343,7 @@ fn what_is_mounted_stays() {
     assert_eq!(p.open("/m/x", O_CREAT, 0), Err(Errno::ROFS));
     fs.unhook();
     p.mount("none", "/m", "", MS_REMOUNT | MS_BIND).unwrap();
-    // A directory takes what is mounted below it along.
+    // A directory takes the mounts below it along.
     p.mount("none", "/m/d/below", "tmpfs", 0).unwrap();
     p.close(p.creat("/m/d/below/mark", 0o644).unwrap()).unwrap();
     p.rename("/m/d", "/m/moved").unwrap();
@@ -341,7 +353,7 @@ fn what_is_mounted_stays() {
     p.rename("/m/moved", "/m/again").unwrap();
     p.stat("below/mark").unwrap();
     assert_eq!(p.getcwd().unwrap(), b"/m/again");
-    // What is removed has no names.
+    // A removed directory has no names.
     p.mkdir("/m/gone", 0o755).unwrap();
     p.chdir("/m/gone").unwrap();
     p.rmdir("/m/gone").unwrap();
@@ -462,9 +474,8 @@ fn the_cache_agrees_after_races() {
                 scope.spawn(move || {
                     let mut random = Random(round * 10 + thread);
                     for _ in 0..150 {
-                        let [one, two] = [(); 2].map(|()| {
-                            format!("/m/{}", NAMES[random.below(NAMES.len())])
-                        });
+                        let [one, two] =
+                            [(); 2].map(|()| format!("/m/{}", NAMES[random.below(NAMES.len())]));
                         let done = match random.below(9) {
                             0 => p.open(&one, O_CREAT | O_RDWR, 0o644).and_then(|fd| {
                                 p.write(fd, b"x")?;
@@ -483,8 +494,13 @@ fn the_cache_agrees_after_races() {
                             _ => p.stat(&one).map(drop),
                         };
                         let expected = [
-                            Errno::NOENT, Errno::EXIST, Errno::ISDIR, Errno::NOTDIR,
-                            Errno::NOTEMPTY, Errno::INVAL, Errno::PERM,
+                            Errno::NOENT,
+                            Errno::EXIST,
+                            Errno::ISDIR,
+                            Errno::NOTDIR,
+                            Errno::NOTEMPTY,
+                            Errno::INVAL,
+                            Errno::PERM,
                         ];
                         assert!(done.is_ok() || expected.contains(&done.unwrap_err()), "{done:?}");
                     }
@@ -521,7 +537,9 @@ fn each_allocation_of_a_change_may_fail() {
     let long = "/m/a_name_that_is_not_in_the_dentry_itself";
     assert!(long.len() > 30);
     let calls: [(&str, Call); 9] = [
-        ("create", |p| p.close(p.open("/m/a_name_that_is_not_in_the_dentry_itself", O_CREAT, 0)?)),
+        ("create", |p| {
+            p.close(p.open("/m/a_name_that_is_not_in_the_dentry_itself", O_CREAT, 0)?)
+        }),
         ("create", |p| p.mkdir("/m/a_name_that_is_not_in_the_dentry_itself", 0o755)),
         ("create", |p| p.symlink("x", "/m/new")),
         ("link", |p| p.link("/m/file", "/m/a_name_that_is_not_in_the_dentry_itself")),
@@ -550,14 +568,16 @@ fn each_allocation_of_a_change_may_fail() {
             fs.unhook();
             if let Err(errno) = done {
                 assert_eq!(errno, Errno::NOMEM, "{method} {n}");
-                // Only `open` needs what it has made: it is there then.
+                // Only `open` needs the file that it has made, which is there then.
                 let there = asked.load(SeqCst);
                 assert_eq!(call(&p), Ok(()), "{method} {n}: asked before: {there}");
             }
             // The cache agrees, with and without its dentries.
-            let look = || ["file", "other", "dir", "new", &long[3..]].map(|name| {
-                p.stat(format!("/m/{name}")).map(|stat| (stat.st_ino, stat.st_mode))
-            });
+            let look = || {
+                ["file", "other", "dir", "new", &long[3..]].map(|name| {
+                    p.stat(format!("/m/{name}")).map(|stat| (stat.st_ino, stat.st_mode))
+                })
+            };
             let cached = look();
             p.kernel().shrink();
             assert_eq!(look(), cached, "{method} {n}");

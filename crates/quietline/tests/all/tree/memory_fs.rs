@@ -123,12 +123,7 @@ impl InodeOps for Inode {
         })
     }
 
-    fn revalidate(
-        &self,
-        _: &Caller<'_>,
-        name: &[u8],
-        child: &dyn InodeOps,
-    ) -> Result<bool, Errno> {
+    fn revalidate(&self, _: &Caller<'_>, name: &[u8], child: &dyn InodeOps) -> Result<bool, Errno> {
         let child: &dyn Any = child;
         let child = child.downcast_ref::<Self>().expect("one of ours").id;
         self.with("revalidate", |_, own| Ok(own.names.get(name) == Some(&child)))
@@ -273,13 +268,7 @@ impl InodeOps for Inode {
         self.with("getxattr", |_, own| own.xattrs.get(name).cloned().ok_or(Errno::NODATA))
     }
 
-    fn setxattr(
-        &self,
-        _: &Caller<'_>,
-        name: &[u8],
-        value: &[u8],
-        flags: i32,
-    ) -> Result<(), Errno> {
+    fn setxattr(&self, _: &Caller<'_>, name: &[u8], value: &[u8], flags: i32) -> Result<(), Errno> {
         self.with("setxattr", |_, own| match own.xattrs.contains_key(name) {
             true if flags & XATTR_CREATE != 0 => Err(Errno::EXIST),
             false if flags & XATTR_REPLACE != 0 => Err(Errno::NODATA),
@@ -310,7 +299,7 @@ fn is_dir_of(files: &HashMap<u64, File>, other: &Option<File>, to: u64, id: u64)
     }
 }
 
-/// Checks a rename into a directory, and takes a name of what is replaced away.
+/// Checks a rename into a directory, and takes a name of the replaced file away.
 fn rename_in(
     files: &mut HashMap<u64, File>,
     new: &mut File,

@@ -215,19 +215,14 @@ fn own_mounts() -> Option<Host> {
         }
         let (none, root) = (c("none"), c("/"));
         let flags = (MS_REC | MS_PRIVATE) as libc::c_ulong;
-        let made = libc::mount(
-            none.as_ptr(),
-            root.as_ptr(),
-            core::ptr::null(),
-            flags,
-            core::ptr::null(),
-        );
+        let made =
+            libc::mount(none.as_ptr(), root.as_ptr(), core::ptr::null(), flags, core::ptr::null());
         assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
     }
     let base = format!("/tmp/quietline-mounts-{}", std::process::id());
     std::fs::create_dir(&base).unwrap();
     let host = Host { base };
-    // What is made below goes with the namespace.
+    // The mounts below go with the namespace.
     let (target, fstype) = (c(&host.base), c("tmpfs"));
     // SAFETY: as above.
     let made = unsafe {
@@ -288,7 +283,7 @@ impl Both {
             shown(system).iter().map(|line| line.replace(system.base(), "base")).collect::<Vec<_>>()
         });
         for path in ["a", "b", "c"] {
-            self.ask(|system| system.stat(path));
+            let _ = self.ask(|system| system.stat(path));
             // Sizes that were not given are a part of the host's memory. Some flags of file
             // systems are not told.
             let told = self.ask(|system| {
@@ -298,7 +293,8 @@ impl Both {
             let line = lines.iter().rfind(|line| line.contains(&format!(" /{path} "))).cloned();
             for (word, at) in [(",size=", 0), (",nr_inodes=", 2)] {
                 if line.as_ref().is_some_and(|line| line.contains(word)) {
-                    self.ask(|system| system.statfs(path).map(|all| [all[at], all[at + 1]]));
+                    let _ =
+                        self.ask(|system| system.statfs(path).map(|all| [all[at], all[at + 1]]));
                 }
             }
         }
@@ -390,6 +386,11 @@ fn options_and_flags_beside_the_host() {
             both.ask(|system| system.umount("a")).unwrap();
         }
     }
+    for len in [4095, 4096] {
+        let of = Mount { source: "x".repeat(len), ..tmpfs("b") };
+        assert_eq!(both.mount(&of).is_ok(), len == 4095);
+    }
+    both.ask(|system| system.umount("b")).unwrap();
     for source in ["", "x", "a b", "a#b\\c\td"] {
         if !source.is_empty() {
             both.mount(&Mount { source: source.into(), ..tmpfs("b") }).unwrap();
@@ -402,6 +403,8 @@ fn options_and_flags_beside_the_host() {
     for (fstype, data) in [
         ("", ""),
         ("nothing", ""),
+        ("pipefs", ""),
+        ("sockfs", ""),
         ("proc", "hidepid=0"),
         ("proc", "hidepid=off"),
         ("proc", "hidepid=9"),
@@ -419,7 +422,8 @@ fn options_and_flags_beside_the_host() {
     // Places that cannot be, and flags that contradict each other.
     both.ask(|system| system.write("a/file", 1)).unwrap();
     for target in ["a/file", "a/none", "a/file/x", ""] {
-        for flags in [0, MS_BIND, MS_MOVE, MS_REMOUNT, MS_REMOUNT | MS_BIND, MS_PRIVATE, MS_SHARED] {
+        for flags in [0, MS_BIND, MS_MOVE, MS_REMOUNT, MS_REMOUNT | MS_BIND, MS_PRIVATE, MS_SHARED]
+        {
             let of = Mount { source: "b".into(), from: true, flags, ..tmpfs(target) };
             let _ = both.mount(&of);
         }
@@ -469,15 +473,25 @@ fn a_file_system_and_its_mounts_beside_the_host() {
     // Sizes: not less than there is, and not after none.
     both.ask(|system| system.write("a/large", 100_000)).unwrap();
     for data in [
-        "size=50k", "size=200k", "size=2m,nr_inodes=10", "nr_inodes=2", "size=1m,nr_inodes=1",
-        "mode=700", "uid=7", "bogus", "size=300k,bogus", "noswap", "", "size=110592",
+        "size=50k",
+        "size=200k",
+        "size=2m,nr_inodes=10",
+        "nr_inodes=2",
+        "size=1m,nr_inodes=1",
+        "mode=700",
+        "uid=7",
+        "bogus",
+        "size=300k,bogus",
+        "noswap",
+        "",
+        "size=110592",
     ] {
         let _ = both.mount(&change("a", 0, data));
         let _ = both.ask(|system| system.write("a/more", 500_000));
         let _ = writes(&both);
     }
     both.ask(|system| system.umount("c")).unwrap();
-    // What is unbindable is not bound.
+    // An unbindable mount is not bound.
     let say = |to: &str, flags| Mount { flags, ..tmpfs(to) };
     both.ask(|system| system.mkdir("a/d")).unwrap();
     both.mount(&tmpfs("a/d")).unwrap();
@@ -493,6 +507,52 @@ fn a_file_system_and_its_mounts_beside_the_host() {
     both.mount(&say("a", MS_SLAVE)).unwrap();
     let _ = both.mount(&bind("a", "c", MS_REC));
     both.mount(&say("b/f", MS_PRIVATE)).unwrap_err();
+}
+
+/// A mount that was detached is one of its file system's all the same (as on Linux, by hand).
+#[test]
+fn a_remount_reaches_detached_mounts() {
+    quietline_testing::isolated!();
+    let p = Kernel::boot(Config::default().owner(0, 0)).unwrap().process().unwrap();
+    for path in ["/a", "/b"] {
+        Process::mkdir(&p, path, 0o755).unwrap();
+    }
+    let remount = |flags| p.mount("", "/a", "", MS_REMOUNT | flags);
+    p.mount("none", "/a", "tmpfs", 0).unwrap();
+    p.mount("/a", "/b", "", MS_BIND).unwrap();
+    let directory = p.open("/b", O_RDONLY, 0).unwrap();
+    let file = p.open("/b/f", O_WRONLY | O_CREAT, 0o600).unwrap();
+    p.umount2("/b", MNT_DETACH).unwrap();
+    assert_eq!(remount(MS_RDONLY), Err(Errno::BUSY));
+    assert_eq!(Process::write(&p, file, b"x"), Ok(1));
+    assert_eq!(p.mkdirat(directory, "stays", 0o755), Ok(()), "nothing has changed");
+    p.close(file).unwrap();
+    remount(MS_RDONLY).unwrap();
+    assert_eq!(p.mkdirat(directory, "d", 0o755), Err(Errno::ROFS));
+    remount(0).unwrap();
+    p.mkdirat(directory, "d", 0o755).unwrap();
+    p.close(directory).unwrap();
+    remount(MS_RDONLY).unwrap();
+}
+
+/// The unmount of a process's own root makes the file system read-only, by whichever mount.
+#[test]
+fn the_root_is_not_unmounted_but_made_read_only() {
+    quietline_testing::isolated!();
+    let p = Kernel::boot(Config::default().owner(0, 0)).unwrap().process().unwrap();
+    Process::mkdir(&p, "/b", 0o755).unwrap();
+    p.mount("/", "/b", "", MS_BIND).unwrap();
+    let file = p.open("/b/f", O_WRONLY | O_CREAT, 0o600).unwrap();
+    assert_eq!(p.umount2("/", 0), Err(Errno::BUSY), "a file is open for writing");
+    p.close(file).unwrap();
+    p.umount2("/", 0).unwrap();
+    for path in ["/d", "/b/d"] {
+        assert_eq!(Process::mkdir(&p, path, 0o755), Err(Errno::ROFS), "{path}");
+    }
+    p.mount("", "/", "", MS_REMOUNT | MS_BIND).unwrap();
+    assert_eq!(Process::mkdir(&p, "/d", 0o755), Err(Errno::ROFS), "the file system is so");
+    p.mount("", "/", "", MS_REMOUNT).unwrap();
+    Process::mkdir(&p, "/b/d", 0o755).unwrap();
 }
 
 #[test]
@@ -571,7 +631,9 @@ fn a_registered_type_is_mounted_by_name() {
             }
         }
     };
-    for (name, errno) in [("", Errno::INVAL), ("a b", Errno::INVAL), ("proc", Errno::BUSY)] {
+    for (name, errno) in
+        [("", Errno::INVAL), ("a b", Errno::INVAL), ("proc", Errno::BUSY), ("pipefs", Errno::BUSY)]
+    {
         assert_eq!(kernel.register_file_system(name, make.clone()), Err(errno), "{name}");
     }
     kernel.register_file_system("empty", make.clone()).unwrap();
@@ -579,7 +641,7 @@ fn a_registered_type_is_mounted_by_name() {
     let p = kernel.process().unwrap();
     assert_eq!(
         text(&p, "/proc/filesystems"),
-        "nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tempty\nnodev\tsockfs\nnodev\tpipefs\n"
+        "nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tsockfs\nnodev\tpipefs\nnodev\tempty\n"
     );
     Process::mkdir(&p, "/e", 0o755).unwrap();
     assert_eq!(p.mount_with("s", "/e", "empty", 0, "fail"), Err(Errno::NXIO));
