@@ -54,8 +54,10 @@ pub struct Process {
     pub(crate) kernel: Kernel,
 }
 
-/// What a process is made of, at one address for its life: `/proc` looks at it.
+/// The parts of a process, at one address for its life: `/proc` looks at it. Calls read the first
+/// fields; the others are seldom used.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Task {
     pub(crate) table: FdTable,
     pub(crate) fs: FsStruct<'static>,

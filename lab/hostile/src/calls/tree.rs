@@ -5,6 +5,8 @@ use crate::custom::Custom;
 use crate::guest::mount_id;
 use crate::kind::Kind::{Any, Bits, Fd, One, Only, Path, Seed};
 use libc::*;
+use quietline::{Caller, FileSystem, MountRequest};
+use std::sync::Arc;
 
 macro_rules! n {
     ($($n:expr),* $(,)?) => { &[$($n as i64),*] };
@@ -25,6 +27,7 @@ const FLAGS: &[i64] = n![
     MS_STRICTATIME,
     256,
 ];
+const OPTIONS: &[&str] = &["", "size=1m", "nr_inodes=20,mode=700", "ro,size=50%", "hidepid=0"];
 const KINDS: &[&str] = &["tmpfs", "tmpfs", "proc", "sysfs", "ext4"];
 
 #[rustfmt::skip] // a table
@@ -63,6 +66,27 @@ pub(super) const CALLS: &[Call] = calls! {
         MS_REMOUNT | MS_BIND, MS_REMOUNT | MS_BIND | MS_RDONLY]), Bits(FLAGS)) |c, a| {
         c.p.mount(a.path(0), a.path(1), "", (a.0[2] | a.0[3] & !(MS_REC as i64)) as u64)
             .map(nothing)
+    };
+    4 mount_with(Path, Path, Only(&[0, 2, 3, 4]), Bits(FLAGS), Only(&[0, 1, 2, 3, 4])) |c, a| {
+        let flags = a.0[3] as u64 & !(MS_BIND | MS_MOVE | MS_REMOUNT);
+        let (kind, options) = (KINDS[a.0[2] as usize], OPTIONS[a.0[4] as usize]);
+        c.p.mount_with(a.path(0), a.path(1), kind, flags, options).map(nothing)
+    };
+    1 register_file_system(Seed) |c, a| {
+        let (kernel, seed) = (c.p.kernel(), a.0[0] as u64);
+        kernel.register_file_system("custom", move |_: &Caller<'_>, _: &MountRequest<'_>| {
+            let fs: Arc<dyn FileSystem> = Custom::new(seed);
+            Ok(fs)
+        })?;
+        kernel.unregister_file_system("custom").map(nothing)
+    };
+    1 unregister_file_system(Seed) |c, a| {
+        let (kernel, seed) = (c.p.kernel(), a.0[0] as u64);
+        kernel.register_file_system("other", move |_: &Caller<'_>, _: &MountRequest<'_>| {
+            let fs: Arc<dyn FileSystem> = Custom::new(seed);
+            Ok(fs)
+        })?;
+        kernel.unregister_file_system("other").map(nothing)
     };
     6 mount_fs(Path, Seed, Bits(FLAGS)) |c, a| {
         let path = a.path(0);

@@ -101,10 +101,11 @@ fn leaks_of_descriptors_and_names() {
     reports("port", &[], &[left, "port 2001 of TCP, family 2 cannot be bound: Address already"]);
     reports("ephemeral-port", &[], &[left, "port 40001 of TCP, family 2 cannot be bound"]);
     reports("socket-name", &[], &[left, "the local name 2 of type 2 cannot be bound"]);
-    // Without privileges, the supervisor cannot unmount a file system of the guest, which may answer
-    // a listing with an error of its own.
+    // Without privileges, the supervisor cannot unmount a file system of the guest, which may
+    // answer a listing with an error of its own.
     let said = run("tree", &[]);
-    let told = ["Permission denied", "Input/output error"].iter().any(|error| said.contains(error));
+    let errors = ["Permission denied", "Input/output error"];
+    let told = errors.iter().any(|error| said.contains(error));
     assert!(said.contains(left) && told, "{said}");
 }
 

@@ -197,7 +197,7 @@ fn many_pipes_of_a_user_are_small() {
 fn every_first_use_counts_a_pipe() {
     quietline_testing::isolated!();
     type Use = (&'static str, usize, fn(&Process, [i32; 2]) -> usize);
-    const FULL: [u8; 100_000] = [7; 100_000];
+    static FULL: [u8; 100_000] = [7; 100_000];
     let uses: [Use; 5] = [
         ("write", 8192, |p, [_, w]| p.write(w, &FULL).unwrap()),
         ("few bytes, then more", FULL.len() % 4096 + 4096, |p, [_, w]| {

@@ -29,7 +29,7 @@ fn fork_and_end(p: &Process, n: usize) -> usize {
         2 => {
             let orphan = child.fork().unwrap();
             orphan.setpgid(0, 0).unwrap();
-            if n % 2 == 0 {
+            if n.is_multiple_of(2) {
                 drop(child);
                 assert_eq!(orphan.getppid(), p.getpid());
                 orphan.exit(1);
