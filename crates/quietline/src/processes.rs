@@ -67,14 +67,14 @@ struct Entry {
     members: u32,
     /// Processes with this parent, zombies among them.
     children: u32,
-    state: State,
+    state: EntryState,
     /// Whether it has called `exec` since it was forked.
     has_execed: bool,
 }
 
 /// A process, or the rest of one that has ended.
 #[derive(Debug)]
-enum State {
+enum EntryState {
     Live(Shared<Task>),
     Ended(Ended),
 }
@@ -125,7 +125,7 @@ pub(crate) enum Awaited<'a> {
 impl Entry {
     /// Whether there is a process with the number, alive or a zombie.
     fn is_process(&self) -> bool {
-        !matches!(self.state, State::Ended(Ended { phase: Phase::Reaped, .. }))
+        !matches!(self.state, EntryState::Ended(Ended { phase: Phase::Reaped, .. }))
     }
 
     /// Whether the number is that of a process, of a group or of a session.
@@ -135,20 +135,20 @@ impl Entry {
 
     fn task(&self) -> Option<&Shared<Task>> {
         match &self.state {
-            State::Live(task) => Some(task),
-            State::Ended(_) => None,
+            EntryState::Live(task) => Some(task),
+            EntryState::Ended(_) => None,
         }
     }
 
     fn zombie(&self) -> Option<&Ended> {
         match &self.state {
-            State::Ended(ended) if ended.phase == Phase::Zombie => Some(ended),
+            EntryState::Ended(ended) if ended.phase == Phase::Zombie => Some(ended),
             _ => None,
         }
     }
 
     fn set_phase(&mut self, new: Phase) {
-        if let State::Ended(Ended { phase, signals, .. }) = &mut self.state {
+        if let EntryState::Ended(Ended { phase, signals, .. }) = &mut self.state {
             *phase = new;
             signals.set_ended(new == Phase::Reaped);
         }
@@ -156,8 +156,8 @@ impl Entry {
 
     fn signals(&self) -> &Shared<Signals> {
         match &self.state {
-            State::Live(task) => task.signals.as_shared(),
-            State::Ended(ended) => &ended.signals,
+            EntryState::Live(task) => task.signals.as_shared(),
+            EntryState::Ended(ended) => &ended.signals,
         }
     }
 
@@ -168,8 +168,8 @@ impl Entry {
     /// The real and the saved user.
     fn uids(&self) -> [u32; 2] {
         match &self.state {
-            State::Live(task) => uids(task),
-            State::Ended(ended) => ended.uids,
+            EntryState::Live(task) => uids(task),
+            EntryState::Ended(ended) => ended.uids,
         }
     }
 
@@ -402,7 +402,7 @@ impl Processes {
         new.fs.set_owner(pid as u32);
         let (group, session) = list.get(parent).map_or((pid, pid), |p| (p.group, p.session));
         let (members, children, has_execed) = (0, 0, false);
-        let state = State::Live(task.clone());
+        let state = EntryState::Live(task.clone());
         let entry = Entry { pid, parent, group, session, members, children, state, has_execed };
         list.entries.insert(at, entry);
         list.join(group);
@@ -421,10 +421,10 @@ impl Processes {
     pub(crate) fn begin_exit(&self, pid: i32, status: i32) {
         let mut list = self.list.lock();
         let Some(entry) = list.get_mut(pid) else { return };
-        let State::Live(task) = &entry.state else { return };
+        let EntryState::Live(task) = &entry.state else { return };
         let (signals, uids) = (task.signals.as_shared().clone(), uids(task));
         let ended = Ended { phase: Phase::Closing, signals, status, uids };
-        let left = mem::replace(&mut entry.state, State::Ended(ended));
+        let left = mem::replace(&mut entry.state, EntryState::Ended(ended));
         drop(list);
         drop(left);
     }

@@ -327,7 +327,7 @@ impl Process {
     /// is asked.
     ///
     /// # Errors
-    /// `EBADF`; `EINVAL` for what is not in the tree; those of [`FileOps::fsync`].
+    /// `EBADF`; `EINVAL` for a file that is not in the tree; those of [`FileOps::fsync`].
     pub fn fsync(&self, fd: i32) -> Result<(), Errno> {
         self.fsync_as(fd, false)
     }

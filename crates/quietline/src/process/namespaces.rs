@@ -13,7 +13,7 @@ use quietline_vfs::{How, Lookup, Namespace};
 
 const DIRECTORY: How = How::of(Lookup::FOLLOW.union(Lookup::DIRECTORY));
 
-/// A namespace that processes own; none before it is made.
+/// A mount namespace of processes. `None` until it is made.
 type Own = Shared<Option<Namespace<'static>>>;
 
 /// The mount namespace of a process. A process without one of its own is in the kernel's first. The

@@ -104,9 +104,9 @@ pub fn read(
     Ok(done)
 }
 
-/// The part of a file that a write at the file offset has for itself. The offset is at its end, so
+/// The range of a file that a write at the file offset has reserved. The offset is at its end, so
 /// that writes by other threads go behind it, and is corrected when this is dropped.
-struct Taken<'a> {
+struct ReservedRange<'a> {
     position: &'a Position,
     start: u64,
     end: u64,
@@ -114,7 +114,7 @@ struct Taken<'a> {
     done: u64,
 }
 
-impl<'a> Taken<'a> {
+impl<'a> ReservedRange<'a> {
     /// # Errors
     /// `EINVAL` beyond the last offset.
     fn new(position: &'a Position, len: usize) -> Result<Self, Errno> {
@@ -126,7 +126,7 @@ impl<'a> Taken<'a> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for ReservedRange<'_> {
     fn drop(&mut self) {
         let mut held = self.position.hold();
         if held.at == self.end {
@@ -157,7 +157,7 @@ pub fn write(
     let all = buffers.iter().map(|buffer| buffer.len()).sum();
     let mut taken = match offset {
         Some(_) => None,
-        None => Some(Taken::new(file.position(), all)?),
+        None => Some(ReservedRange::new(file.position(), all)?),
     };
     let start = match (&taken, offset) {
         (Some(taken), _) => taken.start,

@@ -75,7 +75,7 @@ fn an_idle_kernel_is_light_where_there_may_be_many_cpus() {
 }
 
 #[test]
-#[ignore = "takes a gigabyte of memory"]
+#[ignore = "allocates a gigabyte"]
 fn many_idle_kernels() {
     quietline_testing::isolated!();
     let most = std::env::var("QUIETLINE_KERNELS").ok().and_then(|number| number.parse().ok());

@@ -34,7 +34,7 @@ const CASES: [Ids; 7] = [
 
 /// The state after the call.
 #[derive(Debug, PartialEq, Eq, Default)]
-struct Seen {
+struct ProcessView {
     fds: Vec<i32>,
     ids: String,
     has_capabilities: bool,
@@ -43,7 +43,7 @@ struct Seen {
     owner: String,
 }
 
-impl Seen {
+impl ProcessView {
     /// Notes what the text of `/proc/PID/status` has, but for signals.
     fn read_status(&mut self, status: &str) {
         for line in status.lines() {
@@ -90,8 +90,8 @@ fn output(ids: Ids, command: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn host(ids: Ids) -> Seen {
-    let mut seen = Seen::default();
+fn host(ids: Ids) -> ProcessView {
+    let mut seen = ProcessView::default();
     let fds = output(ids, &["/bin/ls", "/proc/self/fd"]);
     seen.fds = fds.lines().map(|fd| fd.parse().unwrap()).filter(|fd| FDS.contains(fd)).collect();
     seen.fds.sort_unstable();
@@ -101,7 +101,7 @@ fn host(ids: Ids) -> Seen {
     seen
 }
 
-fn ours(ids: Ids) -> Seen {
+fn ours(ids: Ids) -> ProcessView {
     let kernel = Kernel::boot(Config::default().privileged(true).proc(true)).unwrap();
     let root = kernel.process().unwrap();
     let p = root.fork().unwrap();
@@ -126,7 +126,7 @@ fn ours(ids: Ids) -> Seen {
     assert_eq!(p.setpgid(child.getpid(), 0), Ok(()));
     drop(child);
     let fds = p.open_fds().unwrap().into_iter().filter(|fd| FDS.contains(fd)).collect();
-    let mut seen = Seen { fds, pending: p.sigpending(), ..Seen::default() };
+    let mut seen = ProcessView { fds, pending: p.sigpending(), ..ProcessView::default() };
     let mut text = [0; 1000];
     let status = p.open("/proc/self/status", O_RDONLY, 0).unwrap();
     let n = p.read(status, &mut text).unwrap();

@@ -8,10 +8,10 @@ use quietline::{Capabilities, Config, Errno, Kernel, Process, Rlimit};
 const ID: u32 = 65_534;
 
 /// A call: the process, the limit, and the new value.
-type Call = (Whose, u32, Option<Rlimit>);
+type Call = (LimitOwner, u32, Option<Rlimit>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum LimitOwner {
     Own,
     /// Those of a process of the same user.
     Equal,
@@ -29,15 +29,15 @@ fn calls() -> Vec<Call> {
         for (soft, hard) in
             [(900, 1000), (1000, 1000), (7, 900), (901, 900), (900, 901), (0, 500), (500, 500)]
         {
-            for whose in [Whose::Own, Whose::Equal, Whose::Other] {
+            for whose in [LimitOwner::Own, LimitOwner::Equal, LimitOwner::Other] {
                 calls.push((whose, resource, Some(Rlimit { soft, hard })));
                 calls.push((whose, resource, None));
             }
         }
     }
     let much = |limit| Some(Rlimit { soft: limit, hard: limit });
-    calls.push((Whose::Own, RLIMIT_NOFILE, much(RLIM_INFINITY)));
-    calls.push((Whose::Own, RLIMIT_NOFILE, much(1 << 20)));
+    calls.push((LimitOwner::Own, RLIMIT_NOFILE, much(RLIM_INFINITY)));
+    calls.push((LimitOwner::Own, RLIMIT_NOFILE, much(1 << 20)));
     calls
 }
 
